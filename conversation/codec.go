@@ -1,0 +1,173 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Batch is a list of records appended all-or-nothing under one offset. A batch
+// without records is a claim: it moves the offset and shows nothing.
+type Batch struct {
+	Offset  Offset
+	Records []Record
+}
+
+// recordKind is one row of the record table.
+type recordKind struct {
+	name RecordType
+	// must: a node that does not know the type may not skip it, because state or
+	// transcript would come out wrong.
+	must bool
+	make func() Record
+}
+
+// recordTable lists every type once. All of it is known to every node of schema
+// version 8, so lines carry no flag; a type added later writes "must" into its
+// lines (see encodeRecord) so that older nodes refuse or skip it.
+func recordTable() []recordKind {
+	return []recordKind{
+		{TypeConversationCreated, true, func() Record { return new(ConversationCreated) }},
+		{TypeSubmissionAdmitted, true, func() Record { return new(SubmissionAdmitted) }},
+		{TypeAttemptStarted, true, func() Record { return new(AttemptStarted) }},
+		{TypeAttemptReleased, true, func() Record { return new(AttemptReleased) }},
+		{TypeResponseStarted, true, func() Record { return new(ResponseStarted) }},
+		{TypeDelta, true, func() Record { return new(Delta) }},
+		{TypePartDone, false, func() Record { return new(PartDone) }},
+		{TypeToolCalled, true, func() Record { return new(ToolCalled) }},
+		{TypeToolSettled, true, func() Record { return new(ToolSettled) }},
+		{TypeStepCompleted, true, func() Record { return new(StepCompleted) }},
+		{TypeDataWritten, true, func() Record { return new(DataWritten) }},
+		{TypeMetadataMerged, true, func() Record { return new(MetadataMerged) }},
+		{TypeAdvisory, true, func() Record { return new(Advisory) }},
+		{TypeAbortRequested, true, func() Record { return new(AbortRequested) }},
+		{TypeSubmissionSettled, true, func() Record { return new(SubmissionSettled) }},
+		{TypeStepDropped, true, func() Record { return new(StepDropped) }},
+		{TypeCompacted, true, func() Record { return new(Compacted) }},
+		{TypeStateWritten, true, func() Record { return new(StateWritten) }},
+		{TypeStepRecorded, true, func() Record { return new(StepRecorded) }},
+		{TypeParked, true, func() Record { return new(Parked) }},
+		{TypeChildStarted, true, func() Record { return new(ChildStarted) }},
+		{TypeChildSettled, true, func() Record { return new(ChildSettled) }},
+		{TypeConversationDeleted, true, func() Record { return new(ConversationDeleted) }},
+	}
+}
+
+// Types returns every record type of this version in the order of the table.
+func Types() []RecordType {
+	var out []RecordType
+	for _, k := range recordTable() {
+		out = append(out, k.name)
+	}
+	return out
+}
+
+// Must reports whether a node that does not know the type has to refuse the
+// conversation. It is false for types this version does not know.
+func Must(t RecordType) bool {
+	i := slices.IndexFunc(recordTable(), func(k recordKind) bool { return k.name == t })
+	return i >= 0 && recordTable()[i].must
+}
+
+// UnknownRecordError is returned for a line of an unknown type that may not be
+// skipped: a newer node wrote this conversation.
+type UnknownRecordError struct{ Name RecordType }
+
+// Error implements error.
+func (e *UnknownRecordError) Error() string {
+	return fmt.Sprintf("record type %q is unknown and must not be skipped: a newer version wrote it; upgrade this node", string(e.Name))
+}
+
+// newRecord returns an empty record of the type, or nil if it is unknown.
+func newRecord(t RecordType) Record {
+	switch t {
+	case TypeDelta: // the common case, ahead of the table
+		return new(Delta)
+	default:
+		for _, k := range recordTable() {
+			if k.name == t {
+				return k.make()
+			}
+		}
+		return nil
+	}
+}
+
+// EncodeRecords appends the records to dst as JSON lines, each one object whose
+// first member is "type", each ending in a newline.
+func EncodeRecords(dst []byte, records []Record) ([]byte, error) {
+	for i, r := range records {
+		line, err := encodeRecord(r)
+		if err != nil {
+			return dst, fmt.Errorf("encode record %d: %w", i, err)
+		}
+		dst = append(dst, line...)
+		dst = append(dst, '\n')
+	}
+	return dst, nil
+}
+
+func encodeRecord(r Record) ([]byte, error) {
+	if u, ok := r.(*Unknown); ok {
+		return u.Line, nil
+	}
+	var buf bytes.Buffer
+	fmt.Fprintf(&buf, `{"type":%q`, string(r.Type()))
+	head := buf.Len()
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Type(), err)
+	}
+	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if bytes.Equal(b[head:], []byte("{}")) {
+		return append(b[:head], '}'), nil
+	}
+	b[head] = ','
+	return b, nil
+}
+
+// DecodeRecords reads JSON lines written by [EncodeRecords]. Unknown members of a
+// known record are ignored; an unknown type is [Unknown], or an
+// [*UnknownRecordError] if its line says "must".
+func DecodeRecords(lines []byte) ([]Record, error) {
+	var out []Record
+	for n := 0; len(lines) > 0; n++ {
+		line, rest, _ := bytes.Cut(lines, []byte("\n"))
+		lines = rest
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		r, err := decodeRecord(line)
+		if err != nil {
+			return nil, fmt.Errorf("decode record %d: %w", n, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func decodeRecord(line []byte) (Record, error) {
+	var head struct {
+		Type RecordType `json:"type"`
+		Must bool       `json:"must"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, err
+	}
+	if head.Type == "" {
+		return nil, fmt.Errorf("line without a type: %.80q", line)
+	}
+	r := newRecord(head.Type)
+	if r == nil {
+		if head.Must {
+			return nil, &UnknownRecordError{Name: head.Type}
+		}
+		return &Unknown{Name: head.Type, Line: bytes.Clone(line)}, nil
+	}
+	if err := json.Unmarshal(line, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", head.Type, err)
+	}
+	return r, nil
+}

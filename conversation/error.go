@@ -1,0 +1,88 @@
+package conversation
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is the stable, machine-readable category of an error. The list is closed;
+// a code crosses the wire and never changes its meaning.
+type Code string
+
+// Codes of request errors.
+const (
+	CodeInvalidRequest       Code = "invalid_request"
+	CodeInvalidJSON          Code = "invalid_json"
+	CodeUnsupportedMediaType Code = "unsupported_media_type"
+	CodeMethodNotAllowed     Code = "method_not_allowed"
+	CodeRouteNotFound        Code = "route_not_found"
+	CodeInstanceNotFound     Code = "agent_instance_not_found"
+	CodeInstanceExists       Code = "agent_instance_exists"
+	CodeSubmissionConflict   Code = "submission_conflict"
+	CodeStreamNotFound       Code = "stream_not_found"
+	CodeAttachmentNotFound   Code = "attachment_not_found"
+	CodeStreamStoreFailure   Code = "conversation_stream_store_failure"
+	CodeSchemaVersion        Code = "persisted_schema_version_unsupported"
+	CodeUnavailable          Code = "runtime_unavailable"
+	CodeInternal             Code = "internal_error"
+)
+
+// Codes that appear only in the error of a settlement.
+const (
+	CodeModelFailed    Code = "model_failed"
+	CodeRetryExhausted Code = "submission_retry_exhausted"
+	CodeTimeout        Code = "submission_timeout"
+	CodeAborted        Code = "submission_aborted"
+)
+
+// Error is what a caller may be told. Details is one sentence for a person, Meta
+// machine-readable facts; Err is the cause and never leaves the process.
+type Error struct {
+	Code    Code
+	Details string
+	Meta    map[string]any
+	// RetryAfter suggests when to try again; 0 if that would not help.
+	RetryAfter time.Duration
+	Err        error
+}
+
+// Errorf returns an error with formatted details.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Details: fmt.Sprintf(format, args...)}
+}
+
+// Unavailable says that the request can be repeated after a pause.
+func Unavailable(after time.Duration, cause error) *Error {
+	return &Error{
+		Code:       CodeUnavailable,
+		Details:    "The conversation cannot be served right now. Retry after the time given.",
+		RetryAfter: after,
+		Err:        cause,
+	}
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := string(e.Code)
+	if e.Details != "" {
+		s += ": " + e.Details
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf returns the code of the first [*Error] in err's chain, otherwise
+// CodeInternal.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}

@@ -1,0 +1,110 @@
+package conversation
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Step is one model round trip of a submission, or, when Note is set, a note of
+// the runtime to the model between two of them.
+type Step struct {
+	Turn       TurnID
+	Model      string
+	Completed  bool
+	StopReason string
+	Note       string
+	Parts      []StepPart
+}
+
+// StepPart is one part of a step as the model sees it. Exactly one of Text and
+// Tool is meaningful: Tool is nil for text and reasoning.
+type StepPart struct {
+	Kind      PartKind
+	Text      string
+	Signature string
+	Tool      *ToolCall
+}
+
+// ToolCall is a call with its outcome so far.
+type ToolCall struct {
+	Call         CallID
+	ProviderCall string
+	Name         string
+	Input        json.RawMessage
+	Settled      bool
+	Failed       bool
+	Output       json.RawMessage
+	ErrorText    string
+}
+
+// Steps returns the model's view of what was done for the submission, oldest
+// first. The values are copies, but share JSON bytes with the state.
+func (s *Submission) Steps() []Step {
+	out := make([]Step, 0, len(s.steps))
+	for _, st := range s.steps {
+		v := Step{Turn: st.turn, Model: st.model, Completed: st.completed, StopReason: st.stop, Note: st.note}
+		for _, p := range st.parts {
+			v.Parts = append(v.Parts, p.stepPart())
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (p *part) stepPart() StepPart {
+	switch p.kind {
+	case PartTypeReasoning:
+		return StepPart{Kind: PartReasoning, Text: string(p.text), Signature: p.signature}
+	case PartTypeTool:
+		return StepPart{Tool: &ToolCall{
+			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data,
+			Settled: p.settled, Failed: p.failed, Output: p.output, ErrorText: p.errorText,
+		}}
+	}
+	return StepPart{Kind: PartText, Text: string(p.text)}
+}
+
+// OpenStep returns the turn of the step under way, or "".
+func (s *Submission) OpenStep() TurnID {
+	if st := s.lastStep(); st != nil && !st.completed {
+		return st.turn
+	}
+	return ""
+}
+
+// OpenCalls returns the calls of the submission that have no outcome, in call
+// order.
+func (s *Submission) OpenCalls() []ToolCall {
+	var out []ToolCall
+	for _, st := range s.steps {
+		for _, p := range st.parts {
+			if p.kind == PartTypeTool && !p.settled {
+				out = append(out, *p.stepPart().Tool)
+			}
+		}
+	}
+	return out
+}
+
+// Exchanges returns the submissions the model sees while it works on id: all
+// that were admitted before it and did not stay without an attempt, and id
+// itself. A message admitted later is not part of it, wherever it stands in the
+// log.
+func (s *State) Exchanges(id SubmissionID) []*Submission {
+	var out []*Submission
+	for _, sub := range s.submissions {
+		if sub.ID == id {
+			return append(out, sub)
+		}
+		if sub.Attempts > 0 || len(sub.steps) > 0 { // a released attempt leaves its steps
+			out = append(out, sub)
+		}
+	}
+	return out
+}
+
+// ElapsedNow is the part of [Submission.Elapsed] that belongs to the attempt
+// under way.
+func (s *Submission) ElapsedNow() time.Duration {
+	return time.Duration(s.elapsed[1]) * time.Millisecond
+}

@@ -1,0 +1,357 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// fold applies one record. It is the only place where records become state.
+func (s *State) fold(r Record) error {
+	if s.created == nil {
+		switch r.(type) {
+		case *ConversationCreated, *Unknown:
+		default:
+			return s.bad(r, "the conversation was not created")
+		}
+	}
+	switch r := r.(type) {
+	case *ConversationCreated:
+		return s.foldCreated(r)
+	case *SubmissionAdmitted:
+		return s.foldAdmitted(r)
+	case *AttemptStarted:
+		return s.foldAttempt(r)
+	case *AttemptReleased:
+		return s.foldReleased(r)
+	case *ResponseStarted:
+		return s.foldStarted(r)
+	case *Delta:
+		return s.foldDelta(r)
+	case *PartDone:
+		return s.foldPartDone(r)
+	case *ToolCalled:
+		return s.foldCalled(r)
+	case *ToolSettled:
+		return s.foldToolSettled(r)
+	case *StepCompleted:
+		return s.foldCompleted(r)
+	case *DataWritten, *MetadataMerged:
+		return s.foldDecoration(r)
+	case *Advisory:
+		return s.foldAdvisory(r)
+	case *SubmissionSettled:
+		return s.settle(r)
+	case *StepDropped:
+		return s.foldDropped(r)
+	default:
+		return s.foldRest(r)
+	}
+}
+
+// foldRest applies the records that change nothing a client sees.
+func (s *State) foldRest(r Record) error {
+	switch r := r.(type) {
+	case *AbortRequested:
+		for _, id := range r.Submissions {
+			sub, err := s.open(r, id)
+			if err != nil {
+				return err
+			}
+			sub.Aborted = true
+		}
+	case *Compacted:
+		s.compacted = r
+	case *StateWritten:
+		if isNull(r.Value) {
+			delete(s.author, r.Key)
+		} else {
+			s.author[r.Key] = r.Value
+		}
+	case *StepRecorded:
+		if s.calls[r.Call] == nil {
+			return s.bad(r, "unknown call %s", r.Call)
+		}
+		s.recorded[r.Call] = append(s.recorded[r.Call], *r)
+	case *Parked:
+		sub, err := s.open(r, r.Submission)
+		if err != nil {
+			return err
+		}
+		sub.Parked = r
+	case *ConversationDeleted:
+		*s = *newStateAt(s.head)
+	}
+	return nil
+}
+
+func (s *State) foldCreated(r *ConversationCreated) error {
+	if s.created != nil {
+		return s.bad(r, "the conversation exists as %s", s.created.UID)
+	}
+	s.created = r
+	return nil
+}
+
+func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
+	if s.bySub[r.Submission] != nil {
+		return s.bad(r, "submission %s exists", r.Submission)
+	}
+	if err := s.addMessage(r, deliveredMessage(r)); err != nil {
+		return err
+	}
+	sub := &Submission{
+		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace,
+		Offset: s.head, AdmittedAt: r.At,
+	}
+	s.bySub[sub.ID] = sub
+	s.byKey[sub.Key] = sub
+	s.submissions = append(s.submissions, sub)
+	s.unsettled = append(s.unsettled, sub)
+	s.forget(r.At)
+	return nil
+}
+
+func (s *State) foldAttempt(r *AttemptStarted) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	if s.unsettled[0] != sub {
+		return s.bad(r, "submission %s is not the first in the queue", sub.ID)
+	}
+	sub.Running, sub.Writer, sub.Parked = true, r.Writer, nil
+	sub.Attempts = r.Attempt
+	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
+	return nil
+}
+
+func (s *State) foldReleased(r *AttemptReleased) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	sub.Running = false
+	sub.Attempts = r.Attempt - 1
+	return nil
+}
+
+func (s *State) foldStarted(r *ResponseStarted) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	if !sub.Running {
+		return s.bad(r, "submission %s is not running", sub.ID)
+	}
+	if st := sub.lastStep(); st != nil && !st.completed {
+		return s.bad(r, "turn %s is under way", st.turn)
+	}
+	if sub.Message == "" {
+		m := &message{sub: sub, view: Message{
+			ID: r.Message, Role: RoleAssistant, Purpose: PurposeAssistant, Display: DisplayVisible,
+			SubmissionID: sub.ID, TurnID: r.Turn,
+		}}
+		if m.meta, err = mergeMetadata(nil, r.Metadata); err != nil {
+			return s.bad(r, "metadata: %v", err)
+		}
+		if err := s.addMessage(r, m); err != nil {
+			return err
+		}
+		sub.Message = r.Message
+	} else if sub.Message != r.Message {
+		return s.bad(r, "the response of %s is %s", sub.ID, sub.Message)
+	}
+	sub.steps = append(sub.steps, &step{turn: r.Turn, model: r.Model})
+	return nil
+}
+
+func (s *State) foldDelta(r *Delta) error {
+	m, st, err := s.openStep(r, r.Message)
+	if err != nil {
+		return err
+	}
+	if r.Text == "" { // shows nothing, so it neither opens nor closes a part
+		return nil
+	}
+	kind := PartTypeText
+	if r.Kind == PartReasoning {
+		kind = PartTypeReasoning
+	}
+	last := m.last()
+	if last != nil && last.streaming && last.kind == kind {
+		last.text = append(last.text, r.Text...)
+		return nil
+	}
+	if last != nil {
+		last.streaming = false
+	}
+	m.add(st, &part{kind: kind, text: []byte(r.Text), streaming: true})
+	return nil
+}
+
+func (s *State) foldPartDone(r *PartDone) error {
+	_, st, err := s.openStep(r, r.Message)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(st.parts) {
+		if p.kind == PartTypeReasoning {
+			p.signature = r.Signature
+			return nil
+		}
+	}
+	return s.bad(r, "turn %s has no reasoning", st.turn)
+}
+
+func (s *State) foldCalled(r *ToolCalled) error {
+	m, st, err := s.openStep(r, r.Message)
+	if err != nil {
+		return err
+	}
+	if s.calls[r.Call] != nil {
+		return s.bad(r, "call %s exists", r.Call)
+	}
+	if last := m.last(); last != nil {
+		last.streaming = false
+	}
+	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, sub: m.sub}
+	m.add(st, p)
+	s.calls[r.Call] = p
+	return nil
+}
+
+func (s *State) foldToolSettled(r *ToolSettled) error {
+	p := s.calls[r.Call]
+	if p == nil {
+		return s.bad(r, "unknown call %s", r.Call)
+	}
+	if p.settled {
+		return s.bad(r, "call %s is settled", r.Call)
+	}
+	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
+	if r.ElapsedMs > 0 {
+		p.sub.elapsed[1] = r.ElapsedMs
+	}
+	return nil
+}
+
+func (s *State) foldCompleted(r *StepCompleted) error {
+	m, st, err := s.openStep(r, r.Message)
+	if err != nil {
+		return err
+	}
+	if st.turn != r.Turn {
+		return s.bad(r, "turn %s is under way, not %s", st.turn, r.Turn)
+	}
+	st.completed, st.stop, st.usage = true, r.StopReason, r.Usage
+	for _, p := range m.parts {
+		p.streaming = false
+	}
+	if r.ElapsedMs > 0 {
+		m.sub.elapsed[1] = r.ElapsedMs
+	}
+	return nil
+}
+
+func (s *State) foldDecoration(r Record) error {
+	switch r := r.(type) {
+	case *DataWritten:
+		m, err := s.response(r, r.Message)
+		if err != nil {
+			return err
+		}
+		m.add(nil, &part{kind: DataPrefix, name: r.Name, data: r.Data})
+	case *MetadataMerged:
+		m, err := s.response(r, r.Message)
+		if err != nil {
+			return err
+		}
+		if m.meta, err = mergeMetadata(m.meta, r.Metadata); err != nil {
+			return s.bad(r, "metadata: %v", err)
+		}
+	}
+	return nil
+}
+
+func (s *State) foldAdvisory(r *Advisory) error {
+	if err := s.addMessage(r, advisoryMessage(r)); err != nil {
+		return err
+	}
+	if r.Display == DisplayHidden && r.Submission != "" && r.Text != "" {
+		sub, err := s.open(r, r.Submission)
+		if err != nil {
+			return err
+		}
+		sub.steps = append(sub.steps, &step{note: r.Text, completed: true})
+	}
+	return nil
+}
+
+func (s *State) foldDropped(r *StepDropped) error {
+	m, err := s.response(r, r.Message)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(m.sub.steps, func(st *step) bool { return st.note == "" && st.turn == r.Turn })
+	if i < 0 {
+		return s.bad(r, "unknown turn %s", r.Turn)
+	}
+	dropped := m.sub.steps[i]
+	m.sub.steps = slices.Delete(m.sub.steps, i, i+1)
+	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.step == dropped })
+	return nil
+}
+
+func (m *message) last() *part {
+	if len(m.parts) == 0 {
+		return nil
+	}
+	return m.parts[len(m.parts)-1]
+}
+
+func (m *message) add(st *step, p *part) {
+	p.step = st
+	m.parts = append(m.parts, p)
+	if st != nil {
+		st.parts = append(st.parts, p)
+	}
+}
+
+// isNull reports whether v is JSON null. A nil value is null too, because that is
+// what it is once it has been encoded and read back.
+func isNull(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
+
+// mergeMetadata merges the object src deeply onto dst and returns dst. Keys that
+// would reach a JavaScript prototype are dropped, as the public clients do.
+func mergeMetadata(dst map[string]any, src json.RawMessage) (map[string]any, error) {
+	if isNull(src) {
+		return dst, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(src))
+	dec.UseNumber()
+	var obj map[string]any
+	if err := dec.Decode(&obj); err != nil {
+		return dst, err
+	}
+	return mergeObjects(dst, obj), nil
+}
+
+func mergeObjects(dst, src map[string]any) map[string]any {
+	if dst == nil {
+		dst = map[string]any{}
+	}
+	for k, v := range src {
+		switch k {
+		case "__proto__", "constructor", "prototype":
+			continue
+		}
+		if sub, ok := v.(map[string]any); ok {
+			old, _ := dst[k].(map[string]any)
+			dst[k] = mergeObjects(old, sub)
+			continue
+		}
+		dst[k] = v
+	}
+	return dst
+}

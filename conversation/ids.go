@@ -1,0 +1,71 @@
+package conversation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
+
+// Identifiers are opaque to clients: a prefix and a ULID ("sub_01J…").
+type (
+	// ConversationID names one life of a conversation on the wire ("conv_…").
+	ConversationID string
+	// UID names the incarnation of a reusable conversation address ("inst_…").
+	UID string
+	// SubmissionID names one admitted delivery ("sub_…").
+	SubmissionID string
+	// MessageID names one message of the transcript ("msg_…").
+	MessageID string
+	// TurnID names one model round trip ("turn_…").
+	TurnID string
+	// CallID names one tool call, unique in the conversation ("call_…").
+	CallID string
+	// AttachmentID names one attachment ("att_…").
+	AttachmentID string
+)
+
+// Address is where callers reach a conversation: the agent that serves it and
+// the id the caller chose. The pair is unique; ids of different agents never meet.
+type Address struct {
+	Agent string `json:"agent"`
+	ID    string `json:"id"`
+}
+
+// Key is the storage and placement name of an address: the first 32 hexadecimal
+// digits of SHA-256(agent, NUL, id).
+type Key string
+
+// Key derives the storage and placement name of the address.
+func (a Address) Key() Key {
+	h := sha256.New()
+	h.Write([]byte(a.Agent))
+	h.Write([]byte{0})
+	h.Write([]byte(a.ID))
+	return Key(hex.EncodeToString(h.Sum(nil)[:16]))
+}
+
+// Time is a moment in milliseconds since the Unix epoch. Its JSON form is
+// RFC 3339 in UTC with milliseconds and "Z". It is informative: no decision in
+// this module compares two of them except retention.
+type Time int64
+
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// TimeOf converts a wall-clock time, dropping what is below a millisecond.
+func TimeOf(t time.Time) Time { return Time(t.UnixMilli()) }
+
+// String returns the RFC 3339 form.
+func (t Time) String() string { return time.UnixMilli(int64(t)).UTC().Format(timeLayout) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Time) UnmarshalText(b []byte) error {
+	v, err := time.Parse(time.RFC3339, string(b))
+	if err != nil {
+		return err
+	}
+	*t = TimeOf(v)
+	return nil
+}

@@ -1,0 +1,61 @@
+package conversation
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Offset is the position of a batch in its conversation: batch n has offset n,
+// which is also chunk position.batch and the key of the batch in the log. Reads
+// are after an offset.
+type Offset int64
+
+// Start is before the first batch.
+const Start Offset = -1
+
+// offsetPrefix is the first of the two components on the wire; it is always zero.
+const offsetPrefix = "0000000000000000_"
+
+// String returns the wire form: "-1" for [Start], otherwise two zero-padded
+// 16-digit integers joined by "_", the first of which is 0.
+func (o Offset) String() string {
+	if o < 0 {
+		return "-1"
+	}
+	return fmt.Sprintf("%s%016d", offsetPrefix, int64(o))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Offset) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Offset) UnmarshalText(b []byte) error {
+	v, err := ParseOffset(string(b))
+	if err != nil {
+		return err
+	}
+	*o = v
+	return nil
+}
+
+// ParseOffset reads the wire form strictly: "-1", or "0000000000000000_"
+// followed by exactly 16 decimal digits. Anything else is an error.
+func ParseOffset(s string) (Offset, error) {
+	if s == "-1" {
+		return Start, nil
+	}
+	if len(s) != len(offsetPrefix)+16 || s[:len(offsetPrefix)] != offsetPrefix {
+		return 0, fmt.Errorf("parse offset %.64q: want -1 or %s followed by 16 digits", s, offsetPrefix)
+	}
+	digits := s[len(offsetPrefix):]
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, fmt.Errorf("parse offset %.64q: %q is not a digit", s, digits[i])
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("parse offset %.64q: %w", s, err)
+	}
+	return Offset(n), nil
+}

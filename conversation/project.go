@@ -1,0 +1,223 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// deliveredMessage is the transcript message of an admission. It is used by the
+// fold and by the projection alike, so both show the same.
+func deliveredMessage(r *SubmissionAdmitted) *message {
+	m := &message{view: Message{ID: r.Message, SubmissionID: r.Submission}}
+	d := r.Delivery
+	switch d.Kind {
+	case KindSignal:
+		m.view.Role, m.view.Purpose, m.view.Display = RoleSystem, PurposeDispatch, DisplayDiagnostic
+		if d.TagName != "" || len(d.Attributes) > 0 {
+			m.view.Signal = &Signal{TagName: d.TagName, Attributes: d.Attributes}
+		}
+	default:
+		m.view.Role, m.view.Purpose, m.view.Display = RoleUser, PurposeUser, DisplayVisible
+	}
+	m.add(nil, &part{kind: PartTypeText, text: []byte(d.Body)})
+	for _, a := range d.Attachments {
+		m.add(nil, &part{kind: PartTypeFile, file: a})
+	}
+	return m
+}
+
+func advisoryMessage(r *Advisory) *message {
+	m := &message{view: Message{
+		ID: r.Message, Role: RoleSystem, Purpose: PurposeAdvisory, Display: r.Display, SubmissionID: r.Submission,
+	}}
+	m.add(nil, &part{kind: PartTypeText, text: []byte(r.Text)})
+	return m
+}
+
+// Snapshot materializes the state. It shares nothing with the state that a later
+// Apply changes.
+func (s *State) Snapshot() *Snapshot {
+	out := &Snapshot{
+		V: SnapshotVersion, Offset: s.head,
+		Messages:    make([]Message, 0, len(s.messages)),
+		Settlements: append([]Settlement{}, s.settlements...),
+	}
+	if s.created != nil {
+		out.ConversationID = s.created.ConversationID
+	}
+	for _, m := range s.messages {
+		out.Messages = append(out.Messages, m.snapshot())
+	}
+	return out
+}
+
+func (m *message) snapshot() Message {
+	v := m.view
+	v.Parts = make([]Part, 0, len(m.parts))
+	for _, p := range m.parts {
+		v.Parts = append(v.Parts, p.snapshot())
+	}
+	if m.meta != nil {
+		// Marshalling what was decoded from JSON cannot fail.
+		v.Metadata, _ = EncodeJSON(m.meta)
+	}
+	if v.Signal != nil {
+		v.Signal = &Signal{TagName: v.Signal.TagName, Attributes: maps.Clone(v.Signal.Attributes)}
+	}
+	return v
+}
+
+func (p *part) snapshot() Part {
+	switch p.kind {
+	case PartTypeText, PartTypeReasoning:
+		text, state := string(p.text), StateDone
+		if p.streaming {
+			state = StateStreaming
+		}
+		return Part{Type: p.kind, Text: &text, State: state}
+	case PartTypeFile:
+		size := p.file.Size
+		return Part{Type: PartTypeFile, MediaType: p.file.MimeType, ID: p.file.ID, Size: &size, Filename: p.file.Filename}
+	case DataPrefix:
+		return Part{Type: DataPrefix + p.name, Data: orNull(p.data)}
+	}
+	out := Part{Type: PartTypeTool, ToolName: p.name, ToolCallID: p.call, Input: orNull(p.data), State: StateInputAvailable}
+	switch {
+	case p.settled && p.failed:
+		text := p.errorText
+		out.State, out.ErrorText, out.DurationMs = StateOutputError, &text, p.durationMs
+	case p.settled:
+		out.State, out.Output, out.DurationMs = StateOutputAvailable, orNull(p.output), p.durationMs
+	}
+	return out
+}
+
+// Project returns the chunks of a batch of the conversation id. A batch with a
+// structural boundary is one conversation-reset: at creation its snapshot follows
+// from the batch alone; for a compaction or a withdrawn step, at is called for
+// the state's snapshot at this batch. at may be nil for batches known to have
+// neither; needing it then is an error.
+func Project(id ConversationID, b Batch, at func() (*Snapshot, error)) ([]Chunk, error) {
+	snap, err := boundary(b, at)
+	if err != nil {
+		return nil, fmt.Errorf("project batch %d: %w", int64(b.Offset), err)
+	}
+	if snap != nil {
+		return []Chunk{{
+			Type: ChunkReset, ConversationID: snap.ConversationID, Snapshot: snap, Position: Position{Batch: b.Offset},
+		}}, nil
+	}
+	var out []Chunk
+	for _, r := range b.Records {
+		c, ok := project(r)
+		if !ok {
+			continue
+		}
+		c.ConversationID = id
+		c.Position = Position{Batch: b.Offset, Index: len(out)}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// boundary returns the snapshot a structural batch resets to, nil for others.
+func boundary(b Batch, at func() (*Snapshot, error)) (*Snapshot, error) {
+	for i, r := range b.Records {
+		switch r.(type) {
+		case *ConversationCreated:
+			// What stands before it in the batch belongs to an earlier life.
+			s := newStateAt(b.Offset - 1)
+			if err := s.Apply(Batch{Offset: b.Offset, Records: b.Records[i:]}); err != nil {
+				return nil, err
+			}
+			return s.Snapshot(), nil
+		case *Compacted, *StepDropped:
+			if at == nil {
+				return nil, fmt.Errorf("%s needs the state at its batch", r.Type())
+			}
+			return at()
+		}
+	}
+	return nil, nil
+}
+
+// project returns the chunk of one record, without id and position.
+func project(r Record) (Chunk, bool) {
+	switch r := r.(type) {
+	case *SubmissionAdmitted:
+		m := deliveredMessage(r).snapshot()
+		return Chunk{Type: ChunkAppended, Message: &m}, true
+	case *Advisory:
+		m := advisoryMessage(r).snapshot()
+		return Chunk{Type: ChunkAppended, Message: &m}, true
+	case *ResponseStarted:
+		c := Chunk{
+			Type: ChunkStarted, MessageID: r.Message, SubmissionID: r.Submission, TurnID: r.Turn, Timestamp: &r.At,
+		}
+		if !isNull(r.Metadata) {
+			c.Metadata = r.Metadata
+		}
+		return c, true
+	case *Delta:
+		return Chunk{Type: ChunkDelta, MessageID: r.Message, Kind: r.Kind, Delta: r.Text}, r.Text != ""
+	case *ToolCalled:
+		return Chunk{
+			Type: ChunkToolInput, MessageID: r.Message, ToolCallID: r.Call, ToolName: r.Name, Input: orNull(r.Input),
+			Timestamp: &r.At,
+		}, true
+	case *ToolSettled:
+		c := Chunk{Type: ChunkToolOutput, ToolCallID: r.Call, Output: orNull(r.Output), DurationMs: r.DurationMs, Timestamp: &r.At}
+		if r.Failed {
+			c.Type, c.Output, c.ErrorText = ChunkToolOutputError, nil, &r.ErrorText
+		}
+		return c, true
+	case *StepCompleted:
+		return Chunk{Type: ChunkCompleted, MessageID: r.Message, Timestamp: &r.At}, true
+	case *DataWritten:
+		return Chunk{Type: ChunkDataPart, MessageID: r.Message, Name: r.Name, Data: orNull(r.Data)}, true
+	case *MetadataMerged:
+		return Chunk{Type: ChunkMetadata, MessageID: r.Message, Metadata: r.Metadata}, !isNull(r.Metadata)
+	case *SubmissionSettled:
+		return Chunk{
+			Type: ChunkSettled, SubmissionID: r.Submission, Outcome: r.Outcome, Error: r.Error, Timestamp: &r.At,
+		}, true
+	}
+	return Chunk{}, false
+}
+
+// orNull keeps a member that the wire requires in its object.
+func orNull(v json.RawMessage) json.RawMessage {
+	if len(v) == 0 {
+		return json.RawMessage("null")
+	}
+	return v
+}
+
+// AppendChunks appends the chunks' JSON forms to dst, separated by commas and
+// without the array's brackets, so that encoded batches can be joined.
+func AppendChunks(dst []byte, chunks []Chunk) ([]byte, error) {
+	for i := range chunks {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		b, err := EncodeJSON(&chunks[i])
+		if err != nil {
+			return dst, fmt.Errorf("encode chunk %s: %w", chunks[i].Type, err)
+		}
+		dst = append(dst, b...)
+	}
+	return dst, nil
+}
+
+// EncodeJSON encodes a value of the wire on one line, without escaping HTML.
+func EncodeJSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,363 @@
+package conversation
+
+import "encoding/json"
+
+// RecordType names a record on the durable log. Names are never reused.
+type RecordType string
+
+// The record table. "Must" is the answer to: may a node that does not know this
+// type skip it? See [Must].
+const (
+	TypeConversationCreated RecordType = "conversation_created"
+	TypeSubmissionAdmitted  RecordType = "submission_admitted"
+	TypeAttemptStarted      RecordType = "attempt_started"
+	TypeAttemptReleased     RecordType = "attempt_released"
+	TypeResponseStarted     RecordType = "response_started"
+	TypeDelta               RecordType = "delta"
+	TypePartDone            RecordType = "part_done"
+	TypeToolCalled          RecordType = "tool_called"
+	TypeToolSettled         RecordType = "tool_settled"
+	TypeStepCompleted       RecordType = "step_completed"
+	TypeDataWritten         RecordType = "data_written"
+	TypeMetadataMerged      RecordType = "metadata_merged"
+	TypeAdvisory            RecordType = "advisory"
+	TypeAbortRequested      RecordType = "abort_requested"
+	TypeSubmissionSettled   RecordType = "submission_settled"
+	TypeStepDropped         RecordType = "step_dropped"
+	TypeCompacted           RecordType = "compacted"
+	TypeStateWritten        RecordType = "state_written"
+	TypeStepRecorded        RecordType = "step_recorded"
+	TypeParked              RecordType = "parked"
+	TypeChildStarted        RecordType = "child_started"
+	TypeChildSettled        RecordType = "child_settled"
+	TypeConversationDeleted RecordType = "conversation_deleted"
+)
+
+// Record is one immutable fact of a conversation.
+type Record interface {
+	// Type returns the record's name on the log.
+	Type() RecordType
+}
+
+// PartKind is the kind of streamed text.
+type PartKind string
+
+// The two kinds of streamed text.
+const (
+	PartText      PartKind = "text"
+	PartReasoning PartKind = "reasoning"
+)
+
+// Outcome is how a submission ended.
+type Outcome string
+
+// The three outcomes.
+const (
+	OutcomeCompleted Outcome = "completed"
+	OutcomeFailed    Outcome = "failed"
+	OutcomeAborted   Outcome = "aborted"
+)
+
+// Display is a visibility hint for a message.
+type Display string
+
+// The three displays: primary chat, plumbing, activity-panel material.
+const (
+	DisplayVisible    Display = "visible"
+	DisplayHidden     Display = "hidden"
+	DisplayDiagnostic Display = "diagnostic"
+)
+
+// ReasonInterrupted is the stop reason of a step that was closed by recovery.
+const ReasonInterrupted = "interrupted"
+
+// Usage counts the tokens of a model step.
+type Usage struct {
+	Input      int64 `json:"input,omitempty"`
+	Output     int64 `json:"output,omitempty"`
+	CacheRead  int64 `json:"cacheRead,omitempty"`
+	CacheWrite int64 `json:"cacheWrite,omitempty"`
+	Reasoning  int64 `json:"reasoning,omitempty"`
+	Total      int64 `json:"total,omitempty"`
+}
+
+// SettlementError is the caller-safe error of a failed or aborted submission, in
+// our own words: text of a model vendor never stands here.
+type SettlementError struct {
+	Type    Code           `json:"type"`
+	Message string         `json:"message"`
+	Meta    map[string]any `json:"meta,omitempty"`
+}
+
+type (
+	// ConversationCreated begins a life of the conversation. InitialData is nil
+	// when the creating delivery had none.
+	ConversationCreated struct {
+		Agent          string          `json:"agent"`
+		ID             string          `json:"id"`
+		UID            UID             `json:"uid"`
+		ConversationID ConversationID  `json:"conversationId"`
+		InitialData    json.RawMessage `json:"initialData,omitempty"`
+		At             Time            `json:"at"`
+	}
+
+	// SubmissionAdmitted is the durable acceptance of a delivery, and the message
+	// it shows in the transcript.
+	SubmissionAdmitted struct {
+		Submission  SubmissionID `json:"submission"`
+		Message     MessageID    `json:"message"`
+		Key         string       `json:"key"`
+		PayloadHash string       `json:"payloadHash"`
+		Delivery    Delivery     `json:"delivery"`
+		Trace       Trace        `json:"trace,omitzero"`
+		At          Time         `json:"at"`
+	}
+
+	// AttemptStarted counts one try at a submission. Nothing of an author or a
+	// model runs before it is durable.
+	AttemptStarted struct {
+		Submission SubmissionID `json:"submission"`
+		Attempt    int          `json:"attempt"`
+		Writer     string       `json:"writer"`
+		At         Time         `json:"at"`
+	}
+
+	// AttemptReleased ends an attempt without counting it.
+	AttemptReleased struct {
+		Submission SubmissionID `json:"submission"`
+		Attempt    int          `json:"attempt"`
+		Reason     string       `json:"reason"`
+	}
+
+	// ResponseStarted opens a step of the response. Every step of a submission has
+	// the same message and its own turn.
+	ResponseStarted struct {
+		Message    MessageID       `json:"message"`
+		Submission SubmissionID    `json:"submission"`
+		Turn       TurnID          `json:"turn"`
+		Model      string          `json:"model,omitempty"`
+		Metadata   json.RawMessage `json:"metadata,omitempty"`
+		At         Time            `json:"at"`
+	}
+
+	// Delta is streamed text, coalesced within its batch. Text is stored here and
+	// nowhere else.
+	Delta struct {
+		Message MessageID `json:"message"`
+		Kind    PartKind  `json:"kind"`
+		Text    string    `json:"text"`
+	}
+
+	// PartDone closes the facts of a reasoning part that only the model sees.
+	PartDone struct {
+		Message   MessageID `json:"message"`
+		Signature string    `json:"signature"`
+	}
+
+	// ToolCalled is a complete call of the model. ProviderCall is the vendor's own
+	// id of it.
+	ToolCalled struct {
+		Message      MessageID       `json:"message"`
+		Call         CallID          `json:"call"`
+		ProviderCall string          `json:"providerCall,omitempty"`
+		Name         string          `json:"name"`
+		Input        json.RawMessage `json:"input"`
+		At           Time            `json:"at"`
+	}
+
+	// ToolSettled is the single outcome of a call: Output, or ErrorText when
+	// Failed. DurationMs is the handler's time; nil if it did not run to an end.
+	ToolSettled struct {
+		Call       CallID          `json:"call"`
+		Output     json.RawMessage `json:"output,omitempty"`
+		Failed     bool            `json:"failed,omitempty"`
+		ErrorText  string          `json:"errorText,omitempty"`
+		DurationMs *int64          `json:"durationMs,omitempty"`
+		ElapsedMs  int64           `json:"elapsedMs,omitempty"`
+		At         Time            `json:"at"`
+	}
+
+	// StepCompleted closes a step. ElapsedMs is the monotonic time since its
+	// attempt started.
+	StepCompleted struct {
+		Message    MessageID `json:"message"`
+		Turn       TurnID    `json:"turn"`
+		StopReason string    `json:"stopReason"`
+		Usage      Usage     `json:"usage,omitzero"`
+		ElapsedMs  int64     `json:"elapsedMs,omitempty"`
+		At         Time      `json:"at"`
+	}
+
+	// DataWritten appends a data part to a response.
+	DataWritten struct {
+		Message MessageID       `json:"message"`
+		Name    string          `json:"name"`
+		Data    json.RawMessage `json:"data"`
+	}
+
+	// MetadataMerged merges an object deeply onto a response's metadata.
+	MetadataMerged struct {
+		Message  MessageID       `json:"message"`
+		Metadata json.RawMessage `json:"metadata"`
+	}
+
+	// Advisory is a message of the runtime itself.
+	Advisory struct {
+		Message    MessageID         `json:"message"`
+		Submission SubmissionID      `json:"submission,omitempty"`
+		TagName    string            `json:"tagName,omitempty"`
+		Attributes map[string]string `json:"attributes,omitempty"`
+		Text       string            `json:"text"`
+		Display    Display           `json:"display"`
+	}
+
+	// AbortRequested is the durable intent to abort what it covers.
+	AbortRequested struct {
+		Submissions []SubmissionID `json:"submissions"`
+		At          Time           `json:"at"`
+	}
+
+	// SubmissionSettled is the single terminal outcome of a submission. ElapsedMs
+	// is the sum of its attempts.
+	SubmissionSettled struct {
+		Submission SubmissionID     `json:"submission"`
+		Outcome    Outcome          `json:"outcome"`
+		Error      *SettlementError `json:"error,omitempty"`
+		ElapsedMs  int64            `json:"elapsedMs,omitempty"`
+		At         Time             `json:"at"`
+	}
+
+	// StepDropped withdraws a step from the transcript.
+	StepDropped struct {
+		Message MessageID `json:"message"`
+		Turn    TurnID    `json:"turn"`
+	}
+
+	// Compacted replaces the model's view of everything before FirstKept by a
+	// summary. The transcript stays.
+	Compacted struct {
+		Summary   string       `json:"summary"`
+		FirstKept SubmissionID `json:"firstKept"`
+		Usage     Usage        `json:"usage,omitzero"`
+		At        Time         `json:"at"`
+	}
+
+	// StateWritten sets one key of the author's persistent state; null removes it.
+	StateWritten struct {
+		Key   string          `json:"key"`
+		Value json.RawMessage `json:"value"`
+	}
+
+	// StepRecorded is the result of one named step of a durable tool.
+	StepRecorded struct {
+		Call   CallID          `json:"call"`
+		Name   string          `json:"name"`
+		Output json.RawMessage `json:"output"`
+	}
+
+	// Parked says what a submission waits for.
+	Parked struct {
+		Submission SubmissionID `json:"submission"`
+		Until      Time         `json:"until,omitempty"`
+		Reason     string       `json:"reason"`
+	}
+
+	// ChildStarted opens a subagent conversation on behalf of a call.
+	ChildStarted struct {
+		Child ConversationID `json:"child"`
+		Call  CallID         `json:"call"`
+		Agent string         `json:"agent"`
+		At    Time           `json:"at"`
+	}
+
+	// ChildSettled ends a subagent conversation.
+	ChildSettled struct {
+		Child   ConversationID `json:"child"`
+		Outcome Outcome        `json:"outcome"`
+		At      Time           `json:"at"`
+	}
+
+	// ConversationDeleted ends a life. A new one continues at the next offset.
+	ConversationDeleted struct {
+		At Time `json:"at"`
+	}
+
+	// Unknown is a record of a type this version does not know and may skip. Line
+	// is its JSON object as read.
+	Unknown struct {
+		Name RecordType
+		Line json.RawMessage
+	}
+)
+
+// Type implements [Record].
+func (*ConversationCreated) Type() RecordType { return TypeConversationCreated }
+
+// Type implements [Record].
+func (*SubmissionAdmitted) Type() RecordType { return TypeSubmissionAdmitted }
+
+// Type implements [Record].
+func (*AttemptStarted) Type() RecordType { return TypeAttemptStarted }
+
+// Type implements [Record].
+func (*AttemptReleased) Type() RecordType { return TypeAttemptReleased }
+
+// Type implements [Record].
+func (*ResponseStarted) Type() RecordType { return TypeResponseStarted }
+
+// Type implements [Record].
+func (*Delta) Type() RecordType { return TypeDelta }
+
+// Type implements [Record].
+func (*PartDone) Type() RecordType { return TypePartDone }
+
+// Type implements [Record].
+func (*ToolCalled) Type() RecordType { return TypeToolCalled }
+
+// Type implements [Record].
+func (*ToolSettled) Type() RecordType { return TypeToolSettled }
+
+// Type implements [Record].
+func (*StepCompleted) Type() RecordType { return TypeStepCompleted }
+
+// Type implements [Record].
+func (*DataWritten) Type() RecordType { return TypeDataWritten }
+
+// Type implements [Record].
+func (*MetadataMerged) Type() RecordType { return TypeMetadataMerged }
+
+// Type implements [Record].
+func (*Advisory) Type() RecordType { return TypeAdvisory }
+
+// Type implements [Record].
+func (*AbortRequested) Type() RecordType { return TypeAbortRequested }
+
+// Type implements [Record].
+func (*SubmissionSettled) Type() RecordType { return TypeSubmissionSettled }
+
+// Type implements [Record].
+func (*StepDropped) Type() RecordType { return TypeStepDropped }
+
+// Type implements [Record].
+func (*Compacted) Type() RecordType { return TypeCompacted }
+
+// Type implements [Record].
+func (*StateWritten) Type() RecordType { return TypeStateWritten }
+
+// Type implements [Record].
+func (*StepRecorded) Type() RecordType { return TypeStepRecorded }
+
+// Type implements [Record].
+func (*Parked) Type() RecordType { return TypeParked }
+
+// Type implements [Record].
+func (*ChildStarted) Type() RecordType { return TypeChildStarted }
+
+// Type implements [Record].
+func (*ChildSettled) Type() RecordType { return TypeChildSettled }
+
+// Type implements [Record].
+func (*ConversationDeleted) Type() RecordType { return TypeConversationDeleted }
+
+// Type implements [Record].
+func (u *Unknown) Type() RecordType { return u.Name }

@@ -1,0 +1,46 @@
+package conversation
+
+import "context"
+
+// Dispatcher is the write seam between an edge (http, channels) and the runtime.
+// Every method returns a [*Error] for whatever a caller may be told; any other
+// error is internal. Implementations are safe for concurrent use.
+type Dispatcher interface {
+	// Precheck decides an admission without admitting it, at the conversation's
+	// owner: key, condition and schema. It writes nothing. The receipt is non-nil
+	// when the key is known already, which answers the request. An edge calls it
+	// before it stages attachments.
+	Precheck(ctx context.Context, a Admission) (*Receipt, error)
+	// Stage stores an attachment of a conversation under its digest. Staging the
+	// same content twice is one object.
+	Stage(ctx context.Context, at Address, b Blob) error
+	// Admit accepts a delivery durably. When it returns, the message is recorded
+	// and will reach exactly one settlement, whatever dies.
+	Admit(ctx context.Context, a Admission) (Receipt, error)
+}
+
+// Page is one encoded answer to a read. JSON is shared between readers and must
+// not be changed.
+type Page struct {
+	JSON []byte
+	// Next is the offset to read from next.
+	Next Offset
+	// UpToDate is set when the read reached the durable head.
+	UpToDate bool
+}
+
+// Reader is the read seam. A read never activates a conversation. A conversation
+// that was never created answers CodeStreamNotFound; an offset beyond the durable
+// head CodeStreamStoreFailure. Implementations are safe for concurrent use.
+type Reader interface {
+	// Head returns the durable head.
+	Head(ctx context.Context, at Address) (Offset, error)
+	// Snapshot returns the materialized conversation as a JSON object.
+	Snapshot(ctx context.Context, at Address) (Page, error)
+	// Updates returns the chunks recorded after an offset as a JSON array,
+	// covering at most limit batches.
+	Updates(ctx context.Context, at Address, after Offset, limit int) (Page, error)
+	// Wait returns nil as soon as the durable head is past after, or the
+	// context's error.
+	Wait(ctx context.Context, at Address, after Offset) error
+}

@@ -1,0 +1,278 @@
+package conversation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Keys of idempotent admissions are kept for the last keptKeys admissions and at
+// least keptFor, whichever is longer.
+const (
+	keptKeys = 1000
+	keptFor  = Time(24 * time.Hour / time.Millisecond)
+)
+
+// InvariantError says that a record cannot follow from the state: the log is
+// damaged or was written by a faulty version. The conversation is refused.
+type InvariantError struct {
+	Offset Offset
+	Type   RecordType
+	Reason string
+}
+
+// Error implements error.
+func (e *InvariantError) Error() string {
+	if e.Type == "" { // the batch as a whole
+		return fmt.Sprintf("fold batch %d: %s", int64(e.Offset), e.Reason)
+	}
+	return fmt.Sprintf("fold batch %d: %s: %s", int64(e.Offset), e.Type, e.Reason)
+}
+
+// State is the fold of a log through Head. The zero value is not usable; see
+// [NewState]. A State is owned by one goroutine.
+//
+// Invariant: at most one submission is running, and it is the first unsettled one.
+// Invariant: every message, submission and call id is unique.
+type State struct {
+	head        Offset
+	created     *ConversationCreated
+	messages    []*message
+	byID        map[MessageID]*message
+	settlements []Settlement
+	submissions []*Submission
+	unsettled   []*Submission // admission order
+	bySub       map[SubmissionID]*Submission
+	byKey       map[string]*Submission
+	oldestKey   int // index in submissions of the oldest key still kept
+	calls       map[CallID]*part
+	author      map[string]json.RawMessage
+	recorded    map[CallID][]StepRecorded
+	compacted   *Compacted
+}
+
+// NewState returns the state before the first batch.
+func NewState() *State {
+	return newStateAt(Start)
+}
+
+func newStateAt(head Offset) *State {
+	return &State{
+		head:     head,
+		byID:     map[MessageID]*message{},
+		bySub:    map[SubmissionID]*Submission{},
+		byKey:    map[string]*Submission{},
+		calls:    map[CallID]*part{},
+		author:   map[string]json.RawMessage{},
+		recorded: map[CallID][]StepRecorded{},
+	}
+}
+
+// message is one message of the transcript under construction.
+type message struct {
+	view  Message // Parts and Metadata are unused; see parts and metadata
+	parts []*part
+	meta  map[string]any
+	sub   *Submission // of a response
+}
+
+// part is what the public view and the model's view share of one part.
+type part struct {
+	kind      string // a PartType; DataPrefix for data
+	step      *step  // nil outside a response
+	text      []byte
+	streaming bool
+	signature string
+
+	name         string // data or tool
+	data         json.RawMessage
+	call         CallID
+	sub          *Submission // of a tool
+	providerCall string
+	settled      bool
+	failed       bool
+	output       json.RawMessage
+	errorText    string
+	durationMs   *int64
+
+	file Attachment
+}
+
+// step is one model round trip of a response, or a note of the runtime to the
+// model between two of them.
+type step struct {
+	turn      TurnID
+	model     string
+	completed bool
+	stop      string
+	usage     Usage
+	note      string
+	parts     []*part
+}
+
+// Submission is one admitted delivery and what became of it. Values returned by
+// [State] methods are read-only and valid until the next Apply.
+type Submission struct {
+	ID          SubmissionID
+	Key         string
+	PayloadHash string
+	Delivery    Delivery
+	Trace       Trace
+	Offset      Offset // of the admitting batch
+	AdmittedAt  Time
+
+	// Attempts counts the attempts started and not released.
+	Attempts int
+	// Running is set while an attempt is started and the submission is neither
+	// settled nor released. Writer is that attempt's writer.
+	Running bool
+	Writer  string
+	// Message is the response, empty before its first step.
+	Message MessageID
+	Aborted bool // an abort covers it
+	Parked  *Parked
+	Settled bool
+	Outcome Outcome
+
+	steps   []*step
+	elapsed [2]int64 // milliseconds: earlier attempts, current attempt
+}
+
+// Elapsed is the monotonic time recorded over all attempts.
+func (s *Submission) Elapsed() time.Duration {
+	return time.Duration(s.elapsed[0]+s.elapsed[1]) * time.Millisecond
+}
+
+// Head returns the offset of the last folded batch.
+func (s *State) Head() Offset { return s.head }
+
+// Exists reports whether the conversation was created and not deleted.
+func (s *State) Exists() bool { return s.created != nil }
+
+// Created returns the record that began this life, nil if none did. It is
+// read-only.
+func (s *State) Created() *ConversationCreated { return s.created }
+
+// Lookup returns the submission admitted under a key that is still kept, or nil.
+func (s *State) Lookup(key string) *Submission { return s.byKey[key] }
+
+// Submission returns a submission by id, or nil.
+func (s *State) Submission(id SubmissionID) *Submission { return s.bySub[id] }
+
+// Unsettled returns the submissions that are owed a settlement, in admission
+// order. The slice is shared and read-only.
+func (s *State) Unsettled() []*Submission { return s.unsettled }
+
+// AuthorState returns the author's persistent state. The map is shared and
+// read-only.
+func (s *State) AuthorState() map[string]json.RawMessage { return s.author }
+
+// Apply folds the next batch. On an error the state must not be used any more.
+func (s *State) Apply(b Batch) error {
+	if b.Offset != s.head+1 {
+		return &InvariantError{Offset: b.Offset, Reason: fmt.Sprintf("batch does not follow head %d", int64(s.head))}
+	}
+	return s.Extend(b.Offset, b.Records...)
+}
+
+// Extend folds records of the batch at an offset that is still being composed:
+// the head or the one after it. A writer decides on the state so extended and
+// throws it away if the batch is lost.
+func (s *State) Extend(at Offset, records ...Record) error {
+	if at != s.head && at != s.head+1 {
+		return &InvariantError{Offset: at, Reason: fmt.Sprintf("batch does not follow head %d", int64(s.head))}
+	}
+	s.head = at
+	for _, r := range records {
+		if err := s.fold(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *State) bad(r Record, format string, args ...any) error {
+	return &InvariantError{Offset: s.head, Type: r.Type(), Reason: fmt.Sprintf(format, args...)}
+}
+
+// open returns an unsettled submission or an error.
+func (s *State) open(r Record, id SubmissionID) (*Submission, error) {
+	sub := s.bySub[id]
+	if sub == nil {
+		return nil, s.bad(r, "unknown submission %s", id)
+	}
+	if sub.Settled {
+		return nil, s.bad(r, "submission %s is settled", id)
+	}
+	return sub, nil
+}
+
+func (s *State) response(r Record, id MessageID) (*message, error) {
+	m := s.byID[id]
+	if m == nil || m.sub == nil {
+		return nil, s.bad(r, "unknown response %s", id)
+	}
+	return m, nil
+}
+
+// openStep returns the response and its step under way.
+func (s *State) openStep(r Record, id MessageID) (*message, *step, error) {
+	m, err := s.response(r, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	st := m.sub.lastStep()
+	if st == nil || st.completed {
+		return nil, nil, s.bad(r, "response %s has no step under way", id)
+	}
+	return m, st, nil
+}
+
+// lastStep returns the newest model step, skipping notes, or nil.
+func (s *Submission) lastStep() *step {
+	for i := len(s.steps) - 1; i >= 0; i-- {
+		if s.steps[i].note == "" {
+			return s.steps[i]
+		}
+	}
+	return nil
+}
+
+func (s *State) addMessage(r Record, m *message) error {
+	if s.byID[m.view.ID] != nil {
+		return s.bad(r, "message %s exists", m.view.ID)
+	}
+	s.byID[m.view.ID] = m
+	s.messages = append(s.messages, m)
+	return nil
+}
+
+// forget drops keys that are out of the retention rule.
+func (s *State) forget(now Time) {
+	for s.oldestKey < len(s.submissions)-keptKeys {
+		old := s.submissions[s.oldestKey]
+		if old.AdmittedAt > now-keptFor {
+			return
+		}
+		if s.byKey[old.Key] == old {
+			delete(s.byKey, old.Key)
+		}
+		s.oldestKey++
+	}
+}
+
+func (s *State) settle(r *SubmissionSettled) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	if st := sub.lastStep(); st != nil && !st.completed {
+		return s.bad(r, "submission %s has a step under way", r.Submission)
+	}
+	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
+	i := slices.Index(s.unsettled, sub)
+	s.unsettled = slices.Delete(s.unsettled, i, i+1)
+	s.settlements = append(s.settlements, Settlement{SubmissionID: r.Submission, Outcome: r.Outcome, Error: r.Error})
+	return nil
+}

@@ -1,0 +1,193 @@
+package conversation
+
+import "encoding/json"
+
+// SnapshotVersion is the value of the snapshot's field v.
+const SnapshotVersion = 1
+
+// Snapshot is the materialized conversation through an offset.
+type Snapshot struct {
+	V              int            `json:"v"`
+	ConversationID ConversationID `json:"conversationId"`
+	Offset         Offset         `json:"offset"`
+	Messages       []Message      `json:"messages"`
+	Settlements    []Settlement   `json:"settlements"`
+}
+
+// Settlement is the terminal outcome of a submission as clients see it.
+type Settlement struct {
+	SubmissionID SubmissionID     `json:"submissionId"`
+	Outcome      Outcome          `json:"outcome"`
+	Error        *SettlementError `json:"error,omitempty"`
+}
+
+// Role is the coarse render lane of a message.
+type Role string
+
+// The three roles.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleSystem    Role = "system"
+)
+
+// Purpose is what a message means.
+type Purpose string
+
+// The four purposes. Dispatch is a delivered signal, advisory the runtime's own.
+const (
+	PurposeUser      Purpose = "user"
+	PurposeAssistant Purpose = "assistant"
+	PurposeDispatch  Purpose = "dispatch"
+	PurposeAdvisory  Purpose = "advisory"
+)
+
+// Signal is what a client sees of a signal's envelope.
+type Signal struct {
+	TagName    string            `json:"tagName,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// Message is one message of the transcript. An assistant message is one whole
+// response, all steps of its submission.
+type Message struct {
+	ID           MessageID       `json:"id"`
+	Role         Role            `json:"role"`
+	Purpose      Purpose         `json:"purpose"`
+	Display      Display         `json:"display"`
+	SubmissionID SubmissionID    `json:"submissionId,omitempty"`
+	TurnID       TurnID          `json:"turnId,omitempty"`
+	Signal       *Signal         `json:"signal,omitempty"`
+	Parts        []Part          `json:"parts"`
+	Metadata     json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Part types and states on the wire. A data part's type is DataPrefix and its name.
+const (
+	PartTypeText      = "text"
+	PartTypeReasoning = "reasoning"
+	PartTypeFile      = "file"
+	PartTypeTool      = "dynamic-tool"
+	DataPrefix        = "data-"
+
+	StateStreaming       = "streaming"
+	StateDone            = "done"
+	StateInputAvailable  = "input-available"
+	StateOutputAvailable = "output-available"
+	StateOutputError     = "output-error"
+)
+
+// Part is one part of a message; which fields are present follows from Type and
+// State. Absent fields are left out of the JSON form.
+type Part struct {
+	Type string `json:"type"`
+
+	// text, reasoning
+	Text  *string `json:"text,omitempty"`
+	State string  `json:"state,omitempty"`
+
+	// data-<name>
+	Data json.RawMessage `json:"data,omitempty"`
+
+	// file
+	MediaType string       `json:"mediaType,omitempty"`
+	ID        AttachmentID `json:"id,omitempty"`
+	Size      *int64       `json:"size,omitempty"`
+	Filename  string       `json:"filename,omitempty"`
+
+	// dynamic-tool
+	ToolName   string          `json:"toolName,omitempty"`
+	ToolCallID CallID          `json:"toolCallId,omitempty"`
+	Input      json.RawMessage `json:"input,omitempty"`
+	Output     json.RawMessage `json:"output,omitempty"`
+	ErrorText  *string         `json:"errorText,omitempty"`
+	DurationMs *int64          `json:"durationMs,omitempty"`
+}
+
+// Position orders chunks: by batch, then by index within the batch.
+type Position struct {
+	Batch Offset `json:"-"`
+	Index int    `json:"-"`
+}
+
+// MarshalJSON writes both components as numbers.
+func (p Position) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Batch int64 `json:"batch"`
+		Index int   `json:"index"`
+	}{int64(p.Batch), p.Index})
+}
+
+// UnmarshalJSON reads both components as numbers.
+func (p *Position) UnmarshalJSON(b []byte) error {
+	var v struct {
+		Batch int64 `json:"batch"`
+		Index int   `json:"index"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*p = Position{Offset(v.Batch), v.Index}
+	return nil
+}
+
+// Compare returns -1, 0 or 1 as p is before, at or after q.
+func (p Position) Compare(q Position) int {
+	switch {
+	case p.Batch != q.Batch:
+		if p.Batch < q.Batch {
+			return -1
+		}
+		return 1
+	case p.Index < q.Index:
+		return -1
+	case p.Index > q.Index:
+		return 1
+	}
+	return 0
+}
+
+// ChunkType names a wire-visible change. The list is closed: public clients
+// reject types they do not know.
+type ChunkType string
+
+// The chunk types.
+const (
+	ChunkReset           ChunkType = "conversation-reset"
+	ChunkAppended        ChunkType = "message-appended"
+	ChunkStarted         ChunkType = "message-started"
+	ChunkMetadata        ChunkType = "message-metadata"
+	ChunkDataPart        ChunkType = "data-part"
+	ChunkDelta           ChunkType = "message-delta"
+	ChunkToolInput       ChunkType = "tool-input"
+	ChunkToolOutput      ChunkType = "tool-output"
+	ChunkToolOutputError ChunkType = "tool-output-error"
+	ChunkCompleted       ChunkType = "message-completed"
+	ChunkSettled         ChunkType = "submission-settled"
+)
+
+// Chunk is one wire-visible change; which fields are present follows from Type.
+type Chunk struct {
+	Type           ChunkType        `json:"type"`
+	ConversationID ConversationID   `json:"conversationId"`
+	Snapshot       *Snapshot        `json:"snapshot,omitempty"`
+	Message        *Message         `json:"message,omitempty"`
+	MessageID      MessageID        `json:"messageId,omitempty"`
+	SubmissionID   SubmissionID     `json:"submissionId,omitempty"`
+	TurnID         TurnID           `json:"turnId,omitempty"`
+	Kind           PartKind         `json:"kind,omitempty"`
+	Delta          string           `json:"delta,omitempty"`
+	Name           string           `json:"name,omitempty"`
+	Data           json.RawMessage  `json:"data,omitempty"`
+	Metadata       json.RawMessage  `json:"metadata,omitempty"`
+	ToolCallID     CallID           `json:"toolCallId,omitempty"`
+	ToolName       string           `json:"toolName,omitempty"`
+	Input          json.RawMessage  `json:"input,omitempty"`
+	Output         json.RawMessage  `json:"output,omitempty"`
+	ErrorText      *string          `json:"errorText,omitempty"`
+	DurationMs     *int64           `json:"durationMs,omitempty"`
+	Outcome        Outcome          `json:"outcome,omitempty"`
+	Error          *SettlementError `json:"error,omitempty"`
+	Timestamp      *Time            `json:"timestamp,omitempty"`
+	Position       Position         `json:"position"`
+}
