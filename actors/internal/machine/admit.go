@@ -1,0 +1,128 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// retryDraining is how long a caller is asked to stay away from a node that
+// hands its conversations on.
+const retryDraining = 2 * time.Second
+
+// admit decides an admission on the folded state: known key, condition, schema.
+func (m *Machine) admit(in Admit) {
+	if m.draining {
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
+		return
+	}
+	if len(m.waits) >= m.cfg.MaxWaiting || len(m.state.Unsettled()) >= m.cfg.MaxWaiting {
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+		return
+	}
+	a := in.Admission
+	hash, err := a.PayloadHash()
+	if err != nil {
+		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, "initialData is not JSON: %v", err))
+		return
+	}
+	if sub := m.state.Lookup(a.Key); sub != nil {
+		m.replay(in, sub, hash)
+		return
+	}
+	if refusal := m.check(a); refusal != nil {
+		m.refuse(in, refusal)
+		return
+	}
+	if in.Precheck {
+		m.reply(in.To, Clear{}, false)
+		return
+	}
+	m.accept(in, hash)
+}
+
+// reply answers once everything enqueued so far is durable.
+func (m *Machine) reply(to ReplyID, value Answer, listed bool) {
+	m.waits = append(m.waits, wait{to: to, value: value, offset: m.state.Head(), listed: listed})
+}
+
+func (m *Machine) refuse(in Admit, err *conversation.Error) {
+	m.reply(in.To, Refused{err}, false)
+}
+
+// replay answers a known key. Unsettled work is acknowledged like a new
+// admission: durable, claimed and listed.
+func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
+	if sub.PayloadHash != hash {
+		err := conversation.Errorf(conversation.CodeSubmissionConflict,
+			"This idempotency key was used with another payload. Repeat the first payload or use a new key.")
+		err.Meta = map[string]any{"submissionId": sub.ID}
+		m.refuse(in, err)
+		return
+	}
+	if !sub.Settled {
+		m.ensureListed()
+	}
+	m.reply(in.To, Admitted{conversation.Receipt{
+		SubmissionID: sub.ID, UID: m.state.Created().UID, Offset: sub.Offset, Deduplicated: true,
+	}}, !sub.Settled)
+}
+
+// check returns why the admission must be refused, or nil.
+func (m *Machine) check(a conversation.Admission) *conversation.Error {
+	exists := m.state.Exists()
+	if a.Condition.Set && (!exists || m.state.Created().UID != a.Condition.UID) {
+		return conversation.Errorf(conversation.CodeInstanceNotFound,
+			"No incarnation of this conversation has the uid %q. It was never created, or was created anew.", string(a.Condition.UID))
+	}
+	if a.Condition.Absent && exists {
+		uid := m.state.Created().UID
+		err := conversation.Errorf(conversation.CodeInstanceExists, "The conversation exists with the uid %q.", string(uid))
+		err.Meta = map[string]any{"uid": uid}
+		return err
+	}
+	if exists {
+		return nil
+	}
+	limits, ok := m.cfg.Limits(a.Address.Agent)
+	if !ok {
+		return conversation.Errorf(conversation.CodeRouteNotFound, "No agent is registered as %q.", a.Address.Agent)
+	}
+	if limits.CheckInitialData != nil {
+		if err := limits.CheckInitialData(a.InitialData); err != nil {
+			return conversation.Errorf(conversation.CodeInvalidRequest, "initialData does not fit the agent's schema: %v", err)
+		}
+	}
+	return nil
+}
+
+// accept records the admission, and starts the attempt if nothing waits before it.
+func (m *Machine) accept(in Admit, hash string) {
+	a := in.Admission
+	var records []conversation.Record
+	uid := conversation.UID("")
+	if m.state.Exists() {
+		uid = m.state.Created().UID
+	} else {
+		created := &conversation.ConversationCreated{
+			Agent: a.Address.Agent, ID: a.Address.ID, InitialData: a.InitialData, At: m.env.Wall,
+			UID:            conversation.UID(m.ids.next("inst_")),
+			ConversationID: conversation.ConversationID(m.ids.next("conv_")),
+		}
+		uid = created.UID
+		records = append(records, created)
+	}
+	admitted := &conversation.SubmissionAdmitted{
+		Submission: conversation.SubmissionID(m.ids.next("sub_")), Message: conversation.MessageID(m.ids.next("msg_")),
+		Key: a.Key, PayloadHash: hash, Delivery: a.Delivery, Trace: a.Trace, At: m.env.Wall,
+	}
+	for i := range admitted.Delivery.Attachments {
+		admitted.Delivery.Attachments[i].ID = conversation.AttachmentID(m.ids.next("att_"))
+	}
+	m.enqueue(true, append(records, admitted)...)
+	m.ensureListed()
+	m.startNext()
+	m.reply(in.To, Admitted{conversation.Receipt{
+		SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset(),
+	}}, true)
+}

@@ -1,0 +1,126 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// nextOffset is the offset of the batch being composed.
+func (m *Machine) nextOffset() conversation.Offset {
+	if m.inflight != nil {
+		return m.inflight.Offset + 1
+	}
+	return m.durable + 1
+}
+
+// enqueue folds records and adds them to the batch being composed. Urgent
+// records do not wait for the pace, and neither does what stands with them.
+func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
+	if err := m.state.Extend(m.nextOffset(), records...); err != nil {
+		panic(fmt.Sprintf("machine: %v", err))
+	}
+	m.pending.records = append(m.pending.records, records...)
+	m.pending.urgent = m.pending.urgent || urgent
+}
+
+// enqueueDelta adds streamed text, coalescing it with text of the same kind that
+// is still waiting.
+func (m *Machine) enqueueDelta(id conversation.MessageID, kind conversation.PartKind, text string) {
+	piece := &conversation.Delta{Message: id, Kind: kind, Text: text}
+	m.pending.bytes += len(text)
+	if n := len(m.pending.records); n > 0 {
+		last, ok := m.pending.records[n-1].(*conversation.Delta)
+		if ok && last.Message == id && last.Kind == kind {
+			if err := m.state.Extend(m.nextOffset(), piece); err != nil {
+				panic(fmt.Sprintf("machine: %v", err))
+			}
+			last.Text += text
+			return
+		}
+	}
+	m.enqueue(false, piece)
+}
+
+// enqueueClaim asks for a batch even if there is nothing to say.
+func (m *Machine) enqueueClaim() {
+	m.enqueue(true)
+	m.pending.claim = true
+}
+
+// driveAppend starts the next append if it may start now.
+//
+// Pacing: an append of streamed text starts no earlier than max(previous done,
+// previous start + pace). The previous one is done whenever nothing is in flight.
+func (m *Machine) driveAppend() {
+	if m.inflight != nil || m.pending.empty() {
+		return
+	}
+	if !m.pending.urgent && m.started {
+		if wait := m.lastStart + m.cfg.Pace - m.env.Mono; wait > 0 {
+			if !m.paceSet {
+				m.paceSet = true
+				m.emit(SetTimer{TimerPace, wait})
+			}
+			return
+		}
+	}
+	m.inflight = &conversation.Batch{Offset: m.durable + 1, Records: m.pending.records}
+	m.pending = pending{}
+	m.lastStart, m.started = m.env.Mono, true
+	m.emit(Append{*m.inflight})
+}
+
+func (m *Machine) appended(in Appended) {
+	if m.inflight == nil || in.Offset != m.inflight.Offset {
+		panic(fmt.Sprintf("machine: append %d landed, not in flight", int64(in.Offset)))
+	}
+	m.durable, m.inflight = in.Offset, nil
+	if !m.claimed {
+		m.claimed = true
+		m.claims = append(m.claims, Claim{Seq: in.Offset, Nonce: m.cfg.Writer})
+	}
+}
+
+// flush answers everybody whose reply rests on durable records by now.
+func (m *Machine) flush() {
+	kept := m.waits[:0]
+	for _, w := range m.waits {
+		switch value, ok := m.ripe(w); {
+		case ok:
+			m.emit(Reply{w.to, value})
+		default:
+			kept = append(kept, w)
+		}
+	}
+	clear(m.waits[len(kept):])
+	m.waits = kept
+}
+
+func (m *Machine) ripe(w wait) (Answer, bool) {
+	if m.durable < w.offset || w.listed && !m.listed {
+		return nil, false
+	}
+	if w.poke == nil {
+		return w.value, true
+	}
+	return m.ripePoke(*w.poke)
+}
+
+// ensureListed asks the journal to list this writer unless it does.
+func (m *Machine) ensureListed() {
+	if m.listed || m.listing {
+		return
+	}
+	m.listing = true
+	m.emit(List{m.durable})
+}
+
+// elapsed is the time since the attempt under way started.
+func (m *Machine) elapsed() int64 {
+	if m.run == nil || m.run.phase == phaseStarting {
+		return 0
+	}
+	return int64((m.env.Mono - m.run.began) / time.Millisecond)
+}

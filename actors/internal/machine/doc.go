@@ -1,0 +1,29 @@
+// Package machine is the pure state machine of one conversation activation:
+// admission, the queue, attempts, the model and tool loop, settlement, group
+// commit with pacing, and recovery.
+//
+//	Step(env, input) → effects
+//
+// It is called by the conversation actor in package actors, which performs the
+// effects and feeds their results back as inputs. Nothing in here does I/O,
+// reads a clock, starts a goroutine or draws randomness: the same inputs give the
+// same effects, which the transcripts in testdata show step by step.
+//
+// Guarantees:
+//
+//  1. One append is in flight at a time; records queue behind it and leave
+//     together in the next one. A composed batch is never changed.
+//  2. Every reply, also a refusal, waits until the records it rests on are
+//     durable. An admission of unsettled work waits also until a landed journal
+//     lists this writer.
+//  3. Author code and model calls begin only after attempt_started is durable;
+//     a tool only after its call is.
+//  4. Control records never wait for the pace; streamed text does.
+//  5. Every admitted submission settles exactly once: a settlement is decided on
+//     the state and the state refuses a second one.
+//  6. After a lost append the machine is stopped: everybody waiting is told that
+//     the outcome is unknown, and no further append is asked for.
+//
+// A Machine is owned by one goroutine. It panics only on a broken invariant of
+// its own; the activation then ends and the next one recovers from the log.
+package machine

@@ -1,0 +1,113 @@
+package machine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Timer names a timer of the activation. Setting one replaces an earlier setting
+// of the same name.
+type Timer int
+
+// The timers.
+const (
+	TimerPace   Timer = iota // the next paced append may start
+	TimerIdle                // passivation
+	TimerBudget              // the submission's total time is used up
+)
+
+// Effect is something the shell is to do.
+type Effect interface{ effect() }
+
+// StopReason says why a machine stopped.
+type StopReason string
+
+// The reasons of [Stop].
+const (
+	StopPassivated StopReason = "passivated"
+	StopDrained    StopReason = "drained"
+	StopLost       StopReason = "lost"   // an append was fenced or is unknown
+	StopUnread     StopReason = "unread" // the log could not be opened
+)
+
+type (
+	// Append stores a batch. Its records are frozen.
+	Append struct{ Batch conversation.Batch }
+	// List makes the journal list this writer; [Listed] answers.
+	List struct{ Seq conversation.Offset }
+	// Unlist lets the journal forget this writer, at its leisure.
+	Unlist struct{}
+	// Reply answers a caller.
+	Reply struct {
+		To    ReplyID
+		Value Answer
+	}
+	// CallModel starts the model call gen for a submission. The shell builds the
+	// request from [Machine.State] before it returns to its mailbox.
+	CallModel struct {
+		Gen        int
+		Submission conversation.SubmissionID
+		Turn       conversation.TurnID
+		Attempt    int
+		Step       int
+	}
+	// RunTool runs one call of the run gen.
+	RunTool struct {
+		Gen        int
+		Submission conversation.SubmissionID
+		Turn       conversation.TurnID
+		Call       conversation.CallID
+		Name       string
+		Input      json.RawMessage
+	}
+	// Cancel ends whatever runs under gen; its results are ignored.
+	Cancel struct{ Gen int }
+	// SetTimer asks for a [Tick] after a while.
+	SetTimer struct {
+		Timer Timer
+		After time.Duration
+	}
+	// Stop ends the activation.
+	Stop struct {
+		Reason StopReason
+		Err    error
+	}
+)
+
+func (Append) effect()    {}
+func (List) effect()      {}
+func (Unlist) effect()    {}
+func (Reply) effect()     {}
+func (CallModel) effect() {}
+func (RunTool) effect()   {}
+func (Cancel) effect()    {}
+func (SetTimer) effect()  {}
+func (Stop) effect()      {}
+
+// Answer is what a caller is told.
+type Answer interface{ answer() }
+
+type (
+	// Admitted is the receipt of a new or known admission.
+	Admitted struct{ Receipt conversation.Receipt }
+	// Refused is a decision against a request.
+	Refused struct{ Err *conversation.Error }
+	// Clear answers a precheck that found nothing against the admission.
+	Clear struct{}
+	// Moved says that the outcome is unknown; the caller repeats under its key.
+	Moved struct{}
+	// Poked answers a poke after its writer is fenced: Held if work remains, which
+	// this writer does, settled otherwise. Unknown answers nothing.
+	Poked struct {
+		Held    bool
+		Unknown bool
+	}
+)
+
+func (Admitted) answer() {}
+func (Refused) answer()  {}
+func (Clear) answer()    {}
+func (Moved) answer()    {}
+func (Poked) answer()    {}

@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Env is what one step knows of the world.
+type Env struct {
+	// Wall is informative: it becomes timestamps and the time part of ids.
+	Wall conversation.Time
+	// Mono is a monotonic reading; only differences mean something.
+	Mono time.Duration
+	// Seed is fresh randomness for the ids minted in this step.
+	Seed [10]byte
+}
+
+// ReplyID names a caller who waits. The shell chooses it.
+type ReplyID uint64
+
+// Input is something that happened.
+type Input interface{ input() }
+
+// Claim is the first batch of a writer incarnation.
+type Claim struct {
+	Seq   conversation.Offset
+	Nonce string
+}
+
+// ModelEventKind tells model events apart.
+type ModelEventKind int
+
+// The kinds of [ModelEvent].
+const (
+	ModelText ModelEventKind = iota
+	ModelReasoning
+	ModelSignature
+	ModelCall
+	ModelDone
+	ModelFailed
+)
+
+// ModelEvent is one event of a model call in the machine's own terms.
+type ModelEvent struct {
+	Kind ModelEventKind
+	// Text of text, reasoning and signature.
+	Text string
+	// A complete call.
+	ProviderCall string
+	Name         string
+	Input        json.RawMessage
+	// The end.
+	StopReason string
+	Usage      conversation.Usage
+	// A failure: Err may be shown to clients.
+	Err *conversation.SettlementError
+}
+
+type (
+	// Opened delivers the folded log. Claims are in order of Seq.
+	Opened struct {
+		State  *conversation.State
+		Claims []Claim
+	}
+	// OpenFailed says that the log could not be read.
+	OpenFailed struct{ Err error }
+
+	// Admit asks for an admission; with Precheck only for the decision.
+	Admit struct {
+		To        ReplyID
+		Admission conversation.Admission
+		Precheck  bool
+	}
+	// Poke asks about an entry of a busy journal.
+	Poke struct {
+		To    ReplyID
+		Nonce string
+		Seq   conversation.Offset
+	}
+
+	// Appended says that the batch in flight is durable and its claim verified.
+	Appended struct{ Offset conversation.Offset }
+	// AppendLost says that the batch in flight was fenced or its outcome cannot be
+	// known. The writer may not be used again.
+	AppendLost struct{ Err error }
+	// Listed says that a landed journal, and any in flight, list this writer.
+	Listed struct{}
+
+	// Model delivers events of the call gen. Name is the model that is called.
+	Model struct {
+		Gen    int
+		Name   string
+		Events []ModelEvent
+	}
+	// ToolDone delivers the outcome of a call of the run gen. Output is valid JSON
+	// unless Failed; ErrorText is for the model.
+	ToolDone struct {
+		Gen       int
+		Call      conversation.CallID
+		Output    json.RawMessage
+		Failed    bool
+		ErrorText string
+		Duration  time.Duration
+	}
+
+	// Tick says that a timer set by [SetTimer] went off.
+	Tick struct{ Timer Timer }
+	// Drain asks to release the conversation at the next durable boundary.
+	Drain struct{}
+)
+
+func (Opened) input()     {}
+func (OpenFailed) input() {}
+func (Admit) input()      {}
+func (Poke) input()       {}
+func (Appended) input()   {}
+func (AppendLost) input() {}
+func (Listed) input()     {}
+func (Model) input()      {}
+func (ToolDone) input()   {}
+func (Tick) input()       {}
+func (Drain) input()      {}

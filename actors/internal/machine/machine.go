@@ -1,0 +1,269 @@
+package machine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Limits are an agent's rules as far as the machine needs them.
+type Limits struct {
+	// MaxAttempts bounds the attempts at one submission.
+	MaxAttempts int
+	// Timeout bounds the monotonic time of all attempts at one submission.
+	Timeout time.Duration
+	// CheckInitialData returns what is wrong with the data of a creating delivery,
+	// in words for the caller; nil data means absent. It must be pure.
+	CheckInitialData func(json.RawMessage) error
+}
+
+// Config is what a machine is made with. All fields are required.
+type Config struct {
+	// Writer is the nonce of this writer incarnation.
+	Writer string
+	// Limits returns the rules of a registered agent.
+	Limits func(agent string) (Limits, bool)
+	// Pace is the least time between the starts of two appends of streamed text.
+	Pace time.Duration
+	// IdleAfter is the time until an idle activation passivates.
+	IdleAfter time.Duration
+	// MaxWaiting bounds the callers waiting for a reply, and the submissions
+	// waiting for their turn; above it callers are refused with CodeUnavailable.
+	MaxWaiting int
+	// MaxPendingBytes bounds the streamed text waiting for an append; see [Machine.Full].
+	MaxPendingBytes int
+}
+
+// Machine is the state of one activation.
+//
+// Invariant: state is folded through every record enqueued, durable or not.
+// Invariant: inflight.Offset == durable+1 while an append is in flight.
+type Machine struct {
+	cfg     Config
+	state   *conversation.State
+	claims  []Claim
+	backlog []Input // before Opened
+	stopped bool
+
+	durable   conversation.Offset
+	claimed   bool // a batch of this writer is durable
+	inflight  *conversation.Batch
+	pending   pending
+	lastStart time.Duration
+	started   bool // an append was started, so lastStart means something
+	paceSet   bool
+
+	waits   []wait
+	listing bool
+	listed  bool
+
+	run      *run
+	gen      int
+	draining bool
+	idling   bool
+
+	env Env
+	ids minter
+	out []Effect
+}
+
+// pending is the batch being composed.
+type pending struct {
+	records []conversation.Record
+	claim   bool // leave even without records
+	urgent  bool
+	bytes   int
+}
+
+func (p *pending) empty() bool { return len(p.records) == 0 && !p.claim }
+
+// wait is a caller who waits for durability.
+type wait struct {
+	to     ReplyID
+	value  Answer
+	offset conversation.Offset
+	listed bool  // waits for the journal too
+	poke   *Poke // answered by what is so then; value is unused
+}
+
+// New returns a machine that waits for [Opened].
+func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
+
+// State returns the folded state, nil before [Opened]. It is read-only and valid
+// until the next Step.
+func (m *Machine) State() *conversation.State { return m.state }
+
+// Stopped reports whether the machine has asked for its end. It then answers
+// every caller with [Moved] and does nothing else.
+func (m *Machine) Stopped() bool { return m.stopped }
+
+// Full reports whether streamed text is to be held back until an append lands.
+func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes }
+
+// Step takes one input and returns what is to be done, in order. The slice is
+// valid until the next Step.
+func (m *Machine) Step(env Env, in Input) []Effect {
+	m.env, m.ids, m.out = env, minter{at: env.Wall, seed: env.Seed}, m.out[:0]
+	switch {
+	case m.stopped:
+		m.turnAway(in)
+	case m.state == nil:
+		m.beforeOpen(in)
+	default:
+		m.take(in)
+		m.advance()
+	}
+	return m.out
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+// turnAway answers callers of a stopped machine.
+func (m *Machine) turnAway(in Input) {
+	switch in := in.(type) {
+	case Admit:
+		m.emit(Reply{in.To, Moved{}})
+	case Poke:
+		m.emit(Reply{in.To, Poked{Unknown: true}})
+	}
+}
+
+func (m *Machine) beforeOpen(in Input) {
+	switch in := in.(type) {
+	case Opened:
+		m.open(in)
+		for _, later := range m.backlog {
+			m.take(later)
+		}
+		m.backlog = nil
+		m.advance()
+	case OpenFailed:
+		m.stopped = true
+		for _, b := range m.backlog {
+			switch b := b.(type) {
+			case Admit:
+				m.emit(Reply{b.To, Refused{conversation.Unavailable(2*time.Second, in.Err)}})
+			default:
+				m.turnAway(b)
+			}
+		}
+		m.backlog = nil
+		m.emit(Stop{StopUnread, in.Err})
+	case Admit:
+		if len(m.backlog) >= m.cfg.MaxWaiting {
+			m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+			return
+		}
+		m.backlog = append(m.backlog, in)
+	case Poke, Drain:
+		m.backlog = append(m.backlog, in)
+	}
+}
+
+func (m *Machine) open(in Opened) {
+	m.state, m.claims = in.State, in.Claims
+	m.durable = in.State.Head()
+	m.resume()
+}
+
+func (m *Machine) take(in Input) {
+	switch in := in.(type) {
+	case Admit:
+		m.admit(in)
+	case Poke:
+		m.poke(in)
+	case Appended:
+		m.appended(in)
+	case AppendLost:
+		m.stepDown(in.Err)
+	case Listed:
+		m.listing, m.listed = false, true
+	case Model:
+		m.model(in)
+	case ToolDone:
+		m.toolDone(in)
+	case Tick:
+		m.tick(in.Timer)
+	case Drain:
+		m.drain()
+	}
+}
+
+func (m *Machine) tick(t Timer) {
+	switch t {
+	case TimerPace:
+		m.paceSet = false
+	case TimerBudget:
+		m.budgetSpent()
+	case TimerIdle:
+		if m.idle() {
+			m.stop(StopPassivated, nil)
+		}
+	}
+}
+
+// advance does what the step has made possible.
+func (m *Machine) advance() {
+	if m.stopped {
+		return
+	}
+	m.flush()
+	m.continueRun()
+	m.driveAppend()
+	m.rest()
+}
+
+// idle reports that nothing is owed and nothing is under way.
+func (m *Machine) idle() bool {
+	return m.run == nil && m.inflight == nil && m.pending.empty() && len(m.waits) == 0
+}
+
+// rest looks after a machine with nothing to do.
+func (m *Machine) rest() {
+	if !m.idle() {
+		m.idling = false
+		return
+	}
+	if m.listed && len(m.state.Unsettled()) == 0 {
+		m.listed = false
+		m.emit(Unlist{})
+	}
+	if m.draining {
+		m.stop(StopDrained, nil)
+		return
+	}
+	if !m.idling {
+		m.idling = true
+		m.emit(SetTimer{TimerIdle, m.cfg.IdleAfter})
+	}
+}
+
+func (m *Machine) drain() {
+	m.draining = true
+	if m.run == nil {
+		return
+	}
+	sub := m.state.Submission(m.run.submission)
+	m.cancel()
+	m.enqueue(true, &conversation.AttemptReleased{Submission: sub.ID, Attempt: sub.Attempts, Reason: "drain"})
+}
+
+// stepDown ends the machine after a lost append.
+func (m *Machine) stepDown(err error) {
+	for _, w := range m.waits {
+		if w.poke != nil {
+			m.emit(Reply{w.to, Poked{Unknown: true}})
+			continue
+		}
+		m.emit(Reply{w.to, Moved{}})
+	}
+	m.waits = nil
+	m.stop(StopLost, err)
+}
+
+func (m *Machine) stop(reason StopReason, err error) {
+	m.cancel()
+	m.stopped = true
+	m.emit(Stop{reason, err})
+}

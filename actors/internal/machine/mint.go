@@ -1,0 +1,29 @@
+package machine
+
+import (
+	"github.com/oklog/ulid/v2"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// minter makes the ids of one step: ULIDs of the step's time whose random part
+// starts at the step's seed and is counted up, so that ids of one step sort in
+// the order they were minted.
+type minter struct {
+	at   conversation.Time
+	seed [10]byte
+}
+
+func (m *minter) next(prefix string) string {
+	var id ulid.ULID
+	// The only error is a time after the year 10889.
+	_ = id.SetTime(uint64(m.at))
+	_ = id.SetEntropy(m.seed[:])
+	for i := len(m.seed) - 1; i >= 0; i-- {
+		m.seed[i]++
+		if m.seed[i] != 0 {
+			break
+		}
+	}
+	return prefix + id.String()
+}

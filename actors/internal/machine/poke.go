@@ -1,0 +1,46 @@
+package machine
+
+// poke answers for a writer that an old journal lists. That writer is fenced
+// first: a batch of another nonce above the listed position must stand in the
+// durable prefix. What this machine remembers of an idle log is no proof.
+func (m *Machine) poke(in Poke) {
+	if in.Nonce == m.cfg.Writer || m.draining {
+		m.emit(Reply{in.To, Poked{Unknown: true}})
+		return
+	}
+	if !m.shows(in) && m.inflight == nil && m.pending.empty() {
+		m.enqueueClaim()
+	}
+	if len(m.state.Unsettled()) > 0 {
+		m.ensureListed()
+	}
+	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), poke: &in})
+}
+
+// shows reports whether the durable prefix holds a batch of another nonce above
+// the listed position.
+func (m *Machine) shows(in Poke) bool {
+	for i, c := range m.claims {
+		end := m.durable
+		if i+1 < len(m.claims) {
+			end = m.claims[i+1].Seq - 1
+		}
+		if c.Nonce != in.Nonce && end > in.Seq && end >= c.Seq {
+			return true
+		}
+	}
+	return false
+}
+
+// ripePoke answers once the listed writer is fenced: settled if the log is
+// durably idle, held if this writer works on it and a landed journal says so.
+func (m *Machine) ripePoke(in Poke) (Answer, bool) {
+	switch {
+	case !m.shows(in): // the log is shorter than the journal says: a later sweep asks again
+		return Poked{Unknown: true}, true
+	case len(m.state.Unsettled()) == 0:
+		return Poked{}, m.state.Head() == m.durable
+	default:
+		return Poked{Held: true}, m.listed && m.claimed
+	}
+}

@@ -1,0 +1,147 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// callModel asks for the next model call of the run.
+func (m *Machine) callModel() {
+	m.gen++
+	r := m.run
+	r.phase, r.opened = phaseModel, false
+	r.turn = conversation.TurnID(m.ids.next("turn_"))
+	r.step++
+	m.emit(CallModel{
+		Gen: m.gen, Submission: r.submission, Turn: r.turn,
+		Attempt: m.state.Submission(r.submission).Attempts, Step: r.step,
+	})
+}
+
+// model records events of the call under way; those of an earlier one are late
+// and ignored.
+func (m *Machine) model(in Model) {
+	for _, e := range in.Events {
+		if m.run == nil || in.Gen != m.gen || m.run.phase != phaseModel {
+			return
+		}
+		m.modelEvent(in.Name, e)
+	}
+}
+
+func (m *Machine) modelEvent(name string, e ModelEvent) {
+	if e.Kind == ModelFailed {
+		m.modelFailed(e)
+		return
+	}
+	id := m.openResponse(name)
+	switch e.Kind {
+	case ModelText, ModelReasoning:
+		kind := conversation.PartText
+		if e.Kind == ModelReasoning {
+			kind = conversation.PartReasoning
+		}
+		if e.Text != "" {
+			m.enqueueDelta(id, kind, e.Text)
+		}
+	case ModelSignature:
+		if !m.reasoned() {
+			return
+		}
+		m.enqueue(false, &conversation.PartDone{Message: id, Signature: e.Text})
+	case ModelCall:
+		m.enqueue(true, &conversation.ToolCalled{
+			Message: id, Call: conversation.CallID(m.ids.next("call_")), ProviderCall: e.ProviderCall,
+			Name: e.Name, Input: e.Input, At: m.env.Wall,
+		})
+	case ModelDone:
+		m.modelDone(id, e)
+	}
+}
+
+// openResponse records the start of the turn once and returns the response's id.
+func (m *Machine) openResponse(model string) conversation.MessageID {
+	sub := m.state.Submission(m.run.submission)
+	if m.run.opened {
+		return sub.Message
+	}
+	id := sub.Message
+	if id == "" {
+		id = conversation.MessageID(m.ids.next("msg_"))
+	}
+	m.run.opened = true
+	m.enqueue(true, &conversation.ResponseStarted{
+		Message: id, Submission: sub.ID, Turn: m.run.turn, Model: model, At: m.env.Wall,
+	})
+	return id
+}
+
+// reasoned reports whether the step under way has a reasoning part to sign.
+func (m *Machine) reasoned() bool {
+	steps := m.state.Submission(m.run.submission).Steps()
+	for _, p := range steps[len(steps)-1].Parts {
+		if p.Kind == conversation.PartReasoning {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) modelDone(id conversation.MessageID, e ModelEvent) {
+	m.completeStep(id, e.StopReason, e.Usage)
+	sub := m.state.Submission(m.run.submission)
+	if len(sub.OpenCalls()) == 0 {
+		m.settle(sub, conversation.OutcomeCompleted, nil)
+		return
+	}
+	m.run.phase, m.run.at = phaseCalling, m.nextOffset()
+}
+
+func (m *Machine) modelFailed(e ModelEvent) {
+	sub := m.state.Submission(m.run.submission)
+	if m.run.opened {
+		m.completeStep(sub.Message, "error", conversation.Usage{})
+	}
+	for _, c := range sub.OpenCalls() {
+		m.enqueue(true, &conversation.ToolSettled{Call: c.Call, Failed: true, ErrorText: toolNotStarted, At: m.env.Wall})
+	}
+	m.settle(sub, conversation.OutcomeFailed, e.Err)
+}
+
+func (m *Machine) completeStep(id conversation.MessageID, stop string, usage conversation.Usage) {
+	m.enqueue(true, &conversation.StepCompleted{
+		Message: id, Turn: m.run.turn, StopReason: stop, Usage: usage, ElapsedMs: m.elapsed(), At: m.env.Wall,
+	})
+}
+
+// runTools starts every open call of the run; their records are durable.
+func (m *Machine) runTools() {
+	m.run.phase = phaseTools
+	for _, c := range m.state.Submission(m.run.submission).OpenCalls() {
+		m.emit(RunTool{
+			Gen: m.gen, Submission: m.run.submission, Turn: m.run.turn, Call: c.Call, Name: c.Name, Input: c.Input,
+		})
+	}
+}
+
+func (m *Machine) toolDone(in ToolDone) {
+	if m.run == nil || in.Gen != m.gen || m.run.phase != phaseTools {
+		return
+	}
+	ms := int64(in.Duration / time.Millisecond)
+	out := in.Output
+	if !in.Failed && len(out) == 0 {
+		out = nullOutput
+	}
+	if in.Failed {
+		out = nil
+	}
+	m.enqueue(true, &conversation.ToolSettled{
+		Call: in.Call, Output: out, Failed: in.Failed, ErrorText: in.ErrorText,
+		DurationMs: &ms, ElapsedMs: m.elapsed(), At: m.env.Wall,
+	})
+	if len(m.state.Submission(m.run.submission).OpenCalls()) == 0 {
+		m.callModel()
+	}
+}
