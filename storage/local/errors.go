@@ -1,0 +1,115 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// LockedError reports that the data folder is in use already.
+type LockedError struct {
+	// Dir is the absolute path of the data folder.
+	Dir string
+	// Err is what the lock answered.
+	Err error
+}
+
+// Error names the folder and the remedy.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("data folder %q is in use by another process: stop that process or start this one with another folder (%v)", e.Dir, e.Err)
+}
+
+// Unwrap returns what the lock answered.
+func (e *LockedError) Unwrap() error { return e.Err }
+
+// FatalError reports that a commit could not be made durable. The outcome of
+// the writes in progress is unknown until the folder is opened again.
+type FatalError struct {
+	// Dir is the absolute path of the data folder.
+	Dir string
+	// Err is the cause.
+	Err error
+}
+
+// Error names the folder and the remedy.
+func (e *FatalError) Error() string {
+	return fmt.Sprintf("data folder %q cannot be written durably: %v; free space on the disk that holds the folder or repair it, then start the process again: it recovers every acknowledged write", e.Dir, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *FatalError) Unwrap() error { return e.Err }
+
+var (
+	// errNoKey is the engine's answer for a key that does not exist.
+	errNoKey = errors.New("no such key")
+	// errExists is the engine's answer to a conditional create that lost.
+	errExists = errors.New("key exists")
+)
+
+// apiError is an answer other than success, in S3's words.
+type apiError struct {
+	status  int
+	code    string
+	message string
+}
+
+func (e *apiError) Error() string { return e.code + ": " + e.message }
+
+func notImplemented(format string, args ...any) error {
+	return &apiError{http.StatusNotImplemented, "NotImplemented", fmt.Sprintf(format, args...)}
+}
+
+func invalidArgument(format string, args ...any) error {
+	return &apiError{http.StatusBadRequest, "InvalidArgument", fmt.Sprintf(format, args...)}
+}
+
+// failure remembers the first fatal error of a folder and reports it once.
+type failure struct {
+	dir  string
+	log  *slog.Logger
+	hook func(error)
+	once sync.Once
+	err  atomic.Pointer[FatalError]
+}
+
+// report makes err the fatal error of the folder, unless there is one already,
+// and returns the one that counts. With the default hook it does not return.
+func (f *failure) report(err error) error {
+	f.once.Do(func() {
+		fatal := &FatalError{Dir: f.dir, Err: err}
+		// The error is stored before the hook runs, so that no commit that
+		// ends meanwhile is taken for a good one.
+		f.err.Store(fatal)
+		f.log.Error("local store cannot go on", "folder", f.dir, "err", fatal)
+		f.hook(fatal)
+	})
+	return f.check()
+}
+
+// check returns the fatal error of the folder, if there is one.
+func (f *failure) check() error {
+	if fatal := f.err.Load(); fatal != nil {
+		return fatal
+	}
+	return nil
+}
+
+// isLocked tells whether an error of the folder's lock means that somebody holds
+// it. The engine's own refusal, within this process, has no type: it is what is
+// neither about a path nor an error number.
+func isLocked(err error) bool {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return false
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno == syscall.EAGAIN || errno == syscall.EACCES
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package local
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// How an S3 client addresses the Store. The client must use path style.
+const (
+	// Endpoint is a host name that never resolves, so a client that was built
+	// without the in-process transport fails instead of reaching somebody.
+	Endpoint = "local.invalid"
+	// Bucket is the only bucket there is.
+	Bucket = "parley"
+	// Region is to be set in the client, which otherwise asks for it.
+	Region = "us-east-1"
+)
+
+const (
+	defaultLargeObjectBytes = 256 << 10
+	// A value must stay well below half of the engine's memtable, above which
+	// the engine would give it a memtable of its own.
+	maxLargeObjectBytes = 1 << 20
+)
+
+// Options tune Open. The zero value is usable.
+type Options struct {
+	// Logger receives what an operator should see; nil discards it.
+	Logger *slog.Logger
+	// LargeObjectBytes is the size above which an object becomes a file of its
+	// own; 0 means 256 KiB, at most 1 MiB.
+	LargeObjectBytes int64
+	// Fatal is called once, with a *FatalError, when a commit could not be made
+	// durable. Nil prints the error to standard error and exits with status 1.
+	// It may be called with locks held and must not call the Store. If it
+	// returns, the Store answers 500 to every further request.
+	Fatal func(err error)
+}
+
+// Store is an S3 subset over one folder or over memory. Use Open or NewMemory.
+// It is safe for concurrent use.
+type Store struct {
+	log    *slog.Logger
+	engine engine
+	// files is nil when every object is kept inline.
+	files *files
+	large int64
+
+	// life is held for reading by every request and for writing by Close.
+	life   sync.RWMutex
+	closed bool
+}
+
+var (
+	_ http.Handler      = (*Store)(nil)
+	_ http.RoundTripper = (*Store)(nil)
+)
+
+// Open opens the store in dir, which it creates with mode 0700 if there is none.
+// It fails with *LockedError if another Store, of this or another process, has
+// the folder open. The caller must Close the Store.
+func Open(dir string, opts *Options) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open local store %q: %w", dir, err)
+	}
+	if err := mkdirSynced(vfs.Default, abs); err != nil {
+		return nil, fmt.Errorf("open local store %q: %w", dir, err)
+	}
+	// The lock is per name within a process, so each folder needs one name.
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, fmt.Errorf("open local store %q: %w", dir, err)
+	}
+	return openStore(vfs.Default, real, opts)
+}
+
+// NewMemory returns a Store that keeps everything in memory, for tests and
+// throw-away runs. Nothing survives it.
+func NewMemory() *Store {
+	return &Store{log: slog.New(slog.DiscardHandler), engine: newMemoryEngine()}
+}
+
+// Close waits for the requests in progress and closes the folder. Requests that
+// come later are answered with 503. Response bodies already handed out stay
+// readable. A second Close does nothing.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if err := s.engine.close(); err != nil {
+		return fmt.Errorf("close local store: %w", err)
+	}
+	return nil
+}
+
+// openStore opens the existing folder dir on any file system.
+func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.LargeObjectBytes == 0 {
+		o.LargeObjectBytes = defaultLargeObjectBytes
+	}
+	if o.LargeObjectBytes < 0 || o.LargeObjectBytes > maxLargeObjectBytes {
+		return nil, fmt.Errorf("open local store %q: LargeObjectBytes %d is not within 1 and %d",
+			dir, o.LargeObjectBytes, maxLargeObjectBytes)
+	}
+	if o.Fatal == nil {
+		o.Fatal = exit
+	}
+	fail := &failure{dir: dir, log: o.Logger, hook: o.Fatal}
+	e, err := openPebble(fs, dir, o.Logger, fail)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{log: o.Logger, engine: e, large: o.LargeObjectBytes}
+	if s.files, err = openFiles(fs, dir); err == nil {
+		err = sweepOrphans(e, s.files)
+	}
+	if err != nil {
+		err = fmt.Errorf("open local store %q: %w", dir, err)
+		if cerr := e.close(); cerr != nil {
+			o.Logger.Error("close local store after failed open", "folder", dir, "err", cerr)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// exit is the default of Options.Fatal.
+func exit(err error) {
+	io.WriteString(os.Stderr, err.Error()+"\n")
+	os.Exit(1)
+}
