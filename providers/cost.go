@@ -1,0 +1,44 @@
+package providers
+
+// Cost is a price list, in US dollars per million tokens.
+type Cost struct {
+	Rates
+	// Tiers replace Rates for long prompts.
+	Tiers []CostTier
+}
+
+// Rates are prices in US dollars per million tokens.
+type Rates struct {
+	Input, Output, CacheRead, CacheWrite float64
+}
+
+// CostTier holds the rates of prompts longer than InputTokensAbove tokens,
+// cached ones included.
+type CostTier struct {
+	InputTokensAbove int64
+	Rates
+}
+
+// Price is what a response costs, in US dollars.
+type Price struct {
+	Input, Output, CacheRead, CacheWrite, Total float64
+}
+
+// Price returns what u costs under the tier its prompt falls in.
+func (c Cost) Price(u Usage) Price {
+	rates, above := c.Rates, int64(-1)
+	for _, t := range c.Tiers {
+		if prompt := u.Input + u.CacheRead + u.CacheWrite; prompt > t.InputTokensAbove && t.InputTokensAbove > above {
+			rates, above = t.Rates, t.InputTokensAbove
+		}
+	}
+	// Dividing first keeps the last digits equal to those of the catalog's own tools.
+	p := Price{
+		Input:      rates.Input / 1e6 * float64(u.Input),
+		Output:     rates.Output / 1e6 * float64(u.Output),
+		CacheRead:  rates.CacheRead / 1e6 * float64(u.CacheRead),
+		CacheWrite: rates.CacheWrite / 1e6 * float64(u.CacheWrite),
+	}
+	p.Total = p.Input + p.Output + p.CacheRead + p.CacheWrite
+	return p
+}

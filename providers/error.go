@@ -1,0 +1,124 @@
+package providers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/parleyrun/parley/providers/sse"
+)
+
+// ErrorKind classes what went wrong with a model call. The list is closed.
+type ErrorKind string
+
+// The kinds.
+const (
+	// KindUnresolved: the specifier names no model that can be called; Err is a *ModelError.
+	KindUnresolved ErrorKind = "unresolved"
+	// KindAuth: the vendor refused the key.
+	KindAuth ErrorKind = "auth"
+	// KindQuota: the account has no credit left; waiting does not help.
+	KindQuota ErrorKind = "quota"
+	// KindRateLimit: too many requests or tokens just now. Retryable.
+	KindRateLimit ErrorKind = "rate_limit"
+	// KindOverloaded: the vendor cannot answer now (408, 409, 5xx). Retryable.
+	KindOverloaded ErrorKind = "overloaded"
+	// KindInvalidRequest: the vendor will not take this request, ever.
+	KindInvalidRequest ErrorKind = "invalid_request"
+	// KindContextOverflow: the request is larger than the model's window;
+	// compaction helps, repeating does not.
+	KindContextOverflow ErrorKind = "context_overflow"
+	// KindNetwork: no connection, or it broke. Retryable.
+	KindNetwork ErrorKind = "network"
+	// KindTruncated: the stream ended before its terminal marker. Retryable.
+	KindTruncated ErrorKind = "truncated"
+	// KindProtocol: the vendor sent what this wire format does not allow.
+	KindProtocol ErrorKind = "protocol"
+	// KindAborted: ctx ended; Err is its cause.
+	KindAborted ErrorKind = "aborted"
+)
+
+// MaxErrorBody is how much of a vendor's error text an Error keeps, in bytes.
+const MaxErrorBody = 64 << 10
+
+var errNoTerminal = errors.New("response ended without its terminal marker")
+
+// Error is the error of a model call. Body and Err may hold the vendor's own
+// words, which are for logs and not for clients.
+type Error struct {
+	Kind ErrorKind
+	// Provider is the provider id; empty only where none was resolved.
+	Provider string
+	// Status is the HTTP status, 0 if there was no response. It is 200 for an
+	// error inside a stream.
+	Status int
+	// Body is the raw body, or the raw event of an error inside a stream, at
+	// most MaxErrorBody bytes.
+	Body []byte
+	// RetryAfter is how long the vendor asks to wait; 0 if it does not say. It
+	// is not capped.
+	RetryAfter time.Duration
+	// RetryHint is the vendor's own word on retrying, nil if it has none.
+	RetryHint *bool
+	// Err is the cause; it may be nil.
+	Err error
+}
+
+// Error names provider, kind, status and cause, not the body.
+func (e *Error) Error() string {
+	s := "call model"
+	if e.Provider != "" {
+		s += " of " + e.Provider
+	}
+	s += ": " + string(e.Kind)
+	if e.Status != 0 {
+		s += fmt.Sprintf(" (status %d)", e.Status)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Retryable reports whether the same call may succeed later. The vendor's own
+// word counts most, except that an abort is never retried.
+func (e *Error) Retryable() bool {
+	if e.Kind == KindAborted {
+		return false
+	}
+	if e.RetryHint != nil {
+		return *e.RetryHint
+	}
+	switch e.Kind {
+	case KindRateLimit, KindOverloaded, KindNetwork, KindTruncated:
+		return true
+	}
+	return false
+}
+
+// asError makes err an *Error of the provider. The error itself is not changed,
+// since a Protocol may hand out the same one twice.
+func asError(provider string, err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		if e.Provider == "" {
+			c := *e
+			c.Provider = provider
+			return &c
+		}
+		return e
+	}
+	kind := KindNetwork
+	var tooLarge *sse.TooLargeError
+	switch {
+	case errors.As(err, &tooLarge):
+		kind = KindProtocol
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		kind = KindTruncated
+	}
+	return &Error{Kind: kind, Provider: provider, Err: err}
+}

@@ -1,0 +1,50 @@
+package openaicompletions
+
+import (
+	"net/http"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// API is the slug to register the protocol under.
+const API = "openai-completions"
+
+// Names of the output limit, for Options.MaxTokensField.
+const (
+	FieldMaxTokens           = "max_tokens"
+	FieldMaxCompletionTokens = "max_completion_tokens"
+)
+
+// Options changes the protocol. Nil and every zero field work.
+type Options struct {
+	// Client makes the requests, see providers.HTTPOptions.
+	Client *http.Client
+	// MaxEventBytes limits one event of the stream, in bytes; 0 means
+	// sse.DefaultMaxEventBytes.
+	MaxEventBytes int
+	// MaxTokensField is FieldMaxTokens or FieldMaxCompletionTokens; empty means
+	// the choice is made by host.
+	MaxTokensField string
+}
+
+// New returns the protocol over HTTP. Its Close drops idle connections.
+func New(o *Options) *providers.HTTP {
+	if o == nil {
+		o = &Options{}
+	}
+	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client})
+}
+
+// NewCodec returns the codec alone, for other transports. It ignores
+// Options.Client.
+func NewCodec(o *Options) providers.Codec {
+	if o == nil {
+		o = &Options{}
+	}
+	return codec{maxEventBytes: o.MaxEventBytes, maxTokensField: o.MaxTokensField}
+}
+
+type codec struct {
+	maxEventBytes  int
+	maxTokensField string
+}

@@ -1,0 +1,216 @@
+package openaicompletions
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/sse"
+)
+
+// Names reasoning goes by; which one a vendor uses is kept as its signature.
+const (
+	fieldReasoningContent = "reasoning_content"
+	fieldReasoning        = "reasoning"
+	fieldReasoningText    = "reasoning_text"
+)
+
+var errNoFinish = errors.New("stream ended without a finish_reason")
+
+type chunk struct {
+	ID      string          `json:"id"`
+	Object  string          `json:"object"`
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type choice struct {
+	Delta        delta           `json:"delta"`
+	FinishReason string          `json:"finish_reason"`
+	Usage        *usage          `json:"usage"`
+	Error        json.RawMessage `json:"error"`
+}
+
+type delta struct {
+	Content          string      `json:"content"`
+	Refusal          string      `json:"refusal"`
+	ReasoningContent string      `json:"reasoning_content"`
+	Reasoning        string      `json:"reasoning"`
+	ReasoningText    string      `json:"reasoning_text"`
+	ToolCalls        []callDelta `json:"tool_calls"`
+}
+
+type callDelta struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name string `json:"name"`
+		// Arguments is a string, except where a server writes the object itself.
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"function"`
+}
+
+// Decode implements providers.Codec.
+func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
+	events := sse.NewReader(src, &sse.Options{MaxEventBytes: c.maxEventBytes})
+	d := decoder{out: a}
+	for !a.Stopped() {
+		e, err := events.Next()
+		switch {
+		case err == io.EOF || err == nil && string(e.Data) == "[DONE]":
+			return d.finish()
+		case err != nil:
+			return err
+		case len(e.Data) == 0:
+			continue
+		}
+		if err := d.event(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decoder is the state of one response.
+type decoder struct {
+	out   *providers.Assembler
+	done  providers.Done
+	calls calls
+}
+
+func (d *decoder) event(e sse.Event) error {
+	var c chunk
+	if err := json.Unmarshal(e.Data, &c); err != nil {
+		kind := providers.KindProtocol
+		if e.Unterminated {
+			kind = providers.KindTruncated
+		}
+		return eventError(kind, e.Data, fmt.Errorf("decode chunk: %w", err))
+	}
+	switch {
+	case given(c.Error):
+		return vendorError(c.Error, e.Data)
+	case e.Name == "error" || c.Object == "error":
+		return vendorError(e.Data, e.Data)
+	}
+	d.done.ResponseID = first(d.done.ResponseID, c.ID)
+	d.done.ResponseModel = first(d.done.ResponseModel, c.Model)
+	if c.Usage != nil {
+		d.done.Usage = c.Usage.decode()
+	}
+	if len(c.Choices) == 0 {
+		return nil
+	}
+	// One choice was asked for; a server that sends more gets the first one read.
+	return d.choice(c.Choices[0], e.Data)
+}
+
+func (d *decoder) choice(c choice, raw []byte) error {
+	if given(c.Error) {
+		return vendorError(c.Error, raw)
+	}
+	if c.Usage != nil {
+		d.done.Usage = c.Usage.decode()
+	}
+	switch {
+	case c.Delta.ReasoningContent != "":
+		d.out.Reasoning(c.Delta.ReasoningContent, fieldReasoningContent)
+	case c.Delta.Reasoning != "":
+		d.out.Reasoning(c.Delta.Reasoning, fieldReasoning)
+	case c.Delta.ReasoningText != "":
+		d.out.Reasoning(c.Delta.ReasoningText, fieldReasoningText)
+	}
+	d.out.Text(c.Delta.Content)
+	d.out.Text(c.Delta.Refusal)
+	for _, t := range c.Delta.ToolCalls {
+		if err := d.calls.add(d.out, t); err != nil {
+			return eventError(providers.KindProtocol, raw, err)
+		}
+	}
+	if c.FinishReason == "" {
+		return nil
+	}
+	if d.done.StopReason = stopReason(c.FinishReason); d.done.StopReason == "" {
+		return eventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", c.FinishReason))
+	}
+	return nil
+}
+
+// stopReason returns the empty reason for one it does not know.
+func stopReason(finish string) providers.StopReason {
+	switch finish {
+	case "stop", "eos":
+		return providers.StopStop
+	case "length":
+		return providers.StopLength
+	case "tool_calls", "function_call":
+		return providers.StopToolUse
+	case "content_filter":
+		return providers.StopContentFilter
+	}
+	return ""
+}
+
+// finish is called at [DONE] and at the clean end of the stream.
+func (d *decoder) finish() error {
+	if d.done.StopReason == "" {
+		return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoFinish}
+	}
+	d.calls.startNameless(d.out)
+	d.out.Finish(d.done)
+	return nil
+}
+
+// usage covers where the vendors put the tokens of the prompt cache.
+type usage struct {
+	PromptTokens        int64 `json:"prompt_tokens"`
+	CompletionTokens    int64 `json:"completion_tokens"`
+	CachedTokens        int64 `json:"cached_tokens"`
+	CacheHitTokens      int64 `json:"prompt_cache_hit_tokens"`
+	PromptTokensDetails struct {
+		CachedTokens     int64 `json:"cached_tokens"`
+		CacheWriteTokens int64 `json:"cache_write_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionTokensDetails struct {
+		ReasoningTokens int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+func (u *usage) decode() providers.Usage {
+	read := max(u.PromptTokensDetails.CachedTokens, u.CachedTokens, u.CacheHitTokens)
+	written := u.PromptTokensDetails.CacheWriteTokens
+	return providers.Usage{
+		Input:      max(u.PromptTokens-read-written, 0),
+		Output:     u.CompletionTokens,
+		CacheRead:  read,
+		CacheWrite: written,
+		Reasoning:  u.CompletionTokensDetails.ReasoningTokens,
+	}
+}
+
+func vendorError(object, raw []byte) error {
+	status, code, message := providers.ParseVendorError(object)
+	e := eventError(providers.Classify(status, code, message), raw, nil)
+	e.Err = &providers.VendorError{Code: code, Message: message}
+	return e
+}
+
+// eventError copies raw, which belongs to the reader of events.
+func eventError(kind providers.ErrorKind, raw []byte, err error) *providers.Error {
+	kept := append([]byte(nil), raw[:min(len(raw), providers.MaxErrorBody)]...)
+	return &providers.Error{Kind: kind, Status: http.StatusOK, Body: kept, Err: err}
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

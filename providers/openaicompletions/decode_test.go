@@ -1,0 +1,227 @@
+package openaicompletions_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// read decodes a stream of the given payloads through the whole path.
+func read(t *testing.T, o *openaicompletions.Options, payloads ...string) ([]providers.Event, *providers.Error) {
+	t.Helper()
+	body := ""
+	for _, p := range payloads {
+		body += "data: " + p + "\n\n"
+	}
+	return readBody(t, o, body)
+}
+
+func readBody(t *testing.T, o *openaicompletions.Options, body string) ([]providers.Event, *providers.Error) {
+	t.Helper()
+	codec := openaicompletions.NewCodec(o)
+	events, failure, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
+		func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(body), a) }))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	return events, failure
+}
+
+func TestDecodeRecording(t *testing.T) {
+	events, failure := readBody(t, nil, recording)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	want := []providers.Event{
+		providers.ReasoningDelta{Text: "Hm, "},
+		providers.ReasoningDelta{Text: "néw"},
+		providers.ReasoningEnd{Signature: "reasoning_content"},
+		providers.TextDelta{Text: "Grüße 😀"},
+		providers.ToolCallStart{Index: 0, ID: "c0", Name: "add"},
+		providers.ToolCallStart{Index: 1, ID: "c1", Name: "now"},
+		providers.ToolCallDelta{Index: 0, Arguments: `{"n":123456789`},
+		providers.ToolCallDelta{Index: 1, Arguments: `{}`},
+		providers.ToolCallDelta{Index: 0, Arguments: `01234567890}`},
+		providers.ToolCallEnd{Index: 0, ID: "c0", Name: "add", Arguments: json.RawMessage(`{"n":12345678901234567890}`)},
+		providers.ToolCallEnd{Index: 1, ID: "c1", Name: "now", Arguments: json.RawMessage(`{}`)},
+		providers.Done{
+			StopReason: providers.StopToolUse, ResponseID: "r1", ResponseModel: "m-1",
+			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 15, Reasoning: 4, Total: 29},
+		},
+	}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDecodeCalls(t *testing.T) {
+	const stop = `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
+	calls := func(s string) string { return `{"choices":[{"delta":{"tool_calls":[` + s + `]}}]}` }
+	end := func(i int, id, name, arguments string) providers.ToolCallEnd {
+		return providers.ToolCallEnd{Index: i, ID: id, Name: name, Arguments: json.RawMessage(arguments)}
+	}
+	malformed := end(0, "a", "f", `"{\"x\": oops"`)
+	malformed.Malformed = true
+	tests := []struct {
+		name     string
+		payloads []string
+		want     []providers.ToolCallEnd
+	}{
+		{"all under index 0", []string{
+			calls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`),
+			calls(`{"index":0,"id":"b","function":{"name":"g","arguments":"{\"x\":1}"}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "f", `{}`), end(1, "b", "g", `{"x":1}`)}},
+		{"no index", []string{
+			calls(`{"id":"a","function":{"name":"f","arguments":"{\"x\""}}`),
+			calls(`{"function":{"arguments":":1}"}}`),
+			calls(`{"id":"b","function":{"name":"g","arguments":"{}"}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "f", `{"x":1}`), end(1, "b", "g", `{}`)}},
+		{"no id", []string{
+			calls(`{"index":0,"function":{"name":"f","arguments":"{}"}},{"index":1,"function":{"name":"f","arguments":"{}"}}`),
+		}, []providers.ToolCallEnd{end(0, "", "f", `{}`), end(1, "", "f", `{}`)}},
+		{"id and name repeated", []string{
+			calls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}`),
+			calls(`{"index":0,"id":"a","function":{"name":"f","arguments":":1}"}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "f", `{"x":1}`)}},
+		{"name after arguments", []string{
+			calls(`{"index":0,"id":"a","function":{"arguments":"{\"x\""}}`),
+			calls(`{"index":0,"function":{"name":"f","arguments":":1}"}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "f", `{"x":1}`)}},
+		{"name never", []string{
+			calls(`{"index":0,"id":"a","function":{"arguments":"{}"}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "", `{}`)}},
+		{"arguments as object", []string{
+			calls(`{"index":0,"id":"a","function":{"name":"f","arguments":{"n":12345678901234567890}}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "f", `{"n":12345678901234567890}`)}},
+		{"no arguments", []string{
+			calls(`{"index":0,"id":"a","function":{"name":"f","arguments":null}}`),
+		}, []providers.ToolCallEnd{end(0, "a", "f", `{}`)}},
+		{"not JSON", []string{
+			calls(`{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\": oops"}}`),
+		}, []providers.ToolCallEnd{malformed}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, failure := read(t, nil, append(tt.payloads, stop)...)
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			var got []providers.ToolCallEnd
+			for _, e := range events {
+				if e, ok := e.(providers.ToolCallEnd); ok {
+					got = append(got, e)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopToolUse {
+				t.Errorf("stop reason %q, though there are calls", done.StopReason)
+			}
+		})
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	const text = `{"choices":[{"delta":{"content":"a"}}]}`
+	tests := []struct {
+		name, last string
+		kind       providers.ErrorKind
+	}{
+		{"no finish", text, providers.KindTruncated},
+		{"marker without finish", `[DONE]`, providers.KindTruncated},
+		{"overloaded", `{"error":{"message":"try later","type":"server_error"}}`, providers.KindOverloaded},
+		{"status as code", `{"error":{"message":"upstream","code":502}}`, providers.KindOverloaded},
+		{"rate limit", `{"error":{"message":"Rate limit reached","code":null}}`, providers.KindRateLimit},
+		{"overflow", `{"error":"prompt is too long: 300000 tokens"}`, providers.KindContextOverflow},
+		{"in the choice", `{"choices":[{"error":{"message":"no","code":401}}]}`, providers.KindAuth},
+		{"at the top", `{"object":"error","message":"bad","code":400}`, providers.KindInvalidRequest},
+		{"unknown finish", `{"choices":[{"delta":{},"finish_reason":"bored"}]}`, providers.KindProtocol},
+		{"not JSON", `{"choices":`, providers.KindProtocol},
+		{"wrong type", `{"choices":[{"delta":{"content":7}}]}`, providers.KindProtocol},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, e := read(t, nil, text, tt.last)
+			if e == nil || e.Kind != tt.kind || e.Provider != "p" || e.Status != 200 {
+				t.Fatalf("got %+v, want kind %s", e, tt.kind)
+			}
+			if e.Kind != providers.KindTruncated && string(e.Body) != tt.last {
+				t.Errorf("body %q, want the event", e.Body)
+			}
+			if len(events) == 0 {
+				t.Error("the text before the error is lost")
+			}
+		})
+	}
+}
+
+func TestDecodeNamedErrorEvent(t *testing.T) {
+	_, e := readBody(t, nil, "event: error\ndata: {\"message\":\"Overloaded\"}\n\n")
+	var vendor *providers.VendorError
+	if e == nil || e.Kind != providers.KindOverloaded || !errors.As(e, &vendor) || vendor.Message != "Overloaded" {
+		t.Errorf("got %v", e)
+	}
+}
+
+func TestDecodeUsage(t *testing.T) {
+	const stop = `{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"%s}]%s}`
+	tests := []struct {
+		name, choice, top string
+		want              providers.Usage
+	}{
+		{"none", "", "", providers.Usage{}},
+		{"null", "", `,"usage":null`, providers.Usage{}},
+		{"plain", "", `,"usage":{"prompt_tokens":3,"completion_tokens":4}`, providers.Usage{Input: 3, Output: 4, Total: 7}},
+		{"in the choice", `,"usage":{"prompt_tokens":3,"completion_tokens":4}`, "", providers.Usage{Input: 3, Output: 4, Total: 7}},
+		{"cached, top", "", `,"usage":{"prompt_tokens":9,"cached_tokens":5}`, providers.Usage{Input: 4, CacheRead: 5, Total: 9}},
+		{"cache hits", "", `,"usage":{"prompt_tokens":9,"prompt_cache_hit_tokens":5}`, providers.Usage{Input: 4, CacheRead: 5, Total: 9}},
+		{"cache written", "", `,"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":3}}`, providers.Usage{Input: 4, CacheRead: 2, CacheWrite: 3, Total: 9}},
+		{"more cached than sent", "", `,"usage":{"prompt_tokens":1,"cached_tokens":5}`, providers.Usage{CacheRead: 5, Total: 5}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, failure := read(t, nil, strings.Replace(strings.Replace(stop, "%s", tt.choice, 1), "%s", tt.top, 1))
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			if diff := cmp.Diff(tt.want, events[len(events)-1].(providers.Done).Usage); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeEventLimit(t *testing.T) {
+	big := `{"choices":[{"delta":{"content":"` + strings.Repeat("a", 2<<20) + `"},"finish_reason":"stop"}]}`
+	if _, failure := read(t, nil, big); failure != nil {
+		t.Errorf("an event of 2 MiB: %v", failure)
+	}
+	_, failure := read(t, &openaicompletions.Options{MaxEventBytes: 1 << 20}, big)
+	if failure == nil || failure.Kind != providers.KindProtocol {
+		t.Errorf("got %v, want kind %s", failure, providers.KindProtocol)
+	}
+}
+
+// FuzzDecode checks that no input breaks the order of events.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(recording))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":{\"a\":1}}}]},\"finish_reason\":\"stop\"}]}\n\n"))
+	f.Add([]byte("event: error\r\ndata: {\"message\":1}\r\n\r\n"))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"refusal\":\"no\"},\"finish_reason\":\"content_filter\"}]}"))
+	codec := openaicompletions.NewCodec(&openaicompletions.Options{MaxEventBytes: 1 << 16})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, _, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
+			func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(string(body)), a) }))
+		if broken != nil {
+			t.Fatal(broken)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package openaicompletions
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// maxCacheKey is the longest prompt_cache_key the vendor takes, in bytes.
+const maxCacheKey = 64
+
+type body struct {
+	Model               string        `json:"model"`
+	Messages            []message     `json:"messages"`
+	Stream              bool          `json:"stream"`
+	StreamOptions       streamOptions `json:"stream_options"`
+	Tools               []tool        `json:"tools,omitempty"`
+	MaxTokens           int           `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64      `json:"temperature,omitempty"`
+	ReasoningEffort     string        `json:"reasoning_effort,omitempty"`
+	PromptCacheKey      string        `json:"prompt_cache_key,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type tool struct {
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+type message struct {
+	Role string `json:"role"`
+	// Content is a string, a []contentPart, or nil, which is sent as null: an
+	// assistant message with nothing but calls needs the field.
+	Content          any        `json:"content"`
+	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"`
+	ReasoningText    string     `json:"reasoning_text,omitempty"`
+}
+
+type toolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function calledByName `json:"function"`
+}
+
+type calledByName struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type contentPart struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
+}
+
+// Encode implements providers.Codec.
+func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	b := body{
+		Model:         m.ID,
+		Messages:      encodeMessages(req),
+		Stream:        true,
+		StreamOptions: streamOptions{IncludeUsage: true},
+		Temperature:   o.Temperature,
+	}
+	for _, t := range req.Tools {
+		parameters := t.InputSchema
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		b.Tools = append(b.Tools, tool{Type: "function", Function: function{t.Name, t.Description, parameters}})
+	}
+	ownHost := isOpenAI(m.BaseURL)
+	if c.maxTokensField == FieldMaxCompletionTokens || c.maxTokensField == "" && ownHost {
+		b.MaxCompletionTokens = o.MaxTokens
+	} else {
+		b.MaxTokens = o.MaxTokens
+	}
+	if ownHost {
+		b.PromptCacheKey = o.SessionID[:min(len(o.SessionID), maxCacheKey)]
+	}
+	switch o.ThinkingLevel {
+	case providers.ThinkingMinimal, providers.ThinkingLow:
+		b.ReasoningEffort = "low"
+	case providers.ThinkingMedium:
+		b.ReasoningEffort = "medium"
+	case providers.ThinkingHigh, providers.ThinkingXHigh, providers.ThinkingMax:
+		b.ReasoningEffort = "high"
+	}
+
+	var encoded bytes.Buffer
+	e := json.NewEncoder(&encoded)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(b); err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	header := http.Header{}
+	if o.APIKey != "" {
+		header.Set("Authorization", "Bearer "+o.APIKey)
+	}
+	return &providers.Call{Path: "/chat/completions", Header: header, Body: encoded.Bytes()}, nil
+}
+
+func isOpenAI(baseURL string) bool {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		return false
+	}
+	host := "." + strings.ToLower(u.Hostname())
+	return strings.HasSuffix(host, ".openai.com") || strings.HasSuffix(host, ".openai.azure.com")
+}
+
+func encodeMessages(req providers.Request) []message {
+	out := []message{}
+	if req.System != "" {
+		out = append(out, message{Role: "system", Content: req.System})
+	}
+	for _, msg := range req.Messages {
+		switch msg.Role {
+		case providers.RoleUser:
+			out = append(out, message{Role: "user", Content: encodeContent(msg.Parts)})
+		case providers.RoleAssistant:
+			out = append(out, encodeAssistant(msg))
+		case providers.RoleTool:
+			out = append(out, encodeResults(msg.Parts)...)
+		}
+	}
+	return out
+}
+
+func encodeAssistant(msg providers.Message) message {
+	out := message{Role: "assistant"}
+	var text strings.Builder
+	for _, p := range msg.Parts {
+		switch p := p.(type) {
+		case providers.Text:
+			text.WriteString(p.Text)
+		case providers.Reasoning:
+			switch p.Signature {
+			case fieldReasoningContent:
+				out.ReasoningContent += p.Text
+			case fieldReasoning:
+				out.Reasoning += p.Text
+			case fieldReasoningText:
+				out.ReasoningText += p.Text
+			}
+		case providers.ToolCall:
+			out.ToolCalls = append(out.ToolCalls, toolCall{
+				ID: p.ID, Type: "function", Function: calledByName{Name: p.Name, Arguments: string(p.Arguments)},
+			})
+		}
+	}
+	if text.Len() > 0 || len(out.ToolCalls) == 0 {
+		out.Content = text.String()
+	}
+	return out
+}
+
+// encodeResults puts images of results into a user message after them, since a
+// tool message takes text alone. It must not come between the results.
+func encodeResults(parts []providers.Part) []message {
+	var out []message
+	var images []contentPart
+	for _, p := range parts {
+		r, ok := p.(providers.ToolResult)
+		if !ok {
+			continue
+		}
+		var text strings.Builder
+		if r.IsError {
+			text.WriteString("Error: ")
+		}
+		for _, c := range r.Content {
+			switch c := c.(type) {
+			case providers.Text:
+				text.WriteString(c.Text)
+			case providers.Image:
+				images = append(images, encodeImage(c))
+				fmt.Fprintf(&text, "(Image %d below.)", len(images))
+			}
+		}
+		out = append(out, message{Role: "tool", ToolCallID: r.CallID, Content: text.String()})
+	}
+	if len(images) > 0 {
+		intro := contentPart{Type: "text", Text: "Images the tools returned:"}
+		out = append(out, message{Role: "user", Content: append([]contentPart{intro}, images...)})
+	}
+	return out
+}
+
+// encodeContent sends plain text as a string, which every server takes; a list
+// of parts is for images.
+func encodeContent(parts []providers.Part) any {
+	var texts []string
+	var list []contentPart
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			texts = append(texts, p.Text)
+			list = append(list, contentPart{Type: "text", Text: p.Text})
+		case providers.Image:
+			list = append(list, encodeImage(p))
+		}
+	}
+	if len(texts) == len(list) {
+		return strings.Join(texts, "\n")
+	}
+	return list
+}
+
+func encodeImage(i providers.Image) contentPart {
+	url := "data:" + i.MimeType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+	return contentPart{Type: "image_url", ImageURL: &imageURL{URL: url}}
+}

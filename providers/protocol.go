@@ -1,0 +1,88 @@
+package providers
+
+import (
+	"context"
+	"iter"
+)
+
+// Protocol speaks one wire format. Implementations are safe for concurrent use.
+type Protocol interface {
+	// Stream makes one model call per iteration of the sequence it returns, and
+	// does nothing before. The package comment holds the rules for what it
+	// yields; ending ctx aborts it.
+	Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error]
+}
+
+// Kinds of input a model takes, as Model.Input and Registration.Input list them.
+const (
+	InputText  = "text"
+	InputImage = "image"
+)
+
+// Model is a resolved model: all a Protocol needs to know to call it. It shares
+// no memory with the Registry.
+type Model struct {
+	// Provider is the id the provider is registered under; ID is the vendor's
+	// own name of the model, which may contain slashes.
+	Provider, ID string
+	// API is the slug of the protocol, BaseURL the root it appends paths to.
+	API, BaseURL string
+	// Headers are sent on every request and win over the protocol's own. Keys
+	// are in canonical form. It may be nil.
+	Headers map[string]string
+	// ContextWindow and MaxTokens are in tokens; 0 means unknown.
+	ContextWindow, MaxTokens int
+	// Reasoning tells that the model takes a ThinkingLevel.
+	Reasoning bool
+	// Input lists what the model takes, from InputText and InputImage.
+	Input []string
+	// StoreResponses asks for store=true; set only for the protocols that know it.
+	StoreResponses bool
+	// Cost holds the catalog's rates, all zero if it has none.
+	Cost Cost
+	// Telemetry is how observability names the provider.
+	Telemetry Telemetry
+}
+
+// Spec returns the model specifier, "provider/id".
+func (m Model) Spec() string { return m.Provider + "/" + m.ID }
+
+// ThinkingLevel says how much a reasoning model is asked to think. The empty
+// level leaves it to the vendor.
+type ThinkingLevel string
+
+// The levels, from none to most.
+const (
+	ThinkingOff     ThinkingLevel = "off"
+	ThinkingMinimal ThinkingLevel = "minimal"
+	ThinkingLow     ThinkingLevel = "low"
+	ThinkingMedium  ThinkingLevel = "medium"
+	ThinkingHigh    ThinkingLevel = "high"
+	ThinkingXHigh   ThinkingLevel = "xhigh"
+	ThinkingMax     ThinkingLevel = "max"
+)
+
+// Valid reports whether l is empty or one of the levels.
+func (l ThinkingLevel) Valid() bool {
+	switch l {
+	case "", ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingXHigh, ThinkingMax:
+		return true
+	}
+	return false
+}
+
+// Options are the choices of one model call. The zero value works.
+type Options struct {
+	// APIKey is the credential. Registry.Stream fills it in if it is blank.
+	APIKey string
+	// ThinkingLevel is dropped for a model that does not reason.
+	ThinkingLevel ThinkingLevel
+	// MaxTokens limits the output, in tokens. 0 means the model's own limit;
+	// more than that is lowered to it.
+	MaxTokens int
+	// Temperature is sent if it is not nil.
+	Temperature *float64
+	// SessionID is a stable name of the conversation, which some vendors use to
+	// find their prompt cache. Empty means none.
+	SessionID string
+}

@@ -1,0 +1,231 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// Subject is a protocol under test, with requests that bring about what the
+// suite wants to see.
+type Subject struct {
+	Protocol providers.Protocol
+	Model    providers.Model
+	// Text is answered with text alone, the same text each time.
+	Text providers.Request
+	// Reasoning is answered with reasoning, then text. It may stay empty for a
+	// protocol that knows no reasoning.
+	Reasoning providers.Request
+	// Call is answered with at least one tool call.
+	Call providers.Request
+	// Long is answered with some text and then more than anyone waits for; the
+	// stream ends only if it is aborted.
+	Long providers.Request
+}
+
+// Run checks the guarantees of providers.Protocol. newSubject is called once for each
+// subtest and may register clean-ups.
+func Run(t *testing.T, newSubject func(t *testing.T) Subject) {
+	for name, rule := range map[string]func(*testing.T, Subject){
+		"text":                             testText,
+		"reasoning before text":            testReasoning,
+		"tool call":                        testCall,
+		"aborted before the start":         testAbortedBefore,
+		"abort ends the stream":            testAbort,
+		"break ends the stream":            testBreak,
+		"streams are independent":          testConcurrent,
+		"request is not changed":           testUnchanged,
+		"nothing happens before the range": testLazy,
+	} {
+		t.Run(name, func(t *testing.T) { rule(t, newSubject(t)) })
+	}
+}
+
+func (s Subject) stream(ctx context.Context, req providers.Request) func(func(providers.Event, error) bool) {
+	return s.Protocol.Stream(ctx, s.Model, req, providers.Options{APIKey: "key", ThinkingLevel: providers.ThinkingLow})
+}
+
+func (s Subject) mustFinish(t *testing.T, req providers.Request) []providers.Event {
+	t.Helper()
+	events, failure, broken := Collect(s.stream(t.Context(), req))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	if failure != nil {
+		t.Fatalf("got the error %v after %d events", failure, len(events))
+	}
+	return events
+}
+
+func testText(t *testing.T, s Subject) {
+	events := s.mustFinish(t, s.Text)
+	for _, e := range events[:len(events)-1] {
+		if _, ok := e.(providers.TextDelta); !ok {
+			t.Errorf("got %T, want text alone", e)
+		}
+	}
+	if len(events) < 2 {
+		t.Error("got no text")
+	}
+	if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopStop {
+		t.Errorf("stop reason %q, want %q", done.StopReason, providers.StopStop)
+	}
+}
+
+func testReasoning(t *testing.T, s Subject) {
+	if len(s.Reasoning.Messages) == 0 {
+		return
+	}
+	events := s.mustFinish(t, s.Reasoning)
+	if _, ok := events[0].(providers.ReasoningDelta); !ok {
+		t.Errorf("begins with %T, want reasoning", events[0])
+	}
+	if _, ok := events[len(events)-2].(providers.TextDelta); !ok {
+		t.Errorf("ends with %T, want text", events[len(events)-2])
+	}
+}
+
+func testCall(t *testing.T, s Subject) {
+	events := s.mustFinish(t, s.Call)
+	if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopToolUse {
+		t.Errorf("stop reason %q, want %q", done.StopReason, providers.StopToolUse)
+	}
+	for _, e := range events {
+		if end, ok := e.(providers.ToolCallEnd); ok && (end.Malformed || end.Name == "" || end.ID == "") {
+			t.Errorf("call %+v is not sound", end)
+		}
+	}
+}
+
+var errCause = errors.New("the test has seen enough")
+
+func checkAborted(t *testing.T, failure *providers.Error, broken error) {
+	t.Helper()
+	switch {
+	case broken != nil:
+		t.Error(broken)
+	case failure == nil || failure.Kind != providers.KindAborted:
+		t.Errorf("got the error %v, want one of kind %s", failure, providers.KindAborted)
+	case failure.Retryable():
+		t.Error("an abort is retryable")
+	case !errors.Is(failure, errCause):
+		t.Errorf("the error %v does not wrap the cause", failure)
+	}
+}
+
+func testAbortedBefore(t *testing.T, s Subject) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errCause)
+	events, failure, broken := Collect(s.stream(ctx, s.Text))
+	checkAborted(t, failure, broken)
+	if len(events) > 0 {
+		t.Errorf("got %d events", len(events))
+	}
+}
+
+func testAbort(t *testing.T, s Subject) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	seen := 0
+	events, failure, broken := Collect(func(yield func(providers.Event, error) bool) {
+		for e, err := range s.stream(ctx, s.Long) {
+			if seen++; seen == 1 {
+				cancel(errCause)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	})
+	checkAborted(t, failure, broken)
+	if len(events) != 1 {
+		t.Errorf("got %d events, want none after the abort", len(events)-1)
+	}
+}
+
+func testBreak(t *testing.T, s Subject) {
+	for e, err := range s.stream(t.Context(), s.Long) {
+		if err != nil {
+			t.Fatalf("got %v, %v", e, err)
+		}
+		break // Going on would panic in the loop itself.
+	}
+}
+
+func testConcurrent(t *testing.T, s Subject) {
+	want := text(s.mustFinish(t, s.Text))
+	results := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range results {
+		wg.Go(func() {
+			events, failure, broken := Collect(s.stream(t.Context(), s.Text))
+			switch got := text(events); {
+			case broken != nil:
+				results[i] = broken
+			case failure != nil:
+				results[i] = failure
+			case got != want:
+				results[i] = fmt.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(results...); err != nil {
+		t.Error(err)
+	}
+}
+
+func text(events []providers.Event) string {
+	s := ""
+	for _, e := range events {
+		if d, ok := e.(providers.TextDelta); ok {
+			s += d.Text
+		}
+	}
+	return s
+}
+
+// testUnchanged passes a history in which much has to be repaired.
+func testUnchanged(t *testing.T, s Subject) {
+	build := func() providers.Request {
+		req := s.Text
+		req.Messages = append([]providers.Message{
+			{Role: providers.RoleUser, Parts: []providers.Part{
+				providers.Text{Text: "look"}, providers.Image{MimeType: "image/png", Data: []byte{1, 2}},
+			}},
+			{Role: providers.RoleAssistant, Model: "other/model", Parts: []providers.Part{
+				providers.Reasoning{Text: "hm", Signature: "s"}, providers.Text{},
+				providers.ToolCall{ID: "a", Name: "n", Arguments: []byte(`[1]`)},
+				providers.ToolCall{ID: "a", Name: "n", Arguments: []byte(`{}`)},
+			}},
+			{Role: providers.RoleTool, Parts: []providers.Part{
+				providers.ToolResult{CallID: "a", Name: "n", Content: []providers.Part{providers.Image{MimeType: "image/png"}}},
+				providers.ToolResult{CallID: "b", Name: "n"},
+			}},
+		}, s.Text.Messages...)
+		return req
+	}
+	req := build()
+	s.mustFinish(t, req)
+	if diff := cmp.Diff(build(), req); diff != "" {
+		t.Errorf("the request changed (-before +after):\n%s", diff)
+	}
+}
+
+// testLazy makes a stream whose context ends between Stream and range: had the
+// call begun in Stream, text would have been on its way.
+func testLazy(t *testing.T, s Subject) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stream := s.stream(ctx, s.Text)
+	cancel(errCause)
+	events, failure, broken := Collect(stream)
+	checkAborted(t, failure, broken)
+	if len(events) > 0 {
+		t.Errorf("got %d events", len(events))
+	}
+}

@@ -1,0 +1,162 @@
+package providers
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+)
+
+// APIEdgeAIBinding is the slug of the edge platform's binding. It has no
+// endpoint, so a registration with it needs no BaseURL. No protocol for it is
+// shipped: calls fail until one is registered.
+const APIEdgeAIBinding = "edge-ai-binding"
+
+// Registration says how to reach a provider. Every field is optional for a
+// provider with catalog models; others need API and BaseURL. An empty string
+// and a nil pointer, slice or map mean "not given"; zero behind a pointer is a
+// value like any other.
+type Registration struct {
+	// API is the slug of a registered protocol; default: the catalog's.
+	API string `json:"api,omitempty"`
+	// BaseURL is the endpoint root; default: the catalog's.
+	BaseURL string `json:"baseUrl,omitempty"`
+	// APIKey is used on every call; a blank one falls through to the environment.
+	APIKey string `json:"apiKey,omitempty"`
+	// Headers are sent on every request, over the catalog's, per key.
+	Headers map[string]string `json:"headers,omitempty"`
+	// ContextWindow and MaxTokens are in tokens; default: the catalog's, then 0.
+	ContextWindow *int `json:"contextWindow,omitempty"`
+	MaxTokens     *int `json:"maxTokens,omitempty"`
+	// Reasoning defaults to the catalog's, then false.
+	Reasoning *bool `json:"reasoning,omitempty"`
+	// Input defaults to the catalog's, then InputText alone.
+	Input []string `json:"input,omitempty"`
+	// Models overrides the four fields above for single models, by model id.
+	Models map[string]ModelOverride `json:"models,omitempty"`
+	// StoreResponses asks the vendor to keep responses; only the protocols
+	// openai-responses and azure-openai-responses know it.
+	StoreResponses bool `json:"storeResponses,omitempty"`
+	// Telemetry overrides the identity that observability reports.
+	Telemetry Telemetry `json:"telemetry,omitzero"`
+}
+
+// ModelOverride holds what one model of a registration has of its own.
+type ModelOverride struct {
+	ContextWindow *int     `json:"contextWindow,omitempty"`
+	MaxTokens     *int     `json:"maxTokens,omitempty"`
+	Reasoning     *bool    `json:"reasoning,omitempty"`
+	Input         []string `json:"input,omitempty"`
+}
+
+// RegistrationError reports a provider that has no catalog models and was
+// registered without API or BaseURL.
+type RegistrationError struct {
+	// ProviderID is the id of the rejected registration.
+	ProviderID string
+}
+
+// Type is the error's type on the wire, "invalid_provider_registration".
+func (e *RegistrationError) Type() string { return "invalid_provider_registration" }
+
+// Error names the provider and what is needed.
+func (e *RegistrationError) Error() string {
+	return fmt.Sprintf("register provider %q: api and baseUrl are required for a provider without catalog models", e.ProviderID)
+}
+
+// clone makes r independent of the caller's maps, slices and pointers.
+func (r Registration) clone() Registration {
+	r.Headers = maps.Clone(r.Headers)
+	r.ContextWindow = clonePointer(r.ContextWindow)
+	r.MaxTokens = clonePointer(r.MaxTokens)
+	r.Reasoning = clonePointer(r.Reasoning)
+	r.Input = slices.Clone(r.Input)
+	models := make(map[string]ModelOverride, len(r.Models))
+	for id, m := range r.Models {
+		models[id] = ModelOverride{
+			ContextWindow: clonePointer(m.ContextWindow),
+			MaxTokens:     clonePointer(m.MaxTokens),
+			Reasoning:     clonePointer(m.Reasoning),
+			Input:         slices.Clone(m.Input),
+		}
+	}
+	r.Models = models
+	return r
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// model resolves one model. entry is its catalog entry and first the provider's
+// first one; either may be nil.
+func (r Registration) model(provider, id string, entry, first *CatalogModel) Model {
+	own := r.Models[id]
+	var base CatalogModel
+	endpoint := first
+	if entry != nil {
+		base, endpoint = *entry, entry
+	}
+	if endpoint == nil {
+		endpoint = &CatalogModel{}
+	}
+	m := Model{
+		Provider:      provider,
+		ID:            id,
+		API:           nonEmpty(r.API, endpoint.API),
+		BaseURL:       nonEmpty(r.BaseURL, endpoint.BaseURL),
+		Headers:       mergeHeaders(base.Headers, r.Headers),
+		ContextWindow: firstGiven(base.ContextWindow, own.ContextWindow, r.ContextWindow),
+		MaxTokens:     firstGiven(base.MaxTokens, own.MaxTokens, r.MaxTokens),
+		Reasoning:     firstGiven(base.Reasoning, own.Reasoning, r.Reasoning),
+		Input:         firstInput(own.Input, r.Input, base.Input),
+		Cost:          base.Cost,
+	}
+	m.Cost.Tiers = slices.Clone(m.Cost.Tiers)
+	m.StoreResponses = r.StoreResponses && (m.API == "openai-responses" || m.API == "azure-openai-responses")
+	m.Telemetry = resolveTelemetry(r.Telemetry, provider, m.BaseURL)
+	return m
+}
+
+func nonEmpty(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func firstGiven[T any](otherwise T, values ...*T) T {
+	for _, v := range values {
+		if v != nil {
+			return *v
+		}
+	}
+	return otherwise
+}
+
+func firstInput(lists ...[]string) []string {
+	for _, l := range lists {
+		if l != nil {
+			return slices.Clone(l)
+		}
+	}
+	return []string{InputText}
+}
+
+// mergeHeaders compares keys as HTTP does, so that one spelling cannot be sent
+// beside another. Sorted order decides between two spellings in one map.
+func mergeHeaders(layers ...map[string]string) map[string]string {
+	var merged map[string]string
+	for _, m := range layers {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if merged == nil {
+				merged = map[string]string{}
+			}
+			merged[http.CanonicalHeaderKey(k)] = m[k]
+		}
+	}
+	return merged
+}

@@ -1,0 +1,90 @@
+package providers
+
+import "encoding/json"
+
+// Request is one model call: everything the model is shown. Protocols neither
+// change nor keep it.
+type Request struct {
+	// System is the system prompt; empty means none.
+	System string
+	// Messages is the conversation so far, oldest first.
+	Messages []Message
+	// Tools are what the model may call.
+	Tools []Tool
+}
+
+// Tool is a function offered to the model.
+type Tool struct {
+	// Name is what the model calls it by, Description what it reads about it.
+	Name, Description string
+	// InputSchema is the JSON schema of the arguments, an object; nil means no
+	// arguments.
+	InputSchema json.RawMessage
+}
+
+// Role says whose message it is.
+type Role string
+
+// The roles. Advisories of the runtime are user messages by the time they
+// arrive here: vendors disagree on system messages in mid-conversation.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one message of the conversation.
+type Message struct {
+	Role Role
+	// Parts: a user message holds Text and Image, an assistant message Text,
+	// Reasoning and ToolCall, a tool message ToolResult.
+	Parts []Part
+	// Model is the specifier of the model that wrote an assistant message.
+	// Reasoning is shown again only to the model that wrote it.
+	Model string
+}
+
+// Part is one piece of a message: Text, Image, Reasoning, ToolCall or ToolResult.
+type Part interface{ part() }
+
+// Text is plain text.
+type Text struct{ Text string }
+
+// Image is a picture.
+type Image struct {
+	// MimeType is the media type, such as "image/png"; Data the bytes, not encoded.
+	MimeType string
+	Data     []byte
+}
+
+// Reasoning is what a model thought before it answered.
+type Reasoning struct {
+	Text string
+	// Signature is the opaque value of ReasoningEnd, needed to show the
+	// reasoning to its model again.
+	Signature string
+}
+
+// ToolCall is a call the model made.
+type ToolCall struct {
+	// ID is the vendor's id of the call, as ToolCallStart had it.
+	ID, Name string
+	// Arguments is valid JSON, as ToolCallEnd had it.
+	Arguments json.RawMessage
+}
+
+// ToolResult answers a ToolCall.
+type ToolResult struct {
+	// CallID is the ID of the ToolCall.
+	CallID, Name string
+	// Content holds Text and Image.
+	Content []Part
+	// IsError tells the model that the call did not succeed.
+	IsError bool
+}
+
+func (Text) part()       {}
+func (Image) part()      {}
+func (Reasoning) part()  {}
+func (ToolCall) part()   {}
+func (ToolResult) part() {}

@@ -1,0 +1,186 @@
+package sse
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
+
+// DefaultMaxEventBytes is the limit of one event if Options names none. Images
+// and long tool arguments travel in single events, so it is generous.
+const DefaultMaxEventBytes = 32 << 20
+
+const (
+	readSize      = 16 << 10
+	maxEmptyReads = 100
+)
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// Options changes how a Reader reads. A nil *Options and every zero field work.
+type Options struct {
+	// MaxEventBytes limits one event: its data so far plus the line being
+	// read, in bytes. 0 or less means DefaultMaxEventBytes.
+	MaxEventBytes int
+}
+
+// Event is one server-sent event.
+type Event struct {
+	// Name is the event field, empty for an unnamed event.
+	Name string
+	// ID is the last id field seen in the stream so far.
+	ID string
+	// Data is the data lines joined by LF. It belongs to the Reader and is
+	// valid until the next call of Next.
+	Data []byte
+	// Unterminated tells that the stream ended before the blank line that
+	// closes an event.
+	Unterminated bool
+}
+
+// TooLargeError reports an event over the limit.
+type TooLargeError struct {
+	// Limit is the limit in bytes.
+	Limit int
+}
+
+// Error names the limit.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("read event: larger than %d bytes", e.Limit)
+}
+
+// Reader reads events from a byte stream. It is not safe for concurrent use.
+type Reader struct {
+	src   io.Reader
+	limit int
+
+	buf        []byte
+	start, end int
+	skipLF     bool // The last line ended in CR, so an LF that comes next belongs to it.
+	firstLine  bool
+	line       []byte
+	err        error // Sticky: what src, or the limit, ended the stream with.
+
+	name    string
+	id      string
+	data    []byte
+	hasData bool
+}
+
+// NewReader returns a Reader of src. It reads nothing yet, and never closes src.
+func NewReader(src io.Reader, o *Options) *Reader {
+	limit := DefaultMaxEventBytes
+	if o != nil && o.MaxEventBytes > 0 {
+		limit = o.MaxEventBytes
+	}
+	return &Reader{src: src, limit: limit, buf: make([]byte, readSize), firstLine: true}
+}
+
+// Next returns the next event. Its errors are io.EOF at the clean end of the
+// stream, *TooLargeError, and whatever else the source ended with, unwrapped;
+// an event the source failed in is dropped. After an error Next repeats it.
+func (r *Reader) Next() (Event, error) {
+	r.name, r.data, r.hasData = "", r.data[:0], false
+	for {
+		line, err := r.readLine()
+		if err != nil {
+			if err == io.EOF && r.hasData {
+				return r.event(true), nil
+			}
+			return Event{}, err
+		}
+		if len(line) > 0 {
+			r.field(line)
+			continue
+		}
+		if r.hasData {
+			return r.event(false), nil
+		}
+		r.name = ""
+	}
+}
+
+func (r *Reader) event(unterminated bool) Event {
+	r.hasData = false
+	return Event{Name: r.name, ID: r.id, Data: r.data, Unterminated: unterminated}
+}
+
+func (r *Reader) field(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "data":
+		if r.hasData {
+			r.data = append(r.data, '\n')
+		}
+		r.data = append(r.data, value...)
+		r.hasData = true
+	case "event":
+		r.name = string(value)
+	case "id":
+		if !bytes.ContainsRune(value, 0) {
+			r.id = string(value)
+		}
+	}
+}
+
+// readLine returns the next line without its end. A last line that has no end
+// is still a line; the error comes with the call after it.
+func (r *Reader) readLine() ([]byte, error) {
+	r.line = r.line[:0]
+	for {
+		if r.start == r.end && r.err == nil {
+			r.fill()
+		}
+		if r.start == r.end {
+			if r.err == io.EOF && len(r.line) > 0 {
+				return r.finishLine(), nil
+			}
+			return nil, r.err
+		}
+		if r.skipLF {
+			r.skipLF = false
+			if r.buf[r.start] == '\n' {
+				r.start++
+				continue
+			}
+		}
+		rest := r.buf[r.start:r.end]
+		i := bytes.IndexAny(rest, "\r\n")
+		if i < 0 {
+			i = len(rest)
+		}
+		if len(r.data)+len(r.line)+i > r.limit {
+			r.start, r.end, r.err = 0, 0, &TooLargeError{Limit: r.limit}
+			return nil, r.err
+		}
+		r.line = append(r.line, rest[:i]...)
+		r.start += i
+		if i < len(rest) {
+			r.skipLF = rest[i] == '\r'
+			r.start++
+			return r.finishLine(), nil
+		}
+	}
+}
+
+func (r *Reader) finishLine() []byte {
+	line := r.line
+	if r.firstLine {
+		r.firstLine = false
+		line = bytes.TrimPrefix(line, byteOrderMark)
+	}
+	return line
+}
+
+func (r *Reader) fill() {
+	r.start, r.end = 0, 0
+	for range maxEmptyReads {
+		n, err := r.src.Read(r.buf)
+		r.end, r.err = n, err
+		if n > 0 || err != nil {
+			return
+		}
+	}
+	r.err = io.ErrNoProgress
+}

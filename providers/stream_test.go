@@ -1,0 +1,239 @@
+package providers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/sse"
+)
+
+func collect(ctx context.Context, produce func(*providers.Assembler) error) (events []providers.Event, failure error) {
+	for e, err := range providers.NewStream(ctx, providers.Model{Provider: "p"}, produce) {
+		if err != nil {
+			failure = err
+			continue
+		}
+		events = append(events, e)
+	}
+	return events, failure
+}
+
+func TestAssemblerOrder(t *testing.T) {
+	got, err := collect(t.Context(), func(a *providers.Assembler) error {
+		a.Text("")
+		a.Reasoning("", "")
+		a.Reasoning("r", "")
+		a.Reasoning("", "sig")
+		first := a.StartCall("c", "f")
+		a.CallArguments(first, "")
+		a.Reasoning("", "hidden")
+		a.Text("t")
+		second := a.StartCall("c", "g")
+		a.CallArguments(second, `{"n":1.50}`)
+		a.CallArguments(first, `{`)
+		a.Reasoning("z", "")
+		a.Finish(providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 2, Total: 99}})
+		a.Text("late")
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return errors.New("late")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []providers.Event{
+		providers.ReasoningDelta{Text: "r"},
+		providers.ReasoningEnd{Signature: "sig"},
+		providers.ToolCallStart{Index: 0, ID: "c", Name: "f"},
+		providers.ReasoningEnd{Signature: "hidden"},
+		providers.TextDelta{Text: "t"},
+		providers.ToolCallStart{Index: 1, ID: "c", Name: "g"},
+		providers.ToolCallDelta{Index: 1, Arguments: `{"n":1.50}`},
+		providers.ToolCallDelta{Index: 0, Arguments: `{`},
+		providers.ReasoningDelta{Text: "z"},
+		providers.ReasoningEnd{},
+		providers.ToolCallEnd{Index: 0, ID: "c", Name: "f", Arguments: json.RawMessage(`"{"`), Malformed: true},
+		providers.ToolCallEnd{Index: 1, ID: "c", Name: "g", Arguments: json.RawMessage(`{"n":1.50}`)},
+		providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 2, Total: 10}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStopReasonFollowsCalls(t *testing.T) {
+	for _, tt := range []struct {
+		calls      int
+		said, want providers.StopReason
+	}{
+		{0, providers.StopToolUse, providers.StopStop},
+		{1, providers.StopStop, providers.StopToolUse},
+		{1, providers.StopToolUse, providers.StopToolUse},
+		{1, providers.StopLength, providers.StopLength},
+		{1, providers.StopContentFilter, providers.StopContentFilter},
+	} {
+		events, err := collect(t.Context(), func(a *providers.Assembler) error {
+			for range tt.calls {
+				a.StartCall("c", "f")
+			}
+			a.Finish(providers.Done{StopReason: tt.said})
+			return nil
+		})
+		if got := events[len(events)-1].(providers.Done).StopReason; err != nil || got != tt.want {
+			t.Errorf("%d calls, %s: got %s, %v, want %s", tt.calls, tt.said, got, err, tt.want)
+		}
+	}
+}
+
+func TestStreamErrorKinds(t *testing.T) {
+	own := &providers.Error{Kind: providers.KindAuth, Status: 401}
+	for _, tt := range []struct {
+		name string
+		err  error
+		kind providers.ErrorKind
+	}{
+		{"own", own, providers.KindAuth},
+		{"nothing finished", nil, providers.KindTruncated},
+		{"cut", io.ErrUnexpectedEOF, providers.KindTruncated},
+		{"connection", errors.New("reset"), providers.KindNetwork},
+		{"event too large", &sse.TooLargeError{Limit: 1}, providers.KindProtocol},
+	} {
+		events, err := collect(t.Context(), func(a *providers.Assembler) error {
+			a.Text("t")
+			return tt.err
+		})
+		var e *providers.Error
+		if !errors.As(err, &e) || e.Kind != tt.kind || e.Provider != "p" || len(events) != 1 {
+			t.Errorf("%s: got %v after %d events", tt.name, err, len(events))
+		}
+		if tt.err != nil && !errors.Is(err, tt.err) && tt.err != error(own) {
+			t.Errorf("%s: %v hides its cause", tt.name, err)
+		}
+	}
+	if own.Provider != "" {
+		t.Error("the producer's error was changed")
+	}
+}
+
+// TestAbortWinsOverErrors: what breaks because of an abort is an abort.
+func TestAbortWinsOverErrors(t *testing.T) {
+	cause := errors.New("cause")
+	for name, produce := range map[string]func(*providers.Assembler) error{
+		"error": func(*providers.Assembler) error { return errors.New("connection closed") },
+		"text":  func(a *providers.Assembler) error { a.Text("t"); return nil },
+		"done": func(a *providers.Assembler) error {
+			a.Finish(providers.Done{StopReason: providers.StopStop})
+			return nil
+		},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		events, err := collect(ctx, func(a *providers.Assembler) error {
+			cancel(cause)
+			return produce(a)
+		})
+		var e *providers.Error
+		if !errors.As(err, &e) || e.Kind != providers.KindAborted || !errors.Is(err, cause) || len(events) != 0 {
+			t.Errorf("%s: got %v after %d events", name, err, len(events))
+		}
+	}
+}
+
+func TestRetryable(t *testing.T) {
+	for kind, want := range map[providers.ErrorKind]bool{
+		providers.KindRateLimit: true, providers.KindOverloaded: true, providers.KindNetwork: true, providers.KindTruncated: true,
+		providers.KindAuth: false, providers.KindQuota: false, providers.KindInvalidRequest: false, providers.KindContextOverflow: false,
+		providers.KindProtocol: false, providers.KindAborted: false, providers.KindUnresolved: false,
+	} {
+		if got := (&providers.Error{Kind: kind}).Retryable(); got != want {
+			t.Errorf("%s: retryable %v, want %v", kind, got, want)
+		}
+	}
+	if (&providers.Error{Kind: providers.KindAborted, RetryHint: new(true)}).Retryable() {
+		t.Error("a hint makes an abort retryable")
+	}
+}
+
+func TestClassifyOrder(t *testing.T) {
+	for _, tt := range []struct {
+		status        int
+		code, message string
+		want          providers.ErrorKind
+	}{
+		{400, "", "Too many tokens, throttling applied", providers.KindRateLimit},
+		{400, "", "Input is too long for requested model.", providers.KindContextOverflow},
+		{429, "", "context length of queue", providers.KindRateLimit},
+		{413, "rate_limit_exceeded", "", providers.KindContextOverflow},
+		{402, "", "", providers.KindQuota},
+		{403, "", "", providers.KindAuth},
+		{404, "model_not_found", "", providers.KindInvalidRequest},
+		{408, "", "", providers.KindOverloaded},
+		{409, "", "", providers.KindOverloaded},
+		{529, "", "", providers.KindOverloaded},
+		{0, "invalid_api_key", "", providers.KindAuth},
+		{0, "invalid_request_error", "", providers.KindInvalidRequest},
+		{0, "", "something else", providers.KindProtocol},
+	} {
+		if got := providers.Classify(tt.status, tt.code, tt.message); got != tt.want {
+			t.Errorf("%d %q %q: got %s, want %s", tt.status, tt.code, tt.message, got, tt.want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "-3": 0, "2": 2 * time.Second, "1.5": 1500 * time.Millisecond, "soon": 0, "NaN": 0,
+		"1e300": 24 * time.Hour, "Mon, 01 Jan 1990 00:00:00 GMT": 0,
+	} {
+		h := http.Header{"Retry-After": {value}}
+		if got := providers.ResponseError(429, h, nil).RetryAfter; got != want {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestOverflowed(t *testing.T) {
+	for _, tt := range []struct {
+		window int
+		d      providers.Done
+		want   bool
+	}{
+		{0, providers.Done{Usage: providers.Usage{Input: 1 << 40}}, false},
+		{100, providers.Done{Usage: providers.Usage{Input: 60, CacheRead: 41}}, true},
+		{100, providers.Done{Usage: providers.Usage{Input: 60, CacheRead: 40}}, false},
+		{100, providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 99}}, true},
+		{100, providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 99, Output: 1}}, false},
+		{100, providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 98}}, false},
+	} {
+		if got := providers.Overflowed(providers.Model{ContextWindow: tt.window}, tt.d); got != tt.want {
+			t.Errorf("%d %+v: got %v", tt.window, tt.d, got)
+		}
+	}
+}
+
+func TestPrice(t *testing.T) {
+	c := providers.Cost{
+		Rates: providers.Rates{Input: 3, Output: 15, CacheRead: 0.3, CacheWrite: 3.75},
+		Tiers: []providers.CostTier{
+			{InputTokensAbove: 400, Rates: providers.Rates{Input: 9}},
+			{InputTokensAbove: 200, Rates: providers.Rates{Input: 6}},
+		},
+	}
+	got := c.Price(providers.Usage{Input: 100, Output: 10, CacheRead: 50, CacheWrite: 50})
+	want := providers.Price{Input: 0.0003, Output: 0.00015, CacheRead: 0.000015, CacheWrite: 0.0001875, Total: 0.0006525}
+	closeTo := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 })
+	if diff := cmp.Diff(want, got, closeTo); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for tokens, rate := range map[int64]float64{200: 3, 201: 6, 400: 6, 401: 9} {
+		if got, want := c.Price(providers.Usage{Input: tokens}).Input, rate/1e6*float64(tokens); got != want {
+			t.Errorf("%d tokens: got %v, want %v", tokens, got, want)
+		}
+	}
+}
