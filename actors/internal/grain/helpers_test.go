@@ -1,0 +1,193 @@
+package grain_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+)
+
+const kind = "conversation"
+
+// patience is how long a test waits for what must happen. It is long enough never to be the verdict.
+const patience = 30 * time.Second
+
+// start runs a cluster for the test and stops it, without an error, when the test ends.
+func start(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
+	tb.Helper()
+	c := build(tb, newActor, opts)
+	if err := c.Start(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { stop(tb, c) })
+	return c
+}
+
+func build(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
+	tb.Helper()
+	c, err := grain.New(kind, newActor, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func stop(tb testing.TB, c *grain.Cluster) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.Stop(ctx); err != nil {
+		tb.Error(err)
+	}
+}
+
+func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
+
+// ask sends s to id and returns the reply's text. It may be called from any goroutine.
+func ask(tb testing.TB, c *grain.Cluster, id, s string) string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	reply, err := c.Request(ctx, id, text(s))
+	if err != nil {
+		tb.Error(err)
+		return ""
+	}
+	return value(reply)
+}
+
+func value(m proto.Message) string { return m.(*wrapperspb.StringValue).GetValue() }
+
+// body is the text of the message that ctx holds, if it is one of the test's.
+func body(ctx actor.Context) (string, bool) {
+	m, ok := ctx.Message().(*wrapperspb.StringValue)
+	return m.GetValue(), ok
+}
+
+// actorFunc makes every identity's actor out of f.
+func actorFunc(f actor.ReceiveFunc) func() actor.Actor {
+	return func() actor.Actor { return f }
+}
+
+// echo answers what it is told.
+func echo(ctx actor.Context) {
+	if s, ok := body(ctx); ok {
+		ctx.Respond(text(s))
+	}
+}
+
+// await receives from ch or fails the test.
+func await[T any](tb testing.TB, ch <-chan T, what string) T {
+	tb.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		tb.Fatalf("timed out waiting for %s", what)
+		panic("unreachable")
+	}
+}
+
+// eventually polls a state that has no channel.
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(patience); ; {
+		if ok() {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			tb.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// handDriven is a Membership whose views the test decides.
+type handDriven struct {
+	mu      sync.Mutex
+	self    grain.Member
+	publish func([]grain.Member)
+	joined  chan struct{}
+	silent  bool  // Join publishes nothing
+	joinErr error // what Join returns
+	left    int
+}
+
+func newHandDriven() *handDriven { return &handDriven{joined: make(chan struct{})} }
+
+func (h *handDriven) Join(_ context.Context, self grain.Member, publish func([]grain.Member)) error {
+	h.self, h.publish = self, publish
+	close(h.joined)
+	if h.joinErr == nil && !h.silent {
+		publish([]grain.Member{self})
+	}
+	return h.joinErr
+}
+
+func (h *handDriven) Leave(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left++
+	return nil
+}
+
+func (h *handDriven) show(view ...grain.Member) { h.publish(view) }
+
+// ghost is a member that accepts connections and never says a word.
+func ghost(tb testing.TB) grain.Member {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	return grain.Member{ID: "ghost", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}
+}
+
+// ownedBy returns n identities that want owns among members.
+func ownedBy(want grain.Member, n int, members ...grain.Member) []string {
+	var addresses, ids []string
+	for _, m := range members {
+		addresses = append(addresses, m.Address())
+	}
+	for i := 0; len(ids) < n; i++ {
+		id := "conv-" + string(rune('a'+i%26)) + time.Duration(i).String()
+		if grain.Owner(addresses, id) == want.Address() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// isolated runs the calling test alone in a process of its own and tells the caller to return; in that
+// process it returns false. It is for tests with gRPC connections: their goroutines outlive the test
+// and read grpclog's logger, which the library replaces, without a lock, when the next test starts a
+// cluster.
+func isolated(t *testing.T) bool {
+	t.Helper()
+	const env = "GRAIN_TEST_ISOLATED"
+	if os.Getenv(env) != "" {
+		return false
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+	// The race detector would otherwise sleep for a second before it lets the process go.
+	cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("in a process of its own: %v\n%s", err, out)
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package grain
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// libraryLog is the slog.Handler that protoactor-go logs through. The library passes whole messages
+// as attributes and reports every connection at info; this lets through warnings and errors only, and
+// of their attributes only those that cannot carry a body.
+type libraryLog struct {
+	next slog.Handler
+}
+
+func newLibraryLog(log *slog.Logger) *slog.Logger {
+	return slog.New(libraryLog{next: log.Handler()}).With("component", "protoactor")
+}
+
+// Enabled implements slog.Handler.
+func (h libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.next.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h libraryLog) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(redact(a))
+		return true
+	})
+	return h.next.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (h libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = redact(a)
+	}
+	return libraryLog{next: h.next.WithAttrs(clean)}
+}
+
+// WithGroup implements slog.Handler.
+func (h libraryLog) WithGroup(name string) slog.Handler {
+	return libraryLog{next: h.next.WithGroup(name)}
+}
+
+// redact keeps scalars, PIDs and errors and tells only the type of everything else. A panic value
+// comes under the key reason or exception, and may be an error that quotes a body.
+func redact(a slog.Attr) slog.Attr {
+	v := a.Value.Resolve()
+	switch v.Kind() {
+	case slog.KindAny:
+	case slog.KindGroup:
+		group := make([]any, 0, len(v.Group()))
+		for _, g := range v.Group() {
+			group = append(group, redact(g))
+		}
+		return slog.Group(a.Key, group...)
+	default:
+		return slog.Attr{Key: a.Key, Value: v}
+	}
+	switch x := v.Any().(type) {
+	case *actor.PID:
+		return slog.String(a.Key, x.GetAddress()+"/"+x.GetId())
+	case error:
+		if a.Key != "reason" && a.Key != "exception" {
+			return slog.String("err", x.Error())
+		}
+	}
+	return slog.String(a.Key, fmt.Sprintf("redacted %T", v.Any()))
+}
+
+// watchDeadLetters reports each undeliverable message by target and type. Most are requests that meet
+// an activation's end and are repeated, hence debug.
+func watchDeadLetters(system *actor.ActorSystem, log *slog.Logger) {
+	system.EventStream.Subscribe(func(evt any) {
+		d, ok := evt.(*actor.DeadLetterEvent)
+		if !ok || !log.Enabled(context.Background(), slog.LevelDebug) {
+			return
+		}
+		log.Debug("dead letter", "actor", d.PID.GetId(), "type", fmt.Sprintf("%T", d.Message), "answered", d.Sender != nil)
+	})
+}

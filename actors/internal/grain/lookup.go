@@ -1,0 +1,138 @@
+package grain
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+	"github.com/asynkron/protoactor-go/eventstream"
+)
+
+// placementName is the well-known name of every member's placement actor; it crosses the wire.
+const placementName = "placement"
+
+// activationTimeout bounds one call to an owner. Activating is idempotent, so a call that was lost
+// with its stream is simply repeated.
+const activationTimeout = 2 * time.Second
+
+// lookup is the identity lookup: it knows who owns an identity and asks the owner for its activation.
+// Readers take the current view from an atomic pointer and never wait for a writer.
+type lookup struct {
+	kind   string
+	log    *slog.Logger
+	system *actor.ActorSystem
+	props  *actor.Props
+	calls  *calls
+	cache  *pidCache
+
+	view   atomic.Pointer[view]
+	active atomic.Int64 // activations of this member; written by the placement actor alone
+
+	ready     chan struct{} // closed when the first view that holds this member is in place
+	readyOnce sync.Once
+
+	placement *actor.PID // set by Setup, before any request
+	sub       *eventstream.Subscription
+}
+
+var _ cluster.IdentityLookup = (*lookup)(nil)
+
+// Setup implements cluster.IdentityLookup: it spawns the placement actor and listens for views. The
+// system is fresh, so a taken name is a broken invariant.
+func (l *lookup) Setup(lib *cluster.Cluster, _ []string, _ bool) {
+	pid, err := l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
+		return newPlacement(l)
+	}), placementName)
+	if err != nil {
+		panic(fmt.Errorf("spawn placement actor: %w", err))
+	}
+	l.placement = pid
+	l.sub = lib.ActorSystem.EventStream.Subscribe(func(evt any) {
+		if t, ok := evt.(*cluster.ClusterTopology); ok {
+			l.topologyChanged(t)
+		}
+	})
+}
+
+// topologyChanged runs on the goroutine that published the view. The view is replaced before calls to
+// those who left are failed, which is what calls.ask relies on.
+func (l *lookup) topologyChanged(t *cluster.ClusterTopology) {
+	v := newView(t.Members, l.kind)
+	l.view.Store(v)
+	for _, m := range t.Left {
+		l.cache.removeAddress(m.Address())
+		l.calls.left(m.Address())
+	}
+	l.system.Root.Send(l.placement, viewChanged{})
+	if v.has(l.system.Address()) {
+		l.readyOnce.Do(func() { close(l.ready) })
+	}
+}
+
+func (l *lookup) isUp(address string) bool { return l.view.Load().has(address) }
+
+func (l *lookup) owns(id string) bool {
+	return l.view.Load().owner(id) == l.system.Address()
+}
+
+// activate returns the PID of the identity's activation, which its owner makes if there is none.
+func (l *lookup) activate(ctx context.Context, ci *cluster.ClusterIdentity) (*actor.PID, error) {
+	owner := l.view.Load().owner(ci.Identity)
+	if owner == "" {
+		return nil, errNoMember
+	}
+	ctx, cancel := context.WithTimeout(ctx, activationTimeout)
+	defer cancel()
+	reply, err := l.calls.ask(ctx, actor.NewPID(owner, placementName), &cluster.ActivationRequest{ClusterIdentity: ci})
+	if err != nil {
+		return nil, fmt.Errorf("activate at %s: %w", owner, err)
+	}
+	r, ok := reply.(*cluster.ActivationResponse)
+	if !ok || r.Failed || r.Pid == nil {
+		return nil, fmt.Errorf("activate at %s: %w", owner, errRefused)
+	}
+	return r.Pid, nil
+}
+
+// Get implements cluster.IdentityLookup; nil means that there is no owner now.
+func (l *lookup) Get(ci *cluster.ClusterIdentity) *actor.PID {
+	pid, err := l.activate(context.Background(), ci)
+	if err != nil {
+		return nil
+	}
+	return pid
+}
+
+// RemovePid implements cluster.IdentityLookup. The placement actor watches its activations itself.
+func (l *lookup) RemovePid(*cluster.ClusterIdentity, *actor.PID) {}
+
+// drain stops every activation of this member, lets no new one start, and waits for the last to end.
+func (l *lookup) drain(ctx context.Context) error {
+	d := drain{done: make(chan struct{})}
+	l.system.Root.Send(l.placement, d)
+	select {
+	case <-d.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop activations: %d still running: %w", l.active.Load(), ctx.Err())
+	}
+}
+
+// Shutdown implements cluster.IdentityLookup; after drain the placement actor has no children to wait for.
+func (l *lookup) Shutdown() {
+	l.system.EventStream.Unsubscribe(l.sub)
+	if err := l.system.Root.StopFuture(l.placement).Wait(); err != nil {
+		l.log.Warn("placement actor did not stop", "err", err)
+	}
+}
+
+// abandon is Shutdown for a drain that did not finish: nothing is waited for.
+func (l *lookup) abandon() {
+	l.system.EventStream.Unsubscribe(l.sub)
+	l.system.Root.Stop(l.placement)
+}

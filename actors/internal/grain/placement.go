@@ -1,0 +1,150 @@
+package grain
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+)
+
+// maxWaiting bounds the callers that wait for one activation to end. Those beyond it are refused and
+// come back after a pause.
+const maxWaiting = 1024
+
+// Messages within one process.
+type (
+	// viewChanged tells the placement actor to look for activations that now belong elsewhere.
+	viewChanged struct{}
+	// drain tells it to stop everything; it closes done when the last activation has ended.
+	drain struct{ done chan struct{} }
+	// leaving is what an activation says before it stops itself; see Passivate.
+	leaving struct{ pid *actor.PID }
+)
+
+// slot is one identity that has an activation here.
+type slot struct {
+	ci       *cluster.ClusterIdentity
+	pid      *actor.PID
+	stopping bool
+	waiting  []*actor.PID // who asked while the activation was stopping
+}
+
+// placement starts and stops the activations of this member; they are its children. It blocks in
+// nothing, so that a slow activation does not hold up another identity.
+type placement struct {
+	lookup *lookup
+	byID   map[string]*slot
+	byPID  map[string]*slot // Invariant: the same slots as byID
+	drains []drain
+}
+
+func newPlacement(l *lookup) *placement {
+	l.active.Store(0)
+	return &placement{lookup: l, byID: make(map[string]*slot), byPID: make(map[string]*slot)}
+}
+
+// Receive implements actor.Actor.
+func (p *placement) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *cluster.ActivationRequest:
+		if ci := m.GetClusterIdentity(); ci != nil && ctx.Sender() != nil {
+			p.activate(ctx, ci, ctx.Sender())
+		}
+	case *actor.Terminated:
+		p.terminated(ctx, m.Who)
+	case leaving:
+		if s := p.byPID[m.pid.Id]; s != nil {
+			s.stopping = true
+		}
+	case viewChanged:
+		for id, s := range p.byID {
+			if !p.lookup.owns(id) {
+				p.stop(ctx, s)
+			}
+		}
+	case drain:
+		p.drains = append(p.drains, m)
+		for _, s := range p.byID {
+			p.stop(ctx, s)
+		}
+		p.checkDrained()
+	}
+}
+
+func (p *placement) activate(ctx actor.Context, ci *cluster.ClusterIdentity, caller *actor.PID) {
+	s := p.byID[ci.Identity]
+	switch {
+	case ci.Kind != p.lookup.kind:
+		refuse(ctx, caller)
+	case s != nil && !s.stopping:
+		ctx.Send(caller, &cluster.ActivationResponse{Pid: s.pid})
+	case s != nil && len(s.waiting) < maxWaiting:
+		s.waiting = append(s.waiting, caller)
+	case s != nil, len(p.drains) > 0, !p.lookup.owns(ci.Identity):
+		refuse(ctx, caller)
+	default:
+		p.start(ctx, ci, caller)
+	}
+}
+
+func (p *placement) start(ctx actor.Context, ci *cluster.ClusterIdentity, caller *actor.PID) {
+	pid, err := p.spawn(ctx, ci)
+	if err != nil {
+		p.lookup.log.Error("cannot start activation", "conversation", ci.Identity, "err", err)
+		refuse(ctx, caller)
+		return
+	}
+	s := &slot{ci: ci, pid: pid}
+	p.byID[ci.Identity] = s
+	p.byPID[pid.Id] = s
+	p.lookup.active.Store(int64(len(p.byPID)))
+	ctx.Send(caller, &cluster.ActivationResponse{Pid: pid})
+}
+
+// spawn contains a panic of the producer, which runs on this goroutine: it must not take the other
+// activations of this member with it.
+func (p *placement) spawn(ctx actor.Context, ci *cluster.ClusterIdentity) (pid *actor.PID, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("make actor: panic: %s", panicText(r))
+		}
+	}()
+	return ctx.SpawnPrefix(cluster.WithClusterIdentity(p.lookup.props, ci), ci.Identity), nil
+}
+
+func (p *placement) stop(ctx actor.Context, s *slot) {
+	if !s.stopping {
+		s.stopping = true
+		ctx.Stop(s.pid)
+	}
+}
+
+func (p *placement) terminated(ctx actor.Context, who *actor.PID) {
+	s := p.byPID[who.Id]
+	if s == nil {
+		return
+	}
+	delete(p.byPID, who.Id)
+	delete(p.byID, s.ci.Identity)
+	p.lookup.active.Store(int64(len(p.byPID)))
+	for _, caller := range s.waiting {
+		p.activate(ctx, s.ci, caller)
+	}
+	p.checkDrained()
+}
+
+func (p *placement) checkDrained() {
+	if len(p.byPID) > 0 {
+		return
+	}
+	for i, d := range p.drains {
+		if d.done != nil {
+			close(d.done)
+			p.drains[i].done = nil
+		}
+	}
+}
+
+func refuse(ctx actor.Context, caller *actor.PID) {
+	ctx.Send(caller, &cluster.ActivationResponse{Failed: true})
+}

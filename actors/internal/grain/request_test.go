@@ -1,0 +1,221 @@
+package grain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+)
+
+func TestRequestReachesOneActivationPerIdentity(t *testing.T) {
+	var made atomic.Int64
+	c := start(t, func() actor.Actor {
+		made.Add(1)
+		var id string
+		return actor.ReceiveFunc(func(ctx actor.Context) {
+			if m, ok := ctx.Message().(*cluster.ClusterInit); ok {
+				id = m.Identity.Identity
+			}
+			if s, ok := body(ctx); ok {
+				ctx.Respond(text(id + " got " + s))
+			}
+		})
+	}, nil)
+	const ids, callers = 5, 64
+	var wg sync.WaitGroup
+	for i := range ids * callers {
+		wg.Go(func() {
+			id := fmt.Sprintf("conv/%d", i%ids)
+			if got, want := ask(t, c, id, "hi"), id+" got hi"; got != want {
+				t.Errorf("reply %q, want %q", got, want)
+			}
+		})
+	}
+	wg.Wait()
+	if got := made.Load(); got != ids {
+		t.Errorf("%d actors made, want %d", got, ids)
+	}
+	if got := c.ActiveCount(); got != ids {
+		t.Errorf("ActiveCount %d, want %d", got, ids)
+	}
+}
+
+// endable is a context with a deadline that comes when the test says so.
+type endable struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e endable) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+func (e endable) Done() <-chan struct{}       { return e.done }
+
+func (e endable) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+func TestRequestThatIsNotAnsweredIsSentOnce(t *testing.T) {
+	tests := []struct {
+		name string
+		// ctx is the caller's context and what ends it.
+		ctx  func(context.Context) (context.Context, func())
+		want error
+	}{
+		{
+			name: "deadline of the caller",
+			ctx: func(ctx context.Context) (context.Context, func()) {
+				e := endable{Context: ctx, done: make(chan struct{})}
+				return e, func() { close(e.done) }
+			},
+			want: context.DeadlineExceeded,
+		},
+		{
+			name: "request timeout",
+			ctx:  func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
+			want: context.DeadlineExceeded,
+		},
+		{
+			name: "caller hangs up",
+			ctx: func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithCancel(ctx)
+				return ctx, cancel
+			},
+			want: context.Canceled,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := make(chan string, 10)
+			c := start(t, actorFunc(func(ctx actor.Context) {
+				if s, ok := body(ctx); ok {
+					got <- s
+				}
+			}), &grain.Options{RequestTimeout: 2 * time.Second})
+			mustLocate(t, c, "a")
+			ctx, end := tt.ctx(t.Context())
+			res := make(chan error, 1)
+			go func() {
+				_, err := c.Request(ctx, "a", text("m"))
+				res <- err
+			}()
+			await(t, got, "the message")
+			end()
+			err := await(t, res, "the request")
+			if !errors.Is(err, grain.ErrOutcomeUnknown) || !errors.Is(err, tt.want) {
+				t.Errorf("error %v, want %v and %v", err, grain.ErrOutcomeUnknown, tt.want)
+			}
+			if len(got) != 0 {
+				t.Errorf("message was sent again")
+			}
+		})
+	}
+}
+
+func TestRequestWithoutOwner(t *testing.T) {
+	t.Run("not started", func(t *testing.T) {
+		c := build(t, actorFunc(echo), nil)
+		if _, err := c.Request(t.Context(), "a", text("m")); !errors.Is(err, grain.ErrNoOwner) {
+			t.Errorf("error %v, want %v", err, grain.ErrNoOwner)
+		}
+		stop(t, c)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		c := start(t, actorFunc(echo), nil)
+		ask(t, c, "a", "m")
+		stop(t, c)
+		if _, err := c.Request(t.Context(), "a", text("m")); !errors.Is(err, grain.ErrNoOwner) {
+			t.Errorf("error %v, want %v", err, grain.ErrNoOwner)
+		}
+	})
+	t.Run("actor cannot be made", func(t *testing.T) {
+		broken := func() actor.Actor { panic("no") }
+		c := start(t, broken, &grain.Options{RequestTimeout: 50 * time.Millisecond})
+		_, err := c.Request(t.Context(), "a", text("m"))
+		if !errors.Is(err, grain.ErrNoOwner) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want %v after the deadline", err, grain.ErrNoOwner)
+		}
+		if c.ActiveCount() != 0 {
+			t.Errorf("ActiveCount %d, want 0", c.ActiveCount())
+		}
+	})
+	t.Run("caller hangs up", func(t *testing.T) {
+		c := start(t, actorFunc(echo), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := c.Request(ctx, "a", text("m"))
+		if !errors.Is(err, grain.ErrNoOwner) || !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want %v and %v", err, grain.ErrNoOwner, context.Canceled)
+		}
+	})
+	t.Run("no identity", func(t *testing.T) {
+		c := start(t, actorFunc(echo), nil)
+		if _, err := c.Request(t.Context(), "", text("m")); err == nil {
+			t.Error("empty identity is accepted")
+		}
+		if _, err := c.Request(t.Context(), "a", nil); err == nil {
+			t.Error("nil message is accepted")
+		}
+	})
+}
+
+func TestReplyThatIsNoMessageIsAnError(t *testing.T) {
+	c := start(t, actorFunc(func(ctx actor.Context) {
+		if _, ok := body(ctx); ok {
+			ctx.Respond(42)
+		}
+	}), nil)
+	if _, err := c.Request(t.Context(), "a", text("m")); err == nil || errors.Is(err, grain.ErrNoOwner) {
+		t.Errorf("error %v, want one about the reply", err)
+	}
+}
+
+func TestLibraryContextGoesTheSameWay(t *testing.T) {
+	c := start(t, actorFunc(echo), nil)
+	lib := cluster.GetCluster(c.System())
+	reply, err := lib.Request("a", kind, text("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := value(reply.(proto.Message)); got != "one" {
+		t.Errorf("Request: %q, want one", got)
+	}
+	f, err := lib.RequestFuture("a", kind, text("two"), cluster.WithTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := f.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := value(res.(proto.Message)); got != "two" {
+		t.Errorf("RequestFuture: %q, want two", got)
+	}
+	if pid := lib.Get("a", kind); pid == nil {
+		t.Error("Get finds no activation")
+	}
+	if pid := lib.Get("a", "other"); pid != nil {
+		t.Errorf("Get of a foreign kind: %v, want nil", pid)
+	}
+	if _, err := lib.Request("a", "other", text("m")); err == nil {
+		t.Error("foreign kind is accepted")
+	}
+	if _, err := lib.RequestFuture("a", "other", text("m")); err == nil {
+		t.Error("foreign kind is accepted")
+	}
+	if c.ActiveCount() != 1 {
+		t.Errorf("ActiveCount %d, want 1", c.ActiveCount())
+	}
+}
