@@ -1,0 +1,156 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+func valid() *agent.Agent {
+	return &agent.Agent{Name: "issue-triage", Model: "anthropic/claude-opus-4-6", Tools: []agent.Tool{labelTool()}}
+}
+
+func TestValidateAccepts(t *testing.T) {
+	for _, a := range []*agent.Agent{
+		valid(),
+		{Name: "a", Model: "p/m"},
+		{Name: "a0-9", Model: "router/vendor/model:free", ThinkingLevel: agent.ThinkingMax, Instructions: "Be kind."},
+		{Name: strings.Repeat("a", 63), Model: "p/m", InitialData: agent.SchemaFor[int]()},
+	} {
+		if err := a.Validate(); err != nil {
+			t.Errorf("%s: %v", a.Name, err)
+		}
+	}
+}
+
+func TestValidateNamesEveryMistake(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		spoil func(a *agent.Agent)
+		field string
+		says  string
+	}{
+		{"no name", func(a *agent.Agent) { a.Name = "" }, "Name", "does not match"},
+		{"upper case", func(a *agent.Agent) { a.Name = "Triage" }, "Name", "does not match"},
+		{"long name", func(a *agent.Agent) { a.Name = strings.Repeat("a", 64) }, "Name", "does not match"},
+		{"line break", func(a *agent.Agent) { a.Name = "a\n" }, "Name", "does not match"},
+		{"no model", func(a *agent.Agent) { a.Model = "" }, "Model", "is empty"},
+		{"no provider", func(a *agent.Agent) { a.Model = "gpt" }, "Model", "provider/model"},
+		{"empty provider", func(a *agent.Agent) { a.Model = "/gpt" }, "Model", "provider/model"},
+		{"empty model", func(a *agent.Agent) { a.Model = "openai/" }, "Model", "provider/model"},
+		{"space", func(a *agent.Agent) { a.Model = "openai/gpt 5" }, "Model", "white space"},
+		{"thinking", func(a *agent.Agent) { a.ThinkingLevel = "hard" }, "ThinkingLevel", `"minimal"`},
+		{"two instructions", func(a *agent.Agent) {
+			a.Instructions = "x"
+			a.InstructionsFunc = func(context.Context, *agent.Turn) (string, error) { return "", nil }
+		}, "InstructionsFunc", "keep one"},
+		{"attempts", func(a *agent.Agent) { a.Durability.MaxAttempts = -1 }, "Durability.MaxAttempts", "default of 10"},
+		{"timeout", func(a *agent.Agent) { a.Durability.Timeout = -1 }, "Durability.Timeout", "default of 1h"},
+		{"empty schema", func(a *agent.Agent) { a.InitialData = new(agent.Schema) }, "InitialData", "NewSchema"},
+		{"empty tool", func(a *agent.Agent) { a.Tools = append(a.Tools, agent.Tool{}) }, "Tools[1]", "NewTool"},
+		{"tool twice", func(a *agent.Agent) { a.Tools = append(a.Tools, labelTool()) }, "Tools[1]", "Tools[0]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := valid()
+			tc.spoil(a)
+			var def *agent.DefinitionError
+			if err := a.Validate(); !errors.As(err, &def) {
+				t.Fatalf("got %v, want a DefinitionError", err)
+			}
+			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.says) {
+				t.Errorf("got %v, want one issue of %s that says %q", def.Issues, tc.field, tc.says)
+			}
+			if !strings.Contains(def.Error(), tc.field+": ") {
+				t.Errorf("text %q lacks the field", def)
+			}
+		})
+	}
+	err := (&agent.Agent{Durability: agent.Durability{MaxAttempts: -1, Timeout: -1}}).Validate()
+	var def *agent.DefinitionError
+	if !errors.As(err, &def) || len(def.Issues) != 4 {
+		t.Errorf("all at once: got %v, want 4 issues", err)
+	}
+}
+
+func TestDurabilityDefaults(t *testing.T) {
+	want := agent.Durability{MaxAttempts: 10, Timeout: time.Hour}
+	if got := (agent.Durability{}).WithDefaults(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	own := agent.Durability{MaxAttempts: 1, Timeout: time.Second}
+	if got := own.WithDefaults(); got != own {
+		t.Errorf("got %+v, want %+v", got, own)
+	}
+}
+
+func TestAgentTool(t *testing.T) {
+	if tool, ok := valid().Tool("label"); !ok || tool.Name() != "label" {
+		t.Errorf("got %q, %v", tool.Name(), ok)
+	}
+	if _, ok := valid().Tool("other"); ok {
+		t.Error("found a tool the agent does not have")
+	}
+}
+
+func TestInstructionsFor(t *testing.T) {
+	turn := &agent.Turn{Step: 2, Delivery: conversation.Delivery{Body: "hi"}}
+	if got, err := (&agent.Agent{Instructions: "Be kind."}).InstructionsFor(t.Context(), turn); got != "Be kind." || err != nil {
+		t.Errorf("text: got %q, %v", got, err)
+	}
+	a := &agent.Agent{Name: "a", InstructionsFunc: func(_ context.Context, t *agent.Turn) (string, error) {
+		return "Answer " + t.Delivery.Body, nil
+	}}
+	if got, err := a.InstructionsFor(t.Context(), turn); got != "Answer hi" || err != nil {
+		t.Errorf("function: got %q, %v", got, err)
+	}
+	a.InstructionsFunc = func(context.Context, *agent.Turn) (string, error) { panic("secret") }
+	_, err := a.InstructionsFor(t.Context(), turn)
+	var crash *agent.PanicError
+	if !errors.As(err, &crash) || err.Error() != "instructions of agent a crashed" {
+		t.Errorf("panic: got %v", err)
+	}
+}
+
+func TestCheckInitialData(t *testing.T) {
+	a := valid()
+	for _, raw := range []string{``, `null`, `{"x":1}`} {
+		if err := a.CheckInitialData(rawOrNil(raw)); err != nil {
+			t.Errorf("no schema, %q: %v", raw, err)
+		}
+	}
+	a.InitialData = agent.SchemaFor[labelInput]()
+	if err := a.CheckInitialData(json.RawMessage(`{"issue":1,"labels":[]}`)); err != nil {
+		t.Error(err)
+	}
+	for raw, want := range map[string]string{
+		``:                         "initialData: is required, but was not sent",
+		`null`:                     "initialData: got null, want object",
+		`{"issue":1,"labels":[2]}`: "initialData: /labels/0: got number, want string",
+	} {
+		err := a.CheckInitialData(rawOrNil(raw))
+		var e *conversation.Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: got %v, want a conversation.Error", raw, err)
+			continue
+		}
+		if diff := cmp.Diff([]string{"invalid_request", want}, []string{string(e.Code), e.Details}); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", raw, diff)
+		}
+	}
+}
+
+// rawOrNil maps the empty string to an absent value.
+func rawOrNil(s string) json.RawMessage {
+	if s == "" {
+		return nil
+	}
+	return json.RawMessage(s)
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Issue is one thing that is wrong, and where.
+type Issue struct {
+	// Path is a JSON pointer into a value ("/labels/0"), or a field of an
+	// [Agent] ("Tools[1]"). It is empty for the value as a whole.
+	Path string
+	// Problem is a phrase without a full stop.
+	Problem string
+}
+
+// String returns "path: problem", or the problem alone without a path.
+func (i Issue) String() string {
+	if i.Path == "" {
+		return i.Problem
+	}
+	return i.Path + ": " + i.Problem
+}
+
+// Texts go to models and callers, so a hostile value must not blow them up.
+const (
+	maxIssues  = 10
+	maxProblem = 200 // bytes
+)
+
+// joinIssues is the text of a list of issues.
+func joinIssues(issues []Issue) string {
+	var b strings.Builder
+	for n, i := range issues {
+		if n == maxIssues {
+			fmt.Fprintf(&b, "; and %d more", len(issues)-n)
+			break
+		}
+		if n > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(shorten(i.String()))
+	}
+	return b.String()
+}
+
+// shorten cuts a long text at a character boundary.
+func shorten(s string) string {
+	if len(s) <= maxProblem {
+		return s
+	}
+	cut := maxProblem
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// SchemaError says that a value does not fit a [Schema].
+type SchemaError struct{ Issues []Issue }
+
+// Error implements error. It lists the issues, separated by "; ".
+func (e *SchemaError) Error() string { return joinIssues(e.Issues) }
+
+// InputError says that a model called a tool with input that does not fit. Its
+// text is written for the model: it can correct the input and call again.
+type InputError struct {
+	Tool   string
+	Issues []Issue
+}
+
+// Error implements error.
+func (e *InputError) Error() string {
+	return fmt.Sprintf("invalid input for tool %s: %s. Correct the input and call the tool again.", e.Tool, joinIssues(e.Issues))
+}
+
+// OutputError says that what a tool returned cannot be written as JSON.
+type OutputError struct {
+	Tool string
+	Err  error
+}
+
+// Error implements error.
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("encode output of tool %s: %v", e.Tool, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *OutputError) Unwrap() error { return e.Err }
+
+// TimeoutError says that a tool gave up because its own time limit had passed.
+type TimeoutError struct {
+	Tool  string
+	Limit time.Duration
+}
+
+// Error implements error.
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("tool %s did not finish within %v", e.Tool, e.Limit)
+}
+
+// PanicError is a contained panic of an author's function. Its text is safe to
+// show to a model; Value and Stack are for logs only.
+type PanicError struct {
+	// What names the function: "tool label".
+	What  string
+	Value any
+	Stack []byte
+}
+
+// Error implements error. It tells neither the value nor the stack.
+func (e *PanicError) Error() string { return e.What + " crashed" }
+
+// Unwrap returns the panic's value if it is an error, else nil.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// contain is deferred around an author's function and turns its panic into a
+// *PanicError.
+func contain(what string, err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{What: what, Value: v, Stack: debug.Stack()}
+	}
+}
+
+// DefinitionError lists every mistake of an agent's definition.
+type DefinitionError struct {
+	Agent  string
+	Issues []Issue
+}
+
+// Error implements error. Unlike the texts for models it is complete: a person
+// reads it once, at start.
+func (e *DefinitionError) Error() string {
+	lines := []string{fmt.Sprintf("define agent %q:", e.Agent)}
+	for _, i := range e.Issues {
+		lines = append(lines, "  "+i.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sortIssues orders issues by path and removes repetitions, so that a text does
+// not depend on the order in which a schema was walked.
+func sortIssues(issues []Issue) []Issue {
+	slices.SortStableFunc(issues, func(a, b Issue) int {
+		if c := strings.Compare(a.Path, b.Path); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Problem, b.Problem)
+	})
+	return slices.Compact(issues)
+}

@@ -1,0 +1,147 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// This is the agent of the README.
+func Example() {
+	type input struct {
+		City string `json:"city" jsonschema:"name of the city"`
+	}
+	type output struct {
+		Celsius float64 `json:"celsius"`
+	}
+	weather := func(ctx context.Context, in input) (output, error) {
+		return output{Celsius: 21.5}, nil // ask your service here
+	}
+
+	concierge := &agent.Agent{
+		Name:         "concierge",
+		Model:        "openai/gpt-5",
+		Instructions: "Help guests plan their day. Look up the weather before you suggest anything outdoors.",
+		Tools: []agent.Tool{
+			agent.NewTool("weather", "Current weather of a city.", weather, nil),
+		},
+	}
+
+	fmt.Println(concierge.Validate())
+	out, err := concierge.Tools[0].Call(context.Background(), json.RawMessage(`{"city":"Lisbon"}`))
+	fmt.Println(string(out), err)
+	// Output:
+	// <nil>
+	// {"celsius":21.5} <nil>
+}
+
+func ExampleNewTool() {
+	type input struct {
+		Issue  int64    `json:"issue" jsonschema:"number of the issue"`
+		Labels []string `json:"labels"`
+	}
+	label := func(ctx context.Context, in input) (string, error) {
+		return fmt.Sprintf("issue %d has %d new labels", in.Issue, len(in.Labels)), nil
+	}
+	tool := agent.NewTool("label", "Label an issue.", label, nil)
+
+	out, err := tool.Call(context.Background(), json.RawMessage(`{"issue": 7, "labels": ["bug", "ui"]}`))
+	fmt.Println(string(out), err)
+
+	// What does not fit never reaches the function; the model reads why.
+	_, err = tool.Call(context.Background(), json.RawMessage(`{"issue": "7"}`))
+	fmt.Println(err)
+	// Output:
+	// "issue 7 has 2 new labels" <nil>
+	// invalid input for tool label: missing "labels"; /issue: got string, want integer. Correct the input and call the tool again.
+}
+
+func ExampleNewTool_inputSchema() {
+	type input struct {
+		Size string `json:"size"`
+	}
+	order := func(ctx context.Context, in input) (string, error) { return "ordered: " + in.Size, nil }
+	tool := agent.NewTool("order", "Order a coffee.", order, &agent.ToolOptions{
+		InputSchema: json.RawMessage(`{
+			"type": "object",
+			"properties": {"size": {"enum": ["small", "large"]}},
+			"required": ["size"]
+		}`),
+	})
+	_, err := tool.Call(context.Background(), json.RawMessage(`{"size":"huge"}`))
+	fmt.Println(err)
+	// Output:
+	// invalid input for tool order: /size: value must be one of 'small', 'large'. Correct the input and call the tool again.
+}
+
+func ExampleCallFrom() {
+	type input struct {
+		Cents int64 `json:"cents"`
+	}
+	refund := func(ctx context.Context, in input) (string, error) {
+		call, _ := agent.CallFrom(ctx)
+		// The call's id is a good idempotency key for another service.
+		return fmt.Sprintf("refunded %d as %s", in.Cents, call.ID), nil
+	}
+	tool := agent.NewTool("refund", "Refund an order.", refund, nil)
+
+	ctx := agent.WithCall(context.Background(), agent.Call{ID: "call_01"})
+	out, _ := tool.Call(ctx, json.RawMessage(`{"cents": 1250}`))
+	fmt.Println(string(out))
+	// Output:
+	// "refunded 1250 as call_01"
+}
+
+func ExampleAgent_InstructionsFor() {
+	type data struct {
+		Name string `json:"name"`
+	}
+	a := &agent.Agent{
+		Name:        "support",
+		Model:       "openai/gpt-5",
+		InitialData: agent.SchemaFor[data](),
+		InstructionsFunc: func(ctx context.Context, t *agent.Turn) (string, error) {
+			var d data
+			if err := json.Unmarshal(t.InitialData, &d); err != nil {
+				return "", err
+			}
+			return "You are talking to " + d.Name + ".", nil
+		},
+	}
+	text, _ := a.InstructionsFor(context.Background(), &agent.Turn{
+		Address:     conversation.Address{Agent: "support", ID: "42"},
+		InitialData: json.RawMessage(`{"name":"Ada"}`),
+	})
+	fmt.Println(text)
+	// Output:
+	// You are talking to Ada.
+}
+
+func ExampleAgent_CheckInitialData() {
+	type data struct {
+		Plan string `json:"plan"`
+	}
+	strict := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[data]()}
+	fmt.Println(strict.CheckInitialData(nil))
+	fmt.Println(strict.CheckInitialData(json.RawMessage(`{"plan":"pro"}`)))
+
+	// A pointer type makes the data optional.
+	lax := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[*data]()}
+	fmt.Println(lax.CheckInitialData(nil))
+	// Output:
+	// invalid_request: initialData: is required, but was not sent
+	// <nil>
+	// <nil>
+}
+
+func ExampleAgent_Validate() {
+	a := &agent.Agent{Name: "Issue Triage", Model: "gpt-5"}
+	fmt.Println(a.Validate())
+	// Output:
+	// define agent "Issue Triage":
+	//   Name: "Issue Triage" does not match ^[a-z][a-z0-9-]{0,62}$; choose a name such as "issue-triage"
+	//   Model: "gpt-5" is not of the form "provider/model"
+}

@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// Validation computes with exact rationals, so a short literal such as 1e999999
+// would cost memory out of proportion to its size. Nothing that fits a Go number
+// is beyond these bounds.
+const (
+	maxNumberDigits   = 1000
+	maxNumberExponent = 400
+)
+
+// normalize replaces whole numbers written with a fraction or an exponent by
+// their digits, which a schema calls integers and Go does not, and reports
+// numbers out of all proportion.
+func normalize(v any, path string) (any, []Issue) {
+	var issues []Issue
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			n, more := normalize(e, path+"/"+escapePointer(k))
+			v[k], issues = n, append(issues, more...)
+		}
+	case []any:
+		for i, e := range v {
+			n, more := normalize(e, path+"/"+strconv.Itoa(i))
+			v[i], issues = n, append(issues, more...)
+		}
+	case json.Number:
+		n, ok := normalizeNumber(v)
+		if !ok {
+			return nil, []Issue{{path, "number is out of range"}}
+		}
+		return n, nil
+	}
+	return v, issues
+}
+
+func normalizeNumber(n json.Number) (json.Number, bool) {
+	if len(n) > maxNumberDigits {
+		return "", false
+	}
+	i := strings.IndexAny(string(n), "eE")
+	if i >= 0 {
+		exp, err := strconv.Atoi(string(n[i+1:]))
+		if err != nil || exp > maxNumberExponent || exp < -maxNumberExponent {
+			return "", false
+		}
+	}
+	if !strings.ContainsAny(string(n), ".eE") {
+		return n, true
+	}
+	r, ok := new(big.Rat).SetString(string(n))
+	if !ok {
+		return "", false
+	}
+	// Beyond the integers of Go the digits help nobody: 1e300 stays what it is.
+	if r.IsInt() && (r.Num().IsInt64() || r.Num().IsUint64()) {
+		return json.Number(r.Num().String()), true
+	}
+	return n, true
+}
+
+// escapePointer writes a member's name as a token of a JSON pointer.
+func escapePointer(s string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
+}
+
+// leaves appends the innermost causes of a validation error.
+func leaves(e *jsonschema.ValidationError, dst []Issue) []Issue {
+	if len(e.Causes) > 0 {
+		for _, c := range e.Causes {
+			dst = leaves(c, dst)
+		}
+		return dst
+	}
+	var path strings.Builder
+	for _, token := range e.InstanceLocation {
+		path.WriteString("/" + escapePointer(token))
+	}
+	return append(dst, Issue{Path: path.String(), Problem: describe(e)})
+}
+
+// describe says in our words what is wrong, for the kinds that matter in
+// practice, and in the library's for the rest.
+func describe(e *jsonschema.ValidationError) string {
+	switch k := e.ErrorKind.(type) {
+	case *kind.Type:
+		return fmt.Sprintf("got %s, want %s", k.Got, strings.Join(k.Want, " or "))
+	case *kind.Required:
+		return "missing " + quoteAll(k.Missing)
+	case *kind.AdditionalProperties:
+		return "unknown member " + quoteAll(k.Properties)
+	case *kind.Format:
+		return "is not a valid " + k.Want
+	case *kind.FalseSchema:
+		return "is not allowed"
+	case *kind.MinLength:
+		return fmt.Sprintf("has %d characters, want at least %d", k.Got, k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("has %d characters, want at most %d", k.Got, k.Want)
+	case *kind.MinItems:
+		return fmt.Sprintf("has %d items, want at least %d", k.Got, k.Want)
+	case *kind.MaxItems:
+		return fmt.Sprintf("has %d items, want at most %d", k.Got, k.Want)
+	case *kind.Minimum:
+		return "must be at least " + number(k.Want)
+	case *kind.Maximum:
+		return "must be at most " + number(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "must be greater than " + number(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + number(k.Want)
+	case *kind.MultipleOf:
+		return "must be a multiple of " + number(k.Want)
+	}
+	if unit := e.BasicOutput(); unit.Error != nil {
+		return unit.Error.String()
+	}
+	return "does not fit the schema"
+}
+
+// quoteAll lists names in a stable order.
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	slices.Sort(quoted)
+	return strings.Join(quoted, ", ")
+}
+
+func number(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+// decodeIssue says why a valid value does not fit a Go type: a number too large
+// for its field, a time that is none.
+func decodeIssue(err error) Issue {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		path := ""
+		if mismatch.Field != "" {
+			path = "/" + strings.ReplaceAll(escapePointer(mismatch.Field), ".", "/")
+		}
+		return Issue{Path: path, Problem: fmt.Sprintf("got %s, which does not fit %s", mismatch.Value, mismatch.Type)}
+	}
+	return Issue{Problem: err.Error()}
+}

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Tool is something a model may call. The zero value is not a tool; make one
+// with [NewTool]. A Tool is immutable and safe for concurrent use, if its
+// function is.
+type Tool struct {
+	name        string
+	description string
+	input       *Schema
+	timeout     time.Duration
+	call        func(ctx context.Context, input any) (any, error)
+}
+
+// ToolOptions are the optional facts of a tool.
+type ToolOptions struct {
+	// InputSchema replaces the schema derived from the input type, which must be
+	// able to hold whatever the schema allows. Its type must be "object". Use it
+	// for bounds, enumerations and types with a JSON form of their own.
+	InputSchema json.RawMessage
+
+	// Timeout bounds one call: the context of the function ends when it has
+	// passed. Zero leaves the call to the time budget of its submission.
+	Timeout time.Duration
+}
+
+// NewTool makes a tool from a function. What the function returns is shown to the
+// model as JSON; an error is shown to it by its text, and never ends a
+// submission. The text of an error is therefore written for the model.
+//
+// The input schema is derived from In, a struct or a map with string keys: JSON
+// names are honoured, fields without omitempty or omitzero are required, members
+// that are no field are rejected, and a tag `jsonschema:"…"` describes a field to
+// the model. Numbers in fields of type any arrive as [json.Number]. Facts of the
+// call are in the context, see [CallFrom].
+//
+// The name has 1 to 64 characters of letters, digits, "_" and "-", beginning with
+// a letter or "_". NewTool panics for a name or description no vendor accepts, a
+// nil function, a negative timeout and an input type or schema that is not an
+// object: each is a mistake in the program, and tools are usually part of a
+// variable's value.
+func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error), opts *ToolOptions) Tool {
+	if opts == nil {
+		opts = &ToolOptions{}
+	}
+	t, err := newTool(name, description, reflect.TypeFor[In](), opts)
+	if err == nil && fn == nil {
+		err = errors.New("function is nil")
+	}
+	if err != nil {
+		panic(fmt.Errorf("agent: tool %q: %w", name, err))
+	}
+	t.call = func(ctx context.Context, input any) (any, error) {
+		var in In
+		if err := decodeInput(input, &in); err != nil {
+			return nil, &InputError{Tool: name, Issues: []Issue{decodeIssue(err)}}
+		}
+		return fn(ctx, in)
+	}
+	return t
+}
+
+// newTool is the part of NewTool that does not depend on types.
+func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool, error) {
+	t := Tool{name: name, description: description, timeout: opts.Timeout}
+	if problem := toolNameProblem(name); problem != "" {
+		return t, errors.New(problem)
+	}
+	if description == "" {
+		return t, errors.New("description is empty; the model chooses by it")
+	}
+	if opts.Timeout < 0 {
+		return t, fmt.Errorf("timeout is %v; use a positive duration, or 0 for none", opts.Timeout)
+	}
+	var err error
+	if opts.InputSchema != nil {
+		t.input, err = NewSchema(opts.InputSchema)
+	} else {
+		t.input, err = schemaOf(in)
+	}
+	if err != nil {
+		return t, fmt.Errorf("input %v: %w", in, err)
+	}
+	var head struct {
+		Type any `json:"type"`
+	}
+	if err := json.Unmarshal(t.input.JSON(), &head); err != nil || head.Type != "object" {
+		return t, fmt.Errorf("input %v has no schema of type \"object\"; use a struct", in)
+	}
+	return t, nil
+}
+
+// Name returns what the model calls the tool.
+func (t Tool) Name() string { return t.name }
+
+// Description returns what the model is told about the tool.
+func (t Tool) Description() string { return t.description }
+
+// InputSchema returns the JSON schema of the input, always of type "object". The
+// bytes are shared and must not be changed. It is nil for the zero Tool.
+func (t Tool) InputSchema() json.RawMessage {
+	if t.input == nil {
+		return nil
+	}
+	return t.input.JSON()
+}
+
+// Timeout returns the time limit of one call; zero means that it has none of its
+// own.
+func (t Tool) Timeout() time.Duration { return t.timeout }
+
+// Call checks the input, runs the function and returns its result as JSON. Empty
+// input stands for an empty object, because some models send nothing to a tool
+// without parameters.
+//
+// The error is an [*InputError], [*PanicError], [*OutputError] or [*TimeoutError],
+// or the function's own. A function that ignores its context is not left behind:
+// Call returns when the function does, and whoever cannot wait runs Call in a
+// goroutine.
+func (t Tool) Call(ctx context.Context, raw json.RawMessage) (out json.RawMessage, err error) {
+	if t.call == nil {
+		return nil, errors.New("call tool: the zero Tool has no function")
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	input, issues := t.input.decode(raw)
+	if len(issues) > 0 {
+		return nil, &InputError{Tool: t.name, Issues: issues}
+	}
+	limit := &TimeoutError{Tool: t.name, Limit: t.timeout}
+	if t.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t.timeout, limit)
+		defer cancel()
+	}
+	defer contain("tool "+t.name, &err)
+	result, err := t.call(ctx, input)
+	if err != nil {
+		// The bare context error would not tell the model whose limit it was.
+		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == error(limit) {
+			return nil, limit
+		}
+		return nil, err
+	}
+	out, err = encode(result)
+	if err != nil {
+		return nil, &OutputError{Tool: t.name, Err: err}
+	}
+	return out, nil
+}
+
+// decodeInput fills dst from a validated value. The value is written out again
+// first, so that the function sees what was checked and not a second reading of
+// the bytes, which differs where a member stands twice.
+func decodeInput(v, dst any) error {
+	b, err := encode(v)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	return dec.Decode(dst)
+}
+
+// encode writes a value as JSON without escaping for HTML.
+func encode(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

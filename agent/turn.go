@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Turn is the facts an instructions function may build on. It is read-only and
+// valid during the call it is handed to.
+type Turn struct {
+	// Address is where the conversation is reached, UID its current incarnation.
+	Address conversation.Address
+	UID     conversation.UID
+	// Submission is the delivery being worked on.
+	Submission conversation.SubmissionID
+	// Attempt counts the tries at the submission, from 1.
+	Attempt int
+	// Step counts the model calls of this attempt, from 1.
+	Step int
+	// Delivery is what the caller sent.
+	Delivery conversation.Delivery
+	// InitialData is what the conversation was created with; nil if nothing.
+	InitialData json.RawMessage
+}
+
+// Call is the facts of one tool call.
+type Call struct {
+	// Address is where the conversation is reached, UID its current incarnation.
+	Address conversation.Address
+	UID     conversation.UID
+	// Submission is the delivery being worked on, Attempt the try at it, from 1.
+	Submission conversation.SubmissionID
+	Attempt    int
+	// Turn is the model round trip that asked for the call.
+	Turn conversation.TurnID
+	// ID names this call, unique in the conversation. It makes a good idempotency
+	// key for what the tool does elsewhere.
+	ID conversation.CallID
+}
+
+// callKey is the context key of a Call.
+type callKey struct{}
+
+// WithCall returns a context that carries the facts of a call. The runtime calls
+// it before [Tool.Call]; tests of tools may.
+func WithCall(ctx context.Context, c Call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// CallFrom returns the facts of the call whose tool function was handed ctx. It
+// reports false outside a call.
+func CallFrom(ctx context.Context) (Call, bool) {
+	c, ok := ctx.Value(callKey{}).(Call)
+	return c, ok
+}

@@ -1,0 +1,47 @@
+// Package storage keeps everything of Parley that must survive: the log of
+// every conversation, the busy journals of the nodes, attachments and the
+// format stamp, as objects behind one small seam, [Bucket].
+//
+// Package actors calls it; storage/s3 is the one implementation of Bucket. The
+// package knows conversations by key and records as opaque JSON lines.
+//
+//	<hh>/<conv>/log/<seq>            one batch, see [EncodeBatch]
+//	<hh>/<conv>/blob/<sha256>        one attachment
+//	wake/<member>/<shard>/<n>        one busy journal, see [EncodeJournal]
+//	format.json                      the format stamp
+//
+// hh is the first two digits of conv; seq and n have 16 decimal digits, so that
+// the order of LIST is the order of numbers.
+//
+// Guarantees of the log. They need a bucket with an atomic conditional create
+// and a strongly consistent LIST, and nothing else: no clock, no lease.
+//
+//  1. A batch once sent is retried with the same bytes under the same key until
+//     its outcome is known (R1).
+//  2. [Writer.Append] returns a position only if exactly these bytes are stored
+//     under it: a 412 is read back, and only an own batch is a success (R2).
+//  3. The first batch of a writer is acknowledged only after a LIST has shown
+//     nothing above it (R4).
+//  4. A writer that lost its place or does not know the outcome never writes
+//     again.
+//  5. What [Logs.Batches] and [Logs.Range] yield is contiguous and fits the hash
+//     chain; anything else is a [*GapError] or a [*CorruptError].
+//
+// The hash of batch n is the first 16 bytes of SHA-256 over, in this order:
+//
+//	16 bytes  hash of batch n-1, all zero for batch 0
+//	 8 bytes  n, big endian
+//	 1 byte   length of the writer's nonce
+//	   ...    the nonce
+//	 1 byte   1 if this is the writer's first batch, else 0
+//	   ...    the uncompressed record lines, each with its newline
+//
+// Logs and the functions of this package are safe for concurrent use; a Writer
+// belongs to one goroutine at a time. No goroutine outlives the call it serves.
+//
+// After a crash everything that was acknowledged is in the bucket. A batch whose
+// outcome was unknown may be there, once and unchanged, or may still appear, but
+// never above a batch of a later writer.
+//
+// To implement Bucket, run storagetest.RunBucket and storagetest.RunLog on it.
+package storage

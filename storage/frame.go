@@ -1,0 +1,105 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// DefaultMaxBytes is how many bytes a batch or a journal may have when decoded,
+// unless an option says otherwise.
+const DefaultMaxBytes = 64 << 20
+
+// framer turns lines into one zstd frame and back. It is safe for concurrent use.
+//
+// It is owned, never shared by the whole process: its channels belong to the
+// synctest bubble that made it and may not be used from another.
+type framer struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+	max int64
+}
+
+// newFramer returns a framer that decodes up to limit bytes, using up to parallel
+// goroutines of its callers at once.
+func newFramer(limit int64, parallel int) *framer {
+	enc, err := zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
+		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderConcurrency(parallel))
+	if err != nil {
+		panic(fmt.Sprintf("storage: zstd encoder options: %v", err))
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(limit)), zstd.WithDecoderConcurrency(parallel))
+	if err != nil {
+		panic(fmt.Sprintf("storage: zstd decoder options: %v", err))
+	}
+	return &framer{enc: enc, dec: dec, max: limit}
+}
+
+func (f *framer) encode(lines []byte) []byte { return f.enc.EncodeAll(lines, nil) }
+
+// decode returns the content of data, which must be exactly one frame that
+// states its size and carries a checksum.
+func (f *framer) decode(data []byte) ([]byte, error) {
+	var h zstd.Header
+	if err := h.Decode(data); err != nil {
+		return nil, fmt.Errorf("read frame header: %w", err)
+	}
+	switch {
+	case h.Skippable || !h.HasFCS || !h.HasCheckSum || h.DictionaryID != 0:
+		return nil, errors.New("read frame header: want a frame with size and checksum")
+	case h.FrameContentSize > uint64(f.max):
+		return nil, fmt.Errorf("read frame header: content of %d bytes, limit %d", h.FrameContentSize, f.max)
+	}
+	if n := frameSize(data, h.HeaderSize); n != len(data) {
+		return nil, errors.New("read frame: want exactly one")
+	}
+	lines, err := f.dec.DecodeAll(data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read frame: %w", err)
+	}
+	return lines, nil
+}
+
+// frameSize returns how many bytes of data the frame takes whose header has the
+// given size, or -1 if it is cut off. It walks the block headers: 3 bytes, little
+// endian; bit 0 last block, bits 1-2 type, the rest size.
+func frameSize(data []byte, header int) int {
+	const checksum = 4
+	for at := header; at+3 <= len(data); {
+		block := int(data[at]) | int(data[at+1])<<8 | int(data[at+2])<<16
+		last, kind, size := block&1 == 1, block>>1&3, block>>3
+		if kind == 1 { // One byte, repeated.
+			size = 1
+		}
+		at += 3 + size
+		if last && at+checksum <= len(data) {
+			return at + checksum
+		}
+	}
+	return -1
+}
+
+// validLines checks that every line has content and ends in a newline.
+func validLines(lines []byte) error {
+	switch {
+	case len(lines) == 0:
+		return nil
+	case lines[len(lines)-1] != '\n':
+		return errors.New("last line does not end in a newline")
+	case lines[0] == '\n' || bytes.Contains(lines, []byte("\n\n")):
+		return errors.New("empty line")
+	}
+	return nil
+}
+
+// cutLine splits lines after the first newline; line is without it.
+func cutLine(lines []byte) (line, rest []byte, err error) {
+	line, rest, ok := bytes.Cut(lines, []byte{'\n'})
+	if !ok {
+		return nil, nil, errors.New("line does not end in a newline")
+	}
+	return line, rest, nil
+}

@@ -1,0 +1,106 @@
+package storage_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// memory returns an empty store; in a bubble it must be made inside.
+func memory(t *testing.T) *local.Store {
+	t.Helper()
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+func bucket(t testing.TB, rt http.RoundTripper) *s3.Bucket {
+	t.Helper()
+	return open(t, &s3.Options{AccessKey: "test", SecretKey: "testtest", Transport: rt})
+}
+
+// unsigned returns a bucket that spends no time on signatures.
+func unsigned(t testing.TB, rt http.RoundTripper) *s3.Bucket {
+	t.Helper()
+	return open(t, &s3.Options{Transport: rt})
+}
+
+func open(t testing.TB, opts *s3.Options) *s3.Bucket {
+	t.Helper()
+	opts.Endpoint, opts.Bucket, opts.Region, opts.PathStyle = local.Endpoint, local.Bucket, local.Region, true
+	b, err := s3.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func keyOf(id string) conversation.Key {
+	return conversation.Address{Agent: "a", ID: id}.Key()
+}
+
+// faults answers the nth request of a method with the nth kind.
+func faults(rt http.RoundTripper, method string, ks ...storagetest.Kind) *storagetest.FaultTransport {
+	n := 0
+	return storagetest.Faulty(rt, storagetest.Plan{DelayRequests: -1, Decide: func(op storagetest.Op) storagetest.Kind {
+		if op.Method != method || n == len(ks) {
+			return storagetest.None
+		}
+		n++
+		return ks[n-1]
+	}})
+}
+
+func withTimeout(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustAppend(t *testing.T, w *storage.Writer, lines string) storage.Position {
+	t.Helper()
+	pos, err := w.Append(t.Context(), []byte(lines), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pos
+}
+
+// readAll returns the batches of a conversation.
+func readAll(t *testing.T, logs *storage.Logs, conv conversation.Key) []storage.Batch {
+	t.Helper()
+	var batches []storage.Batch
+	for b, err := range logs.Batches(t.Context(), conv, storage.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches = append(batches, b)
+	}
+	return batches
+}
+
+// sha256Prefix returns the first 16 bytes of the digest of hexadecimal bytes, as
+// text.
+func sha256Prefix(t *testing.T, digits string) string {
+	t.Helper()
+	data, err := hex.DecodeString(digits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,214 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+func journal(n int64, convs ...string) storage.Journal {
+	j := storage.Journal{Member: "node-1_01JD", Shard: 1, Shards: 4, N: n}
+	for i, c := range convs {
+		j.Entries = append(j.Entries, storage.JournalEntry{Conv: keyOf(c), Nonce: "n1", Seq: int64(i) - 1})
+	}
+	return j
+}
+
+func TestJournalRoundTrip(t *testing.T) {
+	for _, j := range []storage.Journal{journal(0), journal(9, "x"), journal(1e16-1, "x", "y", "z")} {
+		data, err := storage.EncodeJournal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := storage.DecodeJournal(data)
+		if diff := cmp.Diff(j, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	data, err := storage.EncodeJournal(journal(9, "x"))
+	want := `{"v":8,"member":"node-1_01JD","shard":1,"shards":4,"n":9,"count":1}` + "\n" +
+		fmt.Sprintf(`{"conv":"%s","nonce":"n1","seq":-1}`, keyOf("x")) + "\n"
+	if got := string(decompress(t, data)); err != nil || got != want {
+		t.Errorf("object holds %s, %v; want %s", got, err, want)
+	}
+	if got := storage.JournalKey("m", 3, 12); got != "wake/m/3/0000000000000012" {
+		t.Errorf("key is %s", got)
+	}
+}
+
+func TestJournalIsStrict(t *testing.T) {
+	for name, change := range map[string]func(*storage.Journal){
+		"no member":     func(j *storage.Journal) { j.Member = "" },
+		"member a path": func(j *storage.Journal) { j.Member = "a/b" },
+		"shard":         func(j *storage.Journal) { j.Shard = 4 },
+		"number":        func(j *storage.Journal) { j.N = -1 },
+		"conversation":  func(j *storage.Journal) { j.Entries[0].Conv = "xyz" },
+		"nonce":         func(j *storage.Journal) { j.Entries[0].Nonce = "" },
+		"entry number":  func(j *storage.Journal) { j.Entries[0].Seq = -2 },
+	} {
+		j := journal(1, "x")
+		change(&j)
+		if _, err := storage.EncodeJournal(j); err == nil {
+			t.Errorf("%s: encoded", name)
+		}
+	}
+	data, err := storage.EncodeJournal(journal(1, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(decompress(t, data))
+	for name, content := range map[string]string{
+		"version":   strings.Replace(good, `"v":8`, `"v":7`, 1),
+		"count":     strings.Replace(good, `"count":1`, `"count":2`, 1),
+		"cut":       good[:len(good)-1],
+		"no header": "",
+		"entry":     good + "x\n",
+		"shards":    strings.Replace(good, `"shards":4`, `"shards":1`, 1),
+	} {
+		if _, err := storage.DecodeJournal(compress(t, content)); err == nil {
+			t.Errorf("%s: decoded", name)
+		}
+	}
+	if _, err := storage.DecodeJournal(compress(t, strings.Replace(good, `"n":1`, `"n":1,"new":[]`, 1))); err != nil {
+		t.Errorf("an unknown field is refused: %v", err)
+	}
+}
+
+func FuzzDecodeJournal(f *testing.F) {
+	for _, j := range []storage.Journal{journal(0), journal(3, "x", "y")} {
+		data, err := storage.EncodeJournal(j)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, []byte("{\"v\":8,\"member\":\"m\",\"shards\":1}\n"))
+		f.Add(data[:len(data)-3], []byte("{\"v\":8,\"member\":\"m\",\"shards\":1,\"count\":1}\n{}\n"))
+	}
+	f.Fuzz(func(t *testing.T, data, content []byte) {
+		for _, d := range [][]byte{data, compress(t, string(content))} {
+			j, err := storage.DecodeJournal(d)
+			if err != nil {
+				continue
+			}
+			again, err := storage.EncodeJournal(j)
+			if err != nil {
+				t.Fatalf("encode what was decoded: %v", err)
+			}
+			k, err := storage.DecodeJournal(again)
+			if diff := cmp.Diff(j, k); err != nil || diff != "" {
+				t.Fatalf("second decode: %v (-first +second):\n%s", err, diff)
+			}
+		}
+	})
+}
+
+func TestJournalsFindsTheNewest(t *testing.T) {
+	b := bucket(t, memory(t))
+	stored := []storage.Journal{
+		{Member: "a", Shard: 0, Shards: 1, N: 3}, {Member: "a", Shard: 0, Shards: 1, N: 11}, {Member: "a", Shard: 0, Shards: 1, N: 2},
+		{Member: "a", Shard: 1, Shards: 2, N: 0}, {Member: "a-b", Shard: 0, Shards: 1, N: 7}, {Member: "b", Shard: 10, Shards: 11, N: 5},
+	}
+	for _, j := range stored {
+		if err := storage.WriteJournal(t.Context(), b, j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, stray := range []string{"wake/a", "wake/a/0/12", "wake/a/x/0000000000000001", "wake/c/00/0000000000000001", "wake/ä/0/0000000000000001", "wake/a/0/0000000000000001/x"} {
+		if err := b.Put(t.Context(), stray, storage.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := storage.Journals(t.Context(), b)
+	keys := func(member string, shard int, ns ...int64) (keys []string) {
+		for _, n := range ns {
+			keys = append(keys, storage.JournalKey(member, shard, n))
+		}
+		return keys
+	}
+	want := []storage.JournalRef{
+		{Member: "a-b", Shard: 0, N: 7, Keys: keys("a-b", 0, 7)},
+		{Member: "a", Shard: 0, N: 11, Keys: keys("a", 0, 2, 3, 11)},
+		{Member: "a", Shard: 1, N: 0, Keys: keys("a", 1, 0)},
+		{Member: "b", Shard: 10, N: 5, Keys: keys("b", 10, 5)},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Fatalf("%v (-want +got):\n%s", err, diff)
+	}
+	if err := storage.DeleteJournal(t.Context(), b, got[1].Keys[:2]); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = storage.Journals(t.Context(), b); err != nil || len(got) != 4 || !cmp.Equal(got[1].Keys, keys("a", 0, 11)) {
+		t.Errorf("after the delete: %+v, %v", got, err)
+	}
+	err = storage.DeleteJournal(t.Context(), b, []string{keys("a", 0, 11)[0], "wake/a"})
+	if !errors.Is(err, storage.ErrRefused) {
+		t.Errorf("delete of a stray key: %v, want refused", err)
+	}
+	if _, err = storage.ReadJournal(t.Context(), b, "a", 0, 11); err != nil {
+		t.Errorf("a refused delete deleted: %v", err)
+	}
+}
+
+func TestReadJournal(t *testing.T) {
+	b := bucket(t, memory(t))
+	j := journal(5, "x", "y")
+	if err := storage.WriteJournal(t.Context(), b, j); err != nil {
+		t.Fatal(err)
+	}
+	got, err := storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 5)
+	if diff := cmp.Diff(j, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err = storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 6); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("absent: %v", err)
+	}
+	data, err := b.Get(t.Context(), storage.JournalKey(j.Member, j.Shard, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(t.Context(), storage.JournalKey(j.Member, j.Shard, 6), storage.Bytes(data)); err != nil {
+		t.Fatal(err)
+	}
+	var corrupt *storage.CorruptError
+	if _, err = storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 6); !errors.As(err, &corrupt) || corrupt.Seq != 6 {
+		t.Errorf("under another key: %v, want corrupt", err)
+	}
+}
+
+func TestWriteJournalResolves(t *testing.T) {
+	for name, ks := range map[string][]storagetest.Kind{
+		"lost ack":     {storagetest.LostAck},
+		"errors":       {storagetest.ErrorBefore, storagetest.ErrorAfter},
+		"never landed": {storagetest.Timeout, storagetest.Timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory(t)
+				b := bucket(t, faults(store, "PUT", ks...))
+				if err := storage.WriteJournal(t.Context(), b, journal(1, "x")); err != nil {
+					t.Fatal(err)
+				}
+				if err := storage.WriteJournal(t.Context(), b, journal(1, "x")); err != nil {
+					t.Errorf("same content again: %v", err)
+				}
+				err := storage.WriteJournal(t.Context(), b, journal(1, "x", "y"))
+				if !errors.Is(err, storage.ErrExists) {
+					t.Errorf("other content under the key: %v, want exists", err)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := bucket(t, storagetest.Faulty(memory(t), storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
+		if err := storage.WriteJournal(withTimeout(t, time.Second), b, journal(1)); !errors.Is(err, storage.ErrUncertain) {
+			t.Errorf("without an answer: %v, want an unknown outcome", err)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+//go:build mutants
+
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// Names of the rules that SetRule knows.
+const (
+	RuleFrozenBody  = "R1" // A retry sends the same bytes.
+	RuleReadBack    = "R2" // A 412 is read back.
+	RuleVerifyClaim = "R4" // The first batch is acknowledged after a LIST.
+)
+
+var rules struct{ frozenBody, readBack, verifyClaim switchedOff }
+
+// switchedOff is false, the rule holds, unless a test breaks it.
+type switchedOff struct{ atomic.Bool }
+
+// SetRule switches a rule of the log on or off for the whole process. It exists
+// only in builds with the tag mutants.
+func SetRule(name string, on bool) {
+	switch name {
+	case RuleFrozenBody:
+		rules.frozenBody.Store(!on)
+	case RuleReadBack:
+		rules.readBack.Store(!on)
+	case RuleVerifyClaim:
+		rules.verifyClaim.Store(!on)
+	default:
+		panic(fmt.Sprintf("storage: no rule %q", name))
+	}
+}
+
+func frozenBody() bool  { return !rules.frozenBody.Load() }
+func readBack() bool    { return !rules.readBack.Load() }
+func verifyClaim() bool { return !rules.verifyClaim.Load() }
+
+type pendingKey struct{}
+
+// WithPending tells an Append under ctx what to send on a retry when R1 is off:
+// the lines that have gathered meanwhile, those of the first attempt among them.
+// It exists only in builds with the tag mutants.
+func WithPending(ctx context.Context, pending func() []byte) context.Context {
+	return context.WithValue(ctx, pendingKey{}, pending)
+}
+
+func (w *Writer) rebuild(ctx context.Context, head Header, lines []byte) ([]byte, Hash) {
+	if pending, ok := ctx.Value(pendingKey{}).(func() []byte); ok {
+		lines = pending()
+	}
+	data, hash, err := encodeBatch(w.logs.frames, head, lines)
+	if err != nil {
+		panic(fmt.Sprintf("storage: rebuild batch %d: %v", head.Seq, err))
+	}
+	return data, hash
+}

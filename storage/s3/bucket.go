@@ -1,0 +1,163 @@
+package s3
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// Bucket is a storage.Bucket in an S3-compatible store.
+type Bucket struct {
+	core   *minio.Core
+	bucket string
+	prefix string
+}
+
+var _ storage.Bucket = (*Bucket)(nil)
+
+// Create implements storage.Bucket. The answer decides:
+//
+//	2xx                                  nil
+//	412                                  ErrExists
+//	409                                  ErrConflict
+//	408, 425, 429, 499, 5xx, no answer   ErrUncertain
+//	RequestTimeout, SlowDown, Throttling ErrUncertain, whatever the status
+//	anything else                        ErrRefused
+//
+// A context that ends before the request is sent gives an error without kind.
+func (b *Bucket) Create(ctx context.Context, key string, body storage.Body) error {
+	opts := minio.PutObjectOptions{DisableContentSha256: true}
+	opts.SetMatchETagExcept("*")
+	return b.write(ctx, opCreate, key, body, opts)
+}
+
+// Put implements storage.Bucket.
+func (b *Bucket) Put(ctx context.Context, key string, body storage.Body) error {
+	return b.write(ctx, opPut, key, body, minio.PutObjectOptions{DisableContentSha256: true})
+}
+
+func (b *Bucket) write(ctx context.Context, op, key string, body storage.Body, opts minio.PutObjectOptions) error {
+	if body.Size <= 0 || body.Reader == nil {
+		return &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: errors.New("body is empty")}
+	}
+	reader := &releasedBody{src: body.Reader}
+	defer reader.release()
+	return b.one(ctx, op, key, func(ctx context.Context) error {
+		_, err := b.core.PutObject(ctx, b.bucket, b.prefix+key, reader, body.Size, "", hex.EncodeToString(body.SHA256[:]), opts)
+		return unlessDone(ctx, err)
+	})
+}
+
+// Get implements storage.Bucket.
+func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
+	var data []byte
+	err := b.one(ctx, opGet, key, func(ctx context.Context) error {
+		r, info, _, err := b.core.GetObject(ctx, b.bucket, b.prefix+key, minio.GetObjectOptions{})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if data, err = io.ReadAll(r); err == nil && info.Size >= 0 && int64(len(data)) != info.Size {
+			err = fmt.Errorf("read %d of %d bytes: %w", len(data), info.Size, io.ErrUnexpectedEOF)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// Open implements storage.Bucket. ctx must hold until the reader is closed.
+func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	ctx, call := newCall(ctx)
+	r, info, _, err := b.core.GetObject(ctx, b.bucket, b.prefix+key, minio.GetObjectOptions{})
+	if err == nil && info.Size < 0 {
+		r.Close()
+		err = errors.New("answer states no size")
+	}
+	if err != nil {
+		call.end()
+		return nil, 0, call.classify(opOpen, key, err)
+	}
+	return &objectReader{src: r, key: key, left: info.Size, call: call}, info.Size, nil
+}
+
+// List implements storage.Bucket.
+func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > 1000 {
+		return storage.ListPage{}, &storage.Error{Op: opList, Key: q.Prefix, Kind: storage.ErrRefused,
+			Err: fmt.Errorf("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit)}
+	}
+	after := q.After
+	if after != "" {
+		after = b.prefix + after
+	}
+	owner := false
+	opts := minio.ListObjectsOptions{
+		Prefix: b.prefix + q.Prefix, StartAfter: after, MaxKeys: q.Limit, Recursive: q.Delimiter == "", FetchOwner: &owner,
+	}
+	var page storage.ListPage
+	err := b.one(ctx, opList, q.Prefix, func(ctx context.Context) error {
+		for o := range b.core.ListObjectsIter(ctx, b.bucket, opts) {
+			switch key, ok := strings.CutPrefix(o.Key, b.prefix); {
+			case o.Err != nil && callOf(ctx).more():
+				page.More = true
+				return nil
+			case o.Err != nil:
+				return o.Err
+			case !ok:
+				return fmt.Errorf("answer lists %q", o.Key)
+			case q.Delimiter != "" && strings.HasSuffix(key, q.Delimiter):
+				page.Prefixes = append(page.Prefixes, key)
+			default:
+				page.Keys = append(page.Keys, storage.ListedKey{Key: key, Size: o.Size})
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return storage.ListPage{}, err
+	}
+	slices.Sort(page.Prefixes)
+	slices.SortFunc(page.Keys, func(x, y storage.ListedKey) int { return strings.Compare(x.Key, y.Key) })
+	return page, nil
+}
+
+// Delete implements storage.Bucket.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	err := b.one(ctx, opDelete, key, func(ctx context.Context) error {
+		return unlessDone(ctx, b.core.RemoveObject(ctx, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}))
+	})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// unlessDone drops minio-go's error about a write that the answer says is done:
+// minio-go wants one particular status of success.
+func unlessDone(ctx context.Context, err error) error {
+	if callOf(ctx).status/100 == 2 {
+		return nil
+	}
+	return err
+}
+
+// one performs do as one call and classifies its outcome.
+func (b *Bucket) one(ctx context.Context, op, key string, do func(context.Context) error) error {
+	ctx, call := newCall(ctx)
+	defer call.end()
+	if err := do(ctx); err != nil {
+		return call.classify(op, key, err)
+	}
+	return nil
+}

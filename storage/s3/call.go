@@ -1,0 +1,162 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// call is one operation on the bucket: it admits one HTTP request and keeps what
+// came of it. It travels in the request's context to the transport.
+//
+// minio-go waits, up to 200 ms, after any failure it would repeat, even with no
+// repetition left. Ending the call's own context as soon as the outcome is known
+// skips that wait.
+type call struct {
+	parent context.Context // The caller's context, to tell its end from the call's.
+	end    context.CancelFunc
+
+	// Written by the goroutine that performs the call, read by it afterwards.
+	sent    bool                // The request was handed to the transport.
+	refused bool                // minio-go asked for a second request.
+	status  int                 // Status of the answer, 0 without one.
+	detail  minio.ErrorResponse // What the body of a failed answer says.
+	err     error               // Why there was no answer.
+}
+
+type callKey struct{}
+
+func newCall(parent context.Context) (context.Context, *call) {
+	ctx, cancel := context.WithCancel(parent)
+	c := &call{parent: parent, end: cancel}
+	return context.WithValue(ctx, callKey{}, c), c
+}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// more reports whether a listing had one page, and wanted the next.
+func (c *call) more() bool { return c.refused && c.err == nil && c.status/100 == 2 }
+
+// singleShot is the transport below minio-go: one request per call.
+type singleShot struct{ next http.RoundTripper }
+
+var errOneRequest = errors.New("a call is one request")
+
+// RoundTrip implements http.RoundTripper.
+func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := callOf(req.Context())
+	if c == nil || c.sent {
+		if c != nil {
+			c.refused = true
+			c.end()
+		}
+		closeBody(req)
+		return nil, errOneRequest
+	}
+	c.sent = true
+	resp, err := s.next.RoundTrip(req)
+	if err != nil {
+		c.err = err
+		c.end()
+		return nil, err
+	}
+	c.status = resp.StatusCode
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	const limit = 64 << 10
+	// The status decides; a body that is cut off or no XML only loses the details.
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, limit))
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if xml.Unmarshal(body, &c.detail) != nil {
+		c.detail = minio.ErrorResponse{}
+	}
+	if unanswered(resp.StatusCode, c.detail.Code) {
+		c.end()
+	}
+	return resp, nil
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
+
+// releasedBody is the body of one request. A transport may go on reading after
+// the call is over; release makes it stop before the caller reads the source
+// again for the next attempt.
+type releasedBody struct {
+	mu       sync.Mutex
+	src      io.ReadSeeker
+	released bool
+}
+
+var errReleased = errors.New("the call is over")
+
+// Read implements io.Reader.
+func (b *releasedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released {
+		return 0, errReleased
+	}
+	return b.src.Read(p)
+}
+
+// Seek implements io.Seeker.
+func (b *releasedBody) Seek(offset int64, whence int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released {
+		return 0, errReleased
+	}
+	return b.src.Seek(offset, whence)
+}
+
+func (b *releasedBody) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.released = true
+}
+
+// objectReader streams one object and turns a short body into an error.
+type objectReader struct {
+	src  io.ReadCloser
+	key  string
+	left int64
+	call *call
+}
+
+// Read implements io.Reader.
+func (r *objectReader) Read(p []byte) (int, error) {
+	n, err := r.src.Read(p)
+	r.left -= int64(n)
+	switch {
+	case err == io.EOF && r.left == 0:
+		return n, io.EOF
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	case err == nil:
+		return n, nil
+	}
+	return n, &storage.Error{Op: opOpen, Key: r.key, Kind: storage.ErrUnavailable, Status: r.call.status, Err: err}
+}
+
+// Close implements io.Closer.
+func (r *objectReader) Close() error {
+	defer r.call.end()
+	return r.src.Close()
+}

@@ -1,0 +1,85 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// Verbs of storage.Error.
+const (
+	opCreate = "create"
+	opPut    = "put"
+	opGet    = "get"
+	opOpen   = "open"
+	opList   = "list"
+	opDelete = "delete"
+)
+
+// classify turns the outcome of a call that did not succeed into the error the
+// seam promises. err is what minio-go made of it; it counts only where no answer
+// says more.
+func (c *call) classify(op, key string, err error) error {
+	e := &storage.Error{Op: op, Key: key, Status: c.status, Err: err}
+	reads := op == opGet || op == opOpen || op == opList
+	noAnswer := storage.ErrUncertain
+	if reads {
+		noAnswer = storage.ErrUnavailable
+	}
+	if c.err != nil {
+		e.Err = c.err
+	}
+	switch {
+	case c.parent.Err() != nil && !c.sent:
+		e.Err = context.Cause(c.parent)
+	case !c.sent: // minio-go rejected the arguments.
+		e.Kind = storage.ErrRefused
+	case c.status == 0:
+		e.Kind = noAnswer
+	case c.status/100 == 2: // The body was cut off, or is not what it should be.
+		e.Kind = noAnswer
+	default:
+		e.Code, e.Err = c.detail.Code, nil
+		if c.detail.Message != "" {
+			e.Err = errors.New(c.detail.Message)
+		}
+		e.Kind = kindOfAnswer(op, c.status, e.Code)
+		if e.Kind == nil {
+			e.Kind = noAnswer
+		}
+	}
+	return e
+}
+
+// kindOfAnswer is the table. Nil means the answer does not say what happened.
+func kindOfAnswer(op string, status int, code string) error {
+	switch {
+	case unanswered(status, code):
+		return nil
+	case status == http.StatusPreconditionFailed && op == opCreate:
+		return storage.ErrExists
+	case status == http.StatusConflict && (op == opCreate || op == opPut || op == opDelete):
+		return storage.ErrConflict
+	case status == http.StatusNotFound && code != "NoSuchBucket" && (op == opGet || op == opOpen || op == opDelete):
+		return storage.ErrNotFound
+	default:
+		return storage.ErrRefused
+	}
+}
+
+// unanswered reports whether an answer leaves open what happened, or asks to be
+// spared for a while. S3 reports some of these with status 400.
+func unanswered(status int, code string) bool {
+	switch code {
+	case "RequestTimeout", "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException",
+		"RequestThrottled", "RequestLimitExceeded", "InternalError", "ServiceUnavailable":
+		return true
+	}
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, 499:
+		return true
+	}
+	return status >= 500
+}

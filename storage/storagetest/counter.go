@@ -1,0 +1,87 @@
+package storagetest
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Class sorts keys by what they are for.
+type Class string
+
+// The classes of keys.
+const (
+	Log   Class = "log"   // Batches of a conversation.
+	Wake  Class = "wake"  // Busy journals.
+	Blob  Class = "blob"  // Attachments.
+	Other Class = "other" // Everything else.
+)
+
+// Request is one kind of request.
+type Request struct {
+	Method string // GET, HEAD, PUT, DELETE or LIST.
+	Class  Class
+}
+
+// Counter is a transport that counts the requests it passes on.
+type Counter struct {
+	next   http.RoundTripper
+	mu     sync.Mutex
+	counts map[Request]int
+}
+
+// NewCounter returns a counter in front of rt.
+func NewCounter(rt http.RoundTripper) *Counter {
+	return &Counter{next: rt, counts: make(map[Request]int)}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *Counter) RoundTrip(req *http.Request) (*http.Response, error) {
+	op := opOf(req)
+	c.mu.Lock()
+	c.counts[Request{op.Method, classOf(op.Key)}]++
+	c.mu.Unlock()
+	return c.next.RoundTrip(req)
+}
+
+// Counts returns how many requests of each kind there were since the last Reset.
+func (c *Counter) Counts() map[Request]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make(map[Request]int, len(c.counts))
+	for r, n := range c.counts {
+		counts[r] = n
+	}
+	return counts
+}
+
+// Reset forgets what was counted.
+func (c *Counter) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.counts)
+}
+
+// opOf reads a request with a path-style URL.
+func opOf(req *http.Request) Op {
+	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	q := req.URL.Query()
+	if req.Method == http.MethodGet && key == "" && q.Has("list-type") {
+		return Op{Method: "LIST", Key: q.Get("prefix")}
+	}
+	return Op{Method: req.Method, Key: key}
+}
+
+func classOf(key string) Class {
+	key = "/" + key
+	switch {
+	case strings.Contains(key, "/log/"):
+		return Log
+	case strings.Contains(key, "/wake/"):
+		return Wake
+	case strings.Contains(key, "/blob/"):
+		return Blob
+	default:
+		return Other
+	}
+}

@@ -1,0 +1,147 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Writer appends to one conversation under one nonce. It is made on a position
+// its owner has read the log up to; its first batch is the claim that fences the
+// writers before it.
+//
+// Guarantees:
+//
+//  1. A position is returned only for a batch that is stored, byte for byte, and
+//     stays the batch of that number.
+//  2. After ErrFenced or ErrUncertain the writer is spent: every further Append
+//     returns that error and sends nothing.
+//  3. After any other error nothing of that Append has landed or will land, and
+//     the writer may go on.
+//
+// One Append runs at a time; a second one gets ErrConcurrentAppend.
+type Writer struct {
+	logs  *Logs
+	conv  conversation.Key
+	nonce Nonce
+	epoch int64
+
+	busy atomic.Bool
+	// The fields below belong to the Append that holds busy.
+	at      Position // Last batch of this writer, or the position it was made on.
+	claimed bool     // The first batch is stored and verified.
+	spent   error    // Why the writer stopped for good.
+}
+
+// Writer returns a writer that appends after a position. The nonce must never
+// have been used before. The epoch is recorded and decides nothing. No request
+// is sent until the first Append.
+func (l *Logs) Writer(conv conversation.Key, nonce Nonce, at Position, epoch int64) *Writer {
+	return &Writer{logs: l, conv: conv, nonce: nonce, epoch: epoch, at: at}
+}
+
+// Nonce returns the writer's nonce.
+func (w *Writer) Nonce() Nonce { return w.nonce }
+
+// Append stores lines, zero or more record lines each with its newline, as the
+// next batch and returns its position. at is recorded and decides nothing. lines
+// must not change until it returns. It goes on until the outcome is known or ctx
+// ends: [*FencedError], or an [*Error] with ErrUncertain, with ErrRefused, or with
+// no kind if ctx ended before anything was sent.
+func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
+	if !w.busy.CompareAndSwap(false, true) {
+		return Position{}, ErrConcurrentAppend
+	}
+	defer w.busy.Store(false)
+	if w.spent != nil {
+		return Position{}, w.spent
+	}
+	pos, err := w.append(ctx, lines, at)
+	if err != nil {
+		err = fmt.Errorf("append batch %d: %w", w.at.Seq+1, err)
+		if errors.Is(err, ErrFenced) || errors.Is(err, ErrUncertain) {
+			w.spent = err
+		}
+		return Position{}, err
+	}
+	w.at, w.claimed = pos, true
+	return pos, nil
+}
+
+func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
+	if _, err := w.logs.query(w.conv, w.at.Seq); err != nil {
+		return Position{}, err
+	}
+	key := LogKey(w.conv, w.at.Seq+1)
+	if ctx.Err() != nil {
+		return Position{}, &Error{Op: "append", Key: key, Err: context.Cause(ctx)}
+	}
+	head := Header{
+		Version: SchemaVersion, Seq: w.at.Seq + 1, Nonce: w.nonce, First: !w.claimed,
+		Prev: w.at.Hash, Epoch: w.epoch, At: at,
+	}
+	data, hash, err := encodeBatch(w.logs.frames, head, lines)
+	if err != nil {
+		return Position{}, &Error{Op: "append", Key: key, Kind: ErrRefused, Err: err}
+	}
+	attempts := 0
+	err = createResolved(ctx, w.logs.bucket, w.logs.retry, key, func() Body {
+		if attempts++; attempts > 1 && !frozenBody() {
+			data, hash = w.rebuild(ctx, head, lines)
+		}
+		return Bytes(data)
+	})
+	if errors.Is(err, ErrExists) {
+		err = w.settle(ctx, head.Seq, hash)
+	}
+	if err == nil && head.First && verifyClaim() {
+		err = w.verify(ctx, head.Seq)
+	}
+	return Position{Seq: head.Seq, Hash: hash}, err
+}
+
+// settle decides a 412 by what is stored (R2). Only an own batch with the own
+// hash is a success: the nonce alone would also match bytes of another attempt.
+func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
+	if !readBack() {
+		return nil
+	}
+	key := LogKey(w.conv, seq)
+	data, err := readResolved(ctx, w.logs.retry, func(ctx context.Context) ([]byte, error) {
+		return w.logs.bucket.Get(ctx, key)
+	})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &FencedError{Conv: w.conv, Seq: seq, Err: err}
+	case err != nil:
+		return &Error{Op: "append", Key: key, Kind: ErrUncertain, Err: err}
+	}
+	b, err := w.logs.decode(w.conv, seq, data)
+	switch {
+	case err != nil:
+		return &FencedError{Conv: w.conv, Seq: seq, Err: err}
+	case b.Nonce == w.nonce && (b.Hash == hash || !frozenBody()):
+		return nil
+	default:
+		return &FencedError{Conv: w.conv, Seq: seq, Winner: b.Nonce}
+	}
+}
+
+// verify asks, once the first batch is stored, whether anything is above it (R4).
+// If so the claim was made on a stale view of the log, and its key may have been
+// free only because the log had moved on.
+func (w *Writer) verify(ctx context.Context, seq int64) error {
+	tail, err := readResolved(ctx, w.logs.retry, func(ctx context.Context) (int64, error) {
+		return w.logs.Tail(ctx, w.conv, seq)
+	})
+	if err != nil {
+		return &Error{Op: "append", Key: LogKey(w.conv, seq), Kind: ErrUncertain, Err: err}
+	}
+	if tail > seq {
+		return &FencedError{Conv: w.conv, Seq: tail, Err: errors.New("claim is stale")}
+	}
+	return nil
+}
