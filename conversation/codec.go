@@ -24,8 +24,8 @@ type recordKind struct {
 }
 
 // recordTable lists every type once. All of it is known to every node of schema
-// version 8, so lines carry no flag; a type added later writes "must" into its
-// lines (see encodeRecord) so that older nodes refuse or skip it.
+// version 8, so lines carry no flag. A type that is added later has a member
+// "must" in its struct, true where older nodes have to refuse its lines.
 func recordTable() []recordKind {
 	return []recordKind{
 		{TypeConversationCreated, true, func() Record { return new(ConversationCreated) }},

@@ -3,6 +3,7 @@ package conversation
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"time"
 )
 
@@ -60,11 +61,15 @@ func (t Time) String() string { return time.UnixMilli(int64(t)).UTC().Format(tim
 // MarshalText implements encoding.TextMarshaler.
 func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler. It refuses what String could
+// not write: a moment outside the years 0 to 9999 of UTC.
 func (t *Time) UnmarshalText(b []byte) error {
 	v, err := time.Parse(time.RFC3339, string(b))
 	if err != nil {
 		return err
+	}
+	if y := v.UTC().Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("parse time %q: year %d in UTC is out of range", b, y)
 	}
 	*t = TimeOf(v)
 	return nil

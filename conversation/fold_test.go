@@ -1,0 +1,365 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+type records = []conversation.Record
+
+func created() conversation.Record {
+	return &conversation.ConversationCreated{UID: "inst_1", ConversationID: "conv_1", At: at}
+}
+
+func admitted(n int) conversation.Record {
+	return &conversation.SubmissionAdmitted{
+		Submission: conversation.SubmissionID(fmt.Sprint("sub_", n)), Message: conversation.MessageID(fmt.Sprint("msg_", n)),
+		Key: fmt.Sprint("key_", n), Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hi"}, At: at,
+	}
+}
+
+func attempt(sub conversation.SubmissionID, n int) conversation.Record {
+	return &conversation.AttemptStarted{Submission: sub, Attempt: n, Writer: fmt.Sprint("w_", n), At: at}
+}
+
+func started(message conversation.MessageID, sub conversation.SubmissionID, turn conversation.TurnID) conversation.Record {
+	return &conversation.ResponseStarted{Message: message, Submission: sub, Turn: turn, At: at}
+}
+
+func completed(message conversation.MessageID, turn conversation.TurnID) conversation.Record {
+	return &conversation.StepCompleted{Message: message, Turn: turn, StopReason: "stop", ElapsedMs: 100, At: at}
+}
+
+func settled(sub conversation.SubmissionID) conversation.Record {
+	return &conversation.SubmissionSettled{Submission: sub, Outcome: conversation.OutcomeCompleted, At: at}
+}
+
+func called(call conversation.CallID) conversation.Record {
+	return &conversation.ToolCalled{Message: "res_1", Call: call, Name: "label", Input: json.RawMessage(`{}`), At: at}
+}
+
+// running returns a state in which sub_1 has a step under way and sub_2 waits.
+func running(t *testing.T) *conversation.State {
+	t.Helper()
+	s := conversation.NewState()
+	apply(t, s, created(), admitted(1), attempt("sub_1", 1), admitted(2))
+	apply(t, s, started("res_1", "sub_1", "turn_1"))
+	return s
+}
+
+func apply(t *testing.T, s *conversation.State, list ...conversation.Record) {
+	t.Helper()
+	if err := s.Apply(conversation.Batch{Offset: s.Head() + 1, Records: list}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRecordsThatCannotFollow(t *testing.T) {
+	text := func(m conversation.MessageID) conversation.Record {
+		return &conversation.Delta{Message: m, Kind: conversation.PartText, Text: "a"}
+	}
+	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
+	for name, c := range map[string]struct {
+		list records
+		want string
+	}{
+		"second creation":          {records{created()}, "the conversation exists as inst_1"},
+		"submission twice":         {records{admitted(1)}, "submission sub_1 exists"},
+		"message twice":            {records{&conversation.SubmissionAdmitted{Submission: "sub_9", Message: "msg_1"}}, "message msg_1 exists"},
+		"attempt at nothing":       {records{attempt("sub_9", 1)}, "unknown submission sub_9"},
+		"attempt out of order":     {records{attempt("sub_2", 1)}, "not the first in the queue"},
+		"attempt after the end":    {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_1", 2)}, "submission sub_1 is settled"},
+		"release of nothing":       {records{&conversation.AttemptReleased{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"response of nothing":      {records{started("res_9", "sub_9", "turn_9")}, "unknown submission sub_9"},
+		"response without attempt": {records{started("res_2", "sub_2", "turn_2")}, "submission sub_2 is not running"},
+		"response after release": {records{
+			completed("res_1", "turn_1"), &conversation.AttemptReleased{Submission: "sub_1", Attempt: 1}, started("res_1", "sub_1", "turn_2"),
+		}, "submission sub_1 is not running"},
+		"step inside a step":     {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is under way"},
+		"other response":         {records{completed("res_1", "turn_1"), started("res_9", "sub_1", "turn_2")}, "the response of sub_1 is res_1"},
+		"response is a message":  {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1), started("msg_1", "sub_2", "turn_2")}, "message msg_1 exists"},
+		"text of nothing":        {records{text("res_9")}, "unknown response res_9"},
+		"text of a user":         {records{text("msg_1")}, "unknown response msg_1"},
+		"text after the step":    {records{completed("res_1", "turn_1"), text("res_1")}, "has no step under way"},
+		"signature of nothing":   {records{&conversation.PartDone{Message: "res_9"}}, "unknown response res_9"},
+		"signature of text":      {records{text("res_1"), &conversation.PartDone{Message: "res_1"}}, "turn turn_1 has no reasoning"},
+		"call of nothing":        {records{&conversation.ToolCalled{Message: "res_9", Call: "call_1"}}, "unknown response res_9"},
+		"call twice":             {records{called("call_1"), called("call_1")}, "call call_1 exists"},
+		"call after the step":    {records{completed("res_1", "turn_1"), called("call_1")}, "has no step under way"},
+		"outcome of nothing":     {records{ok}, "unknown call call_1"},
+		"outcome twice":          {records{called("call_1"), ok, ok}, "call call_1 is settled"},
+		"end of nothing":         {records{completed("res_9", "turn_1")}, "unknown response res_9"},
+		"end of another turn":    {records{completed("res_1", "turn_9")}, "turn turn_1 is under way, not turn_9"},
+		"end twice":              {records{completed("res_1", "turn_1"), completed("res_1", "turn_1")}, "has no step under way"},
+		"data of nothing":        {records{&conversation.DataWritten{Message: "msg_1", Name: "n"}}, "unknown response msg_1"},
+		"metadata of nothing":    {records{&conversation.MetadataMerged{Message: "res_9"}}, "unknown response res_9"},
+		"metadata not an object": {records{&conversation.MetadataMerged{Message: "res_1", Metadata: json.RawMessage(`[]`)}}, "metadata: "},
+		"start metadata": {records{
+			completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1),
+			&conversation.ResponseStarted{Message: "res_2", Submission: "sub_2", Metadata: json.RawMessage(`1`)},
+		}, "metadata: "},
+		"advisory twice":         {records{&conversation.Advisory{Message: "msg_1"}}, "message msg_1 exists"},
+		"note to nothing":        {records{&conversation.Advisory{Message: "a", Submission: "sub_9", Text: "x", Display: conversation.DisplayHidden}}, "unknown submission sub_9"},
+		"abort of nothing":       {records{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_9"}}}, "unknown submission sub_9"},
+		"settlement of nothing":  {records{settled("sub_9")}, "unknown submission sub_9"},
+		"settlement of a step":   {records{settled("sub_1")}, "submission sub_1 has a step under way"},
+		"settlement twice":       {records{settled("sub_2"), settled("sub_2")}, "submission sub_2 is settled"},
+		"withdrawal of nothing":  {records{&conversation.StepDropped{Message: "res_9"}}, "unknown response res_9"},
+		"withdrawal of no turn":  {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
+		"durable step of no one": {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
+		"parking of nothing":     {records{&conversation.Parked{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"after the deletion":     {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
+		"deletion twice":         {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running(t)
+			last := len(c.list) - 1
+			if err := s.Apply(conversation.Batch{Offset: 2, Records: c.list[:last]}); err != nil {
+				t.Fatalf("the record before is refused: %v", err)
+			}
+			err := s.Extend(2, c.list[last])
+			var bad *conversation.InvariantError
+			if !errors.As(err, &bad) || !strings.Contains(bad.Reason, c.want) {
+				t.Fatalf("error is %v, want %q", err, c.want)
+			}
+			if bad.Offset != 2 || bad.Type != c.list[last].Type() {
+				t.Errorf("error names batch %d and type %s", bad.Offset, bad.Type)
+			}
+		})
+	}
+}
+
+func TestBatchesFollowEachOther(t *testing.T) {
+	for _, offset := range []conversation.Offset{-1, 0, 1, 3} {
+		s := running(t) // through batch 1
+		err := s.Apply(conversation.Batch{Offset: offset})
+		var bad *conversation.InvariantError
+		if !errors.As(err, &bad) || bad.Offset != offset || bad.Type != "" {
+			t.Errorf("batch %d after 1: %v", offset, err)
+		}
+		if want := fmt.Sprintf("fold batch %d: batch does not follow head 1", int64(offset)); err != nil && err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+	}
+	s := running(t)
+	for _, offset := range []conversation.Offset{0, 3} {
+		if err := s.Extend(offset); err == nil {
+			t.Errorf("extended at %d after 1", offset)
+		}
+	}
+	for _, offset := range []conversation.Offset{1, 2, 2} {
+		if err := s.Extend(offset); err != nil || s.Head() != offset {
+			t.Errorf("extend at %d: head %d, %v", offset, s.Head(), err)
+		}
+	}
+	if err := conversation.NewState().Apply(conversation.Batch{Records: records{admitted(1)}}); err == nil ||
+		!strings.Contains(err.Error(), "fold batch 0: submission_admitted: the conversation was not created") {
+		t.Errorf("admission without a creation: %v", err)
+	}
+}
+
+// keyed admits n submissions at a moment and settles them at once.
+func keyed(t *testing.T, s *conversation.State, from, n int, now conversation.Time) {
+	t.Helper()
+	for i := from; i < from+n; i++ {
+		r := admitted(i).(*conversation.SubmissionAdmitted)
+		r.At = now
+		apply(t, s, r, settled(r.Submission))
+	}
+}
+
+func TestKeysAreKept(t *testing.T) {
+	const day = conversation.Time(24 * time.Hour / time.Millisecond)
+	s := conversation.NewState()
+	apply(t, s, created())
+	known := func(n int) bool {
+		sub := s.Lookup(fmt.Sprint("key_", n))
+		if sub != nil && sub.ID != conversation.SubmissionID(fmt.Sprint("sub_", n)) {
+			t.Errorf("key_%d belongs to %s", n, sub.ID)
+		}
+		return sub != nil
+	}
+	keyed(t, s, 0, 1500, at)
+	keyed(t, s, 1500, 1, at+day-1)
+	for n := range 1501 {
+		if !known(n) {
+			t.Fatalf("key %d is forgotten within 24 h", n)
+		}
+	}
+	keyed(t, s, 1501, 1, at+day)
+	for n := range 1502 {
+		if want := n >= 502; known(n) != want {
+			t.Fatalf("with 1502 admissions, key %d known: %t, want %t", n, !want, want)
+		}
+	}
+	keyed(t, s, 1502, 498, at+100*day)
+	if known(999) || !known(1000) {
+		t.Errorf("the last 1000 of 2000 are not what is kept: 999 %t, 1000 %t", known(999), known(1000))
+	}
+	// A clock that goes back forgets nothing that was not forgotten before.
+	keyed(t, s, 2000, 1, at)
+	if !known(1001) || !known(2000) {
+		t.Error("keys are forgotten by a clock that goes back")
+	}
+	if s.Submission("sub_0") == nil {
+		t.Error("the submission went with its key")
+	}
+}
+
+func TestForgottenKeyCanBeUsedAgain(t *testing.T) {
+	s := conversation.NewState()
+	apply(t, s, created())
+	keyed(t, s, 0, 1001, at)
+	const later = at + 48*3600*1000
+	keyed(t, s, 1001, 1, later)
+	apply(t, s, &conversation.SubmissionAdmitted{Submission: "again", Message: "msg_again", Key: "key_0", At: later}, settled("again"))
+	keyed(t, s, 2000, 900, later)
+	if got := s.Lookup("key_0"); got == nil || got.ID != "again" {
+		t.Errorf("key_0 belongs to %v, want the second submission", got)
+	}
+}
+
+func TestLives(t *testing.T) {
+	s := running(t)
+	apply(t, s, completed("res_1", "turn_1"), &conversation.StateWritten{Key: "k", Value: json.RawMessage(`1`)})
+	apply(t, s, &conversation.ConversationDeleted{At: at})
+	if s.Exists() || s.Created() != nil || s.Lookup("key_1") != nil || len(s.Unsettled()) > 0 || len(s.AuthorState()) > 0 {
+		t.Error("a deleted conversation is not empty")
+	}
+	if s.Head() != 3 {
+		t.Errorf("head is %d, want 3", s.Head())
+	}
+	apply(t, s)
+	apply(t, s, &conversation.ConversationCreated{UID: "inst_2", ConversationID: "conv_2"}, admitted(1), attempt("sub_1", 1))
+	if got := s.Snapshot(); got.ConversationID != "conv_2" || got.Offset != 5 || len(got.Messages) != 1 {
+		t.Errorf("snapshot of the new life is %+v", got)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	s := running(t)
+	ids := func() (out []conversation.SubmissionID) {
+		for _, sub := range s.Unsettled() {
+			out = append(out, sub.ID)
+		}
+		return out
+	}
+	sub := s.Submission("sub_1")
+	if !sub.Running || sub.Writer != "w_1" || sub.Attempts != 1 || sub.Message != "res_1" || sub.OpenStep() != "turn_1" {
+		t.Errorf("running submission is %+v", sub)
+	}
+	apply(t, s, &conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_2"}}, admitted(3))
+	if sub.Aborted || !s.Submission("sub_2").Aborted || s.Submission("sub_3").Aborted {
+		t.Error("the abort covers what it does not name")
+	}
+	apply(t, s, completed("res_1", "turn_1"), &conversation.Parked{Submission: "sub_1", Until: at, Reason: "timer"})
+	if sub.Parked == nil || sub.Elapsed() != 100*time.Millisecond {
+		t.Errorf("parked %v after %v", sub.Parked, sub.Elapsed())
+	}
+	apply(t, s, attempt("sub_1", 2), started("res_1", "sub_1", "turn_2"), completed("res_1", "turn_2"))
+	if now := sub.ElapsedNow(); now != 100*time.Millisecond {
+		t.Errorf("the second attempt took %v", now)
+	}
+	if sub.Parked != nil || sub.Elapsed() != 200*time.Millisecond || sub.Attempts != 2 {
+		t.Errorf("second attempt: parked %v after %v, %d attempts", sub.Parked, sub.Elapsed(), sub.Attempts)
+	}
+	apply(t, s, &conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"})
+	if sub.Running || sub.Attempts != 1 {
+		t.Errorf("released: running %t, %d attempts", sub.Running, sub.Attempts)
+	}
+	if diff := cmp.Diff([]conversation.SubmissionID{"sub_1", "sub_2", "sub_3"}, ids()); diff != "" {
+		t.Error(diff)
+	}
+	apply(t, s, settled("sub_2"))
+	if diff := cmp.Diff([]conversation.SubmissionID{"sub_1", "sub_3"}, ids()); diff != "" {
+		t.Error(diff)
+	}
+	apply(t, s, settled("sub_1"), attempt("sub_3", 1))
+	if !sub.Settled || sub.Outcome != conversation.OutcomeCompleted || !s.Submission("sub_3").Running {
+		t.Errorf("settled submission is %+v", sub)
+	}
+}
+
+func TestAuthorState(t *testing.T) {
+	s := running(t)
+	write := func(key, value string) conversation.Record {
+		return &conversation.StateWritten{Key: key, Value: json.RawMessage(value)}
+	}
+	apply(t, s, write("a", `1`), write("b", `2`), write("c", `3`), write("a", `4`), write("b", `null`), &conversation.StateWritten{Key: "c"})
+	if diff := cmp.Diff(map[string]json.RawMessage{"a": json.RawMessage(`4`)}, s.AuthorState()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestModelView(t *testing.T) {
+	s := running(t)
+	delta := func(kind conversation.PartKind, text string) conversation.Record {
+		return &conversation.Delta{Message: "res_1", Kind: kind, Text: text}
+	}
+	apply(t, s, delta(conversation.PartReasoning, "hm"), delta(conversation.PartReasoning, "m"),
+		&conversation.PartDone{Message: "res_1", Signature: "sig"}, delta(conversation.PartText, "a"),
+		called("call_1"), called("call_2"), &conversation.DataWritten{Message: "res_1", Name: "plan"}, delta(conversation.PartText, "b"))
+	apply(t, s, completed("res_1", "turn_1"), &conversation.ToolSettled{Call: "call_2", Failed: true, ErrorText: "no", ElapsedMs: 150})
+	sub := s.Submission("sub_1")
+	if sub.OpenStep() != "" || sub.Elapsed() != 150*time.Millisecond {
+		t.Errorf("step %q is open after %v", sub.OpenStep(), sub.Elapsed())
+	}
+	one := conversation.ToolCall{Call: "call_1", Name: "label", Input: json.RawMessage(`{}`)}
+	two := conversation.ToolCall{Call: "call_2", Name: "label", Input: json.RawMessage(`{}`), Settled: true, Failed: true, ErrorText: "no"}
+	if diff := cmp.Diff([]conversation.ToolCall{one}, sub.OpenCalls()); diff != "" {
+		t.Error(diff)
+	}
+	apply(t, s,
+		&conversation.Advisory{Message: "note_1", Submission: "sub_1", Text: "Go on.", Display: conversation.DisplayHidden},
+		&conversation.Advisory{Message: "note_2", Submission: "sub_1", Text: "For people.", Display: conversation.DisplayDiagnostic},
+		&conversation.Advisory{Message: "note_3", Submission: "sub_1", Display: conversation.DisplayHidden},
+		started("res_1", "sub_1", "turn_2"), delta(conversation.PartText, "lost"), called("call_3"))
+	apply(t, s, &conversation.StepDropped{Message: "res_1", Turn: "turn_2"}, started("res_1", "sub_1", "turn_3"), delta(conversation.PartText, "c"))
+	want := []conversation.Step{
+		{Turn: "turn_1", Completed: true, StopReason: "stop", Parts: []conversation.StepPart{
+			{Kind: conversation.PartReasoning, Text: "hmm", Signature: "sig"}, {Kind: conversation.PartText, Text: "a"},
+			{Tool: &one}, {Tool: &two}, {Kind: conversation.PartText, Text: "b"},
+		}},
+		{Completed: true, Note: "Go on."},
+		{Turn: "turn_3", Parts: []conversation.StepPart{{Kind: conversation.PartText, Text: "c"}}},
+	}
+	if diff := cmp.Diff(want, sub.Steps()); diff != "" {
+		t.Error(diff)
+	}
+	var texts []string
+	for _, m := range s.Snapshot().Messages {
+		for _, p := range m.Parts {
+			if m.ID == "res_1" && p.Text != nil {
+				texts = append(texts, *p.Text)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"hmm", "a", "b", "c"}, texts); diff != "" {
+		t.Errorf("texts of the response:\n%s", diff)
+	}
+	if sub.OpenStep() != "turn_3" {
+		t.Errorf("step %q is open", sub.OpenStep())
+	}
+}
+
+func TestExchanges(t *testing.T) {
+	s := running(t)
+	apply(t, s, completed("res_1", "turn_1"), &conversation.AttemptReleased{Submission: "sub_1", Attempt: 1}, admitted(3), admitted(4))
+	apply(t, s, settled("sub_1"), settled("sub_2"), attempt("sub_3", 1))
+	var got []conversation.SubmissionID
+	for _, sub := range s.Exchanges("sub_3") {
+		got = append(got, sub.ID)
+	}
+	// sub_1 has left a step, though its attempt does not count; sub_2 never ran.
+	if diff := cmp.Diff([]conversation.SubmissionID{"sub_1", "sub_3"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

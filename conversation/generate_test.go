@@ -1,0 +1,452 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// generator makes random histories that the runtime can produce. Its rules:
+//
+//   - A life begins with one batch: creation, first message, first attempt.
+//     Claims (batches without records) may stand before and between.
+//   - Nothing of a response shares a batch with the attempt it belongs to, since
+//     an attempt has to be durable before anything runs.
+//   - Submissions run in admission order, one at a time; others may be admitted
+//     at any moment.
+//   - A step is closed, and its calls have outcomes, before the next step opens
+//     and before the submission settles. A recovery or an abort does the same.
+//   - Data parts and metadata are written only while no text part is streaming.
+//   - Metadata stands at most on the first step's response_started.
+//   - Only the step under way is withdrawn, and none of its calls has an outcome.
+//   - A deletion waits until nothing is owed, and ends its batch.
+//
+// Every prefix of such a history is one too, so histories end anywhere.
+type generator struct {
+	r      *rand.Rand
+	serial int
+	clock  conversation.Time
+	target int
+	out    []conversation.Batch
+	cur    []conversation.Record
+	queue  []*work
+}
+
+// work is an unsettled submission.
+type work struct {
+	sub       conversation.SubmissionID
+	message   conversation.MessageID
+	turn      conversation.TurnID
+	attempt   int
+	running   bool
+	started   bool // the response has its first step
+	open      bool // a step is under way
+	streaming bool // the last part is text or reasoning
+	over      bool // settled
+	calls     []conversation.CallID
+}
+
+func generate(seed uint64) []conversation.Batch {
+	g := &generator{r: rand.New(rand.NewPCG(seed, 8)), clock: 1_700_000_000_000}
+	g.target = 5 + g.r.IntN(56)
+	for !g.full() {
+		g.life()
+	}
+	return g.out[:g.target]
+}
+
+func (g *generator) full() bool { return len(g.out) >= g.target }
+
+func (g *generator) chance(percent int) bool { return g.r.IntN(100) < percent }
+
+func (g *generator) next(prefix string) string {
+	g.serial++
+	return fmt.Sprintf("%s_%05d", prefix, g.serial)
+}
+
+func (g *generator) now() conversation.Time {
+	g.clock += conversation.Time(g.r.IntN(5000))
+	return g.clock
+}
+
+func (g *generator) text() string {
+	return pick(g.r, "Hello", " world", "<b>&amp;", "line\nbreak", "…", "😀", "\u2028", `"q"\`, "\t", "0")
+}
+
+func (g *generator) json() json.RawMessage {
+	return json.RawMessage(pick(g.r, `null`, `true`, `"a<b"`, `[]`, `{}`, `12345678901234567890`, `[1,{"a":null}]`,
+		`{"n":{"x":[1.50]}}`, `""`, `-0.0`))
+}
+
+func (g *generator) object() json.RawMessage {
+	return json.RawMessage(pick(g.r, `{}`, `{"a":1}`, `{"a":{"b":{"c":[1]}}}`, `{"a":{"b":{"d":null}}}`,
+		`{"a":[{"x":1}],"z":"<&>"}`, `{"b":null}`, `{"n":12345678901234567890}`))
+}
+
+func pick[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }
+
+// push records without a chance of anything else happening.
+func (g *generator) push(r conversation.Record) { g.cur = append(g.cur, r) }
+
+// add records; the batch may end here and something unrelated may come next.
+func (g *generator) add(r conversation.Record) {
+	g.push(r)
+	if g.chance(35) {
+		g.cut()
+	}
+	if g.chance(10) {
+		g.noise()
+	}
+}
+
+func (g *generator) cut() {
+	if len(g.cur) > 0 {
+		g.out = append(g.out, conversation.Batch{Offset: conversation.Offset(len(g.out)), Records: g.cur})
+		g.cur = nil
+	}
+}
+
+func (g *generator) claim() {
+	g.cut()
+	g.out = append(g.out, conversation.Batch{Offset: conversation.Offset(len(g.out))})
+}
+
+func (g *generator) noise() {
+	switch g.r.IntN(7) {
+	case 0, 1:
+		g.admit()
+	case 2:
+		g.push(&conversation.StateWritten{Key: pick(g.r, "a", "b"), Value: g.json()})
+	case 3:
+		g.push(&conversation.Unknown{Name: "later", Line: json.RawMessage(`{"type":"later","x":[1, 2]}`)})
+	case 4:
+		g.push(&conversation.Advisory{
+			Message: conversation.MessageID(g.next("msg")), Text: g.text(), Display: conversation.DisplayDiagnostic,
+			TagName: "environment", Attributes: map[string]string{"kind": "narration"},
+		})
+	case 5:
+		g.note()
+	case 6:
+		g.claim()
+	}
+}
+
+// note is a hidden advisory to the model about the running submission.
+func (g *generator) note() {
+	if len(g.queue) == 0 {
+		return
+	}
+	g.push(&conversation.Advisory{
+		Message: conversation.MessageID(g.next("msg")), Submission: g.queue[0].sub, TagName: "stream_continued",
+		Text: "continue", Display: conversation.DisplayHidden,
+	})
+}
+
+func (g *generator) life() {
+	for range g.r.IntN(3) {
+		g.claim()
+	}
+	id := conversation.ConversationID(g.next("conv"))
+	g.push(&conversation.ConversationCreated{
+		Agent: "triage", ID: "42", UID: conversation.UID(g.next("inst")), ConversationID: id, At: g.now(),
+		InitialData: pick(g.r, nil, g.json()),
+	})
+	g.admit()
+	for !g.full() {
+		switch {
+		case len(g.queue) > 0:
+			g.run(g.queue[0])
+		case g.chance(12):
+			g.push(&conversation.ConversationDeleted{At: g.now()})
+			g.cut()
+			return
+		case g.chance(15):
+			g.claim()
+		default:
+			g.admit()
+		}
+	}
+}
+
+func (g *generator) delivery() conversation.Delivery {
+	if g.chance(30) {
+		return conversation.Delivery{
+			Kind: conversation.KindSignal, Body: g.text(), Type: "build.done", TagName: pick(g.r, "", "build"),
+			Attributes: pick(g.r, nil, map[string]string{}, map[string]string{"x": "<1>", "a b": ""}),
+		}
+	}
+	d := conversation.Delivery{Kind: conversation.KindUser, Body: pick(g.r, "", g.text())}
+	for range g.r.IntN(6) / 3 {
+		d.Attachments = append(d.Attachments, conversation.Attachment{
+			ID: conversation.AttachmentID(g.next("att")), SHA256: "00ff", MimeType: "image/png",
+			Size: int64(g.r.IntN(3)), Filename: pick(g.r, "", "a&b.png"),
+		})
+	}
+	return d
+}
+
+func (g *generator) admit() {
+	idle := len(g.queue) == 0
+	w := &work{
+		sub:     conversation.SubmissionID(g.next("sub")),
+		message: conversation.MessageID(g.next("msg")),
+	}
+	g.queue = append(g.queue, w)
+	g.push(&conversation.SubmissionAdmitted{
+		Submission: w.sub, Message: conversation.MessageID(g.next("msg")), Key: g.next("key"), PayloadHash: "h",
+		Delivery: g.delivery(), At: g.now(),
+	})
+	if idle {
+		g.attempt(w)
+	}
+}
+
+func (g *generator) attempt(w *work) {
+	w.attempt++
+	w.running = true
+	g.push(&conversation.AttemptStarted{Submission: w.sub, Attempt: w.attempt, Writer: g.next("w"), At: g.now()})
+	g.cut()
+}
+
+// run takes a submission to its settlement.
+func (g *generator) run(w *work) {
+	for steps := g.r.IntN(5); steps > 0 && !w.over && !g.full(); steps-- {
+		if g.chance(10) {
+			g.release(w)
+		}
+		g.step(w)
+		if !w.over {
+			g.between(w)
+		}
+	}
+	if !w.over {
+		g.finish(w)
+	}
+}
+
+func (g *generator) release(w *work) {
+	g.push(&conversation.AttemptReleased{Submission: w.sub, Attempt: w.attempt, Reason: "drain"})
+	w.attempt--
+	g.cut()
+	if g.chance(50) {
+		g.claim()
+	}
+	g.attempt(w)
+}
+
+func (g *generator) openStep(w *work) {
+	w.turn = conversation.TurnID(g.next("turn"))
+	w.open, w.streaming = true, false
+	r := &conversation.ResponseStarted{
+		Message: w.message, Submission: w.sub, Turn: w.turn, Model: "anthropic/x", At: g.now(),
+	}
+	if !w.started && g.chance(40) {
+		r.Metadata = g.object()
+	}
+	w.started = true
+	g.add(r)
+}
+
+func (g *generator) step(w *work) {
+	g.openStep(w)
+	for range 1 + g.r.IntN(9) {
+		switch n := g.r.IntN(100); {
+		case n < 4:
+			g.crash(w)
+			return
+		case n < 7:
+			g.abort(w)
+			return
+		case n < 12:
+			g.add(&conversation.StepDropped{Message: w.message, Turn: w.turn})
+			w.open, w.calls = false, nil
+			g.openStep(w)
+		case n < 24:
+			g.call(w)
+		case n < 34:
+			if !w.streaming {
+				g.decorate(w)
+			}
+		default:
+			g.delta(w)
+		}
+	}
+	g.closeStep(w, pick(g.r, "stop", "tool_use", "length"))
+	g.settleCalls(w)
+}
+
+func (g *generator) delta(w *work) {
+	w.streaming = true
+	kind := pick(g.r, conversation.PartText, conversation.PartText, conversation.PartReasoning)
+	g.add(&conversation.Delta{Message: w.message, Kind: kind, Text: g.text()})
+	if kind == conversation.PartReasoning && g.chance(30) {
+		g.add(&conversation.PartDone{Message: w.message, Signature: "sig"})
+	}
+}
+
+func (g *generator) call(w *work) {
+	w.streaming = false
+	id := conversation.CallID(g.next("call"))
+	w.calls = append(w.calls, id)
+	g.add(&conversation.ToolCalled{
+		Message: w.message, Call: id, ProviderCall: "toolu", Name: "label", Input: g.json(), At: g.now(),
+	})
+}
+
+func (g *generator) decorate(w *work) {
+	if g.chance(50) {
+		g.add(&conversation.DataWritten{Message: w.message, Name: pick(g.r, "plan", "plan", "cost"), Data: g.json()})
+		return
+	}
+	meta := g.object()
+	if g.chance(20) {
+		meta = json.RawMessage(`{"constructor":{"a":1},"a":{"__proto__":2,"k":3},"prototype":1}`)
+	}
+	g.add(&conversation.MetadataMerged{Message: w.message, Metadata: meta})
+}
+
+func (g *generator) closeStep(w *work, reason string) {
+	if !w.open {
+		return
+	}
+	w.open, w.streaming = false, false
+	g.add(&conversation.StepCompleted{
+		Message: w.message, Turn: w.turn, StopReason: reason, Usage: conversation.Usage{Output: 3}, ElapsedMs: 5, At: g.now(),
+	})
+}
+
+// settleCalls gives every call its outcome, in any order and any batch.
+func (g *generator) settleCalls(w *work) {
+	g.r.Shuffle(len(w.calls), func(i, j int) { w.calls[i], w.calls[j] = w.calls[j], w.calls[i] })
+	for len(w.calls) > 0 {
+		id := w.calls[0]
+		switch n := g.r.IntN(100); {
+		case n < 5:
+			g.crash(w)
+			return
+		case n < 8:
+			g.abort(w)
+			return
+		case n < 16:
+			g.add(&conversation.StepRecorded{Call: id, Name: "fetch", Output: g.json()})
+			continue
+		case n < 24:
+			child := conversation.ConversationID(g.next("conv"))
+			g.add(&conversation.ChildStarted{Child: child, Call: id, Agent: "sub", At: g.now()})
+			g.add(&conversation.ChildSettled{Child: child, Outcome: conversation.OutcomeCompleted, At: g.now()})
+			continue
+		case n < 28:
+			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: "waits for a timer"})
+			g.cut()
+			g.attempt(w)
+			continue
+		case n < 40:
+			g.decorate(w)
+			continue
+		}
+		w.calls = w.calls[1:]
+		took := int64(g.r.IntN(9))
+		r := &conversation.ToolSettled{Call: id, DurationMs: pick(g.r, nil, &took), ElapsedMs: 7, At: g.now()}
+		if g.chance(30) {
+			r.Failed, r.ErrorText = true, pick(g.r, "", "no such label")
+		} else {
+			r.Output = pick(g.r, nil, g.json())
+		}
+		g.add(r)
+	}
+}
+
+// closeAll ends what a lost or aborted attempt left open.
+func (g *generator) closeAll(w *work, reason, text string) {
+	g.closeStep(w, reason)
+	for _, id := range w.calls {
+		g.add(&conversation.ToolSettled{Call: id, Failed: true, ErrorText: text, At: g.now()})
+	}
+	w.calls = nil
+}
+
+// crash ends the writer; another one recovers the submission.
+func (g *generator) crash(w *work) {
+	g.cut()
+	if g.chance(40) {
+		g.claim()
+	}
+	first := g.chance(50)
+	if first {
+		g.attempt(w)
+	}
+	g.closeAll(w, conversation.ReasonInterrupted, "outcome unknown")
+	if g.chance(80) {
+		g.note()
+	}
+	if !first {
+		g.attempt(w)
+	}
+}
+
+// abort covers everything queued; what is admitted later goes on.
+func (g *generator) abort(w *work) {
+	covered := append([]*work{}, g.queue...)
+	r := &conversation.AbortRequested{At: g.now()}
+	for _, c := range covered {
+		r.Submissions = append(r.Submissions, c.sub)
+	}
+	g.add(r)
+	g.closeAll(w, "aborted", "aborted")
+	for _, c := range covered {
+		g.advise(c.sub)
+		g.settle(c, conversation.OutcomeAborted)
+	}
+	g.continueQueue()
+}
+
+func (g *generator) advise(sub conversation.SubmissionID) {
+	g.add(&conversation.Advisory{
+		Message: conversation.MessageID(g.next("msg")), Submission: sub, TagName: "submission_ended",
+		Text: g.text(), Display: conversation.DisplayDiagnostic,
+	})
+}
+
+func (g *generator) settle(w *work, outcome conversation.Outcome) {
+	r := &conversation.SubmissionSettled{Submission: w.sub, Outcome: outcome, ElapsedMs: 9, At: g.now()}
+	if outcome != conversation.OutcomeCompleted {
+		r.Error = &conversation.SettlementError{
+			Type: conversation.CodeAborted, Message: "It ended.", Meta: pick(g.r, nil, map[string]any{"attempts": 10}),
+		}
+	}
+	w.over = true
+	g.queue = g.queue[1:]
+	g.push(r)
+}
+
+func (g *generator) continueQueue() {
+	if len(g.queue) > 0 && !g.queue[0].running {
+		g.attempt(g.queue[0])
+	} else if g.chance(60) {
+		g.cut()
+	}
+}
+
+// between is what happens from one step to the next.
+func (g *generator) between(w *work) {
+	switch n := g.r.IntN(100); {
+	case n < 8:
+		g.add(&conversation.Compacted{Summary: "so far", FirstKept: w.sub, Usage: conversation.Usage{Input: 1}, At: g.now()})
+	case n < 40:
+		g.decorate(w)
+	case n < 50:
+		g.note()
+	}
+}
+
+func (g *generator) finish(w *work) {
+	outcome := conversation.OutcomeCompleted
+	if g.chance(25) {
+		outcome = conversation.OutcomeFailed
+		g.advise(w.sub)
+	}
+	g.settle(w, outcome)
+	g.continueQueue()
+}

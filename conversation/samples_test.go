@@ -1,0 +1,101 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the files in testdata")
+
+// at is a moment with milliseconds: 2026-01-02T03:04:05.678Z.
+const at conversation.Time = 1767323045678
+
+func ptr[T any](v T) *T { return &v }
+
+// samples returns one record of every type with every field set.
+func samples() []conversation.Record {
+	usage := conversation.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 5, Total: 6}
+	return []conversation.Record{
+		&conversation.ConversationCreated{
+			Agent: "triage", ID: "issue 42", UID: "inst_1", ConversationID: "conv_1",
+			InitialData: json.RawMessage(`{"repo":"<a&b>"}`), At: at,
+		},
+		&conversation.SubmissionAdmitted{
+			Submission: "sub_1", Message: "msg_1", Key: "key", PayloadHash: "00ff", At: at,
+			Delivery: conversation.Delivery{
+				Kind: conversation.KindUser, Body: "two\nlines <b>&amp;</b>", Type: "build.done",
+				Attributes: map[string]string{"b": "2", "a": "1"}, TagName: "build",
+				Attachments: []conversation.Attachment{
+					{ID: "att_1", SHA256: "ab", MimeType: "image/png", Size: 3, Filename: "a&b.png"},
+				},
+			},
+			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"},
+		},
+		&conversation.AttemptStarted{Submission: "sub_1", Attempt: 2, Writer: "w_1", At: at},
+		&conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"},
+		&conversation.ResponseStarted{
+			Message: "msg_2", Submission: "sub_1", Turn: "turn_1", Model: "anthropic/x",
+			Metadata: json.RawMessage(`{"cost":1.50}`), At: at,
+		},
+		&conversation.Delta{Message: "msg_2", Kind: conversation.PartReasoning, Text: "a\r\n\"<b>\u2028\x00😀"},
+		&conversation.PartDone{Message: "msg_2", Signature: "c2ln"},
+		&conversation.ToolCalled{
+			Message: "msg_2", Call: "call_1", ProviderCall: "toolu_1", Name: "label", Input: json.RawMessage(`{"n":1}`), At: at,
+		},
+		&conversation.ToolSettled{
+			Call: "call_1", Output: json.RawMessage(`"ok"`), Failed: true, ErrorText: "no such label",
+			DurationMs: ptr[int64](12), ElapsedMs: 34, At: at,
+		},
+		&conversation.StepCompleted{
+			Message: "msg_2", Turn: "turn_1", StopReason: conversation.ReasonInterrupted, Usage: usage, ElapsedMs: 35, At: at,
+		},
+		&conversation.DataWritten{Message: "msg_2", Name: "plan", Data: json.RawMessage(`[null,"<"]`)},
+		&conversation.MetadataMerged{Message: "msg_2", Metadata: json.RawMessage(`{"a":{"b":12345678901234567890}}`)},
+		&conversation.Advisory{
+			Message: "msg_3", Submission: "sub_1", TagName: "stream_continued", Attributes: map[string]string{"k": "v"},
+			Text: "Go on.", Display: conversation.DisplayHidden,
+		},
+		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, At: at},
+		&conversation.SubmissionSettled{
+			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, At: at,
+			Error: &conversation.SettlementError{
+				Type: conversation.CodeRetryExhausted, Message: "All attempts were used.", Meta: map[string]any{"attempts": 10.0},
+			},
+		},
+		&conversation.StepDropped{Message: "msg_2", Turn: "turn_1"},
+		&conversation.Compacted{Summary: "so far", FirstKept: "sub_1", Usage: usage, At: at},
+		&conversation.StateWritten{Key: "seen", Value: json.RawMessage(`{"n":2}`)},
+		&conversation.StepRecorded{Call: "call_1", Name: "fetch", Output: json.RawMessage(`7`)},
+		&conversation.Parked{Submission: "sub_1", Until: at, Reason: "timer"},
+		&conversation.ChildStarted{Child: "conv_2", Call: "call_1", Agent: "helper", At: at},
+		&conversation.ChildSettled{Child: "conv_2", Outcome: conversation.OutcomeCompleted, At: at},
+		&conversation.ConversationDeleted{At: at},
+	}
+}
+
+// golden compares with a file in testdata, or writes it if told to.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s (-) differs:\n%s", name, diff)
+	}
+}
