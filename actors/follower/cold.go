@@ -1,0 +1,146 @@
+package follower
+
+import (
+	"context"
+	"sync"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// coldPage answers a read of batches that are not retained. Callers who ask for
+// the same batches share one bucket read.
+func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, error) {
+	f.in.Lock()
+	l := f.pages[r.span]
+	if l == nil {
+		l = &flight{done: make(chan struct{})}
+		if !f.set.spawn(ctx, f, func(ctx context.Context) { f.readPage(ctx, l, r) }) {
+			f.in.Unlock()
+			return conversation.Page{}, f.set.unavailable(errStopped)
+		}
+		if f.pages == nil {
+			f.pages = map[span]*flight{}
+		}
+		f.pages[r.span] = l
+	}
+	f.in.Unlock()
+	if err := l.wait(ctx); err != nil {
+		return conversation.Page{}, err
+	}
+	return conversation.Page{JSON: l.page.JSON, Next: r.last, UpToDate: r.last == r.head}, nil
+}
+
+func (f *follower) readPage(ctx context.Context, l *flight, r read) {
+	f.set.counts.coldPages.Add(1)
+	entries, err := f.readEntries(ctx, r)
+	if err == nil {
+		l.page.JSON = join(entries)
+	} else {
+		l.err = f.set.explain(f.key, err)
+		if permanent(err) {
+			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
+		}
+	}
+	f.in.Lock()
+	delete(f.pages, r.span)
+	f.in.Unlock()
+	close(l.done)
+}
+
+// readEntries returns the encoded batches of the span.
+func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
+	stored, err := f.set.source.Range(ctx, f.key, int64(r.first), int64(r.last))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]entry, 0, len(stored))
+	for off := r.first; off <= r.last; off++ {
+		i := int(off - r.first)
+		if i >= len(stored) || stored[i].Seq != int64(off) {
+			return nil, &storage.GapError{Conv: f.key, Seq: int64(off), Next: -1}
+		}
+		d, err := decoded(stored[i])
+		if err != nil {
+			return nil, err
+		}
+		var page []byte
+		if needsState(d.records) {
+			page, err = f.resets.page(ctx, f, r.id, off)
+		} else {
+			page, err = f.set.encodePage(r.id, conversation.Batch{Offset: off, Records: d.records}, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, entry{page: page})
+	}
+	return out, nil
+}
+
+// resets encodes old batches whose projection needs the state at them. That
+// takes a fold of the log up to the batch, so the fold is kept for the next such
+// batch, and of the pages as much as is retained of a conversation anyway: a
+// reader that walks a log, or many that do, fold it about once.
+type resets struct {
+	mu    sync.Mutex
+	state *conversation.State // nil before the first fold and after an error
+	at    storage.Position
+	pages map[conversation.Offset][]byte
+	order []conversation.Offset // of pages, the oldest made first
+	bytes int
+}
+
+// page returns the page of exactly the batch at off.
+func (c *resets) page(ctx context.Context, f *follower, id conversation.ConversationID, off conversation.Offset) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if page, ok := c.pages[off]; ok {
+		return page, nil
+	}
+	if c.state == nil || c.state.Head() >= off {
+		c.state, c.at = conversation.NewState(), storage.Start()
+	}
+	page, err := c.fold(ctx, f, id, off)
+	if err != nil {
+		c.state = nil
+		return nil, err
+	}
+	if c.pages == nil {
+		c.pages = map[conversation.Offset][]byte{}
+	}
+	c.pages[off] = page
+	c.order = append(c.order, off)
+	c.bytes += len(page)
+	for c.bytes > f.set.options.RetainBytes && len(c.order) > 1 {
+		c.bytes -= len(c.pages[c.order[0]])
+		delete(c.pages, c.order[0])
+		c.order = c.order[1:]
+	}
+	return page, nil
+}
+
+// fold goes on through the batch at off and encodes it.
+func (c *resets) fold(ctx context.Context, f *follower, id conversation.ConversationID, off conversation.Offset) ([]byte, error) {
+	for stored, err := range f.set.source.Batches(ctx, f.key, c.at) {
+		if err != nil {
+			return nil, err
+		}
+		d, err := decoded(stored)
+		if err != nil {
+			return nil, err
+		}
+		b := conversation.Batch{Offset: conversation.Offset(d.at.Seq), Records: d.records}
+		if err := c.state.Apply(b); err != nil {
+			return nil, &logError{d.at.Seq, err}
+		}
+		c.at = d.at
+		if b.Offset == off {
+			return f.set.encodePage(id, b, func() (*conversation.Snapshot, error) { return c.state.Snapshot(), nil })
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, &storage.GapError{Conv: f.key, Seq: c.at.Seq + 1, Next: -1}
+}

@@ -1,0 +1,36 @@
+// Package follower keeps, on a node that has readers of a conversation, one
+// materialized view of it and answers all of them from there. A [Set] holds the
+// followers of a node and implements [conversation.Reader]; edges call its read
+// methods, the owner of a conversation calls [Set.Offer] for every batch it made
+// durable and verified.
+//
+// A follower is opened from the bucket and then fed by pushes. A push is a hint:
+// a gap, or a previous hash that does not fit, makes it read the bucket after
+// what it has; another hash under a number it has makes it forget everything and
+// read the bucket from the start. The package never writes and never activates a
+// conversation.
+//
+// Guarantees:
+//
+//  1. Every page is a contiguous run of batches in log order; Next of one page is
+//     where the following one begins. A reader that resumes from Next sees every
+//     batch of the conversation's present life exactly once.
+//  2. While a batch is in the retained window it is projected and encoded once,
+//     and the page of exactly that batch is the same slice for every reader. A
+//     snapshot is encoded once per offset. Older pages are read from the bucket,
+//     one read per page in flight.
+//  3. Nothing is answered as absent, and no offset as beyond the head, before a
+//     bucket read that began after the request said so. Absence is not cached.
+//  4. Batches before the creation of the present life, that is claims and the
+//     lives that were deleted, project to nothing and are passed over.
+//  5. One load per conversation is in flight and all callers share it; a caller
+//     that leaves does not end it for the others. [Set.Run] waits for all loads.
+//  6. A batch wakes all its waiting readers with one channel close.
+//
+// A Set is safe for concurrent use. Records and positions that are offered are
+// shared and must not be changed; returned pages are shared and must not be
+// changed.
+//
+// Everything here is a cache. After a crash nothing is missing: a reader comes
+// back with its offset and the follower is opened from the bucket again.
+package follower

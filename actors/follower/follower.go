@@ -1,0 +1,299 @@
+package follower
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// maxQueued bounds the batches that wait to be folded, or for the end of a
+	// load. What does not fit is read from the bucket.
+	maxQueued = 1024
+	// keptHashes is how far back a push is compared with what is known.
+	keptHashes = 256
+)
+
+// batch is a durable batch with its records decoded. bytes is the size of its
+// record lines, 0 if unknown.
+type batch struct {
+	at      storage.Position
+	prev    storage.Hash
+	records []conversation.Record
+	bytes   int
+}
+
+// follower is the view of one conversation. Two locks keep pushes from waiting
+// for a fold: in guards what a push touches and is held for a moment only, work
+// guards the view. work is taken before in, in before Set.mu.
+type follower struct {
+	set     *Set
+	key     conversation.Key
+	address conversation.Address
+
+	// Guarded by Set.mu.
+	users    int
+	lastUsed time.Time
+	idle     *list.Element // in Set.idle, nil while in use
+
+	in     sync.Mutex
+	tip    storage.Position // of the newest batch taken, folded or queued
+	recent []storage.Hash   // of the batches up to tip, the newest last
+	queue  []batch          // taken, not folded
+	// Invariant: stale is set while a load runs and until one succeeds.
+	stale    bool
+	opened   bool // the durable head was reached once since the last reset
+	broken   bool // the view is not a prefix of the log: reset before use
+	load     *flight
+	offered  map[int64]batch // pushes that arrived during the load
+	overflow bool            // pushes were dropped during the load
+	barren   int             // loads in a row that a push asked for and that found nothing
+	lost     error           // outcome of the last load, nil if it succeeded
+	failed   error           // why the log is refused, nil if it is not
+	failedAt time.Time
+	pages    map[span]*flight
+	wake     chan struct{} // nil while nobody waits
+
+	work sync.Mutex
+	view *view
+
+	resets resets
+}
+
+// flight is one bucket read that callers share. page and err are set before done
+// is closed.
+type flight struct {
+	done chan struct{}
+	from int64 // last batch known when it began
+	// whole is set when the log was read from its start.
+	whole bool
+	page  conversation.Page
+	err   error
+}
+
+// wait returns the flight's error, or the context's if that ends first.
+func (l *flight) wait(ctx context.Context) error {
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newFollower(s *Set, at conversation.Address) *follower {
+	return &follower{
+		set: s, key: at.Key(), address: at, stale: true,
+		tip:  storage.Start(),
+		view: newView(s),
+	}
+}
+
+// offer takes a push.
+func (f *follower) offer(b batch) {
+	f.in.Lock()
+	defer f.in.Unlock()
+	switch {
+	case f.load != nil:
+		f.keep(b)
+	case f.stale:
+		// The next read loads; until then nobody can be waiting here.
+	case f.forks(b):
+		f.warnFork(b)
+		f.broken = true
+		f.start(context.Background())
+	case b.at.Seq <= f.tip.Seq:
+	case f.fits(b) && len(f.queue) < maxQueued:
+		f.take(b)
+	default:
+		f.start(context.Background())
+	}
+}
+
+// keep stores a push until the load in flight ends; in is held. Where two pushes
+// disagree, neither is believed.
+func (f *follower) keep(b batch) {
+	if other, ok := f.offered[b.at.Seq]; ok && other.at != b.at {
+		delete(f.offered, b.at.Seq)
+		f.overflow = true
+		return
+	}
+	if len(f.offered) >= maxQueued {
+		f.overflow = true
+		return
+	}
+	if f.offered == nil {
+		f.offered = map[int64]batch{}
+	}
+	f.offered[b.at.Seq] = b
+}
+
+// forks reports whether another batch is known under the number; in is held.
+func (f *follower) forks(b batch) bool {
+	i := int64(len(f.recent)) - 1 - (f.tip.Seq - b.at.Seq)
+	return i >= 0 && i < int64(len(f.recent)) && f.recent[i] != b.at.Hash
+}
+
+func (f *follower) warnFork(b batch) {
+	f.set.options.Logger.Warn("push contradicts the log as known here",
+		"conversation", string(f.key), "offset", b.at.Seq)
+}
+
+// fits reports whether the batch is the next one; in is held.
+func (f *follower) fits(b batch) bool { return b.at.Seq == f.tip.Seq+1 && b.prev == f.tip.Hash }
+
+// take queues the next batch and wakes the waiting; in is held.
+func (f *follower) take(b batch) {
+	f.queue = append(f.queue, b)
+	f.tip = b.at
+	if len(f.recent) == 2*keptHashes {
+		f.recent = f.recent[:copy(f.recent, f.recent[keptHashes:])]
+	}
+	f.recent = append(f.recent, b.at.Hash)
+	f.broadcast()
+}
+
+// broadcast wakes all that wait; in is held.
+func (f *follower) broadcast() {
+	if f.wake != nil {
+		close(f.wake)
+		f.wake = nil
+	}
+}
+
+// past returns nil, nil when the head is past the offset, an error when it
+// cannot be known, and otherwise a channel closed at the next change.
+func (f *follower) past(after conversation.Offset) (<-chan struct{}, error) {
+	f.in.Lock()
+	defer f.in.Unlock()
+	switch {
+	case f.tip.Seq > int64(after):
+		return nil, nil
+	case f.load == nil && f.lost != nil:
+		return nil, f.lost
+	}
+	if f.wake == nil {
+		f.wake = make(chan struct{})
+	}
+	return f.wake, nil
+}
+
+// lock folds what is queued and returns the view with work held. On an error
+// work is not held and ready has to be called again: also while the log is read
+// from its start, because what that has reached is not the head.
+func (f *follower) lock() (*view, error) {
+	f.work.Lock()
+	live, err := f.fold()
+	if err == nil && !live {
+		err = errBroken
+	}
+	if err != nil {
+		f.work.Unlock()
+		return nil, err
+	}
+	return f.view, nil
+}
+
+// fold folds what is queued and reports whether the follower was opened; work is
+// held.
+func (f *follower) fold() (live bool, err error) {
+	f.in.Lock()
+	queue, live, broken := f.queue, f.opened, f.broken
+	f.queue = nil
+	f.in.Unlock()
+	if broken {
+		return live, errBroken
+	}
+	for _, b := range queue {
+		if err := f.view.apply(b, live); err != nil {
+			f.in.Lock()
+			f.broken, f.stale = true, true
+			if f.load == nil { // Those who wait do not load, so this has to.
+				f.start(context.Background())
+			}
+			f.in.Unlock()
+			return live, err
+		}
+	}
+	return live, nil
+}
+
+// open returns the view of an existing conversation through at least the offset
+// need, with work held. Absence, and an offset beyond the head, are decided by a
+// bucket read that began after the call.
+func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, error) {
+	fresh, err := f.ready(ctx)
+	for err == nil {
+		v, broken := f.lock()
+		switch {
+		case broken != nil:
+			fresh, err = f.ready(ctx)
+			continue
+		case v.exists() && v.head() >= need:
+			return v, nil
+		case fresh && !v.exists():
+			err = notFound()
+		case fresh:
+			err = beyond(need, v.head())
+		}
+		f.work.Unlock()
+		if err == nil {
+			fresh, err = true, f.refresh(ctx)
+		}
+	}
+	return nil, err
+}
+
+// ready waits until everything this follower knows to be durable is at hand, and
+// reports whether a bucket read that began after the call has succeeded.
+func (f *follower) ready(ctx context.Context) (fresh bool, err error) {
+	f.in.Lock()
+	for f.stale {
+		if f.failed != nil && time.Since(f.failedAt) < f.set.options.IdleAfter {
+			err := f.failed
+			f.in.Unlock()
+			return false, err
+		}
+		mine := f.load == nil
+		if mine && !f.start(ctx) {
+			f.in.Unlock()
+			return false, f.set.unavailable(errStopped)
+		}
+		l := f.load
+		f.in.Unlock()
+		if err := l.wait(ctx); err != nil {
+			return false, err
+		}
+		fresh = fresh || mine
+		f.in.Lock()
+		// Another load may run already, to close a gap that a push showed. Readers
+		// need not wait for it: what was durable when they came has been read.
+		if f.opened && !f.broken {
+			break
+		}
+	}
+	f.in.Unlock()
+	return fresh, nil
+}
+
+// refresh waits for a bucket read that begins after the call.
+func (f *follower) refresh(ctx context.Context) error {
+	for second := false; ; second = true {
+		f.in.Lock()
+		mine := f.load == nil
+		if mine && !f.start(ctx) {
+			f.in.Unlock()
+			return f.set.unavailable(errStopped)
+		}
+		l := f.load
+		f.in.Unlock()
+		err := l.wait(ctx)
+		if mine || second || ctx.Err() != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// start begins a load unless the set is closed; in is held and no load runs.
+func (f *follower) start(ctx context.Context) bool {
+	l := &flight{done: make(chan struct{}), from: f.tip.Seq}
+	ok := f.set.spawn(ctx, f, func(ctx context.Context) { f.finish(l, f.catchUp(ctx, l)) })
+	if ok {
+		f.load, f.stale = l, true
+	}
+	return ok
+}
+
+// catchUp reads the bucket after what is known. When that does not fit the log,
+// everything is forgotten and read again, once.
+func (f *follower) catchUp(ctx context.Context, l *flight) error {
+	f.set.counts.loads.Add(1)
+	f.in.Lock()
+	at, broken := f.tip, f.broken
+	f.in.Unlock()
+	if broken {
+		at = f.reset()
+	}
+	l.whole = at.Seq < 0
+	err := f.pull(ctx, at)
+	if err == nil || l.whole || !permanent(err) && !errors.Is(err, errBroken) {
+		return err
+	}
+	f.set.options.Logger.Warn("log does not continue what is known here, reading it again",
+		"conversation", string(f.key), "offset", at.Seq, "err", err)
+	l.whole = true
+	return f.pull(ctx, f.reset())
+}
+
+// reset forgets everything.
+func (f *follower) reset() storage.Position {
+	f.work.Lock()
+	defer f.work.Unlock()
+	f.in.Lock()
+	defer f.in.Unlock()
+	f.view = newView(f.set)
+	f.tip, f.recent, f.queue = storage.Start(), nil, nil
+	f.opened, f.broken = false, false
+	return f.tip
+}
+
+// pull folds the batches after a position up to the durable head.
+func (f *follower) pull(ctx context.Context, after storage.Position) error {
+	if err := f.foldQueue(); err != nil {
+		return err
+	}
+	for b, err := range f.set.source.Batches(ctx, f.key, after) {
+		if err != nil {
+			return err
+		}
+		next, err := decoded(b)
+		if err != nil {
+			return err
+		}
+		f.in.Lock()
+		fits := f.fits(next)
+		if fits {
+			f.take(next)
+		}
+		f.in.Unlock()
+		if !fits {
+			return &storage.CorruptError{
+				Conv: f.key, Key: storage.LogKey(f.key, b.Seq), Seq: b.Seq, Err: errors.New("batch does not continue the chain"),
+			}
+		}
+		if err := f.foldQueue(); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *follower) foldQueue() error {
+	f.work.Lock()
+	defer f.work.Unlock()
+	_, err := f.fold()
+	return err
+}
+
+func decoded(b storage.Batch) (batch, error) {
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		return batch{}, &logError{b.Seq, err}
+	}
+	at := storage.Position{Seq: b.Seq, Hash: b.Hash}
+	return batch{at: at, prev: b.Prev, records: records, bytes: len(b.Lines)}, nil
+}
+
+// finish ends a load: pushes that came meanwhile are taken, and if they show
+// that more is stored, the next load begins at once.
+func (f *follower) finish(l *flight, err error) {
+	f.in.Lock()
+	f.load = nil
+	again := false
+	switch {
+	case err == nil:
+		f.opened, f.stale = true, false
+		f.lost, f.failed = nil, nil
+		again = f.settle(l)
+	case permanent(err):
+		l.err = f.set.explain(f.key, err)
+		f.logFailure(err)
+		f.failed, f.failedAt = l.err, time.Now()
+		f.broken = true
+	default:
+		l.err = f.set.explain(f.key, err)
+	}
+	f.lost = l.err
+	f.offered, f.overflow = nil, false
+	if again {
+		f.start(context.Background())
+	}
+	f.broadcast()
+	f.in.Unlock()
+	close(l.done)
+}
+
+// logFailure reports a damaged log, but not the same damage again; in is held.
+func (f *follower) logFailure(err error) {
+	known := errors.Unwrap(f.failed)
+	if known != nil && known.Error() == err.Error() {
+		return
+	}
+	f.set.options.Logger.Error("conversation cannot be read", "conversation", string(f.key), "err", err)
+}
+
+// settle takes the pushes that came during a load and reports whether the bucket
+// has to be read once more; in is held.
+func (f *follower) settle(l *flight) bool {
+	missing := f.overflow
+	for _, seq := range slices.Sorted(maps.Keys(f.offered)) {
+		b := f.offered[seq]
+		switch {
+		case f.forks(b):
+			f.warnFork(b)
+			// A log that was just read as a whole is right, and the push is not.
+			f.broken = f.broken || !l.whole
+		case seq <= f.tip.Seq:
+		case f.fits(b) && len(f.queue) < maxQueued:
+			f.take(b)
+		default:
+			missing = true
+		}
+	}
+	if f.broken {
+		f.stale = true
+		return true
+	}
+	if !missing || f.tip.Seq > l.from {
+		f.barren = 0
+		return missing
+	}
+	// The push may have come after this load listed the log, but a load that began
+	// after the push finds it.
+	f.barren++
+	if f.barren > 1 {
+		f.barren = 0
+		f.set.options.Logger.Warn("push is not in the log", "conversation", string(f.key), "offset", f.tip.Seq)
+		return false
+	}
+	return true
+}

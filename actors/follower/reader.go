@@ -1,0 +1,91 @@
+package follower
+
+import (
+	"context"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Head implements [conversation.Reader].
+func (s *Set) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
+	f, err := s.acquire(at)
+	if err != nil {
+		return conversation.Start, err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, conversation.Start)
+	if err != nil {
+		return conversation.Start, err
+	}
+	defer f.work.Unlock()
+	return v.head(), nil
+}
+
+// Snapshot implements [conversation.Reader].
+func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
+	f, err := s.acquire(at)
+	if err != nil {
+		return conversation.Page{}, err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, conversation.Start)
+	if err != nil {
+		return conversation.Page{}, err
+	}
+	defer f.work.Unlock()
+	return v.snapshot()
+}
+
+// Updates implements [conversation.Reader]. A limit below 1 is 1. Batches before
+// the present life of the conversation are passed over and do not count; a page
+// may end before its limit where the retained batches begin.
+func (s *Set) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
+	f, err := s.acquire(at)
+	if err != nil {
+		return conversation.Page{}, err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, after)
+	if err != nil {
+		return conversation.Page{}, err
+	}
+	r := v.plan(after, max(limit, 1))
+	if !r.cold {
+		defer f.work.Unlock()
+		return v.page(r)
+	}
+	f.work.Unlock()
+	return f.coldPage(ctx, r)
+}
+
+// Wait implements [conversation.Reader]. It fails when the bucket has to be read
+// meanwhile and gives no answer, and when the set is stopped.
+func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
+	f, err := s.acquire(at)
+	if err != nil {
+		return err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, conversation.Start)
+	if err != nil {
+		return err
+	}
+	head := v.head()
+	f.work.Unlock()
+	if head > after {
+		return nil
+	}
+	for {
+		woken, err := f.past(after)
+		if woken == nil {
+			return err
+		}
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.done:
+			return s.unavailable(errStopped)
+		}
+	}
+}

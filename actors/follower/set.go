@@ -1,0 +1,272 @@
+package follower
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Source is what a follower reads of the durable log. *storage.Logs is one.
+type Source interface {
+	// Batches yields the batches after a position, contiguous and chain-checked,
+	// until the durable head or an error, which is the last thing it yields.
+	Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error]
+	// Range returns the batches first to last, both included.
+	Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error)
+}
+
+// Options tune a [Set]. The zero value of every field means its default.
+type Options struct {
+	// Logger is for operators; nil discards.
+	Logger *slog.Logger
+	// IdleAfter is how long a follower without readers is kept, and how long a
+	// conversation whose log is damaged is refused without reading it again;
+	// default 30 s.
+	IdleAfter time.Duration
+	// RetainBytes bounds the encoded chunks kept per follower, once for its newest
+	// batches and once for old compactions that readers asked for; default 1 MiB.
+	// The newest of each is always kept.
+	RetainBytes int
+	// MaxFollowers bounds the followers kept. Over it, the least recently used one
+	// without readers gives way; if all have readers, a read of a further
+	// conversation is refused as unavailable. Default 10,000.
+	MaxFollowers int
+	// LoadTimeout bounds one read of the bucket; default 30 s.
+	LoadTimeout time.Duration
+}
+
+func (o *Options) filled() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.MaxFollowers < 0 || out.LoadTimeout < 0 {
+		return out, errors.New("check follower options: negative value")
+	}
+	if out.Logger == nil {
+		out.Logger = slog.New(slog.DiscardHandler)
+	}
+	if out.IdleAfter == 0 {
+		out.IdleAfter = 30 * time.Second
+	}
+	if out.RetainBytes == 0 {
+		out.RetainBytes = 1 << 20
+	}
+	if out.MaxFollowers == 0 {
+		out.MaxFollowers = 10_000
+	}
+	if out.LoadTimeout == 0 {
+		out.LoadTimeout = 30 * time.Second
+	}
+	return out, nil
+}
+
+// Stats counts what a [Set] has done since it was made; Followers is what it
+// holds now.
+type Stats struct {
+	Followers int
+	Loads     int64 // Reads of a log up to its head.
+	ColdPages int64 // Pages read from the bucket because they were not retained.
+	Encoded   int64 // Batches projected and encoded.
+	Snapshots int64 // Snapshots encoded.
+}
+
+type counters struct{ loads, coldPages, encoded, snapshots atomic.Int64 }
+
+// Set is the followers of a node. It implements [conversation.Reader]. Make one
+// with [New]. It is safe for concurrent use.
+type Set struct {
+	source  Source
+	options Options
+	counts  counters
+	empty   []byte        // the page without chunks
+	done    chan struct{} // closed when Run ends
+
+	mu        sync.Mutex
+	closed    bool
+	followers map[conversation.Key]*follower
+	// addresses spares warm reads the hashing of their address.
+	addresses map[conversation.Address]*follower
+	idle      *list.List // followers nobody uses, the most recent in front
+	running   map[*task]struct{}
+	tasks     sync.WaitGroup
+}
+
+var _ conversation.Reader = (*Set)(nil)
+
+// task is one goroutine of a Set.
+type task struct{ cancel context.CancelFunc }
+
+// New returns a set without followers. Nil options mean the defaults. It starts
+// no goroutine; reads work before [Set.Run] is called, but nothing is dropped
+// for being idle.
+func New(source Source, options *Options) (*Set, error) {
+	if source == nil {
+		return nil, errors.New("make follower set: no source")
+	}
+	o, err := options.filled()
+	if err != nil {
+		return nil, fmt.Errorf("make follower set: %w", err)
+	}
+	return &Set{
+		source: source, options: o, empty: []byte("[]"), done: make(chan struct{}),
+		followers: map[conversation.Key]*follower{},
+		addresses: map[conversation.Address]*follower{},
+		idle:      list.New(),
+		running:   map[*task]struct{}{},
+	}, nil
+}
+
+// Run drops idle followers until ctx ends, then ends all loads, refuses further
+// reads as unavailable and returns nil once everything the set started has
+// ended. It is called once.
+func (s *Set) Run(ctx context.Context) error {
+	ticker := time.NewTicker(max(s.options.IdleAfter/2, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.sweep()
+		case <-ctx.Done():
+			s.close()
+			s.tasks.Wait()
+			return nil
+		}
+	}
+}
+
+// Stats returns the counters.
+func (s *Set) Stats() Stats {
+	s.mu.Lock()
+	n := len(s.followers)
+	s.mu.Unlock()
+	return Stats{
+		Followers: n,
+		Loads:     s.counts.loads.Load(), ColdPages: s.counts.coldPages.Load(),
+		Encoded: s.counts.encoded.Load(), Snapshots: s.counts.snapshots.Load(),
+	}
+}
+
+// Offer hands over a batch that its owner made durable and verified: its
+// position, the hash of the batch before it and its records, which from now on
+// are shared and must not be changed. It does no I/O and takes constant time; it
+// is ignored when nobody follows the conversation.
+func (s *Set) Offer(key conversation.Key, at storage.Position, prev storage.Hash, records []conversation.Record) {
+	s.mu.Lock()
+	f := s.followers[key]
+	s.mu.Unlock()
+	if f != nil {
+		f.offer(batch{at: at, prev: prev, records: records})
+	}
+}
+
+func (s *Set) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	close(s.done)
+	for t := range s.running {
+		t.cancel()
+	}
+}
+
+// sweep drops the followers that nobody used for IdleAfter.
+func (s *Set) sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.idle.Back(); e != nil; e = s.idle.Back() {
+		f := e.Value.(*follower)
+		if time.Since(f.lastUsed) < s.options.IdleAfter {
+			return
+		}
+		s.drop(f)
+	}
+}
+
+// drop removes an unused follower; s.mu is held.
+func (s *Set) drop(f *follower) {
+	s.idle.Remove(f.idle)
+	f.idle = nil
+	delete(s.followers, f.key)
+	delete(s.addresses, f.address)
+}
+
+// acquire returns the follower of a conversation in use; release ends the use.
+func (s *Set) acquire(at conversation.Address) (*follower, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, s.unavailable(errStopped)
+	}
+	f := s.addresses[at]
+	if f == nil {
+		if len(s.followers) >= s.options.MaxFollowers {
+			oldest := s.idle.Back()
+			if oldest == nil {
+				return nil, s.unavailable(errFull)
+			}
+			s.drop(oldest.Value.(*follower))
+		}
+		f = newFollower(s, at)
+		s.followers[f.key], s.addresses[at] = f, f
+	}
+	s.use(f)
+	return f, nil
+}
+
+// use counts one user more; s.mu is held.
+func (s *Set) use(f *follower) {
+	f.users++
+	if f.idle != nil {
+		s.idle.Remove(f.idle)
+		f.idle = nil
+	}
+}
+
+func (s *Set) release(f *follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.users--
+	if f.users == 0 && s.followers[f.key] == f {
+		f.lastUsed = time.Now()
+		f.idle = s.idle.PushFront(f)
+	}
+}
+
+// spawn runs work in a goroutine that Run waits for, with the values of ctx but
+// not its end, and keeps the follower in use meanwhile. It reports false when
+// the set is closed.
+func (s *Set) spawn(ctx context.Context, f *follower, work func(context.Context)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.LoadTimeout)
+	t := &task{cancel}
+	s.running[t] = struct{}{}
+	s.use(f)
+	s.tasks.Go(func() {
+		defer func() {
+			cancel()
+			s.mu.Lock()
+			delete(s.running, t)
+			s.mu.Unlock()
+			s.release(f)
+		}()
+		work(ctx)
+	})
+	return true
+}

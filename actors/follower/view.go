@@ -1,0 +1,222 @@
+package follower
+
+import (
+	"github.com/parleyrun/parley/conversation"
+)
+
+// span is a run of batches, first to last, both included; it is empty when last
+// is before first.
+type span struct {
+	first, last conversation.Offset
+}
+
+// read is a plan to answer one read of updates.
+type read struct {
+	span
+	head conversation.Offset         // of the view when it was planned
+	id   conversation.ConversationID // of the life the span belongs to
+	cold bool                        // not retained: it has to come from the bucket
+}
+
+// entry is one retained batch. Records are kept until they are encoded.
+type entry struct {
+	records []conversation.Record
+	page    []byte // the page of exactly this batch, nil until somebody needs it
+	bytes   int    // what it counts in the window
+}
+
+// chunks returns the encoded chunks without the array's brackets.
+func (e *entry) chunks() []byte { return e.page[1 : len(e.page)-1] }
+
+// view is the fold of a log, its newest batches encoded, and the snapshot.
+//
+// Invariant: window holds the batches from start through the head.
+type view struct {
+	set    *Set
+	state  *conversation.State
+	life   conversation.Offset // batch that created the present life
+	start  conversation.Offset
+	window []entry
+	bytes  int
+
+	joined   []byte // the last page of several batches
+	joinedOf span
+	snap     conversation.Page // JSON is nil until somebody needs it
+}
+
+func newView(s *Set) *view {
+	return &view{set: s, state: conversation.NewState()}
+}
+
+func (v *view) head() conversation.Offset { return v.state.Head() }
+
+func (v *view) exists() bool { return v.state.Exists() }
+
+// apply folds the next batch and retains it. In a live view it is encoded at
+// once; otherwise, while a log is read from its start, encoding waits for a
+// reader, and a batch that would need a snapshot of that moment is not retained.
+func (v *view) apply(b batch, live bool) error {
+	before := v.state.Created()
+	off := conversation.Offset(b.at.Seq)
+	if err := v.state.Apply(conversation.Batch{Offset: off, Records: b.records}); err != nil {
+		return &logError{b.at.Seq, err}
+	}
+	switch created := v.state.Created(); {
+	case created == nil:
+		v.forget(off + 1)
+		return nil
+	case created != before:
+		v.life = off
+		v.forget(off)
+	case !live && needsState(b.records):
+		v.forget(off + 1)
+		return nil
+	}
+	v.window = append(v.window, entry{records: b.records, bytes: b.bytes})
+	v.bytes += b.bytes
+	if live {
+		if err := v.encode(&v.window[len(v.window)-1], off); err != nil {
+			return err
+		}
+	}
+	v.trim()
+	return nil
+}
+
+// needsState reports whether the projection of a batch needs the state at it.
+func needsState(records []conversation.Record) bool {
+	for _, r := range records {
+		switch r.(type) {
+		case *conversation.ConversationCreated:
+			return false
+		case *conversation.Compacted, *conversation.StepDropped:
+			return true
+		}
+	}
+	return false
+}
+
+// forget empties the window; the next batch retained is start.
+func (v *view) forget(start conversation.Offset) {
+	v.start, v.window, v.bytes = start, nil, 0
+}
+
+func (v *view) trim() {
+	for v.bytes > v.set.options.RetainBytes && len(v.window) > 1 {
+		v.bytes -= v.window[0].bytes
+		v.window[0] = entry{}
+		v.window = v.window[1:]
+		v.start++
+	}
+}
+
+// encode projects and encodes the entry of an offset unless that was done. A
+// batch that needs the state is encoded while it is the head.
+func (v *view) encode(e *entry, off conversation.Offset) error {
+	if e.page != nil {
+		return nil
+	}
+	b := conversation.Batch{Offset: off, Records: e.records}
+	page, err := v.set.encodePage(v.id(), b, v.atHead)
+	if err != nil {
+		return err
+	}
+	v.bytes += len(page) - e.bytes
+	e.page, e.bytes, e.records = page, len(page), nil
+	return nil
+}
+
+func (v *view) atHead() (*conversation.Snapshot, error) { return v.state.Snapshot(), nil }
+
+func (v *view) id() conversation.ConversationID { return v.state.Created().ConversationID }
+
+// encodePage returns the page of exactly one batch; its errors are permanent.
+func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, at func() (*conversation.Snapshot, error)) ([]byte, error) {
+	s.counts.encoded.Add(1)
+	chunks, err := conversation.Project(id, b, at)
+	if err != nil {
+		return nil, &logError{int64(b.Offset), err}
+	}
+	if len(chunks) == 0 {
+		return s.empty, nil
+	}
+	page, err := conversation.AppendChunks([]byte{'['}, chunks)
+	if err != nil {
+		return nil, &logError{int64(b.Offset), err}
+	}
+	return append(page, ']'), nil
+}
+
+// snapshot returns the materialized conversation at the head.
+func (v *view) snapshot() (conversation.Page, error) {
+	if v.snap.JSON == nil || v.snap.Next != v.head() {
+		b, err := conversation.EncodeJSON(v.state.Snapshot())
+		if err != nil {
+			return conversation.Page{}, &logError{int64(v.head()), err}
+		}
+		v.set.counts.snapshots.Add(1)
+		v.snap = conversation.Page{JSON: b, Next: v.head(), UpToDate: true}
+	}
+	return v.snap, nil
+}
+
+// plan chooses the batches that answer a read of an existing conversation after
+// an offset, at most the head.
+func (v *view) plan(after conversation.Offset, limit int) read {
+	r := read{head: v.head(), id: v.id()}
+	r.first = max(after+1, v.life)
+	r.last = r.head
+	if int64(limit) < int64(r.head-r.first)+1 {
+		r.last = r.first + conversation.Offset(limit) - 1
+	}
+	if r.first < v.start {
+		r.cold = true
+		r.last = min(r.last, v.start-1)
+	}
+	return r
+}
+
+// page answers a read of retained batches.
+func (v *view) page(r read) (conversation.Page, error) {
+	page := conversation.Page{JSON: v.set.empty, Next: r.last, UpToDate: r.last == r.head}
+	if r.last < r.first {
+		return page, nil
+	}
+	entries := v.window[r.first-v.start : r.last-v.start+1]
+	for i := range entries {
+		if err := v.encode(&entries[i], r.first+conversation.Offset(i)); err != nil {
+			return conversation.Page{}, err
+		}
+	}
+	switch {
+	case len(entries) == 1:
+		page.JSON = entries[0].page
+	case v.joined != nil && v.joinedOf == r.span:
+		page.JSON = v.joined
+	default:
+		page.JSON = join(entries)
+		v.joined, v.joinedOf = page.JSON, r.span
+	}
+	v.trim()
+	return page, nil
+}
+
+// join makes one page of several encoded batches.
+func join(entries []entry) []byte {
+	size := 2
+	for i := range entries {
+		size += len(entries[i].page)
+	}
+	out := append(make([]byte, 0, size), '[')
+	for i := range entries {
+		chunks := entries[i].chunks()
+		if len(chunks) == 0 {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, chunks...)
+	}
+	return append(out, ']')
+}
