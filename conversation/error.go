@@ -36,8 +36,9 @@ const (
 	CodeAborted        Code = "submission_aborted"
 )
 
-// Error is what a caller may be told. Details is one sentence for a person, Meta
-// machine-readable facts; Err is the cause and never leaves the process.
+// Error is what a caller may be told. Details is one sentence for a person (never
+// shown for CodeInternal), Meta machine-readable facts that must encode as JSON;
+// Err is the cause and never leaves the process.
 type Error struct {
 	Code    Code
 	Details string

@@ -19,9 +19,10 @@ type Dispatcher interface {
 	Admit(ctx context.Context, a Admission) (Receipt, error)
 }
 
-// Page is one encoded answer to a read. JSON is shared between readers and must
-// not be changed.
+// Page is one encoded answer to a read.
 type Page struct {
+	// JSON is one line without a newline; an empty array is exactly []. It is
+	// shared between readers and must not be changed.
 	JSON []byte
 	// Next is the offset to read from next.
 	Next Offset
@@ -40,7 +41,7 @@ type Reader interface {
 	// Updates returns the chunks recorded after an offset as a JSON array,
 	// covering at most limit batches.
 	Updates(ctx context.Context, at Address, after Offset, limit int) (Page, error)
-	// Wait returns nil as soon as the durable head is past after, or the
-	// context's error.
+	// Wait returns nil as soon as the durable head is past after, so that Updates
+	// makes progress, or the context's error.
 	Wait(ctx context.Context, at Address, after Offset) error
 }

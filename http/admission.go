@@ -1,0 +1,109 @@
+package http
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// precheckBytes is the body size from which an admission is decided before it is
+// sent, so that a refused one costs little.
+const precheckBytes = 256 << 10
+
+// admitted is the body of a 202.
+type admitted struct {
+	StreamURL    string                    `json:"streamUrl"`
+	Offset       conversation.Offset       `json:"offset"`
+	SubmissionID conversation.SubmissionID `json:"submissionId"`
+	UID          conversation.UID          `json:"uid,omitempty"`
+	Deduplicated bool                      `json:"deduplicated,omitempty"`
+}
+
+// post admits one message.
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+	if parseQuery(r.URL.RawQuery).Has("wait") {
+		return invalid("The query parameter wait is not supported: an admission never waits for the agent.")
+	}
+	if err := checkMediaType(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	defer h.discard(r.Context(), body)
+	p, err := readPrompt(&h.opts, body)
+	if err != nil {
+		return err
+	}
+	defer h.discard(r.Context(), p)
+	a := conversation.Admission{
+		Address: at, Delivery: p.delivery, Condition: p.condition, InitialData: p.initialData,
+		Key: p.key, Trace: traceOf(r.Header),
+	}
+	if a.Key == "" {
+		a.Key = h.opts.NewKey()
+	}
+	receipt, err := h.admit(r.Context(), a, p.files, body.size)
+	if err != nil {
+		return err
+	}
+	return h.accept(w, r, receipt, p.key != "")
+}
+
+// discard closes what a request held. A failure costs disk space, not the request.
+func (h *Handler) discard(ctx context.Context, c io.Closer) {
+	if err := c.Close(); err != nil {
+		h.opts.Logger.WarnContext(ctx, "temporary file was not removed", "err", err)
+	}
+}
+
+// admit hands a checked delivery to the runtime. Large ones are decided first,
+// so that nothing is staged for a delivery that is refused or known already.
+func (h *Handler) admit(ctx context.Context, a conversation.Admission, files []*spool, size int64) (conversation.Receipt, error) {
+	if len(files) > 0 || size > precheckBytes {
+		known, err := h.dispatcher.Precheck(ctx, a)
+		if err != nil {
+			return conversation.Receipt{}, err
+		}
+		if known != nil {
+			return *known, nil
+		}
+	}
+	staged := map[string]bool{}
+	for i, f := range files {
+		at := a.Delivery.Attachments[i]
+		if staged[at.SHA256] {
+			continue
+		}
+		staged[at.SHA256] = true
+		blob := conversation.Blob{Content: f.section(span{0, f.size}), Size: at.Size, Digest: at.SHA256}
+		if err := h.dispatcher.Stage(ctx, a.Address, blob); err != nil {
+			return conversation.Receipt{}, err
+		}
+	}
+	return h.dispatcher.Admit(ctx, a)
+}
+
+// accept answers 202. A caller without a key cannot have repeated itself.
+func (h *Handler) accept(w http.ResponseWriter, r *http.Request, receipt conversation.Receipt, keyed bool) error {
+	url := h.streamURL(r)
+	body, err := conversation.EncodeJSON(admitted{
+		StreamURL: url, Offset: receipt.Offset, SubmissionID: receipt.SubmissionID, UID: receipt.UID,
+		Deduplicated: keyed && receipt.Deduplicated,
+	})
+	if err != nil {
+		return fmt.Errorf("encode receipt of %s: %w", receipt.SubmissionID, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Location", url)
+	w.Header().Set(headerNextOffset, receipt.Offset.String())
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(body) // it is admitted, whether the client hears it or not
+	return nil
+}

@@ -1,0 +1,125 @@
+package http_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// letters yields n times the letter A and allocates nothing.
+type letters struct{ n int64 }
+
+func (l *letters) Read(p []byte) (int, error) {
+	if l.n == 0 {
+		return 0, io.EOF
+	}
+	k := min(int64(len(p)), l.n)
+	for i := range k {
+		p[i] = 'A'
+	}
+	l.n -= k
+	return int(k), nil
+}
+
+// TestLargeAttachmentIsNeverInMemory admits 10 MiB of image, 14 MB on the wire,
+// and counts everything that was allocated meanwhile.
+func TestLargeAttachmentIsNeverInMemory(t *testing.T) {
+	const size = 10 << 20 / 3 * 3
+	h := newHarness(t, nil)
+	var during []string
+	h.rt.onStage = func(b conversation.Blob) {
+		during, _ = filepath.Glob(filepath.Join(h.temp, "*"))
+		sum := sha256.New()
+		n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{b.Content}, make([]byte, 32<<10))
+		if err != nil || n != size || b.Size != size || hex.EncodeToString(sum.Sum(nil)) != b.Digest {
+			t.Errorf("staged %d bytes of %d, %v", n, b.Size, err)
+		}
+		if _, err := b.Content.Seek(0, io.SeekStart); err != nil {
+			t.Error(err)
+		}
+	}
+	body := io.MultiReader(
+		strings.NewReader(`{"kind":"user","body":"x","attachments":[{"type":"image","mimeType":"image/png","data":"`),
+		&letters{size / 3 * 4}, strings.NewReader(`"}]}`))
+	r := newPost("/c1", body)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	res := h.serve(r)
+	runtime.ReadMemStats(&after)
+	wantStatus(t, res, 202)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 3<<20 {
+		t.Errorf("allocated %d bytes", got)
+	}
+	if got := h.leftovers(); got != nil {
+		t.Errorf("left %v", got)
+	}
+	if runtime.GOOS == "linux" && during != nil {
+		t.Errorf("files have names while in use: %v", during)
+	}
+}
+
+// TestSpoolSizes sends the same delivery through memory and through files.
+func TestSpoolSizes(t *testing.T) {
+	body := withAttachments(`,"initialData":{"a":[1,"\u00e9"]}`, pngJSON)
+	for _, memory := range []int{1, 2, 63, len(body) - 1, len(body), len(body) + 1} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			h := newHarness(t, func(o *parleyhttp.Options) { o.MemoryBytes = memory })
+			wantStatus(t, h.post("/c1", body), 202)
+			a := h.rt.admissions[0]
+			if a.Delivery.Body != "look" || string(a.InitialData) != `{"a":[1,"\u00e9"]}` || len(h.rt.blobs) != 1 {
+				t.Errorf("admission %+v", a)
+			}
+			if got := h.leftovers(); got != nil {
+				t.Errorf("left %v", got)
+			}
+		})
+	}
+}
+
+// TestManyAttachmentsInFiles has every attachment large enough for a file.
+func TestManyAttachmentsInFiles(t *testing.T) {
+	h := newHarness(t, nil)
+	var parts []string
+	for i := range 16 {
+		data := strings.Repeat(string(rune('A'+i)), 128<<10)
+		parts = append(parts, `{"type":"image","mimeType":"image/png","data":"`+data+`"}`)
+	}
+	wantStatus(t, h.post("/c1", withAttachments("", parts...)), 202)
+	if len(h.rt.blobs) != 16 {
+		t.Errorf("%d blobs", len(h.rt.blobs))
+	}
+	// The last attachment is refused when fifteen are decoded already.
+	parts[15] = strings.Replace(parts[15], `P"}`, `*"}`, 1)
+	h.rt.calls = nil
+	wantError(t, h.post("/c1", withAttachments("", parts...)), 400, conversation.CodeInvalidRequest)
+	if got := h.leftovers(); got != nil || h.rt.calls != nil {
+		t.Errorf("left %v, called %v", got, h.rt.calls)
+	}
+}
+
+func TestInvalidUTF8IsReplaced(t *testing.T) {
+	h := newHarness(t, nil)
+	wantStatus(t, h.post("/c1", "{\"kind\":\"signal\",\"type\":\"\xff\",\"body\":\"a\xc3\",\"initialData\":\"\xff\"}"), 202)
+	a := h.rt.admissions[0]
+	if a.Delivery.Type != "\ufffd" || a.Delivery.Body != "a\ufffd" || string(a.InitialData) != "\"\ufffd\"" {
+		t.Errorf("admission %+v", a)
+	}
+}
+
+func TestDefaultTempDir(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	if _, err := os.Stat(os.TempDir()); err == nil {
+		t.Fatal("the folder exists")
+	}
+	h := newHarness(t, func(o *parleyhttp.Options) { o.TempDir, o.MemoryBytes = "", 1 })
+	wantError(t, h.post("/c1", hello), 500, conversation.CodeInternal)
+}

@@ -1,0 +1,40 @@
+// Package http serves the conversation protocol: one agent conversation per
+// path {mount}/:id, admitted with POST and read with GET and HEAD.
+//
+// Applications and the binary call it: [New] takes the two seams of the runtime,
+// conversation.Dispatcher for writes and conversation.Reader for reads, and a
+// list of mounts. The package knows nothing else of the runtime: it checks and
+// decodes requests, frames encoded pages and renders errors. It is imported as
+// parleyhttp.
+//
+//	POST /:id                          admission, 202
+//	GET  /:id                          snapshot
+//	GET  /:id?view=updates&offset=…    chunks after an offset
+//	     …&live=long-poll              held until there is something, or 30 s
+//	     …&live=sse                    server-sent events
+//	HEAD /:id                          the head's offset
+//
+// Guarantees:
+//
+//  1. A request is checked as a whole before the runtime hears of it: a refused
+//     one has caused no Stage and no Admit, and leaves no temporary file.
+//  2. The checks of a POST have one order: method, blank id, wait, media type,
+//     JSON, shape, uid with initialData; then the Dispatcher decides.
+//  3. A request holds a bounded amount of memory, whatever its size: its body is
+//     spooled to a temporary file and attachments are decoded from there into
+//     their own. Files are unlinked while in use where the system allows it.
+//  4. Every error is one envelope. The text of an error that is not a
+//     *conversation.Error stays in the process; the answer and a log line share
+//     a ref instead.
+//  5. A page's JSON goes out as the Reader encoded it. A data frame and its
+//     control frame leave in one write.
+//  6. Live responses end when the client leaves, when it does not read for
+//     [Options.SlowReader], when a read fails and at [Handler.Drain]; nothing
+//     else ends them, also not the server's own timeouts.
+//
+// Authentication and CORS are middleware before the handler.
+//
+// A [Handler] is safe for concurrent use and starts no goroutine that outlives a
+// request. It keeps nothing that a crash could lose: an admission is what the
+// Dispatcher made durable, and a reader resumes from its last offset.
+package http

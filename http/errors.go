@@ -1,0 +1,175 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// class is one row of the error table.
+type class struct {
+	status  int
+	message string
+	details string // used when the error has none of its own
+}
+
+// classOf is the one table from code to status. Codes that are not in it never
+// answer a request.
+func classOf(c conversation.Code) (class, bool) {
+	const unclear = "Check the request and send it again."
+	switch c {
+	case conversation.CodeInvalidRequest:
+		return class{http.StatusBadRequest, "The request is malformed.", unclear}, true
+	case conversation.CodeInvalidJSON:
+		return class{http.StatusBadRequest, "The request body is not valid JSON.", unclear}, true
+	case conversation.CodeUnsupportedMediaType:
+		return class{http.StatusUnsupportedMediaType, "The request body must be application/json.", unclear}, true
+	case conversation.CodeMethodNotAllowed:
+		return class{http.StatusMethodNotAllowed, "The route does not accept this method.", "See the Allow header."}, true
+	case conversation.CodeRouteNotFound:
+		return class{http.StatusNotFound, "There is no such route.", "Check the path."}, true
+	case conversation.CodeInstanceNotFound:
+		return class{http.StatusNotFound, "There is no such agent instance.",
+			"The conversation does not exist, or its uid is another."}, true
+	case conversation.CodeStreamNotFound:
+		return class{http.StatusNotFound, "There is no such conversation.",
+			"A conversation exists from its first admitted message on."}, true
+	case conversation.CodeAttachmentNotFound:
+		return class{http.StatusNotFound, "There is no such attachment.",
+			"The attachment id is wrong or belongs to another conversation."}, true
+	case conversation.CodeInstanceExists:
+		return class{http.StatusConflict, "The agent instance exists already.",
+			"Leave uid out to continue the conversation."}, true
+	case conversation.CodeSubmissionConflict:
+		return class{http.StatusConflict, "The idempotency key was used for another message.",
+			"Repeat the first message unchanged, or use a new key."}, true
+	case conversation.CodeStreamStoreFailure:
+		return class{http.StatusInternalServerError, "The conversation's record stream could not be read there.",
+			"The offset is beyond the end of the conversation. Read the snapshot and go on from its offset."}, true
+	case conversation.CodeSchemaVersion:
+		return class{http.StatusInternalServerError, "The stored data has a version this server does not support.",
+			"Run a server of the version that wrote it."}, true
+	case conversation.CodeUnavailable:
+		return class{http.StatusServiceUnavailable, "The conversation cannot be served right now.",
+			"Retry after the time given."}, true
+	}
+	return class{http.StatusInternalServerError, "The server failed to answer the request.",
+		"The failure was logged. Give its ref when you report it."}, false
+}
+
+// envelope is the JSON form of every error.
+type envelope struct {
+	Error envelopeError `json:"error"`
+}
+
+type envelopeError struct {
+	Type    conversation.Code `json:"type"`
+	Message string            `json:"message"`
+	Details string            `json:"details"`
+	Dev     string            `json:"dev,omitempty"`
+	Meta    map[string]any    `json:"meta,omitempty"`
+	Ref     string            `json:"ref,omitempty"`
+}
+
+// fail answers a request with an error. The caller has written nothing but
+// headers that belong to the error.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		h.clientGone(w, r)
+		return
+	}
+	known := &conversation.Error{}
+	cl, listed := class{}, false
+	if errors.As(err, &known) {
+		cl, listed = classOf(known.Code)
+	}
+	if !listed {
+		// Whatever such an error says was not written for clients.
+		cl, _ = classOf(conversation.CodeInternal)
+		known = &conversation.Error{Code: conversation.CodeInternal, Err: err}
+	}
+	e := envelopeError{Type: known.Code, Message: cl.message, Details: known.Details, Meta: known.Meta}
+	if e.Details == "" {
+		e.Details = cl.details
+	}
+	if h.opts.Dev && known.Err != nil {
+		e.Dev = known.Err.Error()
+	}
+	switch {
+	case cl.status == http.StatusServiceUnavailable:
+		h.opts.Logger.WarnContext(r.Context(), "request refused as unavailable", logRequest(r, err)...)
+	case cl.status >= http.StatusInternalServerError:
+		e.Ref = h.opts.NewRef()
+		w.Header().Set(headerErrorRef, e.Ref)
+		h.opts.Logger.ErrorContext(r.Context(), "request failed", append(logRequest(r, err), "ref", e.Ref)...)
+	}
+	if after := retryAfter(known); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
+	h.writeEnvelope(w, r, cl.status, e)
+}
+
+func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status int, e envelopeError) {
+	body, err := conversation.EncodeJSON(envelope{e})
+	if err != nil {
+		h.opts.Logger.ErrorContext(r.Context(), "error meta cannot be encoded", logRequest(r, err)...)
+		e.Meta = nil
+		body, _ = conversation.EncodeJSON(envelope{e}) // strings alone always encode
+	}
+	secure(w.Header())
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Method == http.MethodHead {
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// clientGone ends a request whose client left. The status is for whoever stands
+// between, such as a middleware that counts.
+func (h *Handler) clientGone(w http.ResponseWriter, r *http.Request) {
+	h.opts.Logger.DebugContext(r.Context(), "client left", "method", r.Method, "path", r.URL.Path, "status", statusClientGone)
+	secure(w.Header())
+	w.WriteHeader(statusClientGone)
+}
+
+func logRequest(r *http.Request, err error) []any {
+	args := []any{"method", r.Method, "path", r.URL.Path, "err", err}
+	var p *panicError
+	if errors.As(err, &p) {
+		args = append(args, "stack", string(p.stack))
+	}
+	return args
+}
+
+// panicError is a panic that ended a request.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error implements error.
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// retryAfter is the header's value in whole seconds, "" for none. An unavailable
+// runtime always names a time.
+func retryAfter(e *conversation.Error) string {
+	if e.RetryAfter <= 0 && e.Code != conversation.CodeUnavailable {
+		return ""
+	}
+	return strconv.Itoa(max(1, int(math.Ceil(float64(e.RetryAfter)/float64(time.Second)))))
+}
+
+// invalid is an invalid_request whose details the caller reads.
+func invalid(format string, args ...any) error {
+	return conversation.Errorf(conversation.CodeInvalidRequest, format, args...)
+}

@@ -1,0 +1,150 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// TestErrorTable renders every code of a request, and those that are not for one.
+func TestErrorTable(t *testing.T) {
+	for code, status := range map[conversation.Code]int{
+		conversation.CodeInvalidRequest: 400, conversation.CodeInvalidJSON: 400, conversation.CodeUnsupportedMediaType: 415,
+		conversation.CodeMethodNotAllowed: 405, conversation.CodeRouteNotFound: 404, conversation.CodeInstanceNotFound: 404,
+		conversation.CodeInstanceExists: 409, conversation.CodeSubmissionConflict: 409, conversation.CodeStreamNotFound: 404,
+		conversation.CodeAttachmentNotFound: 404, conversation.CodeStreamStoreFailure: 500, conversation.CodeSchemaVersion: 500,
+		conversation.CodeUnavailable: 503, conversation.CodeInternal: 500,
+	} {
+		t.Run(string(code), func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.rt.fail = func(string) error {
+				return fmt.Errorf("wrapped: %w", &conversation.Error{Code: code, Meta: map[string]any{"a": "<b>"}, Err: errors.New("secret")})
+			}
+			for _, res := range []*http.Response{h.do("GET", "/c1"), h.post("/c1", hello), h.do("GET", "/c1?view=updates&offset=-1&live=sse")} {
+				e := wantError(t, res, status, code)
+				if logged := status == 500; (e.Ref != "") != logged || res.Header.Get("Parley-Error-Ref") != e.Ref {
+					t.Errorf("ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
+				}
+				if code != conversation.CodeInternal && e.Meta["a"] != "<b>" {
+					t.Errorf("meta %v", e.Meta)
+				}
+				if e.Dev != "" {
+					t.Errorf("dev %q outside of development", e.Dev)
+				}
+			}
+		})
+	}
+	for _, code := range []conversation.Code{"", "other", conversation.CodeModelFailed, conversation.CodeAborted} {
+		t.Run("not_for_requests_"+string(code), func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.rt.fail = func(string) error { return conversation.Errorf(code, "secret") }
+			if e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal); strings.Contains(fmt.Sprint(e), "secret") {
+				t.Errorf("%+v tells the secret", e)
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for _, tt := range []struct {
+		code  conversation.Code
+		after time.Duration
+		want  string
+	}{
+		{conversation.CodeUnavailable, 0, "1"}, {conversation.CodeUnavailable, time.Millisecond, "1"},
+		{conversation.CodeUnavailable, 2 * time.Second, "2"}, {conversation.CodeUnavailable, 2001 * time.Millisecond, "3"},
+		{conversation.CodeStreamNotFound, 0, ""}, {conversation.CodeStreamStoreFailure, time.Second, "1"},
+	} {
+		h := newHarness(t, nil)
+		h.rt.fail = func(string) error { return &conversation.Error{Code: tt.code, RetryAfter: tt.after} }
+		if got := h.do("GET", "/c1").Header.Get("Retry-After"); got != tt.want {
+			t.Errorf("%s after %v: Retry-After %q, want %q", tt.code, tt.after, got, tt.want)
+		}
+	}
+}
+
+func TestUnknownErrors(t *testing.T) {
+	for name, fail := range map[string]func(string) error{
+		"error":  func(string) error { return errors.New("secret") },
+		"panic":  func(string) error { panic("secret") },
+		"cancel": func(string) error { return context.Canceled }, // not the client's
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			h.rt.fail = fail
+			e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)
+			if strings.Contains(fmt.Sprint(e), "secret") {
+				t.Errorf("%+v tells the secret", e)
+			}
+			if e.Ref != "err_1" || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "ref=err_1") {
+				t.Errorf("ref %q, log %s", e.Ref, &log)
+			}
+			if name != "cancel" && !strings.Contains(log.String(), "secret") {
+				t.Errorf("log %s lacks the cause", &log)
+			}
+			if name == "panic" && !strings.Contains(log.String(), "stack=") {
+				t.Errorf("log %s lacks the stack", &log)
+			}
+		})
+	}
+	t.Run("dev_tells_the_cause", func(t *testing.T) {
+		h := newHarness(t, func(o *parleyhttp.Options) { o.Dev = true })
+		h.rt.fail = func(string) error { return errors.New("secret") }
+		if e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal); e.Dev != "secret" {
+			t.Errorf("dev %q", e.Dev)
+		}
+	})
+	t.Run("default_ref", func(t *testing.T) {
+		h := newHarness(t, func(o *parleyhttp.Options) { o.NewRef = nil })
+		h.rt.fail = func(string) error { return errors.New("secret") }
+		e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)
+		if id, ok := strings.CutPrefix(e.Ref, "err_"); !ok || len(id) != 26 {
+			t.Errorf("ref %q", e.Ref)
+		}
+	})
+	t.Run("meta_that_cannot_be_encoded", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.rt.fail = func(string) error {
+			return &conversation.Error{Code: conversation.CodeStreamNotFound, Meta: map[string]any{"f": func() {}}}
+		}
+		wantError(t, h.do("GET", "/c1"), 404, conversation.CodeStreamNotFound)
+	})
+}
+
+// brokenWriter panics at the first write.
+type brokenWriter struct{ *httptest.ResponseRecorder }
+
+func (brokenWriter) Write([]byte) (int, error) { panic("broken") }
+
+func TestPanicAfterTheAnswerBegan(t *testing.T) {
+	h := newHarness(t, nil)
+	h.create()
+	defer func() {
+		if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+			t.Error("the connection is not aborted")
+		}
+	}()
+	h.h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", "/agents/assistant/c1", nil))
+}
+
+func TestReadOfAClientThatLeft(t *testing.T) {
+	h := newHarness(t, nil)
+	h.create()
+	r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1", nil))
+	cancel()
+	res := h.serve(r)
+	if res.StatusCode != 499 || readAll(t, res) != "" || res.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("status %d, header %v", res.StatusCode, res.Header)
+	}
+}

@@ -1,0 +1,292 @@
+package http_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// fakeRuntime is an honest runtime in memory: a log per conversation, folded and
+// projected by package conversation, without an agent.
+type fakeRuntime struct {
+	mu     sync.Mutex
+	convs  map[conversation.Address]*fakeConversation
+	blobs  map[string][]byte
+	minted int
+
+	// calls are the methods called and what they were given, in order.
+	calls      []string
+	admissions []conversation.Admission
+	// schema judges initialData of a creating admission; nil accepts all.
+	schema func(json.RawMessage) error
+	// fail, if not nil, is asked before every method by its name.
+	fail func(method string) error
+	// onStage, if not nil, sees every staged blob.
+	onStage func(conversation.Blob)
+}
+
+type fakeConversation struct {
+	batches []conversation.Batch
+	state   *conversation.State
+	changed chan struct{} // closed at the next batch
+}
+
+func newRuntime() *fakeRuntime {
+	return &fakeRuntime{convs: map[conversation.Address]*fakeConversation{}, blobs: map[string][]byte{}}
+}
+
+// called notes a call and returns the error it is to have.
+func (f *fakeRuntime) called(ctx context.Context, method string) error {
+	f.mu.Lock()
+	f.calls = append(f.calls, method)
+	fail := f.fail
+	f.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if fail != nil {
+		return fail(method)
+	}
+	return nil
+}
+
+func (f *fakeRuntime) mint(prefix string) string {
+	f.minted++
+	return fmt.Sprintf("%s_%d", prefix, f.minted)
+}
+
+// decide returns the receipt of a known key, or whether the admission creates.
+func (f *fakeRuntime) decide(a conversation.Admission) (*conversation.Receipt, bool, error) {
+	hash, err := a.PayloadHash()
+	if err != nil {
+		return nil, false, err
+	}
+	c := f.convs[a.Address]
+	if c == nil {
+		if a.Condition.Set {
+			return nil, false, conversation.Errorf(conversation.CodeInstanceNotFound, "No instance has this id and uid.")
+		}
+		if f.schema != nil {
+			if err := f.schema(a.InitialData); err != nil {
+				return nil, false, err
+			}
+		}
+		return nil, true, nil
+	}
+	uid := c.state.Created().UID
+	if sub := c.state.Lookup(a.Key); sub != nil {
+		if sub.PayloadHash != hash {
+			return nil, false, &conversation.Error{Code: conversation.CodeSubmissionConflict,
+				Meta: map[string]any{"submissionId": sub.ID}}
+		}
+		return &conversation.Receipt{SubmissionID: sub.ID, UID: uid, Offset: sub.Offset, Deduplicated: true}, false, nil
+	}
+	switch {
+	case a.Condition.Absent:
+		e := conversation.Errorf(conversation.CodeInstanceExists, "The instance exists with uid %s.", uid)
+		e.Meta = map[string]any{"uid": uid}
+		return nil, false, e
+	case a.Condition.Set && a.Condition.UID != uid:
+		return nil, false, conversation.Errorf(conversation.CodeInstanceNotFound, "No instance has this id and uid.")
+	}
+	return nil, false, nil
+}
+
+// Precheck implements conversation.Dispatcher.
+func (f *fakeRuntime) Precheck(ctx context.Context, a conversation.Admission) (*conversation.Receipt, error) {
+	if err := f.called(ctx, "Precheck"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, _, err := f.decide(a)
+	return known, err
+}
+
+// Stage implements conversation.Dispatcher. It checks size and digest.
+func (f *fakeRuntime) Stage(ctx context.Context, _ conversation.Address, b conversation.Blob) error {
+	if err := f.called(ctx, "Stage"); err != nil {
+		return err
+	}
+	if f.onStage != nil {
+		f.onStage(b)
+		return nil
+	}
+	content, err := io.ReadAll(b.Content)
+	if err != nil {
+		return err
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != b.Digest || int64(len(content)) != b.Size {
+		return fmt.Errorf("blob %s of %d bytes does not fit its content", b.Digest, b.Size)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blobs[b.Digest] = content
+	return nil
+}
+
+// Admit implements conversation.Dispatcher.
+func (f *fakeRuntime) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	if err := f.called(ctx, "Admit"); err != nil {
+		return conversation.Receipt{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.admissions = append(f.admissions, a)
+	known, creates, err := f.decide(a)
+	if err != nil {
+		return conversation.Receipt{}, err
+	}
+	if known != nil {
+		return *known, nil
+	}
+	hash, err := a.PayloadHash()
+	if err != nil {
+		return conversation.Receipt{}, err
+	}
+	for i := range a.Delivery.Attachments {
+		a.Delivery.Attachments[i].ID = conversation.AttachmentID(f.mint("att"))
+	}
+	var records []conversation.Record
+	if creates {
+		f.convs[a.Address] = &fakeConversation{state: conversation.NewState(), changed: make(chan struct{})}
+		records = append(records, &conversation.ConversationCreated{
+			Agent: a.Address.Agent, ID: a.Address.ID, UID: conversation.UID(f.mint("inst")),
+			ConversationID: conversation.ConversationID(f.mint("conv")), InitialData: a.InitialData,
+		})
+	}
+	sub := conversation.SubmissionID(f.mint("sub"))
+	records = append(records, &conversation.SubmissionAdmitted{
+		Submission: sub, Message: conversation.MessageID(f.mint("msg")), Key: a.Key, PayloadHash: hash,
+		Delivery: a.Delivery, Trace: a.Trace,
+	})
+	c := f.convs[a.Address]
+	if err := c.append(records); err != nil {
+		return conversation.Receipt{}, err
+	}
+	return conversation.Receipt{SubmissionID: sub, UID: c.state.Created().UID, Offset: c.state.Head()}, nil
+}
+
+func (c *fakeConversation) append(records []conversation.Record) error {
+	b := conversation.Batch{Offset: c.state.Head() + 1, Records: records}
+	if err := c.state.Apply(b); err != nil {
+		return err
+	}
+	c.batches = append(c.batches, b)
+	close(c.changed)
+	c.changed = make(chan struct{})
+	return nil
+}
+
+// record appends batches on behalf of the agent. Readers see all of them at once.
+func (f *fakeRuntime) record(t testing.TB, at conversation.Address, batches ...[]conversation.Record) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range batches {
+		if err := f.convs[at].append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (f *fakeRuntime) open(ctx context.Context, method string, at conversation.Address) (*fakeConversation, error) {
+	if err := f.called(ctx, method); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.convs[at]
+	if c == nil {
+		return nil, &conversation.Error{Code: conversation.CodeStreamNotFound}
+	}
+	return c, nil
+}
+
+// Head implements conversation.Reader.
+func (f *fakeRuntime) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
+	c, err := f.open(ctx, "Head", at)
+	if err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return c.state.Head(), nil
+}
+
+// Snapshot implements conversation.Reader.
+func (f *fakeRuntime) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
+	c, err := f.open(ctx, "Snapshot", at)
+	if err != nil {
+		return conversation.Page{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, err := conversation.EncodeJSON(c.state.Snapshot())
+	return conversation.Page{JSON: b, Next: c.state.Head(), UpToDate: true}, err
+}
+
+// Updates implements conversation.Reader.
+func (f *fakeRuntime) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
+	c, err := f.open(ctx, "Updates", at)
+	if err != nil {
+		return conversation.Page{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if after > c.state.Head() {
+		return conversation.Page{}, conversation.Errorf(conversation.CodeStreamStoreFailure, "The offset is beyond the head.")
+	}
+	next := min(after+conversation.Offset(limit), c.state.Head())
+	var chunks []conversation.Chunk
+	for _, b := range c.batches[after+1 : next+1] {
+		more, err := conversation.Project(c.state.Created().ConversationID, b, nil)
+		if err != nil {
+			return conversation.Page{}, err
+		}
+		chunks = append(chunks, more...)
+	}
+	out, err := conversation.AppendChunks([]byte{'['}, chunks)
+	return conversation.Page{JSON: append(out, ']'), Next: next, UpToDate: next == c.state.Head()}, err
+}
+
+// Wait implements conversation.Reader.
+func (f *fakeRuntime) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
+	c, err := f.open(ctx, "Wait", at)
+	if err != nil {
+		return err
+	}
+	for {
+		f.mu.Lock()
+		head, changed := c.state.Head(), c.changed
+		f.mu.Unlock()
+		if head > after {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// wrote returns the calls that may leave something behind.
+func (f *fakeRuntime) wrote() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, c := range f.calls {
+		if c == "Stage" || c == "Admit" {
+			out = append(out, c)
+		}
+	}
+	return out
+}

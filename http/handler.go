@@ -1,0 +1,259 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Mount puts an agent's conversations under a path: {Path}/:id. Several mounts
+// may name one agent; their conversations are the same.
+type Mount struct {
+	// Path is absolute, of one or more segments of letters, digits and "-._~", or
+	// "/" itself. It has no trailing slash.
+	Path string
+	// Agent is the name the conversations are addressed by.
+	Agent string
+}
+
+// Options configure a [Handler]. Nil and every zero field mean the default.
+type Options struct {
+	// Logger receives errors and dropped readers; nil discards them.
+	Logger *slog.Logger
+	// PublicURL is the origin, and possibly a path prefix, under which clients
+	// reach the handler ("https://agents.example.com"). Empty means the scheme and
+	// host of each request.
+	PublicURL string
+	// TrustedProxies may set X-Forwarded-Proto and X-Forwarded-Host. Default none.
+	TrustedProxies []netip.Prefix
+
+	// MaxBodyBytes limits a request body. Default 256 MiB.
+	MaxBodyBytes int64
+	// MaxTextBytes limits the delivery's body in UTF-8, and once more everything
+	// else of a delivery that is not attachment data, initialData included.
+	// Default 4 MiB.
+	MaxTextBytes int64
+	// MaxAttachments limits the attachments of one delivery. Default 16.
+	MaxAttachments int
+	// MemoryBytes is how much of a request body is held in memory before the rest
+	// goes to a file. Default 1 MiB.
+	MemoryBytes int
+	// TempDir is where temporary files are made. Default os.TempDir.
+	TempDir string
+
+	// Dev adds causes to error envelopes. Never set it where clients are strangers.
+	Dev bool
+
+	// Heartbeat is the time between two comment lines of an event stream.
+	// Default 15 s.
+	Heartbeat time.Duration
+	// ControlEvery bounds the time between two control frames of an idle event
+	// stream. Default 30 s.
+	ControlEvery time.Duration
+	// LongPoll is how long a long-poll is held. Default 30 s.
+	LongPoll time.Duration
+	// SlowReader is how long one write to an event stream may take. Default 10 s.
+	SlowReader time.Duration
+
+	// NewKey mints the key of an admission whose caller sent none. Default a ULID.
+	NewKey func() string
+	// NewRef mints the reference of a logged error. Default "err_" and a ULID.
+	NewRef func() string
+}
+
+func (o *Options) withDefaults() Options {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	v.Logger = fallback(v.Logger, slog.New(slog.DiscardHandler))
+	v.MaxBodyBytes = fallback(v.MaxBodyBytes, 256<<20)
+	v.MaxTextBytes = fallback(v.MaxTextBytes, 4<<20)
+	v.MaxAttachments = fallback(v.MaxAttachments, 16)
+	v.MemoryBytes = fallback(v.MemoryBytes, 1<<20)
+	v.TempDir = fallback(v.TempDir, os.TempDir())
+	v.Heartbeat = fallback(v.Heartbeat, 15*time.Second)
+	v.ControlEvery = fallback(v.ControlEvery, 30*time.Second)
+	v.LongPoll = fallback(v.LongPoll, 30*time.Second)
+	v.SlowReader = fallback(v.SlowReader, 10*time.Second)
+	if v.NewKey == nil {
+		v.NewKey = func() string { return ulid.Make().String() }
+	}
+	if v.NewRef == nil {
+		v.NewRef = func() string { return "err_" + ulid.Make().String() }
+	}
+	return v
+}
+
+func fallback[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.MaxBodyBytes < 0, o.MaxTextBytes < 0, o.MaxAttachments < 0, o.MemoryBytes < 0:
+		return errors.New("check options: a limit is negative")
+	case o.Heartbeat < 0, o.ControlEvery < 0, o.LongPoll < 0, o.SlowReader < 0:
+		return errors.New("check options: a duration is negative")
+	}
+	return nil
+}
+
+// Handler serves the conversation protocol. See the package comment.
+type Handler struct {
+	dispatcher conversation.Dispatcher
+	reader     conversation.Reader
+	opts       Options
+	public     *url.URL // nil without Options.PublicURL
+	router     *mux.Router
+	live       live
+}
+
+// endpoint serves one route. An error it returns becomes an envelope, so it must
+// not have written anything then.
+type endpoint func(w http.ResponseWriter, r *http.Request, at conversation.Address) error
+
+// New returns a handler for the mounts. It refuses mounts that cannot be told
+// apart from another or from a pattern, and options that make no sense.
+func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts *Options) (*Handler, error) {
+	h := &Handler{dispatcher: d, reader: r, opts: opts.withDefaults()}
+	if err := h.opts.validate(); err != nil {
+		return nil, err
+	}
+	if h.opts.PublicURL != "" {
+		u, err := parsePublicURL(h.opts.PublicURL)
+		if err != nil {
+			return nil, err
+		}
+		h.public = u
+	}
+	if err := checkMounts(mounts); err != nil {
+		return nil, err
+	}
+	// The encoded path is matched as it came: an id may contain %2F or "..".
+	h.router = mux.NewRouter().UseEncodedPath().SkipClean(true)
+	h.router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.fail(w, r, conversation.Errorf(conversation.CodeRouteNotFound, "No route of this server matches the path."))
+	})
+	// The longer mount comes first, so that one below another is reached.
+	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b Mount) int { return len(b.Path) - len(a.Path) })
+	for _, m := range sorted {
+		h.router.Handle(strings.TrimSuffix(m.Path, "/")+"/{id:[^/]*}", h.conversation(m.Agent))
+	}
+	return h, nil
+}
+
+func checkMounts(mounts []Mount) error {
+	seen := map[string]bool{}
+	for _, m := range mounts {
+		if err := checkMountPath(m.Path); err != nil {
+			return fmt.Errorf("mount %q: %w", m.Path, err)
+		}
+		if m.Agent == "" {
+			return fmt.Errorf("mount %q: names no agent", m.Path)
+		}
+		if seen[m.Path] {
+			return fmt.Errorf("mount %q: is there twice", m.Path)
+		}
+		seen[m.Path] = true
+	}
+	return nil
+}
+
+// checkMountPath admits only characters that have one spelling in a URL, so that
+// a mount can be compared with the encoded path.
+func checkMountPath(p string) error {
+	if p == "/" {
+		return nil
+	}
+	rest, ok := strings.CutPrefix(p, "/")
+	if !ok {
+		return errors.New("is not an absolute path")
+	}
+	for seg := range strings.SplitSeq(rest, "/") {
+		switch {
+		case seg == "":
+			return errors.New("has an empty segment or a trailing slash")
+		case seg == "." || seg == "..":
+			return errors.New("has a relative segment")
+		case strings.ContainsFunc(seg, func(c rune) bool { return !isUnreserved(c) }):
+			return fmt.Errorf("segment %q has a character other than letters, digits and -._~", seg)
+		}
+	}
+	return nil
+}
+
+func isUnreserved(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~", c)
+}
+
+// Drain ends every live response soon and refuses new ones with
+// runtime_unavailable, so that a server's Shutdown need not wait for readers.
+// Other requests are served as before. It returns at once and may be repeated.
+func (h *Handler) Drain() { h.live.drain() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	res := &response{ResponseWriter: w}
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(http.ErrAbortHandler)
+		}
+		err := &panicError{value: v, stack: debug.Stack()}
+		if res.status != 0 {
+			// The client has half an answer: only a broken connection tells it so.
+			h.opts.Logger.ErrorContext(r.Context(), "response broke off", logRequest(r, err)...)
+			panic(http.ErrAbortHandler)
+		}
+		h.fail(res, r, err)
+	}()
+	h.router.ServeHTTP(res, r)
+}
+
+// conversation serves {mount}/:id of an agent.
+func (h *Handler) conversation(agent string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var serve endpoint
+		switch r.Method {
+		case http.MethodGet:
+			serve = h.get
+		case http.MethodHead:
+			serve = h.head
+		case http.MethodPost:
+			serve = h.post
+		default:
+			const allow = "GET, HEAD, POST"
+			w.Header().Set("Allow", allow)
+			h.fail(w, r, conversation.Errorf(conversation.CodeMethodNotAllowed, "This route accepts %s.", allow))
+			return
+		}
+		id, err := conversationID(mux.Vars(r)["id"])
+		if err == nil {
+			err = serve(w, r, conversation.Address{Agent: agent, ID: id})
+		}
+		if err != nil {
+			h.fail(w, r, err)
+		}
+	})
+}

@@ -1,0 +1,307 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// pipeListener hands out connections in memory, so that a real server runs in
+// virtual time.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+func (l *pipeListener) dial() net.Conn {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client
+}
+
+// wire is a client that notes every byte it receives and when.
+type wire struct {
+	conn    net.Conn
+	start   time.Time
+	stalled chan struct{} // closed: the read under way is the last
+	notes   notes
+}
+
+// notes is text that goroutines write and the test takes.
+type notes struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.buf.Write(p)
+}
+
+func (n *notes) take() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer n.buf.Reset()
+	return n.buf.String()
+}
+
+// dialWire connects and begins to read.
+func dialWire(l *pipeListener) *wire {
+	w := &wire{conn: l.dial(), start: time.Now(), stalled: make(chan struct{})}
+	go w.read()
+	return w
+}
+
+func (w *wire) read() {
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := w.conn.Read(buf)
+		w.note(string(buf[:n]), err)
+		select {
+		case <-w.stalled:
+			return
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) note(text string, err error) {
+	if text != "" {
+		fmt.Fprintf(&w.notes, "+%v\n%s", time.Since(w.start), visible(text))
+	}
+	if err != nil {
+		end := err.Error()
+		if errors.Is(err, io.EOF) {
+			end = "closed"
+		}
+		fmt.Fprintf(&w.notes, "+%v\n<%s>\n", time.Since(w.start), end)
+	}
+}
+
+// visible drops carriage returns and the date, and marks empty lines.
+func visible(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(strings.ReplaceAll(text, "\r\n", "\n")) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "Date: "):
+			continue
+		case line == "":
+			line = "~"
+		}
+		out.WriteString("  " + line + "\n")
+	}
+	return out.String()
+}
+
+// script runs one transcript of live reads.
+type script struct {
+	*harness
+	l    *pipeListener
+	wire *wire
+	log  notes
+}
+
+// run executes a command and returns what the client received until everything
+// has come to rest.
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "create":
+		s.create()
+	case "connect":
+		s.wire = dialWire(s.l)
+		if _, err := fmt.Fprintf(s.wire.conn, "GET /agents/assistant/c1?view=updates&%s HTTP/1.1\r\nHost: h\r\n\r\n", strings.TrimSpace(d.Input)); err != nil {
+			t.Fatal(err)
+		}
+	case "claims":
+		n, err := strconv.Atoi(strings.TrimSpace(d.Input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.claims(c1, n)
+	case "turn":
+		s.turn(c1)
+	case "sleep":
+		pause, err := time.ParseDuration(strings.TrimSpace(d.Input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pause)
+	case "fail":
+		s.failAt(strings.TrimSpace(d.Input))
+	case "stall":
+		close(s.wire.stalled)
+	case "drain":
+		s.h.Drain()
+	case "hangup":
+		if err := s.wire.conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Fatalf("unknown command %s", d.Cmd)
+	}
+	synctest.Wait()
+	out := ""
+	if s.wire != nil {
+		out = s.wire.notes.take()
+	}
+	return out + s.log.take()
+}
+
+func (s *script) failAt(failing string) {
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	s.rt.fail = func(method string) error {
+		if method == failing {
+			return conversation.Unavailable(time.Second, errors.New("no owner"))
+		}
+		return nil
+	}
+}
+
+// newLog writes log lines as transcripts have them, without times.
+func newLog(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// TestLive replays testdata/live over a server whose own limits are shorter than
+// any live response, in virtual time.
+func TestLive(t *testing.T) {
+	datadriven.Walk(t, "testdata/live", func(t *testing.T, path string) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{l: newPipeListener()}
+			s.harness = newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&s.log) })
+			srv := &http.Server{Handler: s.h, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(s.l) }()
+			datadriven.RunTest(t, path, s.run)
+			if s.wire != nil {
+				_ = s.wire.conn.Close() // it may be closed already
+			}
+			if err := srv.Close(); err != nil {
+				t.Error(err)
+			}
+			<-served
+			synctest.Wait()
+		})
+	})
+}
+
+// TestLongPollLeavesTheConnectionUsable polls twice over one connection, with a
+// pause in between that is longer than any limit of the first.
+func TestLongPollLeavesTheConnectionUsable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l := newHarness(t, nil), newPipeListener()
+		h.create()
+		srv := &http.Server{Handler: h.h}
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(l) }()
+		dials := 0
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			return l.dial(), nil
+		}}
+		for range 2 {
+			res, err := (&http.Client{Transport: transport}).Get(
+				"http://h/agents/assistant/c1?view=updates&live=long-poll&offset=" + offset(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := readAll(t, res); got != "[]" {
+				t.Error(got)
+			}
+			if err := res.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if dials != 1 {
+			t.Errorf("%d connections", dials)
+		}
+		transport.CloseIdleConnections()
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
+}
+
+// writes counts the writes and flushes of a response.
+type writes struct {
+	header  http.Header
+	written []int
+	flushed int
+	cancel  context.CancelFunc
+}
+
+func (w *writes) Header() http.Header { return w.header }
+func (w *writes) WriteHeader(int)     {}
+func (w *writes) Write(b []byte) (int, error) {
+	w.written = append(w.written, len(b))
+	return len(b), nil
+}
+func (w *writes) Flush() { w.flushed++; w.cancel() }
+
+// TestCycleIsOneWrite has a small cycle, and one too large for a single limit.
+func TestCycleIsOneWrite(t *testing.T) {
+	for _, tt := range []struct{ text, writes int }{{10, 1}, {600 << 10, 3}} {
+		h := newHarness(t, nil)
+		wantStatus(t, h.post("/c1", `{"kind":"user","body":"`+strings.Repeat("x", tt.text)+`"}`), http.StatusAccepted)
+		r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1?view=updates&live=sse&offset=-1", nil))
+		w := &writes{header: http.Header{}, cancel: cancel}
+		h.h.ServeHTTP(w, r)
+		if len(w.written) != tt.writes || w.flushed != 1 {
+			t.Errorf("%d bytes of text left in writes of %v and %d flushes", tt.text, w.written, w.flushed)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// maxKey is the longest idempotencyKey, in characters.
+const maxKey = 256
+
+// prompt is a checked request body.
+type prompt struct {
+	delivery    conversation.Delivery
+	condition   conversation.Condition
+	initialData json.RawMessage // nil if absent
+	key         string          // "" if the caller sent none
+	// files are the decoded attachments, in the order of delivery.Attachments.
+	files []*spool
+}
+
+// Close drops the decoded attachments.
+func (p *prompt) Close() error {
+	var errs []error
+	for _, f := range p.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// promptReader reads a prompt out of a spooled body.
+type promptReader struct {
+	opts *Options
+	body *spool
+	has  fields
+	// budget is how many bytes of text may still be taken into memory, apart from
+	// the delivery's body.
+	budget int64
+	out    prompt
+}
+
+// readPrompt decodes and checks a spooled body. The caller closes the prompt; a
+// refused body leaves nothing open.
+func readPrompt(opts *Options, body *spool) (*prompt, error) {
+	has, err := locate(body)
+	if err != nil {
+		return nil, err
+	}
+	p := &promptReader{opts: opts, body: body, has: has, budget: opts.MaxTextBytes}
+	if err := p.read(); err != nil {
+		return nil, errors.Join(err, p.out.Close())
+	}
+	return &p.out, nil
+}
+
+// read takes the cheap members first, so that a body with a wrong one is refused
+// before attachments are decoded.
+func (p *promptReader) read() error {
+	kind, err := p.kind()
+	if err != nil {
+		return err
+	}
+	p.out.delivery.Kind = kind
+	if err := p.text(); err != nil {
+		return err
+	}
+	if kind == conversation.KindSignal {
+		if err := p.signal(); err != nil {
+			return err
+		}
+	}
+	if err := p.siblings(); err != nil {
+		return err
+	}
+	if v, ok := p.has["attachments"]; ok && kind == conversation.KindUser {
+		return p.attachments(v)
+	}
+	return nil
+}
+
+func (p *promptReader) kind() (conversation.Kind, error) {
+	const shape = `The body must be {"kind":"user","body":…,"attachments"?:…} or {"kind":"signal","type":…,"body":…}`
+	v, ok := p.has["kind"]
+	if !ok {
+		if _, nested := p.has["message"]; nested {
+			return "", invalid("The message must not be nested in a message member. %s, with uid, initialData and "+
+				"idempotencyKey beside them.", shape)
+		}
+		return "", invalid("The member kind is missing. %s.", shape)
+	}
+	kind, err := p.string("kind", v)
+	if err != nil {
+		return "", err
+	}
+	switch k := conversation.Kind(kind); k {
+	case conversation.KindUser, conversation.KindSignal:
+		return k, nil
+	}
+	return "", invalid("The member kind is %.40q. %s.", kind, shape)
+}
+
+// text reads the delivery's body.
+func (p *promptReader) text() error {
+	v, ok := p.has["body"]
+	if !ok {
+		return invalid("The member body is missing; it must be a string.")
+	}
+	if is, err := p.isString(v); err != nil || !is {
+		return errors.Join(err, invalidType(is, "body", "a string"))
+	}
+	r, err := newStringReader(p.body.section(v))
+	if err != nil {
+		return err
+	}
+	limit := p.opts.MaxTextBytes
+	var b strings.Builder
+	n, err := io.Copy(&b, io.LimitReader(r, limit+1))
+	if err != nil {
+		return fmt.Errorf("read spooled body: %w", err)
+	}
+	if n > limit {
+		return invalid("The member body is longer than the limit of %d bytes.", limit)
+	}
+	p.out.delivery.Body = b.String()
+	return nil
+}
+
+func (p *promptReader) signal() error {
+	d := &p.out.delivery
+	v, ok := p.has["type"]
+	if !ok {
+		return invalid("A signal needs the member type, a string that is not empty.")
+	}
+	var err error
+	if d.Type, err = p.string("type", v); err != nil {
+		return err
+	}
+	if d.Type == "" {
+		return invalid("The member type of a signal must not be empty.")
+	}
+	if v, ok := p.has["tagName"]; ok {
+		if d.TagName, err = p.string("tagName", v); err != nil {
+			return err
+		}
+		if !isTagName(d.TagName) {
+			return invalid("The member tagName must match ^[A-Za-z_][A-Za-z0-9_.-]*$.")
+		}
+	}
+	if v, ok := p.has["attributes"]; ok {
+		if d.Attributes, err = p.attributes(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isTagName(s string) bool {
+	for i, c := range s {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
+		later := '0' <= c && c <= '9' || c == '.' || c == '-'
+		if !letter && (i == 0 || !later) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func (p *promptReader) attributes(v span) (map[string]string, error) {
+	raw, err := p.raw("attributes", v)
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]*string // null is not a string
+	if err := json.Unmarshal(raw, &values); err != nil || values == nil {
+		return nil, invalid("The member attributes must be an object whose values are strings.")
+	}
+	out := make(map[string]string, len(values))
+	for name, value := range values {
+		if value == nil {
+			return nil, invalid("The member attributes must be an object whose values are strings; %.40q is null.", name)
+		}
+		out[name] = *value
+	}
+	return out, nil
+}
+
+// siblings reads the members beside the delivery.
+func (p *promptReader) siblings() error {
+	if v, ok := p.has["uid"]; ok {
+		raw, err := p.raw("uid", v)
+		if err != nil {
+			return err
+		}
+		var uid *conversation.UID
+		switch {
+		case json.Unmarshal(raw, &uid) != nil:
+			return invalid("The member uid must be a string or null.")
+		case uid == nil:
+			p.out.condition = conversation.Condition{Absent: true}
+		default:
+			p.out.condition = conversation.Condition{Set: true, UID: *uid}
+		}
+	}
+	if v, ok := p.has["idempotencyKey"]; ok {
+		key, err := p.string("idempotencyKey", v)
+		if err != nil {
+			return err
+		}
+		if n := utf8.RuneCountInString(key); n < 1 || n > maxKey {
+			return invalid("The member idempotencyKey has %d characters; 1 to %d are allowed.", n, maxKey)
+		}
+		p.out.key = key
+	}
+	v, ok := p.has["initialData"]
+	if !ok {
+		return nil
+	}
+	if p.out.condition.Set {
+		return invalid("A uid and initialData contradict each other: initialData is for a conversation that is to be created.")
+	}
+	raw, err := p.raw("initialData", v)
+	if err != nil {
+		return err
+	}
+	p.out.initialData = bytes.ToValidUTF8(raw, []byte("\ufffd"))
+	return nil
+}
+
+// raw takes a value into memory.
+func (p *promptReader) raw(name string, v span) ([]byte, error) {
+	if v.size() > p.budget {
+		return nil, invalid("The member %s is too long: beside body and attachment data, a request has at most %d bytes.",
+			name, p.opts.MaxTextBytes)
+	}
+	p.budget -= v.size()
+	b := make([]byte, v.size())
+	if _, err := io.ReadFull(p.body.section(v), b); err != nil {
+		return nil, fmt.Errorf("read spooled body: %w", err)
+	}
+	return b, nil
+}
+
+// string takes a string into memory.
+func (p *promptReader) string(name string, v span) (string, error) {
+	is, err := p.isString(v)
+	if err != nil || !is {
+		return "", errors.Join(err, invalidType(is, name, "a string"))
+	}
+	raw, err := p.raw(name, v)
+	if err != nil {
+		return "", err
+	}
+	return unquote(raw[1 : len(raw)-1])
+}
+
+// isString looks at the first byte of a scanned value.
+func (p *promptReader) isString(v span) (bool, error) {
+	var c [1]byte
+	if _, err := p.body.ReadAt(c[:], v.from); err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read spooled body: %w", err)
+	}
+	return c[0] == '"', nil
+}
+
+// invalidType is the error of a value of the wrong type, nil if it is the right one.
+func invalidType(right bool, name, want string) error {
+	if right {
+		return nil
+	}
+	return invalid("The member %s must be %s.", name, want)
+}

@@ -1,0 +1,220 @@
+package http_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// wantHeaders compares the headers of the protocol; absent ones are "".
+func wantHeaders(t *testing.T, res *http.Response, want map[string]string) {
+	t.Helper()
+	for _, name := range []string{
+		"Content-Type", "Cache-Control", "Stream-Next-Offset", "Stream-Up-To-Date", "X-Content-Type-Options",
+		"Cross-Origin-Resource-Policy", "ETag", "Last-Modified", "Location", "Retry-After",
+		"Access-Control-Allow-Origin", "WWW-Authenticate",
+	} {
+		if got := res.Header.Get(name); got != want[name] {
+			t.Errorf("%s is %q, want %q", name, got, want[name])
+		}
+	}
+}
+
+func jsonHeaders(next string, upToDate bool) map[string]string {
+	h := map[string]string{
+		"Content-Type": "application/json", "Cache-Control": "no-store", "Stream-Next-Offset": next,
+		"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "cross-origin",
+	}
+	if upToDate {
+		h["Stream-Up-To-Date"] = "true"
+	}
+	return h
+}
+
+func TestSnapshot(t *testing.T) {
+	for _, query := range []string{"", "?view=history", "?view=history&view=bogus", "?x=y&wait=1"} {
+		t.Run("answers"+query, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.create()
+			h.turn(c1)
+			res := h.do("GET", "/c1"+query)
+			wantStatus(t, res, http.StatusOK)
+			wantHeaders(t, res, jsonHeaders(offset(4), true))
+			got := decode[conversation.Snapshot](t, res)
+			if got.V != 1 || got.Offset != 4 || len(got.Messages) != 2 || len(got.Settlements) != 1 {
+				t.Errorf("snapshot %+v", got)
+			}
+		})
+	}
+	t.Run("missing_is_404", func(t *testing.T) {
+		wantError(t, newHarness(t, nil).do("GET", "/c1"), 404, conversation.CodeStreamNotFound)
+	})
+}
+
+func offset(n int) string { return conversation.Offset(n).String() }
+
+// TestQuery has every query that is refused, and the reason before which no
+// reader is asked.
+func TestQuery(t *testing.T) {
+	good := offset(0)
+	for _, query := range []string{
+		"view=", "view=bogus", "view=Updates", "view=bogus&view=history",
+		"view=history&offset=-1", "view=history&tail", "view=history&live=sse", "offset=-1", "tail=1", "live=", "%6Fffset=-1",
+		"view=updates", "view=updates&offset=", "view=updates&offset=-1&offset=-1", "view=updates&offset=now",
+		"view=updates&offset=-2", "view=updates&offset=0", "view=updates&offset=7_3", "view=updates&offset=%zz",
+		"view=updates&offset=" + good[1:], "view=updates&offset=0" + good, "view=updates&offset=1" + good[1:],
+		"view=updates&offset=+" + good[1:], "view=updates&offset=" + good + "%20",
+		"view=updates&offset=-1&tail=1", "view=updates&offset=-1&tail",
+		"view=updates&offset=-1&live=", "view=updates&offset=-1&live=SSE", "view=updates&offset=-1&live=true",
+		"view=updates&offset=-1&live=x&live=sse",
+	} {
+		t.Run(query, func(t *testing.T) {
+			h := newHarness(t, nil)
+			wantError(t, h.do("GET", "/c1?"+query), 400, conversation.CodeInvalidRequest)
+			if h.rt.calls != nil {
+				t.Errorf("called %v", h.rt.calls)
+			}
+		})
+	}
+}
+
+func TestUpdates(t *testing.T) {
+	t.Run("from_the_start_begins_with_a_reset", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		res := h.do("GET", "/c1?view=updates&offset=-1&cursor=x")
+		wantStatus(t, res, http.StatusOK)
+		wantHeaders(t, res, jsonHeaders(offset(0), true))
+		got := decode[[]conversation.Chunk](t, res)
+		if len(got) != 1 || got[0].Type != conversation.ChunkReset || len(got[0].Snapshot.Messages) != 1 {
+			t.Errorf("chunks %+v", got)
+		}
+	})
+	t.Run("nothing_new_is_an_empty_array", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		res := h.do("GET", "/c1?view=updates&view=history&offset="+offset(0))
+		wantHeaders(t, res, jsonHeaders(offset(0), true))
+		if got := readAll(t, res); got != "[]" {
+			t.Error(got)
+		}
+	})
+	t.Run("internal_batches_advance_the_offset", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.claims(c1, 2)
+		res := h.do("GET", "/c1?view=updates&offset="+offset(0))
+		wantHeaders(t, res, jsonHeaders(offset(2), true))
+		if got := readAll(t, res); got != "[]" {
+			t.Error(got)
+		}
+	})
+	t.Run("a_page_is_100_batches", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.claims(c1, 100)
+		wantHeaders(t, h.do("GET", "/c1?view=updates&offset="+offset(0)), jsonHeaders(offset(100), true))
+		h.claims(c1, 1)
+		wantHeaders(t, h.do("GET", "/c1?view=updates&offset="+offset(0)), jsonHeaders(offset(100), false))
+		wantHeaders(t, h.do("GET", "/c1?view=updates&offset="+offset(100)), jsonHeaders(offset(101), true))
+	})
+}
+
+func TestUpdatesResume(t *testing.T) {
+	t.Run("resuming_at_every_offset_loses_and_repeats_nothing", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.turn(c1)
+		var got []string
+		for n := -1; n < 4; n++ {
+			for _, c := range decode[[]conversation.Chunk](t, h.do("GET", "/c1?view=updates&offset="+offset(n))) {
+				if int(c.Position.Batch) == n+1 {
+					got = append(got, fmt.Sprint(c.Type, c.Position))
+				}
+			}
+		}
+		var want []string
+		for _, c := range decode[[]conversation.Chunk](t, h.do("GET", "/c1?view=updates&offset=-1")) {
+			want = append(want, fmt.Sprint(c.Type, c.Position))
+		}
+		if d := cmp.Diff(want, got); d != "" || len(want) != 5 {
+			t.Errorf("%d chunks: %s", len(want), d)
+		}
+	})
+	t.Run("the_page_goes_out_as_it_is", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.turn(c1)
+		page, err := h.rt.Updates(t.Context(), c1, -1, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, h.do("GET", "/c1?view=updates&offset=-1")); got != string(page.JSON) || !strings.Contains(got, "<b>") {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+func TestUpdatesRefused(t *testing.T) {
+	t.Run("beyond_the_head_is_500", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		for _, live := range []string{"", "&live=long-poll", "&live=sse"} {
+			e := wantError(t, h.do("GET", "/c1?view=updates&offset="+offset(1)+live), 500, conversation.CodeStreamStoreFailure)
+			if e.Ref == "" {
+				t.Error("no ref")
+			}
+		}
+	})
+	t.Run("missing_is_404", func(t *testing.T) {
+		for _, live := range []string{"", "&live=long-poll", "&live=sse"} {
+			res := newHarness(t, nil).do("GET", "/c1?view=updates&offset=-1"+live)
+			wantError(t, res, 404, conversation.CodeStreamNotFound)
+		}
+	})
+}
+
+func TestHead(t *testing.T) {
+	t.Run("has_the_head_and_no_body", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.claims(c1, 3)
+		for _, query := range []string{"", "?view=bogus&offset=zz&tail&live=x&wait"} {
+			res := h.do("HEAD", "/c1"+query)
+			wantStatus(t, res, http.StatusOK)
+			wantHeaders(t, res, jsonHeaders(offset(3), true))
+			if got := readAll(t, res); got != "" {
+				t.Errorf("body %q", got)
+			}
+		}
+	})
+	t.Run("missing_is_404_without_body", func(t *testing.T) {
+		res := newHarness(t, nil).do("HEAD", "/c1")
+		wantStatus(t, res, http.StatusNotFound)
+		want := jsonHeaders("", false)
+		wantHeaders(t, res, want)
+		if got := readAll(t, res); got != "" {
+			t.Errorf("body %q", got)
+		}
+	})
+}
+
+func TestSnapshotResumes(t *testing.T) {
+	h := newHarness(t, nil)
+	h.create()
+	var snap struct{ Offset string }
+	if err := json.Unmarshal([]byte(readAll(t, h.do("GET", "/c1"))), &snap); err != nil {
+		t.Fatal(err)
+	}
+	h.turn(c1)
+	got := decode[[]conversation.Chunk](t, h.do("GET", "/c1?view=updates&offset="+snap.Offset))
+	if len(got) != 4 || got[0].Type != conversation.ChunkStarted || got[3].Type != conversation.ChunkSettled {
+		t.Errorf("chunks %+v", got)
+	}
+}

@@ -1,0 +1,280 @@
+package http_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// refusals are bodies that are invalid_request and a word their details have.
+func refusals() []struct{ name, body, details string } {
+	image := func(old, new string) string { return withAttachments("", strings.Replace(pngJSON, old, new, 1)) }
+	return []struct{ name, body, details string }{
+		{"body_empty", "", "no body"},
+		{"body_white_space", " \r\n\t", "no body"},
+		{"body_bare_string", `"hello"`, "object"},
+		{"body_array", `[]`, "object"},
+		{"body_null", `null`, "object"},
+		{"body_number", `-0.5e+1`, "object"},
+		{"nested_message", `{"message":{"kind":"user","body":"x"}}`, "nested"},
+		{"kind_missing", `{"body":"x"}`, "kind"},
+		{"kind_unknown", `{"kind":"User","body":"x"}`, "kind"},
+		{"kind_not_string", `{"kind":1,"body":"x"}`, "kind"},
+		{"text_missing", `{"kind":"user"}`, "body"},
+		{"text_null", `{"kind":"user","body":null}`, "body"},
+		{"text_object", `{"kind":"signal","type":"t","body":{}}`, "body"},
+		{"signal_type_missing", `{"kind":"signal","body":"x"}`, "type"},
+		{"signal_type_empty", `{"kind":"signal","body":"x","type":""}`, "type"},
+		{"signal_type_not_string", `{"kind":"signal","body":"x","type":1}`, "type"},
+		{"attributes_null", `{"kind":"signal","body":"x","type":"t","attributes":null}`, "attributes"},
+		{"attributes_array", `{"kind":"signal","body":"x","type":"t","attributes":[]}`, "attributes"},
+		{"attributes_number", `{"kind":"signal","body":"x","type":"t","attributes":{"a":1}}`, "attributes"},
+		{"attributes_null_value", `{"kind":"signal","body":"x","type":"t","attributes":{"a":null}}`, "attributes"},
+		{"tagName_empty", `{"kind":"signal","body":"x","type":"t","tagName":""}`, "tagName"},
+		{"tagName_digit_first", `{"kind":"signal","body":"x","type":"t","tagName":"1a"}`, "tagName"},
+		{"tagName_with_space", `{"kind":"signal","body":"x","type":"t","tagName":"a b"}`, "tagName"},
+		{"tagName_line_break", `{"kind":"signal","body":"x","type":"t","tagName":"a\n"}`, "tagName"},
+		{"tagName_letter_outside_ascii", `{"kind":"signal","body":"x","type":"t","tagName":"aé"}`, "tagName"},
+		{"tagName_null", `{"kind":"signal","body":"x","type":"t","tagName":null}`, "tagName"},
+		{"uid_number", `{"kind":"user","body":"x","uid":1}`, "uid"},
+		{"uid_object", `{"kind":"user","body":"x","uid":{}}`, "uid"},
+		{"uid_with_initialData", `{"kind":"user","body":"x","uid":"a","initialData":{}}`, "initialData"},
+		{"uid_with_initialData_null", `{"kind":"user","body":"x","initialData":null,"uid":""}`, "initialData"},
+		{"key_empty", `{"kind":"user","body":"x","idempotencyKey":""}`, "idempotencyKey"},
+		{"key_null", `{"kind":"user","body":"x","idempotencyKey":null}`, "idempotencyKey"},
+		{"attachments_null", `{"kind":"user","body":"x","attachments":null}`, "attachments"},
+		{"attachments_object", `{"kind":"user","body":"x","attachments":{}}`, "attachments"},
+		{"attachment_not_object", withAttachments("", pngJSON, `"x"`), "attachments[1]"},
+		{"attachment_type_missing", image(`"type":"image",`, ""), "attachments[0].type"},
+		{"attachment_type_other", image(`"image",`, `"file",`), "attachments[0].type"},
+		{"attachment_data_missing", image(`"data":"iVBORw0KGgo=",`, ""), "attachments[0].data"},
+		{"attachment_data_null", image(`"iVBORw0KGgo="`, "null"), "attachments[0].data"},
+		{"attachment_mimeType_missing", image(`,"mimeType":"image/png"`, ""), "attachments[0].mimeType"},
+		{"attachment_mimeType_empty", image("image/png", ""), "attachments[0].mimeType"},
+		{"attachment_mimeType_no_slash", image("image/png", "png"), "attachments[0].mimeType"},
+		{"attachment_mimeType_line_break", image("image/png", `image/png\r\nX: y`), "attachments[0].mimeType"},
+		{"attachment_mimeType_not_ascii", image("image/png", `image/png; a=\"é\"`), "attachments[0].mimeType"},
+		{"attachment_mimeType_bad_parameter", image("image/png", `image/png; a`), "attachments[0].mimeType"},
+		{"attachment_mimeType_long", image("image/png", "image/"+strings.Repeat("p", 250)), "attachments[0].mimeType"},
+		{"attachment_filename_null", image(`"a.png"`, "null"), "attachments[0].filename"},
+		{"base64_unpadded", image("Ggo=", "Ggo"), "base64"},
+		{"base64_url_alphabet", image("iVBO", "-_BO"), "base64"},
+		{"base64_line_break", image("iVBO", `iVBO\r\n`), "base64"},
+		{"base64_space", image("iVBO", `iVBO `), "base64"},
+		{"base64_padding_inside", image("iVBO", "iVB="), "base64"},
+		{"base64_bits_left_over", image("Ggo=", "Ggp="), "base64"},
+		{"base64_not_ascii", image("iVBO", "iVé"), "base64"},
+		{"base64_text_after_padding_chunk", image("iVBORw0KGgo=", strings.Repeat("A", 32<<10-4)+"AA=="+"AAAA"), "base64"},
+	}
+}
+
+func TestAdmissionRefused(t *testing.T) {
+	for _, tt := range refusals() {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			e := wantError(t, h.post("/c1", tt.body), 400, conversation.CodeInvalidRequest)
+			if !strings.Contains(e.Details, tt.details) {
+				t.Errorf("details %q do not speak of %q", e.Details, tt.details)
+			}
+			if h.rt.calls != nil {
+				t.Errorf("the runtime heard of it: %v", h.rt.calls)
+			}
+			if got := h.leftovers(); got != nil {
+				t.Errorf("left %v", got)
+			}
+		})
+	}
+}
+
+func TestAdmissionInvalidJSON(t *testing.T) {
+	for name, body := range map[string]string{
+		"cut":               `{"kind":"user","body":"x"`,
+		"cut_string":        `{"kind":"user","body":"x`,
+		"garbage_after":     hello + "x",
+		"second_value":      hello + hello,
+		"single_quotes":     `{'kind':'user'}`,
+		"trailing_comma":    `{"kind":"user","body":"x",}`,
+		"control_character": "{\"kind\":\"user\",\"body\":\"a\nb\"}",
+		"bad_escape":        `{"kind":"user","body":"\x"}`,
+		"bad_unicode":       `{"kind":"user","body":"\u12g4"}`,
+		"number_leading_0":  `{"kind":"user","body":"x","n":01}`,
+		"bare_word":         `hello`,
+		"number_lone_minus": `-`,
+		"number_bad_minus":  `-x`,
+		"number_no_digit":   `[1.]`,
+		"number_no_power":   `[1e+]`,
+		"literal_cut":       `tru`,
+		"literal_other":     `[nulL]`,
+		"member_no_colon":   `{"a" 1}`,
+		"member_no_value":   `{"a":}`,
+		"member_no_name":    `{"a":1,2}`,
+		"array_cut":         `[1,`,
+		"array_two_values":  `[1 2]`,
+		"escape_cut":        `"\`,
+		"unicode_cut":       `"\u12`,
+		"two_marks":         "\ufeff\ufeff" + hello,
+		// The syntax of the whole body is judged before its shape.
+		"after_shape_error": `{"kind":"nonsense"`,
+		"too_deep":          strings.Repeat("[", 10001) + strings.Repeat("]", 10001),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			wantError(t, h.post("/c1", body), 400, conversation.CodeInvalidJSON)
+			if h.rt.calls != nil {
+				t.Errorf("the runtime heard of it: %v", h.rt.calls)
+			}
+		})
+	}
+}
+
+func TestAdmissionMediaType(t *testing.T) {
+	for value, want := range map[string]int{
+		"application/json": 202, "Application/JSON": 202, "application/json; charset=utf-8": 202,
+		"application/json;": 202, "application/json; charset": 202,
+		"text/plain": 415, "application/vnd.api+json": 415, "application/jsonx": 415,
+		"text/plain, application/json": 415, "application/x-www-form-urlencoded": 415, "": 415, ";": 415,
+	} {
+		t.Run(value, func(t *testing.T) {
+			r := newPost("/c1", strings.NewReader(hello))
+			r.Header.Set("Content-Type", value)
+			res := newHarness(t, nil).serve(r)
+			if wantStatus(t, res, want); want == 415 {
+				wantError(t, res, 415, conversation.CodeUnsupportedMediaType)
+			}
+		})
+	}
+	t.Run("missing_with_no_body_is_invalid_request", func(t *testing.T) {
+		r := httptest.NewRequest(http.MethodPost, "/agents/assistant/c1", nil)
+		wantError(t, newHarness(t, nil).serve(r), 400, conversation.CodeInvalidRequest)
+	})
+}
+
+// TestAdmissionOrder sends requests with everything wrong from one check on.
+func TestAdmissionOrder(t *testing.T) {
+	const contradiction = `{"kind":"user","body":"x","uid":"u","initialData":1,"idempotencyKey":"k"}`
+	for _, tt := range []struct {
+		name, method, path, media, body string
+		status                          int
+		code                            conversation.Code
+	}{
+		{"1_method", "PUT", "/%20?wait", "text/plain", "{", 405, conversation.CodeMethodNotAllowed},
+		{"2_blank_id", "POST", "/%20?wait", "text/plain", "{", 400, conversation.CodeInvalidRequest},
+		{"3_wait", "POST", "/c1?wait", "text/plain", "{", 400, conversation.CodeInvalidRequest},
+		{"4_media_type", "POST", "/c1", "text/plain", "{", 415, conversation.CodeUnsupportedMediaType},
+		{"5_json", "POST", "/c1", "application/json", "{", 400, conversation.CodeInvalidJSON},
+		{"6_shape", "POST", "/c1", "application/json", `{"uid":"u","initialData":1}`, 400, conversation.CodeInvalidRequest},
+		{"7_uid_and_initialData", "POST", "/c1", "application/json", contradiction, 400, conversation.CodeInvalidRequest},
+		{"8_dispatcher", "POST", "/c1", "application/json", `{"kind":"user","body":"x","uid":"u"}`, 404, conversation.CodeInstanceNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(tt.method, "/agents/assistant"+tt.path, strings.NewReader(tt.body))
+			r.Header.Set("Content-Type", tt.media)
+			wantError(t, newHarness(t, nil).serve(r), tt.status, tt.code)
+		})
+	}
+}
+
+func TestAdmissionWait(t *testing.T) {
+	for _, query := range []string{"wait", "wait=", "wait=true", "a=b&wait=%zz", "%77ait=1", "a;b&wait"} {
+		t.Run(query, func(t *testing.T) {
+			r := newPost("/c1", strings.NewReader(hello))
+			r.URL.RawQuery = query
+			e := wantError(t, newHarness(t, nil).serve(r), 400, conversation.CodeInvalidRequest)
+			if !strings.Contains(e.Details, "wait") {
+				t.Errorf("details %q", e.Details)
+			}
+		})
+	}
+}
+
+func TestAdmissionLimits(t *testing.T) {
+	small := func(o *parleyhttp.Options) { o.MaxBodyBytes, o.MaxTextBytes, o.MaxAttachments = 2000, 100, 2 }
+	text := func(n int) string { return fmt.Sprintf(`{"kind":"user","body":%q}`, strings.Repeat("x", n)) }
+	spaces := func(n int) string { return hello + strings.Repeat(" ", n-len(hello)) }
+	key := func(n int) string {
+		return fmt.Sprintf(`{"kind":"user","body":"x","idempotencyKey":%q}`, strings.Repeat("é", n))
+	}
+	data := func(n int) string {
+		return `{"kind":"user","body":"x","initialData":"` + strings.Repeat("x", n-2) + `"}`
+	}
+	attributes := func(n int) string {
+		return `{"kind":"signal","body":"","type":"t","attributes":{"a":"` + strings.Repeat("x", n-8) + `"}}`
+	}
+	image := func(n int) string {
+		return withAttachments("", `{"type":"image","mimeType":"image/png","data":"`+strings.Repeat("A", n)+`"}`)
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(*parleyhttp.Options)
+		at, out string // at the limit and over it
+		limit   string
+	}{
+		{"request_body", small, spaces(2000), spaces(2001), "2000"},
+		{"text", small, text(100), text(101), "100"},
+		{"text_default", nil, text(4 << 20), text(4<<20 + 1), "4194304"},
+		{"text_in_bytes", small, text(98) + " ", strings.Replace(text(98), "x", "éé", 1), "100"},
+		{"idempotency_key", nil, key(256), key(257), "256"},
+		{"initialData", small, data(94), data(95), "100"},            // kind takes 6
+		{"attributes", small, attributes(89), attributes(90), "100"}, // kind and type take 11
+		{"attachments", small, withAttachments("", `{"type":"image","mimeType":"a/b","data":""}`, `{"type":"image","mimeType":"a/b","data":""}`),
+			withAttachments("", strings.Repeat(`{"type":"image","mimeType":"a/b","data":""},`, 2)+"{}"), "2"},
+		{"attachments_default", nil, withAttachments("", strings.Repeat(pngJSON+",", 15)+pngJSON),
+			withAttachments("", strings.Repeat(pngJSON+",", 16)+pngJSON), "16"},
+		{"attachment_data", nil, image(14_680_064), image(14_680_068), "14680064"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHarness(t, tt.change)
+			wantStatus(t, h.post("/c1", tt.at), http.StatusAccepted)
+			h.rt.calls = nil
+			e := wantError(t, h.post("/c1", tt.out), 400, conversation.CodeInvalidRequest)
+			if !strings.Contains(e.Details, tt.limit) {
+				t.Errorf("details %q do not name the limit %s", e.Details, tt.limit)
+			}
+			if got, left := h.rt.wrote(), h.leftovers(); got != nil || left != nil {
+				t.Errorf("wrote %v, left %v", got, left)
+			}
+		})
+	}
+	t.Run("request_body_of_unknown_length", func(t *testing.T) {
+		h := newHarness(t, small)
+		e := wantError(t, h.serve(newPost("/c1", io.MultiReader(strings.NewReader(spaces(2001))))), 400, conversation.CodeInvalidRequest)
+		if !strings.Contains(e.Details, "2000") {
+			t.Errorf("details %q", e.Details)
+		}
+	})
+}
+
+func TestAdmissionBodyBreaksOff(t *testing.T) {
+	t.Run("client_error_is_400", func(t *testing.T) {
+		h := newHarness(t, func(o *parleyhttp.Options) { o.MemoryBytes = 1 })
+		body := io.MultiReader(strings.NewReader(hello), iotest.ErrReader(errors.New("secret")))
+		e := wantError(t, h.serve(newPost("/c1", body)), 400, conversation.CodeInvalidRequest)
+		if strings.Contains(e.Details, "secret") {
+			t.Errorf("details %q", e.Details)
+		}
+		if got := h.leftovers(); got != nil || h.rt.calls != nil {
+			t.Errorf("left %v, called %v", got, h.rt.calls)
+		}
+	})
+	t.Run("disk_error_is_500", func(t *testing.T) {
+		h := newHarness(t, func(o *parleyhttp.Options) { o.MemoryBytes, o.TempDir = 1, o.TempDir+"/none" })
+		wantError(t, h.post("/c1", hello), 500, conversation.CodeInternal)
+	})
+	t.Run("client_gone_is_499_without_body", func(t *testing.T) {
+		h := newHarness(t, nil)
+		r, cancel := withCancel(newPost("/c1", strings.NewReader(hello)))
+		cancel()
+		res := h.serve(r)
+		if res.StatusCode != 499 || readAll(t, res) != "" {
+			t.Errorf("status %d", res.StatusCode)
+		}
+	})
+}

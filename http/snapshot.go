@@ -1,0 +1,49 @@
+package http
+
+import (
+	"net/http"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// get reads a conversation: its snapshot, or updates after an offset.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+	q := parseQuery(r.URL.RawQuery)
+	view := "history"
+	if q.Has("view") {
+		view = q.Get("view")
+	}
+	switch view {
+	case "history":
+		for _, name := range []string{"offset", "tail", "live"} {
+			if q.Has(name) {
+				return invalid("The query parameter %s does not go with view=history.", name)
+			}
+		}
+		return h.snapshot(w, r, at)
+	case "updates":
+		return h.updates(w, r, at, q)
+	}
+	return invalid("The query parameter view is %.40q; it must be history or updates.", view)
+}
+
+func (h *Handler) snapshot(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+	page, err := h.reader.Snapshot(r.Context(), at)
+	if err != nil {
+		return err
+	}
+	page.UpToDate = true // a snapshot is the conversation at its head
+	writePage(w, page)
+	return nil
+}
+
+// head answers with the durable head. Its query means nothing.
+func (h *Handler) head(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+	next, err := h.reader.Head(r.Context(), at)
+	if err != nil {
+		return err
+	}
+	readHeaders(w.Header(), next, true)
+	w.WriteHeader(http.StatusOK)
+	return nil
+}

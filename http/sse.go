@@ -1,0 +1,179 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// keptBuffer is the largest frame buffer an idle stream keeps, in bytes.
+const keptBuffer = 64 << 10
+
+// stream answers with server-sent events until the client leaves, a read or a
+// write fails or the handler drains. Errors before the first byte are the
+// caller's to render.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation.Address, after conversation.Offset) error {
+	ctx, leave, err := h.live.enter(r.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
+	if err != nil {
+		return err
+	}
+	unlimited(w)
+	secure(w.Header())
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	if r.ProtoMajor == 1 {
+		// The end of the stream is the end of the connection, whatever its deadlines.
+		w.Header().Set("Connection", "close")
+	}
+	w.WriteHeader(http.StatusOK)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ev := &events{w: w, rc: http.NewResponseController(w), every: h.opts.Heartbeat, slow: h.opts.SlowReader, fail: cancel}
+	ev.start()
+	defer ev.stop()
+	err = h.follow(ctx, ev, at, page)
+	var unwritten *writeError
+	if cause := context.Cause(ctx); cause != nil && !errors.As(err, &unwritten) {
+		err = cause // why, not only that, it was cancelled
+	}
+	h.logEnd(r, at, err)
+	return nil
+}
+
+// follow writes the first page and all that come after it.
+func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Address, page conversation.Page) error {
+	// A little early, so that the read before the frame does not make it late.
+	idle := h.opts.ControlEvery - h.opts.ControlEvery/30
+	for {
+		if err := ev.cycle(page); err != nil {
+			return err
+		}
+		if page.UpToDate {
+			wait, cancel := context.WithTimeout(ctx, idle)
+			err := h.reader.Wait(wait, at, page.Next)
+			ended := wait.Err() != nil
+			cancel()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil && !ended {
+				return err
+			}
+		}
+		var err error
+		if page, err = h.reader.Updates(ctx, at, page.Next, pageBatches); err != nil {
+			return err
+		}
+	}
+}
+
+// logEnd tells operators of the ends that are not everyday ones.
+func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
+	log, ctx := h.opts.Logger.With("agent", at.Agent, "conversation", at.ID, "err", err), r.Context()
+	var unwritten *writeError
+	slow := errors.As(err, &unwritten) && errors.Is(err, os.ErrDeadlineExceeded)
+	switch {
+	case slow:
+		log.InfoContext(ctx, "event stream dropped a slow reader")
+	case errors.Is(err, errDraining), ctx.Err() != nil:
+		log.DebugContext(ctx, "event stream ended")
+	default:
+		log.WarnContext(ctx, "event stream broke off")
+	}
+}
+
+// writeError says that the client did not take what was written, in time or at all.
+type writeError struct{ err error }
+
+// Error implements error.
+func (e *writeError) Error() string { return "write event stream: " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *writeError) Unwrap() error { return e.err }
+
+// events writes one event stream. Its heartbeat has a timer of its own, so the
+// methods may meet; each frame leaves in one write and one flush.
+type events struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	every time.Duration // between heartbeats
+	slow  time.Duration // a write may take
+	fail  context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+	ended bool // Invariant: nothing is written once it is set.
+	buf   []byte
+}
+
+// start begins the heartbeat.
+func (e *events) start() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.timer = time.AfterFunc(e.every, e.beat)
+}
+
+// stop ends the heartbeat. A beat under way is over when it returns.
+func (e *events) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended = true
+	e.timer.Stop()
+}
+
+func (e *events) beat() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return
+	}
+	e.timer.Reset(e.every)
+	e.buf = append(e.buf[:0], ": heartbeat\n\n"...)
+	if err := e.flush(); err != nil {
+		e.fail(err)
+	}
+}
+
+// cycle writes what one read cycle found: its chunks, if any, and where it ended.
+func (e *events) cycle(p conversation.Page) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.buf[:0]
+	if len(p.JSON) > len("[]") {
+		b = append(b, "event: data\ndata:"...)
+		b = append(b, p.JSON...)
+		b = append(b, "\n\n"...)
+	}
+	b = append(b, `event: control`+"\n"+`data:{"streamNextOffset":"`...)
+	b = append(b, p.Next.String()...)
+	b = append(b, '"')
+	if p.UpToDate {
+		b = append(b, `,"upToDate":true`...)
+	}
+	e.buf = append(b, "}\n\n"...)
+	return e.flush()
+}
+
+// flush sends the buffer. The caller holds mu.
+func (e *events) flush() error {
+	err := send(e.w, e.rc, e.buf, e.slow)
+	if cap(e.buf) > keptBuffer {
+		e.buf = nil
+	}
+	if err != nil {
+		e.ended = true
+		return &writeError{err}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package http
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// pageBatches is how many batches one response or read cycle covers.
+const pageBatches = 100
+
+// updates reads what was recorded after an offset.
+func (h *Handler) updates(w http.ResponseWriter, r *http.Request, at conversation.Address, q url.Values) error {
+	if q.Has("tail") {
+		return invalid("The query parameter tail is not supported.")
+	}
+	if n := len(q["offset"]); n != 1 {
+		return invalid("The query parameter offset must be there exactly once, not %d times.", n)
+	}
+	after, err := conversation.ParseOffset(q.Get("offset"))
+	if err != nil {
+		return invalid("The query parameter offset must be -1 or an offset that a response returned.")
+	}
+	if !q.Has("live") {
+		page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
+		if err == nil {
+			writePage(w, page)
+		}
+		return err
+	}
+	switch live := q.Get("live"); live {
+	case "long-poll":
+		return h.longPoll(w, r, at, after)
+	case "sse":
+		return h.stream(w, r, at, after)
+	default:
+		return invalid("The query parameter live is %.40q; it must be long-poll or sse.", live)
+	}
+}
+
+// longPoll answers as soon as there is a batch after the offset, whether it shows
+// anything or not, and with nothing when the window ends.
+func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversation.Address, after conversation.Offset) error {
+	live, leave, err := h.live.enter(r.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	unlimited(w)
+	window, cancel := context.WithTimeout(live, h.opts.LongPoll)
+	defer cancel()
+	for {
+		// The read itself is not cut by the window: what it finds is an answer.
+		page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
+		if err != nil {
+			return err
+		}
+		if page.Next == after && window.Err() == nil {
+			if err := h.reader.Wait(window, at, after); err == nil {
+				continue
+			} else if window.Err() == nil {
+				return err
+			}
+		}
+		if err := r.Context().Err(); err != nil {
+			return err
+		}
+		h.writeLive(w, page)
+		return nil
+	}
+}
+
+// writeLive is writePage under the limit of live responses, since the server's
+// was taken off. The next request on the connection finds none.
+func (h *Handler) writeLive(w http.ResponseWriter, p conversation.Page) {
+	rc := http.NewResponseController(w)
+	pageHeaders(w.Header(), p)
+	w.WriteHeader(http.StatusOK)
+	if err := send(w, rc, p.JSON, h.opts.SlowReader); err == nil {
+		_ = rc.SetWriteDeadline(noDeadline())
+	}
+}
+
+// unlimited takes the server's time limits off a live response. Writers that
+// cannot have limits, such as recorders, need none taken off.
+func unlimited(w http.ResponseWriter) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(noDeadline())
+	_ = rc.SetWriteDeadline(noDeadline())
+}
+
+// noDeadline is the deadline that never comes.
+func noDeadline() time.Time { return time.Time{} }
+
+// sliceBytes is how much a client takes at least within one limit, so that a
+// slow one that does read is told from one that does not.
+const sliceBytes = 256 << 10
+
+// send writes b and flushes. A client that takes a slice of it not within slow
+// fails the write; a writer without deadlines cannot block on a client either.
+func send(w io.Writer, rc *http.ResponseController, b []byte, slow time.Duration) error {
+	for part := range slices.Chunk(b, sliceBytes) {
+		_ = rc.SetWriteDeadline(time.Now().Add(slow))
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return rc.Flush()
+}
