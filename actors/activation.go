@@ -1,0 +1,334 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// openTimeout bounds the reading of a log.
+	openTimeout = time.Minute
+	// maxPendingBytes is the streamed text that may wait for an append before the
+	// model's stream is held back.
+	maxPendingBytes = 4 << 20
+)
+
+// Results of effects, sent to the activation's own PID.
+type (
+	openedLog struct {
+		state *conversation.State
+		tail  storage.Position
+		since []machine.Claim
+		err   error
+	}
+	appendDone struct {
+		batch conversation.Batch
+		pos   storage.Position
+		err   error
+	}
+	journalLists struct{}
+	modelReady   struct{ gen int }
+	timerFired   struct {
+		timer machine.Timer
+		n     int
+	}
+)
+
+// activation is one conversation in memory: the machine and what performs its
+// effects. All fields belong to the actor's goroutine.
+type activation struct {
+	rt     *Runtime
+	log    *slog.Logger
+	key    conversation.Key
+	nonce  storage.Nonce
+	random io.Reader
+	root   *actor.RootContext
+	self   *actor.PID
+	ctx    context.Context // ends with the activation
+	cancel context.CancelFunc
+
+	machine *machine.Machine
+	writer  *storage.Writer
+	tail    storage.Position
+
+	callers    map[machine.ReplyID]*actor.PID
+	nextCaller machine.ReplyID
+	timers     [3]activationTimer
+	runCtx     context.Context // of the model call and its tools
+	cancelRun  context.CancelFunc
+	feed       *feed // of the model call under way
+	starved    bool  // feed has events the machine has no room for
+	stopping   bool
+}
+
+type activationTimer struct {
+	t *time.Timer
+	n int
+}
+
+func newActivation(r *Runtime) *activation {
+	return &activation{rt: r, callers: map[machine.ReplyID]*actor.PID{}}
+}
+
+// Receive implements actor.Actor. It never blocks.
+func (a *activation) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		a.root, a.self = ctx.ActorSystem().Root, ctx.Self()
+	case *cluster.ClusterInit:
+		a.start(conversation.Key(m.Identity.GetIdentity()))
+	case *actor.Stopping:
+		a.end()
+	case *wire.AdmitRequest:
+		a.admit(ctx.Sender(), m)
+	case *wire.PokeRequest:
+		a.step(machine.Poke{To: a.caller(ctx.Sender()), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
+	case openedLog:
+		a.opened(m)
+	case appendDone:
+		a.appended(m)
+	case journalLists:
+		a.step(machine.Listed{})
+	case modelReady:
+		a.drainFeed(m.gen)
+	case machine.ToolDone:
+		a.step(m)
+	case machine.Drain:
+		a.step(m)
+	case timerFired:
+		if a.timers[m.timer].n == m.n {
+			a.step(machine.Tick{Timer: m.timer})
+		}
+	}
+	if a.stopping {
+		grain.Passivate(ctx)
+	}
+}
+
+// start begins the life of the activation: it registers and opens its log.
+func (a *activation) start(key conversation.Key) {
+	a.key, a.random = key, a.rt.entropy(key)
+	a.nonce = storage.Nonce(ulid.MustNew(ulid.Now(), a.random).String())
+	a.log = a.rt.log.With("conversation", string(key), "nonce", string(a.nonce))
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.machine = machine.New(machine.Config{
+		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, IdleAfter: a.rt.opts.IdleAfter,
+		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
+	})
+	a.rt.enter(key, running{pid: a.self, nonce: a.nonce, tell: a.tell})
+	a.rt.work.Go(a.open)
+}
+
+// tell sends a message to the activation from any goroutine.
+func (a *activation) tell(m any) { a.root.Send(a.self, m) }
+
+// end cancels what runs for the activation. Results that come later reach nobody.
+func (a *activation) end() {
+	if a.cancel == nil {
+		return
+	}
+	a.cancel()
+	for i := range a.timers {
+		if a.timers[i].t != nil {
+			a.timers[i].t.Stop()
+		}
+	}
+	a.rt.leave(a.key, a.nonce)
+}
+
+// open reads and folds the log.
+func (a *activation) open() {
+	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
+	defer cancel()
+	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
+	for b, err := range a.rt.logs.Batches(ctx, a.key, out.tail) {
+		if err == nil {
+			err = out.fold(b)
+		}
+		if err != nil {
+			out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
+			break
+		}
+	}
+	if out.err == nil && out.state.Exists() {
+		if name := out.state.Created().Agent; a.rt.agents[name] == nil {
+			out.err = fmt.Errorf("open conversation %s: agent %q is not registered on this node", a.key, name)
+		}
+	}
+	a.tell(out)
+}
+
+func (o *openedLog) fold(b storage.Batch) error {
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		return fmt.Errorf("batch %d: %w", b.Seq, err)
+	}
+	if b.First {
+		o.since = append(o.since, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
+	}
+	o.tail = b.Position()
+	return o.state.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
+}
+
+func (a *activation) opened(m openedLog) {
+	if m.err != nil {
+		a.step(machine.OpenFailed{Err: m.err})
+		return
+	}
+	a.tail = m.tail
+	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, int64(len(m.since)))
+	a.step(machine.Opened{State: m.state, Claims: m.since})
+}
+
+func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
+	var adm conversation.Admission
+	if err := json.Unmarshal(m.GetAdmission(), &adm); err != nil {
+		a.root.Send(sender, &wire.AdmitReply{Result: &wire.AdmitReply_Failure{Failure: failureOf(
+			conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err))}})
+		return
+	}
+	a.step(machine.Admit{To: a.caller(sender), Admission: adm, Precheck: m.GetPrecheck()})
+}
+
+// caller remembers who waits for a reply.
+func (a *activation) caller(sender *actor.PID) machine.ReplyID {
+	a.nextCaller++
+	a.callers[a.nextCaller] = sender
+	return a.nextCaller
+}
+
+// step feeds the machine and performs what it asks for.
+func (a *activation) step(in machine.Input) {
+	env := machine.Env{Wall: conversation.TimeOf(time.Now()), Mono: time.Since(a.rt.began)}
+	if _, err := io.ReadFull(a.random, env.Seed[:]); err != nil {
+		panic(fmt.Sprintf("actors: read randomness: %v", err))
+	}
+	for _, e := range a.machine.Step(env, in) {
+		a.perform(e)
+	}
+	if a.starved && !a.machine.Full() && a.feed != nil {
+		a.starved = false
+		a.drainFeed(a.feed.gen)
+	}
+}
+
+func (a *activation) perform(e machine.Effect) {
+	switch e := e.(type) {
+	case machine.Append:
+		a.append(e.Batch)
+	case machine.List:
+		id := entryID{a.key, a.nonce}
+		a.rt.journal.list(id, int64(e.Seq), func() { a.tell(journalLists{}) })
+	case machine.Unlist:
+		a.rt.journal.unlist(entryID{a.key, a.nonce})
+	case machine.Reply:
+		a.reply(e)
+	case machine.CallModel:
+		a.callModel(e)
+	case machine.RunTool:
+		a.runTool(e)
+	case machine.Cancel:
+		a.endRun()
+	case machine.SetTimer:
+		a.setTimer(e)
+	case machine.Stop:
+		a.stop(e)
+	}
+}
+
+// append stores a batch in the background; appendDone brings the outcome.
+func (a *activation) append(b conversation.Batch) {
+	lines, err := conversation.EncodeRecords(nil, b.Records)
+	if err != nil {
+		a.tell(appendDone{batch: b, err: err})
+		return
+	}
+	at := conversation.TimeOf(time.Now())
+	a.rt.work.Go(func() {
+		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AppendTimeout)
+		defer cancel()
+		pos, err := a.writer.Append(withPending(ctx, lines), lines, at)
+		a.tell(appendDone{batch: b, pos: pos, err: err})
+	})
+}
+
+// appended shows a durable batch to the readers of this node before it tells the
+// machine, so that an offset in a reply is never ahead of what can be read.
+func (a *activation) appended(m appendDone) {
+	if m.err != nil {
+		a.step(machine.AppendLost{Err: m.err})
+		return
+	}
+	a.rt.followers.Offer(a.key, m.pos, a.tail.Hash, m.batch.Records)
+	a.tail = m.pos
+	a.step(machine.Appended{Offset: m.batch.Offset})
+}
+
+func (a *activation) reply(e machine.Reply) {
+	to := a.callers[e.To]
+	delete(a.callers, e.To)
+	if to != nil {
+		a.root.Send(to, answerMessage(e.Value))
+	}
+}
+
+func answerMessage(v machine.Answer) proto.Message {
+	switch v := v.(type) {
+	case machine.Admitted:
+		return &wire.AdmitReply{Result: &wire.AdmitReply_Receipt{Receipt: &wire.Receipt{
+			SubmissionId: string(v.Receipt.SubmissionID), Uid: string(v.Receipt.UID),
+			Offset: int64(v.Receipt.Offset), Deduplicated: v.Receipt.Deduplicated,
+		}}}
+	case machine.Refused:
+		return &wire.AdmitReply{Result: &wire.AdmitReply_Failure{Failure: failureOf(v.Err)}}
+	case machine.Clear:
+		return &wire.AdmitReply{Result: &wire.AdmitReply_Clear{Clear: true}}
+	case machine.Poked:
+		switch {
+		case v.Unknown:
+			return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}
+		case v.Held:
+			return &wire.PokeReply{Answer: wire.PokeReply_HELD}
+		}
+		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}
+	}
+	return &wire.AdmitReply{Result: &wire.AdmitReply_Moved{Moved: true}}
+}
+
+func (a *activation) setTimer(e machine.SetTimer) {
+	slot := &a.timers[e.Timer]
+	if slot.t != nil {
+		slot.t.Stop()
+	}
+	slot.n++
+	fired := timerFired{e.Timer, slot.n}
+	slot.t = time.AfterFunc(e.After, func() { a.tell(fired) })
+}
+
+// stop ends the activation once the message at hand is done.
+func (a *activation) stop(e machine.Stop) {
+	a.stopping = true
+	switch e.Reason {
+	case machine.StopLost:
+		a.log.Warn("conversation stepped down", "fenced", errors.Is(e.Err, storage.ErrFenced), "err", e.Err)
+		a.rt.askSweep()
+	case machine.StopUnread:
+		a.log.Error("conversation cannot be opened", "err", e.Err)
+	}
+}

@@ -1,0 +1,133 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// retryAfter is what a caller is asked to wait when no owner answered.
+	retryAfter = 2 * time.Second
+	// moveBackoff bounds the pause before a request is repeated whose owner
+	// stepped down; the first pause is a sixteenth of it.
+	moveBackoff = 400 * time.Millisecond
+)
+
+// Precheck implements [conversation.Dispatcher].
+func (r *Runtime) Precheck(ctx context.Context, a conversation.Admission) (*conversation.Receipt, error) {
+	reply, err := r.ask(ctx, a, true)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := reply.GetResult().(*wire.AdmitReply_Clear); ok {
+		return nil, nil
+	}
+	return receiptOf(reply)
+}
+
+// Admit implements [conversation.Dispatcher].
+func (r *Runtime) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	reply, err := r.ask(ctx, a, false)
+	if err != nil {
+		return conversation.Receipt{}, err
+	}
+	receipt, err := receiptOf(reply)
+	if err != nil {
+		return conversation.Receipt{}, err
+	}
+	return *receipt, nil
+}
+
+// Stage implements [conversation.Dispatcher].
+func (r *Runtime) Stage(ctx context.Context, at conversation.Address, b conversation.Blob) error {
+	var digest storage.Digest
+	if err := digest.UnmarshalText([]byte(b.Digest)); err != nil {
+		return fmt.Errorf("stage attachment: %w", err)
+	}
+	body := storage.Body{Reader: b.Content, Size: b.Size, SHA256: digest}
+	if err := storage.PutBlob(ctx, r.bucket, at.Key(), body); err != nil {
+		if errors.Is(err, storage.ErrUncertain) || ctx.Err() != nil {
+			return conversation.Unavailable(retryAfter, err)
+		}
+		return fmt.Errorf("stage attachment: %w", err)
+	}
+	return nil
+}
+
+// ask brings an admission to its owner, again under the same key when the owner
+// steps down, until it is decided or time is up.
+func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bool) (*wire.AdmitReply, error) {
+	if !r.serving.Load() || r.draining.Load() {
+		return nil, conversation.Unavailable(retryAfter, nil)
+	}
+	body, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("encode admission: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
+	defer cancel()
+	for pause := moveBackoff / 16; ; pause = min(2*pause, moveBackoff) {
+		m, err := r.host.Request(ctx, string(a.Address.Key()), &wire.AdmitRequest{Admission: body, Precheck: precheck})
+		if err == nil {
+			reply, ok := m.(*wire.AdmitReply)
+			if !ok {
+				return nil, fmt.Errorf("admit: owner answered with %T", m)
+			}
+			if !reply.GetMoved() {
+				return reply, nil
+			}
+		} else if !errors.Is(err, grain.ErrOutcomeUnknown) && !errors.Is(err, grain.ErrPanicked) {
+			return nil, conversation.Unavailable(retryAfter, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+func receiptOf(reply *wire.AdmitReply) (*conversation.Receipt, error) {
+	switch res := reply.GetResult().(type) {
+	case *wire.AdmitReply_Receipt:
+		return &conversation.Receipt{
+			SubmissionID: conversation.SubmissionID(res.Receipt.GetSubmissionId()),
+			UID:          conversation.UID(res.Receipt.GetUid()),
+			Offset:       conversation.Offset(res.Receipt.GetOffset()),
+			Deduplicated: res.Receipt.GetDeduplicated(),
+		}, nil
+	case *wire.AdmitReply_Failure:
+		return nil, errorOf(res.Failure)
+	}
+	return nil, fmt.Errorf("admit: owner answered without a result")
+}
+
+func errorOf(f *wire.Failure) error {
+	e := &conversation.Error{
+		Code: conversation.Code(f.GetCode()), Details: f.GetDetails(),
+		RetryAfter: time.Duration(f.GetRetryAfterMs()) * time.Millisecond,
+	}
+	if len(f.GetMeta()) > 0 {
+		if err := json.Unmarshal(f.GetMeta(), &e.Meta); err != nil {
+			return fmt.Errorf("decode meta of %s: %w", f.GetCode(), err)
+		}
+	}
+	return e
+}
+
+func failureOf(e *conversation.Error) *wire.Failure {
+	f := &wire.Failure{Code: string(e.Code), Details: e.Details, RetryAfterMs: e.RetryAfter.Milliseconds()}
+	if e.Meta != nil {
+		// Meta is made in this module from strings and numbers only.
+		f.Meta, _ = json.Marshal(e.Meta)
+	}
+	return f
+}

@@ -1,0 +1,32 @@
+// Package actors runs conversations: every conversation is a virtual actor that
+// owns its log, on one node of a cluster. It implements the seams
+// [conversation.Dispatcher] and [conversation.Reader] for the edges and calls
+// agent, providers and storage.
+//
+//	edge ──Admit──▶ Runtime ──request──▶ activation ──input──▶ machine.Step
+//	                                        ▲  │ effects: append, list, call model, run tool, reply
+//	                                        └──┘ results come back as messages
+//
+// An activation is a thin shell over the pure machine in internal/machine. Its
+// Receive never blocks: every effect runs in a goroutine and its result returns
+// as a message to the activation's own PID. A PID is one activation; a result
+// that outlives it reaches nobody.
+//
+// Guarantees:
+//
+//  1. An admission that returned a receipt is durable, its writer's claim is
+//     verified and a landed busy journal lists it, so that it will reach exactly
+//     one settlement, whatever dies and with or without further traffic.
+//  2. A writer that lost an append stops for good. Its callers are repeated under
+//     their admission key and decided anew by the next activation.
+//  3. Instructions, tools and model calls run only for an attempt whose start is
+//     durable and verified. What they do is at least once; what is recorded of it
+//     is exactly once.
+//  4. A reader is shown only what is durable. A read activates nothing.
+//
+// After a crash everything is in the bucket: the next start sweeps the busy
+// journals that the old incarnation left and activates whatever they list.
+//
+// A Runtime is safe for concurrent use. New starts no goroutine; everything Run
+// starts has ended when it returns, except tools that ignore their context.
+package actors

@@ -1,0 +1,156 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// exchange is what the model sees of one submission, copied out of the state.
+type exchange struct {
+	delivery conversation.Delivery
+	steps    []conversation.Step
+}
+
+func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange {
+	var out []exchange
+	for _, sub := range s.Exchanges(id) {
+		out = append(out, exchange{delivery: sub.Delivery, steps: sub.Steps()})
+	}
+	return out
+}
+
+// messages renders exchanges for a provider and reads their attachments.
+func (r *Runtime) messages(ctx context.Context, key conversation.Key, exchanges []exchange) ([]providers.Message, error) {
+	var out []providers.Message
+	for _, x := range exchanges {
+		m, err := r.deliveryMessage(ctx, key, x.delivery)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+		for _, st := range x.steps {
+			out = append(out, stepMessages(st)...)
+		}
+	}
+	return out, nil
+}
+
+func (r *Runtime) deliveryMessage(ctx context.Context, key conversation.Key, d conversation.Delivery) (providers.Message, error) {
+	m := providers.Message{Role: providers.RoleUser}
+	if d.Kind == conversation.KindSignal {
+		m.Parts = append(m.Parts, providers.Text{Text: signalText(d)})
+		return m, nil
+	}
+	m.Parts = append(m.Parts, providers.Text{Text: d.Body})
+	for _, at := range d.Attachments {
+		var digest storage.Digest
+		if err := digest.UnmarshalText([]byte(at.SHA256)); err != nil {
+			return m, fmt.Errorf("read attachment %s: %w", at.ID, err)
+		}
+		data, err := storage.GetBlob(ctx, r.bucket, key, digest)
+		if err != nil {
+			return m, fmt.Errorf("read attachment %s: %w", at.ID, err)
+		}
+		m.Parts = append(m.Parts, providers.Image{MimeType: at.MimeType, Data: data})
+	}
+	return m, nil
+}
+
+// stepMessages renders a step: what the model said and called, then the results
+// in call order. A note is shown as a user message, which every vendor takes in
+// mid-conversation.
+func stepMessages(st conversation.Step) []providers.Message {
+	if st.Note != "" {
+		note := fmt.Sprintf("<advisory type=\"response_interrupted\">\n%s\n</advisory>", escape(st.Note))
+		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}
+	}
+	said := providers.Message{Role: providers.RoleAssistant, Model: st.Model}
+	results := providers.Message{Role: providers.RoleTool}
+	for _, p := range st.Parts {
+		switch {
+		case p.Tool != nil:
+			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input})
+			if p.Tool.Settled {
+				results.Parts = append(results.Parts, toolResult(p.Tool))
+			}
+		case p.Kind == conversation.PartReasoning:
+			said.Parts = append(said.Parts, providers.Reasoning{Text: p.Text, Signature: p.Signature})
+		default:
+			said.Parts = append(said.Parts, providers.Text{Text: p.Text})
+		}
+	}
+	if len(said.Parts) == 0 {
+		return nil
+	}
+	if len(results.Parts) == 0 {
+		return []providers.Message{said}
+	}
+	return []providers.Message{said, results}
+}
+
+// callID is the vendor's id of a call, or ours where it had none.
+func callID(t *conversation.ToolCall) string {
+	if t.ProviderCall != "" {
+		return t.ProviderCall
+	}
+	return string(t.Call)
+}
+
+func toolResult(t *conversation.ToolCall) providers.ToolResult {
+	text := t.ErrorText
+	if !t.Failed {
+		text = outputText(t.Output)
+	}
+	return providers.ToolResult{
+		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: []providers.Part{providers.Text{Text: text}},
+	}
+}
+
+// outputText shows a string as it is and anything else as JSON.
+func outputText(raw json.RawMessage) string {
+	var s string
+	if bytes.HasPrefix(raw, []byte(`"`)) && json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// signalText renders a signal for the model: an element named tagName or
+// "signal", the attribute type first, then the caller's attributes in key order.
+// An attribute whose name could not stand in the tag becomes an escaped line of
+// the body. Body and values are escaped.
+func signalText(d conversation.Delivery) string {
+	tag := d.TagName
+	if tag == "" {
+		tag = "signal"
+	}
+	var head, extra strings.Builder
+	fmt.Fprintf(&head, `<%s type="%s"`, tag, escapeValue(d.Type))
+	for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+		value := d.Attributes[name]
+		if name == "type" || !conversation.ValidTagName(name) {
+			fmt.Fprintf(&extra, "%s: %s\n", escape(name), escape(value))
+			continue
+		}
+		fmt.Fprintf(&head, ` %s="%s"`, name, escapeValue(value))
+	}
+	return fmt.Sprintf("%s>\n%s%s\n</%s>", head.String(), extra.String(), escape(d.Body), tag)
+}
+
+// escape makes text safe inside an element, escapeValue inside an attribute.
+func escape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+func escapeValue(s string) string {
+	return strings.ReplaceAll(escape(s), `"`, "&quot;")
+}

@@ -1,0 +1,312 @@
+package actors
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// kind is the name of the conversation actors in the cluster.
+const kind = "conversation"
+
+// Options are the optional parts of a [Runtime]. Zero fields mean the defaults.
+type Options struct {
+	// Agents are the agents this node serves, all of one deployment.
+	Agents []*agent.Agent
+	// Providers resolves and calls models. Nil serves no model: every submission
+	// fails.
+	Providers *providers.Registry
+	// Logger gets what operators need to know. Nil discards it.
+	Logger *slog.Logger
+	// Pace is the least time between the starts of two appends of streamed text.
+	// Zero is 250 ms, which suits remote object storage; 50 ms suits a local bucket.
+	Pace time.Duration
+	// IdleAfter is how long an idle conversation stays in memory. Zero is 5 min.
+	IdleAfter time.Duration
+	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
+	SweepEvery time.Duration
+	// AppendTimeout is how long an append may stay unresolved before its
+	// conversation steps down. Zero is 30 s.
+	AppendTimeout time.Duration
+	// AdmitTimeout bounds an admission whose caller set no earlier deadline. Zero is 10 s.
+	AdmitTimeout time.Duration
+	// DrainTimeout bounds the orderly end of Run. Zero is 10 s.
+	DrainTimeout time.Duration
+	// MaxWaiting bounds the callers, and the submissions, that wait in one
+	// conversation. Zero is 1,000.
+	MaxWaiting int
+	// Log tunes the object log.
+	Log *storage.LogOptions
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{"Pace", &out.Pace, 250 * time.Millisecond},
+		{"IdleAfter", &out.IdleAfter, 5 * time.Minute},
+		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
+		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
+		{"AdmitTimeout", &out.AdmitTimeout, 10 * time.Second},
+		{"DrainTimeout", &out.DrainTimeout, 10 * time.Second},
+	} {
+		if *d.value < 0 {
+			return out, fmt.Errorf("option %s is negative: %v", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.zero
+		}
+	}
+	if out.MaxWaiting == 0 {
+		out.MaxWaiting = 1000
+	}
+	if out.Logger == nil {
+		out.Logger = slog.New(slog.DiscardHandler)
+	}
+	if out.Providers == nil {
+		out.Providers = providers.NewRegistry(nil)
+	}
+	return out, nil
+}
+
+// Runtime serves the conversations of a bucket on this node. It implements
+// [conversation.Dispatcher]; [Runtime.Reader] reads.
+type Runtime struct {
+	opts      Options
+	log       *slog.Logger
+	bucket    storage.Bucket
+	logs      *storage.Logs
+	agents    map[string]*agent.Agent
+	followers *follower.Set
+	host      host
+	journal   *journal
+	began     time.Time // monotonic origin of machine.Env.Mono
+	// entropy returns the randomness of one activation; simulations bring their own.
+	entropy   func(conversation.Key) io.Reader
+	ready     chan struct{}
+	sweepSoon chan struct{}
+	draining  atomic.Bool
+	serving   atomic.Bool
+
+	work sync.WaitGroup // what activations have started
+
+	mu     sync.Mutex
+	active map[conversation.Key]running
+	quiet  chan struct{} // non-nil while somebody waits for active to become empty
+}
+
+// running is an activation on this node.
+type running struct {
+	pid   *actor.PID
+	nonce storage.Nonce
+	tell  func(any)
+}
+
+var _ conversation.Dispatcher = (*Runtime)(nil)
+
+// New returns a runtime over a bucket. The agents must be valid and their names
+// distinct.
+func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
+	r, err := newRuntime(bucket, opts)
+	if err != nil {
+		return nil, fmt.Errorf("make runtime: %w", err)
+	}
+	cluster, err := grain.New(kind, func() actor.Actor { return newActivation(r) }, &grain.Options{
+		Logger: r.log, RequestTimeout: r.opts.AdmitTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make runtime: %w", err)
+	}
+	r.attach(cluster)
+	return r, nil
+}
+
+// newRuntime makes a runtime that still lacks its host.
+func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if bucket == nil {
+		return nil, errors.New("bucket is nil")
+	}
+	r := &Runtime{
+		opts: o, log: o.Logger, bucket: bucket, logs: storage.NewLogs(bucket, o.Log),
+		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
+		entropy: func(conversation.Key) io.Reader { return rand.Reader },
+		began:   time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
+	}
+	for _, a := range o.Agents {
+		if err := a.Validate(); err != nil {
+			return nil, fmt.Errorf("agent %q: %w", a.Name, err)
+		}
+		if r.agents[a.Name] != nil {
+			return nil, fmt.Errorf("agent %q is registered twice", a.Name)
+		}
+		r.agents[a.Name] = a
+	}
+	if r.followers, err = follower.New(r.logs, &follower.Options{Logger: o.Logger}); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Runtime) attach(h host) {
+	r.host = h
+	r.journal = newJournal(r.bucket, h.MemberID(), r.log)
+}
+
+// Reader returns the read seam of this node.
+func (r *Runtime) Reader() conversation.Reader { return r.followers }
+
+// Ready is closed once Run takes requests.
+func (r *Runtime) Ready() <-chan struct{} { return r.ready }
+
+// Run serves until ctx ends, then releases every conversation and stops, within
+// DrainTimeout. It runs once. It returns nil after an orderly end, a
+// [*storage.FormatError] if the bucket must not be touched, or why the node could
+// not start or stop.
+func (r *Runtime) Run(ctx context.Context) error {
+	if err := storage.EnsureFormat(ctx, r.bucket); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	// What serves the drain must outlive ctx.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := r.host.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	var wg sync.WaitGroup
+	var followErr error
+	wg.Go(func() { r.journal.run(inner) })
+	wg.Go(func() { followErr = r.followers.Run(inner) })
+	sweeping, stopSweeping := context.WithCancel(ctx)
+	defer stopSweeping()
+	var sweeps sync.WaitGroup
+	sweeps.Go(func() { r.sweepLoop(sweeping) })
+	r.serving.Store(true)
+	close(r.ready)
+
+	<-ctx.Done()
+	sweeps.Wait()
+	err := r.drain(context.WithoutCancel(ctx))
+	cancel()
+	wg.Wait()
+	r.awaitWork()
+	final, done := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
+	defer done()
+	r.journal.close(final)
+	return errors.Join(err, followErr)
+}
+
+// drain releases the conversations and stops the host.
+func (r *Runtime) drain(ctx context.Context) error {
+	r.draining.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, r.opts.DrainTimeout)
+	defer cancel()
+	quiet := r.tellAll(machine.Drain{})
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+		r.log.Warn("conversations not released in time; the next start recovers them")
+	}
+	if err := r.host.Stop(ctx); err != nil {
+		return fmt.Errorf("stop node: %w", err)
+	}
+	return nil
+}
+
+// awaitWork waits for what stopped activations have left running. Only a tool that
+// ignores its context takes long.
+func (r *Runtime) awaitWork() {
+	done := make(chan struct{})
+	go func() {
+		r.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(r.opts.DrainTimeout):
+		r.log.Warn("tools still run after the end of their submissions")
+	}
+}
+
+// tellAll sends an input to every activation and returns a channel that is closed
+// when none is left.
+func (r *Runtime) tellAll(in machine.Input) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quiet = make(chan struct{})
+	for _, a := range r.active {
+		a.tell(in)
+	}
+	if len(r.active) == 0 {
+		close(r.quiet)
+	}
+	return r.quiet
+}
+
+// enter registers an activation before it opens its log.
+func (r *Runtime) enter(key conversation.Key, a running) {
+	r.mu.Lock()
+	r.active[key] = a
+	r.mu.Unlock()
+	if r.draining.Load() {
+		a.tell(machine.Drain{})
+	}
+}
+
+// leave removes an activation that stopped.
+func (r *Runtime) leave(key conversation.Key, nonce storage.Nonce) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active[key].nonce == nonce {
+		delete(r.active, key)
+	}
+	if r.quiet != nil && len(r.active) == 0 && r.draining.Load() {
+		select {
+		case <-r.quiet:
+		default:
+			close(r.quiet)
+		}
+	}
+}
+
+// writes reports whether a writer runs on this node.
+func (r *Runtime) writes(key conversation.Key, nonce storage.Nonce) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active[key].nonce == nonce
+}
+
+// limits are an agent's rules as far as the machine needs them.
+func (r *Runtime) limits(name string) (machine.Limits, bool) {
+	a := r.agents[name]
+	if a == nil {
+		return machine.Limits{}, false
+	}
+	d := a.Durability.WithDefaults()
+	return machine.Limits{MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData}, true
+}

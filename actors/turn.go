@@ -1,0 +1,235 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// maxFeedBytes bounds the model output that waits for the activation.
+const maxFeedBytes = 1 << 20
+
+// feed carries a model call's events to the activation. Events that wait are
+// delivered together, adjacent text as one; a full feed holds the stream back.
+type feed struct {
+	gen   int
+	model string
+	tell  func(any)
+
+	mu     sync.Mutex
+	events []machine.ModelEvent
+	bytes  int
+	posted bool
+	room   chan struct{} // non-nil while the producer waits for it
+}
+
+// push adds an event; it returns the context's error if that ends first.
+func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
+	f.mu.Lock()
+	for f.bytes >= maxFeedBytes {
+		room := make(chan struct{})
+		f.room = room
+		f.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.mu.Lock()
+	}
+	f.bytes += len(e.Text) + len(e.Input)
+	if n := len(f.events); n > 0 && f.events[n-1].Kind == e.Kind && (e.Kind == machine.ModelText || e.Kind == machine.ModelReasoning) {
+		f.events[n-1].Text += e.Text
+	} else {
+		f.events = append(f.events, e)
+	}
+	post := !f.posted
+	f.posted = true
+	f.mu.Unlock()
+	if post {
+		f.tell(modelReady{f.gen})
+	}
+	return nil
+}
+
+// take returns what waits.
+func (f *feed) take() []machine.ModelEvent {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.events
+	f.events, f.bytes, f.posted = nil, 0, false
+	if f.room != nil {
+		close(f.room)
+		f.room = nil
+	}
+	return out
+}
+
+// drainFeed gives the machine what the model call gen has produced, unless it has
+// no room: then the next landed append asks again.
+func (a *activation) drainFeed(gen int) {
+	if a.feed == nil || a.feed.gen != gen {
+		return
+	}
+	if a.machine.Full() {
+		a.starved = true
+		return
+	}
+	a.step(machine.Model{Gen: gen, Name: a.feed.model, Events: a.feed.take()})
+}
+
+// callModel starts a model call. What it needs of the state is copied before it
+// returns.
+func (a *activation) callModel(e machine.CallModel) {
+	state := a.machine.State()
+	created := state.Created()
+	ag := a.rt.agents[created.Agent]
+	sub := state.Submission(e.Submission)
+	turn := &agent.Turn{
+		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
+		Submission: sub.ID, Attempt: e.Attempt, Step: e.Step, Delivery: sub.Delivery, InitialData: created.InitialData,
+	}
+	call := &modelCall{
+		rt: a.rt, key: a.key, agent: ag, turn: turn, exchanges: exchangesOf(state, sub.ID), session: string(created.ConversationID),
+	}
+	a.endRun()
+	a.runCtx, a.cancelRun = context.WithCancel(a.ctx)
+	a.feed = &feed{gen: e.Gen, model: ag.Model, tell: a.tell}
+	ctx, f := a.runCtx, a.feed
+	a.rt.work.Go(func() { call.run(ctx, f) })
+}
+
+// endRun cancels the model call and the tools under way, if any.
+func (a *activation) endRun() {
+	if a.cancelRun != nil {
+		a.cancelRun()
+		a.cancelRun, a.feed, a.starved = nil, nil, false
+	}
+}
+
+// modelCall is one model call outside the actor.
+type modelCall struct {
+	rt        *Runtime
+	key       conversation.Key
+	agent     *agent.Agent
+	turn      *agent.Turn
+	exchanges []exchange
+	session   string
+}
+
+// run makes the call. Whatever happens, the last event it pushes ends the call.
+func (c *modelCall) run(ctx context.Context, f *feed) {
+	end, err := c.stream(ctx, f)
+	if err != nil {
+		if ctx.Err() != nil {
+			return // the run was cancelled; nobody listens
+		}
+		c.rt.log.Error("model call failed", "conversation", string(c.key), "submission", string(c.turn.Submission),
+			"model", c.agent.Model, "err", err)
+		end = machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
+	}
+	// An error means that the run was cancelled.
+	_ = f.push(ctx, end)
+}
+
+// stream pushes all events but the last, which it returns.
+func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
+	system, err := c.agent.InstructionsFor(ctx, c.turn)
+	if err != nil {
+		return end, fmt.Errorf("evaluate instructions: %w", err)
+	}
+	messages, err := c.rt.messages(ctx, c.key, c.exchanges)
+	if err != nil {
+		return end, err
+	}
+	req := providers.Request{System: system, Messages: messages}
+	for _, t := range c.agent.Tools {
+		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
+	}
+	opts := providers.Options{ThinkingLevel: providers.ThinkingLevel(c.agent.ThinkingLevel), SessionID: c.session}
+	for e, err := range c.rt.opts.Providers.Stream(ctx, c.agent.Model, req, opts) {
+		if err != nil {
+			return end, err
+		}
+		if done, ok := e.(providers.Done); ok {
+			end = machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(done.StopReason), Usage: conversation.Usage(done.Usage)}
+			continue
+		}
+		if out, ok := modelEvent(e); ok {
+			if err := f.push(ctx, out); err != nil {
+				return end, err
+			}
+		}
+	}
+	if end.Kind != machine.ModelDone {
+		return end, errors.New("stream ended without its end")
+	}
+	return end, nil
+}
+
+// modelEvent translates a provider's event; those that only show progress are
+// left out.
+func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
+	switch e := e.(type) {
+	case providers.TextDelta:
+		return machine.ModelEvent{Kind: machine.ModelText, Text: e.Text}, true
+	case providers.ReasoningDelta:
+		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: e.Text}, true
+	case providers.ReasoningEnd:
+		return machine.ModelEvent{Kind: machine.ModelSignature, Text: e.Signature}, e.Signature != ""
+	case providers.ToolCallEnd:
+		return machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: e.ID, Name: e.Name, Input: e.Arguments}, true
+	}
+	return machine.ModelEvent{}, false
+}
+
+// settlementError says in our words why a model call failed: a vendor's text
+// never reaches a client.
+func settlementError(err error) *conversation.SettlementError {
+	reason := "internal"
+	var pe *providers.Error
+	if errors.As(err, &pe) {
+		reason = string(pe.Kind)
+	}
+	return &conversation.SettlementError{
+		Type: conversation.CodeModelFailed, Message: sayModelFailed, Meta: map[string]any{"reason": reason},
+	}
+}
+
+// runTool starts a tool call; [machine.ToolDone] brings its outcome.
+func (a *activation) runTool(e machine.RunTool) {
+	created := a.machine.State().Created()
+	ctx := agent.WithCall(a.runCtx, agent.Call{
+		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
+		Submission: e.Submission, Attempt: a.machine.State().Submission(e.Submission).Attempts, Turn: e.Turn, ID: e.Call,
+	})
+	tool, ok := a.rt.agents[created.Agent].Tool(e.Name)
+	log := a.log
+	a.rt.work.Go(func() {
+		done := machine.ToolDone{Gen: e.Gen, Call: e.Call}
+		if !ok {
+			done.Failed, done.ErrorText = true, fmt.Sprintf(sayUnknownTool, e.Name)
+			a.tell(done)
+			return
+		}
+		began := time.Now()
+		out, err := tool.Call(ctx, e.Input)
+		done.Duration = time.Since(began)
+		if err != nil {
+			if ctx.Err() != nil {
+				return // the run was cancelled; nobody listens
+			}
+			log.Warn("tool failed", "tool", e.Name, "call", string(e.Call), "err", err)
+			done.Failed, done.ErrorText = true, err.Error()
+		}
+		done.Output = out
+		a.tell(done)
+	})
+}
