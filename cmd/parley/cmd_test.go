@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// output runs the program in this process.
+func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), args, &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := output(t, "version")
+	if code != 0 || !strings.HasPrefix(out, "parley ") || !strings.Contains(out, "stored format 8") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+}
+
+func TestMistakesSayWhatToDo(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "")
+	t.Setenv("OPENAI_BASE_URL", "")
+	busy := httptest.NewServer(http.NotFoundHandler())
+	defer busy.Close()
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"key is missing":      {[]string{"dev", "--data", t.TempDir(), "--model", "openai/m"}, "set OPENAI_API_KEY"},
+		"provider is unknown": {[]string{"dev", "--data", t.TempDir(), "--model", "nobody/m"}, "try \"demo/parrot\""},
+		"model has no slash":  {[]string{"dev", "--data", t.TempDir(), "--model", "m"}, "openai/<model>"},
+		"port is taken":       {[]string{"dev", "--data", t.TempDir(), "--listen", busy.Listener.Addr().String()}, "--listen 127.0.0.1:0"},
+		"send without host":   {[]string{"send", "hello", "text"}, "is not a conversation URL"},
+		"tail of bad offset":  {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
+		"tail of nothing":     {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, errOut := output(t, tt.args...)
+			if code != 1 || !strings.Contains(errOut, tt.want) {
+				t.Errorf("exit %d, %q; want exit 1 and %q", code, errOut, tt.want)
+			}
+		})
+	}
+}
+
+func TestSecondServerOnOneFolder(t *testing.T) {
+	data := t.TempDir()
+	startDev(t, data)
+	code, _, errOut := output(t, "dev", "--listen", "127.0.0.1:0", "--data", data)
+	if code != 1 || !strings.Contains(errOut, data) {
+		t.Errorf("exit %d, %q; want exit 1 and the folder's name", code, errOut)
+	}
+}
+
+func TestSend(t *testing.T) {
+	n := startDev(t, t.TempDir())
+	code, out, errOut := output(t, "send", n.base+"/a%2Fb", "help")
+	if code != 0 || !strings.Contains(out, "assistant: I am a demo model") || !strings.HasSuffix(out, "[completed]\n") {
+		t.Errorf("exit %d, %q, %q", code, out, errOut)
+	}
+	code, out, _ = output(t, "send", "--no-wait", "--key", "k", n.base+"/a%2Fb", "hello")
+	var first receipt
+	if err := json.Unmarshal([]byte(out), &first); code != 0 || err != nil || first.Deduplicated {
+		t.Fatalf("exit %d, %v, %q", code, err, out)
+	}
+	if !strings.HasSuffix(first.StreamURL, "/a%2Fb") {
+		t.Errorf("stream URL is %s, want the id as it was written", first.StreamURL)
+	}
+	code, out, _ = output(t, "send", "--json", "--key", "k", n.base+"/a%2Fb", "hello")
+	last := out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:]
+	var c conversation.Chunk
+	if err := json.Unmarshal([]byte(last), &c); code != 0 || err != nil || c.SubmissionID != first.SubmissionID {
+		t.Errorf("exit %d, %v, last line %q; want the settlement of %s", code, err, last, first.SubmissionID)
+	}
+	code, _, errOut = output(t, "send", "--key", "k", n.base+"/a%2Fb", "other")
+	if code != 1 || !strings.Contains(errOut, "submission_conflict") {
+		t.Errorf("exit %d, %q; want a conflict", code, errOut)
+	}
+}
+
+func TestFailedModelIsExitCode(t *testing.T) {
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"error":{"message":"vendor secret words"}}`, http.StatusUnauthorized)
+	}))
+	defer vendor.Close()
+	t.Setenv("OPENAI_BASE_URL", vendor.URL)
+	t.Setenv("OPENAI_API_KEY", "k")
+	n := startDev(t, t.TempDir(), "--model", "openai/m")
+	code, out, _ := output(t, "send", n.base+"/x", "hello")
+	if code != exitFailed || !strings.Contains(out, "[failed:") || strings.Contains(out, "vendor secret words") {
+		t.Errorf("exit %d, %q; want %d and our own words", code, out, exitFailed)
+	}
+}
+
+func TestLoopbackCORS(t *testing.T) {
+	h := loopbackCORS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	for origin, want := range map[string]string{
+		"http://localhost:3000": "http://localhost:3000", "http://127.0.0.1:8080": "http://127.0.0.1:8080",
+		"http://[::1]:1": "http://[::1]:1", "https://evil.example": "", "http://localhost.evil.example": "", "null": "", "": "",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/x", nil)
+		r.Header.Set("Origin", origin)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Access-Control-Allow-Origin"); got != want || w.Code != http.StatusTeapot {
+			t.Errorf("origin %q: allowed %q, status %d", origin, got, w.Code)
+		}
+		r.Method = http.MethodOptions
+		r.Header.Set("Access-Control-Request-Method", "POST")
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if preflight := w.Code == http.StatusNoContent; preflight != (want != "") {
+			t.Errorf("origin %q: preflight answered %d", origin, w.Code)
+		}
+	}
+}

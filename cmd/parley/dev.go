@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+const (
+	// localPace suits a bucket whose synced writes take about a millisecond.
+	localPace = 50 * time.Millisecond
+	// closeTimeout bounds the wait for requests that are still open at the end.
+	closeTimeout = 2 * time.Second
+
+	mountPath = "/agents/assistant"
+)
+
+// devConfig is what "parley dev" is told.
+type devConfig struct {
+	listen string
+	data   string
+	model  string
+	quiet  bool
+}
+
+func devCommand() *cobra.Command {
+	cfg := devConfig{}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Serve the demo agent on this machine, durably, with nothing to set up",
+		Long: "dev serves one agent over HTTP, with all conversations in a local folder.\n" +
+			"Stop it, kill it, start it again: what was accepted is carried on.",
+		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/gpt-5-mini",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", "./.parley", "folder that keeps the conversations")
+	cmd.Flags().StringVar(&cfg.model, "model", demoModel, "model as provider/model")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URL and nothing else")
+	return cmd
+}
+
+// dev serves until ctx ends.
+func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	reg, err := newProviders(demo.DefaultPace, os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := checkModel(reg, cfg.model); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another address with --listen, or --listen 127.0.0.1:0 for any free port", cfg.listen, err)
+	}
+	defer listener.Close()
+	store, err := local.Open(cfg.data, &local.Options{Logger: log})
+	if err != nil {
+		return fmt.Errorf("open the data folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	bucket, err := s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	})
+	if err != nil {
+		return err
+	}
+	runtime, err := actors.New(bucket, &actors.Options{
+		Agents: []*agent.Agent{assistant(cfg.model)}, Providers: reg, Logger: log, Pace: localPace,
+	})
+	if err != nil {
+		return err
+	}
+	handler, err := parleyhttp.New(runtime, runtime.Reader(), []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
+		&parleyhttp.Options{Logger: log, Dev: true})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, runtime, handler, listener, func() { banner(out, cfg, listener.Addr()) })
+}
+
+// serve runs the node and its HTTP server until ctx ends or one of them fails,
+// then stops both in order: no new requests, live streams ended, conversations
+// released. ready is called once requests are taken.
+func serve(ctx context.Context, runtime *actors.Runtime, handler *parleyhttp.Handler, l net.Listener, ready func()) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return runtime.Run(ctx) })
+	g.Go(func() error {
+		select {
+		case <-runtime.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		ready()
+		server := &http.Server{Handler: loopbackCORS(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+		g.Go(func() error {
+			<-ctx.Done()
+			handler.Drain()
+			shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+			defer cancel()
+			if err := server.Shutdown(shut); err != nil {
+				return errors.Join(err, server.Close())
+			}
+			return nil
+		})
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve http: %w", err)
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// banner tells a newcomer what to do next.
+func banner(out io.Writer, cfg devConfig, addr net.Addr) {
+	url := "http://" + addr.String() + mountPath
+	if cfg.quiet {
+		fmt.Fprintln(out, url)
+		return
+	}
+	fmt.Fprintf(out, `parley dev — agent "assistant", model %s, data in %s
+
+  %s/<any id>
+
+Try it:
+
+  curl -X POST %s/hello -H 'Content-Type: application/json' -d '{"kind":"user","body":"help"}'
+  curl %s/hello
+  curl -N '%s/hello?view=updates&offset=-1&live=sse'
+
+or "parley send %s/hello 'long 100'" — kill this process while it answers, start it again: the answer goes on.
+`, cfg.model, cfg.data, url, url, url, url, url)
+	if strings.HasPrefix(cfg.model, "demo/") {
+		fmt.Fprint(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… parley dev --model openai/<model>\n")
+	}
+	fmt.Fprintln(out, "Ctrl-C stops it.")
+}

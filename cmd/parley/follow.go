@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers/sse"
+)
+
+const (
+	// quietAfter is how long a live stream may say nothing, heartbeats included,
+	// before it is taken for dead. A server says something every 15 s.
+	quietAfter = 40 * time.Second
+	// Pauses between attempts to reach a server that went away.
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// httpError is an answer that is not a success.
+type httpError struct {
+	status int
+	kind   string
+	text   string
+}
+
+// Error implements error.
+func (e *httpError) Error() string {
+	if e.kind == "" {
+		return fmt.Sprintf("the server answered %d: %s", e.status, e.text)
+	}
+	return fmt.Sprintf("the server answered %d %s: %s", e.status, e.kind, e.text)
+}
+
+// failed turns an unsuccessful response into an error.
+func failed(resp *http.Response) error {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var env struct {
+		Error struct{ Type, Message, Details string }
+	}
+	e := &httpError{status: resp.StatusCode, text: strings.TrimSpace(string(body))}
+	if json.Unmarshal(body, &env) == nil && env.Error.Type != "" {
+		e.kind, e.text = env.Error.Type, strings.TrimSpace(env.Error.Message+" "+env.Error.Details)
+	}
+	return e
+}
+
+// conversationURL checks what a user gave as a conversation.
+func conversationURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%q is not a conversation URL; it looks like http://127.0.0.1:5173%s/<id>", raw, mountPath)
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u, nil
+}
+
+// errEnough ends a follow.
+var errEnough = errors.New("enough")
+
+// follow calls take with every chunk recorded after an offset, each once and in
+// order, until take returns errEnough or ctx ends. It reconnects from the last
+// offset when the server goes away.
+func follow(ctx context.Context, at *url.URL, after conversation.Offset, take func(conversation.Chunk) error) error {
+	f := &following{at: at, next: after, last: conversation.Position{Batch: after, Index: 1 << 30}, take: take}
+	pause := firstPause
+	for {
+		progress, err := f.connect(ctx)
+		var refused *httpError
+		switch {
+		case errors.Is(err, errEnough):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &refused) && refused.status < 500:
+			return err
+		}
+		if progress {
+			pause = firstPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// following is where a follow stands.
+type following struct {
+	at   *url.URL
+	next conversation.Offset
+	last conversation.Position
+	take func(conversation.Chunk) error
+}
+
+// connect reads one event stream to its end and reports whether it said anything.
+func (f *following) connect(ctx context.Context) (progress bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	u := *f.at
+	u.RawQuery = url.Values{"view": {"updates"}, "offset": {f.next.String()}, "live": {"sse"}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false, failed(resp)
+	}
+	watchdog := time.AfterFunc(quietAfter, cancel)
+	defer watchdog.Stop()
+	reader := sse.NewReader(watched{resp.Body, watchdog}, nil)
+	for {
+		event, err := reader.Next()
+		if err != nil {
+			return progress, err
+		}
+		progress = true
+		if err := f.event(event.Name, event.Data); err != nil {
+			return progress, err
+		}
+	}
+}
+
+func (f *following) event(name string, data []byte) error {
+	switch name {
+	case "data":
+		var chunks []conversation.Chunk
+		if err := json.Unmarshal(data, &chunks); err != nil {
+			return fmt.Errorf("decode chunks: %w", err)
+		}
+		for _, c := range chunks {
+			if c.Position.Compare(f.last) <= 0 {
+				continue
+			}
+			f.last = c.Position
+			if err := f.take(c); err != nil {
+				return err
+			}
+		}
+	case "control":
+		var control struct {
+			Next conversation.Offset `json:"streamNextOffset"`
+		}
+		if err := json.Unmarshal(data, &control); err != nil {
+			return fmt.Errorf("decode control frame: %w", err)
+		}
+		f.next = control.Next
+	}
+	return nil
+}
+
+// watched puts off a watchdog with everything that is read.
+type watched struct {
+	io.Reader
+	dog *time.Timer
+}
+
+// Read implements io.Reader.
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		w.dog.Reset(quietAfter)
+	}
+	return n, err
+}

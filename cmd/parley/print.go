@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// printer shows chunks to a person. It writes whole lines except while text
+// streams in.
+type printer struct {
+	out  io.Writer
+	open bool                  // the last line is not ended
+	kind conversation.PartKind // of the text under way
+}
+
+func (p *printer) line(format string, args ...any) {
+	p.end()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// end ends a line of streamed text.
+func (p *printer) end() {
+	if p.open {
+		fmt.Fprintln(p.out)
+		p.open = false
+	}
+	p.kind = ""
+}
+
+// chunk shows one chunk.
+func (p *printer) chunk(c conversation.Chunk) {
+	switch c.Type {
+	case conversation.ChunkReset:
+		for _, m := range c.Snapshot.Messages {
+			p.message(m)
+		}
+		for _, s := range c.Snapshot.Settlements {
+			p.settled(s.Outcome, s.Error)
+		}
+	case conversation.ChunkAppended:
+		p.message(*c.Message)
+	case conversation.ChunkDelta:
+		if p.kind != c.Kind {
+			p.end()
+			fmt.Fprint(p.out, map[conversation.PartKind]string{conversation.PartText: "assistant: ", conversation.PartReasoning: "thinking: "}[c.Kind])
+			p.kind, p.open = c.Kind, true
+		}
+		fmt.Fprint(p.out, c.Delta)
+	case conversation.ChunkToolInput:
+		p.line("tool %s called with %s", c.ToolName, c.Input)
+	case conversation.ChunkToolOutput:
+		p.line("tool answered %s", c.Output)
+	case conversation.ChunkToolOutputError:
+		p.line("tool failed: %s", *c.ErrorText)
+	case conversation.ChunkDataPart:
+		p.line("data %s: %s", c.Name, c.Data)
+	case conversation.ChunkCompleted:
+		p.end()
+	case conversation.ChunkSettled:
+		p.settled(c.Outcome, c.Error)
+	}
+}
+
+func (p *printer) settled(outcome conversation.Outcome, err *conversation.SettlementError) {
+	if err != nil {
+		p.line("[%s: %s]", outcome, err.Message)
+		return
+	}
+	p.line("[%s]", outcome)
+}
+
+func (p *printer) message(m conversation.Message) {
+	if m.Display == conversation.DisplayHidden {
+		return
+	}
+	for _, part := range m.Parts {
+		switch {
+		case part.Text != nil:
+			p.line("%s: %s", m.Role, strings.TrimRight(*part.Text, "\n"))
+		case part.Type == conversation.PartTypeFile:
+			p.line("%s: (file %s, %d bytes)", m.Role, part.MediaType, *part.Size)
+		case part.Type == conversation.PartTypeTool:
+			p.line("tool %s called with %s", part.ToolName, part.Input)
+			switch part.State {
+			case conversation.StateOutputAvailable:
+				p.line("tool answered %s", part.Output)
+			case conversation.StateOutputError:
+				p.line("tool failed: %s", *part.ErrorText)
+			}
+		}
+	}
+}

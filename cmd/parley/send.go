@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Exit codes of "send": the submission's outcome.
+const (
+	exitFailed  = 2
+	exitAborted = 3
+)
+
+// sendTries bounds how often a message is posted whose admission is in doubt.
+const sendTries = 8
+
+type sendConfig struct {
+	key    string
+	noWait bool
+	json   bool
+}
+
+func sendCommand() *cobra.Command {
+	cfg := sendConfig{}
+	cmd := &cobra.Command{
+		Use:   "send <conversation URL> <message>",
+		Short: "Send a message to a conversation and print the reply as it comes",
+		Long: "send posts a message and follows the conversation until the message is settled.\n" +
+			"It survives restarts of the server. Exit code: 0 completed, 2 failed, 3 aborted, 1 anything else.",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return send(cmd.Context(), cfg, args[0], args[1], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key; a fresh one makes the retries of this command safe")
+	cmd.Flags().BoolVar(&cfg.noWait, "no-wait", false, "print the receipt as JSON and do not wait for the reply")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
+	return cmd
+}
+
+// receipt is the body of a 202.
+type receipt struct {
+	StreamURL    string                    `json:"streamUrl"`
+	Offset       conversation.Offset       `json:"offset"`
+	SubmissionID conversation.SubmissionID `json:"submissionId"`
+	UID          conversation.UID          `json:"uid"`
+	Deduplicated bool                      `json:"deduplicated,omitempty"`
+}
+
+func send(ctx context.Context, cfg sendConfig, rawURL, text string, out io.Writer) error {
+	at, err := conversationURL(rawURL)
+	if err != nil {
+		return err
+	}
+	if cfg.key == "" {
+		cfg.key = newKey()
+	}
+	rcpt, err := post(ctx, at, cfg.key, text)
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if cfg.noWait {
+		return json.NewEncoder(out).Encode(rcpt)
+	}
+	var outcome conversation.Outcome
+	show := shower(out, cfg.json)
+	err = follow(ctx, at, rcpt.Offset, func(c conversation.Chunk) error {
+		if settled, ok := settlementOf(c, rcpt.SubmissionID); ok {
+			outcome = settled
+		}
+		show(c)
+		if outcome != "" {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("follow the reply: %w", err)
+	}
+	switch outcome {
+	case conversation.OutcomeFailed:
+		return &exitError{code: exitFailed}
+	case conversation.OutcomeAborted:
+		return &exitError{code: exitAborted}
+	}
+	return nil
+}
+
+// settlementOf finds the outcome of a submission in a chunk; a reset may carry it.
+func settlementOf(c conversation.Chunk, id conversation.SubmissionID) (conversation.Outcome, bool) {
+	if c.Type == conversation.ChunkSettled && c.SubmissionID == id {
+		return c.Outcome, true
+	}
+	if c.Type == conversation.ChunkReset {
+		for _, s := range c.Snapshot.Settlements {
+			if s.SubmissionID == id {
+				return s.Outcome, true
+			}
+		}
+	}
+	return "", false
+}
+
+// shower prints chunks for a person or for a program.
+func shower(out io.Writer, asJSON bool) func(conversation.Chunk) {
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		return func(c conversation.Chunk) { _ = enc.Encode(c) }
+	}
+	p := &printer{out: out}
+	return p.chunk
+}
+
+// post admits the message, again under the same key while the outcome is in doubt.
+func post(ctx context.Context, at *url.URL, key, text string) (receipt, error) {
+	body, err := json.Marshal(map[string]string{"kind": "user", "body": text, "idempotencyKey": key})
+	if err != nil {
+		return receipt{}, err
+	}
+	pause := firstPause
+	for try := 1; ; try++ {
+		rcpt, again, err := postOnce(ctx, at, body)
+		if err == nil || !again || try == sendTries {
+			return rcpt, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return rcpt, ctx.Err()
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func postOnce(ctx context.Context, at *url.URL, body []byte) (rcpt receipt, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return rcpt, false, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return rcpt, true, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		return rcpt, resp.StatusCode >= 500, failed(resp)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&rcpt); err != nil {
+		return rcpt, true, fmt.Errorf("decode receipt: %w", err)
+	}
+	return rcpt, false, nil
+}

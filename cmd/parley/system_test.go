@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// systemTimeout bounds what a test waits for; it only matters when it fails.
+const systemTimeout = time.Minute
+
+var program string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "parley-system-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		program = filepath.Join(dir, "parley")
+		if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build parley: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// node is a running "parley dev".
+type node struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	base string // URL of the agent
+	logs *strings.Builder
+	done chan error
+}
+
+// startDev starts the program on a data folder and waits until it serves.
+func startDev(t *testing.T, data string, args ...string) *node {
+	t.Helper()
+	n := &node{t: t, logs: &strings.Builder{}, done: make(chan error, 1)}
+	n.cmd = exec.Command(program, append([]string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	stdout, err := n.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.cmd.Stderr = n.logs
+	if err := n.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	go func() { n.done <- n.cmd.Wait() }()
+	t.Cleanup(n.kill)
+	if err != nil {
+		n.kill()
+		t.Fatalf("read the URL: %v\n%s", err, n.logs)
+	}
+	n.base = strings.TrimSpace(line)
+	return n
+}
+
+// kill ends the process as a power cut would, and waits for it.
+func (n *node) kill() { n.end(syscall.SIGKILL) }
+
+func (n *node) end(sig os.Signal) error {
+	if n.done == nil {
+		return nil
+	}
+	_ = n.cmd.Process.Signal(sig)
+	select {
+	case err := <-n.done:
+		n.done = nil
+		return err
+	case <-time.After(systemTimeout):
+		_ = n.cmd.Process.Kill()
+		n.t.Fatalf("the process did not end after %v", sig)
+		return nil
+	}
+}
+
+func (n *node) url(t *testing.T, id string) *url.URL {
+	u, err := url.Parse(n.base + "/" + id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// history fetches and decodes a snapshot.
+func history(t *testing.T, at *url.URL) conversation.Snapshot {
+	t.Helper()
+	resp, err := http.Get(at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %v, %v, %s", at, err, resp.StatusCode, body)
+	}
+	var s conversation.Snapshot
+	if err := json.Unmarshal(body, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// reader is a client that resumes from its last offset and checks that nothing
+// comes twice or out of order.
+type reader struct {
+	t        *testing.T
+	position conversation.Position
+	text     strings.Builder
+	chunks   []conversation.Chunk
+}
+
+func newReader(t *testing.T, after conversation.Offset) *reader {
+	return &reader{t: t, position: conversation.Position{Batch: after, Index: 1 << 30}}
+}
+
+// until follows a conversation until done says so.
+func (r *reader) until(at *url.URL, after conversation.Offset, done func(conversation.Chunk) bool) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), systemTimeout)
+	defer cancel()
+	f := &following{at: at, next: after, last: conversation.Position{Batch: after, Index: 1 << 30}}
+	f.take = func(c conversation.Chunk) error {
+		if c.Position.Compare(r.position) <= 0 {
+			r.t.Errorf("chunk %s at %v comes after %v", c.Type, c.Position, r.position)
+		}
+		if step := c.Position.Batch - r.position.Batch; step == 0 && c.Position.Index != r.position.Index+1 {
+			r.t.Errorf("chunk index %d follows %d in batch %d", c.Position.Index, r.position.Index, int64(c.Position.Batch))
+		}
+		r.position = c.Position
+		if c.Type == conversation.ChunkStarted {
+			r.text.WriteByte(' ') // another step is another part
+		}
+		r.text.WriteString(c.Delta)
+		r.chunks = append(r.chunks, c)
+		if done(c) {
+			return errEnough
+		}
+		return nil
+	}
+	if _, err := f.connect(ctx); !errors.Is(err, errEnough) {
+		r.t.Fatalf("follow %s: %v", at, err)
+	}
+}
+
+func admitted(t *testing.T, at *url.URL, key, text string) receipt {
+	t.Helper()
+	rcpt, err := post(t.Context(), at, key, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rcpt
+}
+
+func settled(id conversation.SubmissionID) func(conversation.Chunk) bool {
+	return func(c conversation.Chunk) bool { return c.Type == conversation.ChunkSettled && c.SubmissionID == id }
+}
+
+func settlements(s conversation.Snapshot, id conversation.SubmissionID) (outcomes []conversation.Outcome) {
+	for _, e := range s.Settlements {
+		if e.SubmissionID == id {
+			outcomes = append(outcomes, e.Outcome)
+		}
+	}
+	return outcomes
+}
+
+// offset is where a client resumes: a data frame is the chunks of whole batches.
+func (r *reader) offset() conversation.Offset { return r.position.Batch }
+
+func TestKillInMidReply(t *testing.T) {
+	data := t.TempDir()
+	n := startDev(t, data)
+	at := n.url(t, "reply")
+	rcpt := admitted(t, at, "k1", "long 60")
+	client := newReader(t, rcpt.Offset)
+	client.until(at, rcpt.Offset, func(c conversation.Chunk) bool { return strings.Contains(client.text.String(), " 12") })
+	n.kill()
+	before := client.text.String()
+
+	n = startDev(t, data)
+	at = n.url(t, "reply")
+	client.until(at, client.offset(), settled(rcpt.SubmissionID))
+	snap := history(t, at)
+	if got := settlements(snap, rcpt.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
+		t.Errorf("settlements are %v", got)
+	}
+	var want strings.Builder
+	for i := 1; i <= 60; i++ {
+		fmt.Fprintf(&want, "%d ", i)
+	}
+	// The demo counts on from what stands in the log, so nothing is missing and
+	// nothing comes twice.
+	if got := strings.Join(strings.Fields(client.text.String()), " "); got != strings.TrimSpace(want.String()) {
+		t.Errorf("text over the restart is %q, before it %q", got, before)
+	}
+	if again := admitted(t, at, "k1", "long 60"); again.SubmissionID != rcpt.SubmissionID || !again.Deduplicated {
+		t.Errorf("the same key gave %+v after the restart, first %+v", again, rcpt)
+	}
+}
+
+func TestKillInMidTool(t *testing.T) {
+	data := t.TempDir()
+	n := startDev(t, data)
+	at := n.url(t, "tool")
+	rcpt := admitted(t, at, "k1", "time")
+	client := newReader(t, rcpt.Offset)
+	client.until(at, rcpt.Offset, func(c conversation.Chunk) bool { return c.Type == conversation.ChunkCompleted })
+	n.kill()
+
+	n = startDev(t, data)
+	at = n.url(t, "tool")
+	client.until(at, client.offset(), settled(rcpt.SubmissionID))
+	var inputs, outputs, unknown int
+	for _, c := range client.chunks {
+		switch c.Type {
+		case conversation.ChunkToolInput:
+			inputs++
+		case conversation.ChunkToolOutput:
+			outputs++
+		case conversation.ChunkToolOutputError:
+			unknown++
+			if !strings.Contains(*c.ErrorText, "unknown") {
+				t.Errorf("the interrupted call says %q", *c.ErrorText)
+			}
+		}
+	}
+	if inputs != 1 || outputs != 0 || unknown != 1 {
+		t.Errorf("%d tool inputs, %d outputs, %d errors; the interrupted call must not run again", inputs, outputs, unknown)
+	}
+	if got := settlements(history(t, at), rcpt.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
+		t.Errorf("settlements are %v", got)
+	}
+}
+
+func TestRestartKeepsQueue(t *testing.T) {
+	data := t.TempDir()
+	n := startDev(t, data)
+	at := n.url(t, "queue")
+	first := admitted(t, at, "k1", "long 80")
+	second := admitted(t, at, "k2", "two words")
+	if err := n.end(syscall.SIGTERM); err != nil {
+		t.Fatalf("SIGTERM: %v\n%s", err, n.logs)
+	}
+	n = startDev(t, data)
+	at = n.url(t, "queue")
+	client := newReader(t, second.Offset)
+	client.until(at, second.Offset, settled(second.SubmissionID))
+	var order []conversation.SubmissionID
+	for _, s := range history(t, at).Settlements {
+		order = append(order, s.SubmissionID)
+	}
+	if want := []conversation.SubmissionID{first.SubmissionID, second.SubmissionID}; !cmp.Equal(order, want) {
+		t.Errorf("settled in order %v, want %v", order, want)
+	}
+}

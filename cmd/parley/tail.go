@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+type tailConfig struct {
+	offset string
+	json   bool
+}
+
+func tailCommand() *cobra.Command {
+	cfg := tailConfig{}
+	cmd := &cobra.Command{
+		Use:   "tail <conversation URL>",
+		Short: "Print a conversation and follow it until interrupted",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return tail(cmd.Context(), cfg, args[0], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
+	return cmd
+}
+
+func tail(ctx context.Context, cfg tailConfig, rawURL string, out io.Writer) error {
+	at, err := conversationURL(rawURL)
+	if err != nil {
+		return err
+	}
+	after, err := conversation.ParseOffset(cfg.offset)
+	if err != nil {
+		return err
+	}
+	show := shower(out, cfg.json)
+	err = follow(ctx, at, after, func(c conversation.Chunk) error { show(c); return nil })
+	if errors.Is(err, context.Canceled) {
+		return nil // interrupting is how a tail ends
+	}
+	var refused *httpError
+	if errors.As(err, &refused) && refused.kind == string(conversation.CodeStreamNotFound) {
+		return fmt.Errorf("nobody has sent a message to %s yet: %w", at, err)
+	}
+	return err
+}
+
+// newKey mints an idempotency key.
+func newKey() string { return ulid.Make().String() }

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the program and of the format it stores",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			version := "devel"
+			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+				version = info.Main.Version
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "parley %s (%s %s/%s, stored format %d)\n",
+				version, runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
+		},
+	}
+}
