@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -16,7 +17,7 @@ func (m *Machine) admit(in Admit) {
 		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
 		return
 	}
-	if len(m.waits) >= m.cfg.MaxWaiting || len(m.state.Unsettled()) >= m.cfg.MaxWaiting {
+	if len(m.waits) >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
 		return
 	}
@@ -32,6 +33,10 @@ func (m *Machine) admit(in Admit) {
 	}
 	if refusal := m.check(a); refusal != nil {
 		m.refuse(in, refusal)
+		return
+	}
+	if len(m.state.Unsettled()) >= m.cfg.MaxWaiting {
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
 		return
 	}
 	if in.Precheck {
@@ -116,6 +121,7 @@ func (m *Machine) accept(in Admit, hash string) {
 		Submission: conversation.SubmissionID(m.ids.next("sub_")), Message: conversation.MessageID(m.ids.next("msg_")),
 		Key: a.Key, PayloadHash: hash, Delivery: a.Delivery, Trace: a.Trace, At: m.env.Wall,
 	}
+	admitted.Delivery.Attachments = slices.Clone(a.Delivery.Attachments)
 	for i := range admitted.Delivery.Attachments {
 		admitted.Delivery.Attachments[i].ID = conversation.AttachmentID(m.ids.next("att_"))
 	}

@@ -87,7 +87,7 @@ func (m *Machine) resume() {
 	}
 	m.ensureListed()
 	sub := queue[0]
-	m.closeStep(sub, toolNotStarted, toolUnknown)
+	cut := m.closeStep(sub, toolNotStarted, toolUnknown)
 	limits := m.limits()
 	switch {
 	case sub.Attempts >= limits.MaxAttempts:
@@ -96,34 +96,36 @@ func (m *Machine) resume() {
 	case sub.Elapsed() >= limits.Timeout:
 		m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
 	default:
+		if cut {
+			m.enqueue(true, &conversation.Advisory{
+				Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
+				Text: noteContinue, Display: conversation.DisplayHidden,
+			})
+		}
 		m.startNext()
 	}
 }
 
 // closeStep ends the step under way and its calls. Calls of a step whose stream
-// never ended did not start; calls of a completed step may have.
-func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started string) {
-	steps := sub.Steps()
-	if len(steps) == 0 {
-		return
-	}
-	last, callText := steps[len(steps)-1], started
+// never ended did not start; calls of a completed step may have. It reports
+// whether text was cut off, with no outcome of a call after it: the model then
+// has to be told to go on.
+func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started string) (cut bool) {
+	callText := started
 	if turn := sub.OpenStep(); turn != "" {
-		callText = notStarted
+		steps := sub.Steps()
+		callText, cut = notStarted, hasText(steps[len(steps)-1])
 		m.enqueue(true, &conversation.StepCompleted{
 			Message: sub.Message, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
 		})
 	}
-	open := sub.OpenCalls()
-	for _, c := range open {
-		m.enqueue(true, &conversation.ToolSettled{Call: c.Call, Failed: true, ErrorText: callText, At: m.env.Wall})
-	}
-	if callText == notStarted && len(open) == 0 && hasText(last) {
-		m.enqueue(true, &conversation.Advisory{
-			Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
-			Text: noteContinue, Display: conversation.DisplayHidden,
+	for _, c := range sub.OpenCalls() {
+		cut = false
+		m.enqueue(true, &conversation.ToolSettled{
+			Call: c.Call, Failed: true, ErrorText: callText, ElapsedMs: m.elapsed(), At: m.env.Wall,
 		})
 	}
+	return cut
 }
 
 func hasText(s conversation.Step) bool {
@@ -149,6 +151,7 @@ func (m *Machine) giveUp(sub *conversation.Submission, err *conversation.Settlem
 func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	total := sub.Elapsed().Milliseconds()
 	if m.run != nil && m.run.submission == sub.ID {
+		total += m.elapsed() - sub.ElapsedNow().Milliseconds()
 		m.gen++
 		m.run = nil
 	}

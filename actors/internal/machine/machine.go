@@ -156,7 +156,13 @@ func (m *Machine) beforeOpen(in Input) {
 			return
 		}
 		m.backlog = append(m.backlog, in)
-	case Poke, Drain:
+	case Poke:
+		if len(m.backlog) >= m.cfg.MaxWaiting {
+			m.emit(Reply{in.To, Poked{Unknown: true}})
+			return
+		}
+		m.backlog = append(m.backlog, in)
+	case Drain:
 		m.backlog = append(m.backlog, in)
 	}
 }
@@ -214,9 +220,10 @@ func (m *Machine) advance() {
 	m.rest()
 }
 
-// idle reports that nothing is owed and nothing is under way.
+// idle reports that nothing is under way. A listing is waited for too: it would
+// outlive the activation and nobody would take it back.
 func (m *Machine) idle() bool {
-	return m.run == nil && m.inflight == nil && m.pending.empty() && len(m.waits) == 0
+	return m.run == nil && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
 // rest looks after a machine with nothing to do.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -126,7 +127,7 @@ func (m *Machine) runTools() {
 }
 
 func (m *Machine) toolDone(in ToolDone) {
-	if m.run == nil || in.Gen != m.gen || m.run.phase != phaseTools {
+	if m.run == nil || in.Gen != m.gen || m.run.phase != phaseTools || !m.owed(in.Call) {
 		return
 	}
 	ms := int64(in.Duration / time.Millisecond)
@@ -144,4 +145,11 @@ func (m *Machine) toolDone(in ToolDone) {
 	if len(m.state.Submission(m.run.submission).OpenCalls()) == 0 {
 		m.callModel()
 	}
+}
+
+// owed reports whether a call of the run has no outcome yet.
+func (m *Machine) owed(id conversation.CallID) bool {
+	return slices.ContainsFunc(m.state.Submission(m.run.submission).OpenCalls(), func(c conversation.ToolCall) bool {
+		return c.Call == id
+	})
 }

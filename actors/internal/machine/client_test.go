@@ -1,0 +1,162 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// client keeps a conversation from chunks alone, as the protocol tells clients to.
+type client struct{ doc conversation.Snapshot }
+
+// checkChunks holds a client, which starts from the snapshot at batch k (or from
+// nothing, k = -1), against the snapshot at every third later batch and the last.
+func checkChunks(log []entry, k int) error {
+	var c client
+	s := conversation.NewState()
+	for n, e := range log {
+		if err := s.Apply(e.batch); err != nil {
+			return err
+		}
+		if !s.Exists() || n < k {
+			continue
+		}
+		if n == k {
+			if err := copyJSON(s.Snapshot(), &c.doc); err != nil {
+				return err
+			}
+			continue
+		}
+		chunks, err := conversation.Project(s.Created().ConversationID, e.batch, nil)
+		if err != nil {
+			return err
+		}
+		for _, chunk := range chunks {
+			if err := c.apply(chunk); err != nil {
+				return fmt.Errorf("batch %d: %w", n, err)
+			}
+		}
+		c.doc.Offset = e.batch.Offset
+		if n != len(log)-1 && n%3 != 0 {
+			continue
+		}
+		got, err := conversation.EncodeJSON(c.doc)
+		if err != nil {
+			return err
+		}
+		want, err := conversation.EncodeJSON(s.Snapshot())
+		if err != nil {
+			return err
+		}
+		if string(got) != string(want) {
+			return fmt.Errorf("from %d, batch %d: client holds\n%s\nsnapshot is\n%s", k, n, got, want)
+		}
+	}
+	return nil
+}
+
+func copyJSON(from, to any) error {
+	b, err := conversation.EncodeJSON(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, to)
+}
+
+func (c *client) apply(chunk conversation.Chunk) error {
+	switch chunk.Type {
+	case conversation.ChunkReset:
+		c.doc = conversation.Snapshot{}
+		return copyJSON(chunk.Snapshot, &c.doc)
+	case conversation.ChunkAppended:
+		c.doc.Messages = append(c.doc.Messages, *chunk.Message)
+	case conversation.ChunkSettled:
+		c.doc.Settlements = append(c.doc.Settlements, conversation.Settlement{
+			SubmissionID: chunk.SubmissionID, Outcome: chunk.Outcome, Error: chunk.Error,
+		})
+	case conversation.ChunkStarted:
+		if c.message(chunk.MessageID) == nil {
+			c.doc.Messages = append(c.doc.Messages, conversation.Message{
+				ID: chunk.MessageID, Role: conversation.RoleAssistant, Purpose: conversation.PurposeAssistant,
+				Display: conversation.DisplayVisible, SubmissionID: chunk.SubmissionID, TurnID: chunk.TurnID,
+				Parts: []conversation.Part{},
+			})
+		}
+	case conversation.ChunkToolOutput, conversation.ChunkToolOutputError:
+		return c.output(chunk)
+	default:
+		m := c.message(chunk.MessageID)
+		if m == nil {
+			return fmt.Errorf("%s: unknown message %s", chunk.Type, chunk.MessageID)
+		}
+		return change(m, chunk)
+	}
+	return nil
+}
+
+func (c *client) message(id conversation.MessageID) *conversation.Message {
+	for i := range c.doc.Messages {
+		if c.doc.Messages[i].ID == id {
+			return &c.doc.Messages[i]
+		}
+	}
+	return nil
+}
+
+// change applies a chunk about one known response.
+func change(m *conversation.Message, chunk conversation.Chunk) error {
+	var last *conversation.Part
+	if n := len(m.Parts); n > 0 && m.Parts[n-1].State == conversation.StateStreaming {
+		last = &m.Parts[n-1]
+	}
+	switch chunk.Type {
+	case conversation.ChunkDelta:
+		if last != nil && last.Type == string(chunk.Kind) {
+			text := *last.Text + chunk.Delta
+			last.Text = &text
+			return nil
+		}
+		closePart(last)
+		m.Parts = append(m.Parts, conversation.Part{
+			Type: string(chunk.Kind), Text: &chunk.Delta, State: conversation.StateStreaming,
+		})
+	case conversation.ChunkToolInput:
+		closePart(last)
+		m.Parts = append(m.Parts, conversation.Part{
+			Type: conversation.PartTypeTool, ToolName: chunk.ToolName, ToolCallID: chunk.ToolCallID, Input: chunk.Input,
+			State: conversation.StateInputAvailable,
+		})
+	case conversation.ChunkCompleted:
+		closePart(last)
+	default:
+		return fmt.Errorf("chunk %s is never made here", chunk.Type)
+	}
+	return nil
+}
+
+func closePart(p *conversation.Part) {
+	if p != nil {
+		p.State = conversation.StateDone
+	}
+}
+
+func (c *client) output(chunk conversation.Chunk) error {
+	for i := range c.doc.Messages {
+		for j := range c.doc.Messages[i].Parts {
+			p := &c.doc.Messages[i].Parts[j]
+			if p.ToolCallID != chunk.ToolCallID {
+				continue
+			}
+			if p.State != conversation.StateInputAvailable {
+				return fmt.Errorf("call %s is %s", p.ToolCallID, p.State)
+			}
+			p.State, p.Output, p.ErrorText, p.DurationMs = conversation.StateOutputAvailable, chunk.Output, chunk.ErrorText, chunk.DurationMs
+			if chunk.Type == conversation.ChunkToolOutputError {
+				p.State = conversation.StateOutputError
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown call %s", chunk.ToolCallID)
+}

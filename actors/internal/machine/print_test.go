@@ -1,0 +1,242 @@
+package machine_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+var mintedID = regexp.MustCompile(`(sub|inst|conv|msg|turn|call|att)_[0-9A-HJKMNP-TV-Z]{26}`)
+
+// aliases gives minted ids short names in the order in which they are seen.
+type aliases struct {
+	short map[string]string
+	long  map[string]string
+	count map[string]int
+}
+
+func newAliases() *aliases {
+	return &aliases{short: map[string]string{}, long: map[string]string{}, count: map[string]int{}}
+}
+
+func (a *aliases) replace(s string) string {
+	return mintedID.ReplaceAllStringFunc(s, func(id string) string {
+		name, ok := a.short[id]
+		if !ok {
+			prefix, _, _ := strings.Cut(id, "_")
+			a.count[prefix]++
+			name = prefix + strconv.Itoa(a.count[prefix])
+			a.short[id], a.long[name] = name, id
+		}
+		return name
+	})
+}
+
+// id returns the minted id with a short name, or the name if it is none.
+func (a *aliases) id(name string) string {
+	if long, ok := a.long[name]; ok {
+		return long
+	}
+	return name
+}
+
+func printEffects(w *strings.Builder, effects []machine.Effect) {
+	for _, e := range effects {
+		printEffect(w, e)
+	}
+}
+
+func printEffect(w *strings.Builder, e machine.Effect) {
+	switch e := e.(type) {
+	case machine.Append:
+		fmt.Fprintf(w, "append %d\n", int64(e.Batch.Offset))
+		printRecords(w, e.Batch.Records)
+	case machine.List:
+		fmt.Fprintf(w, "list seq=%d\n", int64(e.Seq))
+	case machine.Unlist:
+		fmt.Fprintln(w, "unlist")
+	case machine.Reply:
+		fmt.Fprintf(w, "reply %d: %s\n", e.To, answerText(e.Value))
+	case machine.CallModel:
+		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
+	case machine.RunTool:
+		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s\n", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
+	case machine.Cancel:
+		fmt.Fprintf(w, "cancel gen=%d\n", e.Gen)
+	case machine.SetTimer:
+		fmt.Fprintf(w, "set-timer %s %s\n", timerNames[e.Timer], e.After)
+	case machine.Stop:
+		fmt.Fprintf(w, "stop %s%s\n", e.Reason, suffix(": ", e.Err))
+	}
+}
+
+var timerNames = map[machine.Timer]string{
+	machine.TimerPace: "pace", machine.TimerIdle: "idle", machine.TimerBudget: "budget",
+}
+
+func suffix(sep string, v any) string {
+	if s := fmt.Sprint(v); v != nil && s != "" {
+		return sep + s
+	}
+	return ""
+}
+
+func answerText(v machine.Answer) string {
+	switch v := v.(type) {
+	case machine.Admitted:
+		s := fmt.Sprintf("admitted %s %s offset=%d", v.Receipt.SubmissionID, v.Receipt.UID, int64(v.Receipt.Offset))
+		if v.Receipt.Deduplicated {
+			s += " deduplicated"
+		}
+		return s
+	case machine.Refused:
+		s := "refused " + string(v.Err.Code)
+		if v.Err.RetryAfter > 0 {
+			s += " retry-after=" + v.Err.RetryAfter.String()
+		}
+		if v.Err.Meta != nil {
+			s += fmt.Sprintf(" %v", v.Err.Meta)
+		}
+		return s + suffix(": ", v.Err.Err)
+	case machine.Clear:
+		return "clear"
+	case machine.Moved:
+		return "moved"
+	case machine.Poked:
+		switch {
+		case v.Unknown:
+			return "unknown"
+		case v.Held:
+			return "held"
+		}
+		return "settled"
+	}
+	return fmt.Sprintf("%#v", v)
+}
+
+func printRecords(w *strings.Builder, records []conversation.Record) {
+	if len(records) == 0 {
+		fmt.Fprintln(w, "  (claim)")
+	}
+	for _, r := range records {
+		fmt.Fprintf(w, "  %s %s\n", r.Type(), recordText(r))
+	}
+}
+
+func recordText(r conversation.Record) string {
+	switch r := r.(type) {
+	case *conversation.ConversationCreated:
+		return fmt.Sprintf("%s/%s %s %s%s", r.Agent, r.ID, r.UID, r.ConversationID, suffix(" data=", string(r.InitialData)))
+	case *conversation.SubmissionAdmitted:
+		s := fmt.Sprintf("%s %s key=%s %q", r.Submission, r.Message, r.Key, r.Delivery.Body)
+		for _, a := range r.Delivery.Attachments {
+			s += fmt.Sprintf(" %s=%s", a.ID, a.MimeType)
+		}
+		return s
+	case *conversation.AttemptStarted:
+		return fmt.Sprintf("%s attempt=%d %s", r.Submission, r.Attempt, r.Writer)
+	case *conversation.AttemptReleased:
+		return fmt.Sprintf("%s attempt=%d %s", r.Submission, r.Attempt, r.Reason)
+	case *conversation.ResponseStarted:
+		return fmt.Sprintf("%s %s %s %s", r.Message, r.Submission, r.Turn, r.Model)
+	case *conversation.Delta:
+		return fmt.Sprintf("%s %s %q", r.Message, r.Kind, r.Text)
+	case *conversation.PartDone:
+		return fmt.Sprintf("%s signature=%s", r.Message, r.Signature)
+	case *conversation.ToolCalled:
+		return fmt.Sprintf("%s %s %s %s", r.Message, r.Call, r.Name, r.Input)
+	case *conversation.ToolSettled:
+		s := fmt.Sprintf("%s output=%s", r.Call, r.Output)
+		if r.Failed {
+			s = fmt.Sprintf("%s failed: %s", r.Call, r.ErrorText)
+		}
+		if r.DurationMs != nil {
+			s += fmt.Sprintf(" took=%dms", *r.DurationMs)
+		}
+		return s + elapsedText(r.ElapsedMs)
+	case *conversation.StepCompleted:
+		return fmt.Sprintf("%s %s %s%s", r.Message, r.Turn, r.StopReason, elapsedText(r.ElapsedMs))
+	case *conversation.Advisory:
+		return fmt.Sprintf("%s %s %s %q%s", r.Message, r.Submission, r.Display, r.Text, attributesText(r.Attributes))
+	case *conversation.SubmissionSettled:
+		s := fmt.Sprintf("%s %s%s", r.Submission, r.Outcome, elapsedText(r.ElapsedMs))
+		if r.Error != nil {
+			s += fmt.Sprintf(" %s %v", r.Error.Type, r.Error.Meta)
+		}
+		return s
+	}
+	return fmt.Sprintf("%+v", r)
+}
+
+func elapsedText(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" elapsed=%dms", ms)
+}
+
+func attributesText(m map[string]string) string {
+	if len(m) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %v", m) // fmt sorts the keys
+}
+
+// printState shows the transcript and the settlements as clients see them.
+func printState(w *strings.Builder, s *conversation.State) {
+	snap := s.Snapshot()
+	for _, m := range snap.Messages {
+		fmt.Fprintf(w, "%s %s %s", m.ID, m.Role, m.SubmissionID)
+		if m.Display != conversation.DisplayVisible {
+			fmt.Fprintf(w, " %s", m.Display)
+		}
+		fmt.Fprintln(w)
+		for _, p := range m.Parts {
+			fmt.Fprintf(w, "  %s %s", p.Type, p.State)
+			switch {
+			case p.Text != nil:
+				fmt.Fprintf(w, " %q", *p.Text)
+			case p.ErrorText != nil:
+				fmt.Fprintf(w, " %s %s %s error=%q", p.ToolCallID, p.ToolName, p.Input, *p.ErrorText)
+			case p.ToolCallID != "":
+				fmt.Fprintf(w, " %s %s %s%s", p.ToolCallID, p.ToolName, p.Input, suffix(" output=", string(p.Output)))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	for _, st := range snap.Settlements {
+		fmt.Fprintf(w, "settled %s %s", st.SubmissionID, st.Outcome)
+		if st.Error != nil {
+			fmt.Fprintf(w, " %s", st.Error.Type)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// printContext shows what a model call for a submission sees.
+func printContext(w *strings.Builder, s *conversation.State, id conversation.SubmissionID) {
+	for _, x := range s.Exchanges(id) {
+		fmt.Fprintf(w, "%s %s %q\n", x.ID, x.Delivery.Kind, x.Delivery.Body)
+		for _, st := range x.Steps() {
+			if st.Note != "" {
+				fmt.Fprintf(w, "  note %q\n", st.Note)
+				continue
+			}
+			fmt.Fprintf(w, "  %s %s\n", st.Turn, st.StopReason)
+			for _, p := range st.Parts {
+				switch {
+				case p.Tool == nil:
+					fmt.Fprintf(w, "    %s %q%s\n", p.Kind, p.Text, suffix(" signature=", p.Signature))
+				case p.Tool.Failed:
+					fmt.Fprintf(w, "    %s %s %s failed: %s\n", p.Tool.Call, p.Tool.Name, p.Tool.Input, p.Tool.ErrorText)
+				default:
+					fmt.Fprintf(w, "    %s %s %s output=%s\n", p.Tool.Call, p.Tool.Name, p.Tool.Input, p.Tool.Output)
+				}
+			}
+		}
+	}
+}

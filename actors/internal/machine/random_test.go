@@ -1,0 +1,467 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// TestRandomSchedules plays random schedules with faults, then lets the world
+// calm down and checks that every promise was kept. World has the promises that
+// are checked at every step.
+func TestRandomSchedules(t *testing.T) {
+	const seeds = 2000
+	seen := map[string]int{}
+	for seed := range uint64(seeds) {
+		if err := play(seed, seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What never happens proves nothing.
+	for _, want := range []string{
+		"settled completed", "settled failed", "model_failed", "submission_retry_exhausted", "submission_timeout",
+		"attempt_released", "tool_settled", "part_done", "advisory", "stop passivated", "stop drained", "stop lost",
+		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
+		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
+		"swept", "claim",
+	} {
+		if seen[want] < seeds/100 {
+			t.Errorf("%q happened %d times", want, seen[want])
+		}
+	}
+}
+
+// play runs one schedule. The error holds the script.
+func play(seed uint64, seen map[string]int) (err error) {
+	w := newWorld(seed, seen)
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("seed %d: %v\n%s", seed, v, strings.Join(w.script, "\n"))
+		}
+	}()
+	for range 40 + w.r.IntN(160) {
+		w.disturb()
+	}
+	w.settleDown()
+	w.verify()
+	return nil
+}
+
+// disturb makes one random thing happen.
+func (w *world) disturb() {
+	switch {
+	case !w.booted:
+		if w.chance(30) && w.m != nil {
+			w.knock()
+			return
+		}
+		w.begin()
+		return
+	case w.chance(2):
+		w.crash()
+		return
+	case !w.read && w.chance(60):
+		w.open()
+		return
+	case w.chance(14):
+		w.admit()
+		return
+	case w.chance(4):
+		w.poke()
+		return
+	case w.chance(1):
+		w.note("drain")
+		w.do(machine.Drain{})
+		return
+	case len(w.stale) > 0 && w.chance(20):
+		w.seen["stale"]++
+		w.do(w.stale[w.r.IntN(len(w.stale))])
+		return
+	case w.inflight != nil && w.chance(4):
+		w.lose()
+		return
+	case w.chance(15):
+		w.pass()
+		return
+	}
+	w.progress(w.r.IntN(4))
+}
+
+// progress lets something answer that is under way, beginning with the given one.
+// It reports whether anything was.
+func (w *world) progress(first int) bool {
+	for i := range 4 {
+		switch (first + i) % 4 {
+		case 0:
+			if w.inflight != nil {
+				w.note("appended %d", int64(w.inflight.Offset))
+				if len(w.inflight.Records) == 0 {
+					w.seen["claim"]++
+				}
+				w.do(machine.Appended{Offset: w.landed()})
+				return true
+			}
+		case 1:
+			if w.listing {
+				w.landJournal()
+				return true
+			}
+		case 2:
+			if w.call != nil {
+				w.speak()
+				return true
+			}
+		case 3:
+			if len(w.tools) > 0 {
+				w.finishTool()
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *world) landJournal() {
+	w.note("listed")
+	for i := range w.journal {
+		w.journal[i].landed = true
+	}
+	w.listing, w.listed = false, true
+	w.do(machine.Listed{})
+}
+
+func (w *world) open() {
+	w.read = true
+	if !w.calm && w.chance(3) {
+		w.note("open-failed")
+		w.do(machine.OpenFailed{Err: errors.New("away")})
+		return
+	}
+	in, err := w.opened()
+	if err != nil {
+		violate("open: %v", err)
+	}
+	w.note("open")
+	w.do(in)
+}
+
+// knock asks a machine that has stopped.
+func (w *world) knock() {
+	if !w.m.Stopped() {
+		return
+	}
+	for _, e := range w.step(machine.Admit{To: 1, Admission: admission("late", "x")}) {
+		if r, ok := e.(machine.Reply); !ok || r.Value != (machine.Moved{}) {
+			violate("a stopped machine does %#v", e)
+		}
+	}
+	for _, in := range []machine.Input{machine.Listed{}, machine.Drain{}, machine.Tick{Timer: machine.TimerIdle}} {
+		if out := w.step(in); len(out) > 0 {
+			violate("a stopped machine does %#v", out)
+		}
+	}
+}
+
+// crash ends the process: the batch in flight lands or not, and so does the entry
+// in the journal.
+func (w *world) crash() {
+	w.seen["crash"]++
+	w.note("crash")
+	if w.inflight != nil && w.chance(50) {
+		w.seen["crash landed"]++
+		w.note("  batch %d landed", int64(w.inflight.Offset))
+		w.landed()
+	}
+	kept := w.journal[:0]
+	for _, e := range w.journal {
+		if e.landed || w.chance(50) {
+			e.landed = true
+			kept = append(kept, e)
+		}
+	}
+	w.journal = kept
+	w.gone()
+}
+
+// lose ends the append in flight: it landed unseen, another writer was faster, or
+// it never arrives.
+func (w *world) lose() {
+	switch w.r.IntN(3) {
+	case 0:
+		w.seen["lost landed"]++
+		w.note("lost, but landed")
+		w.landed()
+	case 1:
+		w.note("lost to another writer")
+		w.drop()
+		w.intrude(fmt.Sprintf("foreign%d", len(w.log)))
+		if err := w.durable.Apply(w.log[len(w.log)-1].batch); err != nil {
+			violate("%v", err)
+		}
+	default:
+		w.note("lost")
+		w.drop()
+	}
+	w.do(machine.AppendLost{Err: errFenced})
+	if w.booted {
+		violate("goes on after a lost append")
+	}
+}
+
+func (w *world) admit() {
+	a := admission(fmt.Sprintf("k%d", len(w.sent)), fmt.Sprintf("body %d", len(w.sent)))
+	if len(w.sent) > 0 && w.chance(40) {
+		a = w.sent[w.r.IntN(len(w.sent))]
+		if w.chance(20) {
+			a.Delivery.Body += "?"
+		}
+	} else if w.chance(20) {
+		a.Condition = conversation.Condition{Absent: true}
+	} else if w.chance(15) {
+		a.Condition = conversation.Condition{Set: true, UID: "inst_other"}
+		if w.durable.Exists() && w.chance(60) {
+			a.Condition.UID = w.durable.Created().UID
+		}
+	}
+	in := machine.Admit{Admission: a, Precheck: w.chance(15)}
+	if !in.Precheck {
+		w.sent = append(w.sent, a)
+	}
+	w.caller++
+	in.To = w.caller
+	w.callers[in.To] = in
+	w.note("admit %d key=%s body=%q %+v precheck=%v", in.To, a.Key, a.Delivery.Body, a.Condition, in.Precheck)
+	w.do(in)
+}
+
+func (w *world) poke() {
+	in := machine.Poke{Nonce: fmt.Sprintf("w%d", 1+w.r.IntN(w.lives)), Seq: conversation.Offset(w.r.IntN(len(w.log)+3) - 1)}
+	if len(w.journal) > 0 && w.chance(70) {
+		e := w.journal[w.r.IntN(len(w.journal))]
+		in.Nonce, in.Seq = e.writer, e.seq
+	}
+	w.ask(in)
+}
+
+func (w *world) ask(in machine.Poke) {
+	w.caller++
+	in.To = w.caller
+	w.callers[in.To] = in
+	w.note("poke %d nonce=%s seq=%d", in.To, in.Nonce, int64(in.Seq))
+	w.do(in)
+}
+
+// pass lets time go by, mostly a little.
+func (w *world) pass() {
+	by := time.Duration(w.r.IntN(300)) * time.Millisecond
+	if w.chance(6) {
+		by = time.Duration(w.r.IntN(20_000)) * time.Millisecond
+	}
+	if w.booted && w.chance(5) { // a timer that is early
+		delete(w.timers, machine.TimerBudget)
+		w.note("tick budget, early")
+		w.do(machine.Tick{Timer: machine.TimerBudget})
+	}
+	w.elapse(by)
+}
+
+func (w *world) elapse(by time.Duration) {
+	w.note("advance %s", by)
+	w.mono += by
+	w.wall += conversation.Time(by.Milliseconds())
+	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerBudget, machine.TimerIdle} {
+		if at, ok := w.timers[timer]; ok && at <= w.mono && w.booted {
+			delete(w.timers, timer)
+			w.note("tick %s", timerNames[timer])
+			w.do(machine.Tick{Timer: timer})
+		}
+	}
+}
+
+// speak delivers some events of the model call.
+func (w *world) speak() {
+	if w.m.Full() { // the stream is held back until an append lands
+		w.seen["full"]++
+		if _, ok := w.timers[machine.TimerPace]; !ok && w.inflight == nil {
+			violate("full, and nothing makes room")
+		}
+		w.pass()
+		return
+	}
+	c := w.call
+	in := machine.Model{Gen: c.Gen, Name: "demo/one"}
+	for range 1 + w.r.IntN(3) {
+		in.Events = append(in.Events, w.event(c))
+		if k := in.Events[len(in.Events)-1].Kind; k == machine.ModelDone || k == machine.ModelFailed {
+			w.call = nil
+			in.Events = append(in.Events, machine.ModelEvent{Kind: machine.ModelText, Text: "after the end"})
+			break
+		}
+	}
+	w.note("model gen=%d %s", c.Gen, eventsText(in.Events))
+	w.do(in)
+}
+
+func (w *world) event(c *modelCall) machine.ModelEvent {
+	text := fmt.Sprintf("%d ", w.r.IntN(10_000))
+	switch n := w.r.IntN(100); {
+	case n < 45:
+		w.said[c.Turn].add(conversation.PartText, text)
+		return machine.ModelEvent{Kind: machine.ModelText, Text: text}
+	case n < 60:
+		w.said[c.Turn].add(conversation.PartReasoning, text)
+		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: text}
+	case n < 68:
+		return machine.ModelEvent{Kind: machine.ModelSignature, Text: "sig" + text}
+	case n < 78:
+		return machine.ModelEvent{Kind: machine.ModelCall, Name: "t", ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
+	case n < 80:
+		return machine.ModelEvent{Kind: machine.ModelText}
+	case n < 83:
+		return machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{
+			Type: conversation.CodeModelFailed, Message: "no model",
+		}}
+	}
+	return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop"}
+}
+
+func (w *world) finishTool() {
+	i := w.r.IntN(len(w.tools))
+	c := w.tools[i]
+	w.tools = append(w.tools[:i:i], w.tools[i+1:]...)
+	in := machine.ToolDone{Gen: c.Gen, Call: c.Call, Output: json.RawMessage(`[1]`), Duration: time.Millisecond}
+	if w.chance(20) {
+		in.Failed, in.ErrorText = true, "broken"
+	}
+	w.stale = append(w.stale, in)
+	w.note("tool %s failed=%v", c.Call, in.Failed)
+	w.do(in)
+}
+
+// settleDown ends faults and callers. From here on only what is under way, the
+// timers and the sweep of the journal make anything happen.
+func (w *world) settleDown() {
+	w.note("calm")
+	w.calm = true
+	for range 5000 {
+		switch {
+		case w.booted && !w.read:
+			w.open()
+		case w.booted && w.progress(0):
+		case w.booted && w.due(machine.TimerPace, machine.TimerBudget):
+		case w.sweep():
+		case w.booted && w.due(machine.TimerIdle):
+		default:
+			return
+		}
+	}
+	violate("never comes to rest")
+}
+
+// due waits for the first of the timers and reports whether one was set.
+func (w *world) due(timers ...machine.Timer) bool {
+	for _, timer := range timers {
+		if timer == machine.TimerBudget && w.call == nil && len(w.tools) == 0 {
+			continue // it belongs to a run that is over
+		}
+		if at, ok := w.timers[timer]; ok {
+			w.elapse(max(0, at-w.mono))
+			return true
+		}
+	}
+	return false
+}
+
+// sweep pokes the owner about an entry whose writer does not run, and reports
+// whether there was one.
+func (w *world) sweep() bool {
+	w.tidy(true)
+	for _, e := range w.journal {
+		if w.booted && e.writer == w.cfg.Writer {
+			continue
+		}
+		w.seen["swept"]++
+		if !w.booted {
+			w.begin()
+		}
+		w.ask(machine.Poke{Nonce: e.writer, Seq: e.seq})
+		return true
+	}
+	return false
+}
+
+// verify checks what must hold once nothing is under way.
+func (w *world) verify() {
+	switch {
+	case w.booted:
+		violate("an activation is still there")
+	case len(w.journal) > 0:
+		violate("the journal still lists %+v", w.journal)
+	}
+	for id := range w.acked {
+		if sub := w.durable.Submission(id); sub == nil || !sub.Settled {
+			violate("%s was acknowledged and is not settled", id)
+		}
+	}
+	w.verifyOrder()
+	for turn, said := range w.said {
+		have := w.logged[turn]
+		if have == nil {
+			have = &spoken{}
+		}
+		if *have != *said {
+			violate("turn %s: the log has %+v, said was %+v", turn, *have, *said)
+		}
+	}
+	for _, k := range []int{-1, w.r.IntN(len(w.log) + 1)} {
+		if err := checkChunks(w.log, k); err != nil {
+			violate("%v", err)
+		}
+	}
+}
+
+// verifyOrder checks that the log settles every submission at most once, in
+// admission order, and within its attempts.
+func (w *world) verifyOrder() {
+	var admitted, settled []conversation.SubmissionID
+	for _, e := range w.log {
+		for _, r := range e.batch.Records {
+			switch r := r.(type) {
+			case *conversation.SubmissionAdmitted:
+				admitted = append(admitted, r.Submission)
+			case *conversation.SubmissionSettled:
+				settled = append(settled, r.Submission)
+			case *conversation.AttemptStarted:
+				if r.Attempt > w.limits.MaxAttempts {
+					violate("attempt %d of %s", r.Attempt, r.Submission)
+				}
+			}
+		}
+	}
+	for i, id := range settled {
+		if i >= len(admitted) || admitted[i] != id {
+			violate("settled in the order %v, admitted %v", settled, admitted)
+		}
+		if open := w.durable.Submission(id).OpenCalls(); len(open) > 0 {
+			violate("%s is settled with the open calls %+v", id, open)
+		}
+	}
+}
+
+func eventsText(events []machine.ModelEvent) string {
+	names := map[machine.ModelEventKind]string{
+		machine.ModelText: "text", machine.ModelReasoning: "reasoning", machine.ModelSignature: "signature",
+		machine.ModelCall: "call", machine.ModelDone: "done", machine.ModelFailed: "failed",
+	}
+	var w strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&w, "%s %q ", names[e.Kind], e.Text)
+	}
+	return w.String()
+}

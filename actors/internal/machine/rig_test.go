@@ -1,0 +1,147 @@
+package machine_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+var (
+	errFenced = errors.New("fenced")
+	errSchema = errors.New("want an object")
+)
+
+// entry is a durable batch, as read back, and who wrote it.
+type entry struct {
+	writer string
+	batch  conversation.Batch
+}
+
+// rig holds a machine, the durable log under it, and the clocks. It performs
+// nothing by itself: its users answer the effects.
+type rig struct {
+	cfg      machine.Config
+	limits   machine.Limits
+	m        *machine.Machine
+	log      []entry
+	inflight *conversation.Batch
+	frozen   string             // the batch in flight, encoded when it was asked for
+	decoded  conversation.Batch // and read back from that
+	steps    uint64
+	mono     time.Duration
+	wall     conversation.Time
+}
+
+func newRig() *rig {
+	r := &rig{
+		wall:   1_700_000_000_000,
+		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, CheckInitialData: checkObject},
+		cfg: machine.Config{
+			Pace: 250 * time.Millisecond, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxPendingBytes: 1 << 20,
+		},
+	}
+	r.cfg.Limits = func(agent string) (machine.Limits, bool) { return r.limits, agent == "triage" }
+	return r
+}
+
+// checkObject is the schema of the one agent: an object, or nothing.
+func checkObject(data json.RawMessage) error {
+	if len(data) > 0 && data[0] != '{' {
+		return errSchema
+	}
+	return nil
+}
+
+// boot begins a new activation.
+func (r *rig) boot(writer string) {
+	r.cfg.Writer = writer
+	r.m, r.inflight = machine.New(r.cfg), nil
+}
+
+// step takes an input; the effects are a copy.
+func (r *rig) step(in machine.Input) []machine.Effect {
+	r.steps++
+	env := machine.Env{Wall: r.wall, Mono: r.mono}
+	binary.BigEndian.PutUint64(env.Seed[:8], r.steps)
+	out := append([]machine.Effect(nil), r.m.Step(env, in)...)
+	for _, e := range out {
+		if a, ok := e.(machine.Append); ok {
+			r.inflight, r.frozen, r.decoded = &a.Batch, encode(a.Batch), reread(a.Batch)
+		}
+	}
+	return out
+}
+
+func encode(b conversation.Batch) string {
+	lines, err := conversation.EncodeRecords(nil, b.Records)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("%d %s", int64(b.Offset), lines)
+}
+
+// reread returns the batch as a reader of the log gets it.
+func reread(b conversation.Batch) conversation.Batch {
+	lines, err := conversation.EncodeRecords(nil, b.Records)
+	if err != nil {
+		panic(err)
+	}
+	records, err := conversation.DecodeRecords(lines)
+	if err != nil {
+		panic(err)
+	}
+	return conversation.Batch{Offset: b.Offset, Records: records}
+}
+
+func fold(log []entry) (*conversation.State, error) {
+	s := conversation.NewState()
+	for _, e := range log {
+		if err := s.Apply(e.batch); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// opened is the input an activation gets from the durable log.
+func (r *rig) opened() (machine.Opened, error) {
+	state, err := fold(r.log)
+	out := machine.Opened{State: state}
+	for i, e := range r.log {
+		if i == 0 || r.log[i-1].writer != e.writer {
+			out.Claims = append(out.Claims, machine.Claim{Seq: e.batch.Offset, Nonce: e.writer})
+		}
+	}
+	return out, err
+}
+
+// land makes the batch in flight durable.
+func (r *rig) land() (conversation.Offset, error) {
+	b := *r.inflight
+	r.inflight = nil
+	if encode(b) != r.frozen {
+		return b.Offset, fmt.Errorf("batch %d changed in flight: %s", int64(b.Offset), encode(b))
+	}
+	if want := conversation.Offset(len(r.log)); b.Offset != want {
+		return b.Offset, fmt.Errorf("batch %d stands at %d", int64(b.Offset), int64(want))
+	}
+	r.log = append(r.log, entry{r.cfg.Writer, r.decoded})
+	return b.Offset, nil
+}
+
+// intrude lets another writer take the next offset with a claim.
+func (r *rig) intrude(writer string) {
+	r.log = append(r.log, entry{writer, conversation.Batch{Offset: conversation.Offset(len(r.log))}})
+}
+
+func admission(key, body string) conversation.Admission {
+	return conversation.Admission{
+		Address: conversation.Address{Agent: "triage", ID: "42"}, Key: key,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
+	}
+}

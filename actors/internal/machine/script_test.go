@@ -1,0 +1,302 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// TestTranscripts plays the scripts in testdata. Every command feeds the machine
+// one input and shows the effects in order; `go test -rewrite` writes them anew.
+//
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending=]
+//	open      the durable log is read; lines of input are batches to put under it first
+//	open-failed
+//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
+//	appended  the batch in flight is durable
+//	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
+//	listed    the journal lists the writer
+//	model     events of the model call, one per line [gen=]
+//	tool      a tool ends: call= output= | failed= [took=] [gen=]
+//	tick      a timer went off
+//	poke      nonce= seq=
+//	drain
+//	intrude   another writer= takes the next offset unseen
+//	advance   both clocks go on
+//	crash     the machine is gone; the next one writes as the given name [landed]
+//	state     transcript and settlements; "durable" shows those of the log
+//	context   what the newest model call sees
+//	full      whether streamed text is held back
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var s *script
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "new" {
+				s = newScript()
+			}
+			s.t, s.d = t, d
+			var w strings.Builder
+			s.run(&w)
+			if w.Len() == 0 {
+				return "ok"
+			}
+			return s.names.replace(w.String())
+		})
+	})
+}
+
+// script is one machine under the commands of a transcript.
+type script struct {
+	*rig
+	t      *testing.T
+	d      *datadriven.TestData
+	names  *aliases
+	caller machine.ReplyID
+	gen    int                       // of the newest model call
+	sub    conversation.SubmissionID // of the newest model call
+	lives  int
+}
+
+func newScript() *script { return &script{rig: newRig(), names: newAliases()} }
+
+func (s *script) run(w *strings.Builder) {
+	switch s.d.Cmd {
+	case "new":
+		s.configure()
+	case "crash":
+		s.crash()
+	case "intrude":
+		s.intrude(s.arg("writer"))
+	case "advance":
+		s.advance()
+	case "state":
+		s.printState(w)
+	case "context":
+		printContext(w, s.m.State(), s.sub)
+	case "full":
+		fmt.Fprintln(w, s.m.Full())
+	default:
+		effects := s.step(s.input())
+		for _, e := range effects {
+			if call, ok := e.(machine.CallModel); ok {
+				s.gen, s.sub = call.Gen, call.Submission
+			}
+		}
+		printEffects(w, effects)
+	}
+}
+
+// arg returns a value of the command, "" if it has none of that name.
+func (s *script) arg(name string) string {
+	var v string
+	if a, ok := s.d.Arg(name); ok && len(a.Vals) > 0 {
+		v = strings.Join(a.Vals, ", ")
+	}
+	return s.names.id(v)
+}
+
+func (s *script) number(name string, otherwise int) int {
+	if !s.d.HasArg(name) {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s.arg(name))
+	if err != nil {
+		s.d.Fatalf(s.t, "%s: %v", name, err)
+	}
+	return n
+}
+
+func (s *script) duration(name string, otherwise time.Duration) time.Duration {
+	if !s.d.HasArg(name) {
+		return otherwise
+	}
+	v, err := time.ParseDuration(s.arg(name))
+	if err != nil {
+		s.d.Fatalf(s.t, "%s: %v", name, err)
+	}
+	return v
+}
+
+func (s *script) configure() {
+	s.cfg.Pace = s.duration("pace", s.cfg.Pace)
+	s.cfg.IdleAfter = s.duration("idle", s.cfg.IdleAfter)
+	s.cfg.MaxWaiting = s.number("waiting", s.cfg.MaxWaiting)
+	s.cfg.MaxPendingBytes = s.number("pending", s.cfg.MaxPendingBytes)
+	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
+	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
+	s.crash()
+}
+
+// crash replaces the machine. The batch in flight lands or is gone.
+func (s *script) crash() {
+	if s.d.HasArg("landed") {
+		s.mustLand()
+	}
+	s.lives++
+	writer := "w" + strconv.Itoa(s.lives)
+	if s.d.HasArg("writer") {
+		writer = s.arg("writer")
+	}
+	s.boot(writer)
+}
+
+func (s *script) mustLand() conversation.Offset {
+	if s.inflight == nil {
+		s.d.Fatalf(s.t, "nothing is in flight")
+	}
+	at, err := s.land()
+	if err != nil {
+		s.d.Fatalf(s.t, "%v", err)
+	}
+	return at
+}
+
+func (s *script) advance() {
+	by, err := time.ParseDuration(s.d.CmdArgs[0].Key)
+	if err != nil {
+		s.d.Fatalf(s.t, "%v", err)
+	}
+	s.mono += by
+	s.wall += conversation.Time(by.Milliseconds())
+}
+
+func (s *script) printState(w *strings.Builder) {
+	state := s.m.State()
+	if s.d.HasArg("durable") {
+		var err error
+		if state, err = fold(s.log); err != nil {
+			s.d.Fatalf(s.t, "%v", err)
+		}
+	}
+	printState(w, state)
+}
+
+// input translates a command.
+func (s *script) input() machine.Input {
+	switch s.d.Cmd {
+	case "open":
+		return s.open()
+	case "open-failed":
+		return machine.OpenFailed{Err: errors.New("the bucket is away")}
+	case "admit":
+		return s.admit()
+	case "appended":
+		return machine.Appended{Offset: s.mustLand()}
+	case "lost":
+		switch {
+		case s.d.HasArg("landed"):
+			s.mustLand()
+		case s.d.HasArg("writer"):
+			s.intrude(s.arg("writer"))
+		}
+		return machine.AppendLost{Err: errFenced}
+	case "listed":
+		return machine.Listed{}
+	case "model":
+		return s.model()
+	case "tool":
+		return machine.ToolDone{
+			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Output: json.RawMessage(s.arg("output")),
+			Failed: s.d.HasArg("failed"), ErrorText: s.arg("failed"), Duration: s.duration("took", 0),
+		}
+	case "tick":
+		for timer, name := range timerNames {
+			if s.d.HasArg(name) {
+				return machine.Tick{Timer: timer}
+			}
+		}
+	case "poke":
+		s.caller++
+		return machine.Poke{To: s.caller, Nonce: s.arg("nonce"), Seq: conversation.Offset(s.number("seq", -1))}
+	case "drain":
+		return machine.Drain{}
+	}
+	s.d.Fatalf(s.t, "unknown command")
+	return nil
+}
+
+// open reads the log after putting the batches of the input under it: one JSON
+// object per line, with the writer and the records.
+func (s *script) open() machine.Input {
+	for line := range strings.Lines(s.d.Input) {
+		var v struct {
+			Writer  string
+			Records []json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			s.d.Fatalf(s.t, "%v", err)
+		}
+		var lines []byte
+		for _, r := range v.Records {
+			lines = append(append(lines, r...), '\n')
+		}
+		records, err := conversation.DecodeRecords(lines)
+		if err != nil {
+			s.d.Fatalf(s.t, "%v", err)
+		}
+		s.log = append(s.log, entry{v.Writer, conversation.Batch{Offset: conversation.Offset(len(s.log)), Records: records}})
+	}
+	in, err := s.opened()
+	if err != nil {
+		s.d.Fatalf(s.t, "%v", err)
+	}
+	return in
+}
+
+func (s *script) admit() machine.Input {
+	s.caller++
+	a := admission(s.arg("key"), s.arg("body"))
+	if s.d.HasArg("agent") {
+		a.Address.Agent = s.arg("agent")
+	}
+	if s.d.HasArg("data") {
+		a.InitialData = json.RawMessage(s.arg("data"))
+	}
+	if s.d.HasArg("file") {
+		a.Delivery.Attachments = []conversation.Attachment{{SHA256: "00ff", MimeType: s.arg("file"), Size: 2}}
+	}
+	a.Condition = conversation.Condition{
+		Absent: s.d.HasArg("absent"), Set: s.d.HasArg("uid"), UID: conversation.UID(s.arg("uid")),
+	}
+	return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck")}
+}
+
+// model reads events: text, reasoning and signature with the rest of the line,
+// call with a name and JSON, done with a stop reason, failed with a code.
+func (s *script) model() machine.Input {
+	in := machine.Model{Gen: s.number("gen", s.gen), Name: "demo/one"}
+	for line := range strings.Lines(s.d.Input) {
+		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		e := machine.ModelEvent{Text: rest}
+		switch kind {
+		case "text":
+			e.Kind = machine.ModelText
+		case "reasoning":
+			e.Kind = machine.ModelReasoning
+		case "signature":
+			e.Kind = machine.ModelSignature
+		case "call":
+			name, input, _ := strings.Cut(rest, " ")
+			e = machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: "p-" + name, Name: name, Input: json.RawMessage(input)}
+		case "done":
+			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest}
+		case "failed":
+			e = machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{
+				Type: conversation.CodeModelFailed, Message: rest,
+			}}
+		default:
+			s.d.Fatalf(s.t, "unknown event %q", line)
+		}
+		in.Events = append(in.Events, e)
+	}
+	return in
+}

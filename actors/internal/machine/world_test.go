@@ -1,0 +1,440 @@
+package machine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// world is a rig among everything that acts on it: callers, a bucket that may
+// lose an append, a journal, a model and its tools that answer when they like,
+// other writers, and crashes. A broken promise is a panic with a violation.
+type world struct {
+	*rig
+	r      *rand.Rand
+	script []string // what was done, for a person
+	lives  int
+	booted bool
+	read   bool // the activation was told its log
+	calm   bool // no more faults and no more callers
+
+	durable *conversation.State // the log
+	ahead   *conversation.State // and the batch in flight; nil once that is lost
+
+	listing bool
+	listed  bool
+	journal []listing // as the bucket holds it, and what is about to
+
+	call   *modelCall
+	tools  []machine.RunTool
+	ran    map[conversation.CallID]bool
+	stale  []machine.Input // results of what was cancelled
+	timers map[machine.Timer]time.Duration
+
+	caller  machine.ReplyID
+	callers map[machine.ReplyID]machine.Input
+	sent    []conversation.Admission
+	acked   map[conversation.SubmissionID]bool
+	said    map[conversation.TurnID]*spoken
+	logged  map[conversation.TurnID]*spoken
+
+	lastStart time.Duration
+	appends   int // of this activation
+	seen      map[string]int
+}
+
+// listing is an entry of the journal.
+type listing struct {
+	writer  string
+	seq     conversation.Offset
+	landed  bool
+	leaving bool
+}
+
+type modelCall struct {
+	machine.CallModel
+	reasoned bool
+}
+
+// spoken is the text of a turn by kind.
+type spoken struct{ text, reasoning string }
+
+func (s *spoken) add(kind conversation.PartKind, text string) {
+	if kind == conversation.PartReasoning {
+		s.reasoning += text
+		return
+	}
+	s.text += text
+}
+
+// violation is what a world panics with.
+type violation string
+
+func violate(format string, args ...any) { panic(violation(fmt.Sprintf(format, args...))) }
+
+func newWorld(seed uint64, seen map[string]int) *world {
+	w := &world{
+		rig: newRig(), r: rand.New(rand.NewPCG(seed, 15)), seen: seen,
+		timers: map[machine.Timer]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
+		acked: map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{},
+		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
+	}
+	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
+	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxPendingBytes = 20*time.Second, 6, 40
+	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
+	return w
+}
+
+func (w *world) note(format string, args ...any) {
+	w.script = append(w.script, fmt.Sprintf(format, args...))
+}
+
+func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
+
+// boot begins an activation under a new name.
+func (w *world) begin() {
+	w.lives++
+	w.rig.boot(fmt.Sprintf("w%d", w.lives))
+	w.note("new writer=%s", w.cfg.Writer)
+	w.booted, w.read, w.appends = true, false, 0
+	w.listing, w.listed = false, false
+}
+
+// gone forgets what lived in the process: callers are not answered, and what was
+// said and not stored is lost.
+func (w *world) gone() {
+	if w.inflight != nil {
+		w.drop()
+	}
+	w.booted, w.call, w.tools, w.stale = false, nil, nil, nil
+	clear(w.timers)
+	clear(w.callers)
+	if w.ahead == nil {
+		var err error
+		if w.ahead, err = fold(w.log); err != nil {
+			violate("fold log: %v", err)
+		}
+	}
+	for turn, said := range w.said {
+		have := w.logged[turn]
+		if have == nil {
+			have = &spoken{}
+		}
+		if !strings.HasPrefix(said.text, have.text) || !strings.HasPrefix(said.reasoning, have.reasoning) {
+			violate("turn %s: the log has %+v, said was %+v", turn, *have, *said)
+		}
+		*said = *have
+	}
+}
+
+// drop loses the batch in flight.
+func (w *world) drop() { w.inflight, w.ahead = nil, nil }
+
+// do feeds an input and answers for the effects.
+func (w *world) do(in machine.Input) {
+	flying := w.inflight != nil
+	for _, e := range w.step(in) {
+		if _, ok := e.(machine.Append); ok {
+			if flying {
+				violate("two appends in flight")
+			}
+			flying = true
+		}
+		w.effect(e)
+	}
+	if _, ok := w.timers[machine.TimerBudget]; !ok && (w.call != nil || len(w.tools) > 0) {
+		violate("runs without a bound on its time")
+	}
+}
+
+func (w *world) effect(e machine.Effect) {
+	if !w.booted {
+		violate("%T after the end", e)
+	}
+	switch e := e.(type) {
+	case machine.Append:
+		w.append(e.Batch)
+	case machine.List:
+		w.list(e)
+	case machine.Unlist:
+		w.unlist()
+	case machine.Reply:
+		w.reply(e)
+	case machine.CallModel:
+		w.callModel(e)
+	case machine.RunTool:
+		w.runTool(e)
+	case machine.Cancel:
+		w.cancel()
+	case machine.SetTimer:
+		w.timers[e.Timer] = w.mono + e.After
+	case machine.Stop:
+		w.stop(e)
+	}
+}
+
+func (w *world) append(b conversation.Batch) {
+	if b.Offset != conversation.Offset(len(w.log)) {
+		violate("append at %d, the log ends at %d", int64(b.Offset), len(w.log)-1)
+	}
+	if err := w.ahead.Apply(w.decoded); err != nil {
+		violate("append %s: %v", w.frozen, err)
+	}
+	paced := len(b.Records) > 0
+	for _, r := range b.Records {
+		switch r.(type) {
+		case *conversation.Delta, *conversation.PartDone:
+		default:
+			paced = false
+		}
+	}
+	if paced && w.appends > 0 && w.mono < w.lastStart+w.cfg.Pace {
+		violate("text leaves after %s", w.mono-w.lastStart)
+	}
+	w.lastStart = w.mono
+	w.appends++
+}
+
+// landed makes the batch in flight durable, whatever becomes of its writer.
+func (w *world) landed() conversation.Offset {
+	b := w.decoded
+	at, err := w.land()
+	if err != nil {
+		violate("%v", err)
+	}
+	if err := w.durable.Apply(b); err != nil {
+		violate("%v", err)
+	}
+	for _, r := range b.Records {
+		switch r := r.(type) {
+		case *conversation.SubmissionSettled:
+			w.seen["settled "+string(r.Outcome)]++
+			if r.Error != nil {
+				w.seen[string(r.Error.Type)]++
+			}
+		case *conversation.Delta:
+			turn := w.turnOf(r.Message)
+			if w.logged[turn] == nil {
+				w.logged[turn] = &spoken{}
+			}
+			w.logged[turn].add(r.Kind, r.Text)
+		default:
+			w.seen[string(r.Type())]++
+		}
+	}
+	return at
+}
+
+// turnOf returns the newest turn of a response in the log.
+func (w *world) turnOf(id conversation.MessageID) conversation.TurnID {
+	for i := len(w.log) - 1; i >= 0; i-- {
+		records := w.log[i].batch.Records
+		for j := len(records) - 1; j >= 0; j-- {
+			if r, ok := records[j].(*conversation.ResponseStarted); ok && r.Message == id {
+				return r.Turn
+			}
+		}
+	}
+	violate("text of the unknown response %s", id)
+	return ""
+}
+
+func (w *world) list(e machine.List) {
+	if w.listing || w.listed {
+		violate("listed twice")
+	}
+	if int(e.Seq) != len(w.log)-1 {
+		violate("list at %d, the log ends at %d", int64(e.Seq), len(w.log)-1)
+	}
+	w.listing = true
+	w.journal = append(w.journal, listing{writer: w.cfg.Writer, seq: e.Seq})
+}
+
+func (w *world) unlist() {
+	if len(w.durable.Unsettled()) > 0 || w.inflight != nil || !w.listed {
+		violate("unlist with %d unsettled, in flight: %v", len(w.durable.Unsettled()), w.inflight)
+	}
+	w.listed = false
+	for i := range w.journal {
+		if w.journal[i].writer == w.cfg.Writer {
+			w.journal[i].leaving = true
+		}
+	}
+	w.tidy(false)
+}
+
+// tidy lets entries leave that may, some of them later than others.
+func (w *world) tidy(all bool) {
+	kept := w.journal[:0]
+	for _, e := range w.journal {
+		if !e.leaving || !all && w.chance(50) {
+			kept = append(kept, e)
+		}
+	}
+	w.journal = kept
+}
+
+func (w *world) callModel(e machine.CallModel) {
+	sub := w.durable.Submission(e.Submission)
+	switch {
+	case sub == nil || !sub.Running || sub.Writer != w.cfg.Writer || sub.Attempts != e.Attempt:
+		violate("model call of %s without its attempt", e.Submission)
+	case w.call != nil || len(w.tools) > 0:
+		violate("model call beside another or a tool")
+	case w.said[e.Turn] != nil:
+		violate("turn %s again", e.Turn)
+	}
+	if sub := w.m.State().Submission(e.Submission); sub.OpenStep() != "" || len(sub.OpenCalls()) > 0 {
+		violate("model call with the open step %q and calls %+v", sub.OpenStep(), sub.OpenCalls())
+	}
+	w.call = &modelCall{CallModel: e}
+	w.said[e.Turn] = &spoken{}
+}
+
+func (w *world) runTool(e machine.RunTool) {
+	sub := w.durable.Submission(e.Submission)
+	if sub == nil || sub.OpenStep() != "" {
+		violate("tool of %s before its step is over", e.Submission)
+	}
+	if w.ran[e.Call] {
+		violate("tool %s runs again", e.Call)
+	}
+	w.ran[e.Call] = true
+	for _, c := range sub.OpenCalls() {
+		if c.Call == e.Call {
+			w.tools = append(w.tools, e)
+			return
+		}
+	}
+	violate("tool %s is not called in the log", e.Call)
+}
+
+func (w *world) cancel() {
+	if w.call != nil {
+		w.stale = append(w.stale, machine.Model{Gen: w.call.Gen, Name: "demo/one", Events: []machine.ModelEvent{
+			{Kind: machine.ModelText, Text: "stale"}, {Kind: machine.ModelDone, StopReason: "stop"},
+		}})
+	}
+	for _, c := range w.tools {
+		w.stale = append(w.stale, machine.ToolDone{Gen: c.Gen, Call: c.Call})
+	}
+	w.call, w.tools = nil, nil
+}
+
+func (w *world) stop(e machine.Stop) {
+	w.seen["stop "+string(e.Reason)]++
+	w.note("  stopped: %s", e.Reason)
+	if len(w.callers) > 0 {
+		violate("stopped with callers waiting: %v", w.callers)
+	}
+	switch e.Reason {
+	case machine.StopPassivated:
+		if len(w.durable.Unsettled()) > 0 || w.inflight != nil || w.listed || w.listing {
+			violate("passivated with work to do")
+		}
+	case machine.StopDrained:
+		if w.inflight != nil || w.listing {
+			violate("drained with an append or a listing under way")
+		}
+		if q := w.durable.Unsettled(); len(q) > 0 && q[0].Running {
+			violate("drained without releasing %s", q[0].ID)
+		}
+	}
+	w.gone()
+}
+
+// shows reports whether a batch of another writer stands above an offset.
+func (w *world) shows(writer string, seq conversation.Offset) bool {
+	for _, e := range w.log[max(0, min(int(seq)+1, len(w.log))):] {
+		if e.writer != writer {
+			return true
+		}
+	}
+	return false
+}
+
+// claimed reports whether the activation has a durable batch.
+func (w *world) claimed() bool {
+	for _, e := range w.log {
+		if e.writer == w.cfg.Writer {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) reply(e machine.Reply) {
+	asked, ok := w.callers[e.To]
+	if !ok {
+		violate("reply %d to nobody", e.To)
+	}
+	delete(w.callers, e.To)
+	w.note("  reply %d: %s", e.To, answerText(e.Value))
+	w.seen[strings.Join(strings.Fields(answerText(e.Value))[:1], "")]++
+	switch v := e.Value.(type) {
+	case machine.Admitted:
+		w.receipt(asked.(machine.Admit), v.Receipt)
+	case machine.Refused:
+		w.seen[string(v.Err.Code)]++
+		w.refusal(asked.(machine.Admit), v.Err)
+	case machine.Clear:
+		if !asked.(machine.Admit).Precheck {
+			violate("an admission is cleared")
+		}
+	case machine.Poked:
+		w.poked(asked.(machine.Poke), v)
+	}
+}
+
+func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
+	sub := w.durable.Submission(r.SubmissionID)
+	switch {
+	case sub == nil:
+		violate("receipt for %s, which is not durable", r.SubmissionID)
+	case sub.Offset != r.Offset || sub.Key != asked.Admission.Key || w.durable.Created().UID != r.UID:
+		violate("receipt %+v for %+v", r, sub)
+	case (!r.Deduplicated || !sub.Settled) && !(w.listed && w.claimed()):
+		violate("receipt for %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
+	case asked.Precheck && !r.Deduplicated:
+		violate("a precheck admits")
+	}
+	w.acked[r.SubmissionID] = true
+}
+
+func (w *world) refusal(asked machine.Admit, err *conversation.Error) {
+	known := w.durable.Lookup(asked.Admission.Key)
+	switch err.Code {
+	case conversation.CodeSubmissionConflict:
+		if known == nil || known.Delivery.Body == asked.Admission.Delivery.Body {
+			violate("conflict without a durable submission")
+		}
+	case conversation.CodeInstanceExists:
+		if !w.durable.Exists() {
+			violate("refused for a conversation that is not durable")
+		}
+	}
+}
+
+func (w *world) poked(asked machine.Poke, v machine.Poked) {
+	switch {
+	case v.Unknown:
+		return
+	case !w.shows(asked.Nonce, asked.Seq):
+		violate("poke of %s at %d is answered without a fence", asked.Nonce, int64(asked.Seq))
+	case v.Held && !(w.listed && w.claimed()):
+		violate("held without claim or journal")
+	case !v.Held && len(w.durable.Unsettled()) > 0:
+		violate("settled with work to do")
+	}
+	kept := w.journal[:0]
+	for _, l := range w.journal {
+		if l.writer != asked.Nonce || l.seq != asked.Seq {
+			kept = append(kept, l)
+		}
+	}
+	w.journal = kept
+}
