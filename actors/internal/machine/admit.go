@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -93,12 +94,18 @@ func (m *Machine) check(a conversation.Admission) *conversation.Error {
 	if !ok {
 		return conversation.Errorf(conversation.CodeRouteNotFound, "No agent is registered as %q.", a.Address.Agent)
 	}
-	if limits.CheckInitialData != nil {
-		if err := limits.CheckInitialData(a.InitialData); err != nil {
-			return conversation.Errorf(conversation.CodeInvalidRequest, "initialData does not fit the agent's schema: %v", err)
-		}
+	if limits.CheckInitialData == nil {
+		return nil
 	}
-	return nil
+	err := limits.CheckInitialData(a.InitialData)
+	var refusal *conversation.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refusal):
+		return refusal
+	}
+	return conversation.Errorf(conversation.CodeInvalidRequest, "initialData does not fit the agent's schema: %v", err)
 }
 
 // accept records the admission, and starts the attempt if nothing waits before it.

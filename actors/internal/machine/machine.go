@@ -14,7 +14,8 @@ type Limits struct {
 	// Timeout bounds the monotonic time of all attempts at one submission.
 	Timeout time.Duration
 	// CheckInitialData returns what is wrong with the data of a creating delivery,
-	// in words for the caller; nil data means absent. It must be pure.
+	// in words for the caller or as the [*conversation.Error] to answer with; nil
+	// data means absent. It must be pure.
 	CheckInitialData func(json.RawMessage) error
 }
 
