@@ -132,7 +132,7 @@ func (a *activation) start(key conversation.Key) {
 		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
 	})
 	a.rt.enter(key, running{pid: a.self, nonce: a.nonce, tell: a.tell})
-	a.rt.work.Go(a.open)
+	a.rt.spawn(a.open)
 }
 
 // tell sends a message to the activation from any goroutine.
@@ -260,7 +260,7 @@ func (a *activation) append(b conversation.Batch) {
 		return
 	}
 	at := conversation.TimeOf(time.Now())
-	a.rt.work.Go(func() {
+	a.rt.spawn(func() {
 		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AppendTimeout)
 		defer cancel()
 		pos, err := a.writer.Append(withPending(ctx, lines), lines, at)

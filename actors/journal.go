@@ -16,6 +16,10 @@ const (
 	journalLinger = time.Second
 	// journalRetry is the pause after a journal write that the bucket refused.
 	journalRetry = time.Second
+	// deleteTimeout bounds the deletion of journals that nobody needs any more: a
+	// request that is never answered must hold up neither the next write nor the
+	// next sweep.
+	deleteTimeout = 5 * time.Second
 	// maxGarbage bounds the replaced journals that wait for their deletion.
 	maxGarbage = 16
 )
@@ -78,6 +82,10 @@ func newJournal(b storage.Bucket, member string, log *slog.Logger) *journal {
 // list makes the journal list a writer at a position and calls done once it does,
 // from a goroutine of the journal or before it returns.
 func (j *journal) list(id entryID, seq int64, done func()) {
+	if !waitsForJournal() {
+		done()
+		done = func() {}
+	}
 	j.mu.Lock()
 	e := j.entries[id]
 	if e == nil {
@@ -264,7 +272,9 @@ func (j *journal) sweepOwn(ctx context.Context, n int64) {
 	if busy && n-j.swept < maxGarbage || n == j.swept {
 		return
 	}
-	err := storage.DeleteJournal(ctx, j.bucket, j.unswept(n))
+	limited, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	err := storage.DeleteJournal(limited, j.bucket, j.unswept(n))
 	if ctx.Err() != nil {
 		return // close tries again
 	}

@@ -4,5 +4,11 @@ package actors
 
 import "context"
 
+// The rules of the busy journal hold unconditionally. A build with the tag
+// mutants can switch one off, to show that the simulation notices.
+
+func waitsForJournal() bool { return true }
+func sweepsOwnSet() bool    { return true }
+
 // withPending has no effect: a retried append sends what the first attempt sent.
 func withPending(ctx context.Context, _ []byte) context.Context { return ctx }

@@ -5,9 +5,16 @@ package actors
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/parleyrun/parley/storage"
 )
+
+// rules are switched off when true. They hold for the whole process.
+var rules struct{ waitsForJournal, sweepsOwnSet atomic.Bool }
+
+func waitsForJournal() bool { return !rules.waitsForJournal.Load() }
+func sweepsOwnSet() bool    { return !rules.sweepsOwnSet.Load() }
 
 // withPending lets a retried append send one record more than the first attempt
 // when R1 is off, as a writer would that adds what has gathered meanwhile.

@@ -114,6 +114,7 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
+	ended  bool          // spawn starts nothing any more
 	quiet  chan struct{} // non-nil while somebody waits for active to become empty
 }
 
@@ -238,9 +239,22 @@ func (r *Runtime) drain(ctx context.Context) error {
 	return nil
 }
 
+// spawn runs an effect of an activation. Once Run waits for what is left, an
+// activation that outlived its time starts nothing any more.
+func (r *Runtime) spawn(effect func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.work.Go(effect)
+	}
+}
+
 // awaitWork waits for what stopped activations have left running. Only a tool that
 // ignores its context takes long.
 func (r *Runtime) awaitWork() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		r.work.Wait()

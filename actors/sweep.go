@@ -88,6 +88,8 @@ func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) erro
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("sweep journal of %s: %w", ref.Member, err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
 	return storage.DeleteJournal(ctx, r.bucket, ref.Keys)
 }
 
@@ -96,7 +98,7 @@ func (r *Runtime) sweepOwnSet(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(pokesAtOnce)
 	for _, e := range r.journal.held() {
-		if r.writes(e.Conv, e.Nonce) {
+		if r.writes(e.Conv, e.Nonce) || !sweepsOwnSet() {
 			continue
 		}
 		g.Go(func() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func (a *activation) callModel(e machine.CallModel) {
 	a.runCtx, a.cancelRun = context.WithCancel(a.ctx)
 	a.feed = &feed{gen: e.Gen, model: ag.Model, tell: a.tell}
 	ctx, f := a.runCtx, a.feed
-	a.rt.work.Go(func() { call.run(ctx, f) })
+	a.rt.spawn(func() { call.run(ctx, f) })
 }
 
 // endRun cancels the model call and the tools under way, if any.
@@ -132,7 +133,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			return // the run was cancelled; nobody listens
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "submission", string(c.turn.Submission),
-			"model", c.agent.Model, "err", err)
+			"model", c.agent.Model, "err", err, causeAttr(err))
 		end = machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	}
 	// An error means that the run was cancelled.
@@ -143,7 +144,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
 	system, err := c.agent.InstructionsFor(ctx, c.turn)
 	if err != nil {
-		return end, fmt.Errorf("evaluate instructions: %w", err)
+		return end, fmt.Errorf("%w: %w", errInstructions, err)
 	}
 	messages, err := c.rt.messages(ctx, c.key, c.exchanges)
 	if err != nil {
@@ -190,9 +191,32 @@ func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
 	return machine.ModelEvent{}, false
 }
 
+// maxLoggedBody bounds a vendor's words in a log line, in bytes.
+const maxLoggedBody = 2 << 10
+
+// causeAttr is what an error keeps for logs only: a vendor's own words, or the
+// value and stack of a panic.
+func causeAttr(err error) slog.Attr {
+	var vendor *providers.Error
+	var crash *agent.PanicError
+	switch {
+	case errors.As(err, &vendor):
+		return slog.String("body", string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
+	case errors.As(err, &crash):
+		return slog.Group("panic", "value", fmt.Sprint(crash.Value), "stack", string(crash.Stack))
+	}
+	return slog.Attr{}
+}
+
+// errInstructions marks what went wrong before the model was asked.
+var errInstructions = errors.New("evaluate instructions")
+
 // settlementError says in our words why a model call failed: a vendor's text
 // never reaches a client.
 func settlementError(err error) *conversation.SettlementError {
+	if errors.Is(err, errInstructions) {
+		return &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNoInstructions}
+	}
 	reason := "internal"
 	var pe *providers.Error
 	if errors.As(err, &pe) {
@@ -212,7 +236,7 @@ func (a *activation) runTool(e machine.RunTool) {
 	})
 	tool, ok := a.rt.agents[created.Agent].Tool(e.Name)
 	log := a.log
-	a.rt.work.Go(func() {
+	a.rt.spawn(func() {
 		done := machine.ToolDone{Gen: e.Gen, Call: e.Call}
 		if !ok {
 			done.Failed, done.ErrorText = true, fmt.Sprintf(sayUnknownTool, e.Name)
@@ -226,7 +250,7 @@ func (a *activation) runTool(e machine.RunTool) {
 			if ctx.Err() != nil {
 				return // the run was cancelled; nobody listens
 			}
-			log.Warn("tool failed", "tool", e.Name, "call", string(e.Call), "err", err)
+			log.Warn("tool failed", "tool", e.Name, "call", string(e.Call), "err", err, causeAttr(err))
 			done.Failed, done.ErrorText = true, err.Error()
 		}
 		done.Output = out

@@ -1,0 +1,361 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// strictAgent takes initial data with a repo only.
+func strictAgent(t *testing.T) *agent.Agent {
+	t.Helper()
+	schema, err := agent.NewSchema(json.RawMessage(
+		`{"type":"object","properties":{"repo":{"type":"string"}},"required":["repo"],"additionalProperties":false}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := chatAgent()
+	a.InitialData = schema
+	return a
+}
+
+// admission is a message with what a test wants to have different.
+func admission(at conversation.Address, key string, change func(a *conversation.Admission)) conversation.Admission {
+	a := message(at, key, "hello")
+	a.InitialData = json.RawMessage(`{"repo":"parley"}`)
+	change(&a)
+	return a
+}
+
+func otherUID(a *conversation.Admission) {
+	a.Condition = conversation.Condition{Set: true, UID: "inst_other"}
+}
+func mustBeAbsent(a *conversation.Admission) { a.Condition.Absent = true }
+func badData(a *conversation.Admission)      { a.InitialData = json.RawMessage(`{"repo":1}`) }
+func noData(a *conversation.Admission)       { a.InitialData = nil }
+func otherBody(a *conversation.Admission)    { a.Delivery.Body = "something else" }
+func plain(*conversation.Admission)          {}
+
+func both(f, g func(*conversation.Admission)) func(*conversation.Admission) {
+	return func(a *conversation.Admission) {
+		f(a)
+		g(a)
+	}
+}
+
+// TestDecisions is the order of decisions: known key, then condition, then schema.
+// Nothing that is refused, and no precheck, changes a byte.
+func TestDecisions(t *testing.T) {
+	const clear = "" // of a precheck: nothing against it
+	cold, warm := chat("cold"), chat("warm")
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(strictAgent(t)), model: says(2)})
+	first := n.accept(admission(warm, "known", plain))
+	w.untilSettled(warm, 1)
+	w.untilAtRest()
+	for _, test := range []struct {
+		name   string
+		at     conversation.Address
+		key    string
+		change func(*conversation.Admission)
+		want   conversation.Code // or replay, or clear
+	}{
+		{"new", cold, "new", plain, clear},
+		{"new, condition", cold, "new", otherUID, conversation.CodeInstanceNotFound},
+		{"new, condition met", cold, "new", mustBeAbsent, clear},
+		{"new, schema", cold, "new", badData, conversation.CodeInvalidRequest},
+		{"new, no data", cold, "new", noData, conversation.CodeInvalidRequest},
+		{"new, condition before schema", cold, "new", both(otherUID, badData), conversation.CodeInstanceNotFound},
+		{"new, condition met, schema", cold, "new", both(mustBeAbsent, badData), conversation.CodeInvalidRequest},
+		{"known", warm, "known", plain, replay},
+		{"known, key before condition", warm, "known", otherUID, replay},
+		{"known, key before absence", warm, "known", mustBeAbsent, replay},
+		{"known, other payload", warm, "known", otherBody, conversation.CodeSubmissionConflict},
+		{"known, other data", warm, "known", badData, conversation.CodeSubmissionConflict},
+		{"known, conflict before condition and schema", warm, "known", both(both(otherBody, otherUID), badData), conversation.CodeSubmissionConflict},
+		{"existing", warm, "new", plain, clear},
+		{"existing, condition", warm, "new", otherUID, conversation.CodeInstanceNotFound},
+		{"existing, absence", warm, "new", mustBeAbsent, conversation.CodeInstanceExists},
+		{"existing, condition before schema", warm, "new", both(mustBeAbsent, badData), conversation.CodeInstanceExists},
+		{"existing, data is not consulted", warm, "new", badData, clear},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := w.listing()
+			a := admission(test.at, test.key, test.change)
+			receipt, err := n.rt.Precheck(t.Context(), a)
+			if test.want == clear {
+				if receipt != nil || err != nil {
+					t.Errorf("precheck returned %v, %v, want nothing", receipt, err)
+				}
+			} else {
+				checkDecision(t, test.want, first, receipt, err)
+				r, err := n.rt.Admit(t.Context(), a)
+				checkDecision(t, test.want, first, &r, err)
+			}
+			if diff := cmp.Diff(before, w.listing()); diff != "" {
+				t.Errorf("the bucket changed (-before +after):\n%s", diff)
+			}
+			_, err = n.rt.Reader().Head(t.Context(), cold)
+			codeIs(t, err, conversation.CodeStreamNotFound)
+		})
+	}
+	// What a precheck let pass is admitted.
+	for _, a := range []conversation.Admission{admission(cold, "new", mustBeAbsent), admission(warm, "new", badData)} {
+		if r := n.accept(a); r.Deduplicated {
+			t.Errorf("admitted after a precheck: %+v", r)
+		}
+	}
+}
+
+// replay is the decision that is no refusal.
+const replay = "replay"
+
+func checkDecision(t *testing.T, want conversation.Code, first conversation.Receipt, got *conversation.Receipt, err error) {
+	t.Helper()
+	if want == replay {
+		first.Deduplicated = true
+		if diff := cmp.Diff(&first, got); err != nil || diff != "" {
+			t.Errorf("%v, receipt (-want +got):\n%s", err, diff)
+		}
+		return
+	}
+	e := codeIs(t, err, want)
+	if want == conversation.CodeSubmissionConflict && e.Meta["submissionId"] != string(first.SubmissionID) {
+		t.Errorf("the conflict names %v, want %s", e.Meta, first.SubmissionID)
+	}
+	if want == conversation.CodeInstanceExists && e.Meta["uid"] != string(first.UID) {
+		t.Errorf("the refusal names %v, want %s", e.Meta, first.UID)
+	}
+}
+
+func TestConditionOnTheRightIncarnation(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	first := n.accept(admission(chat("c"), "1", mustBeAbsent))
+	second := n.accept(admission(chat("c"), "2", func(a *conversation.Admission) {
+		a.Condition = conversation.Condition{Set: true, UID: first.UID}
+	}))
+	if second.UID != first.UID || second.SubmissionID == first.SubmissionID || second.Deduplicated {
+		t.Errorf("receipts are %+v and %+v", first, second)
+	}
+}
+
+func TestOneKeyIsAdmittedOnce(t *testing.T) {
+	const callers = 16
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent()), model: model})
+	receipts := make([]conversation.Receipt, callers)
+	var wg sync.WaitGroup
+	for i := range receipts {
+		wg.Go(func() {
+			var err error
+			if receipts[i], err = n.rt.Admit(t.Context(), message(chat("c"), "key", "hello")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	fresh := 0
+	for _, r := range receipts {
+		if !r.Deduplicated {
+			fresh++
+		}
+		r.Deduplicated = receipts[0].Deduplicated
+		if r != receipts[0] {
+			t.Errorf("receipts differ: %+v and %+v", r, receipts[0])
+		}
+	}
+	if fresh != 1 {
+		t.Errorf("%d of %d callers were told that theirs is new, want 1", fresh, callers)
+	}
+	model.next(t).finish()
+	records := afterSettlements(w, chat("c"), 1)
+	outcomes(t, records)
+	if got := len(only[*conversation.SubmissionAdmitted](records)); got != 1 {
+		t.Errorf("%d submissions, want 1", got)
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	// The key is known after a restart, and its replay writes nothing.
+	log := w.lines(chat("c"))
+	again := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	want := receipts[0]
+	want.Deduplicated = true
+	if got := again.admit(chat("c"), "key", "hello"); got != want {
+		t.Errorf("replayed as %+v, want %+v", got, want)
+	}
+	_, err := again.rt.Admit(t.Context(), message(chat("c"), "key", "another payload"))
+	if e := codeIs(t, err, conversation.CodeSubmissionConflict); e.Meta["submissionId"] != string(want.SubmissionID) {
+		t.Errorf("the conflict names %v, want %s", e.Meta, want.SubmissionID)
+	}
+	if got := w.lines(chat("c")); got != log {
+		t.Errorf("a replay wrote:\n%s", strings.TrimPrefix(got, log))
+	}
+}
+
+// TestReplayOfUnsettledWorkIsListed replays a key at a new writer: the receipt
+// comes only when a landed journal lists that writer.
+func TestReplayOfUnsettledWorkIsListed(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	first := w.start(setup{opts: agents(chatAgent()), model: model})
+	r := first.admit(chat("c"), "key", "hello")
+	model.next(t)
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := w.start(setup{opts: agents(chatAgent()), model: model})
+	got := second.admit(chat("c"), "key", "hello")
+	listed := map[string]bool{}
+	for _, j := range w.journals() {
+		for _, e := range j.Entries {
+			listed[string(e.Nonce)] = true
+		}
+	}
+	attempts := only[*conversation.AttemptStarted](w.records(chat("c")))
+	if newest := attempts[len(attempts)-1]; len(attempts) != 2 || !listed[newest.Writer] {
+		t.Errorf("after a replay %v are listed, of %d attempts the newest is of %s", listed, len(attempts), newest.Writer)
+	}
+	r.Deduplicated = true
+	if got != r {
+		t.Errorf("replayed as %+v, want %+v", got, r)
+	}
+	model.next(t).finish()
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+}
+
+func TestUnavailableBucket(t *testing.T) {
+	for name, warm := range map[string]bool{"cold conversation": false, "warm conversation": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			opts := agents(chatAgent())
+			opts.AdmitTimeout = 100 * time.Millisecond
+			n := w.start(setup{opts: opts, model: says(1)})
+			settled := 0
+			if warm {
+				eventually(t, "a warm conversation", func() bool {
+					_, err := n.rt.Admit(t.Context(), message(chat("c"), "first", "hello"))
+					return err == nil
+				})
+				settled++
+				w.untilSettled(chat("c"), settled)
+			}
+			n.fault.Store(int32(storagetest.ErrorBefore))
+			began := time.Now()
+			_, err := n.rt.Admit(t.Context(), message(chat("c"), "key", "hello"))
+			if e := codeIs(t, err, conversation.CodeUnavailable); e.RetryAfter <= 0 {
+				t.Errorf("the refusal suggests no time: %+v", e)
+			}
+			if took := time.Since(began); took > patience/2 {
+				t.Errorf("the refusal took %v with a limit of %v", took, opts.AdmitTimeout)
+			}
+			_, err = n.rt.Reader().Head(t.Context(), chat("elsewhere"))
+			codeIs(t, err, conversation.CodeUnavailable)
+
+			n.fault.Store(int32(storagetest.None))
+			var receipt conversation.Receipt
+			eventually(t, "an admission", func() bool {
+				var err error
+				receipt, err = n.rt.Admit(t.Context(), message(chat("c"), "key", "hello"))
+				return err == nil
+			})
+			records := afterSettlements(w, chat("c"), settled+1)
+			outcomes(t, records)
+			times := 0
+			for _, a := range only[*conversation.SubmissionAdmitted](records) {
+				if a.Key == "key" {
+					times++
+					if a.Submission != receipt.SubmissionID {
+						t.Errorf("the receipt names %s, the log %s", receipt.SubmissionID, a.Submission)
+					}
+				}
+			}
+			if times != 1 {
+				t.Errorf("the key was admitted %d times, want 1", times)
+			}
+		})
+	}
+}
+
+func TestFullQueueRefuses(t *testing.T) {
+	const most = 3
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.MaxWaiting = most
+	model := make(stage)
+	n := w.start(setup{opts: opts, model: model})
+	var receipts []conversation.Receipt
+	for i := range most {
+		receipts = append(receipts, n.admit(chat("c"), fmt.Sprint(i), "hello"))
+	}
+	before := w.lines(chat("c"))
+	_, err := n.rt.Admit(t.Context(), message(chat("c"), "more", "hello"))
+	if e := codeIs(t, err, conversation.CodeUnavailable); e.RetryAfter <= 0 {
+		t.Errorf("the refusal suggests no time: %+v", e)
+	}
+	if got := n.admit(chat("c"), "0", "hello"); got.SubmissionID != receipts[0].SubmissionID || !got.Deduplicated {
+		t.Errorf("a full queue replays %+v, want %+v", got, receipts[0])
+	}
+	if got := w.lines(chat("c")); got != before {
+		t.Errorf("a refusal wrote:\n%s", strings.TrimPrefix(got, before))
+	}
+	n.admit(chat("another"), "0", "hello") // is not affected
+	for range most + 1 {
+		go func() { // two conversations come in any order
+			(<-model).moves <- finished()
+		}()
+	}
+	w.untilSettled(chat("c"), most)
+	w.untilSettled(chat("another"), 1)
+	go func() { (<-model).moves <- finished() }()
+	n.admit(chat("c"), "more", "hello")
+	outcomes(t, afterSettlements(w, chat("c"), most+1))
+}
+
+func TestCallersWhoLeaveLoseNothing(t *testing.T) {
+	w := newWorld(t)
+	stored := make(chan struct{})
+	release := make(chan struct{})
+	var once sync.Once
+	hold := func(op storagetest.Op) {
+		if strings.Contains(op.Key, "/log/") {
+			once.Do(func() {
+				close(stored)
+				<-release
+			})
+		}
+	}
+	n := w.start(setup{opts: agents(chatAgent()), model: says(1), hold: hold})
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := n.rt.Admit(ctx, message(chat("c"), "key", "hello"))
+		left <- err
+	}()
+	await(t, stored, "the first batch")
+	cancel()
+	err := await(t, left, "a caller who left")
+	codeIs(t, err, conversation.CodeUnavailable)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who left was told %v", err)
+	}
+	close(release)
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	if r := n.admit(chat("c"), "key", "hello"); !r.Deduplicated {
+		t.Errorf("the caller's retry was taken for new: %+v", r)
+	}
+}

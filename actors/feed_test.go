@@ -1,0 +1,123 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+)
+
+// postings is a feed and how often it has told its activation.
+func postings() (f *feed, told *int) {
+	told = new(int)
+	return &feed{gen: 3, tell: func(m any) {
+		if m.(modelReady).gen == 3 {
+			*told++
+		}
+	}}, told
+}
+
+func text(s string) machine.ModelEvent {
+	return machine.ModelEvent{Kind: machine.ModelText, Text: s}
+}
+
+func TestFeedCoalescesTextInOrder(t *testing.T) {
+	f, told := postings()
+	reasoning := func(s string) machine.ModelEvent {
+		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: s}
+	}
+	call := func(name string) machine.ModelEvent {
+		return machine.ModelEvent{Kind: machine.ModelCall, Name: name, Input: json.RawMessage(`{}`)}
+	}
+	for _, e := range []machine.ModelEvent{
+		reasoning("a"), reasoning("b"), text("c"), text("d"), reasoning("e"), text("f"), call("x"), call("y"), text("g"), text("h"),
+		{Kind: machine.ModelDone, StopReason: "stop"},
+	} {
+		if err := f.push(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []machine.ModelEvent{
+		reasoning("ab"), text("cd"), reasoning("e"), text("f"), call("x"), call("y"), text("gh"),
+		{Kind: machine.ModelDone, StopReason: "stop"},
+	}
+	if diff := cmp.Diff(want, f.take()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if *told != 1 {
+		t.Errorf("told %d times before anything was taken, want 1", *told)
+	}
+	if got := f.take(); len(got) != 0 {
+		t.Errorf("took %v twice", got)
+	}
+	if err := f.push(t.Context(), text("i")); err != nil {
+		t.Fatal(err)
+	}
+	if *told != 2 {
+		t.Errorf("told %d times after something was taken, want 2", *told)
+	}
+}
+
+func TestFullFeedHoldsTheProducerBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := postings()
+		big := strings.Repeat("x", maxFeedBytes/4)
+		pushed := 0
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 8 {
+				if err := f.push(t.Context(), text(big)); err != nil {
+					t.Error(err)
+				}
+				pushed++
+			}
+		}()
+		synctest.Wait()
+		if pushed != 4 {
+			t.Fatalf("pushed %d events into a full feed, want 4", pushed)
+		}
+		took := 0
+		for range 3 {
+			for _, e := range f.take() {
+				took += len(e.Text)
+			}
+			synctest.Wait()
+		}
+		<-done
+		if took != 8*len(big) {
+			t.Errorf("took %d bytes, want %d", took, 8*len(big))
+		}
+	})
+}
+
+func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := postings()
+		if err := f.push(t.Context(), text(strings.Repeat("x", maxFeedBytes))); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { result <- f.push(ctx, text("more")) }()
+		synctest.Wait()
+		select {
+		case err := <-result:
+			t.Fatalf("push into a full feed returned %v", err)
+		default:
+		}
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled push returned %v", err)
+		}
+		if got := f.take(); len(got) != 1 || len(got[0].Text) != maxFeedBytes {
+			t.Errorf("the feed holds %d events after a cancelled push, want the first alone", len(got))
+		}
+	})
+}

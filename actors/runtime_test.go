@@ -1,0 +1,653 @@
+package actors_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// patience bounds every wait of these tests. It decides nothing but failures.
+const patience = time.Minute
+
+// spec names the scripted model of these tests.
+const spec = "test/model"
+
+// world is a bucket in memory, seen past all nodes.
+type world struct {
+	tb     testing.TB
+	store  *local.Store
+	bucket storage.Bucket // straight to the store
+	logs   *storage.Logs
+
+	mu     sync.Mutex
+	change chan struct{} // closed at the end of the next request of a node
+}
+
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	w := &world{tb: tb, store: local.NewMemory(), change: make(chan struct{})}
+	tb.Cleanup(func() {
+		if err := w.store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	w.bucket = bucketOver(tb, w.store)
+	w.logs = storage.NewLogs(w.bucket, nil)
+	return w
+}
+
+func bucketOver(tb testing.TB, rt http.RoundTripper) storage.Bucket {
+	tb.Helper()
+	b, err := s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
+		AccessKey: "key", SecretKey: "secret", Transport: rt,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// RoundTrip carries the requests of all nodes and wakes who waits in until.
+func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := w.store.RoundTrip(r)
+	w.mu.Lock()
+	close(w.change)
+	w.change = make(chan struct{})
+	w.mu.Unlock()
+	return resp, err
+}
+
+// until waits for something in the bucket, which only requests change.
+func (w *world) until(what string, ok func() bool) {
+	w.tb.Helper()
+	deadline := time.After(patience)
+	for {
+		w.mu.Lock()
+		change := w.change
+		w.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-change:
+		case <-deadline:
+			w.tb.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// batches returns the log of a conversation, decoded.
+func (w *world) batches(at conversation.Address) [][]conversation.Record {
+	w.tb.Helper()
+	var out [][]conversation.Record
+	for b, err := range w.logs.Batches(context.Background(), at.Key(), storage.Start()) {
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		out = append(out, records)
+	}
+	return out
+}
+
+func (w *world) records(at conversation.Address) []conversation.Record {
+	w.tb.Helper()
+	return slices.Concat(w.batches(at)...)
+}
+
+// lines returns the log of a conversation as text.
+func (w *world) lines(at conversation.Address) string {
+	w.tb.Helper()
+	var out bytes.Buffer
+	for b, err := range w.logs.Batches(context.Background(), at.Key(), storage.Start()) {
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		out.Write(b.Lines)
+	}
+	return out.String()
+}
+
+// only returns the records of one type.
+func only[T conversation.Record](records []conversation.Record) []T {
+	var out []T
+	for _, r := range records {
+		if r, ok := r.(T); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// untilSettled waits until a log holds n settlements and returns them.
+func (w *world) untilSettled(at conversation.Address, n int) []*conversation.SubmissionSettled {
+	w.tb.Helper()
+	var got []*conversation.SubmissionSettled
+	w.until(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
+		got = only[*conversation.SubmissionSettled](w.records(at))
+		return len(got) >= n
+	})
+	return got
+}
+
+// listing returns every object with its size.
+func (w *world) listing() map[string]int64 {
+	w.tb.Helper()
+	out := map[string]int64{}
+	q := storage.ListQuery{}
+	for {
+		page, err := w.bucket.List(context.Background(), q)
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		for _, k := range page.Keys {
+			out[k.Key], q.After = k.Size, k.Key
+		}
+		if !page.More {
+			return out
+		}
+	}
+}
+
+// journals returns the newest journal of every member.
+func (w *world) journals() []storage.Journal {
+	w.tb.Helper()
+	refs, err := storage.Journals(context.Background(), w.bucket)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	var out []storage.Journal
+	for _, ref := range refs {
+		j, err := storage.ReadJournal(context.Background(), w.bucket, ref.Member, ref.Shard, ref.N)
+		if errors.Is(err, storage.ErrNotFound) { // replaced meanwhile: look again
+			return w.journals()
+		}
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		out = append(out, j)
+	}
+	return out
+}
+
+// untilAtRest waits until one empty journal is all that is left of the work done.
+func (w *world) untilAtRest() {
+	w.tb.Helper()
+	w.until("an empty journal", func() bool {
+		n := 0
+		for key := range w.listing() {
+			if strings.HasPrefix(key, "wake/") {
+				n++
+			}
+		}
+		j := w.journals()
+		return n == 1 && len(j) == 1 && len(j[0].Entries) == 0
+	})
+}
+
+// node is a running runtime.
+type node struct {
+	w      *world
+	rt     *actors.Runtime
+	counts *storagetest.Counter
+	fault  *atomic.Int32 // a storagetest.Kind, for every request
+	stop   func() error  // as SIGTERM does; idempotent
+}
+
+// setup is what a node is made of.
+type setup struct {
+	opts  actors.Options
+	model providers.Protocol
+	hold  func(storagetest.Op) // see storagetest.Plan
+}
+
+// build makes a node that does not run yet.
+func (w *world) build(s setup) *node {
+	w.tb.Helper()
+	n := &node{w: w, counts: storagetest.NewCounter(w), fault: new(atomic.Int32)}
+	link := storagetest.Faulty(n.counts, storagetest.Plan{
+		Decide: func(storagetest.Op) storagetest.Kind { return storagetest.Kind(n.fault.Load()) }, Hold: s.hold,
+	})
+	var text lockedBuffer
+	s.opts.Logger = slog.New(slog.NewTextHandler(&text, nil))
+	if s.model != nil {
+		s.opts.Providers = providers.NewRegistry(nil)
+		s.opts.Providers.RegisterProtocol("test", s.model)
+		if err := s.opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:"}); err != nil {
+			w.tb.Fatal(err)
+		}
+	}
+	var err error
+	if n.rt, err = actors.New(bucketOver(w.tb, link), &s.opts); err != nil {
+		w.tb.Fatal(err)
+	}
+	w.tb.Cleanup(func() {
+		if w.tb.Failed() {
+			w.tb.Logf("log of a node:\n%s", text.String())
+		}
+	})
+	return n
+}
+
+// start makes a node and waits until it serves. It is stopped with the test.
+func (w *world) start(s setup) *node {
+	w.tb.Helper()
+	n := w.build(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.rt.Run(ctx) }()
+	n.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	w.tb.Cleanup(func() { _ = n.stop() }) // tests that care call stop themselves
+	select {
+	case <-n.rt.Ready():
+	case err := <-done:
+		w.tb.Fatalf("run ended: %v", err)
+	case <-time.After(patience):
+		w.tb.Fatal("timed out waiting for a node")
+	}
+	return n
+}
+
+// cut takes the bucket away from a node for good, as its death does.
+func (n *node) cut() { n.fault.Store(int32(storagetest.Timeout)) }
+
+// admit delivers a message of a user.
+func (n *node) admit(at conversation.Address, key, body string) conversation.Receipt {
+	n.w.tb.Helper()
+	return n.accept(message(at, key, body))
+}
+
+func (n *node) accept(a conversation.Admission) conversation.Receipt {
+	n.w.tb.Helper()
+	r, err := n.rt.Admit(context.Background(), a)
+	if err != nil {
+		n.w.tb.Fatal(err)
+	}
+	return r
+}
+
+// updates reads from an offset to the head, page by page.
+func (n *node) updates(at conversation.Address, after conversation.Offset) ([]conversation.Chunk, conversation.Offset) {
+	n.w.tb.Helper()
+	var out []conversation.Chunk
+	for {
+		page, err := n.rt.Reader().Updates(context.Background(), at, after, 2)
+		if err != nil {
+			n.w.tb.Fatal(err)
+		}
+		var chunks []conversation.Chunk
+		if err := json.Unmarshal(page.JSON, &chunks); err != nil {
+			n.w.tb.Fatal(err)
+		}
+		out = append(out, chunks...)
+		after = page.Next
+		if page.UpToDate {
+			return out, after
+		}
+	}
+}
+
+func message(at conversation.Address, key, body string) conversation.Admission {
+	return conversation.Admission{Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body}}
+}
+
+func chat(id string) conversation.Address { return conversation.Address{Agent: "chat", ID: id} }
+
+// chatAgent is an agent with some tools.
+func chatAgent(tools ...agent.Tool) *agent.Agent {
+	return &agent.Agent{Name: "chat", Model: spec, Instructions: "Be brief.", Tools: tools}
+}
+
+func agents(a ...*agent.Agent) actors.Options { return actors.Options{Agents: a} }
+
+// codeIs fails the test unless err has a code.
+func codeIs(tb testing.TB, err error, want conversation.Code) *conversation.Error {
+	tb.Helper()
+	var e *conversation.Error
+	if !errors.As(err, &e) || e.Code != want {
+		tb.Fatalf("got error %v, want code %s", err, want)
+	}
+	return e
+}
+
+// await receives from ch or fails the test.
+func await[T any](tb testing.TB, ch <-chan T, what string) T {
+	tb.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		tb.Fatalf("timed out waiting for %s", what)
+		panic("unreachable")
+	}
+}
+
+// eventually polls a state that has no channel.
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(patience); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			tb.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// script is a model made of a function.
+type script func(ctx context.Context, req providers.Request, a *providers.Assembler) error
+
+// Stream implements providers.Protocol.
+func (s script) Stream(ctx context.Context, m providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
+	return providers.NewStream(ctx, m, func(a *providers.Assembler) error { return s(ctx, req, a) })
+}
+
+// says is a model that emits tokens at once and stops.
+func says(tokens int) script {
+	return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+		for range tokens {
+			a.Text("token ")
+		}
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	}
+}
+
+// stage is a model that hands every call to the test.
+type stage chan *modelCall
+
+// modelCall is a call under way. Its methods return when the model has done what
+// they say.
+type modelCall struct {
+	tb    testing.TB
+	req   providers.Request
+	moves chan move
+}
+
+type move struct {
+	act func(*providers.Assembler)
+	end bool
+	err error
+}
+
+// Stream implements providers.Protocol.
+func (s stage) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+	return script(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		c := &modelCall{req: req, moves: make(chan move)}
+		select {
+		case s <- c:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for {
+			select {
+			case m := <-c.moves:
+				if m.act != nil {
+					m.act(a)
+				}
+				if m.end {
+					return m.err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}).Stream(ctx, m, req, o)
+}
+
+// next waits for the next call of the model.
+func (s stage) next(tb testing.TB) *modelCall {
+	tb.Helper()
+	c := await(tb, s, "a model call")
+	c.tb = tb
+	return c
+}
+
+func (c *modelCall) do(m move) {
+	c.tb.Helper()
+	select {
+	case c.moves <- m:
+	case <-time.After(patience):
+		c.tb.Fatal("timed out waiting for the model")
+	}
+}
+
+func (c *modelCall) text(s string) {
+	c.tb.Helper()
+	c.do(move{act: func(a *providers.Assembler) { a.Text(s) }})
+}
+
+func (c *modelCall) call(id, name, arguments string) {
+	c.tb.Helper()
+	c.do(move{act: func(a *providers.Assembler) { a.CallArguments(a.StartCall(id, name), arguments) }})
+}
+
+func (c *modelCall) finish() {
+	c.tb.Helper()
+	c.do(finished())
+}
+
+func finished() move {
+	return move{end: true, act: func(a *providers.Assembler) { a.Finish(providers.Done{StopReason: providers.StopStop}) }}
+}
+
+func (c *modelCall) fail(err error) {
+	c.tb.Helper()
+	c.do(move{end: true, err: err})
+}
+
+// seen returns the texts of the messages of a request, "role: text".
+func (c *modelCall) seen() []string { return shown(c.req) }
+
+func shown(req providers.Request) []string {
+	var out []string
+	for _, m := range req.Messages {
+		out = append(out, string(m.Role)+": "+textOf(m.Parts))
+	}
+	return out
+}
+
+func textOf(parts []providers.Part) string {
+	var out []string
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			out = append(out, p.Text)
+		case providers.Reasoning:
+			out = append(out, "("+p.Text+")")
+		case providers.Image:
+			out = append(out, "["+p.MimeType+"]")
+		case providers.ToolCall:
+			out = append(out, p.Name+string(p.Arguments))
+		case providers.ToolResult:
+			mark := "="
+			if p.IsError {
+				mark = "!"
+			}
+			out = append(out, p.CallID+mark+textOf(p.Content))
+		}
+	}
+	return strings.Join(out, "|")
+}
+
+func TestReadsActivateNothing(t *testing.T) {
+	w := newWorld(t)
+	first := w.start(setup{opts: agents(chatAgent()), model: says(3)})
+	first.admit(chat("old"), "k", "hello")
+	w.untilSettled(chat("old"), 1)
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	n := w.start(setup{opts: agents(chatAgent()), model: says(3)})
+	before := w.listing()
+	n.counts.Reset()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := n.rt.Reader()
+	head, err := r.Head(ctx, chat("old"))
+	if err != nil || head < 1 {
+		t.Fatalf("head is %v, %v", head, err)
+	}
+	if _, err := r.Snapshot(ctx, chat("old")); err != nil {
+		t.Error(err)
+	}
+	if chunks, next := n.updates(chat("old"), conversation.Start); len(chunks) == 0 || next != head {
+		t.Errorf("updates end at %v with %d chunks, want %v", next, len(chunks), head)
+	}
+	if err := r.Wait(ctx, chat("old"), conversation.Start); err != nil {
+		t.Error(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- r.Wait(ctx, chat("old"), head) }()
+
+	_, err = r.Head(ctx, chat("none"))
+	codeIs(t, err, conversation.CodeStreamNotFound)
+	_, err = r.Snapshot(ctx, chat("none"))
+	codeIs(t, err, conversation.CodeStreamNotFound)
+	_, err = r.Updates(ctx, chat("none"), conversation.Start, 10)
+	codeIs(t, err, conversation.CodeStreamNotFound)
+	codeIs(t, r.Wait(ctx, chat("none"), conversation.Start), conversation.CodeStreamNotFound)
+	cancel()
+	if err := await(t, waiting, "the end of a wait"); !errors.Is(err, context.Canceled) {
+		t.Errorf("wait ended with %v", err)
+	}
+
+	if got := n.rt.Activations(); got != 0 {
+		t.Errorf("%d activations after reads, want 0", got)
+	}
+	for req, count := range n.counts.Counts() {
+		if req.Method != http.MethodGet && req.Method != "LIST" {
+			t.Errorf("reads made %d requests %v", count, req)
+		}
+	}
+	if diff := cmp.Diff(before, w.listing()); diff != "" {
+		t.Errorf("reads changed the bucket (-before +after):\n%s", diff)
+	}
+}
+
+func TestPassivatedConversationIsReopened(t *testing.T) {
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.IdleAfter = time.Millisecond
+	n := w.start(setup{opts: opts, model: says(3)})
+	for i := 1; i <= 3; i++ {
+		n.admit(chat("c"), fmt.Sprint(i), "hello")
+		w.untilSettled(chat("c"), i)
+		eventually(t, "passivation", func() bool { return n.rt.Activations() == 0 })
+	}
+	attempts := only[*conversation.AttemptStarted](w.records(chat("c")))
+	writers := map[string]bool{}
+	for _, a := range attempts {
+		writers[a.Writer] = true
+	}
+	if len(attempts) != 3 || len(writers) != 3 {
+		t.Errorf("got %d attempts of %d writers, want 3 of 3", len(attempts), len(writers))
+	}
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFormatIsCheckedBeforeAnything(t *testing.T) {
+	for name, objects := range map[string]map[string]string{
+		"version 5": {"format.json": `{"schemaVersion":5,"minWriter":5}`},
+		"version 7": {"format.json": `{"schemaVersion":7,"minWriter":7}`},
+		"version 9": {"format.json": `{"schemaVersion":9,"minWriter":9}`},
+		"garbage":   {"format.json": `garbage`},
+		"unstamped": {"somebody/else": `data`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for key, body := range objects {
+				if err := w.bucket.Put(t.Context(), key, storage.Bytes([]byte(body))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// What a node would take over if it got that far.
+			owed := storage.Journal{Member: "dead", Shards: 1, Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
+			if err := storage.WriteJournal(t.Context(), w.bucket, owed); err != nil {
+				t.Fatal(err)
+			}
+			var ran atomic.Bool
+			a := &agent.Agent{Name: "chat", Model: spec, InstructionsFunc: func(context.Context, *agent.Turn) (string, error) {
+				ran.Store(true)
+				return "", nil
+			}}
+			before := w.listing()
+			n := w.build(setup{opts: agents(a), model: says(1)})
+			err := n.rt.Run(t.Context())
+			var format *storage.FormatError
+			if !errors.As(err, &format) {
+				t.Fatalf("run returned %v, want a *storage.FormatError", err)
+			}
+			select {
+			case <-n.rt.Ready():
+				t.Error("the node became ready")
+			default:
+			}
+			_, err = n.rt.Admit(t.Context(), message(chat("c"), "k", "hello"))
+			codeIs(t, err, conversation.CodeUnavailable)
+			if ran.Load() {
+				t.Error("agent code ran")
+			}
+			for req, count := range n.counts.Counts() {
+				if req.Method != http.MethodGet && req.Method != "LIST" {
+					t.Errorf("%d requests %v", count, req)
+				}
+			}
+			if diff := cmp.Diff(before, w.listing()); diff != "" {
+				t.Errorf("the bucket changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,331 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// failedSafely waits for the settlement of a conversation's only submission and
+// checks that it failed in our own words: the secret is nowhere in the log, nor in
+// what clients are shown.
+func failedSafely(t *testing.T, w *world, at conversation.Address, want *conversation.SettlementError, secret string) {
+	t.Helper()
+	settled := w.untilSettled(at, 1)
+	whole := &conversation.SubmissionSettled{
+		Submission: settled[0].Submission, Outcome: conversation.OutcomeFailed, Error: want,
+		ElapsedMs: settled[0].ElapsedMs, At: settled[0].At,
+	}
+	if diff := cmp.Diff([]*conversation.SubmissionSettled{whole}, settled); diff != "" {
+		t.Errorf("settlement (-want +got):\n%s", diff)
+	}
+	if strings.Contains(w.lines(at), secret) {
+		t.Errorf("the log holds the raw text:\n%s", w.lines(at))
+	}
+}
+
+// modelFailed is the settlement error of a failed model call.
+func modelFailed(reason string) *conversation.SettlementError {
+	return &conversation.SettlementError{
+		Type: conversation.CodeModelFailed, Message: "The model could not complete the reply.", Meta: map[string]any{"reason": reason},
+	}
+}
+
+// snapshot returns what clients are shown of a conversation.
+func (n *node) snapshot(at conversation.Address) conversation.Snapshot {
+	n.w.tb.Helper()
+	page, err := n.rt.Reader().Snapshot(context.Background(), at)
+	if err != nil {
+		n.w.tb.Fatal(err)
+	}
+	var s conversation.Snapshot
+	if err := json.Unmarshal(page.JSON, &s); err != nil {
+		n.w.tb.Fatal(err)
+	}
+	return s
+}
+
+func TestProviderErrorsSettleInOurWords(t *testing.T) {
+	const raw = "vendor says: key sk-123 of org acme is out of credit"
+	quota := &providers.Error{Kind: providers.KindQuota, Status: 402, Body: []byte(raw), Err: errors.New(raw)}
+	for name, test := range map[string]struct {
+		err    error
+		reason string
+		before func(c *modelCall)
+		want   []conversation.RecordType // between attempt_started and submission_settled
+	}{
+		"at once": {quota, "quota", func(*modelCall) {}, nil},
+		"unknown": {errors.New(raw), "network", func(*modelCall) {}, nil},
+		"after text": {quota, "quota", func(c *modelCall) { c.text("Partial") }, []conversation.RecordType{
+			conversation.TypeResponseStarted, conversation.TypeDelta, conversation.TypeStepCompleted,
+		}},
+		"truncated": {nil, "truncated", func(c *modelCall) { c.text("Partial") }, []conversation.RecordType{
+			conversation.TypeResponseStarted, conversation.TypeDelta, conversation.TypeStepCompleted,
+		}},
+		"in a call": {quota, "quota", func(c *modelCall) { c.call("p", "quick", "{}") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTools()
+			w := newWorld(t)
+			model := make(stage)
+			n := w.start(setup{opts: agents(ts.agent()), model: model})
+			n.admit(chat("c"), "1", "hello")
+			c := model.next(t)
+			test.before(c)
+			c.fail(test.err)
+			failedSafely(t, w, chat("c"), modelFailed(test.reason), raw)
+			var got []conversation.RecordType
+			for _, typ := range types(w.records(chat("c")))[3:] {
+				if typ != conversation.TypeSubmissionSettled {
+					got = append(got, typ)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("records of the failed step (-want +got):\n%s", diff)
+			}
+			if ts.quick.Load() != 0 {
+				t.Error("a tool ran although the stream of its call broke")
+			}
+
+			// The conversation goes on.
+			n.admit(chat("c"), "2", "again")
+			model.next(t).finish()
+			settled := w.untilSettled(chat("c"), 2)
+			if settled[1].Outcome != conversation.OutcomeCompleted {
+				t.Errorf("the next submission settled as %+v", settled[1])
+			}
+		})
+	}
+}
+
+func TestToolFailuresReachModelAndClient(t *testing.T) {
+	const secret = "panic value with a secret"
+	type in struct {
+		N int `json:"n"`
+	}
+	var ran atomic.Int32
+	strict := agent.NewTool("strict", "Wants a number.", func(context.Context, in) (int, error) {
+		ran.Add(1)
+		return 0, nil
+	}, nil)
+	failing := agent.NewTool("failing", "Fails.", func(context.Context, struct{}) (int, error) {
+		return 0, errors.New("the disk is full, ask the user to free some space")
+	}, nil)
+	panicking := agent.NewTool("panicking", "Panics.", func(context.Context, struct{}) (int, error) { panic(secret) }, nil)
+	nothing := agent.NewTool("nothing", "Returns nothing.", func(context.Context, struct{}) (any, error) { return nil, nil }, nil)
+
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent(strict, failing, panicking, nothing)), model: model})
+	n.admit(chat("c"), "k", "go")
+	c := model.next(t)
+	c.call("p0", "missing", "{}")
+	c.call("p1", "strict", `{"n":`)
+	c.call("p2", "strict", `{"n":"one","m":1}`)
+	c.call("p3", "failing", "{}")
+	c.call("p4", "panicking", "{}")
+	c.call("p5", "nothing", "")
+	c.finish()
+	c = model.next(t)
+	wants := []struct{ mark, text string }{
+		{"p0!", `no tool named "missing"`}, {"p1!", "invalid input for tool strict"}, {"p2!", "/n"},
+		{"p3!", "the disk is full, ask the user to free some space"}, {"p4!", "tool panicking crashed"}, {"p5=", "null"},
+	}
+	seen := c.seen()
+	results := strings.Split(strings.TrimPrefix(seen[len(seen)-1], "tool: "), "|")
+	if len(results) != len(wants) {
+		t.Fatalf("results are %q", results)
+	}
+	c.finish()
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	parts := toolParts(n.snapshot(chat("c")))
+	for i, want := range wants {
+		if !strings.HasPrefix(results[i], want.mark) || !strings.Contains(results[i], want.text) {
+			t.Errorf("the model is shown %q, want %s…%s", results[i], want.mark, want.text)
+		}
+		if failed := strings.HasSuffix(want.mark, "!"); failed != (parts[i].State == conversation.StateOutputError) ||
+			failed && !strings.HasSuffix(results[i], *parts[i].ErrorText) {
+			t.Errorf("the client is shown %+v, the model %q", parts[i], results[i])
+		}
+	}
+	if ran.Load() != 0 {
+		t.Error("a tool ran with invalid input")
+	}
+	if strings.Contains(w.lines(chat("c")), secret) {
+		t.Error("the log holds the value of a panic")
+	}
+}
+
+// toolParts returns the tool parts of a transcript.
+func toolParts(s conversation.Snapshot) []conversation.Part {
+	var out []conversation.Part
+	for _, m := range s.Messages {
+		for _, p := range m.Parts {
+			if p.Type == conversation.PartTypeTool {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+func TestToolKnowsItsCall(t *testing.T) {
+	facts := make(chan agent.Call, 1)
+	tool := agent.NewTool("facts", "Tells its call.", func(ctx context.Context, _ struct{}) (int, error) {
+		c, _ := agent.CallFrom(ctx)
+		facts <- c
+		return 1, nil
+	}, nil)
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent(tool)), model: model})
+	r := n.admit(chat("c"), "k", "go")
+	c := model.next(t)
+	c.call("p", "facts", "{}")
+	c.finish()
+	model.next(t).finish()
+	w.untilSettled(chat("c"), 1)
+	called := only[*conversation.ToolCalled](w.records(chat("c")))[0]
+	started := only[*conversation.ResponseStarted](w.records(chat("c")))[0]
+	want := agent.Call{
+		Address: chat("c"), UID: r.UID, Submission: r.SubmissionID, Attempt: 1, Turn: started.Turn, ID: called.Call,
+	}
+	if diff := cmp.Diff(want, await(t, facts, "the tool")); diff != "" {
+		t.Errorf("facts of the call (-want +got):\n%s", diff)
+	}
+}
+
+func TestTimeBudgetEndsATurn(t *testing.T) {
+	ts := newTools()
+	a := ts.agent()
+	a.Durability.Timeout = 1 // ns: used up as soon as the attempt began
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(a), model: make(stage)})
+	n.admit(chat("c"), "k", "hello")
+	settled := w.untilSettled(chat("c"), 1)
+	if e := settled[0].Error; settled[0].Outcome != conversation.OutcomeFailed || e == nil || e.Type != conversation.CodeTimeout {
+		t.Errorf("settlement is %+v", settled[0])
+	}
+	w.untilAtRest()
+}
+
+func TestNoProviderFailsTheSubmission(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent())})
+	n.admit(chat("c"), "k", "hello")
+	failedSafely(t, w, chat("c"), modelFailed(string(providers.KindUnresolved)), "not registered")
+}
+
+func TestUnknownAgentIsRefused(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	before := w.listing()
+	_, err := n.rt.Admit(t.Context(), message(conversation.Address{Agent: "nobody", ID: "c"}, "k", "hello"))
+	codeIs(t, err, conversation.CodeRouteNotFound)
+	if diff := cmp.Diff(before, w.listing()); diff != "" {
+		t.Errorf("a refusal changed the bucket (-before +after):\n%s", diff)
+	}
+}
+
+// TestConversationOfAMissingAgentWaits starts a node without the agent of a stored
+// conversation: it must not touch it, and must not lose what is owed.
+func TestConversationOfAMissingAgentWaits(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent()), model: model})
+	n.admit(chat("c"), "k", "hello")
+	model.next(t)
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	log := w.lines(chat("c"))
+
+	other := w.start(setup{opts: agents(&agent.Agent{Name: "other", Model: spec}), model: says(1)})
+	_, err := other.rt.Admit(t.Context(), message(chat("c"), "k2", "hello"))
+	codeIs(t, err, conversation.CodeUnavailable)
+	if err := other.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.lines(chat("c")); got != log {
+		t.Errorf("the log was changed:\n%s", strings.TrimPrefix(got, log))
+	}
+
+	heir := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	w.untilAtRest()
+	if err := heir.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongReplyIsHeldBack streams more than the feed and the batch in the making
+// may hold while the bucket gives no answer, and loses nothing of it.
+func TestLongReplyIsHeldBack(t *testing.T) {
+	// 4 MiB may wait for an append and 1 MiB in the feed; what is taken at once is at
+	// most a feed and a piece more.
+	const pieces, size = 40, 256 << 10
+	var taken atomic.Int32
+	all := make(chan struct{})
+	emitted := make(chan struct{})
+	resume := make(chan struct{})
+	long := script(func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+		a.Text("first ")
+		<-emitted // the first text is on its way to the bucket, which holds its answer
+		for i := range pieces {
+			a.Text(fmt.Sprintf("%0*d", size, i))
+			taken.Add(1)
+		}
+		close(all)
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	})
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent()), model: long, hold: holdSecondBatch(emitted, resume)})
+	n.admit(chat("c"), "k", "hello")
+	<-emitted
+	eventually(t, "a full batch", func() bool { return taken.Load() >= (4<<20)/size })
+	select {
+	case <-all:
+		t.Error("everything was taken while nothing could be stored")
+	case <-time.After(100 * time.Millisecond): // a shorter time could only hide the mistake
+	}
+	close(resume)
+	w.untilSettled(chat("c"), 1)
+	var text strings.Builder
+	for _, d := range only[*conversation.Delta](w.records(chat("c"))) {
+		text.WriteString(d.Text)
+	}
+	rest, ok := strings.CutPrefix(text.String(), "first ")
+	if !ok || len(rest) != pieces*size {
+		t.Fatalf("%d bytes of text were stored, want %d", len(rest), pieces*size)
+	}
+	for i := range pieces {
+		if got := rest[i*size : (i+1)*size]; got != fmt.Sprintf("%0*d", size, i) {
+			t.Fatalf("piece %d is %q…", i, got[:32])
+		}
+	}
+}
+
+// holdSecondBatch holds the answer of the second batch stored, between closing
+// reached and the close of resume.
+func holdSecondBatch(reached chan<- struct{}, resume <-chan struct{}) func(storagetest.Op) {
+	var batches atomic.Int32
+	return func(op storagetest.Op) {
+		if strings.Contains(op.Key, "/log/") && batches.Add(1) == 2 {
+			close(reached)
+			<-resume
+		}
+	}
+}
