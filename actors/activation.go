@@ -36,6 +36,8 @@ type (
 		tail  storage.Position
 		since []machine.Claim
 		err   error
+		// damaged: reading again ends the same way.
+		damaged bool
 	}
 	appendDone struct {
 		batch conversation.Batch
@@ -160,9 +162,11 @@ func (a *activation) open() {
 	for b, err := range a.rt.logs.Batches(ctx, a.key, out.tail) {
 		if err == nil {
 			err = out.fold(b)
+			out.damaged = err != nil
 		}
 		if err != nil {
 			out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
+			out.damaged = out.damaged || damaged(err)
 			break
 		}
 	}
@@ -172,6 +176,13 @@ func (a *activation) open() {
 		}
 	}
 	a.tell(out)
+}
+
+// damaged reports whether stored objects are not what their keys promise.
+func damaged(err error) bool {
+	var corrupt *storage.CorruptError
+	var gap *storage.GapError
+	return errors.As(err, &corrupt) || errors.As(err, &gap)
 }
 
 func (o *openedLog) fold(b storage.Batch) error {
@@ -188,7 +199,7 @@ func (o *openedLog) fold(b storage.Batch) error {
 
 func (a *activation) opened(m openedLog) {
 	if m.err != nil {
-		a.step(machine.OpenFailed{Err: m.err})
+		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
 		return
 	}
 	a.tail = m.tail

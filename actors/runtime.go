@@ -182,6 +182,9 @@ func (r *Runtime) attach(h host) {
 // Reader returns the read seam of this node.
 func (r *Runtime) Reader() conversation.Reader { return r.followers }
 
+// Serves reports whether an agent is registered under the name.
+func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }
+
 // Ready is closed once Run takes requests.
 func (r *Runtime) Ready() <-chan struct{} { return r.ready }
 

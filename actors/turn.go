@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,7 +187,9 @@ func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
 	case providers.ReasoningEnd:
 		return machine.ModelEvent{Kind: machine.ModelSignature, Text: e.Signature}, e.Signature != ""
 	case providers.ToolCallEnd:
-		return machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: e.ID, Name: e.Name, Input: e.Arguments}, true
+		// Clients require a name; no tool has this one, so the model is told.
+		name := cmp.Or(e.Name, "unnamed")
+		return machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: e.ID, Name: name, Input: e.Arguments}, true
 	}
 	return machine.ModelEvent{}, false
 }
@@ -239,7 +242,7 @@ func (a *activation) runTool(e machine.RunTool) {
 	a.rt.spawn(func() {
 		done := machine.ToolDone{Gen: e.Gen, Call: e.Call}
 		if !ok {
-			done.Failed, done.ErrorText = true, fmt.Sprintf(sayUnknownTool, e.Name)
+			done.NotRun, done.Failed, done.ErrorText = true, true, fmt.Sprintf(sayUnknownTool, e.Name)
 			a.tell(done)
 			return
 		}

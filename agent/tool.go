@@ -35,7 +35,8 @@ type ToolOptions struct {
 
 // NewTool makes a tool from a function. What the function returns is shown to the
 // model as JSON; an error is shown to it by its text, and never ends a
-// submission. The text of an error is therefore written for the model.
+// submission. Input, output and error text also stand in the transcript that
+// clients of the conversation read: put nothing into them that they may not see.
 //
 // The input schema is derived from In, a struct or a map with string keys: JSON
 // names are honoured, fields without omitempty or omitzero are required, members

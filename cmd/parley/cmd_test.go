@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -40,6 +45,8 @@ func TestMistakesSayWhatToDo(t *testing.T) {
 		"model has no slash":  {[]string{"dev", "--data", t.TempDir(), "--model", "m"}, "openai/<model>"},
 		"port is taken":       {[]string{"dev", "--data", t.TempDir(), "--listen", busy.Listener.Addr().String()}, "--listen 127.0.0.1:0"},
 		"send without host":   {[]string{"send", "hello", "text"}, "is not a conversation URL"},
+		"send is not quoted":  {[]string{"send", "http://127.0.0.1:1/x", "long", "100"}, "put the message in quotes"},
+		"tail without URL":    {[]string{"tail"}, "tail takes one conversation URL"},
 		"tail of bad offset":  {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
 		"tail of nothing":     {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
 	} {
@@ -121,5 +128,76 @@ func TestLoopbackCORS(t *testing.T) {
 		if preflight := w.Code == http.StatusNoContent; preflight != (want != "") {
 			t.Errorf("origin %q: preflight answered %d", origin, w.Code)
 		}
+	}
+}
+
+func TestBanner(t *testing.T) {
+	var out bytes.Buffer
+	banner(&out, devConfig{data: "./.parley", model: demoModel}, &net.TCPAddr{IP: net.IPv6zero, Port: 7})
+	for _, want := range []string{"http://127.0.0.1:7/agents/assistant/hello", " send http://127.0.0.1:7/agents", "OPENAI_API_KEY", "./.parley"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("banner lacks %q:\n%s", want, out.String())
+		}
+	}
+	if isLoopback(&net.TCPAddr{IP: net.IPv6zero}) || !isLoopback(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}) {
+		t.Error("causes of errors are for this machine only")
+	}
+	if got := invocation([]string{"/tmp/go-build12/b001/exe/parley"}); got != "go run ./cmd/parley" {
+		t.Errorf("called by go run, the program tells %q", got)
+	}
+	if got := invocation([]string{"bin/parley"}); got != "bin/parley" {
+		t.Errorf("called as bin/parley, the program tells %q", got)
+	}
+}
+
+func TestTailSaysThatNobodyAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // the port is free: nobody answers
+	ctx, cancel := context.WithCancel(t.Context())
+	said := writerFunc(func(p []byte) (int, error) {
+		if !strings.Contains(string(p), "is the server running?") {
+			t.Errorf("said %q", p)
+		}
+		cancel()
+		return len(p), nil
+	})
+	if code := run(ctx, []string{"tail", "http://" + l.Addr().String() + "/x"}, io.Discard, said); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// writerFunc is an io.Writer.
+type writerFunc func(p []byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestPrinterShowsEveryPart(t *testing.T) {
+	text, thought, failure, size := "hello", "hm", "no", int64(3)
+	var out bytes.Buffer
+	p := &printer{out: &out}
+	p.chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: &conversation.Snapshot{
+		Messages: []conversation.Message{
+			{Role: conversation.RoleUser, Parts: []conversation.Part{
+				{Type: conversation.PartTypeText, Text: &text}, {Type: conversation.PartTypeFile, MediaType: "image/png", Size: &size},
+			}},
+			{Role: conversation.RoleAssistant, Parts: []conversation.Part{
+				{Type: conversation.PartTypeReasoning, Text: &thought},
+				{Type: "data-card", Data: json.RawMessage(`{"a":1}`)},
+				{Type: conversation.PartTypeTool, ToolName: "t", Input: json.RawMessage(`{}`), State: conversation.StateOutputError, ErrorText: &failure},
+			}},
+			{Role: conversation.RoleSystem, Display: conversation.DisplayHidden, Parts: []conversation.Part{{Type: conversation.PartTypeText, Text: &text}}},
+		},
+		Settlements: []conversation.Settlement{{Outcome: conversation.OutcomeFailed, Error: &conversation.SettlementError{
+			Message: "It failed.", Meta: map[string]any{"reason": "network"},
+		}}},
+	}})
+	want := "user: hello\nuser: (file image/png, 3 bytes)\nthinking: hm\ndata card: {\"a\":1}\n" +
+		"tool t called with {}\ntool failed: no\n[failed: It failed. Reason: network; the server's log tells more.]\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func devCommand() *cobra.Command {
 		Short: "Serve the demo agent on this machine, durably, with nothing to set up",
 		Long: "dev serves one agent over HTTP, with all conversations in a local folder.\n" +
 			"Stop it, kill it, start it again: what was accepted is carried on.",
-		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/gpt-5-mini",
+		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -93,7 +94,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	handler, err := parleyhttp.New(runtime, runtime.Reader(), []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
-		&parleyhttp.Options{Logger: log, Dev: true})
+		&parleyhttp.Options{Logger: log, Dev: isLoopback(listener.Addr())})
 	if err != nil {
 		return err
 	}
@@ -132,27 +133,56 @@ func serve(ctx context.Context, runtime *actors.Runtime, handler *parleyhttp.Han
 	return g.Wait()
 }
 
+// isLoopback reports whether only this machine can reach the address: then errors
+// may tell their causes.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// localURL is how this machine reaches a listener, also one on every address.
+func localURL(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + addr.String()
+}
+
+// invocation is how the user calls this program: "go run" leaves nothing on PATH.
+func invocation(args []string) string {
+	if strings.Contains(args[0], "go-build") {
+		return "go run ./cmd/parley"
+	}
+	return args[0]
+}
+
 // banner tells a newcomer what to do next.
 func banner(out io.Writer, cfg devConfig, addr net.Addr) {
-	url := "http://" + addr.String() + mountPath
+	url := localURL(addr) + mountPath
 	if cfg.quiet {
 		fmt.Fprintln(out, url)
 		return
 	}
-	fmt.Fprintf(out, `parley dev — agent "assistant", model %s, data in %s
+	self := invocation(os.Args)
+	fmt.Fprintf(out, `parley dev: agent "assistant", model %s, data in %s
 
   %s/<any id>
 
-Try it:
+Try it in another shell:
 
   curl -X POST %s/hello -H 'Content-Type: application/json' -d '{"kind":"user","body":"help"}'
   curl %s/hello
   curl -N '%s/hello?view=updates&offset=-1&live=sse'
 
-or "parley send %s/hello 'long 100'" — kill this process while it answers, start it again: the answer goes on.
-`, cfg.model, cfg.data, url, url, url, url, url)
+or, with the reply as it comes:
+
+  %s send %s/hello 'long 100'
+
+Stop this server while it answers, or kill it (pkill -9 parley), and start it again: the answer goes on.
+`, cfg.model, cfg.data, url, url, url, url, self, url)
 	if strings.HasPrefix(cfg.model, "demo/") {
-		fmt.Fprint(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… parley dev --model openai/<model>\n")
+		fmt.Fprintf(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… %s dev --model openai/<model>\n", self)
 	}
 	fmt.Fprintln(out, "Ctrl-C stops it.")
 }

@@ -39,6 +39,23 @@ func (e *httpError) Error() string {
 	return fmt.Sprintf("the server answered %d %s: %s", e.status, e.kind, e.text)
 }
 
+// final reports whether asking again must end the same way.
+func (e *httpError) final() bool {
+	return e.status < 500 || e.kind == string(conversation.CodeStreamStoreFailure)
+}
+
+// warner says once that a server does not answer, so that nobody waits in the dark.
+func warner(out io.Writer, at *url.URL) func(error) {
+	said := false
+	return func(err error) {
+		if said {
+			return
+		}
+		said = true
+		fmt.Fprintf(out, "parley: no answer from %s://%s, trying again (is the server running?): %v\n", at.Scheme, at.Host, err)
+	}
+}
+
 // failed turns an unsuccessful response into an error.
 func failed(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -67,8 +84,8 @@ var errEnough = errors.New("enough")
 
 // follow calls take with every chunk recorded after an offset, each once and in
 // order, until take returns errEnough or ctx ends. It reconnects from the last
-// offset when the server goes away.
-func follow(ctx context.Context, at *url.URL, after conversation.Offset, take func(conversation.Chunk) error) error {
+// offset when the server goes away, and tells warn why it has to.
+func follow(ctx context.Context, at *url.URL, after conversation.Offset, warn func(error), take func(conversation.Chunk) error) error {
 	f := &following{at: at, next: after, last: conversation.Position{Batch: after, Index: 1 << 30}, take: take}
 	pause := firstPause
 	for {
@@ -79,11 +96,13 @@ func follow(ctx context.Context, at *url.URL, after conversation.Offset, take fu
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &refused) && refused.status < 500:
+		case errors.As(err, &refused) && refused.final():
 			return err
 		}
 		if progress {
 			pause = firstPause
+		} else {
+			warn(err)
 		}
 		select {
 		case <-time.After(pause):

@@ -66,7 +66,11 @@ func (p *printer) chunk(c conversation.Chunk) {
 
 func (p *printer) settled(outcome conversation.Outcome, err *conversation.SettlementError) {
 	if err != nil {
-		p.line("[%s: %s]", outcome, err.Message)
+		text := err.Message
+		if reason, ok := err.Meta["reason"]; ok {
+			text += fmt.Sprintf(" Reason: %v; the server's log tells more.", reason)
+		}
+		p.line("[%s: %s]", outcome, text)
 		return
 	}
 	p.line("[%s]", outcome)
@@ -78,6 +82,10 @@ func (p *printer) message(m conversation.Message) {
 	}
 	for _, part := range m.Parts {
 		switch {
+		case part.Type == conversation.PartTypeReasoning:
+			p.line("thinking: %s", *part.Text)
+		case strings.HasPrefix(part.Type, conversation.DataPrefix):
+			p.line("data %s: %s", strings.TrimPrefix(part.Type, conversation.DataPrefix), part.Data)
 		case part.Text != nil:
 			p.line("%s: %s", m.Role, strings.TrimRight(*part.Text, "\n"))
 		case part.Type == conversation.PartTypeFile:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,12 +38,17 @@ func sendCommand() *cobra.Command {
 		Short: "Send a message to a conversation and print the reply as it comes",
 		Long: "send posts a message and follows the conversation until the message is settled.\n" +
 			"It survives restarts of the server. Exit code: 0 completed, 2 failed, 3 aborted, 1 anything else.",
-		Args: cobra.ExactArgs(2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return errors.New("send takes a conversation URL and one message; put the message in quotes: parley send http://127.0.0.1:5173" + mountPath + "/hello 'long 100'")
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return send(cmd.Context(), cfg, args[0], args[1], cmd.OutOrStdout())
+			return send(cmd.Context(), cfg, args[0], args[1], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key; a fresh one makes the retries of this command safe")
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a message sent again under its key is not repeated")
 	cmd.Flags().BoolVar(&cfg.noWait, "no-wait", false, "print the receipt as JSON and do not wait for the reply")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	return cmd
@@ -57,7 +63,7 @@ type receipt struct {
 	Deduplicated bool                      `json:"deduplicated,omitempty"`
 }
 
-func send(ctx context.Context, cfg sendConfig, rawURL, text string, out io.Writer) error {
+func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut io.Writer) error {
 	at, err := conversationURL(rawURL)
 	if err != nil {
 		return err
@@ -65,7 +71,8 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out io.Write
 	if cfg.key == "" {
 		cfg.key = newKey()
 	}
-	rcpt, err := post(ctx, at, cfg.key, text)
+	warn := warner(errOut, at)
+	rcpt, err := post(ctx, at, cfg.key, text, warn)
 	if err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -74,7 +81,7 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out io.Write
 	}
 	var outcome conversation.Outcome
 	show := shower(out, cfg.json)
-	err = follow(ctx, at, rcpt.Offset, func(c conversation.Chunk) error {
+	err = follow(ctx, at, rcpt.Offset, warn, func(c conversation.Chunk) error {
 		if settled, ok := settlementOf(c, rcpt.SubmissionID); ok {
 			outcome = settled
 		}
@@ -123,7 +130,7 @@ func shower(out io.Writer, asJSON bool) func(conversation.Chunk) {
 }
 
 // post admits the message, again under the same key while the outcome is in doubt.
-func post(ctx context.Context, at *url.URL, key, text string) (receipt, error) {
+func post(ctx context.Context, at *url.URL, key, text string, warn func(error)) (receipt, error) {
 	body, err := json.Marshal(map[string]string{"kind": "user", "body": text, "idempotencyKey": key})
 	if err != nil {
 		return receipt{}, err
@@ -134,6 +141,7 @@ func post(ctx context.Context, at *url.URL, key, text string) (receipt, error) {
 		if err == nil || !again || try == sendTries {
 			return rcpt, err
 		}
+		warn(err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -167,7 +167,7 @@ func (r *reader) until(at *url.URL, after conversation.Offset, done func(convers
 
 func admitted(t *testing.T, at *url.URL, key, text string) receipt {
 	t.Helper()
-	rcpt, err := post(t.Context(), at, key, text)
+	rcpt, err := post(t.Context(), at, key, text, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,14 @@ func tailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail <conversation URL>",
 		Short: "Print a conversation and follow it until interrupted",
-		Args:  cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return errors.New("tail takes one conversation URL, such as http://127.0.0.1:5173" + mountPath + "/hello")
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return tail(cmd.Context(), cfg, args[0], cmd.OutOrStdout())
+			return tail(cmd.Context(), cfg, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
@@ -32,7 +37,7 @@ func tailCommand() *cobra.Command {
 	return cmd
 }
 
-func tail(ctx context.Context, cfg tailConfig, rawURL string, out io.Writer) error {
+func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Writer) error {
 	at, err := conversationURL(rawURL)
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out io.Writer) err
 		return err
 	}
 	show := shower(out, cfg.json)
-	err = follow(ctx, at, after, func(c conversation.Chunk) error { show(c); return nil })
+	err = follow(ctx, at, after, warner(errOut, at), func(c conversation.Chunk) error { show(c); return nil })
 	if errors.Is(err, context.Canceled) {
 		return nil // interrupting is how a tail ends
 	}

@@ -79,7 +79,7 @@ func (m *Machine) check(a conversation.Admission) *conversation.Error {
 	exists := m.state.Exists()
 	if a.Condition.Set && (!exists || m.state.Created().UID != a.Condition.UID) {
 		return conversation.Errorf(conversation.CodeInstanceNotFound,
-			"No incarnation of this conversation has the uid %q. It was never created, or was created anew.", string(a.Condition.UID))
+			"No incarnation of this conversation has the uid %.64q. It was never created, or was created anew.", string(a.Condition.UID))
 	}
 	if a.Condition.Absent && exists {
 		uid := m.state.Created().UID

@@ -64,8 +64,12 @@ type (
 		State  *conversation.State
 		Claims []Claim
 	}
-	// OpenFailed says that the log could not be read.
-	OpenFailed struct{ Err error }
+	// OpenFailed says that the log could not be read: not now, or Permanent, not
+	// until somebody mends it.
+	OpenFailed struct {
+		Err       error
+		Permanent bool
+	}
 
 	// Admit asks for an admission; with Precheck only for the decision.
 	Admit struct {
@@ -95,12 +99,14 @@ type (
 		Events []ModelEvent
 	}
 	// ToolDone delivers the outcome of a call of the run gen. Output is valid JSON
-	// unless Failed; ErrorText is for the model.
+	// unless Failed; ErrorText is for the model and for clients. NotRun says that no
+	// handler ran, so there is no duration.
 	ToolDone struct {
 		Gen       int
 		Call      conversation.CallID
 		Output    json.RawMessage
 		Failed    bool
+		NotRun    bool
 		ErrorText string
 		Duration  time.Duration
 	}

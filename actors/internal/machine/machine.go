@@ -144,7 +144,7 @@ func (m *Machine) beforeOpen(in Input) {
 		for _, b := range m.backlog {
 			switch b := b.(type) {
 			case Admit:
-				m.emit(Reply{b.To, Refused{conversation.Unavailable(2*time.Second, in.Err)}})
+				m.emit(Reply{b.To, Refused{unopened(in)}})
 			default:
 				m.turnAway(b)
 			}
@@ -166,6 +166,14 @@ func (m *Machine) beforeOpen(in Input) {
 	case Drain:
 		m.backlog = append(m.backlog, in)
 	}
+}
+
+// unopened is what callers are told of a log that could not be read.
+func unopened(in OpenFailed) *conversation.Error {
+	if in.Permanent {
+		return &conversation.Error{Code: conversation.CodeInternal, Details: in.Err.Error(), Err: in.Err}
+	}
+	return conversation.Unavailable(2*time.Second, in.Err)
 }
 
 func (m *Machine) open(in Opened) {

@@ -138,9 +138,13 @@ func (m *Machine) toolDone(in ToolDone) {
 	if in.Failed {
 		out = nil
 	}
+	took := &ms
+	if in.NotRun {
+		took = nil
+	}
 	m.enqueue(true, &conversation.ToolSettled{
 		Call: in.Call, Output: out, Failed: in.Failed, ErrorText: in.ErrorText,
-		DurationMs: &ms, ElapsedMs: m.elapsed(), At: m.env.Wall,
+		DurationMs: took, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 	if len(m.state.Submission(m.run.submission).OpenCalls()) == 0 {
 		m.callModel()

@@ -1,0 +1,96 @@
+# make test is what CI runs. Tools are pinned here and built into ./bin on demand;
+# they are not dependencies of the module.
+
+STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+GO       ?= go
+BIN      := $(CURDIR)/bin
+CHECKS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(STATICCHECK))))
+LINTER   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOLANGCI_LINT))))
+VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
+SCHEDULES ?= 20000
+FUZZTIME ?= 1m
+
+.DEFAULT_GOAL := help
+.PHONY: help test needs format vet staticcheck tidy arch mutants race lint soak bench generate vuln build clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Cheap checks first; the race run comes last, so that the closing lines are those of go test.
+test: needs ## Run every check and every test, as CI does
+	@$(MAKE) --no-print-directory format
+	@$(MAKE) --no-print-directory tidy
+	@$(MAKE) --no-print-directory vet
+	@$(MAKE) --no-print-directory staticcheck
+	@$(MAKE) --no-print-directory arch
+	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory race
+
+needs: ## Say what this machine lacks, and the remedy
+	@scripts/needs.sh "$(GO)"
+
+format: ## Check the formatting of Go files
+	@echo 'gofmt -l .'
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt would change these files, run gofmt -w on them:"; echo "$$files"; exit 1; fi
+
+vet: ## Run go vet
+	$(GO) vet ./...
+	$(GO) vet -tags mutants ./actors ./storage
+
+staticcheck: $(CHECKS) ## Run the pinned staticcheck
+	$(CHECKS) ./...
+
+tidy: ## Check go.mod and go.sum
+	$(GO) mod tidy -diff
+
+arch: ## Check layers, sizes, package comments and pages
+	$(GO) test .
+
+mutants: ## Run the suites of the log with its rules switched off: they must notice
+	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
+
+race: ## Run all tests under the race detector
+	$(GO) test -race ./...
+
+build: ## Build the command into ./bin
+	$(GO) build -o $(BIN)/parley ./cmd/parley
+
+lint: $(LINTER) ## Run golangci-lint with .golangci.yml
+	$(LINTER) run ./...
+
+soak: needs ## Run SCHEDULES schedules of the simulation and fuzz every target for FUZZTIME
+	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
+	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"
+
+bench: ## Run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+generate: ## Regenerate code; needs protoc 3.21
+	@command -v protoc >/dev/null || { echo 'protoc is missing: apt-get install protobuf-compiler'; exit 1; }
+	GOBIN=$(BIN) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go
+	PATH="$(BIN):$$PATH" $(GO) generate ./...
+
+vuln: $(VULN) ## Look for known vulnerabilities; needs the network
+	$(VULN) ./...
+
+clean: ## Remove what make built
+	rm -rf $(BIN)
+
+# A tool's file carries its version, so that a new pin is built and an old one is not run.
+define install
+	@mkdir -p $(BIN)
+	GOBIN=$(BIN) $(GO) install $(1)
+	@mv $(BIN)/$(firstword $(subst @, ,$(notdir $@))) $@
+endef
+
+$(CHECKS):
+	$(call install,$(STATICCHECK))
+
+$(LINTER):
+	$(call install,$(GOLANGCI_LINT))
+
+$(VULN):
+	$(call install,$(GOVULNCHECK))

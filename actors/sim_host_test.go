@@ -1,0 +1,294 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/simtest"
+)
+
+var (
+	errSimDeadLetter = errors.New("dead letter")
+	errSimStopped    = errors.New("host is not running")
+)
+
+// simFleet is the hosts of one schedule by member id. Their activations live in
+// one actor system: PIDs are unique, and nothing else of it is shared.
+type simFleet struct {
+	system *actor.ActorSystem
+
+	mu    sync.Mutex
+	hosts map[string]*simHost
+}
+
+// newSimSystem makes an actor system. Its process table is large and slow to make,
+// so one serves many schedules: it is made outside of their bubbles, and all that
+// blocks or waits belongs to the actors, which are made inside.
+func newSimSystem(t *testing.T) *actor.ActorSystem {
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		actor.WithDeadLetterRequestLogging(false),
+		actor.WithDeadLetterThrottleInterval(time.Millisecond),
+	)
+	t.Cleanup(system.Shutdown)
+	return system
+}
+
+func (f *simFleet) host(member string) *simHost {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hosts[member]
+}
+
+// simHost is a host without sockets: a plain actor system whose activations are
+// reached by the other hosts of the fleet directly. Each host sends a request to
+// the member that it believes to be the owner; that member believes it.
+type simHost struct {
+	site   simtest.Site
+	fleet  *simFleet
+	rt     *Runtime
+	system *actor.ActorSystem
+	gone   chan struct{} // closed when it stops or dies
+
+	mu      sync.Mutex
+	running bool
+	slots   map[string]*simSlot
+}
+
+// simSlot is one activation.
+type simSlot struct {
+	pid   *actor.PID
+	ended chan struct{}
+}
+
+func newSimHost(site simtest.Site, fleet *simFleet) *simHost {
+	h := &simHost{site: site, fleet: fleet, system: fleet.system, gone: make(chan struct{}), slots: map[string]*simSlot{}}
+	fleet.mu.Lock()
+	defer fleet.mu.Unlock()
+	fleet.hosts[site.Member] = h
+	return h
+}
+
+func (h *simHost) MemberID() string { return h.site.Member }
+
+func (h *simHost) Start(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.gone:
+		return errSimStopped
+	default:
+	}
+	h.running = true
+	return nil
+}
+
+func (h *simHost) Stop(ctx context.Context) error {
+	for _, s := range h.close() {
+		h.system.Root.Stop(s.pid)
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+			return fmt.Errorf("stop activations: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// kill stops every activation where it stands.
+func (h *simHost) kill() {
+	for _, s := range h.close() {
+		h.system.Root.Stop(s.pid)
+		<-s.ended
+	}
+}
+
+// close takes no more requests and returns what runs.
+func (h *simHost) close() []*simSlot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running = false
+	select {
+	case <-h.gone:
+	default:
+		close(h.gone)
+	}
+	var out []*simSlot
+	for _, s := range h.slots {
+		out = append(out, s)
+	}
+	return out
+}
+
+// Request implements host as package grain does: what certainly reached no actor
+// is repeated.
+func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (proto.Message, error) {
+	last := errSimStopped
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		if peer := h.fleet.host(h.site.Owner(id)); peer != nil {
+			reply, err := h.ask(ctx, peer, id, m)
+			if err == nil || !errors.Is(err, errSimDeadLetter) {
+				return reply, err
+			}
+			last = err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("request %q: %w: %w: %w", id, grain.ErrNoOwner, ctx.Err(), last)
+		case <-h.gone:
+			t.Stop()
+			return nil, fmt.Errorf("request %q: %w: %w", id, grain.ErrNoOwner, errSimStopped)
+		}
+	}
+}
+
+// ask sends a request to a member and waits for its reply.
+func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Message) (proto.Message, error) {
+	pid, err := peer.activate(id)
+	if err != nil {
+		return nil, err
+	}
+	k := &simCall{reply: make(chan any, 1)}
+	self, _ := peer.system.ProcessRegistry.Add(k, peer.system.ProcessRegistry.NextID())
+	defer peer.system.ProcessRegistry.Remove(self)
+	peer.system.Root.RequestWithCustomSender(pid, m, self)
+	select {
+	case reply := <-k.reply:
+		switch reply := reply.(type) {
+		case *actor.DeadLetterResponse:
+			return nil, errSimDeadLetter
+		case *cluster.GrainErrorResponse:
+			return nil, grain.ErrPanicked
+		case proto.Message:
+			if peer != h && h.site.Loses(id) {
+				break
+			}
+			return reply, nil
+		}
+		// A lost reply shows when the caller's time is up, or a while later.
+		select {
+		case <-ctx.Done():
+		case <-h.gone:
+		case <-time.After(3 * time.Second):
+		}
+	case <-ctx.Done():
+	case <-peer.gone:
+	case <-h.gone:
+	}
+	return nil, fmt.Errorf("request %q to %s: %w", id, peer.site.Member, grain.ErrOutcomeUnknown)
+}
+
+// activate returns the activation of an identity. One that is about to end keeps
+// its place until it has.
+func (h *simHost) activate(id string) (*actor.PID, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.running {
+		return nil, errSimDeadLetter
+	}
+	if s := h.slots[id]; s != nil {
+		return s.pid, nil
+	}
+	s := &simSlot{ended: make(chan struct{})}
+	props := actor.PropsFromProducer(func() actor.Actor {
+		return &simActor{host: h, id: id, slot: s, activation: newActivation(h.rt)}
+	}, actor.WithMailbox(simMailboxes(h.system)))
+	s.pid = h.system.Root.SpawnPrefix(props, id)
+	h.slots[id] = s
+	h.system.Root.Send(s.pid, &cluster.ClusterInit{Identity: cluster.NewClusterIdentity(id, kind)})
+	return s.pid, nil
+}
+
+// simActor contains the panics of an activation and notices its end.
+type simActor struct {
+	host       *simHost
+	id         string
+	slot       *simSlot
+	activation *activation
+}
+
+func (a *simActor) Receive(ctx actor.Context) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			a.host.site.Panicked(reason, debug.Stack())
+			if ctx.Sender() != nil {
+				ctx.Send(ctx.Sender(), &cluster.GrainErrorResponse{Reason: "panicked"})
+			}
+			ctx.Stop(ctx.Self())
+		}
+	}()
+	if _, ok := ctx.Message().(*actor.Stopped); ok {
+		a.host.mu.Lock()
+		delete(a.host.slots, a.id)
+		a.host.mu.Unlock()
+		close(a.slot.ended)
+	}
+	a.activation.Receive(ctx)
+}
+
+// simCall is the process a reply is addressed to. The first reply counts.
+type simCall struct{ reply chan any }
+
+func (c *simCall) SendUserMessage(_ *actor.PID, message any) {
+	_, m, _ := actor.UnwrapEnvelope(message)
+	select {
+	case c.reply <- m:
+	default:
+	}
+}
+
+func (c *simCall) SendSystemMessage(*actor.PID, any) {}
+
+func (c *simCall) Stop(*actor.PID) {}
+
+// simMailboxes makes mailboxes that return what is left in them when their actor
+// stops, as those of package grain do.
+func simMailboxes(system *actor.ActorSystem) actor.MailboxProducer {
+	inner := actor.Unbounded()
+	return func() actor.Mailbox { return &simMailbox{Mailbox: inner(), system: system} }
+}
+
+type simMailbox struct {
+	actor.Mailbox
+	system *actor.ActorSystem
+}
+
+func (m *simMailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+	m.Mailbox.RegisterHandlers(&simInvoker{MessageInvoker: invoker, system: m.system}, dispatcher)
+}
+
+type simInvoker struct {
+	actor.MessageInvoker
+	system  *actor.ActorSystem
+	stopped bool
+}
+
+func (i *simInvoker) InvokeSystemMessage(m any) {
+	if _, ok := m.(*actor.Stop); ok {
+		i.stopped = true
+	}
+	i.MessageInvoker.InvokeSystemMessage(m)
+}
+
+func (i *simInvoker) InvokeUserMessage(m any) {
+	if !i.stopped {
+		i.MessageInvoker.InvokeUserMessage(m)
+		return
+	}
+	_, body, sender := actor.UnwrapEnvelope(m)
+	i.system.EventStream.Publish(&actor.DeadLetterEvent{Message: body, Sender: sender})
+}

@@ -1,0 +1,283 @@
+package simtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// settle ends all faults, brings back some of the dead, lets time pass without
+// any client and checks that nothing is owed in the end.
+func (w *world) settle(ctx context.Context) {
+	w.trace.add("", "faults and clients end")
+	for slot := range slots {
+		w.pause(slot, false)
+	}
+	w.net.heal()
+	w.revive()
+	w.mu.Lock()
+	w.oneView = true
+	w.mu.Unlock()
+	owed := ""
+	for range quietPeriods {
+		time.Sleep(w.opts.SweepEvery)
+		w.replaceFailed()
+		if owed = w.owed(ctx); owed == "" {
+			break
+		}
+	}
+	if owed != "" {
+		w.trace.violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
+	}
+	for _, r := range w.readers { // one for each conversation
+		if log := w.log(ctx, r.at); log.state.Exists() {
+			r.finish(ctx, w.pick(r.rng.IntN(slots)), log.state.Head())
+		}
+	}
+}
+
+// revive restarts nodes until at least one lives; others may stay dead.
+func (w *world) revive() {
+	rng := w.rng("revive")
+	for slot, m := range w.present() {
+		if m.killed && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
+			w.restart(slot)
+		}
+	}
+}
+
+// replaceFailed restarts nodes that gave up on their start, which is within
+// their rights while the bucket does not answer.
+func (w *world) replaceFailed() {
+	for slot, m := range w.present() {
+		select {
+		case <-m.done:
+			if !m.killed {
+				w.crash(slot)
+				w.restart(slot)
+			}
+		default:
+		}
+	}
+}
+
+func (w *world) restart(slot int) {
+	if err := w.start(slot); err != nil {
+		w.trace.violate("", "restart: %v", err)
+	}
+}
+
+// present returns the newest incarnations.
+func (w *world) present() [slots]*member {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes
+}
+
+// owed says what is still to be done, "" if nothing is.
+func (w *world) owed(ctx context.Context) string {
+	live := map[string]bool{}
+	for _, m := range w.present() {
+		if m.killed {
+			continue
+		}
+		live[m.id] = true
+		if listed, active := m.node.Rest(); listed > 0 || active > 0 {
+			return fmt.Sprintf("%s lists %d conversations and holds %d", m.id, listed, active)
+		}
+	}
+	refs, err := storage.Journals(ctx, w.bucket)
+	if err != nil {
+		return err.Error()
+	}
+	for _, ref := range refs {
+		if !live[ref.Member] {
+			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
+		}
+	}
+	for c := range conversations {
+		at := address(c)
+		state := w.log(ctx, at).state
+		for _, a := range w.acks {
+			if sub := state.Lookup(a.key); a.at == at && sub != nil && !sub.Settled {
+				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.key, at.ID, int64(a.receipt.Offset))
+			}
+		}
+	}
+	return ""
+}
+
+// stop ends the nodes in an orderly way.
+func (w *world) stop() {
+	for _, m := range w.all {
+		m.end()
+		<-m.done
+		if m.err != nil && !m.killed {
+			w.trace.violate(m.id, "Run ends with %v", m.err)
+		}
+	}
+}
+
+// knownLog is a log as far as the checker has read it, past all faults.
+type knownLog struct {
+	tail    storage.Position
+	state   *conversation.State
+	batches []conversation.Batch
+	err     error
+}
+
+// log reads on to the end of a log.
+func (w *world) log(ctx context.Context, at conversation.Address) *knownLog {
+	l := w.known[at]
+	if l == nil {
+		l = &knownLog{tail: storage.Start(), state: conversation.NewState()}
+		w.known[at] = l
+	}
+	for b, err := range w.logs.Batches(ctx, at.Key(), l.tail) {
+		if err == nil {
+			err = l.add(b)
+		}
+		if err != nil {
+			l.err = err
+			break
+		}
+	}
+	return l
+}
+
+func (l *knownLog) add(b storage.Batch) error {
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		return err
+	}
+	batch := conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}
+	l.batches = append(l.batches, batch)
+	l.tail = b.Position()
+	return l.state.Apply(batch)
+}
+
+// check compares the final logs with what was acknowledged and seen.
+func (w *world) check(ctx context.Context) {
+	for c := range conversations {
+		at := address(c)
+		log := w.log(ctx, at)
+		if log.err != nil {
+			w.trace.violate(at.ID, "the final log cannot be read: %v", log.err)
+			continue
+		}
+		w.checkLog(at, log)
+		for _, r := range w.readers {
+			if r.at == at && r.doc != nil {
+				r.check(log)
+			}
+		}
+	}
+}
+
+func (w *world) checkLog(at conversation.Address, log *knownLog) {
+	settled := map[conversation.SubmissionID]int{}
+	keys := map[string]int{}
+	for _, b := range log.batches {
+		for _, r := range b.Records {
+			switch r := r.(type) {
+			case *conversation.SubmissionSettled:
+				settled[r.Submission]++
+			case *conversation.SubmissionAdmitted:
+				keys[r.Key]++
+			}
+		}
+	}
+	for id, n := range settled {
+		if n > 1 {
+			w.trace.violate(at.ID, "%s is settled %d times", id, n)
+		}
+	}
+	for key, n := range keys {
+		if n > 1 {
+			w.trace.violate(at.ID, "%s is admitted %d times", key, n)
+		}
+	}
+	for _, a := range w.acks {
+		if a.at == at {
+			w.checkAck(a, log, settled)
+		}
+	}
+}
+
+func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.SubmissionID]int) {
+	off := a.receipt.Offset
+	if off < 0 || int64(off) >= int64(len(log.batches)) {
+		w.trace.violate(a.key, "acknowledged at %d, the log ends at %d", int64(off), len(log.batches)-1)
+		return
+	}
+	found := false
+	for _, r := range log.batches[off].Records {
+		if r, ok := r.(*conversation.SubmissionAdmitted); ok && r.Key == a.key {
+			found = r.Submission == a.receipt.SubmissionID && r.Delivery.Body == a.body
+		}
+	}
+	switch {
+	case !found:
+		w.trace.violate(a.key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), a.receipt.SubmissionID, int64(off))
+	case settled[a.receipt.SubmissionID] != 1:
+		w.trace.violate(a.key, "%s was acknowledged and settled %d times", a.receipt.SubmissionID, settled[a.receipt.SubmissionID])
+	}
+}
+
+// check compares what a reader saw with the final log.
+func (r *reader) check(log *knownLog) {
+	var want []byte
+	state := conversation.NewState()
+	for _, b := range log.batches {
+		if b.Offset > r.offset {
+			break
+		}
+		if err := state.Apply(b); err != nil {
+			r.world.trace.violate(r.name, "fold batch %d: %v", int64(b.Offset), err)
+			return
+		}
+		if b.Offset <= r.start {
+			continue
+		}
+		chunks, err := conversation.Project(state.Created().ConversationID, b,
+			func() (*conversation.Snapshot, error) { return state.Snapshot(), nil })
+		if err == nil && len(chunks) > 0 {
+			if len(want) > 0 {
+				want = append(want, ',')
+			}
+			want, err = conversation.AppendChunks(want, chunks)
+		}
+		if err != nil {
+			r.world.trace.violate(r.name, "project batch %d: %v", int64(b.Offset), err)
+		}
+	}
+	var got [][]byte
+	for _, c := range r.seen {
+		got = append(got, c)
+	}
+	if have := bytes.Join(got, []byte{','}); !bytes.Equal(have, want) {
+		r.world.trace.violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset),
+			cmp.Diff(strings.Split(string(want), "},{"), strings.Split(string(have), "},{")))
+	}
+	data, err := conversation.EncodeJSON(state.Snapshot())
+	if err != nil {
+		r.world.trace.violate(r.name, "encode snapshot: %v", err)
+		return
+	}
+	var doc object
+	if err := json.Unmarshal(data, &doc); err != nil {
+		r.world.trace.violate(r.name, "decode snapshot: %v", err)
+	}
+	if !reflect.DeepEqual(doc, r.doc.root) {
+		r.world.trace.violate(r.name, "the reduced view at %d differs from the snapshot (-):\n%s", int64(r.offset), cmp.Diff(doc, r.doc.root))
+	}
+}

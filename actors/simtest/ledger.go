@@ -1,0 +1,218 @@
+package simtest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// ledger knows what was sent to the logs, what landed and in which order, and
+// when a claim was acknowledged to its writer.
+type ledger struct {
+	trace *trace
+
+	mu       sync.Mutex
+	now      int // counts landings
+	batches  map[conversation.Key]map[int64]landing
+	claims   map[storage.Nonce]*claim
+	attempts map[attemptID]sentAttempt
+	calls    map[conversation.CallID]bool // true once its record has landed
+	started  map[conversation.CallID]int
+	models   int
+	decoded  map[string]storage.Batch // by the object's bytes
+}
+
+type landing struct {
+	at    int
+	nonce storage.Nonce
+	hash  storage.Hash
+}
+
+// claim is the first batch of a writer.
+type claim struct {
+	conv     conversation.Key
+	seq      int64
+	answered int // landings counted when the last answer to it came, -1 before
+}
+
+// attemptID is what a model call knows about who makes it.
+type attemptID struct {
+	member     string
+	submission conversation.SubmissionID
+	attempt    int
+}
+
+// sentAttempt is where a node has put the start of an attempt.
+type sentAttempt struct {
+	nonce storage.Nonce
+	seq   int64
+}
+
+func newLedger(t *trace) *ledger {
+	return &ledger{
+		trace: t, batches: map[conversation.Key]map[int64]landing{}, claims: map[storage.Nonce]*claim{},
+		attempts: map[attemptID]sentAttempt{}, calls: map[conversation.CallID]bool{},
+		started: map[conversation.CallID]int{}, decoded: map[string]storage.Batch{},
+	}
+}
+
+// logKey takes the key of a batch apart.
+func logKey(key string) (conv conversation.Key, seq int64, ok bool) {
+	parts := strings.Split(key, "/")
+	if len(parts) != 4 || parts[2] != "log" {
+		return "", 0, false
+	}
+	seq, err := strconv.ParseInt(parts[3], 10, 64)
+	return conversation.Key(parts[1]), seq, err == nil
+}
+
+// decode reads a batch; l.mu is held.
+func (l *ledger) decode(body []byte) (storage.Batch, bool) {
+	if b, ok := l.decoded[string(body)]; ok {
+		return b, true
+	}
+	b, err := storage.DecodeBatch(body, 0)
+	if err != nil {
+		return b, false
+	}
+	l.decoded[string(body)] = b
+	return b, true
+}
+
+// sent notes what a node says about itself in a batch, before it can land.
+func (l *ledger) sent(member, key string, body []byte) {
+	conv, seq, ok := logKey(key)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, ok := l.decode(body)
+	if !ok || b.Seq != seq {
+		l.trace.violate(member, "sends %s, which is not that batch", key)
+		return
+	}
+	if b.First && l.claims[b.Nonce] == nil {
+		l.claims[b.Nonce] = &claim{conv: conv, seq: seq, answered: -1}
+	}
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		l.trace.violate(member, "sends %s: %v", key, err)
+	}
+	for _, r := range records {
+		if r, ok := r.(*conversation.AttemptStarted); ok {
+			l.attempts[attemptID{member, r.Submission, r.Attempt}] = sentAttempt{storage.Nonce(r.Writer), seq}
+		}
+	}
+}
+
+// landed notes that the store has taken an object.
+func (l *ledger) landed(key string, body []byte) {
+	conv, seq, ok := logKey(key)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, ok := l.decode(body)
+	if !ok {
+		return
+	}
+	l.now++
+	if l.batches[conv] == nil {
+		l.batches[conv] = map[int64]landing{}
+	}
+	if old, ok := l.batches[conv][seq]; ok {
+		l.trace.violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
+	}
+	l.batches[conv][seq] = landing{l.now, b.Nonce, b.Hash}
+	l.trace.add("store", "%.6s/%d by %s first=%v: %s", conv, seq, b.Nonce, b.First, recordNames(b.Lines))
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		return // sent has told
+	}
+	for _, r := range records {
+		if r, ok := r.(*conversation.ToolCalled); ok {
+			l.calls[r.Call] = true
+		}
+	}
+}
+
+// recordNames formats record lines when the trace is told.
+type recordNames []byte
+
+func (n recordNames) String() string {
+	records, err := conversation.DecodeRecords(n)
+	if err != nil {
+		return err.Error()
+	}
+	var names []string
+	for _, r := range records {
+		names = append(names, string(r.Type()))
+	}
+	return strings.Join(names, " ")
+}
+
+// moments says what the landing of an object means for its sender.
+func (l *ledger) moments(key string, body []byte) []moment {
+	if _, _, ok := logKey(key); !ok {
+		return []moment{journalLands}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.decoded[string(body)].First {
+		return []moment{batchLands, claimLands}
+	}
+	return []moment{batchLands}
+}
+
+// answered notes that the sender of a batch got an answer which settles its fate.
+func (l *ledger) answered(body []byte, status int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, ok := l.decoded[string(body)]
+	if ok && b.First && (status/100 == 2 || status == 412) {
+		l.claims[b.Nonce].answered = l.now
+	}
+}
+
+// model checks a model call that begins.
+func (l *ledger) model(who attemptID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.models++
+	start, ok := l.attempts[who]
+	nonce, c := start.nonce, l.claims[start.nonce]
+	if !ok || c == nil {
+		return fmt.Errorf("model call for %s, attempt %d, which was never sent", who.submission, who.attempt)
+	}
+	log := l.batches[c.conv]
+	if log[c.seq].nonce != nonce || log[start.seq].nonce != nonce {
+		return fmt.Errorf("model call by %s, whose claim %d or attempt %d is not in the log of %.6s", nonce, c.seq, start.seq, c.conv)
+	}
+	for seq, b := range log {
+		if seq > c.seq && b.nonce != nonce && b.at <= c.answered {
+			return fmt.Errorf("model call by %s: its claim %d of %.6s was acknowledged after %s had stored %d",
+				nonce, c.seq, c.conv, b.nonce, seq)
+		}
+	}
+	return nil
+}
+
+// tool checks a tool call that begins.
+func (l *ledger) tool(id conversation.CallID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started[id]++
+	switch {
+	case !l.calls[id]:
+		return fmt.Errorf("tool call %s runs and is not durable", id)
+	case l.started[id] > 1:
+		return fmt.Errorf("tool call %s runs %d times", id, l.started[id])
+	}
+	return nil
+}

@@ -1,0 +1,351 @@
+package simtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	errReset = errors.New("simulated: connection reset")
+	errDead  = errors.New("simulated: process is dead")
+)
+
+// timeoutError is a time-out as package net reports it.
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "simulated: i/o timeout" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+
+// op is one request.
+type op struct {
+	member, method, key string // the key of a LIST is its prefix
+	attempt             int    // how many requests of these three came before
+}
+
+func (o op) writes() bool { return o.method == http.MethodPut || o.method == http.MethodDelete }
+
+func (o op) String() string { return fmt.Sprintf("%s %s #%d", o.method, o.key, o.attempt) }
+
+// network carries the requests of all nodes to the store.
+type network struct {
+	seed   uint64
+	store  http.RoundTripper
+	ledger *ledger
+	trace  *trace
+
+	mu   sync.Mutex
+	rate float64
+	late map[*lateRequest]struct{}
+	// landedLate counts the requests that landed when nobody waited for them.
+	landedLate int
+
+	landing sync.Mutex // held while a request changes the store, so that the ledger knows the order
+}
+
+type lateRequest struct {
+	op    op
+	land  func()
+	timer *time.Timer
+}
+
+func newNetwork(seed uint64, rate float64, store http.RoundTripper, l *ledger, t *trace) *network {
+	return &network{seed: seed, rate: rate, store: store, ledger: l, trace: t, late: map[*lateRequest]struct{}{}}
+}
+
+// heal ends the faults. What is still under way lands now, or never.
+func (n *network) heal() {
+	n.mu.Lock()
+	n.rate = 0
+	var land []*lateRequest
+	for l := range n.late {
+		if l.timer.Stop() {
+			delete(n.late, l)
+			land = append(land, l)
+		}
+	}
+	n.mu.Unlock()
+	for _, l := range land {
+		if draw(n.seed, "drop", l.op)%3 > 0 {
+			n.trace.add(l.op.member, "lands at the end: %v", l.op)
+			l.land()
+		}
+	}
+}
+
+// later lands a request nobody waits for after d.
+func (n *network) later(d time.Duration, o op, r *request) {
+	l := &lateRequest{op: o}
+	l.land = func() { n.land(context.Background(), o, r).discard() }
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.late[l] = struct{}{}
+	l.timer = time.AfterFunc(d, func() {
+		n.mu.Lock()
+		delete(n.late, l)
+		n.landedLate++
+		n.mu.Unlock()
+		n.trace.add(o.member, "lands late: %v", o)
+		l.land()
+	})
+}
+
+// request is an HTTP request whose body can be sent again.
+type request struct {
+	*http.Request
+	body []byte
+}
+
+// reply is what the store answers.
+type reply struct {
+	resp *http.Response
+	err  error
+}
+
+func (r reply) discard() {
+	if r.err == nil {
+		io.Copy(io.Discard, r.resp.Body)
+		r.resp.Body.Close()
+	}
+}
+
+// land hands a request to the store.
+func (n *network) land(ctx context.Context, o op, r *request) reply {
+	req := r.Clone(context.WithoutCancel(ctx))
+	if r.body != nil {
+		req.Body = io.NopCloser(bytes.NewReader(r.body))
+	}
+	if o.writes() {
+		n.landing.Lock()
+		defer n.landing.Unlock()
+	}
+	resp, err := n.store.RoundTrip(req)
+	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 {
+		n.ledger.landed(o.key, r.body)
+	}
+	return reply{resp, err}
+}
+
+// link is the network as one process sees it.
+type link struct {
+	net    *network
+	member string
+
+	mu       sync.Mutex
+	attempts map[op]int
+	dead     bool
+	resume   chan struct{} // non-nil while paused
+	watched  map[moment]chan struct{}
+}
+
+// moment is a landing at which a disturbance does most harm: the store has it,
+// and the node does not know yet.
+type moment int
+
+const (
+	anyTime moment = iota
+	claimLands
+	batchLands
+	journalLands
+	moments
+)
+
+// next returns a channel that is closed when the moment comes.
+func (l *link) next(m moment) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watched[m] == nil {
+		l.watched[m] = make(chan struct{})
+	}
+	return l.watched[m]
+}
+
+func (l *link) came(ms ...moment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range ms {
+		if c := l.watched[m]; c != nil {
+			close(c)
+			delete(l.watched, m)
+		}
+	}
+}
+
+func (n *network) link(member string) *link {
+	return &link{net: n, member: member, attempts: map[op]int{}, watched: map[moment]chan struct{}{}}
+}
+
+// kill fails every request from now on.
+func (l *link) kill() {
+	l.mu.Lock()
+	l.dead = true
+	l.mu.Unlock()
+	l.pause(false)
+}
+
+func (l *link) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// pause holds up every request and every answer, or lets them go again.
+func (l *link) pause(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case on && l.resume == nil && !l.dead:
+		l.resume = make(chan struct{})
+	case !on && l.resume != nil:
+		close(l.resume)
+		l.resume = nil
+	}
+}
+
+// pass waits until the process runs.
+func (l *link) pass(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		dead, resume := l.dead, l.resume
+		l.mu.Unlock()
+		switch {
+		case dead:
+			return errDead
+		case resume == nil:
+			return ctx.Err()
+		}
+		select {
+		case <-resume:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
+	r, err := buffered(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.pass(req.Context()); err != nil {
+		return nil, err
+	}
+	o := l.count(req)
+	l.net.mu.Lock()
+	rate := l.net.rate
+	l.net.mu.Unlock()
+	c := plan(l.net.seed, rate, o)
+	if c.fate != delivered {
+		l.net.trace.add(l.member, "%v: %v", c.fate, o)
+	}
+	if o.method == http.MethodPut {
+		l.net.ledger.sent(l.member, o.key, r.body)
+	}
+	answer, err := l.send(req.Context(), o, c, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.wait(req.Context(), c.back); err != nil {
+		answer.discard()
+		return nil, err
+	}
+	if answer.err == nil && o.method == http.MethodPut {
+		l.net.ledger.answered(r.body, answer.resp.StatusCode)
+	}
+	return answer.resp, answer.err
+}
+
+// send performs a request under its fate.
+func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, error) {
+	switch c.fate {
+	case delayed:
+		l.net.later(c.late, o, r)
+		if err := l.wait(ctx, c.there); err != nil {
+			return reply{}, err
+		}
+		return reply{}, timeoutError{}
+	case dropped:
+		return reply{}, l.wait(ctx, time.Hour)
+	case errorBefore:
+		return failure(r.Request, http.StatusServiceUnavailable, "SlowDown"), l.wait(ctx, c.there)
+	}
+	began := time.Now()
+	if err := l.wait(ctx, c.there); err != nil {
+		if left := c.there - time.Since(began); o.writes() {
+			l.net.later(max(left, 0), o, r) // It left the process; nobody calls it back.
+		}
+		return reply{}, err
+	}
+	answer := l.net.land(ctx, o, r)
+	if o.method == http.MethodPut {
+		l.came(l.net.ledger.moments(o.key, r.body)...)
+	}
+	switch c.fate {
+	case duplicated:
+		l.net.later(c.late, o, r)
+	case lostAnswer:
+		answer.discard()
+		return reply{}, errReset
+	case errorAfter:
+		answer.discard()
+		return failure(r.Request, http.StatusInternalServerError, "InternalError"), nil
+	}
+	return answer, nil
+}
+
+// wait lets time pass for this process.
+func (l *link) wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return l.pass(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *link) count(req *http.Request) op {
+	o := op{member: l.member, method: req.Method}
+	q := req.URL.Query()
+	_, o.key, _ = strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	if o.key == "" && req.Method == http.MethodGet {
+		o.method, o.key = "LIST", q.Get("prefix")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.attempts[o]
+	l.attempts[o]++
+	o.attempt = n
+	return o
+}
+
+func buffered(req *http.Request) (*request, error) {
+	r := &request{Request: req}
+	if req.Body == nil || req.Body == http.NoBody {
+		return r, nil
+	}
+	var err error
+	r.body, err = io.ReadAll(req.Body)
+	req.Body.Close()
+	return r, err
+}
+
+func failure(req *http.Request, status int, code string) reply {
+	body := "<Error><Code>" + code + "</Code><Message>simulated</Message></Error>"
+	return reply{resp: &http.Response{
+		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req, ContentLength: int64(len(body)),
+		Header: http.Header{"Content-Type": {"application/xml"}},
+		Body:   io.NopCloser(strings.NewReader(body)),
+	}}
+}

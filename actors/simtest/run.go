@@ -1,0 +1,301 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Node is one incarnation of a node as a schedule sees it. It is safe for
+// concurrent use.
+type Node interface {
+	// Admit is that of [conversation.Dispatcher].
+	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
+	// Reader reads at this node.
+	Reader() conversation.Reader
+	// Run serves until ctx ends, and returns when all it started has ended.
+	Run(ctx context.Context) error
+	// Ready is closed once Run takes requests.
+	Ready() <-chan struct{}
+	// Kill ends all work in memory at once, as the death of the process would.
+	Kill()
+	// Rest returns how many entries its busy journal has and how many
+	// conversations are in memory.
+	Rest() (listed, active int)
+}
+
+// Site is what a node is built with.
+type Site struct {
+	// Member is the incarnation's id.
+	Member string
+	// Transport reaches the bucket.
+	Transport http.RoundTripper
+	Agents    []*agent.Agent
+	Providers *providers.Registry
+	Logger    *slog.Logger
+	// Entropy returns the randomness for one purpose; every call begins anew.
+	Entropy func(purpose string) io.Reader
+	// Owner returns the member this node believes to own a conversation, "" if it
+	// knows none.
+	Owner func(conv string) string
+	// Loses reports whether the reply to a message to another node is lost.
+	Loses func(conv string) bool
+	// Panicked reports the panic of an actor: each is a violation.
+	Panicked func(reason any, stack []byte)
+}
+
+// Options say what a schedule runs on. All fields are required.
+type Options struct {
+	// Seed is the schedule.
+	Seed uint64
+	// Store holds the bucket. It answers at once and without faults.
+	Store http.RoundTripper
+	// Open returns the bucket behind a transport.
+	Open func(http.RoundTripper) (storage.Bucket, error)
+	// Build makes a node. It starts nothing.
+	Build func(Site) (Node, error)
+	// SweepEvery is the time between two sweeps of a node.
+	SweepEvery time.Duration
+}
+
+// Report is what came of a schedule.
+type Report struct {
+	// Violation is the first promise that was broken, "" if none was.
+	Violation string
+	// Trace tells what happened, one line each.
+	Trace func() []string
+	Shown Shown
+}
+
+// Shown counts what schedules have exercised.
+type Shown struct {
+	Acked   int // admissions acknowledged
+	Batches int // batches stored
+	Claims  int // writers that sent a first batch
+	Models  int // model calls
+	Tools   int // tool calls
+	Reads   int // pages of updates
+	Crashes int
+	Late    int // requests that landed when nobody waited for them
+}
+
+// Add adds the counts of another schedule.
+func (s *Shown) Add(o Shown) {
+	s.Acked += o.Acked
+	s.Batches += o.Batches
+	s.Claims += o.Claims
+	s.Models += o.Models
+	s.Tools += o.Tools
+	s.Reads += o.Reads
+	s.Crashes += o.Crashes
+	s.Late += o.Late
+}
+
+const (
+	slots         = 3
+	conversations = 3
+	// busyTime is how long clients and faults last.
+	busyTime = 15 * time.Second
+	// quietPeriods bounds the sweep periods after the last fault.
+	quietPeriods = 40
+)
+
+// world is one schedule under way.
+type world struct {
+	seed   uint64
+	opts   Options
+	trace  *trace
+	ledger *ledger
+	net    *network
+	agent  *agent.Agent
+	bucket storage.Bucket // without faults
+	logs   *storage.Logs  // of bucket
+	known  map[conversation.Address]*knownLog
+
+	mu      sync.Mutex
+	nodes   [slots]*member // the incarnations, nil before the first
+	all     []*member
+	views   [slots]view
+	oneView bool
+	lost    map[string]int // messages between nodes, counted
+	acks    map[string]ack // by conversation and key
+	readers []*reader
+	reads   int
+	crashes int
+}
+
+// view is what a slot believes about the others.
+type view struct {
+	alone bool        // it believes to own everything
+	blind [slots]bool // it believes these to be gone
+}
+
+// member is one incarnation of a slot.
+type member struct {
+	slot   int
+	id     string
+	node   Node
+	link   *link
+	life   context.Context // ends when the process dies or is stopped
+	end    context.CancelFunc
+	done   chan struct{} // closed when Run has returned
+	err    error         // of Run
+	killed bool
+}
+
+// Run runs a schedule. It must be called within a synctest bubble. The error says
+// that the schedule could not be run.
+func Run(ctx context.Context, opts Options) (*Report, error) {
+	w := &world{seed: opts.Seed, opts: opts, trace: newTrace(), lost: map[string]int{}, acks: map[string]ack{}, known: map[conversation.Address]*knownLog{}}
+	w.ledger = newLedger(w.trace)
+	w.net = newNetwork(opts.Seed, []float64{0, .1, .3}[opts.Seed%3], opts.Store, w.ledger, w.trace)
+	w.agent = newAgent(w)
+	var err error
+	if w.bucket, err = opts.Open(opts.Store); err != nil {
+		return nil, fmt.Errorf("open bucket: %w", err)
+	}
+	w.logs = storage.NewLogs(w.bucket, nil)
+	if err := w.busy(ctx); err != nil {
+		return nil, err
+	}
+	w.settle(ctx)
+	w.stop()
+	w.check(ctx)
+	return &Report{
+		Violation: w.trace.violation(), Trace: w.trace.lines,
+		Shown: Shown{
+			Acked: len(w.acks), Batches: w.ledger.now, Claims: len(w.ledger.claims), Models: w.ledger.models,
+			Tools: len(w.ledger.started), Reads: w.reads, Crashes: w.crashes, Late: w.net.landedLate,
+		},
+	}, nil
+}
+
+func (w *world) rng(purpose string) *rand.Rand {
+	return rand.New(rand.NewPCG(w.seed, draw(w.seed, "rng", purpose)))
+}
+
+// busy runs clients, readers and faults.
+func (w *world) busy(ctx context.Context) error {
+	for slot := range slots {
+		if err := w.start(slot); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, busyTime)
+	defer cancel()
+	var wg sync.WaitGroup
+	for c := range conversations {
+		wg.Go(func() { w.client(ctx, fmt.Sprint("client-", c), address(c)) })
+		r := w.newReader(fmt.Sprint("reader-", c), address(c))
+		wg.Go(func() { r.run(ctx) })
+	}
+	for slot := range slots {
+		wg.Go(func() { w.disturb(ctx, slot) })
+	}
+	wg.Wait()
+	return nil
+}
+
+func address(c int) conversation.Address {
+	return conversation.Address{Agent: agentName, ID: fmt.Sprint("c", c)}
+}
+
+// disturb crashes, pauses and misleads one slot.
+func (w *world) disturb(ctx context.Context, slot int) {
+	rng := w.rng(fmt.Sprint("slot-", slot))
+	crashes := []int{0, 1, 3}[draw(w.seed, "crashes")%3]
+	for sleep(ctx, between(rng.Uint64(), 200*time.Millisecond, 5*time.Second)) == nil {
+		length := between(rng.Uint64(), 100*time.Millisecond, 7*time.Second)
+		switch n := rng.IntN(10); {
+		case n < crashes:
+			w.await(ctx, slot, rng)
+			w.crash(slot)
+			if sleep(ctx, length) != nil {
+				return
+			}
+			w.restart(slot)
+		case n < 6:
+			w.await(ctx, slot, rng)
+			w.pause(slot, true)
+			sleep(ctx, length)
+			w.pause(slot, false)
+		case n < 9:
+			w.believe(slot, rng)
+		}
+	}
+}
+
+// await waits for a bad moment to disturb a slot, but not for long.
+func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
+	m := moment(rng.IntN(int(moments)))
+	if m == anyTime {
+		return
+	}
+	l := w.present()[slot].link
+	t := time.NewTimer(4 * time.Second)
+	defer t.Stop()
+	select {
+	case <-l.next(m):
+		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
+			sleep(ctx, between(rng.Uint64(), 0, 100*time.Millisecond))
+		}
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// believe changes the view of a slot.
+func (w *world) believe(slot int, rng *rand.Rand) {
+	v := view{alone: rng.IntN(4) == 0}
+	for i := range slots {
+		v.blind[i] = i != slot && rng.IntN(4) == 0
+	}
+	w.mu.Lock()
+	w.views[slot] = v
+	w.mu.Unlock()
+	w.trace.add(fmt.Sprint("slot-", slot), "believes %+v", v)
+}
+
+// owner returns the member that a slot believes to own a conversation.
+func (w *world) owner(slot int, conv string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.views[slot]
+	if w.oneView {
+		v = view{}
+	}
+	if v.alone {
+		return w.nodes[slot].id
+	}
+	best, id := uint64(0), ""
+	for i, m := range w.nodes {
+		if m == nil || m.killed || v.blind[i] {
+			continue
+		}
+		if d := draw(0, "owner", conv, i); id == "" || d > best {
+			best, id = d, m.id
+		}
+	}
+	return id
+}
+
+func (w *world) loses(member, conv string) bool {
+	w.net.mu.Lock()
+	rate := w.net.rate
+	w.net.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := member + " " + conv
+	w.lost[id]++
+	return share(draw(w.seed, "message", id, w.lost[id])) < rate/3
+}

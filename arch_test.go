@@ -1,0 +1,446 @@
+package parley_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/parleyrun/parley"
+
+// role says who may import a package, beyond what its level says.
+type role string
+
+const (
+	ground  role = "ground"  // nouns and pure functions
+	seam    role = "seam"    // a small interface and plain data
+	format  role = "format"  // shared by the vendors beside it
+	runtime role = "runtime" // the actors
+	edge    role = "edge"    // what callers reach
+	vendor  role = "vendor"  // one implementation of a seam: named by commands and tests only
+	suite   role = "suite"   // holds tests: imported by tests only
+	command role = "command" // wires everything
+)
+
+// row is what one package may import: packages of this module and foreign
+// modules. A command may import every package of the module.
+type row struct {
+	pkg     string
+	level   int
+	role    role
+	imports []string
+	foreign []string
+}
+
+// packages is the table of docs/architecture.md. A package comes with its row.
+func packages() []row {
+	return []row{
+		{"conversation", 0, ground, nil, nil},
+
+		{"agent", 1, seam, list("conversation"), list("github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema")},
+		{"storage", 1, seam, list("conversation"), list("github.com/klauspost/compress")},
+		{"providers", 1, seam, list("providers/sse"), nil},
+		{"providers/sse", 1, format, nil, nil},
+
+		{"actors", 2, runtime,
+			list("actors/follower", "actors/internal/grain", "actors/internal/machine", "actors/internal/wire", "agent", "conversation", "providers", "storage"),
+			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "golang.org/x/sync", "google.golang.org/protobuf")},
+		{"actors/follower", 2, runtime, list("conversation", "storage"), nil},
+		{"actors/internal/grain", 2, runtime, nil, list("github.com/asynkron/protoactor-go", "google.golang.org/grpc", "google.golang.org/protobuf")},
+		{"actors/internal/machine", 2, runtime, list("conversation"), list("github.com/oklog/ulid")},
+		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
+
+		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid")},
+		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
+		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
+		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
+		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/demo", 3, vendor, list("providers"), nil},
+		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
+
+		{"actors/simtest", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
+
+		{"cmd/parley", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
+	}
+}
+
+// quarantine says where a foreign module may be imported at all, in code and,
+// beyond that, in tests. A module that is not listed may be imported nowhere.
+func quarantine() map[string]struct{ code, tests []string } {
+	type where = struct{ code, tests []string }
+	return map[string]where{
+		"github.com/asynkron/protoactor-go":     {code: list("actors")},
+		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},
+		"github.com/cockroachdb/pebble":         {code: list("storage/local")},
+		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "actors/simtest"), tests: list("")},
+		"github.com/google/jsonschema-go":       {code: list("agent")},
+		"github.com/gorilla/mux":                {code: list("http")},
+		"github.com/klauspost/compress":         {code: list("storage")},
+		"github.com/minio/minio-go":             {code: list("storage/s3"), tests: list("storage/local")},
+		"github.com/oklog/ulid":                 {code: list("actors", "http", "cmd")},
+		"github.com/santhosh-tekuri/jsonschema": {code: list("agent")},
+		"github.com/spf13/cobra":                {code: list("cmd/parley")},
+		"golang.org/x/sync":                     {code: list("actors", "http", "cmd")},
+		"google.golang.org/grpc":                {code: list("actors")},
+		"google.golang.org/protobuf":            {code: list("actors")},
+	}
+}
+
+func list(s ...string) []string { return s }
+
+// file is one parsed Go file.
+type file struct {
+	name      string // slash-separated, from the root
+	dir       string
+	test      bool
+	generated bool
+	syntax    *ast.File
+	fset      *token.FileSet
+	lines     int
+}
+
+// goFiles parses every Go file of the module, whatever its build tags, so that
+// no build can hide an import.
+func goFiles(t *testing.T) []file {
+	t.Helper()
+	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+	var files []file
+	for _, name := range allFiles(t) {
+		if path.Ext(name) != ".go" || strings.Contains("/"+name, "/testdata/") {
+			continue
+		}
+		src, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fset := token.NewFileSet()
+		syntax, err := parser.ParseFile(fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file{
+			name:      name,
+			dir:       path.Dir(name),
+			test:      strings.HasSuffix(name, "_test.go"),
+			generated: generated.Match(src),
+			syntax:    syntax,
+			fset:      fset,
+			lines:     strings.Count(string(src), "\n"),
+		})
+	}
+	return files
+}
+
+// allFiles lists the files of the repository, without what is not part of it.
+func allFiles(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !d.IsDir():
+			names = append(names, name)
+		case slices.Contains(list(".git", ".parley", "bin", "node_modules"), d.Name()):
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// importsOf returns the imports of a file: own packages by their path within the
+// module, and the rest of the world without the standard library.
+func importsOf(f file) (own, foreign []string) {
+	for _, spec := range f.syntax.Imports {
+		p := strings.Trim(spec.Path.Value, `"`)
+		first, _, _ := strings.Cut(p, "/")
+		switch {
+		case strings.HasPrefix(p, module+"/"):
+			own = append(own, strings.TrimPrefix(p, module+"/"))
+		case strings.Contains(first, "."):
+			foreign = append(foreign, p)
+		}
+	}
+	return own, foreign
+}
+
+func within(p, dir string) bool {
+	return dir == "" || p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// moduleOf returns the listed foreign module an import path belongs to, or the
+// path itself.
+func moduleOf(p string) string {
+	for m := range quarantine() {
+		if within(p, m) {
+			return m
+		}
+	}
+	return p
+}
+
+func TestEveryPackageHasARow(t *testing.T) {
+	want := map[string]bool{}
+	for _, r := range packages() {
+		if want[r.pkg] {
+			t.Errorf("package %s has two rows", r.pkg)
+		}
+		want[r.pkg] = true
+	}
+	have := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if !f.test {
+			have[f.dir] = true
+		}
+	}
+	for p := range have {
+		if !want[p] {
+			t.Errorf("package %s has no row in packages(); add one, and one to docs/architecture.md", p)
+		}
+	}
+	for p := range want {
+		if !have[p] {
+			t.Errorf("row %s has no package; remove the row", p)
+		}
+	}
+}
+
+func TestImportsAreWhatTheTableSays(t *testing.T) {
+	own, foreign := map[string][]string{}, map[string][]string{}
+	for _, f := range goFiles(t) {
+		if f.test {
+			continue
+		}
+		o, fo := importsOf(f)
+		own[f.dir] = append(own[f.dir], o...)
+		for _, p := range fo {
+			foreign[f.dir] = append(foreign[f.dir], moduleOf(p))
+		}
+	}
+	compare := func(pkg, what string, want, have []string) {
+		for _, p := range have {
+			if !slices.Contains(want, p) {
+				t.Errorf("%s imports %s %s, which its row does not allow", pkg, what, p)
+			}
+		}
+		for _, p := range want {
+			if !slices.Contains(have, p) {
+				t.Errorf("the row of %s allows %s %s, which it does not import; remove it", pkg, what, p)
+			}
+		}
+	}
+	for _, r := range packages() {
+		if r.role != command {
+			compare(r.pkg, "package", r.imports, set(own[r.pkg]))
+		}
+		compare(r.pkg, "module", r.foreign, set(foreign[r.pkg]))
+	}
+}
+
+func set(s []string) []string {
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+func TestTheTableKeepsTheRule(t *testing.T) {
+	rows := map[string]row{}
+	for _, r := range packages() {
+		rows[r.pkg] = r
+	}
+	for _, r := range rows {
+		for _, p := range r.imports {
+			to, ok := rows[p]
+			if !ok {
+				t.Errorf("the row of %s allows %s, which has no row", r.pkg, p)
+				continue
+			}
+			if to.level >= r.level && !within(p, r.pkg) && !shared(r, to) {
+				t.Errorf("%s (level %d) may not import %s (level %d): imports go down, or to a package's own sub-package", r.pkg, r.level, p, to.level)
+			}
+			if to.role == vendor && r.role != suite {
+				t.Errorf("%s may not import the vendor %s: only commands and tests name one", r.pkg, p)
+			}
+			if to.role == suite && r.role != suite {
+				t.Errorf("%s may not import the suite %s: only tests do", r.pkg, p)
+			}
+		}
+	}
+}
+
+// shared reports whether to is a format beside r, under the same parent.
+func shared(r, to row) bool {
+	return to.role == format && path.Dir(to.pkg) == path.Dir(r.pkg)
+}
+
+func TestForeignModulesAreQuarantined(t *testing.T) {
+	used := map[string]bool{}
+	for _, f := range goFiles(t) {
+		_, foreign := importsOf(f)
+		for _, p := range foreign {
+			m := moduleOf(p)
+			used[m] = true
+			q := quarantine()[m]
+			allowed := q.code
+			if f.test {
+				allowed = append(slices.Clone(q.code), q.tests...)
+			}
+			if !slices.ContainsFunc(allowed, func(dir string) bool { return within(f.dir, dir) }) {
+				t.Errorf("%s imports %s, which is allowed under %q only", f.name, p, allowed)
+			}
+		}
+	}
+	for m := range quarantine() {
+		if !used[m] {
+			t.Errorf("quarantine lists %s, which nothing imports; remove it", m)
+		}
+	}
+}
+
+// TestNoForeignTypeIsExported reads declarations, not types: a foreign package
+// may not be named in the exported surface of a package that others can import.
+func TestNoForeignTypeIsExported(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.test || f.generated || f.syntax.Name.Name == "main" || strings.Contains(f.dir+"/", "/internal/") {
+			continue
+		}
+		names := foreignNames(f)
+		if len(names) == 0 {
+			continue
+		}
+		for _, decl := range f.syntax.Decls {
+			for _, n := range exportedTypes(decl) {
+				ast.Inspect(n, func(n ast.Node) bool {
+					sel, ok := n.(*ast.SelectorExpr)
+					if !ok {
+						return true
+					}
+					if x, ok := sel.X.(*ast.Ident); ok && names[x.Name] != "" {
+						t.Errorf("%s: exported declaration names %s.%s of %s", f.fset.Position(sel.Pos()), x.Name, sel.Sel.Name, names[x.Name])
+					}
+					return true
+				})
+			}
+		}
+	}
+}
+
+// foreignNames maps the local names of a file's foreign imports to their paths.
+func foreignNames(f file) map[string]string {
+	version := regexp.MustCompile(`/v[0-9]+$`)
+	names := map[string]string{}
+	for _, spec := range f.syntax.Imports {
+		p := strings.Trim(spec.Path.Value, `"`)
+		first, _, _ := strings.Cut(p, "/")
+		if !strings.Contains(first, ".") || strings.HasPrefix(p, module+"/") {
+			continue
+		}
+		if spec.Name != nil {
+			names[spec.Name.Name] = p
+			continue
+		}
+		base := path.Base(version.ReplaceAllString(p, ""))
+		names[strings.TrimSuffix(strings.TrimPrefix(base, "go-"), "-go")] = p
+		if base == "minio-go" {
+			names["minio"] = p
+		}
+	}
+	return names
+}
+
+// exportedTypes returns the type expressions an exported declaration shows.
+func exportedTypes(decl ast.Decl) []ast.Node {
+	var nodes []ast.Node
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && (d.Recv == nil || exportedReceiver(d.Recv)) {
+			nodes = append(nodes, d.Type)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				if s.Name.IsExported() {
+					nodes = append(nodes, exportedParts(s.Type)...)
+				}
+			case *ast.ValueSpec:
+				if s.Type != nil && slices.ContainsFunc(s.Names, (*ast.Ident).IsExported) {
+					nodes = append(nodes, s.Type)
+				}
+			}
+		}
+	}
+	return nodes
+}
+
+// exportedParts drops the unexported fields of a struct.
+func exportedParts(e ast.Expr) []ast.Node {
+	s, ok := e.(*ast.StructType)
+	if !ok {
+		return []ast.Node{e}
+	}
+	var nodes []ast.Node
+	for _, field := range s.Fields.List {
+		if len(field.Names) == 0 || slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
+			nodes = append(nodes, field.Type)
+		}
+	}
+	return nodes
+}
+
+func exportedReceiver(recv *ast.FieldList) bool {
+	e := recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		case *ast.Ident:
+			return x.IsExported()
+		default:
+			return false
+		}
+	}
+}
+
+// TestDocsShowTheTable keeps docs/architecture.md the same as packages().
+func TestDocsShowTheTable(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| ([0-4]) \\| `([a-z0-9/]+)` \\|").FindAllStringSubmatch(string(page), -1)
+	var have, want []string
+	for _, m := range rows {
+		have = append(have, m[1]+" "+m[2])
+	}
+	for _, r := range packages() {
+		want = append(want, string(rune('0'+r.level))+" "+r.pkg)
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	for _, p := range want {
+		if !slices.Contains(have, p) {
+			t.Errorf("docs/architecture.md lacks the row of level and package %q", p)
+		}
+	}
+	for _, p := range have {
+		if !slices.Contains(want, p) {
+			t.Errorf("docs/architecture.md has a row %q that packages() does not have", p)
+		}
+	}
+}

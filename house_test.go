@@ -1,0 +1,240 @@
+package parley_test
+
+import (
+	"bytes"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	maxFileLines        = 800
+	maxFuncLines        = 80
+	maxInterfaceMethods = 8
+	maxPageLines        = 300
+)
+
+func TestSizes(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.generated {
+			continue
+		}
+		if f.lines > maxFileLines {
+			t.Errorf("%s has %d lines, want at most %d", f.name, f.lines, maxFileLines)
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				lines := f.fset.Position(n.End()).Line - f.fset.Position(n.Pos()).Line + 1
+				if lines > maxFuncLines {
+					t.Errorf("%s: func %s has %d lines, want at most %d", f.fset.Position(n.Pos()), n.Name.Name, lines, maxFuncLines)
+				}
+			case *ast.InterfaceType:
+				if got := n.Methods.NumFields(); got > maxInterfaceMethods {
+					t.Errorf("%s: interface with %d methods, want at most %d", f.fset.Position(n.Pos()), got, maxInterfaceMethods)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	comments := map[string][]string{}
+	for _, f := range goFiles(t) {
+		if f.test {
+			continue
+		}
+		comments[f.dir] = append(comments[f.dir], "")
+		if f.syntax.Doc == nil {
+			continue
+		}
+		comments[f.dir] = append(comments[f.dir], f.name)
+		want := "Package " + f.syntax.Name.Name + " "
+		if f.syntax.Name.Name == "main" {
+			want = "Command " + filepath.Base(f.dir) + " "
+		}
+		if !strings.HasPrefix(f.syntax.Doc.Text(), want) {
+			t.Errorf("%s: package comment does not begin with %q", f.name, want)
+		}
+	}
+	for dir, names := range comments {
+		names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
+		if len(names) != 1 {
+			t.Errorf("package %s has %d package comments %q, want 1, attached to its clause", dir, len(names), names)
+		}
+	}
+}
+
+func TestNoInitAndNoBlankImport(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.generated {
+			continue
+		}
+		for _, spec := range f.syntax.Imports {
+			if spec.Name != nil && (spec.Name.Name == "_" || spec.Name.Name == ".") {
+				t.Errorf("%s: import %s as %s: nothing registers itself here", f.fset.Position(spec.Pos()), spec.Path.Value, spec.Name.Name)
+			}
+		}
+		for _, decl := range f.syntax.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s: func init: what a program needs is passed to it", f.fset.Position(fn.Pos()))
+			}
+		}
+	}
+}
+
+func TestPackageNames(t *testing.T) {
+	vague := list("pkg", "util", "utils", "common", "types", "mock", "mocks", "helper", "helpers", "misc", "shared", "lib")
+	for _, f := range goFiles(t) {
+		for _, part := range strings.Split(f.dir, "/") {
+			if slices.Contains(vague, part) {
+				t.Errorf("%s is in a folder named %q, which says nothing", f.name, part)
+			}
+		}
+		if name := strings.TrimSuffix(f.syntax.Name.Name, "_test"); slices.Contains(vague, name) {
+			t.Errorf("%s is in a package named %q, which says nothing", f.name, name)
+		}
+	}
+}
+
+// TestNoPlaceIsNamed keeps out what is true only where it was written: hosts of
+// registries, and folders of one machine.
+func TestNoPlaceIsNamed(t *testing.T) {
+	// The words are put together here so that this file does not contain them.
+	words := list(
+		"proxy."+"golang.org", "sum."+"golang.org", "registry."+"npmjs", "npmjs."+"com", "pypi."+"org",
+		"docker."+"io", "ghcr."+"io", "quay."+"io", "deb."+"debian.org", "archive."+"ubuntu.com",
+		"/work/"+"main", "/work/"+"shared", "/ro"+"ot/", "bash_"+"jobs", "../"+"shared",
+	)
+	for _, name := range allFiles(t) {
+		b, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.IndexByte(b[:min(len(b), 8000)], 0) >= 0 {
+			continue // not text
+		}
+		for _, w := range words {
+			if i := bytes.Index(b, []byte(w)); i >= 0 {
+				t.Errorf("%s:%d names %q", name, 1+bytes.Count(b[:i], []byte("\n")), w)
+			}
+		}
+	}
+}
+
+func TestNoTestIsSkipped(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if !f.test {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && slices.Contains(list("Skip", "Skipf", "SkipNow"), sel.Sel.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(list("t", "b", "f", "tb"), x.Name) {
+					t.Errorf("%s: a test that skips itself proves nothing", f.fset.Position(sel.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestReadmeAgentIsAnExample keeps the README's first program compiled: its lines
+// stand, in this order and without others between, in the example of package
+// agent.
+func TestReadmeAgentIsAnExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("agent/example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
+	if block == nil {
+		t.Fatal("README.md has no Go program")
+	}
+	if !strings.Contains(unindented(example), unindented(block[1])) {
+		t.Errorf("the first Go program of README.md is not part of agent/example_test.go:\n%s", block[1])
+	}
+}
+
+func unindented(b []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestPagesNameRealTests checks that a test a page points to exists.
+func TestPagesNameRealTests(t *testing.T) {
+	tests := map[string]bool{}
+	for _, f := range goFiles(t) {
+		for _, decl := range f.syntax.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && f.test {
+				tests[fn.Name.Name] = true
+			}
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Za-z0-9_]+)`")
+	for _, page := range append(pages, "README.md") {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllSubmatch(b, -1) {
+			if !tests[string(m[1])] {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+}
+
+func TestPagesStayShort(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(pages, "README.md") {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Count(b, []byte("\n")); got > maxPageLines {
+			t.Errorf("%s has %d lines, want at most %d", name, got, maxPageLines)
+		}
+	}
+}
+
+// TestLinksLead checks the relative links of the pages.
+func TestLinksLead(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	for _, name := range allFiles(t) {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		b, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(b, -1) {
+			target := string(m[1])
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.FromSlash(name)), filepath.FromSlash(target))); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, target)
+			}
+		}
+	}
+}
