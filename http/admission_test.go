@@ -242,7 +242,7 @@ func withAttachments(more string, attachments ...string) string {
 func TestAdmissionAttachments(t *testing.T) {
 	t.Run("are_staged_before_the_admission", func(t *testing.T) {
 		h := newHarness(t, nil)
-		plain := `{"mimeType":"image/svg+xml; charset=utf-8","data":"","type":"image","filename":""}`
+		plain := `{"mimeType":"image/svg+xml; charset=utf-8","data":"eA==","type":"image","filename":""}`
 		wantStatus(t, h.post("/c1", withAttachments("", pngJSON, plain, pngJSON)), http.StatusAccepted)
 		if d := cmp.Diff([]string{"Precheck", "Stage", "Stage", "Admit"}, h.rt.calls); d != "" {
 			t.Errorf("one content is staged once: %s", d)
@@ -253,7 +253,7 @@ func TestAdmissionAttachments(t *testing.T) {
 		}
 		want := []conversation.Attachment{
 			{SHA256: digest, MimeType: "image/png", Size: 8, Filename: "a.png"},
-			{SHA256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", MimeType: "image/svg+xml; charset=utf-8"},
+			{SHA256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881", MimeType: "image/svg+xml; charset=utf-8", Size: 1},
 			{SHA256: digest, MimeType: "image/png", Size: 8, Filename: "a.png"},
 		}
 		got := h.rt.admissions[0].Delivery.Attachments

@@ -176,8 +176,12 @@ func decodeBase64(dst io.Writer, sum hash.Hash, r io.Reader) error {
 		if _, err := out.Write(raw[:k]); err != nil {
 			return err
 		}
-		if last {
-			return nil
+		if !last {
+			continue
 		}
+		if total == 0 {
+			return dataError("is empty") // there are no objects of no bytes
+		}
+		return nil
 	}
 }

@@ -13,9 +13,6 @@ import (
 // checkMediaType accepts application/json in any case and with any parameters.
 func checkMediaType(r *http.Request) error {
 	value := r.Header.Get("Content-Type")
-	if value == "" && r.ContentLength == 0 {
-		return noBody() // there is nothing to have a type
-	}
 	got, _, err := mime.ParseMediaType(value)
 	if got == "application/json" && (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) {
 		return nil
@@ -27,8 +24,6 @@ func checkMediaType(r *http.Request) error {
 	return conversation.Errorf(conversation.CodeUnsupportedMediaType,
 		"The Content-Type %.100q is not supported. Send application/json.", value)
 }
-
-func noBody() error { return invalid("The request has no body. Send a JSON object.") }
 
 // readBody spools the request body. The caller closes the spool.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, error) {
@@ -95,7 +90,7 @@ func locate(body *spool) (fields, error) {
 	s := newScanner(body.section(span{from, body.size}), from)
 	first, err := s.next()
 	if errors.Is(err, io.EOF) {
-		return nil, noBody()
+		return nil, conversation.Errorf(conversation.CodeInvalidJSON, "The body is empty. Send a JSON object.")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read spooled body: %w", err)

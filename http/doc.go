@@ -3,7 +3,7 @@
 //
 // Applications and the binary call it: [New] takes the two seams of the runtime,
 // conversation.Dispatcher for writes and conversation.Reader for reads, and a
-// list of mounts. The package knows nothing else of the runtime: it checks and
+// list of mounts, each of an agent that the Dispatcher serves. The package knows nothing else of the runtime: it checks and
 // decodes requests, frames encoded pages and renders errors. It is imported as
 // parleyhttp.
 //
@@ -26,9 +26,11 @@
 //  4. Every error is one envelope. The text of an error that is not a
 //     *conversation.Error stays in the process; the answer and a log line share
 //     a ref instead.
-//  5. A page's JSON goes out as the Reader encoded it. A data frame and its
+//  5. A client that left gets nothing, and its connection is aborted. A long-poll
+//     that is left while it is held ends with status 499, for middleware to see.
+//  6. A page's JSON goes out as the Reader encoded it. A data frame and its
 //     control frame leave in one write.
-//  6. Live responses end when the client leaves, when it does not read for
+//  7. Live responses end when the client leaves, when it does not read for
 //     [Options.SlowReader], when a read fails and at [Handler.Drain]; nothing
 //     else ends them, also not the server's own timeouts.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
@@ -47,8 +48,8 @@ func classOf(c conversation.Code) (class, bool) {
 		return class{http.StatusConflict, "The agent instance exists already.",
 			"Leave uid out to continue the conversation."}, true
 	case conversation.CodeSubmissionConflict:
-		return class{http.StatusConflict, "The idempotency key was used for another message.",
-			"Repeat the first message unchanged, or use a new key."}, true
+		return class{http.StatusConflict, "The message conflicts with an earlier one.",
+			"Its idempotency key was used with another payload. Repeat the first payload or use a new key."}, true
 	case conversation.CodeStreamStoreFailure:
 		return class{http.StatusInternalServerError, "The conversation's record stream could not be read there.",
 			"The offset is beyond the end of the conversation. Read the snapshot and go on from its offset."}, true
@@ -56,8 +57,8 @@ func classOf(c conversation.Code) (class, bool) {
 		return class{http.StatusInternalServerError, "The stored data has a version this server does not support.",
 			"Run a server of the version that wrote it."}, true
 	case conversation.CodeUnavailable:
-		return class{http.StatusServiceUnavailable, "The conversation cannot be served right now.",
-			"Retry after the time given."}, true
+		return class{http.StatusServiceUnavailable, "The request could not be completed.",
+			"The runtime is not available right now. Retry after the time given."}, true
 	}
 	return class{http.StatusInternalServerError, "The server failed to answer the request.",
 		"The failure was logged. Give its ref when you report it."}, false
@@ -78,11 +79,12 @@ type envelopeError struct {
 }
 
 // fail answers a request with an error. The caller has written nothing but
-// headers that belong to the error.
+// headers that belong to the error. A client that left gets no answer.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		h.clientGone(w, r)
-		return
+		h.opts.Logger.DebugContext(r.Context(), "client left", "method", r.Method, "path", r.URL.Path)
+		// To return would be an empty 200 to whoever still listens.
+		panic(http.ErrAbortHandler)
 	}
 	known := &conversation.Error{}
 	cl, listed := class{}, false
@@ -107,7 +109,11 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case cl.status >= http.StatusInternalServerError:
 		e.Ref = h.opts.NewRef()
 		w.Header().Set(headerErrorRef, e.Ref)
-		h.opts.Logger.ErrorContext(r.Context(), "request failed", append(logRequest(r, err), "ref", e.Ref)...)
+		level := slog.LevelError
+		if known.Code == conversation.CodeStreamStoreFailure {
+			level = slog.LevelWarn // the caller's offset is wrong, not the server
+		}
+		h.opts.Logger.Log(r.Context(), level, "request failed", append(logRequest(r, err), "ref", e.Ref)...)
 	}
 	if after := retryAfter(known); after != "" {
 		w.Header().Set("Retry-After", after)
@@ -134,8 +140,8 @@ func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status i
 	_, _ = w.Write(body)
 }
 
-// clientGone ends a request whose client left. The status is for whoever stands
-// between, such as a middleware that counts.
+// clientGone ends a long-poll whose client left while it was held. The status is
+// for whoever stands between, such as a middleware that counts.
 func (h *Handler) clientGone(w http.ResponseWriter, r *http.Request) {
 	h.opts.Logger.DebugContext(r.Context(), "client left", "method", r.Method, "path", r.URL.Path, "status", statusClientGone)
 	secure(w.Header())

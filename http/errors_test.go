@@ -10,7 +10,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
@@ -138,13 +141,85 @@ func TestPanicAfterTheAnswerBegan(t *testing.T) {
 	h.h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", "/agents/assistant/c1", nil))
 }
 
-func TestReadOfAClientThatLeft(t *testing.T) {
-	h := newHarness(t, nil)
+// silent is a client's side that must receive nothing.
+type silent struct{ t *testing.T }
+
+func (silent) Header() http.Header      { return http.Header{} }
+func (s silent) WriteHeader(status int) { s.t.Errorf("status %d is written", status) }
+func (s silent) Write(b []byte) (int, error) {
+	s.t.Errorf("%q is written", b)
+	return len(b), nil
+}
+
+// TestClientThatLeft has every request but a held long-poll end without a word.
+func TestClientThatLeft(t *testing.T) {
+	const updates = "/agents/assistant/c1?view=updates&offset="
+	for name, r := range map[string]*http.Request{
+		"admission":         newPost("/c1", strings.NewReader(hello)),
+		"large_admission":   newPost("/c1", strings.NewReader(withAttachments("", pngJSON))),
+		"snapshot":          httptest.NewRequest("GET", "/agents/assistant/c1", nil),
+		"head":              httptest.NewRequest("HEAD", "/agents/assistant/c1", nil),
+		"updates":           httptest.NewRequest("GET", updates+"-1", nil),
+		"sse":               httptest.NewRequest("GET", updates+"-1&live=sse", nil),
+		"long_poll_at_once": httptest.NewRequest("GET", updates+offset(0)+"&live=long-poll", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&log) })
+			h.create()
+			r, cancel := withCancel(r)
+			cancel()
+			func() {
+				defer func() {
+					if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+						t.Error("the connection is not aborted")
+					}
+				}()
+				h.h.ServeHTTP(silent{t}, r)
+			}()
+			if want := "level=DEBUG msg=\"client left\" method=" + r.Method + " path=/agents/assistant/c1\n"; log.String() != want {
+				t.Errorf("log %q, want %q", &log, want)
+			}
+			if got := h.leftovers(); got != nil {
+				t.Errorf("left %v", got)
+			}
+		})
+	}
+}
+
+// TestHeldClientThatLeft is the one use of 499.
+func TestHeldClientThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&log) })
+		h.create()
+		r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1?view=updates&live=long-poll&offset="+offset(0), nil))
+		answered := make(chan *http.Response, 1)
+		go func() { answered <- h.serve(r) }()
+		synctest.Wait() // it is held
+		cancel()
+		res := <-answered
+		want := http.Header{"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"cross-origin"}}
+		if d := cmp.Diff(want, res.Header); res.StatusCode != 499 || d != "" || readAll(t, res) != "" {
+			t.Errorf("status %d, header %s", res.StatusCode, d)
+		}
+		if want := "level=DEBUG msg=\"client left\" method=GET path=/agents/assistant/c1 status=499\n"; log.String() != want {
+			t.Errorf("log %q, want %q", &log, want)
+		}
+	})
+}
+
+// TestOffsetBeyondTheHeadIsAWarning: a caller can provoke it, so it wakes nobody.
+func TestOffsetBeyondTheHeadIsAWarning(t *testing.T) {
+	var log bytes.Buffer
+	h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&log) })
 	h.create()
-	r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1", nil))
-	cancel()
-	res := h.serve(r)
-	if res.StatusCode != 499 || readAll(t, res) != "" || res.Header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("status %d, header %v", res.StatusCode, res.Header)
+	res := h.do("GET", "/c1?view=updates&offset="+offset(7))
+	e := wantError(t, res, 500, conversation.CodeStreamStoreFailure)
+	if e.Ref != "err_1" || res.Header.Get("Parley-Error-Ref") != "err_1" {
+		t.Errorf("ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
+	}
+	if got := log.String(); !strings.HasPrefix(got, "level=WARN msg=\"request failed\"") || !strings.Contains(got, "ref=err_1") || strings.Count(got, "\n") != 1 {
+		t.Errorf("log %q", got)
 	}
 }

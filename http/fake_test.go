@@ -115,6 +115,9 @@ func (f *fakeRuntime) Stage(ctx context.Context, _ conversation.Address, b conve
 	if err := f.called(ctx, "Stage"); err != nil {
 		return err
 	}
+	if b.Size == 0 {
+		return fmt.Errorf("blob %s is empty", b.Digest) // as a bucket does
+	}
 	if f.onStage != nil {
 		f.onStage(b)
 		return nil

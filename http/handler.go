@@ -130,8 +130,15 @@ type Handler struct {
 // not have written anything then.
 type endpoint func(w http.ResponseWriter, r *http.Request, at conversation.Address) error
 
+// registry is what a Dispatcher may also be: one that knows its agents.
+type registry interface {
+	// Serves reports whether an agent is registered under the name.
+	Serves(agent string) bool
+}
+
 // New returns a handler for the mounts. It refuses mounts that cannot be told
-// apart from another or from a pattern, and options that make no sense.
+// apart from another or from a pattern, and options that make no sense. If d has a
+// method Serves(agent string) bool, it refuses mounts of agents d does not serve.
 func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts *Options) (*Handler, error) {
 	h := &Handler{dispatcher: d, reader: r, opts: opts.withDefaults()}
 	if err := h.opts.validate(); err != nil {
@@ -145,6 +152,9 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 		h.public = u
 	}
 	if err := checkMounts(mounts); err != nil {
+		return nil, err
+	}
+	if err := checkAgents(d, mounts); err != nil {
 		return nil, err
 	}
 	// The encoded path is matched as it came: an id may contain %2F or "..".
@@ -173,6 +183,19 @@ func checkMounts(mounts []Mount) error {
 			return fmt.Errorf("mount %q: is there twice", m.Path)
 		}
 		seen[m.Path] = true
+	}
+	return nil
+}
+
+func checkAgents(d conversation.Dispatcher, mounts []Mount) error {
+	known, ok := d.(registry)
+	if !ok {
+		return nil // it says so at the first message
+	}
+	for _, m := range mounts {
+		if !known.Serves(m.Agent) {
+			return fmt.Errorf("mount %q: agent %q is not registered: register it with the runtime or remove the mount", m.Path, m.Agent)
+		}
 	}
 	return nil
 }

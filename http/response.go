@@ -14,7 +14,7 @@ const (
 	headerErrorRef   = "Parley-Error-Ref"
 )
 
-// statusClientGone is logged for a client that left; nobody receives it.
+// statusClientGone answers a held long-poll whose client left; nobody receives it.
 const statusClientGone = 499
 
 // response remembers whether an answer has begun.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,34 @@ func TestNewChecksMounts(t *testing.T) {
 	} {
 		if _, err := parleyhttp.New(newRuntime(), newRuntime(), nil, opts); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// roster is a runtime that knows its agents.
+type roster struct {
+	*fakeRuntime
+	agents []string
+}
+
+func (r roster) Serves(agent string) bool { return slices.Contains(r.agents, agent) }
+
+func TestNewChecksAgents(t *testing.T) {
+	mounts := []parleyhttp.Mount{{Path: "/a", Agent: "assistant"}, {Path: "/b/c", Agent: "stranger"}}
+	rt := newRuntime()
+	if _, err := parleyhttp.New(rt, rt, mounts, nil); err != nil {
+		t.Errorf("a dispatcher that does not know its agents: %v", err)
+	}
+	if _, err := parleyhttp.New(roster{rt, []string{"assistant", "stranger", "unmounted"}}, rt, mounts, nil); err != nil {
+		t.Errorf("all agents are registered: %v", err)
+	}
+	_, err := parleyhttp.New(roster{rt, []string{"assistant"}}, rt, mounts, nil)
+	if err == nil {
+		t.Fatal("a mount of an unregistered agent is accepted")
+	}
+	for _, want := range []string{`"/b/c"`, `"stranger"`, "register it"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q lacks %s", err, want)
 		}
 	}
 }
@@ -229,7 +258,18 @@ func TestTrace(t *testing.T) {
 		{"state_without_equals", parent, "a=b,c", conversation.Trace{Parent: parent}},
 		{"state_with_empty_member", parent, "a=b,,c=d", conversation.Trace{Parent: parent}},
 		{"upper_case", strings.ToUpper(parent), "", conversation.Trace{}},
-		{"version_01", "01" + parent[2:], "", conversation.Trace{}},
+		{"version_01", "01" + parent[2:], "a=b", conversation.Trace{Parent: parent, State: "a=b"}},
+		{"version_fe", "fe" + parent[2:], "", conversation.Trace{Parent: parent}},
+		{"version_ff", "ff" + parent[2:], "a=b", conversation.Trace{}},
+		{"version_upper_case", "0A" + parent[2:], "", conversation.Trace{}},
+		{"version_not_hex", "0g" + parent[2:], "", conversation.Trace{}},
+		{"later_and_longer", "cc" + parent[2:] + "-what the future brings", "", conversation.Trace{Parent: parent}},
+		{"later_and_longer_by_a_dash", "cc" + parent[2:] + "-", "", conversation.Trace{Parent: parent}},
+		{"later_and_longer_without_a_dash", "cc" + parent[2:] + "00", "", conversation.Trace{}},
+		{"later_and_shorter", "cc" + parent[2:54], "", conversation.Trace{}},
+		{"later_flags", "cc" + parent[2:53] + "ff", "", conversation.Trace{Parent: parent}},
+		{"later_not_sampled", "cc" + parent[2:53] + "fe", "", conversation.Trace{Parent: parent[:53] + "00"}},
+		{"flags", parent[:53] + "fe", "", conversation.Trace{Parent: parent[:53] + "fe"}},
 		{"zero_trace", "00-" + strings.Repeat("0", 32) + parent[35:], "", conversation.Trace{}},
 		{"zero_span", parent[:36] + strings.Repeat("0", 16) + "-01", "", conversation.Trace{}},
 		{"not_hex", strings.Replace(parent, "af", "ag", 1), "", conversation.Trace{}},

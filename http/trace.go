@@ -14,25 +14,42 @@ const maxTraceState = 512
 // out: a trace never refuses a message.
 func traceOf(h http.Header) conversation.Trace {
 	parents := h.Values("Traceparent")
-	if len(parents) != 1 || !validTraceparent(parents[0]) {
+	if len(parents) != 1 {
 		return conversation.Trace{}
 	}
-	t := conversation.Trace{Parent: parents[0]}
+	t := conversation.Trace{Parent: traceparent(parents[0])}
+	if t.Parent == "" {
+		return t
+	}
 	if state := strings.Join(h.Values("Tracestate"), ","); validTracestate(state) {
 		t.State = state
 	}
 	return t
 }
 
-// validTraceparent accepts version 00 alone: 00-<32 hex>-<16 hex>-<2 hex>, lower
-// case, neither id zero.
-func validTraceparent(s string) bool {
-	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
-		return false
+// traceparent returns s as version 00, "" if it is not valid. Version 00 is
+// 00-<32 hex>-<16 hex>-<2 hex>, lower case, neither id zero. Later versions begin
+// like it, and of their flags only the sampled one is known. There is no ff.
+func traceparent(s string) string {
+	const size = 55
+	if len(s) < size || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return ""
 	}
-	trace, span, flags := s[3:35], s[36:52], s[53:]
-	return lowerHex(trace) && lowerHex(span) && lowerHex(flags) &&
-		strings.Trim(trace, "0") != "" && strings.Trim(span, "0") != ""
+	version, trace, span, flags := s[:2], s[3:35], s[36:52], s[53:size]
+	if !lowerHex(version+trace+span+flags) || strings.Trim(trace, "0") == "" || strings.Trim(span, "0") == "" {
+		return ""
+	}
+	switch {
+	case version == "ff", len(s) > size && (version == "00" || s[size] != '-'):
+		return ""
+	case version == "00":
+		return s
+	}
+	sampled := "00"
+	if strings.ContainsAny(flags[1:], "13579bdf") {
+		sampled = "01"
+	}
+	return "00-" + trace + "-" + span + "-" + sampled
 }
 
 func lowerHex(s string) bool {

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -54,21 +55,27 @@ func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversati
 	unlimited(w)
 	window, cancel := context.WithTimeout(live, h.opts.LongPoll)
 	defer cancel()
-	for {
+	for held := false; ; {
 		// The read itself is not cut by the window: what it finds is an answer.
 		page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
-		if err != nil {
-			return err
-		}
-		if page.Next == after && window.Err() == nil {
-			if err := h.reader.Wait(window, at, after); err == nil {
+		if err == nil && page.Next == after && window.Err() == nil {
+			held = true
+			if err = h.reader.Wait(window, at, after); err == nil {
 				continue
-			} else if window.Err() == nil {
-				return err
+			}
+			if window.Err() != nil {
+				err = nil // the window's end is not a failure
 			}
 		}
-		if err := r.Context().Err(); err != nil {
+		left := r.Context().Err()
+		switch {
+		case held && errors.Is(left, context.Canceled):
+			h.clientGone(w, r)
+			return nil
+		case err != nil:
 			return err
+		case left != nil:
+			return left
 		}
 		h.writeLive(w, page)
 		return nil
