@@ -128,7 +128,7 @@ func (a *activation) start(key conversation.Key) {
 	a.key, a.random = key, a.rt.entropy(key)
 	a.nonce = storage.Nonce(ulid.MustNew(ulid.Now(), a.random).String())
 	a.log = a.rt.log.With("conversation", string(key), "nonce", string(a.nonce))
-	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.ctx, a.cancel = context.WithCancel(a.rt.life)
 	a.machine = machine.New(machine.Config{
 		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, IdleAfter: a.rt.opts.IdleAfter,
 		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
@@ -151,6 +151,12 @@ func (a *activation) end() {
 			a.timers[i].t.Stop()
 		}
 	}
+	for _, to := range a.callers { // those of an end that the machine did not decide
+		a.root.Send(to, answerMessage(machine.Moved{}))
+	}
+	if !a.stopping {
+		a.rt.askSweep()
+	}
 	a.rt.leave(a.key, a.nonce)
 }
 
@@ -162,7 +168,8 @@ func (a *activation) open() {
 	for b, err := range a.rt.logs.Batches(ctx, a.key, out.tail) {
 		if err == nil {
 			err = out.fold(b)
-			out.damaged = err != nil
+			var newer *conversation.UnknownRecordError
+			out.damaged = err != nil && !errors.As(err, &newer)
 		}
 		if err != nil {
 			out.err = fmt.Errorf("open conversation %s: %w", a.key, err)

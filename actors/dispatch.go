@@ -53,6 +53,8 @@ func (r *Runtime) Stage(ctx context.Context, at conversation.Address, b conversa
 		return fmt.Errorf("stage attachment: %w", err)
 	}
 	body := storage.Body{Reader: b.Content, Size: b.Size, SHA256: digest}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout+time.Duration(b.Size>>20)*time.Second)
+	defer cancel()
 	if err := storage.PutBlob(ctx, r.bucket, at.Key(), body); err != nil {
 		if errors.Is(err, storage.ErrUncertain) || ctx.Err() != nil {
 			return conversation.Unavailable(retryAfter, err)
@@ -68,10 +70,17 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if !r.serving.Load() || r.draining.Load() {
 		return nil, conversation.Unavailable(retryAfter, nil)
 	}
+	if a.Key == "" {
+		return nil, errors.New("admit: the admission has no key")
+	}
+	if err := conversation.CheckPayload(a.InitialData); a.InitialData != nil && err != nil {
+		return nil, conversation.Errorf(conversation.CodeInvalidRequest, "initialData %v", err)
+	}
 	body, err := json.Marshal(a)
 	if err != nil {
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
+	panics := 0
 	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
 	defer cancel()
 	for pause := moveBackoff / 16; ; pause = min(2*pause, moveBackoff) {
@@ -84,7 +93,15 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 			if !reply.GetMoved() {
 				return reply, nil
 			}
-		} else if !errors.Is(err, grain.ErrOutcomeUnknown) && !errors.Is(err, grain.ErrPanicked) {
+		}
+		switch {
+		case err == nil, errors.Is(err, grain.ErrOutcomeUnknown):
+		case errors.Is(err, grain.ErrPanicked):
+			// Once may be chance. Twice is a log that brings this version down.
+			if panics++; panics > 1 {
+				return nil, fmt.Errorf("admit: %w", err)
+			}
+		default:
 			return nil, conversation.Unavailable(retryAfter, err)
 		}
 		select {

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -284,11 +285,28 @@ func (j *journal) sweepOwn(ctx context.Context, n int64) {
 	j.swept = n
 }
 
-// unswept returns the keys below n that may be stored. A number that was left
-// behind is one of them: some of its attempts may have landed.
+// removeReplaced deletes those of the stored keys that are older than the newest
+// landed journal: what a failed deletion has left, and numbers that were left
+// behind and landed late.
+func (j *journal) removeReplaced(ctx context.Context, keys []string) error {
+	j.mu.Lock()
+	landed := j.landed
+	j.mu.Unlock()
+	if landed < 0 {
+		return nil
+	}
+	newest := storage.JournalKey(j.member, 0, landed)
+	old := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key >= newest })
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	return storage.DeleteJournal(ctx, j.bucket, old)
+}
+
+// unswept returns the keys below n that may be stored, at most maxGarbage. A
+// number that was left behind is one of them: some of its attempts may have landed.
 func (j *journal) unswept(n int64) []string {
 	var keys []string
-	for k := j.swept; k < n; k++ {
+	for k := max(j.swept, n-maxGarbage); k < n; k++ {
 		keys = append(keys, storage.JournalKey(j.member, 0, k))
 	}
 	return keys

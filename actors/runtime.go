@@ -110,12 +110,16 @@ type Runtime struct {
 	draining  atomic.Bool
 	serving   atomic.Bool
 
-	work sync.WaitGroup // what activations have started
+	work    sync.WaitGroup  // what activations have started
+	life    context.Context // of all activations; ends before Run does
+	endLife context.CancelFunc
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
-	ended  bool          // spawn starts nothing any more
-	quiet  chan struct{} // non-nil while somebody waits for active to become empty
+	ended  bool // spawn starts nothing any more
+	// answers are the entries of others\' journals that were answered.
+	answers map[shard]map[storage.JournalEntry]bool
+	quiet   chan struct{} // non-nil while somebody waits for active to become empty
 }
 
 // running is an activation on this node.
@@ -128,7 +132,8 @@ type running struct {
 var _ conversation.Dispatcher = (*Runtime)(nil)
 
 // New returns a runtime over a bucket. The agents must be valid and their names
-// distinct.
+// distinct. Only one process may serve a bucket at a time: two fence each other
+// off without end, though nothing is lost.
 func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r, err := newRuntime(bucket, opts)
 	if err != nil {
@@ -156,9 +161,11 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r := &Runtime{
 		opts: o, log: o.Logger, bucket: bucket, logs: storage.NewLogs(bucket, o.Log),
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
+		answers: map[shard]map[storage.JournalEntry]bool{},
 		entropy: func(conversation.Key) io.Reader { return rand.Reader },
 		began:   time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 	}
+	r.life, r.endLife = context.WithCancel(context.Background())
 	for _, a := range o.Agents {
 		if err := a.Validate(); err != nil {
 			return nil, fmt.Errorf("agent %q: %w", a.Name, err)
@@ -236,7 +243,11 @@ func (r *Runtime) drain(ctx context.Context) error {
 	case <-ctx.Done():
 		r.log.Warn("conversations not released in time; the next start recovers them")
 	}
-	if err := r.host.Stop(ctx); err != nil {
+	// Whoever was not released in time is stopped all the same.
+	r.endLife()
+	stop, done := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
+	defer done()
+	if err := r.host.Stop(stop); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,8 +24,10 @@ const (
 )
 
 // sweepLoop sweeps at once, every SweepEvery, and soon after an activation of
-// this node stepped down, until ctx ends.
+// this node stepped down, until ctx ends. Whoever asks can only bring the next
+// sweep forward: asking without end must not put it off.
 func (r *Runtime) sweepLoop(ctx context.Context) {
+	next := time.Now()
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -31,13 +35,17 @@ func (r *Runtime) sweepLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.sweepSoon:
-			t.Reset(soonAfter)
+			if soon := time.Now().Add(soonAfter); soon.Before(next) {
+				next = soon
+				t.Reset(soonAfter)
+			}
 			continue
 		case <-t.C:
 		}
 		if err := r.sweep(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("sweep busy journals", "err", err)
 		}
+		next = time.Now().Add(r.opts.SweepEvery)
 		t.Reset(r.opts.SweepEvery)
 	}
 }
@@ -60,15 +68,27 @@ func (r *Runtime) sweep(ctx context.Context) error {
 	}
 	for _, ref := range refs {
 		if ref.Member == r.journal.member {
+			errs = append(errs, r.journal.removeReplaced(ctx, ref.Keys))
 			continue
 		}
 		errs = append(errs, r.sweepForeign(ctx, ref))
 	}
+	if err == nil {
+		r.forgetAnswers(refs)
+	}
 	return errors.Join(append(errs, r.sweepOwnSet(ctx))...)
 }
 
+// shard names the journals of one shard of one member.
+type shard struct {
+	member string
+	number int
+}
+
 // sweepForeign answers every entry of a journal that its node left behind and then
-// deletes exactly the keys up to the number it read.
+// deletes exactly the keys up to the number it read. An answer stays true, because
+// its writer is fenced: what was answered by an earlier sweep is not asked again
+// on account of an entry that nobody can answer.
 func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) error {
 	j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -77,13 +97,20 @@ func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) erro
 	if err != nil {
 		return fmt.Errorf("sweep journal of %s: %w", ref.Member, err)
 	}
-	if len(j.Entries) > 0 {
-		r.log.Info("take over conversations", "member", ref.Member, "count", len(j.Entries))
+	open := r.unanswered(ref, j.Entries)
+	if len(open) > 0 {
+		r.log.Info("take over conversations", "member", ref.Member, "count", len(open))
 	}
 	var g errgroup.Group
 	g.SetLimit(pokesAtOnce)
-	for _, e := range j.Entries {
-		g.Go(func() error { return r.poke(ctx, e) })
+	for _, e := range open {
+		g.Go(func() error {
+			if err := r.poke(ctx, e); err != nil {
+				return err
+			}
+			r.answered(ref, e)
+			return nil
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("sweep journal of %s: %w", ref.Member, err)
@@ -91,6 +118,42 @@ func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) erro
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteJournal(ctx, r.bucket, ref.Keys)
+}
+
+// unanswered returns the entries of a journal that no sweep of this node has had
+// answered.
+func (r *Runtime) unanswered(ref storage.JournalRef, entries []storage.JournalEntry) []storage.JournalEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.answers[shard{ref.Member, ref.Shard}]
+	var out []storage.JournalEntry
+	for _, e := range entries {
+		if !known[e] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (r *Runtime) answered(ref storage.JournalRef, e storage.JournalEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := shard{ref.Member, ref.Shard}
+	if r.answers[at] == nil {
+		r.answers[at] = map[storage.JournalEntry]bool{}
+	}
+	r.answers[at][e] = true
+}
+
+// forgetAnswers drops what was remembered of journals that are gone.
+func (r *Runtime) forgetAnswers(refs []storage.JournalRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.answers, func(at shard, _ map[storage.JournalEntry]bool) bool {
+		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool {
+			return at == shard{ref.Member, ref.Shard}
+		})
+	})
 }
 
 // sweepOwnSet answers the entries of this node's own set whose writer stepped down.

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -134,7 +135,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			return // the run was cancelled; nobody listens
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "submission", string(c.turn.Submission),
-			"model", c.agent.Model, "err", err, causeAttr(err))
+			"model", c.agent.Model, "err", err, "cause", cause(err))
 		end = machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	}
 	// An error means that the run was cancelled.
@@ -189,7 +190,12 @@ func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
 	case providers.ToolCallEnd:
 		// Clients require a name; no tool has this one, so the model is told.
 		name := cmp.Or(e.Name, "unnamed")
-		return machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: e.ID, Name: name, Input: e.Arguments}, true
+		input := e.Arguments
+		if err := conversation.CheckPayload(input); err != nil {
+			// No tool takes a string, so the model is told.
+			input, _ = json.Marshal(fmt.Sprintf("(left out: what was sent %v)", err))
+		}
+		return machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: e.ID, Name: name, Input: input}, true
 	}
 	return machine.ModelEvent{}, false
 }
@@ -197,18 +203,18 @@ func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
 // maxLoggedBody bounds a vendor's words in a log line, in bytes.
 const maxLoggedBody = 2 << 10
 
-// causeAttr is what an error keeps for logs only: a vendor's own words, or the
-// value and stack of a panic.
-func causeAttr(err error) slog.Attr {
+// cause is what an error keeps for logs only: a vendor's own words, or the value
+// and stack of a panic.
+func cause(err error) slog.Value {
 	var vendor *providers.Error
 	var crash *agent.PanicError
 	switch {
 	case errors.As(err, &vendor):
-		return slog.String("body", string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
+		return slog.StringValue(string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
 	case errors.As(err, &crash):
-		return slog.Group("panic", "value", fmt.Sprint(crash.Value), "stack", string(crash.Stack))
+		return slog.StringValue(fmt.Sprintf("panic: %v\n%s", crash.Value, crash.Stack))
 	}
-	return slog.Attr{}
+	return slog.StringValue("")
 }
 
 // errInstructions marks what went wrong before the model was asked.
@@ -253,8 +259,14 @@ func (a *activation) runTool(e machine.RunTool) {
 			if ctx.Err() != nil {
 				return // the run was cancelled; nobody listens
 			}
-			log.Warn("tool failed", "tool", e.Name, "call", string(e.Call), "err", err, causeAttr(err))
+			log.Warn("tool failed", "tool", e.Name, "call", string(e.Call), "err", err, "cause", cause(err))
 			done.Failed, done.ErrorText = true, err.Error()
+		}
+		if err == nil {
+			if err := conversation.CheckPayload(out); err != nil {
+				log.Warn("tool output refused", "tool", e.Name, "call", string(e.Call), "err", err)
+				done.Failed, done.ErrorText, out = true, fmt.Sprintf(sayOutputRefused, err), nil
+			}
 		}
 		done.Output = out
 		a.tell(done)

@@ -125,6 +125,11 @@ func encodeRecord(r Record) ([]byte, error) {
 		return append(b[:head], '}'), nil
 	}
 	b[head] = ','
+	// The encoder checks a raw value by itself; within the line it may be nested
+	// deeper than a decoder takes. What cannot be read back must not be written.
+	if !json.Valid(b) {
+		return nil, fmt.Errorf("%s: the line could not be read back", r.Type())
+	}
 	return b, nil
 }
 

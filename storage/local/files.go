@@ -175,10 +175,11 @@ func validFileName(name string) bool {
 }
 
 // mkdirSynced creates dir and its parents, mode 0700, such that they survive a
-// crash. It does nothing if dir exists.
+// crash. If dir exists, only its entry is synced: an earlier process may have died
+// between the two.
 func mkdirSynced(disk vfs.FS, dir string) error {
 	if _, err := disk.Stat(dir); err == nil {
-		return nil
+		return syncFolder(disk, disk.PathDir(dir))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("create folder: %w", err)
 	}

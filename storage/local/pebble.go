@@ -196,7 +196,9 @@ func (e *pebbleEngine) commit(st *stripe, key string, b *pebble.Batch, old objec
 		// The engine may still use the batch.
 		return err
 	}
-	return b.Close()
+	// The commit is durable, whatever becomes of the batch's memory.
+	_ = b.Close()
+	return nil
 }
 
 func (e *pebbleEngine) scan(ctx context.Context, from, end string, visit visitor) error {

@@ -237,6 +237,11 @@ func (c *Cluster) teardown(ctx context.Context) error {
 
 func (c *Cluster) acquire(ctx context.Context) error {
 	select {
+	case c.life <- struct{}{}: // also when ctx is over: a select would choose by chance
+		return nil
+	default:
+	}
+	select {
 	case c.life <- struct{}{}:
 		return nil
 	case <-ctx.Done():

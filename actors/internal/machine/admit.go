@@ -44,7 +44,16 @@ func (m *Machine) admit(in Admit) {
 		m.reply(in.To, Clear{}, false)
 		return
 	}
+	// One batch takes what waits for it; it must stay far below what the log takes.
+	if !m.pending.empty() && m.pending.bytes+admissionWeight(a) > 2*m.cfg.MaxPendingBytes {
+		m.refuse(in, conversation.Unavailable(time.Second, nil))
+		return
+	}
 	m.accept(in, hash)
+}
+
+func admissionWeight(a conversation.Admission) int {
+	return deliveryWeight(a.Delivery) + len(a.InitialData)
 }
 
 // reply answers once everything enqueued so far is durable.

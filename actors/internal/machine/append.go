@@ -23,13 +23,45 @@ func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
 	}
 	m.pending.records = append(m.pending.records, records...)
 	m.pending.urgent = m.pending.urgent || urgent
+	for _, r := range records {
+		m.pending.bytes += weight(r)
+	}
+}
+
+// weight is about the size of a record, in bytes: what it holds from outside.
+func weight(r conversation.Record) int {
+	switch r := r.(type) {
+	case *conversation.ConversationCreated:
+		return len(r.InitialData)
+	case *conversation.SubmissionAdmitted:
+		return deliveryWeight(r.Delivery)
+	case *conversation.Delta:
+		return len(r.Text)
+	case *conversation.PartDone:
+		return len(r.Signature)
+	case *conversation.ToolCalled:
+		return len(r.Input)
+	case *conversation.ToolSettled:
+		return len(r.Output) + len(r.ErrorText)
+	}
+	return 0
+}
+
+func deliveryWeight(d conversation.Delivery) int {
+	n := len(d.Body) + len(d.Type) + len(d.TagName)
+	for k, v := range d.Attributes {
+		n += len(k) + len(v)
+	}
+	for _, a := range d.Attachments {
+		n += len(a.Filename) + len(a.MimeType)
+	}
+	return n
 }
 
 // enqueueDelta adds streamed text, coalescing it with text of the same kind that
 // is still waiting.
 func (m *Machine) enqueueDelta(id conversation.MessageID, kind conversation.PartKind, text string) {
 	piece := &conversation.Delta{Message: id, Kind: kind, Text: text}
-	m.pending.bytes += len(text)
 	if n := len(m.pending.records); n > 0 {
 		last, ok := m.pending.records[n-1].(*conversation.Delta)
 		if ok && last.Message == id && last.Kind == kind {
@@ -37,6 +69,7 @@ func (m *Machine) enqueueDelta(id conversation.MessageID, kind conversation.Part
 				panic(fmt.Sprintf("machine: %v", err))
 			}
 			last.Text += text
+			m.pending.bytes += len(text)
 			return
 		}
 	}

@@ -32,7 +32,8 @@ type Config struct {
 	// MaxWaiting bounds the callers waiting for a reply, and the submissions
 	// waiting for their turn; above it callers are refused with CodeUnavailable.
 	MaxWaiting int
-	// MaxPendingBytes bounds the streamed text waiting for an append; see [Machine.Full].
+	// MaxPendingBytes bounds what waits for an append: streamed text is held back
+	// above it, see [Machine.Full], and admissions are refused above twice as much.
 	MaxPendingBytes int
 }
 
@@ -41,11 +42,12 @@ type Config struct {
 // Invariant: state is folded through every record enqueued, durable or not.
 // Invariant: inflight.Offset == durable+1 while an append is in flight.
 type Machine struct {
-	cfg     Config
-	state   *conversation.State
-	claims  []Claim
-	backlog []Input // before Opened
-	stopped bool
+	cfg          Config
+	state        *conversation.State
+	claims       []Claim
+	backlog      []Input // before Opened
+	backlogBytes int     // of its admissions
+	stopped      bool
 
 	durable   conversation.Offset
 	claimed   bool // a batch of this writer is durable
@@ -152,7 +154,9 @@ func (m *Machine) beforeOpen(in Input) {
 		m.backlog = nil
 		m.emit(Stop{StopUnread, in.Err})
 	case Admit:
-		if len(m.backlog) >= m.cfg.MaxWaiting {
+		m.backlogBytes += admissionWeight(in.Admission)
+		if len(m.backlog) >= m.cfg.MaxWaiting || len(m.backlog) > 0 && m.backlogBytes > 2*m.cfg.MaxPendingBytes {
+			m.backlogBytes -= admissionWeight(in.Admission)
 			m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
 			return
 		}
@@ -171,7 +175,7 @@ func (m *Machine) beforeOpen(in Input) {
 // unopened is what callers are told of a log that could not be read.
 func unopened(in OpenFailed) *conversation.Error {
 	if in.Permanent {
-		return &conversation.Error{Code: conversation.CodeInternal, Details: in.Err.Error(), Err: in.Err}
+		return &conversation.Error{Code: conversation.CodeInternal, Details: sayDamaged, Err: in.Err}
 	}
 	return conversation.Unavailable(2*time.Second, in.Err)
 }

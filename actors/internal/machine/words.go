@@ -11,6 +11,7 @@ const (
 	toolTimeUp     = "This call was stopped: the time for the whole submission is used up."
 
 	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
+	sayDamaged        = "The conversation's record cannot be read."
 	sayTimeout        = "The submission used up its total time."
 )
 

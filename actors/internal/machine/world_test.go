@@ -57,7 +57,6 @@ type listing struct {
 
 type modelCall struct {
 	machine.CallModel
-	reasoned bool
 }
 
 // spoken is the text of a turn by kind.
