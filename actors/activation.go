@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -209,9 +210,26 @@ func (a *activation) opened(m openedLog) {
 		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
 		return
 	}
+	defer a.containOpening()
 	a.tail = m.tail
 	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, int64(len(m.since)))
 	a.step(machine.Opened{State: m.state, Claims: m.since})
+}
+
+// containOpening ends an activation that panicked over its own log. The next one
+// would do the same, so callers are not told to repeat and no sweep is asked for.
+func (a *activation) containOpening() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	for id, to := range a.callers {
+		delete(a.callers, id)
+		a.root.Send(to, &wire.AdmitReply{Result: &wire.AdmitReply_Failure{Failure: failureOf(
+			conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed"))}})
+	}
+	a.stopping = true
 }
 
 func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {

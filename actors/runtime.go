@@ -117,7 +117,7 @@ type Runtime struct {
 	mu     sync.Mutex
 	active map[conversation.Key]running
 	ended  bool // spawn starts nothing any more
-	// answers are the entries of others\' journals that were answered.
+	// answers are the entries of others' journals that were answered.
 	answers map[shard]map[storage.JournalEntry]bool
 	quiet   chan struct{} // non-nil while somebody waits for active to become empty
 }

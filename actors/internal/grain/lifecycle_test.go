@@ -268,3 +268,17 @@ func TestLogCarriesNoBody(t *testing.T) {
 		}
 	}
 }
+
+// TestStopTakesItsTurnWithoutTime stops with a context that is over: nothing else
+// holds the cluster, so what happens is not left to chance.
+func TestStopTakesItsTurnWithoutTime(t *testing.T) {
+	c := start(t, actorFunc(echo), nil)
+	stop(t, c)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 64 {
+		if err := c.Stop(over); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func (m *Machine) admit(in Admit) {
 	}
 	// One batch takes what waits for it; it must stay far below what the log takes.
 	if !m.pending.empty() && m.pending.bytes+admissionWeight(a) > 2*m.cfg.MaxPendingBytes {
-		m.refuse(in, conversation.Unavailable(time.Second, nil))
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
 		return
 	}
 	m.accept(in, hash)

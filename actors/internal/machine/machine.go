@@ -154,12 +154,12 @@ func (m *Machine) beforeOpen(in Input) {
 		m.backlog = nil
 		m.emit(Stop{StopUnread, in.Err})
 	case Admit:
-		m.backlogBytes += admissionWeight(in.Admission)
-		if len(m.backlog) >= m.cfg.MaxWaiting || len(m.backlog) > 0 && m.backlogBytes > 2*m.cfg.MaxPendingBytes {
-			m.backlogBytes -= admissionWeight(in.Admission)
+		w := admissionWeight(in.Admission)
+		if len(m.backlog) >= m.cfg.MaxWaiting || m.backlogBytes > 0 && m.backlogBytes+w > 2*m.cfg.MaxPendingBytes {
 			m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
 			return
 		}
+		m.backlogBytes += w
 		m.backlog = append(m.backlog, in)
 	case Poke:
 		if len(m.backlog) >= m.cfg.MaxWaiting {

@@ -1,0 +1,381 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// longEnough bounds what must happen. It decides nothing but failures.
+const longEnough = time.Minute
+
+// valve is a bucket in memory. While it is shut, no request it chooses arrives:
+// each stays until its context ends.
+type valve struct {
+	store  *local.Store
+	shut   func(*http.Request) bool
+	held   chan string // gets the paths of requests that are held; may overflow
+	within atomic.Int32
+}
+
+func newValve(t *testing.T, shut func(*http.Request) bool) *valve {
+	t.Helper()
+	v := &valve{store: local.NewMemory(), shut: shut, held: make(chan string, 100)}
+	t.Cleanup(func() {
+		if err := v.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return v
+}
+
+func (v *valve) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !v.shut(r) {
+		return v.store.RoundTrip(r)
+	}
+	v.within.Add(1)
+	defer v.within.Add(-1)
+	select {
+	case v.held <- r.URL.Path:
+	default:
+	}
+	<-r.Context().Done()
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	return nil, r.Context().Err()
+}
+
+// flaky is randomness that fails once when it is told to, which no machine takes.
+type flaky struct{ broken atomic.Bool }
+
+func (f *flaky) Read(p []byte) (int, error) {
+	if f.broken.Swap(false) {
+		return 0, errors.New("no randomness")
+	}
+	return rand.Read(p)
+}
+
+// serve runs a runtime until the test, or the returned function, stops it.
+func serve(t *testing.T, r *Runtime) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return within(t, done, "the end of a node")
+	})
+	t.Cleanup(func() { _ = stop() }) // tests that care call stop themselves
+	within(t, r.Ready(), "a node")
+	return stop
+}
+
+func within[T any](t *testing.T, ch <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-ch:
+	case <-time.After(longEnough):
+		t.Errorf("timed out waiting for %s", what)
+	}
+	return v
+}
+
+func hello(key string) conversation.Admission {
+	return conversation.Admission{
+		Address: conversation.Address{Agent: "chat", ID: "c"}, Key: key,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hello"},
+	}
+}
+
+// TestPanicAnswersWhoWaits brings an activation down while callers wait for its
+// first append, which never arrives. They are repeated, and what the journal lists
+// of it is answered long before the next regular sweep.
+func TestPanicAnswersWhoWaits(t *testing.T) {
+	const callers = 3
+	var first atomic.Bool
+	v := newValve(t, func(r *http.Request) bool {
+		return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/log/") && first.CompareAndSwap(false, true)
+	})
+	bucket, err := openSimBucket(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(bucket, &Options{
+		Agents:     []*agent.Agent{{Name: "chat", Model: "test/none"}}, // every submission settles as failed
+		SweepEvery: 24 * time.Hour, AppendTimeout: 24 * time.Hour, AdmitTimeout: longEnough / 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := &flaky{}
+	r.entropy = func(conversation.Key) io.Reader { return random }
+	stop := serve(t, r)
+
+	admitted := make(chan error, callers+1)
+	admit := func(key string) {
+		_, err := r.Admit(t.Context(), hello(key))
+		admitted <- err
+	}
+	for i := range callers {
+		go admit(fmt.Sprint(i))
+	}
+	within(t, v.held, "an append")
+	random.broken.Store(true)
+	go admit("last")
+	for range callers + 1 {
+		if err := within(t, admitted, "an admission"); err != nil {
+			t.Error(err)
+		}
+	}
+	if random.broken.Load() {
+		t.Fatal("nothing has panicked")
+	}
+	keys := map[string]int{}
+	for b, err := range r.logs.Batches(t.Context(), hello("").Address.Key(), storage.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range records {
+			if a, ok := rec.(*conversation.SubmissionAdmitted); ok {
+				keys[a.Key]++
+			}
+		}
+	}
+	for key, n := range keys {
+		if n != 1 {
+			t.Errorf("%q was admitted %d times", key, n)
+		}
+	}
+	if len(keys) != callers+1 {
+		t.Errorf("admitted %v", keys)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(longEnough); len(r.journal.held()) > 0; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("the journal still lists %v", r.journal.held())
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAdmissionIsRepeatedOnce has owners panic: once may be chance, twice is not.
+// An owner that moved is another matter.
+func TestAdmissionIsRepeatedOnce(t *testing.T) {
+	panicked := fmt.Errorf("request: %w", grain.ErrPanicked)
+	unknown := fmt.Errorf("request: %w", grain.ErrOutcomeUnknown)
+	moved := &wire.AdmitReply{Result: &wire.AdmitReply_Moved{Moved: true}}
+	receipt := &wire.AdmitReply{Result: &wire.AdmitReply_Receipt{Receipt: &wire.Receipt{SubmissionId: "sub_1"}}}
+	for name, tc := range map[string]struct {
+		answers []any // replies and errors; the last repeats itself
+		asked   int
+		want    conversation.Code // "" for a receipt
+	}{
+		"one panic":               {[]any{panicked, receipt}, 2, ""},
+		"a panic among others":    {[]any{moved, unknown, panicked, moved, unknown, receipt}, 6, ""},
+		"panics":                  {[]any{panicked}, 2, conversation.CodeInternal},
+		"panics with others":      {[]any{panicked, moved, unknown, panicked, receipt}, 4, conversation.CodeInternal},
+		"nobody knows the answer": {[]any{unknown}, 0, conversation.CodeUnavailable},
+		"nobody is there":         {[]any{fmt.Errorf("request: %w", grain.ErrNoOwner), receipt}, 1, conversation.CodeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				o := &oracle{answer: func(string) (proto.Message, error) {
+					a := tc.answers[min(n, len(tc.answers)-1)]
+					n++
+					if err, ok := a.(error); ok {
+						return nil, err
+					}
+					return a.(proto.Message), nil
+				}}
+				r := oracular(t, &listings{}, o, &Options{AdmitTimeout: time.Hour})
+				r.serving.Store(true)
+				began := time.Now()
+				got, err := r.Admit(t.Context(), hello("k"))
+				if tc.want == "" && (err != nil || got.SubmissionID != "sub_1") {
+					t.Errorf("got %+v, %v", got, err)
+				}
+				if tc.want != "" && (err == nil || conversation.CodeOf(err) != tc.want) {
+					t.Errorf("got %v, want %s", err, tc.want)
+				}
+				if tc.want == conversation.CodeInternal && !errors.Is(err, grain.ErrPanicked) {
+					t.Errorf("%v does not say why", err)
+				}
+				took := time.Since(began)
+				if tc.asked != 0 && (n != tc.asked || took > time.Minute) || tc.asked == 0 && took < time.Hour {
+					t.Errorf("asked %d times within %v, want %d times", n, took, tc.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainOfAHangingBucket ends a node whose bucket stopped to answer: what
+// could not be released is stopped, and nothing outlives Run.
+func TestDrainOfAHangingBucket(t *testing.T) {
+	var shut atomic.Bool
+	v := newValve(t, func(*http.Request) bool { return shut.Load() })
+	bucket, err := openSimBucket(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := make(chan context.Context, 1)
+	r, err := New(bucket, &Options{
+		Agents: []*agent.Agent{{Name: "chat", Model: "test/none", InstructionsFunc: func(ctx context.Context, _ *agent.Turn) (string, error) {
+			running <- ctx
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}},
+		AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := serve(t, r)
+	if _, err := r.Admit(t.Context(), hello("k")); err != nil {
+		t.Fatal(err)
+	}
+	turn := within(t, running, "a turn")
+	shut.Store(true)
+	if err := stop(); err != nil {
+		t.Errorf("run returned %v", err)
+	}
+	select {
+	case path := <-v.held:
+		t.Logf("held back: %s", path)
+	default:
+		t.Error("nothing was held back")
+	}
+	if turn.Err() == nil || r.life.Err() == nil {
+		t.Errorf("a turn ends with %v, the life of activations with %v", turn.Err(), r.life.Err())
+	}
+	if got := r.Activations(); got != 0 {
+		t.Errorf("%d activations outlive their node", got)
+	}
+	if got := v.within.Load(); got != 0 {
+		t.Errorf("%d requests outlive their node", got)
+	}
+	if got := r.host.(*grain.Cluster).ActiveCount(); got != 0 {
+		t.Errorf("the cluster still has %d activations", got)
+	}
+}
+
+// deaf is a host that cannot be stopped.
+type deaf struct{ host }
+
+var errDeaf = errors.New("deaf")
+
+func (deaf) Stop(context.Context) error { return errDeaf }
+
+// TestLifeEndsWithoutItsHost ends a node that its host does not let go, while an
+// append hangs: its activations write nothing any more all the same.
+func TestLifeEndsWithoutItsHost(t *testing.T) {
+	v := newValve(t, func(r *http.Request) bool {
+		return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/log/")
+	})
+	bucket, err := openSimBucket(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(bucket, &Options{
+		Agents:        []*agent.Agent{{Name: "chat", Model: "test/none"}},
+		AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := r.host
+	r.host = deaf{real}
+	t.Cleanup(func() {
+		if err := real.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	stop := serve(t, r)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := r.Admit(ctx, hello("k"))
+		answered <- err
+	}()
+	within(t, v.held, "an append")
+	if err := stop(); !errors.Is(err, errDeaf) {
+		t.Errorf("run returned %v", err)
+	}
+	if got := v.within.Load(); got != 0 {
+		t.Errorf("%d requests outlive their node", got)
+	}
+	cancel() // nobody is left to answer
+	if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeUnavailable {
+		t.Errorf("the caller was told %v", err)
+	}
+}
+
+// TestPanicWhileOpening has every activation panic over its own log: callers are
+// told at once, and are neither kept waiting nor repeated.
+func TestPanicWhileOpening(t *testing.T) {
+	v := newValve(t, func(*http.Request) bool { return false })
+	bucket, err := openSimBucket(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(bucket, &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var activations atomic.Int32
+	r.entropy = func(conversation.Key) io.Reader {
+		activations.Add(1)
+		return unopened{}
+	}
+	stop := serve(t, r)
+	if _, err := r.Admit(t.Context(), hello("k")); err == nil || conversation.CodeOf(err) != conversation.CodeInternal {
+		t.Errorf("got %v, want %s", err, conversation.CodeInternal)
+	}
+	if n := activations.Load(); n != 1 {
+		t.Errorf("%d activations for one admission", n)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// unopened has randomness for everything but the step that opens a conversation.
+type unopened struct{}
+
+// Read implements io.Reader.
+func (unopened) Read(p []byte) (int, error) {
+	if bytes.Contains(debug.Stack(), []byte("(*activation).opened")) {
+		panic("no randomness")
+	}
+	return rand.Read(p)
+}

@@ -1,0 +1,198 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// nested returns n arrays, one within the other.
+func nested(n int) json.RawMessage {
+	return json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
+}
+
+// reopens stops the node and has another one go on with a conversation.
+func reopens(t *testing.T, n *node, a *agent.Agent, at conversation.Address, settled int) {
+	t.Helper()
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	heir := n.w.start(setup{opts: agents(a), model: says(1)})
+	heir.admit(at, "after the restart", "hello again")
+	outcomes(t, afterSettlements(n.w, at, settled+1))
+	if got := len(heir.snapshot(at).Settlements); got != settled+1 {
+		t.Errorf("clients are shown %d settlements, want %d", got, settled+1)
+	}
+}
+
+// outputs is an agent whose tool returns what it is asked for.
+func outputs(values map[string]json.RawMessage) *agent.Agent {
+	type in struct {
+		Name string `json:"name"`
+	}
+	return chatAgent(agent.NewTool("output", "Returns a value.", func(_ context.Context, in in) (json.RawMessage, error) {
+		return values[in.Name], nil
+	}, nil))
+}
+
+func TestToolOutputIsBounded(t *testing.T) {
+	const limit = conversation.MaxPayloadBytes
+	text := func(size int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`) }
+	a := outputs(map[string]json.RawMessage{
+		"deep": nested(1001), "bottomless": nested(10_000), "large": text(limit + 1),
+		"deepest": nested(1000), "largest": text(limit),
+	})
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(a), model: model})
+	n.admit(chat("c"), "k", "go")
+	c := model.next(t)
+	wants := []struct{ name, problem string }{
+		{"deep", "is nested 1001 deep"}, {"bottomless", "is nested 10000 deep"},
+		{"large", fmt.Sprintf("has %d bytes", limit+1)}, {"deepest", ""}, {"largest", ""},
+	}
+	for i, want := range wants {
+		c.call(fmt.Sprintf("p%d", i), "output", fmt.Sprintf(`{"name":%q}`, want.name))
+	}
+	c.finish()
+	c = model.next(t)
+	seen := c.seen()
+	results := strings.Split(strings.TrimPrefix(seen[len(seen)-1], "tool: "), "|")
+	c.finish()
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	parts := toolParts(n.snapshot(chat("c")))
+	if len(results) != len(wants) || len(parts) != len(wants) {
+		t.Fatalf("%d results and %d parts, want %d", len(results), len(parts), len(wants))
+	}
+	for i, want := range wants {
+		if want.problem == "" {
+			if parts[i].State != conversation.StateOutputAvailable || !strings.HasPrefix(results[i], fmt.Sprintf("p%d=", i)) {
+				t.Errorf("%s: the client is shown %s, the model %.80q", want.name, parts[i].State, results[i])
+			}
+			continue
+		}
+		if parts[i].State != conversation.StateOutputError || parts[i].Output != nil || parts[i].DurationMs == nil {
+			t.Errorf("%s: the client is shown %+v", want.name, parts[i])
+			continue
+		}
+		told := *parts[i].ErrorText
+		if !strings.Contains(told, want.problem) || !strings.Contains(told, "output is left out") || results[i] != fmt.Sprintf("p%d!%s", i, told) {
+			t.Errorf("%s: the client is told %.200q, the model %.200q", want.name, told, results[i])
+		}
+	}
+	reopens(t, n, a, chat("c"), 1)
+}
+
+func TestCallArgumentsAreBounded(t *testing.T) {
+	const limit = conversation.MaxPayloadBytes
+	a := newTools().agent()
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(a), model: model})
+	n.admit(chat("c"), "k", "go")
+	c := model.next(t)
+	c.call("p0", "quick", string(nested(1001)))
+	c.call("p1", "quick", string(nested(9_999)))
+	c.call("p2", "quick", `{"a":"`+strings.Repeat("x", limit)+`"}`)
+	c.call("p3", "quick", "{}")
+	c.finish()
+	c = model.next(t)
+	seen := c.seen()
+	c.finish()
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	parts := toolParts(n.snapshot(chat("c")))
+	if len(parts) != 4 {
+		t.Fatalf("parts are %+v", parts)
+	}
+	for i, problem := range []string{"is nested 1001 deep", "is nested 9999 deep", "bytes, at most"} {
+		if input := string(parts[i].Input); len(input) > 200 || !strings.Contains(input, problem) {
+			t.Errorf("the input is recorded as %.200s, want a word that it %s", input, problem)
+		}
+		if parts[i].State != conversation.StateOutputError || !strings.Contains(seen[len(seen)-1], fmt.Sprintf("p%d!%s", i, *parts[i].ErrorText)) {
+			t.Errorf("the client is shown %+v, the model %.500q", parts[i], seen[len(seen)-1])
+		}
+	}
+	if parts[3].State != conversation.StateOutputAvailable {
+		t.Errorf("a call next to them ended as %+v", parts[3])
+	}
+	reopens(t, n, a, chat("c"), 1)
+}
+
+func TestCallWithoutAName(t *testing.T) {
+	a := newTools().agent()
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(a), model: model})
+	n.admit(chat("c"), "k", "go")
+	c := model.next(t)
+	c.call("p", "", "{}")
+	c.finish()
+	c = model.next(t)
+	seen := c.seen()
+	c.finish()
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	settled := only[*conversation.ToolSettled](w.records(chat("c")))
+	if len(settled) != 1 || !settled[0].Failed || settled[0].DurationMs != nil {
+		t.Errorf("results are %+v, want one without a duration", settled)
+	}
+	parts := toolParts(n.snapshot(chat("c")))
+	if len(parts) != 1 || parts[0].ToolName != "unnamed" || parts[0].State != conversation.StateOutputError || parts[0].DurationMs != nil {
+		t.Fatalf("the client is shown %+v", parts)
+	}
+	want := []string{"user: go", "assistant: unnamed{}", "tool: p!" + *parts[0].ErrorText}
+	if diff := cmp.Diff(want, seen); diff != "" || !strings.Contains(*parts[0].ErrorText, `"unnamed"`) {
+		t.Errorf("the model is shown (-want +got):\n%s", diff)
+	}
+	reopens(t, n, a, chat("c"), 1)
+}
+
+// TestUnfitAdmissionsWriteNothing has admissions refused before anybody is asked.
+func TestUnfitAdmissionsWriteNothing(t *testing.T) {
+	with := func(data json.RawMessage) func(*conversation.Admission) {
+		return func(a *conversation.Admission) { a.InitialData = data }
+	}
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	before := w.listing()
+	for name, tc := range map[string]struct {
+		admission conversation.Admission
+		code      conversation.Code
+		words     string
+	}{
+		"too deep":   {admission(chat("c"), "k", with(nested(1001))), conversation.CodeInvalidRequest, "initialData is nested 1001 deep"},
+		"bottomless": {admission(chat("c"), "k", with(nested(10_000))), conversation.CodeInvalidRequest, "initialData is nested 10000 deep"},
+		"too large": {admission(chat("c"), "k", with(json.RawMessage(`"`+strings.Repeat("x", conversation.MaxPayloadBytes)+`"`))),
+			conversation.CodeInvalidRequest, "bytes"},
+		"not JSON": {admission(chat("c"), "k", with(json.RawMessage(`{`))), conversation.CodeInvalidRequest, "initialData is not JSON"},
+		"no key":   {admission(chat("c"), "", plain), conversation.CodeInternal, "no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, admitted := n.rt.Admit(t.Context(), tc.admission)
+			receipt, checked := n.rt.Precheck(t.Context(), tc.admission)
+			for _, err := range []error{admitted, checked} {
+				if err == nil || conversation.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.words) {
+					t.Errorf("answered %v, want %s with %q", err, tc.code, tc.words)
+				}
+			}
+			if receipt != nil {
+				t.Errorf("prechecked as %+v", receipt)
+			}
+			if n.rt.Activations() != 0 {
+				t.Error("the conversation was opened")
+			}
+		})
+	}
+	if diff := cmp.Diff(before, w.listing()); diff != "" {
+		t.Errorf("the bucket changed (-before +after):\n%s", diff)
+	}
+	n.accept(admission(chat("c"), "k", with(nested(1000))))
+	outcomes(t, afterSettlements(w, chat("c"), 1))
+	reopens(t, n, chatAgent(), chat("c"), 1)
+}

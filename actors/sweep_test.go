@@ -1,0 +1,303 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// oracle is a host whose owners answer what the test says. It counts the requests
+// by identity.
+type oracle struct {
+	answer func(id string) (proto.Message, error)
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (o *oracle) Start(context.Context) error { return nil }
+func (o *oracle) Stop(context.Context) error  { return nil }
+func (o *oracle) MemberID() string            { return "me" }
+
+func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.Message, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked == nil {
+		o.asked = map[string]int{}
+	}
+	o.asked[id]++
+	return o.answer(id)
+}
+
+// takeAsked returns the requests since it was called last.
+func (o *oracle) takeAsked() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := o.asked
+	o.asked = nil
+	return out
+}
+
+// oracular makes a runtime on a bucket whose owners are the oracle.
+func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Runtime {
+	t.Helper()
+	r, err := newRuntime(bucket, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.attach(o)
+	return r
+}
+
+func memoryBucket(t *testing.T) storage.Bucket {
+	t.Helper()
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bucket, err := openSimBucket(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bucket
+}
+
+// listings is an empty bucket that notes when it is listed.
+type listings struct {
+	storage.Bucket // nil: nothing else is used
+	began          time.Time
+
+	mu sync.Mutex
+	at []time.Duration
+}
+
+func (l *listings) List(context.Context, storage.ListQuery) (storage.ListPage, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = append(l.at, time.Since(l.began))
+	return storage.ListPage{}, nil
+}
+
+func (l *listings) take() []time.Duration {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.at
+	l.at = nil
+	return out
+}
+
+// TestAskingDoesNotPutASweepOff asks for sweeps faster than they come.
+func TestAskingDoesNotPutASweepOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bucket := &listings{began: time.Now()}
+		r := oracular(t, bucket, &oracle{}, &Options{SweepEvery: time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { r.sweepLoop(ctx) })
+		defer wg.Wait()
+		defer cancel()
+		until := func(at time.Duration) { <-time.After(at - time.Since(bucket.began)) }
+		sweeps := func(what string, want ...time.Duration) {
+			t.Helper()
+			if diff := cmp.Diff(want, bucket.take()); diff != "" {
+				t.Errorf("sweeps %s (-want +got):\n%s", what, diff)
+			}
+		}
+		sweeps("at the start", 0)
+
+		for at := 10 * time.Second; at < 20*time.Second; at += soonAfter / 4 {
+			until(at)
+			r.askSweep()
+		}
+		until(59 * time.Second)
+		got := bucket.take()
+		if len(got) < 8 || len(got) > 11 || got[0] != 10*time.Second+soonAfter {
+			t.Errorf("sweeps while one is asked for all the time: %v", got)
+		}
+		for i := 1; i < len(got); i++ {
+			if pause := got[i] - got[i-1]; pause < soonAfter || pause > 2*soonAfter {
+				t.Errorf("a pause of %v between sweeps that are asked for: %v", pause, got)
+			}
+		}
+
+		last := got[len(got)-1]
+		until(last + time.Minute + time.Millisecond)
+		sweeps("when nobody asks any more", last+time.Minute)
+		until(last + 2*time.Minute - soonAfter/2)
+		r.askSweep()
+		until(last + 2*time.Minute + 2*soonAfter)
+		sweeps("asked for shortly before it is due", last+2*time.Minute)
+	})
+}
+
+// listed returns an entry of a writer that is gone.
+func listed(agent, nonce string) storage.JournalEntry {
+	return storage.JournalEntry{Conv: conversation.Address{Agent: agent, ID: "1"}.Key(), Nonce: storage.Nonce(nonce), Seq: 3}
+}
+
+func askedOnce(entries ...storage.JournalEntry) map[string]int {
+	var out map[string]int
+	for _, e := range entries {
+		if out == nil {
+			out = map[string]int{}
+		}
+		out[string(e.Conv)]++
+	}
+	return out
+}
+
+func writeJournal(t *testing.T, bucket storage.Bucket, member string, n int64, entries ...storage.JournalEntry) {
+	t.Helper()
+	j := storage.Journal{Member: member, Shards: 1, N: n, Entries: entries}
+	if err := storage.WriteJournal(t.Context(), bucket, j); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantJournals(t *testing.T, bucket storage.Bucket, want ...string) {
+	t.Helper()
+	refs, err := storage.Journals(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ref := range refs {
+		got = append(got, ref.Keys...)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stored journals (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnswersOutliveAnUnanswerableEntry sweeps a journal with a conversation that
+// nobody can answer for. The others are asked about once.
+func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
+	one, two, stuck := listed("one", "n"), listed("two", "n"), listed("unregistered", "n")
+	mended := false
+	o := &oracle{answer: func(id string) (proto.Message, error) {
+		if id == string(stuck.Conv) && !mended {
+			return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}, nil
+		}
+		return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
+	}}
+	bucket := memoryBucket(t)
+	r := oracular(t, bucket, o, nil)
+	key := func(n int64) string { return storage.JournalKey("dead", 0, n) }
+	sweep := func(what string, complete bool, want map[string]int) {
+		t.Helper()
+		if err := r.sweep(t.Context()); (err == nil) != complete {
+			t.Errorf("%s: sweep returned %v", what, err)
+		}
+		if diff := cmp.Diff(want, o.takeAsked()); diff != "" {
+			t.Errorf("%s: asked about (-want +got):\n%s", what, diff)
+		}
+	}
+	writeJournal(t, bucket, "dead", 0, one, two, stuck)
+	sweep("first", false, askedOnce(one, two, stuck))
+	for range 3 {
+		sweep("again", false, askedOnce(stuck))
+	}
+	wantJournals(t, bucket, key(0))
+
+	// A newer journal landed late. The same conversation under another writer, or
+	// at another position, is another question; so is it in another's journal.
+	later, farther, more := listed("one", "m"), one, listed("three", "n")
+	farther.Seq++
+	writeJournal(t, bucket, "dead", 1, one, later, farther, more, stuck)
+	sweep("newer journal", false, askedOnce(later, farther, more, stuck))
+	writeJournal(t, bucket, "dead2", 0, one)
+	sweep("another's journal", false, askedOnce(one, stuck))
+	wantJournals(t, bucket, key(0), key(1))
+
+	mended = true
+	sweep("mended", true, askedOnce(stuck))
+	wantJournals(t, bucket)
+	sweep("nothing left", true, nil)
+	if len(r.answers) != 0 {
+		t.Errorf("answers are remembered of journals that are gone: %v", r.answers)
+	}
+	writeJournal(t, bucket, "dead", 2, one)
+	sweep("forgotten", true, askedOnce(one))
+}
+
+// TestAnswersSurviveAFailedListing keeps what is known while the bucket cannot say
+// what is there.
+func TestAnswersSurviveAFailedListing(t *testing.T) {
+	one, stuck := listed("one", "n"), listed("unregistered", "n")
+	o := &oracle{answer: func(id string) (proto.Message, error) {
+		if id == string(stuck.Conv) {
+			return nil, errors.New("no owner")
+		}
+		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}, nil
+	}}
+	bucket := memoryBucket(t)
+	r := oracular(t, bucket, o, nil)
+	writeJournal(t, bucket, "dead", 0, one, stuck)
+	if err := r.sweep(t.Context()); err == nil {
+		t.Error("a sweep that answers nothing for one entry returned no error")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.sweep(over); err == nil {
+		t.Error("a sweep without a listing returned no error")
+	}
+	o.takeAsked()
+	if err := r.sweep(t.Context()); err == nil {
+		t.Error("a sweep that answers nothing for one entry returned no error")
+	}
+	if diff := cmp.Diff(askedOnce(stuck), o.takeAsked()); diff != "" {
+		t.Errorf("asked about (-want +got):\n%s", diff)
+	}
+}
+
+// TestSweepRemovesOwnReplacedJournals has numbers of this node land after they
+// were left behind.
+func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
+	bucket := memoryBucket(t)
+	r := oracular(t, bucket, &oracle{}, nil)
+	key := func(n int64) string { return storage.JournalKey("me", 0, n) }
+	sweep := func() {
+		t.Helper()
+		if err := r.sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	writeJournal(t, bucket, "me", 0)
+	sweep() // Nothing has landed as far as this node knows: nothing replaces it.
+	wantJournals(t, bucket, key(0))
+
+	r.journal.n = 4
+	next := r.journal.compose()
+	if next.N != 5 {
+		t.Fatalf("composed number %d", next.N)
+	}
+	for _, n := range []int64{3, 4, 5} {
+		writeJournal(t, bucket, "me", n)
+	}
+	r.journal.land(5)
+	writeJournal(t, bucket, "me", r.journal.compose().N) // landed, but its answer is still under way
+	var want []string
+	for n := range int64(7) {
+		want = append(want, key(n))
+	}
+	wantJournals(t, bucket, slices.Delete(want, 1, 3)...)
+	sweep()
+	wantJournals(t, bucket, key(5), key(6))
+	sweep()
+	wantJournals(t, bucket, key(5), key(6))
+}
