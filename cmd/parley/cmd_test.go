@@ -142,8 +142,10 @@ func TestBanner(t *testing.T) {
 	if isLoopback(&net.TCPAddr{IP: net.IPv6zero}) || !isLoopback(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}) {
 		t.Error("causes of errors are for this machine only")
 	}
-	if got := invocation([]string{"/tmp/go-build12/b001/exe/parley"}); got != "go run ./cmd/parley" {
-		t.Errorf("called by go run, the program tells %q", got)
+	for _, path := range []string{"/tmp/go-build12/b001/exe/parley", "/cache/ed/" + strings.Repeat("e0", 32) + "-d/parley"} {
+		if got := invocation([]string{path}); got != "go run ./cmd/parley" {
+			t.Errorf("called by go run, the program tells %q", got)
+		}
 	}
 	if got := invocation([]string{"bin/parley"}); got != "bin/parley" {
 		t.Errorf("called as bin/parley, the program tells %q", got)

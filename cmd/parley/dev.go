@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -149,9 +151,12 @@ func localURL(addr net.Addr) string {
 	return "http://" + addr.String()
 }
 
+// goRun matches where "go run" keeps what it runs: a temporary folder, or its cache.
+var goRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/`)
+
 // invocation is how the user calls this program: "go run" leaves nothing on PATH.
 func invocation(args []string) string {
-	if strings.Contains(args[0], "go-build") {
+	if goRun.MatchString(filepath.ToSlash(args[0])) {
 		return "go run ./cmd/parley"
 	}
 	return args[0]
@@ -179,7 +184,7 @@ or, with the reply as it comes:
 
   %s send %s/hello 'long 100'
 
-Stop this server while it answers, or kill it (pkill -9 parley), and start it again: the answer goes on.
+Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the answer goes on.
 `, cfg.model, cfg.data, url, url, url, url, self, url)
 	if strings.HasPrefix(cfg.model, "demo/") {
 		fmt.Fprintf(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… %s dev --model openai/<model>\n", self)
