@@ -72,7 +72,7 @@ type activation struct {
 
 	callers    map[machine.ReplyID]*actor.PID
 	nextCaller machine.ReplyID
-	timers     [3]activationTimer
+	timers     [machine.Timers]activationTimer
 	runCtx     context.Context // of the model call and its tools
 	cancelRun  context.CancelFunc
 	feed       *feed // of the model call under way
@@ -100,6 +100,8 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.end()
 	case *wire.AdmitRequest:
 		a.admit(ctx.Sender(), m)
+	case *wire.AbortRequest:
+		a.step(machine.Abort{To: a.caller(ctx.Sender())})
 	case *wire.PokeRequest:
 		a.step(machine.Poke{To: a.caller(ctx.Sender()), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
 	case openedLog:
@@ -131,7 +133,7 @@ func (a *activation) start(key conversation.Key) {
 	a.log = a.rt.log.With("conversation", string(key), "nonce", string(a.nonce))
 	a.ctx, a.cancel = context.WithCancel(a.rt.life)
 	a.machine = machine.New(machine.Config{
-		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, IdleAfter: a.rt.opts.IdleAfter,
+		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, RetryPause: a.rt.opts.RetryPause, IdleAfter: a.rt.opts.IdleAfter,
 		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
 	})
 	a.rt.enter(key, running{pid: a.self, nonce: a.nonce, tell: a.tell})
@@ -226,7 +228,7 @@ func (a *activation) containOpening() {
 	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	for id, to := range a.callers {
 		delete(a.callers, id)
-		a.root.Send(to, &wire.AdmitReply{Result: &wire.AdmitReply_Failure{Failure: failureOf(
+		a.root.Send(to, &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(
 			conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed"))}})
 	}
 	a.stopping = true
@@ -235,7 +237,7 @@ func (a *activation) containOpening() {
 func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
 	var adm conversation.Admission
 	if err := json.Unmarshal(m.GetAdmission(), &adm); err != nil {
-		a.root.Send(sender, &wire.AdmitReply{Result: &wire.AdmitReply_Failure{Failure: failureOf(
+		a.root.Send(sender, &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(
 			conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err))}})
 		return
 	}
@@ -327,14 +329,16 @@ func (a *activation) reply(e machine.Reply) {
 func answerMessage(v machine.Answer) proto.Message {
 	switch v := v.(type) {
 	case machine.Admitted:
-		return &wire.AdmitReply{Result: &wire.AdmitReply_Receipt{Receipt: &wire.Receipt{
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Receipt{Receipt: &wire.Receipt{
 			SubmissionId: string(v.Receipt.SubmissionID), Uid: string(v.Receipt.UID),
 			Offset: int64(v.Receipt.Offset), Deduplicated: v.Receipt.Deduplicated,
 		}}}
 	case machine.Refused:
-		return &wire.AdmitReply{Result: &wire.AdmitReply_Failure{Failure: failureOf(v.Err)}}
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(v.Err)}}
+	case machine.Aborted:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Aborted{Aborted: v.Any}}
 	case machine.Clear:
-		return &wire.AdmitReply{Result: &wire.AdmitReply_Clear{Clear: true}}
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Clear{Clear: true}}
 	case machine.Poked:
 		switch {
 		case v.Unknown:
@@ -344,7 +348,7 @@ func answerMessage(v machine.Answer) proto.Message {
 		}
 		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}
 	}
-	return &wire.AdmitReply{Result: &wire.AdmitReply_Moved{Moved: true}}
+	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}}
 }
 
 func (a *activation) setTimer(e machine.SetTimer) {

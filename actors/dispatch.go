@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
@@ -27,7 +29,7 @@ func (r *Runtime) Precheck(ctx context.Context, a conversation.Admission) (*conv
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := reply.GetResult().(*wire.AdmitReply_Clear); ok {
+	if _, ok := reply.GetResult().(*wire.OwnerReply_Clear); ok {
 		return nil, nil
 	}
 	return receiptOf(reply)
@@ -64,12 +66,24 @@ func (r *Runtime) Stage(ctx context.Context, at conversation.Address, b conversa
 	return nil
 }
 
-// ask brings an admission to its owner, again under the same key when the owner
-// steps down, until it is decided or time is up.
-func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bool) (*wire.AdmitReply, error) {
-	if !r.serving.Load() || r.draining.Load() {
-		return nil, conversation.Unavailable(retryAfter, nil)
+// Abort implements [conversation.Dispatcher]. Repeating it is safe: what was
+// aborted by an attempt whose outcome is unknown is settled by then.
+func (r *Runtime) Abort(ctx context.Context, at conversation.Address) (bool, error) {
+	reply, err := r.call(ctx, at, &wire.AbortRequest{})
+	if err != nil {
+		return false, err
 	}
+	switch res := reply.GetResult().(type) {
+	case *wire.OwnerReply_Aborted:
+		return res.Aborted, nil
+	case *wire.OwnerReply_Failure:
+		return false, errorOf(res.Failure)
+	}
+	return false, errors.New("abort: owner answered without a result")
+}
+
+// ask brings an admission to its owner.
+func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bool) (*wire.OwnerReply, error) {
 	if a.Key == "" {
 		return nil, errors.New("admit: the admission has no key")
 	}
@@ -80,15 +94,24 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if err != nil {
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
-	panics := 0
+	return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
+}
+
+// call brings a request to the owner of a conversation, again when the owner steps
+// down, until it is decided or time is up. The request must be safe to repeat.
+func (r *Runtime) call(ctx context.Context, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
+	if !r.serving.Load() || r.draining.Load() {
+		return nil, conversation.Unavailable(retryAfter, nil)
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
 	defer cancel()
+	panics := 0
 	for pause := moveBackoff / 16; ; pause = min(2*pause, moveBackoff) {
-		m, err := r.host.Request(ctx, string(a.Address.Key()), &wire.AdmitRequest{Admission: body, Precheck: precheck})
+		m, err := r.host.Request(ctx, string(at.Key()), request)
 		if err == nil {
-			reply, ok := m.(*wire.AdmitReply)
+			reply, ok := m.(*wire.OwnerReply)
 			if !ok {
-				return nil, fmt.Errorf("admit: owner answered with %T", m)
+				return nil, fmt.Errorf("call owner: answered with %T", m)
 			}
 			if !reply.GetMoved() {
 				return reply, nil
@@ -99,7 +122,7 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 		case errors.Is(err, grain.ErrPanicked):
 			// Once may be chance. Twice is a log that brings this version down.
 			if panics++; panics > 1 {
-				return nil, fmt.Errorf("admit: %w", err)
+				return nil, fmt.Errorf("call owner: %w", err)
 			}
 		default:
 			return nil, conversation.Unavailable(retryAfter, err)
@@ -112,16 +135,16 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	}
 }
 
-func receiptOf(reply *wire.AdmitReply) (*conversation.Receipt, error) {
+func receiptOf(reply *wire.OwnerReply) (*conversation.Receipt, error) {
 	switch res := reply.GetResult().(type) {
-	case *wire.AdmitReply_Receipt:
+	case *wire.OwnerReply_Receipt:
 		return &conversation.Receipt{
 			SubmissionID: conversation.SubmissionID(res.Receipt.GetSubmissionId()),
 			UID:          conversation.UID(res.Receipt.GetUid()),
 			Offset:       conversation.Offset(res.Receipt.GetOffset()),
 			Deduplicated: res.Receipt.GetDeduplicated(),
 		}, nil
-	case *wire.AdmitReply_Failure:
+	case *wire.OwnerReply_Failure:
 		return nil, errorOf(res.Failure)
 	}
 	return nil, fmt.Errorf("admit: owner answered without a result")

@@ -191,8 +191,8 @@ func TestPanicAnswersWhoWaits(t *testing.T) {
 func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	panicked := fmt.Errorf("request: %w", grain.ErrPanicked)
 	unknown := fmt.Errorf("request: %w", grain.ErrOutcomeUnknown)
-	moved := &wire.AdmitReply{Result: &wire.AdmitReply_Moved{Moved: true}}
-	receipt := &wire.AdmitReply{Result: &wire.AdmitReply_Receipt{Receipt: &wire.Receipt{SubmissionId: "sub_1"}}}
+	moved := &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}}
+	receipt := &wire.OwnerReply{Result: &wire.OwnerReply_Receipt{Receipt: &wire.Receipt{SubmissionId: "sub_1"}}}
 	for name, tc := range map[string]struct {
 		answers []any // replies and errors; the last repeats itself
 		asked   int

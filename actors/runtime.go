@@ -37,6 +37,12 @@ type Options struct {
 	// Pace is the least time between the starts of two appends of streamed text.
 	// Zero is 250 ms, which suits remote object storage; 50 ms suits a local bucket.
 	Pace time.Duration
+	// RetryPause is the pause before the first repetition of a model call that failed
+	// for a passing reason; it doubles with each of at most three. Zero is 1 s.
+	RetryPause time.Duration
+	// FirstEvent, BetweenEvents and WholeCall bound a model call: the wait for its
+	// first event, between two, and for its end. Zero is 60 s, 30 s and 10 min.
+	FirstEvent, BetweenEvents, WholeCall time.Duration
 	// IdleAfter is how long an idle conversation stays in memory. Zero is 5 min.
 	IdleAfter time.Duration
 	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
@@ -66,6 +72,10 @@ func (o *Options) withDefaults() (Options, error) {
 		zero  time.Duration
 	}{
 		{"Pace", &out.Pace, 250 * time.Millisecond},
+		{"RetryPause", &out.RetryPause, time.Second},
+		{"FirstEvent", &out.FirstEvent, time.Minute},
+		{"BetweenEvents", &out.BetweenEvents, 30 * time.Second},
+		{"WholeCall", &out.WholeCall, 10 * time.Minute},
 		{"IdleAfter", &out.IdleAfter, 5 * time.Minute},
 		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
@@ -187,7 +197,7 @@ func (r *Runtime) attach(h host) {
 }
 
 // Reader returns the read seam of this node.
-func (r *Runtime) Reader() conversation.Reader { return r.followers }
+func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket} }
 
 // Serves reports whether an agent is registered under the name.
 func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }

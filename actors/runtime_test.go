@@ -327,7 +327,9 @@ func chatAgent(tools ...agent.Tool) *agent.Agent {
 	return &agent.Agent{Name: "chat", Model: spec, Instructions: "Be brief.", Tools: tools}
 }
 
-func agents(a ...*agent.Agent) actors.Options { return actors.Options{Agents: a} }
+func agents(a ...*agent.Agent) actors.Options {
+	return actors.Options{Agents: a, RetryPause: time.Millisecond}
+}
 
 // codeIs fails the test unless err has a code.
 func codeIs(tb testing.TB, err error, want conversation.Code) *conversation.Error {

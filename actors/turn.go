@@ -136,13 +136,33 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "submission", string(c.turn.Submission),
 			"model", c.agent.Model, "err", err, "cause", cause(err))
-		end = machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
+		end = failedCall(err)
 	}
 	// An error means that the run was cancelled.
 	_ = f.push(ctx, end)
 }
 
-// stream pushes all events but the last, which it returns.
+// errSilence is the cause of a call that was given up because nothing came.
+var errSilence = errors.New("model was silent for too long")
+
+// errTooLong is the cause of a call that went on for longer than any may.
+var errTooLong = errors.New("model call took too long")
+
+// failedCall is the event for a call that failed.
+func failedCall(err error) machine.ModelEvent {
+	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
+	var vendor *providers.Error
+	switch {
+	case errors.Is(err, errSilence), errors.Is(err, errTooLong):
+		out.Retry = true
+	case errors.As(err, &vendor):
+		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
+	}
+	return out
+}
+
+// stream pushes all events but the last, which it returns. It gives up a call that
+// is silent or endless.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
 	system, err := c.agent.InstructionsFor(ctx, c.turn)
 	if err != nil {
@@ -156,11 +176,23 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	for _, t := range c.agent.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
 	}
+	o := &c.rt.opts
+	call, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	silence := time.AfterFunc(o.FirstEvent, func() { giveUp(errSilence) })
+	defer silence.Stop()
+	whole := time.AfterFunc(o.WholeCall, func() { giveUp(errTooLong) })
+	defer whole.Stop()
 	opts := providers.Options{ThinkingLevel: providers.ThinkingLevel(c.agent.ThinkingLevel), SessionID: c.session}
-	for e, err := range c.rt.opts.Providers.Stream(ctx, c.agent.Model, req, opts) {
+	for e, err := range o.Providers.Stream(call, c.agent.Model, req, opts) {
 		if err != nil {
+			if ctx.Err() == nil && call.Err() != nil {
+				err = context.Cause(call)
+			}
 			return end, err
 		}
+		// Waiting for room in a full feed is not the model's silence.
+		silence.Stop()
 		if done, ok := e.(providers.Done); ok {
 			end = machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(done.StopReason), Usage: conversation.Usage(done.Usage)}
 			continue
@@ -170,6 +202,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 				return end, err
 			}
 		}
+		silence.Reset(o.BetweenEvents)
 	}
 	if end.Kind != machine.ModelDone {
 		return end, errors.New("stream ended without its end")

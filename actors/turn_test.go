@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,22 +60,23 @@ func (n *node) snapshot(at conversation.Address) conversation.Snapshot {
 
 func TestProviderErrorsSettleInOurWords(t *testing.T) {
 	const raw = "vendor says: key sk-123 of org acme is out of credit"
+	said := []conversation.RecordType{conversation.TypeResponseStarted, conversation.TypeDelta}
+	kept := append(slices.Clone(said), conversation.TypeStepCompleted)
+	withdrawn := append(slices.Clone(said), conversation.TypeStepDropped)
 	quota := &providers.Error{Kind: providers.KindQuota, Status: 402, Body: []byte(raw), Err: errors.New(raw)}
 	for name, test := range map[string]struct {
 		err    error
 		reason string
 		before func(c *modelCall)
+		calls  int                       // a failure that may pass is tried four times
 		want   []conversation.RecordType // between attempt_started and submission_settled
 	}{
-		"at once": {quota, "quota", func(*modelCall) {}, nil},
-		"unknown": {errors.New(raw), "network", func(*modelCall) {}, nil},
-		"after text": {quota, "quota", func(c *modelCall) { c.text("Partial") }, []conversation.RecordType{
-			conversation.TypeResponseStarted, conversation.TypeDelta, conversation.TypeStepCompleted,
-		}},
-		"truncated": {nil, "truncated", func(c *modelCall) { c.text("Partial") }, []conversation.RecordType{
-			conversation.TypeResponseStarted, conversation.TypeDelta, conversation.TypeStepCompleted,
-		}},
-		"in a call": {quota, "quota", func(c *modelCall) { c.call("p", "quick", "{}") }, nil},
+		"at once":    {quota, "quota", func(*modelCall) {}, 1, nil},
+		"unknown":    {errors.New(raw), "network", func(*modelCall) {}, 4, nil},
+		"after text": {quota, "quota", func(c *modelCall) { c.text("Partial") }, 1, kept},
+		"truncated": {nil, "truncated", func(c *modelCall) { c.text("Partial") }, 4,
+			slices.Concat(withdrawn, withdrawn, withdrawn, kept)},
+		"in a call": {quota, "quota", func(c *modelCall) { c.call("p", "quick", "{}") }, 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTools()
@@ -82,9 +84,11 @@ func TestProviderErrorsSettleInOurWords(t *testing.T) {
 			model := make(stage)
 			n := w.start(setup{opts: agents(ts.agent()), model: model})
 			n.admit(chat("c"), "1", "hello")
-			c := model.next(t)
-			test.before(c)
-			c.fail(test.err)
+			for range test.calls {
+				c := model.next(t)
+				test.before(c)
+				c.fail(test.err)
+			}
 			failedSafely(t, w, chat("c"), modelFailed(test.reason), raw)
 			var got []conversation.RecordType
 			for _, typ := range types(w.records(chat("c")))[3:] {
@@ -327,5 +331,48 @@ func holdSecondBatch(reached chan<- struct{}, resume <-chan struct{}) func(stora
 			close(reached)
 			<-resume
 		}
+	}
+}
+
+// TestModelCallIsRepeated fails a call in every way that may pass: the reply is that
+// of the call that succeeds, and clients see nothing of the others.
+func TestModelCallIsRepeated(t *testing.T) {
+	busy := &providers.Error{Kind: providers.KindOverloaded, Status: 503}
+	for name, fail := range map[string]script{
+		"refused": func(context.Context, providers.Request, *providers.Assembler) error { return busy },
+		"broken": func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+			a.Text("half a sen")
+			return busy
+		},
+		"silent": func(ctx context.Context, _ providers.Request, _ *providers.Assembler) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"silent after text": func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
+			a.Text("half a sen")
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			calls := 0
+			opts := agents(chatAgent())
+			opts.FirstEvent, opts.BetweenEvents = 500*time.Millisecond, 500*time.Millisecond
+			n := w.start(setup{opts: opts, model: script(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+				if calls++; calls == 1 {
+					return fail(ctx, req, a)
+				}
+				return says(2)(ctx, req, a)
+			})})
+			n.admit(chat("c"), "1", "hello")
+			if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {
+				t.Errorf("settled %+v", s)
+			}
+			messages := n.snapshot(chat("c")).Messages
+			if parts := messages[len(messages)-1].Parts; len(parts) != 1 || *parts[0].Text != "token token " {
+				t.Errorf("the reply is %+v", parts)
+			}
+		})
 	}
 }

@@ -1,6 +1,9 @@
 package conversation
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // Dispatcher is the write seam between an edge (http, channels) and the runtime.
 // Every method returns a [*Error] for whatever a caller may be told; any other
@@ -17,6 +20,10 @@ type Dispatcher interface {
 	// Admit accepts a delivery durably. When it returns, the message is recorded
 	// and will reach exactly one settlement, whatever dies.
 	Admit(ctx context.Context, a Admission) (Receipt, error)
+	// Abort records the intent to abort whatever is owed a settlement and reports
+	// whether there was anything. When it returns true the intent is durable;
+	// settlements follow. A conversation that does not exist has nothing to abort.
+	Abort(ctx context.Context, at Address) (bool, error)
 }
 
 // Page is one encoded answer to a read.
@@ -44,4 +51,8 @@ type Reader interface {
 	// Wait returns nil as soon as the durable head is past after, so that Updates
 	// makes progress, or the context's error.
 	Wait(ctx context.Context, at Address, after Offset) error
+	// Attachment returns the facts and the content of an attachment of a message.
+	// The content's Read fails if the bytes do not have the size and digest they
+	// are stored under. The caller closes it. An unknown id is CodeAttachmentNotFound.
+	Attachment(ctx context.Context, at Address, id AttachmentID) (Attachment, io.ReadCloser, error)
 }

@@ -160,6 +160,18 @@ func (s *State) Lookup(key string) *Submission { return s.byKey[key] }
 // Submission returns a submission by id, or nil.
 func (s *State) Submission(id SubmissionID) *Submission { return s.bySub[id] }
 
+// Attachment returns an attachment of a message by its id, and whether there is one.
+func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
+	for _, m := range s.messages {
+		for _, p := range m.parts {
+			if p.kind == PartTypeFile && p.file.ID == id {
+				return p.file, true
+			}
+		}
+	}
+	return Attachment{}, false
+}
+
 // Unsettled returns the submissions that are owed a settlement, in admission
 // order. The slice is shared and read-only.
 func (s *State) Unsettled() []*Submission { return s.unsettled }

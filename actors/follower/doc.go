@@ -1,7 +1,7 @@
 // Package follower keeps, on a node that has readers of a conversation, one
 // materialized view of it and answers all of them from there. A [Set] holds the
-// followers of a node and implements [conversation.Reader]; edges call its read
-// methods, the owner of a conversation calls [Set.Offer] for every batch it made
+// followers of a node and implements all of [conversation.Reader] but the content of
+// attachments; edges call its read methods, the owner of a conversation calls [Set.Offer] for every batch it made
 // durable and verified.
 //
 // A follower is opened from the bucket and then fed by pushes. A push is a hint:

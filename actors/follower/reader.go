@@ -21,6 +21,25 @@ func (s *Set) Head(ctx context.Context, at conversation.Address) (conversation.O
 	return v.head(), nil
 }
 
+// Attachment returns the facts of an attachment of a message.
+func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, error) {
+	f, err := s.acquire(at)
+	if err != nil {
+		return conversation.Attachment{}, err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, conversation.Start)
+	if err != nil {
+		return conversation.Attachment{}, err
+	}
+	defer f.work.Unlock()
+	a, ok := v.state.Attachment(id)
+	if !ok {
+		return a, conversation.Errorf(conversation.CodeAttachmentNotFound, "No message of this conversation has the attachment %.64q.", string(id))
+	}
+	return a, nil
+}
+
 // Snapshot implements [conversation.Reader].
 func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
 	f, err := s.acquire(at)

@@ -82,7 +82,8 @@ type Stats struct {
 
 type counters struct{ loads, coldPages, encoded, snapshots atomic.Int64 }
 
-// Set is the followers of a node. It implements [conversation.Reader]. Make one
+// Set is the followers of a node. It implements [conversation.Reader] but for the
+// content of attachments. Make one
 // with [New]. It is safe for concurrent use.
 type Set struct {
 	source  Source
@@ -100,8 +101,6 @@ type Set struct {
 	running   map[*task]struct{}
 	tasks     sync.WaitGroup
 }
-
-var _ conversation.Reader = (*Set)(nil)
 
 // task is one goroutine of a Set.
 type task struct{ cancel context.CancelFunc }

@@ -16,6 +16,7 @@ const (
 	phaseModel                 // a model call is under way
 	phaseCalling               // the step's calls are on their way to the log
 	phaseTools                 // tools run
+	phaseRetry                 // a failed model call waits to be repeated
 )
 
 // run is the attempt under way.
@@ -26,7 +27,8 @@ type run struct {
 	began      time.Duration       // Env.Mono when the attempt became durable
 	turn       conversation.TurnID // of the model call
 	opened     bool                // response_started of the turn is recorded
-	step       int                 // model calls of this attempt
+	step       int                 // model calls of this attempt, repetitions not counted
+	retries    int                 // repetitions of the model call
 }
 
 // startNext begins an attempt at the first unsettled submission unless one is
@@ -139,16 +141,27 @@ func hasText(s conversation.Step) bool {
 
 // giveUp settles a submission as failed and says so in the transcript.
 func (m *Machine) giveUp(sub *conversation.Submission, err *conversation.SettlementError) {
+	m.advise(sub, err)
+	m.settle(sub, conversation.OutcomeFailed, err)
+}
+
+// advise tells people in the transcript why a submission ends.
+func (m *Machine) advise(sub *conversation.Submission, err *conversation.SettlementError) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
 		Text: err.Message, Display: conversation.DisplayDiagnostic,
 		Attributes: map[string]string{"submissionId": string(sub.ID), "reason": string(err.Type)},
 	})
-	m.settle(sub, conversation.OutcomeFailed, err)
 }
 
 // settle records the one outcome of a submission and begins the next.
 func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
+	m.conclude(sub, outcome, err)
+	m.startNext()
+}
+
+// conclude records the one outcome of a submission.
+func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	total := sub.Elapsed().Milliseconds()
 	if m.run != nil && m.run.submission == sub.ID {
 		total += m.elapsed() - sub.ElapsedNow().Milliseconds()
@@ -158,7 +171,6 @@ func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outc
 	m.enqueue(true, &conversation.SubmissionSettled{
 		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, At: m.env.Wall,
 	})
-	m.startNext()
 }
 
 // budgetSpent ends a submission whose total time is used up.

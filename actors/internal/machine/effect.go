@@ -16,6 +16,10 @@ const (
 	TimerPace   Timer = iota // the next paced append may start
 	TimerIdle                // passivation
 	TimerBudget              // the submission's total time is used up
+	TimerRetry               // the failed model call may be repeated
+
+	// Timers is how many there are.
+	Timers
 )
 
 // Effect is something the shell is to do.
@@ -96,6 +100,8 @@ type (
 	Refused struct{ Err *conversation.Error }
 	// Clear answers a precheck that found nothing against the admission.
 	Clear struct{}
+	// Aborted answers an abort: whether there was anything.
+	Aborted struct{ Any bool }
 	// Moved says that the outcome is unknown; the caller repeats under its key.
 	Moved struct{}
 	// Poked answers a poke after its writer is fenced: Held if work remains, which
@@ -109,5 +115,6 @@ type (
 func (Admitted) answer() {}
 func (Refused) answer()  {}
 func (Clear) answer()    {}
+func (Aborted) answer()  {}
 func (Moved) answer()    {}
 func (Poked) answer()    {}

@@ -54,8 +54,11 @@ type ModelEvent struct {
 	// The end.
 	StopReason string
 	Usage      conversation.Usage
-	// A failure: Err may be shown to clients.
-	Err *conversation.SettlementError
+	// A failure: Err may be shown to clients. Retry says that the same call may
+	// succeed later, RetryAfter how long the vendor asks to wait.
+	Err        *conversation.SettlementError
+	Retry      bool
+	RetryAfter time.Duration
 }
 
 type (
@@ -77,6 +80,8 @@ type (
 		Admission conversation.Admission
 		Precheck  bool
 	}
+	// Abort asks to abort whatever is owed a settlement.
+	Abort struct{ To ReplyID }
 	// Poke asks about an entry of a busy journal.
 	Poke struct {
 		To    ReplyID
@@ -120,6 +125,7 @@ type (
 func (Opened) input()     {}
 func (OpenFailed) input() {}
 func (Admit) input()      {}
+func (Abort) input()      {}
 func (Poke) input()       {}
 func (Appended) input()   {}
 func (AppendLost) input() {}

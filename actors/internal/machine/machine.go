@@ -27,6 +27,9 @@ type Config struct {
 	Limits func(agent string) (Limits, bool)
 	// Pace is the least time between the starts of two appends of streamed text.
 	Pace time.Duration
+	// RetryPause is the pause before the first repetition of a failed model call; it
+	// doubles with each.
+	RetryPause time.Duration
 	// IdleAfter is the time until an idle activation passivates.
 	IdleAfter time.Duration
 	// MaxWaiting bounds the callers waiting for a reply, and the submissions
@@ -127,6 +130,8 @@ func (m *Machine) turnAway(in Input) {
 	switch in := in.(type) {
 	case Admit:
 		m.emit(Reply{in.To, Moved{}})
+	case Abort:
+		m.emit(Reply{in.To, Moved{}})
 	case Poke:
 		m.emit(Reply{in.To, Poked{Unknown: true}})
 	}
@@ -147,6 +152,8 @@ func (m *Machine) beforeOpen(in Input) {
 			switch b := b.(type) {
 			case Admit:
 				m.emit(Reply{b.To, Refused{unopened(in)}})
+			case Abort:
+				m.emit(Reply{b.To, Refused{unopened(in)}})
 			default:
 				m.turnAway(b)
 			}
@@ -164,6 +171,12 @@ func (m *Machine) beforeOpen(in Input) {
 	case Poke:
 		if len(m.backlog) >= m.cfg.MaxWaiting {
 			m.emit(Reply{in.To, Poked{Unknown: true}})
+			return
+		}
+		m.backlog = append(m.backlog, in)
+	case Abort:
+		if len(m.backlog) >= m.cfg.MaxWaiting {
+			m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
 			return
 		}
 		m.backlog = append(m.backlog, in)
@@ -190,6 +203,8 @@ func (m *Machine) take(in Input) {
 	switch in := in.(type) {
 	case Admit:
 		m.admit(in)
+	case Abort:
+		m.abort(in)
 	case Poke:
 		m.poke(in)
 	case Appended:
@@ -215,6 +230,8 @@ func (m *Machine) tick(t Timer) {
 		m.paceSet = false
 	case TimerBudget:
 		m.budgetSpent()
+	case TimerRetry:
+		m.retry()
 	case TimerIdle:
 		if m.idle() {
 			m.stop(StopPassivated, nil)

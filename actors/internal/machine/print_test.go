@@ -76,6 +76,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 
 var timerNames = map[machine.Timer]string{
 	machine.TimerPace: "pace", machine.TimerIdle: "idle", machine.TimerBudget: "budget",
+	machine.TimerRetry: "retry",
 }
 
 func suffix(sep string, v any) string {
@@ -104,6 +105,8 @@ func answerText(v machine.Answer) string {
 		return s + suffix(": ", v.Err.Err)
 	case machine.Clear:
 		return "clear"
+	case machine.Aborted:
+		return fmt.Sprintf("aborted=%v", v.Any)
 	case machine.Moved:
 		return "moved"
 	case machine.Poked:

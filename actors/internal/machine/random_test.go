@@ -29,7 +29,7 @@ func TestRandomSchedules(t *testing.T) {
 		"attempt_released", "tool_settled", "part_done", "advisory", "stop passivated", "stop drained", "stop lost",
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
-		"swept", "claim",
+		"swept", "claim", "aborted",
 	} {
 		if seen[want] < seeds/100 {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -74,6 +74,9 @@ func (w *world) disturb() {
 		return
 	case w.chance(4):
 		w.poke()
+		return
+	case w.read && w.chance(2):
+		w.abort()
 		return
 	case w.chance(1):
 		w.note("drain")
@@ -247,6 +250,19 @@ func (w *world) poke() {
 		in.Nonce, in.Seq = e.writer, e.seq
 	}
 	w.ask(in)
+}
+
+// abort asks to abort what is owed at this moment.
+func (w *world) abort() {
+	w.caller++
+	in := machine.Abort{To: w.caller}
+	w.callers[in.To] = in
+	w.aborts[in.To] = nil
+	for _, sub := range w.m.State().Unsettled() {
+		w.aborts[in.To] = append(w.aborts[in.To], sub.ID)
+	}
+	w.note("abort %d of %v", in.To, w.aborts[in.To])
+	w.do(in)
 }
 
 func (w *world) ask(in machine.Poke) {

@@ -42,7 +42,7 @@ func newRig() *rig {
 		wall:   1_700_000_000_000,
 		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, CheckInitialData: checkObject},
 		cfg: machine.Config{
-			Pace: 250 * time.Millisecond, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxPendingBytes: 1 << 20,
+			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxPendingBytes: 1 << 20,
 		},
 	}
 	r.cfg.Limits = func(agent string) (machine.Limits, bool) { return r.limits, agent == "triage" }

@@ -29,6 +29,7 @@ import (
 //	tool      a tool ends: call= output= | failed= [took=] [gen=]
 //	tick      a timer went off
 //	poke      nonce= seq=
+//	abort     a caller asks to abort whatever is owed
 //	drain
 //	intrude   another writer= takes the next offset unseen
 //	advance   both clocks go on
@@ -217,6 +218,9 @@ func (s *script) input() machine.Input {
 	case "poke":
 		s.caller++
 		return machine.Poke{To: s.caller, Nonce: s.arg("nonce"), Seq: conversation.Offset(s.number("seq", -1))}
+	case "abort":
+		s.caller++
+		return machine.Abort{To: s.caller}
 	case "drain":
 		return machine.Drain{}
 	}
@@ -292,6 +296,14 @@ func (s *script) model() machine.Input {
 		case "failed":
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,
+			}}
+		case "passing": // a failure that may pass; rest is what the vendor asks to wait
+			after, err := time.ParseDuration(rest)
+			if err != nil {
+				s.d.Fatalf(s.t, "%v", err)
+			}
+			e = machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, RetryAfter: after, Err: &conversation.SettlementError{
+				Type: conversation.CodeModelFailed, Message: "passing",
 			}}
 		default:
 			s.d.Fatalf(s.t, "unknown event %q", line)

@@ -7,13 +7,26 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// Model calls are repeated, for failures that may pass, at most maxRetries times
+// each. A vendor that asks for more patience than maxRetryAfter gets no more.
+const (
+	maxRetries    = 3
+	maxRetryAfter = time.Minute
+)
+
 // callModel asks for the next model call of the run.
 func (m *Machine) callModel() {
+	m.run.step++
+	m.run.retries = 0
+	m.startCall()
+}
+
+// startCall asks for a model call, the first or a repetition.
+func (m *Machine) startCall() {
 	m.gen++
 	r := m.run
 	r.phase, r.opened = phaseModel, false
 	r.turn = conversation.TurnID(m.ids.next("turn_"))
-	r.step++
 	m.emit(CallModel{
 		Gen: m.gen, Submission: r.submission, Turn: r.turn,
 		Attempt: m.state.Submission(r.submission).Attempts, Step: r.step,
@@ -99,8 +112,20 @@ func (m *Machine) modelDone(id conversation.MessageID, e ModelEvent) {
 	m.run.phase, m.run.at = phaseCalling, m.nextOffset()
 }
 
+// modelFailed repeats a call that may succeed later, and settles otherwise. What a
+// repeated call has said already is withdrawn.
 func (m *Machine) modelFailed(e ModelEvent) {
 	sub := m.state.Submission(m.run.submission)
+	if e.Retry && m.run.retries < maxRetries {
+		if m.run.opened {
+			m.enqueue(true, &conversation.StepDropped{Message: sub.Message, Turn: m.run.turn})
+		}
+		m.gen++
+		m.emit(SetTimer{TimerRetry, max(m.retryPause(), min(e.RetryAfter, maxRetryAfter))})
+		m.run.phase = phaseRetry
+		m.run.retries++
+		return
+	}
 	if m.run.opened {
 		m.completeStep(sub.Message, "error", conversation.Usage{})
 	}
@@ -108,6 +133,20 @@ func (m *Machine) modelFailed(e ModelEvent) {
 		m.enqueue(true, &conversation.ToolSettled{Call: c.Call, Failed: true, ErrorText: toolNotStarted, At: m.env.Wall})
 	}
 	m.settle(sub, conversation.OutcomeFailed, e.Err)
+}
+
+// retryPause doubles with every repetition and is shortened by up to half, so that
+// the callers of a vendor that was down do not come back together.
+func (m *Machine) retryPause() time.Duration {
+	pause := m.cfg.RetryPause << m.run.retries
+	return pause - pause*time.Duration(m.env.Seed[0])/512
+}
+
+// retry repeats the failed model call.
+func (m *Machine) retry() {
+	if m.run != nil && m.run.phase == phaseRetry {
+		m.startCall()
+	}
 }
 
 func (m *Machine) completeStep(id conversation.MessageID, stop string, usage conversation.Usage) {

@@ -10,6 +10,9 @@ const (
 	toolUnknown    = "The outcome of this call is unknown: the process ended while it ran. It may or may not have taken effect; check before repeating it."
 	toolTimeUp     = "This call was stopped: the time for the whole submission is used up."
 
+	toolAborted = "This call was stopped: the conversation was aborted. It may or may not have taken effect."
+
+	sayAborted        = "The submission was aborted."
 	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
 	sayDamaged        = "The conversation's record cannot be read."
 	sayTimeout        = "The submission used up its total time."

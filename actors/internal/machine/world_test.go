@@ -37,6 +37,7 @@ type world struct {
 
 	caller  machine.ReplyID
 	callers map[machine.ReplyID]machine.Input
+	aborts  map[machine.ReplyID][]conversation.SubmissionID // what was owed when an abort was asked for
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
 	said    map[conversation.TurnID]*spoken
@@ -79,7 +80,8 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	w := &world{
 		rig: newRig(), r: rand.New(rand.NewPCG(seed, 15)), seen: seen,
 		timers: map[machine.Timer]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
-		acked: map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{},
+		aborts: map[machine.ReplyID][]conversation.SubmissionID{},
+		acked:  map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
@@ -377,9 +379,13 @@ func (w *world) reply(e machine.Reply) {
 	switch v := e.Value.(type) {
 	case machine.Admitted:
 		w.receipt(asked.(machine.Admit), v.Receipt)
+	case machine.Aborted:
+		w.aborted(e.To, v)
 	case machine.Refused:
 		w.seen[string(v.Err.Code)]++
-		w.refusal(asked.(machine.Admit), v.Err)
+		if a, ok := asked.(machine.Admit); ok {
+			w.refusal(a, v.Err)
+		}
 	case machine.Clear:
 		if !asked.(machine.Admit).Precheck {
 			violate("an admission is cleared")
@@ -414,6 +420,19 @@ func (w *world) refusal(asked machine.Admit, err *conversation.Error) {
 	case conversation.CodeInstanceExists:
 		if !w.durable.Exists() {
 			violate("refused for a conversation that is not durable")
+		}
+	}
+}
+
+// aborted checks that what an abort covers is durably settled when it is answered.
+func (w *world) aborted(to machine.ReplyID, v machine.Aborted) {
+	if v.Any != (len(w.aborts[to]) > 0) {
+		violate("abort of %v answers %v", w.aborts[to], v.Any)
+	}
+	for _, id := range w.aborts[to] {
+		w.seen["aborted"]++
+		if sub := w.durable.Submission(id); sub == nil || !sub.Settled || sub.Outcome != conversation.OutcomeAborted {
+			violate("abort is answered before %s is settled", id)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (x PokeReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PokeReply_Answer.Descriptor instead.
 func (PokeReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{5, 0}
+	return file_wire_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // AdmitRequest asks the owner of a conversation to decide an admission.
@@ -128,34 +128,27 @@ func (x *AdmitRequest) GetPrecheck() bool {
 	return false
 }
 
-// AdmitReply answers an AdmitRequest once everything it rests on is durable.
-type AdmitReply struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Result:
-	//
-	//	*AdmitReply_Receipt
-	//	*AdmitReply_Failure
-	//	*AdmitReply_Moved
-	//	*AdmitReply_Clear
-	Result        isAdmitReply_Result `protobuf_oneof:"result"`
+// AbortRequest asks the owner to abort whatever is owed a settlement.
+type AbortRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AdmitReply) Reset() {
-	*x = AdmitReply{}
+func (x *AbortRequest) Reset() {
+	*x = AbortRequest{}
 	mi := &file_wire_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AdmitReply) String() string {
+func (x *AbortRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AdmitReply) ProtoMessage() {}
+func (*AbortRequest) ProtoMessage() {}
 
-func (x *AdmitReply) ProtoReflect() protoreflect.Message {
+func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -167,83 +160,145 @@ func (x *AdmitReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AdmitReply.ProtoReflect.Descriptor instead.
-func (*AdmitReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
+func (*AbortRequest) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *AdmitReply) GetResult() isAdmitReply_Result {
+// OwnerReply answers an AdmitRequest or an AbortRequest once everything it rests
+// on is durable.
+type OwnerReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*OwnerReply_Receipt
+	//	*OwnerReply_Failure
+	//	*OwnerReply_Moved
+	//	*OwnerReply_Clear
+	//	*OwnerReply_Aborted
+	Result        isOwnerReply_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnerReply) Reset() {
+	*x = OwnerReply{}
+	mi := &file_wire_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnerReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnerReply) ProtoMessage() {}
+
+func (x *OwnerReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnerReply.ProtoReflect.Descriptor instead.
+func (*OwnerReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *OwnerReply) GetResult() isOwnerReply_Result {
 	if x != nil {
 		return x.Result
 	}
 	return nil
 }
 
-func (x *AdmitReply) GetReceipt() *Receipt {
+func (x *OwnerReply) GetReceipt() *Receipt {
 	if x != nil {
-		if x, ok := x.Result.(*AdmitReply_Receipt); ok {
+		if x, ok := x.Result.(*OwnerReply_Receipt); ok {
 			return x.Receipt
 		}
 	}
 	return nil
 }
 
-func (x *AdmitReply) GetFailure() *Failure {
+func (x *OwnerReply) GetFailure() *Failure {
 	if x != nil {
-		if x, ok := x.Result.(*AdmitReply_Failure); ok {
+		if x, ok := x.Result.(*OwnerReply_Failure); ok {
 			return x.Failure
 		}
 	}
 	return nil
 }
 
-func (x *AdmitReply) GetMoved() bool {
+func (x *OwnerReply) GetMoved() bool {
 	if x != nil {
-		if x, ok := x.Result.(*AdmitReply_Moved); ok {
+		if x, ok := x.Result.(*OwnerReply_Moved); ok {
 			return x.Moved
 		}
 	}
 	return false
 }
 
-func (x *AdmitReply) GetClear() bool {
+func (x *OwnerReply) GetClear() bool {
 	if x != nil {
-		if x, ok := x.Result.(*AdmitReply_Clear); ok {
+		if x, ok := x.Result.(*OwnerReply_Clear); ok {
 			return x.Clear
 		}
 	}
 	return false
 }
 
-type isAdmitReply_Result interface {
-	isAdmitReply_Result()
+func (x *OwnerReply) GetAborted() bool {
+	if x != nil {
+		if x, ok := x.Result.(*OwnerReply_Aborted); ok {
+			return x.Aborted
+		}
+	}
+	return false
 }
 
-type AdmitReply_Receipt struct {
+type isOwnerReply_Result interface {
+	isOwnerReply_Result()
+}
+
+type OwnerReply_Receipt struct {
 	Receipt *Receipt `protobuf:"bytes,1,opt,name=receipt,proto3,oneof"`
 }
 
-type AdmitReply_Failure struct {
+type OwnerReply_Failure struct {
 	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
 }
 
-type AdmitReply_Moved struct {
+type OwnerReply_Moved struct {
 	// The actor stepped down; the outcome is unknown. Repeat under the same key.
 	Moved bool `protobuf:"varint,3,opt,name=moved,proto3,oneof"`
 }
 
-type AdmitReply_Clear struct {
+type OwnerReply_Clear struct {
 	// A precheck found nothing against the admission.
 	Clear bool `protobuf:"varint,4,opt,name=clear,proto3,oneof"`
 }
 
-func (*AdmitReply_Receipt) isAdmitReply_Result() {}
+type OwnerReply_Aborted struct {
+	// Whether there was anything to abort.
+	Aborted bool `protobuf:"varint,5,opt,name=aborted,proto3,oneof"`
+}
 
-func (*AdmitReply_Failure) isAdmitReply_Result() {}
+func (*OwnerReply_Receipt) isOwnerReply_Result() {}
 
-func (*AdmitReply_Moved) isAdmitReply_Result() {}
+func (*OwnerReply_Failure) isOwnerReply_Result() {}
 
-func (*AdmitReply_Clear) isAdmitReply_Result() {}
+func (*OwnerReply_Moved) isOwnerReply_Result() {}
+
+func (*OwnerReply_Clear) isOwnerReply_Result() {}
+
+func (*OwnerReply_Aborted) isOwnerReply_Result() {}
 
 type Receipt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -257,7 +312,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -269,7 +324,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -282,7 +337,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{2}
+	return file_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Receipt) GetSubmissionId() string {
@@ -327,7 +382,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +394,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +407,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{3}
+	return file_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Failure) GetCode() string {
@@ -395,7 +450,7 @@ type PokeRequest struct {
 
 func (x *PokeRequest) Reset() {
 	*x = PokeRequest{}
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +462,7 @@ func (x *PokeRequest) String() string {
 func (*PokeRequest) ProtoMessage() {}
 
 func (x *PokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +475,7 @@ func (x *PokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PokeRequest.ProtoReflect.Descriptor instead.
 func (*PokeRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{4}
+	return file_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PokeRequest) GetNonce() string {
@@ -447,7 +502,7 @@ type PokeReply struct {
 
 func (x *PokeReply) Reset() {
 	*x = PokeReply{}
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +514,7 @@ func (x *PokeReply) String() string {
 func (*PokeReply) ProtoMessage() {}
 
 func (x *PokeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +527,7 @@ func (x *PokeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PokeReply.ProtoReflect.Descriptor instead.
 func (*PokeReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{5}
+	return file_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PokeReply) GetAnswer() PokeReply_Answer {
@@ -490,13 +545,15 @@ const file_wire_proto_rawDesc = "" +
 	"wire.proto\x12\x0eparley.wire.v1\"H\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tadmission\x18\x01 \x01(\fR\tadmission\x12\x1a\n" +
-	"\bprecheck\x18\x02 \x01(\bR\bprecheck\"\xb0\x01\n" +
+	"\bprecheck\x18\x02 \x01(\bR\bprecheck\"\x0e\n" +
+	"\fAbortRequest\"\xcc\x01\n" +
 	"\n" +
-	"AdmitReply\x123\n" +
+	"OwnerReply\x123\n" +
 	"\areceipt\x18\x01 \x01(\v2\x17.parley.wire.v1.ReceiptH\x00R\areceipt\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x17.parley.wire.v1.FailureH\x00R\afailure\x12\x16\n" +
 	"\x05moved\x18\x03 \x01(\bH\x00R\x05moved\x12\x16\n" +
-	"\x05clear\x18\x04 \x01(\bH\x00R\x05clearB\b\n" +
+	"\x05clear\x18\x04 \x01(\bH\x00R\x05clear\x12\x1a\n" +
+	"\aaborted\x18\x05 \x01(\bH\x00R\aabortedB\b\n" +
 	"\x06result\"|\n" +
 	"\aReceipt\x12#\n" +
 	"\rsubmission_id\x18\x01 \x01(\tR\fsubmissionId\x12\x10\n" +
@@ -531,19 +588,20 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_wire_proto_goTypes = []any{
 	(PokeReply_Answer)(0), // 0: parley.wire.v1.PokeReply.Answer
 	(*AdmitRequest)(nil),  // 1: parley.wire.v1.AdmitRequest
-	(*AdmitReply)(nil),    // 2: parley.wire.v1.AdmitReply
-	(*Receipt)(nil),       // 3: parley.wire.v1.Receipt
-	(*Failure)(nil),       // 4: parley.wire.v1.Failure
-	(*PokeRequest)(nil),   // 5: parley.wire.v1.PokeRequest
-	(*PokeReply)(nil),     // 6: parley.wire.v1.PokeReply
+	(*AbortRequest)(nil),  // 2: parley.wire.v1.AbortRequest
+	(*OwnerReply)(nil),    // 3: parley.wire.v1.OwnerReply
+	(*Receipt)(nil),       // 4: parley.wire.v1.Receipt
+	(*Failure)(nil),       // 5: parley.wire.v1.Failure
+	(*PokeRequest)(nil),   // 6: parley.wire.v1.PokeRequest
+	(*PokeReply)(nil),     // 7: parley.wire.v1.PokeReply
 }
 var file_wire_proto_depIdxs = []int32{
-	3, // 0: parley.wire.v1.AdmitReply.receipt:type_name -> parley.wire.v1.Receipt
-	4, // 1: parley.wire.v1.AdmitReply.failure:type_name -> parley.wire.v1.Failure
+	4, // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
+	5, // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
 	0, // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
@@ -557,11 +615,12 @@ func file_wire_proto_init() {
 	if File_wire_proto != nil {
 		return
 	}
-	file_wire_proto_msgTypes[1].OneofWrappers = []any{
-		(*AdmitReply_Receipt)(nil),
-		(*AdmitReply_Failure)(nil),
-		(*AdmitReply_Moved)(nil),
-		(*AdmitReply_Clear)(nil),
+	file_wire_proto_msgTypes[2].OneofWrappers = []any{
+		(*OwnerReply_Receipt)(nil),
+		(*OwnerReply_Failure)(nil),
+		(*OwnerReply_Moved)(nil),
+		(*OwnerReply_Clear)(nil),
+		(*OwnerReply_Aborted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -569,7 +628,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

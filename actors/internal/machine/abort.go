@@ -1,0 +1,43 @@
+package machine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// abort ends everything that is owed a settlement. It is decided at its place in
+// the record order: what a record enqueued before it has settled is settled, and
+// the reply waits for that record. Intent and outcomes leave in one batch, so that
+// no crash comes between them.
+func (m *Machine) abort(in Abort) {
+	if m.draining {
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
+		return
+	}
+	if len(m.waits) >= m.cfg.MaxWaiting {
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+		return
+	}
+	owed := slices.Clone(m.state.Unsettled())
+	if len(owed) == 0 {
+		m.reply(in.To, Aborted{}, false)
+		return
+	}
+	request := &conversation.AbortRequested{At: m.env.Wall}
+	for _, sub := range owed {
+		request.Submissions = append(request.Submissions, sub.ID)
+	}
+	m.enqueue(true, request)
+	if m.run != nil {
+		m.emit(Cancel{m.gen})
+	}
+	m.closeStep(owed[0], toolAborted, toolAborted)
+	why := failure(conversation.CodeAborted, sayAborted, nil)
+	for _, sub := range owed {
+		m.advise(sub, why)
+		m.conclude(sub, conversation.OutcomeAborted, why)
+	}
+	m.reply(in.To, Aborted{Any: true}, false)
+}
