@@ -1,11 +1,12 @@
 // Package http serves the conversation protocol: one agent conversation per
-// path {mount}/:id, admitted with POST and read with GET and HEAD.
+// path {mount}/:id, admitted with POST, read with GET and HEAD, and below it the
+// routes to abort it and to download its attachments.
 //
 // Applications and the binary call it: [New] takes the two seams of the runtime,
 // conversation.Dispatcher for writes and conversation.Reader for reads, and a
-// list of mounts, each of an agent that the Dispatcher serves. The package knows nothing else of the runtime: it checks and
-// decodes requests, frames encoded pages and renders errors. It is imported as
-// parleyhttp.
+// list of mounts, each of an agent that the Dispatcher serves. The package knows
+// nothing else of the runtime: it checks and decodes requests, frames encoded
+// pages and renders errors. It is imported as parleyhttp.
 //
 //	POST /:id                          admission, 202
 //	GET  /:id                          snapshot
@@ -13,13 +14,15 @@
 //	     …&live=long-poll              held until there is something, or 30 s
 //	     …&live=sse                    server-sent events
 //	HEAD /:id                          the head's offset
+//	POST /:id/abort                    ends all that is owed a settlement
+//	GET  /:id/attachments/:attachment  the bytes of an attachment
 //
 // Guarantees:
 //
 //  1. A request is checked as a whole before the runtime hears of it: a refused
 //     one has caused no Stage and no Admit, and leaves no temporary file.
-//  2. The checks of a POST have one order: method, blank id, wait, media type,
-//     JSON, shape, uid with initialData; then the Dispatcher decides.
+//  2. The checks of an admission have one order: method, blank id, wait, media
+//     type, JSON, shape, uid with initialData; then the Dispatcher decides.
 //  3. A request holds a bounded amount of memory, whatever its size: its body is
 //     spooled to a temporary file and attachments are decoded from there into
 //     their own. Files are unlinked while in use where the system allows it.
@@ -33,10 +36,14 @@
 //  7. Live responses end when the client leaves, when it does not read for
 //     [Options.SlowReader], when a read fails and at [Handler.Drain]; nothing
 //     else ends them, also not the server's own timeouts.
+//  8. A download leaves in pieces of 64 KiB and holds two of them, however slow
+//     the client is, which has [Options.SlowReader] for each. The last piece leaves
+//     only when the content has proved whole: a client that has Content-Length
+//     bytes has the right ones, and any other has a broken connection.
 //
 // Authentication and CORS are middleware before the handler.
 //
 // A [Handler] is safe for concurrent use and starts no goroutine that outlives a
-// request. It keeps nothing that a crash could lose: an admission is what the
-// Dispatcher made durable, and a reader resumes from its last offset.
+// request. It keeps nothing that a crash could lose: an admission or an abort is
+// what the Dispatcher made durable, and a reader resumes from its last offset.
 package http

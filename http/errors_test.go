@@ -33,7 +33,8 @@ func TestErrorTable(t *testing.T) {
 			h.rt.fail = func(string) error {
 				return fmt.Errorf("wrapped: %w", &conversation.Error{Code: code, Meta: map[string]any{"a": "<b>"}, Err: errors.New("secret")})
 			}
-			for _, res := range []*http.Response{h.do("GET", "/c1"), h.post("/c1", hello), h.do("GET", "/c1?view=updates&offset=-1&live=sse")} {
+			for _, res := range []*http.Response{h.do("GET", "/c1"), h.post("/c1", hello), h.do("GET", "/c1?view=updates&offset=-1&live=sse"),
+				h.do("POST", "/c1/abort"), h.do("GET", "/c1/attachments/att_1")} {
 				e := wantError(t, res, status, code)
 				if logged := status == 500; (e.Ref != "") != logged || res.Header.Get("Parley-Error-Ref") != e.Ref {
 					t.Errorf("ref %q, header %q", e.Ref, res.Header.Get("Parley-Error-Ref"))
@@ -159,6 +160,8 @@ func TestClientThatLeft(t *testing.T) {
 		"large_admission":   newPost("/c1", strings.NewReader(withAttachments("", pngJSON))),
 		"snapshot":          httptest.NewRequest("GET", "/agents/assistant/c1", nil),
 		"head":              httptest.NewRequest("HEAD", "/agents/assistant/c1", nil),
+		"abort":             httptest.NewRequest("POST", "/agents/assistant/c1/abort", nil),
+		"attachment":        httptest.NewRequest("GET", "/agents/assistant/c1/attachments/att_1", nil),
 		"updates":           httptest.NewRequest("GET", updates+"-1", nil),
 		"sse":               httptest.NewRequest("GET", updates+"-1&live=sse", nil),
 		"long_poll_at_once": httptest.NewRequest("GET", updates+offset(0)+"&live=long-poll", nil),
@@ -177,7 +180,7 @@ func TestClientThatLeft(t *testing.T) {
 				}()
 				h.h.ServeHTTP(silent{t}, r)
 			}()
-			if want := "level=DEBUG msg=\"client left\" method=" + r.Method + " path=/agents/assistant/c1\n"; log.String() != want {
+			if want := "level=DEBUG msg=\"client left\" method=" + r.Method + " path=" + r.URL.Path + "\n"; log.String() != want {
 				t.Errorf("log %q, want %q", &log, want)
 			}
 			if got := h.leftovers(); got != nil {

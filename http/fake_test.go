@@ -1,6 +1,7 @@
 package http_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,6 +31,10 @@ type fakeRuntime struct {
 	fail func(method string) error
 	// onStage, if not nil, sees every staged blob.
 	onStage func(conversation.Blob)
+	// content, if not nil, stands between an attachment and its reader.
+	content func(io.Reader) io.Reader
+	// unclosed counts the contents that are not closed.
+	unclosed int
 }
 
 type fakeConversation struct {
@@ -177,6 +182,34 @@ func (f *fakeRuntime) Admit(ctx context.Context, a conversation.Admission) (conv
 	return conversation.Receipt{SubmissionID: sub, UID: c.state.Created().UID, Offset: c.state.Head()}, nil
 }
 
+// Abort implements conversation.Dispatcher. Settlements do not wait for anything.
+func (f *fakeRuntime) Abort(ctx context.Context, at conversation.Address) (bool, error) {
+	if err := f.called(ctx, "Abort"); err != nil {
+		return false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.convs[at]
+	if c == nil || len(c.state.Unsettled()) == 0 {
+		return false, nil
+	}
+	intent := &conversation.AbortRequested{}
+	records := []conversation.Record{intent}
+	for _, sub := range c.state.Unsettled() {
+		intent.Submissions = append(intent.Submissions, sub.ID)
+		records = append(records,
+			&conversation.Advisory{
+				Message: conversation.MessageID(f.mint("msg")), Submission: sub.ID, Text: "Aborted.",
+				Display: conversation.DisplayDiagnostic,
+			},
+			&conversation.SubmissionSettled{
+				Submission: sub.ID, Outcome: conversation.OutcomeAborted,
+				Error: &conversation.SettlementError{Type: conversation.CodeAborted, Message: "Aborted."},
+			})
+	}
+	return true, c.append(records)
+}
+
 func (c *fakeConversation) append(records []conversation.Record) error {
 	b := conversation.Batch{Offset: c.state.Head() + 1, Records: records}
 	if err := c.state.Apply(b); err != nil {
@@ -281,13 +314,57 @@ func (f *fakeRuntime) Wait(ctx context.Context, at conversation.Address, after c
 	}
 }
 
+// Attachment implements conversation.Reader with what was staged.
+func (f *fakeRuntime) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, io.ReadCloser, error) {
+	c, err := f.open(ctx, "Attachment", at)
+	if err != nil {
+		return conversation.Attachment{}, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, ok := c.state.Attachment(id)
+	if !ok {
+		return a, nil, &conversation.Error{Code: conversation.CodeAttachmentNotFound}
+	}
+	var content io.Reader = bytes.NewReader(f.blobs[a.SHA256])
+	if f.content != nil {
+		content = f.content(content)
+	}
+	f.unclosed++
+	return a, &fakeContent{ctx, content, f}, nil
+}
+
+// fakeContent is an attachment's content as from a bucket: its reads end with the
+// request. Its Close is counted.
+type fakeContent struct {
+	ctx     context.Context
+	content io.Reader
+	f       *fakeRuntime
+}
+
+// Read implements io.Reader.
+func (c *fakeContent) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.content.Read(p)
+}
+
+// Close implements io.Closer.
+func (c *fakeContent) Close() error {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.f.unclosed--
+	return nil
+}
+
 // wrote returns the calls that may leave something behind.
 func (f *fakeRuntime) wrote() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
 	for _, c := range f.calls {
-		if c == "Stage" || c == "Admit" {
+		if c == "Stage" || c == "Admit" || c == "Abort" {
 			out = append(out, c)
 		}
 	}

@@ -86,7 +86,7 @@ func checkAdmitted(t *testing.T, a conversation.Admission, text []byte) {
 func FuzzConversationIDRouting(f *testing.F) {
 	for _, s := range []string{
 		"c1", "a%2Fb", "%20", "", "a/b", "a/", "//", "..", "../x", "%2e%2e", "%C3%A9", "%FF", "%zz", "%", "é", "a;b", "{id}",
-		"a+b", "%00", "%252F", strings.Repeat("a", 513), "c1/abort", "c1/attachments/x", "[", "a:b", "%EF%BB%BF",
+		"a+b", "%00", "%252F", strings.Repeat("a", 513), "c1/abort", "c1/attachments/x", "c1/attachments/", "/abort", "c1/abort/", "[", "a:b", "%EF%BB%BF",
 	} {
 		f.Add(s)
 	}
@@ -103,16 +103,22 @@ func FuzzConversationIDRouting(f *testing.F) {
 		h := newHarness(t, nil)
 		res := h.serve(r)
 		path := strings.TrimPrefix(r.URL.EscapedPath(), "/agents/assistant/")
-		id, err := url.PathUnescape(path)
+		segment, below, deeper := strings.Cut(path, "/")
+		id, err := url.PathUnescape(segment)
 		if err != nil {
 			t.Fatalf("EscapedPath %q: %v", path, err)
 		}
+		attachment, download := strings.CutPrefix(below, "attachments/")
 		blank := strings.TrimFunc(id, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }) == ""
 		switch {
-		case strings.Contains(path, "/"):
+		case download && attachment != "" && !strings.Contains(attachment, "/"):
+			wantError(t, res, 405, conversation.CodeMethodNotAllowed)
+		case deeper && below != "abort":
 			wantError(t, res, 404, conversation.CodeRouteNotFound)
 		case blank, !utf8.ValidString(id), len(id) > 512:
 			wantError(t, res, 400, conversation.CodeInvalidRequest)
+		case deeper:
+			wantAbort(t, res, noneAborted)
 		default:
 			wantStatus(t, res, http.StatusAccepted)
 			if got := h.rt.admissions[0].Address; got != (conversation.Address{Agent: "assistant", ID: id}) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -65,7 +66,8 @@ type Options struct {
 	ControlEvery time.Duration
 	// LongPoll is how long a long-poll is held. Default 30 s.
 	LongPoll time.Duration
-	// SlowReader is how long one write to an event stream may take. Default 10 s.
+	// SlowReader is how long one write to an event stream, and 64 KiB of an
+	// attachment, may take. Default 10 s.
 	SlowReader time.Duration
 
 	// NewKey mints the key of an admission whose caller sent none. Default a ULID.
@@ -165,7 +167,12 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	// The longer mount comes first, so that one below another is reached.
 	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b Mount) int { return len(b.Path) - len(a.Path) })
 	for _, m := range sorted {
-		h.router.Handle(strings.TrimSuffix(m.Path, "/")+"/{id:[^/]*}", h.conversation(m.Agent))
+		path := strings.TrimSuffix(m.Path, "/") + "/{id:[^/]*}"
+		h.router.Handle(path, h.route(m.Agent, methods{
+			http.MethodGet: h.get, http.MethodHead: h.head, http.MethodPost: h.post,
+		}))
+		h.router.Handle(path+"/abort", h.route(m.Agent, methods{http.MethodPost: h.abort}))
+		h.router.Handle(path+"/attachments/{attachment:[^/]+}", h.route(m.Agent, methods{http.MethodGet: h.attachment}))
 	}
 	return h, nil
 }
@@ -254,26 +261,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(res, r)
 }
 
-// conversation serves {mount}/:id of an agent.
-func (h *Handler) conversation(agent string) http.Handler {
+// methods are what a route accepts.
+type methods map[string]endpoint
+
+// route serves one route of the conversations of an agent.
+func (h *Handler) route(agent string, serve methods) http.Handler {
+	allow := strings.Join(slices.Sorted(maps.Keys(serve)), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var serve endpoint
-		switch r.Method {
-		case http.MethodGet:
-			serve = h.get
-		case http.MethodHead:
-			serve = h.head
-		case http.MethodPost:
-			serve = h.post
-		default:
-			const allow = "GET, HEAD, POST"
+		endpoint, ok := serve[r.Method]
+		if !ok {
 			w.Header().Set("Allow", allow)
 			h.fail(w, r, conversation.Errorf(conversation.CodeMethodNotAllowed, "This route accepts %s.", allow))
 			return
 		}
 		id, err := conversationID(mux.Vars(r)["id"])
 		if err == nil {
-			err = serve(w, r, conversation.Address{Agent: agent, ID: id})
+			err = endpoint(w, r, conversation.Address{Agent: agent, ID: id})
 		}
 		if err != nil {
 			h.fail(w, r, err)

@@ -82,33 +82,50 @@ func TestNewChecksAgents(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	const notFound = 404
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}
+	const all = "GET, HEAD, POST"
 	for _, tt := range []struct {
-		path string
-		want []int // by method
+		path  string
+		want  []int // by method
+		allow string
 	}{
-		{"/agents/assistant/c1", []int{200, 200, 202, 405, 405, 405, 405, 405, 405}},
-		{"/support/c1", []int{200, 200, 202, 405, 405, 405, 405, 405, 405}},
-		{"/agents/assistant/%20%E2%80%83%EF%BB%BF", []int{400, 400, 400, 405, 405, 405, 405, 405, 405}},
-		{"/agents/assistant/", []int{400, 400, 400, 405, 405, 405, 405, 405, 405}},
-		{"/agents/assistant", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
-		{"/agents/assistant/c1/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
-		{"/agents/assistant/c1/zzz", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
-		{"/agents/assistant//c1", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
-		{"/agents//assistant/c1", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
-		{"/Agents/assistant/c1", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
-		{"/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}},
+		{"/agents/assistant/c1", []int{200, 200, 202, 405, 405, 405, 405, 405, 405}, all},
+		{"/support/c1", []int{200, 200, 202, 405, 405, 405, 405, 405, 405}, all},
+		{"/agents/assistant/%20%E2%80%83%EF%BB%BF", []int{400, 400, 400, 405, 405, 405, 405, 405, 405}, all},
+		{"/agents/assistant/", []int{400, 400, 400, 405, 405, 405, 405, 405, 405}, all},
+		{"/agents/assistant", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/abort", []int{405, 405, 200, 405, 405, 405, 405, 405, 405}, "POST"},
+		{"/support/unknown/abort", []int{405, 405, 200, 405, 405, 405, 405, 405, 405}, "POST"},
+		{"/agents/assistant/%20%E2%80%83%EF%BB%BF/abort", []int{405, 405, 400, 405, 405, 405, 405, 405, 405}, "POST"},
+		{"/agents/assistant//abort", []int{405, 405, 400, 405, 405, 405, 405, 405, 405}, "POST"},
+		{"/agents/assistant/c1/attachments/att_1", []int{200, 405, 405, 405, 405, 405, 405, 405, 405}, "GET"},
+		{"/support/c1/attachments/att_1", []int{200, 405, 405, 405, 405, 405, 405, 405, 405}, "GET"},
+		{"/agents/assistant/%20/attachments/att_1", []int{400, 405, 405, 405, 405, 405, 405, 405, 405}, "GET"},
+		{"/agents/assistant//attachments/att_1", []int{400, 405, 405, 405, 405, 405, 405, 405, 405}, "GET"},
+		{"/agents/assistant/c1/abort/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/Abort", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/attachments", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/attachments/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/attachments/att_1/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant/c1/zzz", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents/assistant//c1", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/agents//assistant/c1", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/Agents/assistant/c1", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
+		{"/", []int{404, 404, 404, 404, 404, 404, 404, 404, 404}, ""},
 	} {
 		for i, method := range methods {
 			t.Run(method+tt.path, func(t *testing.T) {
 				h := newHarness(t, nil)
-				h.create()
+				wantStatus(t, h.post("/c1", withAttachments("", pngJSON)), http.StatusAccepted)
 				r := httptest.NewRequest(method, tt.path, strings.NewReader(hello))
 				r.Header.Set("Content-Type", "application/json")
 				res := h.serve(r)
 				wantStatus(t, res, tt.want[i])
 				allow := ""
 				if tt.want[i] == 405 {
-					allow = "GET, HEAD, POST"
+					allow = tt.allow
+				}
+				if tt.want[i] == 405 && method != "HEAD" {
 					wantError(t, res, 405, conversation.CodeMethodNotAllowed)
 				}
 				if got := res.Header.Get("Allow"); got != allow {
@@ -132,7 +149,7 @@ func TestLongerMountWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/x", "/a/x", "/a/b/x"} {
+	for _, path := range []string{"/x", "/a/x", "/a/b/x", "/a/b/abort"} {
 		r := httptest.NewRequest("POST", path, strings.NewReader(hello))
 		r.Header.Set("Content-Type", "application/json")
 		rec := httptest.NewRecorder()
@@ -143,7 +160,7 @@ func TestLongerMountWins(t *testing.T) {
 	for _, a := range rt.admissions {
 		got = append(got, a.Address.Agent+"/"+a.Address.ID)
 	}
-	if d := cmp.Diff([]string{"root/x", "upper/x", "lower/x"}, got); d != "" {
+	if d := cmp.Diff([]string{"root/x", "upper/x", "lower/x", "lower/abort"}, got); d != "" {
 		t.Error(d)
 	}
 }

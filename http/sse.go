@@ -97,7 +97,7 @@ func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 type writeError struct{ err error }
 
 // Error implements error.
-func (e *writeError) Error() string { return "write event stream: " + e.err.Error() }
+func (e *writeError) Error() string { return "write response: " + e.err.Error() }
 
 // Unwrap returns the cause.
 func (e *writeError) Unwrap() error { return e.err }

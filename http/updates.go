@@ -85,12 +85,9 @@ func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversati
 // writeLive is writePage under the limit of live responses, since the server's
 // was taken off. The next request on the connection finds none.
 func (h *Handler) writeLive(w http.ResponseWriter, p conversation.Page) {
-	rc := http.NewResponseController(w)
 	pageHeaders(w.Header(), p)
 	w.WriteHeader(http.StatusOK)
-	if err := send(w, rc, p.JSON, h.opts.SlowReader); err == nil {
-		_ = rc.SetWriteDeadline(noDeadline())
-	}
+	_ = send(w, http.NewResponseController(w), p.JSON, h.opts.SlowReader)
 }
 
 // unlimited takes the server's time limits off a live response. Writers that
@@ -110,6 +107,8 @@ const sliceBytes = 256 << 10
 
 // send writes b and flushes. A client that takes a slice of it not within slow
 // fails the write; a writer without deadlines cannot block on a client either.
+// No deadline stays: HTTP/2 would end a response for it that only has nothing to
+// say, and HTTP/1 the connection's next request.
 func send(w io.Writer, rc *http.ResponseController, b []byte, slow time.Duration) error {
 	for part := range slices.Chunk(b, sliceBytes) {
 		_ = rc.SetWriteDeadline(time.Now().Add(slow))
@@ -117,5 +116,9 @@ func send(w io.Writer, rc *http.ResponseController, b []byte, slow time.Duration
 			return err
 		}
 	}
-	return rc.Flush()
+	if err := rc.Flush(); err != nil {
+		return err
+	}
+	_ = rc.SetWriteDeadline(noDeadline())
+	return nil
 }

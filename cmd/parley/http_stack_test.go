@@ -38,7 +38,7 @@ func newStore(t *testing.T) *local.Store {
 }
 
 // stack is everything between a client and the bucket's bytes, in this process:
-// two agents, "assistant" and the choosy "strict", and an instant model.
+// two agents, "assistant" and the choosy "strict", and the demo model.
 type stack struct {
 	t      *testing.T
 	bucket storage.Bucket
@@ -107,12 +107,19 @@ func stackAgents(t *testing.T, tool clockFunc) []*agent.Agent {
 	}
 }
 
-// startStack serves a store until the test ends or halt is called.
+// startStack serves a store, with an instant model, until the test ends or halt
+// is called.
 func startStack(t *testing.T, store *local.Store, tool clockFunc) *stack {
+	t.Helper()
+	return startPaced(t, store, tool, 0)
+}
+
+// startPaced is startStack with a model that needs pace for a word.
+func startPaced(t *testing.T, store *local.Store, tool clockFunc, pace time.Duration) *stack {
 	t.Helper()
 	s := &stack{t: t, logs: &lines{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reg := providers.NewRegistry(nil)
-	reg.RegisterProtocol(demo.API, demo.New(0))
+	reg.RegisterProtocol(demo.API, demo.New(pace))
 	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,199 @@
+package http_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	someAborted = `{"aborted":true}`
+	noneAborted = `{"aborted":false}`
+)
+
+// wantAbort checks an answer to an abort as a whole.
+func wantAbort(t testing.TB, res *http.Response, body string) {
+	t.Helper()
+	wantStatus(t, res, http.StatusOK)
+	want := http.Header{
+		"Content-Type": {"application/json"}, "Content-Length": {map[string]string{someAborted: "16", noneAborted: "17"}[body]},
+		"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"cross-origin"},
+	}
+	if d := cmp.Diff(want, res.Header); d != "" {
+		t.Error(d)
+	}
+	if got := readAll(t, res); got != body {
+		t.Errorf("body %s, want %s", got, body)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	t.Run("covers_all_that_is_unsettled", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.turn(c1)
+		var queued []conversation.SubmissionID
+		for range 2 {
+			queued = append(queued, conversation.SubmissionID(decode[receipt](t, h.post("/c1", hello)).SubmissionID))
+		}
+		wantAbort(t, h.do("POST", "/c1/abort"), someAborted)
+		var aborted []conversation.SubmissionID
+		snap := decode[conversation.Snapshot](t, h.do("GET", "/c1"))
+		for _, s := range snap.Settlements {
+			if s.Outcome == conversation.OutcomeAborted {
+				aborted = append(aborted, s.SubmissionID)
+			}
+		}
+		if d := cmp.Diff(queued, aborted); d != "" || len(snap.Settlements) != 3 {
+			t.Errorf("%s%+v", d, snap.Settlements)
+		}
+	})
+	t.Run("of_an_idle_conversation", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		h.turn(c1)
+		wantAbort(t, h.do("POST", "/c1/abort"), noneAborted)
+	})
+	t.Run("twice", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		wantAbort(t, h.do("POST", "/c1/abort"), someAborted)
+		wantAbort(t, h.do("POST", "/c1/abort"), noneAborted)
+	})
+	t.Run("of_an_unknown_conversation", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		wantAbort(t, h.do("POST", "/other/abort"), noneAborted)
+		wantStatus(t, h.do("HEAD", "/other"), http.StatusNotFound)
+	})
+	t.Run("of_an_encoded_id", func(t *testing.T) {
+		h := newHarness(t, nil)
+		wantStatus(t, h.post("/a%2Fabort", hello), http.StatusAccepted)
+		wantAbort(t, h.do("POST", "/a%2fabort/abort"), someAborted)
+	})
+	t.Run("is_an_id_as_well", func(t *testing.T) {
+		h := newHarness(t, nil)
+		wantStatus(t, h.post("/abort", hello), http.StatusAccepted)
+		wantAbort(t, h.do("POST", "/abort/abort"), someAborted)
+	})
+}
+
+// TestAbortTakesWhatComes: query, media type and body mean nothing.
+func TestAbortTakesWhatComes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		query, media string
+		body         io.Reader
+	}{
+		"query":         {"?wait=1&view=bogus&offset=zz", "", nil},
+		"media_type":    {"", "text/plain;;", strings.NewReader("x")},
+		"no_media_type": {"", "", strings.NewReader("{")},
+		"not_JSON":      {"", "application/json", strings.NewReader("{")},
+		"not_readable":  {"", "application/json", iotest.ErrReader(errors.New("read"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.create()
+			r := httptest.NewRequest("POST", "/agents/assistant/c1/abort"+tt.query, tt.body)
+			if tt.media != "" {
+				r.Header.Set("Content-Type", tt.media)
+			}
+			wantAbort(t, h.serve(r), someAborted)
+		})
+	}
+}
+
+// TestAbortTakesLittleOfABody sends bodies that never end, with a length and
+// without one. The answer comes, and the connection ends.
+func TestAbortTakesLittleOfABody(t *testing.T) {
+	h := newHarness(t, nil)
+	srv := httptest.NewServer(h.h)
+	defer srv.Close()
+	for name, framing := range map[string]string{
+		"length": "Content-Length: 1000000000\r\n\r\n", "chunked": "Transfer-Encoding: chunked\r\n\r\n40000000\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantStatus(t, h.post("/c1", hello), http.StatusAccepted)
+			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			sent := make(chan int, 1)
+			go func() {
+				n, piece := 0, []byte(strings.Repeat("x", 1<<10))
+				_, err := io.WriteString(conn, "POST /agents/assistant/c1/abort HTTP/1.1\r\nHost: h\r\n"+framing)
+				for err == nil && n < 512 {
+					_, err = conn.Write(piece)
+					n++
+				}
+				sent <- n
+			}()
+			head := make([]byte, len("HTTP/1.1 200 OK\r\n"))
+			if _, err := io.ReadFull(conn, head); err != nil || string(head) != "HTTP/1.1 200 OK\r\n" {
+				t.Errorf("%q, %v", head, err)
+			}
+			<-sent
+		})
+	}
+}
+
+// TestAbortKeepsTheConnection has a body that is small enough to be skipped.
+func TestAbortKeepsTheConnection(t *testing.T) {
+	h := newHarness(t, nil)
+	conns := 0
+	srv := httptest.NewUnstartedServer(h.h)
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			conns++ // called by the one goroutine that accepts
+		}
+	}
+	srv.Start()
+	for range 3 {
+		res, err := srv.Client().Post(srv.URL+"/agents/assistant/c1/abort", "text/plain", strings.NewReader("ignore me"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, res); got != noneAborted {
+			t.Error(got)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	srv.Close()
+	if conns != 1 {
+		t.Errorf("%d connections", conns)
+	}
+}
+
+func TestAbortRefused(t *testing.T) {
+	for _, id := range []string{"", "%20", "%FF", strings.Repeat("a", 513)} {
+		h := newHarness(t, nil)
+		wantError(t, h.do("POST", "/"+id+"/abort"), 400, conversation.CodeInvalidRequest)
+		if h.rt.calls != nil {
+			t.Errorf("id %q: the runtime heard of it: %v", id, h.rt.calls)
+		}
+	}
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {
+		h := newHarness(t, nil)
+		h.create()
+		res := h.do(method, "/%20/abort") // the method is checked first
+		wantStatus(t, res, http.StatusMethodNotAllowed)
+		if got := res.Header.Values("Allow"); len(got) != 1 || got[0] != "POST" {
+			t.Errorf("%s: Allow %q", method, got)
+		}
+		wantStatus(t, h.do(method, "/c1/abort"), http.StatusMethodNotAllowed)
+		if got := h.rt.wrote(); len(got) != 1 {
+			t.Errorf("%s: calls %v", method, got)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// downloadPiece is how much of an attachment is read, and written under one
+// limit, at a time. A download holds two of them.
+const downloadPiece = 64 << 10
+
+// attachment answers with the bytes of an attachment. What is wrong before the
+// first of them becomes an envelope; after that only a broken connection tells.
+func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+	id, err := url.PathUnescape(mux.Vars(r)["attachment"])
+	if err != nil {
+		return invalid("The attachment id has an invalid percent escape.")
+	}
+	a, content, err := h.reader.Attachment(r.Context(), at, conversation.AttachmentID(id))
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	d := &download{
+		w: w, rc: http.NewResponseController(w), slow: h.opts.SlowReader,
+		content: content, left: a.Size,
+		begin: func() {
+			attachmentHeaders(w.Header(), a)
+			w.WriteHeader(http.StatusOK)
+		},
+	}
+	if err := d.run(); err != nil {
+		err = fmt.Errorf("send attachment %s: %w", id, err)
+		if d.begin == nil {
+			h.breakOff(r, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// attachmentHeaders lets a client keep the bytes for ever, since they are found
+// by their digest, and keeps a page made of them from acting as this origin.
+func attachmentHeaders(h http.Header, a conversation.Attachment) {
+	secure(h)
+	h.Set("Content-Type", a.MimeType)
+	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
+	h.Set("Content-Disposition", "inline")
+	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	h.Set("Content-Security-Policy", "sandbox")
+}
+
+// breakOff ends a response of which the client has a part: only a broken
+// connection tells it so.
+func (h *Handler) breakOff(r *http.Request, err error) {
+	var unwritten *writeError
+	log, ctx := h.opts.Logger, r.Context()
+	switch {
+	case errors.As(err, &unwritten) && errors.Is(err, os.ErrDeadlineExceeded):
+		log.InfoContext(ctx, "download dropped a slow reader", logRequest(r, err)...)
+	case errors.As(err, &unwritten), ctx.Err() != nil && errors.Is(err, context.Canceled):
+		log.DebugContext(ctx, "client left", "method", r.Method, "path", r.URL.Path)
+	default:
+		log.ErrorContext(ctx, "response broke off", append(logRequest(r, err), "ref", h.opts.NewRef())...)
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// download sends content of a known size. It writes a piece only when the one
+// after it was read: a flaw that shows at the content's end, such as a wrong
+// digest, still finds the last piece unsent.
+type download struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	slow    time.Duration // a piece may take
+	content io.Reader
+	begin   func() // answers with the headers; nil once it is done
+
+	next  []byte // read, not yet written
+	left  int64  // of the size, not yet read
+	ended bool   // Invariant: left is 0 once it is set.
+}
+
+// run reads and sends all of it. A [*writeError] says that the client did not
+// take it.
+func (d *download) run() error {
+	d.next = d.buffer()
+	if err := d.read(); err != nil {
+		return err
+	}
+	var spare []byte
+	if !d.ended {
+		spare = d.buffer()
+	}
+	for !d.ended {
+		piece := d.next
+		d.next = spare
+		if err := d.read(); err != nil {
+			return err
+		}
+		if err := d.write(piece); err != nil {
+			return err
+		}
+		spare = piece[:0]
+	}
+	return d.write(d.next)
+}
+
+// buffer holds a piece, and one byte more than is left of a small one, so that
+// the read that fills it finds the end as well.
+func (d *download) buffer() []byte { return make([]byte, 0, min(d.left+1, downloadPiece)) }
+
+// read fills next, and notices whether the content is as long as it should be.
+func (d *download) read() error {
+	buf := d.next[:cap(d.next)]
+	n, err := 0, error(nil)
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = d.content.Read(buf[n:])
+		n += k
+	}
+	d.next, d.left = buf[:n], d.left-int64(n)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	case d.left < 0:
+		return fmt.Errorf("content is longer than its size, by %d bytes or more", -d.left)
+	case err != nil && d.left > 0:
+		return fmt.Errorf("content ends %d bytes before its size", d.left)
+	}
+	d.ended = err != nil
+	return nil
+}
+
+func (d *download) write(piece []byte) error {
+	if d.begin != nil {
+		d.begin()
+		d.begin = nil
+	}
+	// A download is whole without a flush: the server flushes at its end.
+	if err := send(d.w, d.rc, piece, d.slow); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return &writeError{err}
+	}
+	return nil
+}
