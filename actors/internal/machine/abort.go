@@ -2,7 +2,6 @@ package machine
 
 import (
 	"slices"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -12,12 +11,7 @@ import (
 // the reply waits for that record. Intent and outcomes leave in one batch, so that
 // no crash comes between them.
 func (m *Machine) abort(in Abort) {
-	if m.draining {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
-		return
-	}
-	if len(m.waits) >= m.cfg.MaxWaiting {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+	if m.closed(in.To) {
 		return
 	}
 	owed := slices.Clone(m.state.Unsettled())

@@ -12,14 +12,23 @@ import (
 // hands its conversations on.
 const retryDraining = 2 * time.Second
 
+// closed refuses a caller while the conversation is handed on or has as many
+// waiting as it takes, and reports whether it did.
+func (m *Machine) closed(to ReplyID) bool {
+	switch {
+	case m.draining:
+		m.emit(Reply{to, Refused{conversation.Unavailable(retryDraining, nil)}})
+	case len(m.waits) >= m.cfg.MaxWaiting:
+		m.emit(Reply{to, Refused{conversation.Unavailable(time.Second, nil)}})
+	default:
+		return false
+	}
+	return true
+}
+
 // admit decides an admission on the folded state: known key, condition, schema.
 func (m *Machine) admit(in Admit) {
-	if m.draining {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
-		return
-	}
-	if len(m.waits) >= m.cfg.MaxWaiting {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+	if m.closed(in.To) {
 		return
 	}
 	a := in.Admission
