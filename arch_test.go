@@ -62,6 +62,7 @@ func packages() []row {
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
+		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/demo", 3, vendor, list("providers"), nil},
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},

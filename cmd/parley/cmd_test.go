@@ -34,21 +34,24 @@ func TestVersion(t *testing.T) {
 func TestMistakesSayWhatToDo(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "")
 	t.Setenv("OPENAI_BASE_URL", "")
+	t.Setenv("ANTHROPIC_API_KEY", "")
+	t.Setenv("ANTHROPIC_BASE_URL", "")
 	busy := httptest.NewServer(http.NotFoundHandler())
 	defer busy.Close()
 	for name, tt := range map[string]struct {
 		args []string
 		want string
 	}{
-		"key is missing":      {[]string{"dev", "--data", t.TempDir(), "--model", "openai/m"}, "set OPENAI_API_KEY"},
-		"provider is unknown": {[]string{"dev", "--data", t.TempDir(), "--model", "nobody/m"}, "try \"demo/parrot\""},
-		"model has no slash":  {[]string{"dev", "--data", t.TempDir(), "--model", "m"}, "openai/<model>"},
-		"port is taken":       {[]string{"dev", "--data", t.TempDir(), "--listen", busy.Listener.Addr().String()}, "--listen 127.0.0.1:0"},
-		"send without host":   {[]string{"send", "hello", "text"}, "is not a conversation URL"},
-		"send is not quoted":  {[]string{"send", "http://127.0.0.1:1/x", "long", "100"}, "put the message in quotes"},
-		"tail without URL":    {[]string{"tail"}, "tail takes one conversation URL"},
-		"tail of bad offset":  {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
-		"tail of nothing":     {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
+		"key is missing":       {[]string{"dev", "--data", t.TempDir(), "--model", "openai/m"}, "set OPENAI_API_KEY"},
+		"other key is missing": {[]string{"dev", "--data", t.TempDir(), "--model", "anthropic/m"}, "set ANTHROPIC_API_KEY"},
+		"provider is unknown":  {[]string{"dev", "--data", t.TempDir(), "--model", "nobody/m"}, "try \"demo/parrot\""},
+		"model has no slash":   {[]string{"dev", "--data", t.TempDir(), "--model", "m"}, "openai/<model>"},
+		"port is taken":        {[]string{"dev", "--data", t.TempDir(), "--listen", busy.Listener.Addr().String()}, "--listen 127.0.0.1:0"},
+		"send without host":    {[]string{"send", "hello", "text"}, "is not a conversation URL"},
+		"send is not quoted":   {[]string{"send", "http://127.0.0.1:1/x", "long", "100"}, "put the message in quotes"},
+		"tail without URL":     {[]string{"tail"}, "tail takes one conversation URL"},
+		"tail of bad offset":   {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
+		"tail of nothing":      {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errOut := output(t, tt.args...)

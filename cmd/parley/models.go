@@ -1,39 +1,51 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
 
-const (
-	demoModel     = "demo/parrot"
-	openAIBaseURL = "https://api.openai.com/v1"
-)
+const demoModel = "demo/parrot"
 
-// newProviders registers what this program can call. OPENAI_BASE_URL points
-// "openai" at any server that speaks the same protocol.
+// vendor is a provider behind a key.
+type vendor struct {
+	id, api, baseURL string
+	baseEnv, keyEnv  string
+}
+
+// vendors are what "provider/model" may begin with beside the demo. An
+// environment variable points each at any server that speaks the same protocol.
+func vendors() []vendor {
+	return []vendor{
+		{"openai", openaicompletions.API, "https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY"},
+		{"anthropic", anthropicmessages.API, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"},
+	}
+}
+
+// newProviders registers what this program can call.
 func newProviders(pace time.Duration, env func(string) string) (*providers.Registry, error) {
 	reg := providers.NewRegistry(&providers.RegistryOptions{Getenv: env})
 	reg.RegisterProtocol(demo.API, demo.New(pace))
 	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
+	reg.RegisterProtocol(anthropicmessages.API, anthropicmessages.New(nil))
 	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {
 		return nil, fmt.Errorf("register provider demo: %w", err)
 	}
-	base := strings.TrimSpace(env("OPENAI_BASE_URL"))
-	if base == "" {
-		base = openAIBaseURL
-	}
-	err := reg.RegisterProvider("openai", providers.Registration{
-		API: openaicompletions.API, BaseURL: base, APIKey: strings.TrimSpace(env("OPENAI_API_KEY")),
-		Input: []string{providers.InputText, providers.InputImage},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("register provider openai: %w", err)
+	for _, v := range vendors() {
+		err := reg.RegisterProvider(v.id, providers.Registration{
+			API: v.api, BaseURL: cmp.Or(strings.TrimSpace(env(v.baseEnv)), v.baseURL), APIKey: strings.TrimSpace(env(v.keyEnv)),
+			Input: []string{providers.InputText, providers.InputImage},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("register provider %s: %w", v.id, err)
+		}
 	}
 	return reg, nil
 }
@@ -42,10 +54,12 @@ func newProviders(pace time.Duration, env func(string) string) (*providers.Regis
 func checkModel(reg *providers.Registry, spec string) error {
 	m, err := reg.Resolve(spec)
 	if err != nil {
-		return fmt.Errorf("model %q cannot be used: %w; try %q or openai/<model>", spec, err, demoModel)
+		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>", spec, err, demoModel)
 	}
-	if m.Provider == "openai" && m.BaseURL == openAIBaseURL && reg.APIKey("openai") == "" {
-		return fmt.Errorf("model %q needs a key: set OPENAI_API_KEY and start again, or leave --model out for the offline demo", spec)
+	for _, v := range vendors() {
+		if m.Provider == v.id && m.BaseURL == v.baseURL && reg.APIKey(v.id) == "" {
+			return fmt.Errorf("model %q needs a key: set %s and start again, or leave --model out for the offline demo", spec, v.keyEnv)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,317 @@
+package anthropicmessages
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/sse"
+)
+
+var (
+	errNoStop   = errors.New("stream ended without message_stop")
+	errNoReason = errors.New("message_stop without a stop_reason")
+)
+
+// event leaves open what only some types of events have, since an unknown type
+// may use the same names for other things.
+type event struct {
+	Type         string          `json:"type"`
+	Message      json.RawMessage `json:"message"`
+	Index        int             `json:"index"`
+	ContentBlock json.RawMessage `json:"content_block"`
+	Delta        json.RawMessage `json:"delta"`
+	Usage        json.RawMessage `json:"usage"`
+	Error        json.RawMessage `json:"error"`
+}
+
+type messageStart struct {
+	ID    string `json:"id"`
+	Model string `json:"model"`
+	Usage usage  `json:"usage"`
+}
+
+type blockStart struct {
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+}
+
+type delta struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	Thinking    string `json:"thinking"`
+	Signature   string `json:"signature"`
+	PartialJSON string `json:"partial_json"`
+}
+
+// Decode implements providers.Codec.
+func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
+	events := sse.NewReader(src, &sse.Options{MaxEventBytes: c.maxEventBytes})
+	d := decoder{out: a, open: map[int]*openBlock{}}
+	for !a.Stopped() && !d.finished {
+		e, err := events.Next()
+		switch {
+		case err == io.EOF:
+			return truncated(errNoStop)
+		case err != nil:
+			return err
+		case len(e.Data) == 0:
+			continue
+		}
+		if err := d.event(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decoder is the state of one response.
+type decoder struct {
+	out      *providers.Assembler
+	done     providers.Done
+	open     map[int]*openBlock
+	thoughts run
+	finished bool
+}
+
+// openBlock is a block between its start and its stop.
+type openBlock struct {
+	kind string
+	// thought is set for thinking, call and input for a tool call.
+	thought *thought
+	call    int
+	// input holds arguments that came with the start, until a fragment
+	// supersedes them.
+	input json.RawMessage
+}
+
+func (d *decoder) event(raw sse.Event) error {
+	var e event
+	if err := json.Unmarshal(raw.Data, &e); err != nil {
+		kind := providers.KindProtocol
+		if raw.Unterminated {
+			kind = providers.KindTruncated
+		}
+		return eventError(kind, raw.Data, fmt.Errorf("decode event: %w", err))
+	}
+	if e.Type == "error" || raw.Name == "error" || given(e.Error) {
+		return vendorError(e.Error, raw.Data)
+	}
+	var err error
+	switch first(e.Type, raw.Name) {
+	case "message_start":
+		err = d.messageStart(e.Message)
+	case "content_block_start":
+		err = d.start(e)
+	case "content_block_delta":
+		err = d.delta(e)
+	case "content_block_stop":
+		d.stop(e.Index)
+	case "message_delta":
+		err = d.messageDelta(e)
+	case "message_stop":
+		return d.finish()
+	}
+	if err != nil {
+		return eventError(providers.KindProtocol, raw.Data, err)
+	}
+	return nil
+}
+
+func (d *decoder) messageStart(raw json.RawMessage) error {
+	var m messageStart
+	if err := decode("message", raw, &m); err != nil {
+		return err
+	}
+	d.done.ResponseID, d.done.ResponseModel = m.ID, m.Model
+	m.Usage.addTo(&d.done.Usage)
+	return nil
+}
+
+func (d *decoder) start(e event) error {
+	d.stop(e.Index)
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := decode("content_block", e.ContentBlock, &head); err != nil {
+		return err
+	}
+	o := &openBlock{kind: head.Type}
+	d.open[e.Index] = o
+	var b blockStart
+	switch head.Type {
+	case blockText, blockThinking, blockRedacted, blockToolUse:
+		if err := decode("content_block", e.ContentBlock, &b); err != nil {
+			return err
+		}
+	}
+	switch head.Type {
+	case blockText:
+		d.text(b.Text)
+	case blockThinking:
+		o.thought = &thought{kind: head.Type, signature: b.Signature}
+		d.thoughts = append(d.thoughts, o.thought)
+		d.think(o.thought, b.Thinking)
+	case blockRedacted:
+		d.thoughts = append(d.thoughts, &thought{kind: head.Type, data: b.Data})
+	case blockToolUse:
+		d.endThoughts()
+		o.call, o.input = d.out.StartCall(b.ID, b.Name), b.Input
+	}
+	return nil
+}
+
+func (d *decoder) delta(e event) error {
+	o := d.open[e.Index]
+	if o == nil {
+		return fmt.Errorf("delta of block %d, which is not open", e.Index)
+	}
+	switch o.kind {
+	case blockText, blockThinking, blockToolUse:
+	default:
+		return nil
+	}
+	var f delta
+	if err := decode("delta", e.Delta, &f); err != nil {
+		return err
+	}
+	switch {
+	case o.kind == blockText && f.Type == "text_delta":
+		d.text(f.Text)
+	case o.kind == blockThinking && f.Type == "thinking_delta":
+		d.think(o.thought, f.Thinking)
+	case o.kind == blockThinking && f.Type == "signature_delta":
+		o.thought.signature += f.Signature
+	case o.kind == blockToolUse && f.Type == "input_json_delta":
+		if f.PartialJSON != "" {
+			o.input = nil
+			d.out.CallArguments(o.call, f.PartialJSON)
+		}
+	}
+	return nil
+}
+
+// stop closes a block; one that is not open is no harm.
+func (d *decoder) stop(index int) {
+	o := d.open[index]
+	if o == nil {
+		return
+	}
+	delete(d.open, index)
+	if given(o.input) && string(o.input) != "{}" {
+		d.out.CallArguments(o.call, string(o.input))
+	}
+}
+
+func (d *decoder) text(s string) {
+	if s != "" {
+		d.endThoughts()
+		d.out.Text(s)
+	}
+}
+
+func (d *decoder) think(t *thought, s string) {
+	t.text.WriteString(s)
+	d.out.Reasoning(s, "")
+}
+
+// endThoughts comes before everything that makes the Assembler end the reasoning.
+func (d *decoder) endThoughts() {
+	d.out.Reasoning("", d.thoughts.sign())
+	d.thoughts = nil
+}
+
+func (d *decoder) messageDelta(e event) error {
+	var u usage
+	if err := decode("usage", e.Usage, &u); err != nil {
+		return err
+	}
+	u.addTo(&d.done.Usage)
+	var change struct {
+		StopReason string `json:"stop_reason"`
+	}
+	if err := decode("delta", e.Delta, &change); err != nil {
+		return err
+	}
+	if change.StopReason == "" {
+		return nil
+	}
+	if d.done.StopReason = stopReason(change.StopReason); d.done.StopReason == "" {
+		return fmt.Errorf("unknown stop_reason %q", change.StopReason)
+	}
+	return nil
+}
+
+// stopReason returns the empty reason for one it does not know.
+func stopReason(s string) providers.StopReason {
+	switch s {
+	case "end_turn", "stop_sequence", "pause_turn":
+		return providers.StopStop
+	case "max_tokens", "model_context_window_exceeded":
+		return providers.StopLength
+	case "tool_use":
+		return providers.StopToolUse
+	case "refusal":
+		return providers.StopContentFilter
+	}
+	return ""
+}
+
+func (d *decoder) finish() error {
+	if d.done.StopReason == "" {
+		return truncated(errNoReason)
+	}
+	for _, index := range slices.Sorted(maps.Keys(d.open)) {
+		d.stop(index)
+	}
+	d.endThoughts()
+	d.out.Finish(d.done)
+	d.finished = true
+	return nil
+}
+
+// usage counts what the response has used so far.
+type usage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+}
+
+// addTo keeps the largest counts: they only grow, and vendors leave out of one
+// event what they said in another.
+func (u usage) addTo(total *providers.Usage) {
+	total.Input = max(total.Input, u.Input)
+	total.Output = max(total.Output, u.Output)
+	total.CacheRead = max(total.CacheRead, u.CacheRead)
+	total.CacheWrite = max(total.CacheWrite, u.CacheWrite)
+}
+
+// decode leaves v as it is if the field is not there.
+func decode(field string, raw json.RawMessage, v any) error {
+	if !given(raw) {
+		return nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("decode %s: %w", field, err)
+	}
+	return nil
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

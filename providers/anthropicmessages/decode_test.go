@@ -1,0 +1,336 @@
+package anthropicmessages_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// Payloads of a response of one text block, under index 0.
+const (
+	textStart   = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`
+	messageStop = `{"type":"message_stop"}`
+)
+
+func textDelta(s string) string {
+	return fmt.Sprintf(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%q}}`, s)
+}
+
+func messageEnd(reason string) string {
+	return fmt.Sprintf(`{"type":"message_delta","delta":{"stop_reason":%q}}`, reason)
+}
+
+func vendorError(kind, message string) string {
+	return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q}}`, kind, message)
+}
+
+func start(index int, block string) string {
+	return fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":%s}`, index, block)
+}
+
+func delta(index int, kind, field, value string) string {
+	return fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":%q,%q:%q}}`, index, kind, field, value)
+}
+
+// read decodes a stream of the given payloads through the whole path.
+func read(t *testing.T, o *anthropicmessages.Options, payloads ...string) ([]providers.Event, *providers.Error) {
+	t.Helper()
+	body := ""
+	for _, p := range payloads {
+		body += "data: " + p + "\n\n"
+	}
+	return readBody(t, o, body)
+}
+
+func readBody(t *testing.T, o *anthropicmessages.Options, body string) ([]providers.Event, *providers.Error) {
+	t.Helper()
+	codec := anthropicmessages.NewCodec(o)
+	events, failure, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
+		func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(body), a) }))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	return events, failure
+}
+
+func TestDecodeRecording(t *testing.T) {
+	events, failure := readBody(t, nil, recording)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	want := []providers.Event{
+		providers.ReasoningDelta{Text: "Hm, "},
+		providers.ReasoningDelta{Text: "néw"},
+		providers.ReasoningEnd{Signature: "c2ln"},
+		providers.TextDelta{Text: "Grüße 😀"},
+		providers.ReasoningDelta{Text: "so"},
+		providers.ReasoningEnd{Signature: `[{"type":"redacted_thinking","data":"cmVk"},{"type":"thinking","thinking":"so","signature":"c28="}]`},
+		providers.ToolCallStart{Index: 0, ID: "toolu_0", Name: "add"},
+		providers.ToolCallDelta{Index: 0, Arguments: `{"n":123456789`},
+		providers.ToolCallDelta{Index: 0, Arguments: `01234567890}`},
+		providers.ToolCallStart{Index: 1, ID: "toolu_1", Name: "now"},
+		providers.ToolCallEnd{Index: 0, ID: "toolu_0", Name: "add", Arguments: json.RawMessage(`{"n":12345678901234567890}`)},
+		providers.ToolCallEnd{Index: 1, ID: "toolu_1", Name: "now", Arguments: json.RawMessage(`{}`)},
+		providers.Done{
+			StopReason: providers.StopToolUse, ResponseID: "msg_1", ResponseModel: "m-1",
+			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 15, CacheWrite: 3, Total: 32},
+		},
+	}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDecodeCalls(t *testing.T) {
+	use := func(index int, input string) string {
+		return start(index, fmt.Sprintf(`{"type":"tool_use","id":"t%d","name":"f"%s}`, index, input))
+	}
+	input := func(index int, s string) string { return delta(index, "input_json_delta", "partial_json", s) }
+	end := func(i int, arguments string) providers.ToolCallEnd {
+		return providers.ToolCallEnd{Index: i, ID: fmt.Sprintf("t%d", i), Name: "f", Arguments: json.RawMessage(arguments)}
+	}
+	malformed := end(0, `"{\"x\": oops"`)
+	malformed.Malformed = true
+	tests := []struct {
+		name     string
+		payloads []string
+		want     []providers.ToolCallEnd
+	}{
+		{"no input", []string{use(0, "")}, []providers.ToolCallEnd{end(0, `{}`)}},
+		{"null input", []string{use(0, `,"input":null`)}, []providers.ToolCallEnd{end(0, `{}`)}},
+		{"whole input at the start", []string{use(0, `,"input":{"n":12345678901234567890}`)}, []providers.ToolCallEnd{end(0, `{"n":12345678901234567890}`)}},
+		{"index used again without a stop", []string{use(0, `,"input":{"x":1}`), start(0, `{"type":"tool_use","id":"t1","name":"f"}`)}, []providers.ToolCallEnd{end(0, `{"x":1}`), end(1, `{}`)}},
+		{"fragments supersede it", []string{use(0, `,"input":{"x":1}`), input(0, `{"x"`), input(0, `:2}`)}, []providers.ToolCallEnd{end(0, `{"x":2}`)}},
+		{"alternating", []string{use(0, ""), use(1, ""), input(0, `{"x"`), input(1, `{"y":1}`), input(0, `:2}`)}, []providers.ToolCallEnd{end(0, `{"x":2}`), end(1, `{"y":1}`)}},
+		{"digits kept", []string{use(0, ""), input(0, `{"n":1.00}`)}, []providers.ToolCallEnd{end(0, `{"n":1.00}`)}},
+		{"not JSON", []string{use(0, ""), input(0, `{"x": oops`)}, []providers.ToolCallEnd{malformed}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, failure := read(t, nil, append(tt.payloads, messageEnd("end_turn"), messageStop)...)
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			var got []providers.ToolCallEnd
+			for _, e := range events {
+				if e, ok := e.(providers.ToolCallEnd); ok {
+					got = append(got, e)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopToolUse {
+				t.Errorf("stop reason %q, though there are calls", done.StopReason)
+			}
+		})
+	}
+}
+
+// TestReasoningRoundTrip sends back what was decoded, as the runtime does.
+func TestReasoningRoundTrip(t *testing.T) {
+	think := func(i int) string { return start(i, `{"type":"thinking","thinking":""}`) }
+	text := func(i int, s string) string { return delta(i, "thinking_delta", "thinking", s) }
+	sign := func(i int, s string) string { return delta(i, "signature_delta", "signature", s) }
+	redacted := func(i int, s string) string {
+		return start(i, fmt.Sprintf(`{"type":"redacted_thinking","data":%q}`, s))
+	}
+	tests := []struct {
+		name     string
+		payloads []string
+		want     string
+	}{
+		{"signed", []string{think(1), text(1, "a"), text(1, "<b>"), sign(1, "s")}, `[{"type":"thinking","thinking":"a<b>","signature":"s"}]`},
+		{"nothing shown", []string{think(1), sign(1, "s")}, `[{"type":"thinking","thinking":"","signature":"s"}]`},
+		{"never signed", []string{think(1), text(1, "a")}, `[]`},
+		{"redacted", []string{redacted(1, "r")}, `[{"type":"redacted_thinking","data":"r"}]`},
+		{"several", []string{think(1), text(1, "a"), sign(1, "s"), redacted(2, "r"), think(3), text(3, "<b>"), sign(3, "t")},
+			`[{"type":"thinking","thinking":"a","signature":"s"},{"type":"redacted_thinking","data":"r"},{"type":"thinking","thinking":"<b>","signature":"t"}]`},
+		{"one of several signed", []string{think(1), text(1, "a"), think(2), text(2, "b"), sign(2, "t")}, `[{"type":"thinking","thinking":"b","signature":"t"}]`},
+		{"none of several signed", []string{think(1), text(1, "a"), think(2), text(2, "b")}, `[]`},
+	}
+	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, failure := read(t, nil, append(tt.payloads, textStart, textDelta("answer"), messageEnd("end_turn"), messageStop)...)
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			var r providers.Reasoning
+			for _, e := range events {
+				switch e := e.(type) {
+				case providers.ReasoningDelta:
+					r.Text += e.Text
+				case providers.ReasoningEnd:
+					r.Signature = e.Signature
+				}
+			}
+			var body struct {
+				Messages []struct{ Content []json.RawMessage }
+			}
+			sent := encode(t, m, providers.Request{Messages: []providers.Message{{
+				Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{r, providers.Text{Text: "answer"}},
+			}}}, providers.Options{})
+			if err := json.Unmarshal([]byte(sent), &body); err != nil {
+				t.Fatal(err)
+			}
+			content := body.Messages[0].Content
+			got, err := json.Marshal(content[:len(content)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(got))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeStopReasons(t *testing.T) {
+	for reason, want := range map[string]providers.StopReason{
+		"end_turn": providers.StopStop, "stop_sequence": providers.StopStop, "pause_turn": providers.StopStop,
+		"tool_use":   providers.StopStop, // There is no call.
+		"max_tokens": providers.StopLength, "model_context_window_exceeded": providers.StopLength,
+		"refusal": providers.StopContentFilter,
+	} {
+		events, failure := read(t, nil, textStart, textDelta("a"), messageEnd(reason), messageStop)
+		if failure != nil {
+			t.Errorf("%s: %v", reason, failure)
+			continue
+		}
+		if done := events[len(events)-1].(providers.Done); done.StopReason != want {
+			t.Errorf("%s: got %q, want %q", reason, done.StopReason, want)
+		}
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	tests := []struct {
+		name, last string
+		kind       providers.ErrorKind
+	}{
+		{"no end", `{"type":"ping"}`, providers.KindTruncated},
+		{"stop_reason without message_stop", messageEnd("end_turn"), providers.KindTruncated},
+		{"message_stop without stop_reason", messageStop, providers.KindTruncated},
+		{"overloaded", vendorError("overloaded_error", "m"), providers.KindOverloaded},
+		{"internal", vendorError("api_error", "m"), providers.KindOverloaded},
+		{"timeout", vendorError("timeout_error", "m"), providers.KindOverloaded},
+		{"rate limit", vendorError("rate_limit_error", "m"), providers.KindRateLimit},
+		{"authentication", vendorError("authentication_error", "m"), providers.KindAuth},
+		{"permission", vendorError("permission_error", "m"), providers.KindAuth},
+		{"billing", vendorError("billing_error", "m"), providers.KindQuota},
+		{"invalid request", vendorError("invalid_request_error", "m"), providers.KindInvalidRequest},
+		{"not found", vendorError("not_found_error", "m"), providers.KindInvalidRequest},
+		{"too large", vendorError("request_too_large", "m"), providers.KindContextOverflow},
+		{"overflow", vendorError("invalid_request_error", "prompt is too long: 3 tokens > 2 maximum"), providers.KindContextOverflow},
+		{"unknown error", vendorError("odd_error", "m"), providers.KindProtocol},
+		{"at the top", `{"type":"error","message":"Overloaded"}`, providers.KindOverloaded},
+		{"without a type", `{"error":{"message":"upstream","code":502}}`, providers.KindOverloaded},
+		{"unknown stop_reason", messageEnd("bored"), providers.KindProtocol},
+		{"not JSON", `{"type":`, providers.KindProtocol},
+		{"wrong type", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}`, providers.KindProtocol},
+		{"wrong message", `{"type":"message_start","message":7}`, providers.KindProtocol},
+		{"wrong block", start(1, `7`), providers.KindProtocol},
+		{"wrong field of a block", start(1, `{"type":"text","text":7}`), providers.KindProtocol},
+		{"wrong usage", `{"type":"message_delta","usage":7}`, providers.KindProtocol},
+		{"wrong stop_reason", `{"type":"message_delta","delta":{"stop_reason":7}}`, providers.KindProtocol},
+		{"block not open", delta(9, "text_delta", "text", "a"), providers.KindProtocol},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, e := read(t, nil, textStart, textDelta("a"), tt.last)
+			if e == nil || e.Kind != tt.kind || e.Provider != "p" || e.Status != 200 {
+				t.Fatalf("got %+v, want kind %s", e, tt.kind)
+			}
+			if e.Kind != providers.KindTruncated && string(e.Body) != tt.last {
+				t.Errorf("body %q, want the event", e.Body)
+			}
+			if len(events) != 1 {
+				t.Errorf("got %d events, want the text before the error", len(events))
+			}
+		})
+	}
+}
+
+func TestDecodeNamedErrorEvent(t *testing.T) {
+	_, e := readBody(t, nil, "event: error\ndata: {\"type\":\"overloaded_error\",\"message\":\"Later\"}\n\n")
+	var vendor *providers.VendorError
+	if e == nil || e.Kind != providers.KindOverloaded || !errors.As(e, &vendor) || vendor.Message != "Later" {
+		t.Errorf("got %v", e)
+	}
+}
+
+// TestDecodeTypeFromName reads data without a type, and skips "error": null.
+func TestDecodeTypeFromName(t *testing.T) {
+	body := strings.Join([]string{
+		named("content_block_start", `{"index":0,"error":null,"content_block":{"type":"text","text":"a"}}`),
+		named("message_delta", `{"delta":{"stop_reason":"end_turn"}}`),
+		named("message_stop", `{}`),
+	}, "\n\n") + "\n\n"
+	events, failure := readBody(t, nil, body)
+	want := []providers.Event{providers.TextDelta{Text: "a"}, providers.Done{StopReason: providers.StopStop}}
+	if diff := cmp.Diff(want, events); failure != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", failure, diff)
+	}
+}
+
+func TestDecodeUsage(t *testing.T) {
+	tests := []struct {
+		name, first, last string
+		want              providers.Usage
+	}{
+		{"none", `null`, `null`, providers.Usage{}},
+		{"at the start only", `{"input_tokens":3,"output_tokens":1}`, `null`, providers.Usage{Input: 3, Output: 1, Total: 4}},
+		{"at the end only", `{"input_tokens":0}`, `{"input_tokens":3,"output_tokens":4,"cache_read_input_tokens":5}`, providers.Usage{Input: 3, Output: 4, CacheRead: 5, Total: 12}},
+		{"cumulative", `{"input_tokens":3,"output_tokens":1}`, `{"output_tokens":4}`, providers.Usage{Input: 3, Output: 4, Total: 7}},
+		{"nulls", `{"input_tokens":3,"cache_creation_input_tokens":null}`, `{"input_tokens":null,"output_tokens":4}`, providers.Usage{Input: 3, Output: 4, Total: 7}},
+		{"negative", `{"input_tokens":-3}`, `{"output_tokens":-4}`, providers.Usage{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events, failure := read(t, nil, `{"type":"message_start","message":{"usage":`+tt.first+`}}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":`+tt.last+`}`, messageStop)
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			if diff := cmp.Diff(tt.want, events[len(events)-1].(providers.Done).Usage); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeEventLimit(t *testing.T) {
+	payloads := []string{textStart, textDelta(strings.Repeat("a", 2<<20)), messageEnd("end_turn"), messageStop}
+	if _, failure := read(t, nil, payloads...); failure != nil {
+		t.Errorf("an event of 2 MiB: %v", failure)
+	}
+	_, failure := read(t, &anthropicmessages.Options{MaxEventBytes: 1 << 20}, payloads...)
+	if failure == nil || failure.Kind != providers.KindProtocol {
+		t.Errorf("got %v, want kind %s", failure, providers.KindProtocol)
+	}
+}
+
+// FuzzDecode checks that no input breaks the order of events.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(recording))
+	f.Add([]byte("event: error\r\ndata: {\"message\":1}\r\n\r\n"))
+	f.Add([]byte("data: " + start(0, `{"type":"tool_use","input":[1]}`) + "\n\ndata: " + messageEnd("refusal") + "\n\ndata: " + messageStop))
+	f.Add([]byte("data: " + start(0, `{"type":"redacted_thinking","data":"x"}`) + "\n\ndata: " + messageEnd("max_tokens") + "\n\ndata: " + messageStop))
+	codec := anthropicmessages.NewCodec(&anthropicmessages.Options{MaxEventBytes: 1 << 16})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		_, _, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
+			func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(string(body)), a) }))
+		if broken != nil {
+			t.Fatal(broken)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package anthropicmessages_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
+)
+
+// encode returns the body with sorted keys.
+func encode(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
+	t.Helper()
+	req, o = providers.Transform(m, req, o)
+	call, err := anthropicmessages.NewCodec(nil).Encode(m, req, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return canonical(t, string(call.Body))
+}
+
+// canonical keeps the digits of numbers.
+func canonical(t *testing.T, s string) string {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%v in %s", err, s)
+	}
+	out, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestEncodeWholeRequest(t *testing.T) {
+	m := providers.Model{Provider: "p", ID: "org/m", Input: []string{"text", "image"}, Reasoning: true}
+	req := providers.Request{
+		System: "Be <brief>.",
+		Tools: []providers.Tool{
+			{Name: "add", Description: "Adds.", InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+			{Name: "now"},
+		},
+		Messages: []providers.Message{
+			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Data: []byte("abc")}}},
+			{Role: providers.RoleAssistant, Model: "p/org/m", Parts: []providers.Part{
+				providers.Reasoning{Text: "Hm", Signature: "c2ln"},
+				providers.Text{Text: "\n\n"},
+				providers.ToolCall{ID: "c0", Name: "add", Arguments: json.RawMessage(`{"n":12345678901234567890}`)},
+				providers.ToolCall{ID: "c1", Name: "now", Arguments: json.RawMessage(`{}`)},
+			}},
+			{Role: providers.RoleTool, Parts: []providers.Part{
+				providers.ToolResult{CallID: "c0", Content: []providers.Part{providers.Text{Text: "ok"}, providers.Image{MimeType: "image/gif", Data: []byte("x")}}},
+				providers.ToolResult{CallID: "c1", IsError: true},
+			}},
+			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "one"}, providers.Text{Text: "two"}}},
+			{Role: providers.RoleAssistant, Model: "q/other", Parts: []providers.Part{
+				providers.Reasoning{Text: "secret", Signature: "x"}, providers.Text{Text: "Done."},
+			}},
+		},
+	}
+	got := encode(t, m, req, providers.Options{MaxTokens: 9000, Temperature: new(0.0), ThinkingLevel: providers.ThinkingLow})
+	want := canonical(t, `{
+		"model": "org/m", "stream": true, "max_tokens": 9000,
+		"thinking": {"type": "enabled", "budget_tokens": 2048},
+		"system": [{"type": "text", "text": "Be <brief>.", "cache_control": {"type": "ephemeral"}}],
+		"tools": [
+			{"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+			{"name": "now", "input_schema": {"type": "object", "properties": {}}, "cache_control": {"type": "ephemeral"}}
+		],
+		"messages": [
+			{"role": "user", "content": [
+				{"type": "text", "text": "See"},
+				{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "YWJj"}}
+			]},
+			{"role": "assistant", "content": [
+				{"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
+				{"type": "tool_use", "id": "c0", "name": "add", "input": {"n": 12345678901234567890}},
+				{"type": "tool_use", "id": "c1", "name": "now", "input": {}}
+			]},
+			{"role": "user", "content": [
+				{"type": "tool_result", "tool_use_id": "c0", "content": [
+					{"type": "text", "text": "ok"},
+					{"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "eA=="}}
+				]},
+				{"type": "tool_result", "tool_use_id": "c1", "is_error": true},
+				{"type": "text", "text": "one"},
+				{"type": "text", "text": "two", "cache_control": {"type": "ephemeral"}}
+			]},
+			{"role": "assistant", "content": [{"type": "text", "text": "Done."}]}
+		]
+	}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEncodeLimits(t *testing.T) {
+	tests := []struct {
+		name  string
+		model providers.Model
+		o     providers.Options
+		want  string
+	}{
+		{"default", providers.Model{}, providers.Options{}, `{"max_tokens":8192}`},
+		{"of the model", providers.Model{MaxTokens: 64000}, providers.Options{}, `{"max_tokens":64000}`},
+		{"of the caller", providers.Model{MaxTokens: 64000}, providers.Options{MaxTokens: 5}, `{"max_tokens":5}`},
+		{"temperature", providers.Model{}, providers.Options{Temperature: new(0.5)}, `{"max_tokens":8192,"temperature":0.5}`},
+		{"no reasoning", providers.Model{}, providers.Options{ThinkingLevel: "max"}, `{"max_tokens":8192}`},
+		{"no level", providers.Model{Reasoning: true}, providers.Options{}, `{"max_tokens":8192}`},
+		{"off", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "off"}, `{"max_tokens":8192}`},
+		{"minimal", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "minimal"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":1024}}`},
+		{"low", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "low"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":2048}}`},
+		{"medium", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "medium"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":8192}}`},
+		{"high", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "high"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":16384}}`},
+		{"xhigh", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "xhigh"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":16384}}`},
+		{"max", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "max"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":16384}}`},
+		{"raised above the budget", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{MaxTokens: 100, ThinkingLevel: "high"}, `{"max_tokens":17408,"thinking":{"type":"enabled","budget_tokens":16384}}`},
+		{"default raised", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "medium"}, `{"max_tokens":9216,"thinking":{"type":"enabled","budget_tokens":8192}}`},
+		{"budget shrinks", providers.Model{Reasoning: true, MaxTokens: 4096}, providers.Options{ThinkingLevel: "high"}, `{"max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":3072}}`},
+		{"no room", providers.Model{Reasoning: true, MaxTokens: 2047}, providers.Options{MaxTokens: 7, ThinkingLevel: "high", Temperature: new(1.0)}, `{"max_tokens":7,"temperature":1}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(encode(t, tt.model, providers.Request{}, tt.o)), &got); err != nil {
+				t.Fatal(err)
+			}
+			for _, always := range []string{"model", "messages", "stream"} {
+				if _, ok := got[always]; !ok {
+					t.Errorf("%s is missing", always)
+				}
+				delete(got, always)
+			}
+			rest, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(rest))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEncodeMessages(t *testing.T) {
+	user := func(s string) providers.Message {
+		return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: s}}}
+	}
+	assistant := func(parts ...providers.Part) providers.Message {
+		return providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: parts}
+	}
+	call := func(id, name string) providers.Message { return assistant(providers.ToolCall{ID: id, Name: name}) }
+	result := func(id, text string) providers.Message {
+		return providers.Message{Role: providers.RoleTool, Parts: []providers.Part{
+			providers.ToolResult{CallID: id, Content: []providers.Part{providers.Text{Text: text}}},
+		}}
+	}
+	long := strings.Repeat("x", 70)
+	const cached = `"cache_control":{"type":"ephemeral"}`
+	tests := []struct {
+		name     string
+		messages []providers.Message
+		want     string
+	}{
+		{"none", nil, `[]`},
+		{"same side", []providers.Message{user("a"), user("b"), assistant(providers.Text{Text: "c"}), assistant(providers.Text{Text: "d"})},
+			`[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b",` + cached + `}]},
+			{"role":"assistant","content":[{"type":"text","text":"c"},{"type":"text","text":"d"}]}]`},
+		{"left empty", []providers.Message{user("a"), assistant(providers.Text{Text: " \n"}, providers.Reasoning{Text: "unsigned"}), user("b")},
+			`[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b",` + cached + `}]}]`},
+		{"broken signatures", []providers.Message{assistant(providers.Reasoning{Signature: "[oops"}, providers.Reasoning{Signature: `[{"type":"text","text":"no"}]`}, providers.Text{Text: "c"})},
+			`[{"role":"assistant","content":[{"type":"text","text":"c"}]}]`},
+		{"result is the last user block", []providers.Message{call("a", "f"), result("a", "r")},
+			`[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"r"}],` + cached + `}]}]`},
+		{"foreign ids", []providers.Message{call("a|b/ü", ""), result("a|b/ü", "1"), call("a|b/ü", "f.g"), result("a|b/ü", "2")},
+			`[{"role":"assistant","content":[{"type":"tool_use","id":"a_b__","name":"_","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_b__","content":[{"type":"text","text":"1"}]}]},
+			{"role":"assistant","content":[{"type":"tool_use","id":"a_b___2","name":"f_g","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a_b___2","content":[{"type":"text","text":"2"}],` + cached + `}]}]`},
+		{"long ids", []providers.Message{assistant(providers.ToolCall{ID: long + "1", Name: "f"}, providers.ToolCall{ID: long + "2", Name: "f"}), result(long+"2", "r")},
+			`[{"role":"assistant","content":[{"type":"tool_use","id":"` + long[:64] + `","name":"f","input":{}},{"type":"tool_use","id":"` + long[:62] + `_2","name":"f","input":{}}]},
+			{"role":"user","content":[
+				{"type":"tool_result","tool_use_id":"` + long[:64] + `","is_error":true,"content":[{"type":"text","text":"There is no result: the call was interrupted, and whether it took effect is unknown."}]},
+				{"type":"tool_result","tool_use_id":"` + long[:62] + `_2","content":[{"type":"text","text":"r"}],` + cached + `}]}]`},
+	}
+	m := providers.Model{Provider: "p", ID: "m"}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var body struct{ Messages json.RawMessage }
+			if err := json.Unmarshal([]byte(encode(t, m, providers.Request{System: " ", Messages: tt.messages}, providers.Options{})), &body); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(body.Messages))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEncodeBadSchema(t *testing.T) {
+	req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{`)}}}
+	if call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
+		t.Errorf("got %s, want an error", call.Body)
+	}
+}

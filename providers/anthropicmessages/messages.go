@@ -1,0 +1,177 @@
+package anthropicmessages
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// Types of blocks.
+const (
+	blockText       = "text"
+	blockImage      = "image"
+	blockThinking   = "thinking"
+	blockRedacted   = "redacted_thinking"
+	blockToolUse    = "tool_use"
+	blockToolResult = "tool_result"
+)
+
+// Longest names the vendor takes, in bytes.
+const (
+	maxCallID   = 64
+	maxCallName = 128
+)
+
+const (
+	sideUser      = "user"
+	sideAssistant = "assistant"
+)
+
+type message struct {
+	Role    string  `json:"role"`
+	Content []block `json:"content"`
+}
+
+type block struct {
+	Type string `json:"type"`
+
+	Text   string  `json:"text,omitempty"`
+	Source *source `json:"source,omitempty"`
+
+	// Thinking is a pointer since the field is required even if it is empty.
+	Thinking  *string `json:"thinking,omitempty"`
+	Signature string  `json:"signature,omitempty"`
+	Data      string  `json:"data,omitempty"`
+
+	ID    string          `json:"id,omitempty"`
+	Name  string          `json:"name,omitempty"`
+	Input json.RawMessage `json:"input,omitempty"`
+
+	ToolUseID string  `json:"tool_use_id,omitempty"`
+	Content   []block `json:"content,omitempty"`
+	IsError   bool    `json:"is_error,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+}
+
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type"`
+	Data      string `json:"data"`
+}
+
+func encodeMessages(in []providers.Message) []message {
+	out := []message{}
+	ids := callIDs{used: map[string]bool{}}
+	for _, msg := range in {
+		side, blocks := sideUser, []block(nil)
+		switch msg.Role {
+		case providers.RoleUser:
+			blocks = encodeContent(msg.Parts)
+		case providers.RoleAssistant:
+			side, blocks = sideAssistant, encodeAssistant(msg.Parts, &ids)
+		case providers.RoleTool:
+			blocks = encodeResults(msg.Parts, &ids)
+		}
+		switch n := len(out); {
+		case len(blocks) == 0:
+		case n > 0 && out[n-1].Role == side:
+			out[n-1].Content = append(out[n-1].Content, blocks...)
+		default:
+			out = append(out, message{Role: side, Content: blocks})
+		}
+	}
+	for i := len(out) - 1; i >= 0; i-- {
+		if out[i].Role == sideUser {
+			out[i].Content[len(out[i].Content)-1].CacheControl = ephemeral()
+			break
+		}
+	}
+	return out
+}
+
+func encodeAssistant(parts []providers.Part, ids *callIDs) []block {
+	var out []block
+	ids.latest = map[string]string{}
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			if !blank(p.Text) {
+				out = append(out, block{Type: blockText, Text: p.Text})
+			}
+		case providers.Reasoning:
+			out = append(out, encodeReasoning(p)...)
+		case providers.ToolCall:
+			out = append(out, block{
+				Type: blockToolUse, ID: ids.add(p.ID), Name: plain(p.Name, maxCallName), Input: p.Arguments,
+			})
+		}
+	}
+	return out
+}
+
+func encodeResults(parts []providers.Part, ids *callIDs) []block {
+	var out []block
+	for _, p := range parts {
+		if r, ok := p.(providers.ToolResult); ok {
+			out = append(out, block{
+				Type: blockToolResult, ToolUseID: ids.latest[r.CallID], Content: encodeContent(r.Content), IsError: r.IsError,
+			})
+		}
+	}
+	return out
+}
+
+func encodeContent(parts []providers.Part) []block {
+	var out []block
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			if !blank(p.Text) {
+				out = append(out, block{Type: blockText, Text: p.Text})
+			}
+		case providers.Image:
+			out = append(out, block{Type: blockImage, Source: &source{
+				Type: "base64", MediaType: p.MimeType, Data: base64.StdEncoding.EncodeToString(p.Data),
+			}})
+		}
+	}
+	return out
+}
+
+// callIDs makes the ids of calls differ over the whole request, which the
+// vendor asks for; Transform does so within one message only.
+type callIDs struct {
+	used map[string]bool
+	// latest maps the ids of the latest assistant message to those sent.
+	latest map[string]string
+}
+
+func (c *callIDs) add(id string) string {
+	free := plain(id, maxCallID)
+	for n := 2; c.used[free]; n++ {
+		suffix := fmt.Sprintf("_%d", n)
+		free = plain(id, maxCallID-len(suffix)) + suffix
+	}
+	c.used[free] = true
+	c.latest[id] = free
+	return free
+}
+
+// plain replaces what the vendor does not take in names, and shortens them.
+func plain(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, s)
+	if s == "" {
+		return "_"
+	}
+	return s[:min(len(s), limit)]
+}
