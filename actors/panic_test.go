@@ -340,8 +340,9 @@ func TestLifeEndsWithoutItsHost(t *testing.T) {
 	}
 }
 
-// TestPanicWhileOpening has every activation panic over its own log: callers are
-// told at once, and are neither kept waiting nor repeated.
+// TestPanicWhileOpening has every activation panic over its own log: whoever waits
+// for one is told, long before an admission gives up. (A caller who comes when the
+// activation has ended already goes to the next one.)
 func TestPanicWhileOpening(t *testing.T) {
 	v := newValve(t, func(*http.Request) bool { return false })
 	bucket, err := openSimBucket(v)
@@ -352,17 +353,10 @@ func TestPanicWhileOpening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var activations atomic.Int32
-	r.entropy = func(conversation.Key) io.Reader {
-		activations.Add(1)
-		return unopened{}
-	}
+	r.entropy = func(conversation.Key) io.Reader { return unopened{} }
 	stop := serve(t, r)
 	if _, err := r.Admit(t.Context(), hello("k")); err == nil || conversation.CodeOf(err) != conversation.CodeInternal {
 		t.Errorf("got %v, want %s", err, conversation.CodeInternal)
-	}
-	if n := activations.Load(); n != 1 {
-		t.Errorf("%d activations for one admission", n)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
