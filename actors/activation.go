@@ -136,7 +136,7 @@ func (a *activation) start(key conversation.Key) {
 		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, RetryPause: a.rt.opts.RetryPause, IdleAfter: a.rt.opts.IdleAfter,
 		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
 	})
-	a.rt.enter(key, running{pid: a.self, nonce: a.nonce, tell: a.tell})
+	a.rt.enter(key, running{nonce: a.nonce, tell: a.tell})
 	a.rt.spawn(a.open)
 }
 
@@ -176,7 +176,7 @@ func (a *activation) open() {
 		}
 		if err != nil {
 			out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
-			out.damaged = out.damaged || damaged(err)
+			out.damaged = out.damaged || storage.Damaged(err)
 			break
 		}
 	}
@@ -186,13 +186,6 @@ func (a *activation) open() {
 		}
 	}
 	a.tell(out)
-}
-
-// damaged reports whether stored objects are not what their keys promise.
-func damaged(err error) bool {
-	var corrupt *storage.CorruptError
-	var gap *storage.GapError
-	return errors.As(err, &corrupt) || errors.As(err, &gap)
 }
 
 func (o *openedLog) fold(b storage.Batch) error {
@@ -226,10 +219,10 @@ func (a *activation) containOpening() {
 		return
 	}
 	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	told := answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
 	for id, to := range a.callers {
 		delete(a.callers, id)
-		a.root.Send(to, &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(
-			conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed"))}})
+		a.root.Send(to, told)
 	}
 	a.stopping = true
 }
@@ -237,8 +230,7 @@ func (a *activation) containOpening() {
 func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
 	var adm conversation.Admission
 	if err := json.Unmarshal(m.GetAdmission(), &adm); err != nil {
-		a.root.Send(sender, &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(
-			conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err))}})
+		a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err)}))
 		return
 	}
 	a.step(machine.Admit{To: a.caller(sender), Admission: adm, Precheck: m.GetPrecheck()})

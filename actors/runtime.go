@@ -134,7 +134,6 @@ type Runtime struct {
 
 // running is an activation on this node.
 type running struct {
-	pid   *actor.PID
 	nonce storage.Nonce
 	tell  func(any)
 }
@@ -223,10 +222,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 	var followErr error
 	wg.Go(func() { r.journal.run(inner) })
 	wg.Go(func() { followErr = r.followers.Run(inner) })
-	sweeping, stopSweeping := context.WithCancel(ctx)
-	defer stopSweeping()
 	var sweeps sync.WaitGroup
-	sweeps.Go(func() { r.sweepLoop(sweeping) })
+	sweeps.Go(func() { r.sweepLoop(ctx) })
 	r.serving.Store(true)
 	close(r.ready)
 
@@ -296,14 +293,13 @@ func (r *Runtime) awaitWork() {
 func (r *Runtime) tellAll(in machine.Input) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.quiet = make(chan struct{})
+	quiet := make(chan struct{})
+	r.quiet = quiet
 	for _, a := range r.active {
 		a.tell(in)
 	}
-	if len(r.active) == 0 {
-		close(r.quiet)
-	}
-	return r.quiet
+	r.checkQuiet()
+	return quiet
 }
 
 // enter registers an activation before it opens its log.
@@ -323,12 +319,14 @@ func (r *Runtime) leave(key conversation.Key, nonce storage.Nonce) {
 	if r.active[key].nonce == nonce {
 		delete(r.active, key)
 	}
-	if r.quiet != nil && len(r.active) == 0 && r.draining.Load() {
-		select {
-		case <-r.quiet:
-		default:
-			close(r.quiet)
-		}
+	r.checkQuiet()
+}
+
+// checkQuiet tells who waits for it that no activation is left. The caller holds mu.
+func (r *Runtime) checkQuiet() {
+	if r.quiet != nil && len(r.active) == 0 {
+		close(r.quiet)
+		r.quiet = nil
 	}
 }
 

@@ -157,3 +157,12 @@ type IntegrityError struct {
 func (e *IntegrityError) Error() string {
 	return fmt.Sprintf("read %s: digest is %s", e.Key, e.Got)
 }
+
+// Damaged reports whether an error says that stored objects are not what their
+// keys promise, so that reading them again ends the same way: a [*CorruptError] or
+// a [*GapError].
+func Damaged(err error) bool {
+	var corrupt *CorruptError
+	var gap *GapError
+	return errors.As(err, &corrupt) || errors.As(err, &gap)
+}

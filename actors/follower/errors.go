@@ -34,13 +34,9 @@ func (e *logError) Unwrap() error { return e.err }
 
 // permanent reports whether reading the same log again must end the same way.
 func permanent(err error) bool {
-	var (
-		log     *logError
-		corrupt *storage.CorruptError
-		gap     *storage.GapError
-		format  *storage.FormatError
-	)
-	return errors.As(err, &log) || errors.As(err, &corrupt) || errors.As(err, &gap) || errors.As(err, &format)
+	var log *logError
+	var format *storage.FormatError
+	return errors.As(err, &log) || errors.As(err, &format) || storage.Damaged(err)
 }
 
 func (s *Set) unavailable(cause error) error { return conversation.Unavailable(retryAfter, cause) }

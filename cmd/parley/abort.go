@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,12 +16,7 @@ func abortCommand() *cobra.Command {
 		Short: "Abort what a conversation is doing and everything queued behind it",
 		Long: "abort asks the server to end the running message of a conversation and all that wait\n" +
 			"behind it. What was said so far stays; each of them settles as aborted, shortly after.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return nil
-			}
-			return errors.New("abort takes one conversation URL, such as http://127.0.0.1:5173" + mountPath + "/hello")
-		},
+		Args: oneURL("abort"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return abort(cmd.Context(), args[0], cmd.OutOrStdout())
 		},

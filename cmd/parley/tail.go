@@ -22,12 +22,7 @@ func tailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail <conversation URL>",
 		Short: "Print a conversation and follow it until interrupted",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return nil
-			}
-			return errors.New("tail takes one conversation URL, such as http://127.0.0.1:5173" + mountPath + "/hello")
-		},
+		Args:  oneURL("tail"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return tail(cmd.Context(), cfg, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -35,6 +30,16 @@ func tailCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	return cmd
+}
+
+// oneURL takes a conversation URL as the only argument of a command.
+func oneURL(command string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return fmt.Errorf("%s takes one conversation URL, such as http://127.0.0.1:5173%s/hello", command, mountPath)
+	}
 }
 
 func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Writer) error {
