@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -40,6 +41,18 @@ type Agent struct {
 	// Tools are what the model may call. Names are unique within the agent.
 	Tools []Tool
 
+	// ToolConcurrency bounds the calls of one step that run at once; the others
+	// wait for their turn, in call order. Zero means [DefaultToolConcurrency], 1
+	// runs one after the other.
+	ToolConcurrency int
+
+	// Data are the data writers whose data may appear in responses. Names are
+	// unique within the agent.
+	Data []Data
+
+	// Hooks are called at moments of a response.
+	Hooks Hooks
+
 	// InitialData is what the first delivery of a conversation must bring along;
 	// nil accepts anything, also nothing. See [Schema.Validate] for what a schema
 	// means for a delivery without initial data.
@@ -48,6 +61,9 @@ type Agent struct {
 	// Durability bounds the work on one submission.
 	Durability Durability
 }
+
+// DefaultToolConcurrency is how many calls of a step run at once.
+const DefaultToolConcurrency = 16
 
 // Defaults of [Durability].
 const (
@@ -103,6 +119,11 @@ func (a *Agent) Tool(name string) (Tool, bool) {
 		}
 	}
 	return Tool{}, false
+}
+
+// WritesData reports whether data of that name may appear in responses.
+func (a *Agent) WritesData(name string) bool {
+	return slices.ContainsFunc(a.Data, func(d Data) bool { return d.Name() == name })
 }
 
 // InstructionsFor returns the system prompt of a turn. An error is the author's,

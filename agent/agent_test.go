@@ -56,6 +56,11 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"timeout", func(a *agent.Agent) { a.Durability.Timeout = -1 }, "Durability.Timeout", "default of 1h"},
 		{"empty schema", func(a *agent.Agent) { a.InitialData = new(agent.Schema) }, "InitialData", "NewSchema"},
 		{"empty tool", func(a *agent.Agent) { a.Tools = append(a.Tools, agent.Tool{}) }, "Tools[1]", "NewTool"},
+		{"tools at once", func(a *agent.Agent) { a.ToolConcurrency = -1 }, "ToolConcurrency", "default of 16"},
+		{"no data", func(a *agent.Agent) { a.Data = []agent.Data{nil} }, "Data[0]", "NewDataWriter"},
+		{"data twice", func(a *agent.Agent) {
+			a.Data = []agent.Data{agent.NewDataWriter[int]("n", nil), agent.NewDataWriter[string]("n", nil)}
+		}, "Data[1]", "Data[0]"},
 		{"tool twice", func(a *agent.Agent) { a.Tools = append(a.Tools, labelTool()) }, "Tools[1]", "Tools[0]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

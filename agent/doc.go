@@ -13,8 +13,9 @@
 //
 // Authors write values of [Agent] and build tools with [NewTool]; package actors
 // calls [Agent.Validate] when it starts, [Agent.CheckInitialData] before a
-// conversation is created, [Agent.InstructionsFor] before every model call and
-// [Tool.Call] for every call of the model. The package imports the ground and the
+// conversation is created, [Agent.InstructionsFor] before every model call,
+// [Tool.Call] for every call of the model, and the [Hooks] at moments of a
+// response. Tools and hooks show clients structured data through a [DataWriter]. The package imports the ground and the
 // two JSON-schema libraries, which stay behind [Schema].
 //
 // Guarantees:
@@ -25,7 +26,7 @@
 //  2. A function of an author runs only with valid input. Everything else is an
 //     [*InputError] that names each place and problem, for the model to act on.
 //  3. No integer loses digits on its way in or out.
-//  4. A panic in a tool or in an instructions function is a [*PanicError]; its
+//  4. A panic in a tool, a hook or an instructions function is a [*PanicError]; its
 //     text never shows the value or the stack, which are for logs.
 //  5. A schema never reads a file or the network, whatever its "$ref" says.
 //

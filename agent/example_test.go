@@ -95,6 +95,40 @@ func ExampleCallFrom() {
 	// "refunded 1250 as call_01"
 }
 
+func ExampleDataWriter() {
+	type progress struct {
+		Percent int `json:"percent"`
+	}
+	written := agent.NewDataWriter[progress]("progress", nil)
+	index := func(ctx context.Context, _ struct{}) (string, error) {
+		// Clients see a part of type "data-progress" as soon as it is durable.
+		return "indexed", written.Write(ctx, progress{Percent: 100})
+	}
+	librarian := &agent.Agent{
+		Name: "librarian", Model: "openai/gpt-5",
+		Tools: []agent.Tool{agent.NewTool("index", "Index the library.", index, nil)},
+		Data:  []agent.Data{written},
+		Hooks: agent.Hooks{
+			ResponseFinished: func(ctx context.Context, r *agent.Response) (map[string]any, error) {
+				return map[string]any{"tokens": r.Usage.Total}, nil
+			},
+		},
+	}
+	fmt.Println(librarian.Validate())
+
+	// A test of a tool collects what it writes.
+	ctx := agent.WithData(context.Background(), func(ctx context.Context, name string, data json.RawMessage) error {
+		fmt.Println(name, string(data))
+		return nil
+	})
+	out, err := librarian.Tools[0].Call(ctx, nil)
+	fmt.Println(string(out), err)
+	// Output:
+	// <nil>
+	// progress {"percent":100}
+	// "indexed" <nil>
+}
+
 func ExampleAgent_InstructionsFor() {
 	type data struct {
 		Name string `json:"name"`

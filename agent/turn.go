@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Turn is the facts an instructions function may build on. It is read-only and
+// Turn is the facts an instructions function or a hook may build on. It is read-only and
 // valid during the call it is handed to.
 type Turn struct {
 	// Address is where the conversation is reached, UID its current incarnation.

@@ -49,7 +49,11 @@ func (a *Agent) Validate() error {
 	if a.InitialData != nil && a.InitialData.compiled == nil {
 		bad("InitialData", "is an empty Schema; make it with NewSchema or SchemaFor")
 	}
+	if a.ToolConcurrency < 0 {
+		bad("ToolConcurrency", "is %d; use 1 or more, or 0 for the default of %d", a.ToolConcurrency, DefaultToolConcurrency)
+	}
 	issues = append(issues, a.toolIssues()...)
+	issues = append(issues, a.dataIssues()...)
 	if len(issues) == 0 {
 		return nil
 	}
@@ -70,6 +74,24 @@ func (a *Agent) toolIssues() []Issue {
 			continue
 		}
 		first[t.name] = i
+	}
+	return issues
+}
+
+func (a *Agent) dataIssues() []Issue {
+	var issues []Issue
+	first := map[string]int{}
+	for i, d := range a.Data {
+		field := fmt.Sprintf("Data[%d]", i)
+		if d == nil {
+			issues = append(issues, Issue{field, "is nil; make it with NewDataWriter"})
+			continue
+		}
+		if j, ok := first[d.Name()]; ok {
+			issues = append(issues, Issue{field, fmt.Sprintf("is named %q like Data[%d]; rename one of the two", d.Name(), j)})
+			continue
+		}
+		first[d.Name()] = i
 	}
 	return issues
 }

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+)
+
+// Data is a kind of structured data that an agent shows to clients beside its
+// text. [NewDataWriter] makes one.
+type Data interface {
+	// Name is what clients know the data by: a part of type "data-<name>".
+	Name() string
+	// JSONSchema is what every value fits. The bytes are shared and must not be
+	// changed.
+	JSONSchema() json.RawMessage
+}
+
+// DataWriter writes data of one name, typed and checked. It is immutable and safe
+// for concurrent use.
+type DataWriter[T any] struct {
+	name   string
+	schema *Schema
+}
+
+// DataOptions are the optional facts of a [DataWriter].
+type DataOptions struct {
+	// Schema replaces the schema derived from the type, for bounds and
+	// enumerations.
+	Schema json.RawMessage
+}
+
+// dataNamePattern is what fits into a part's type and into code of clients.
+const dataNamePattern = `^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`
+
+// ErrNoResponse says that data was written where there is no response to show it
+// in: outside a tool call and the hook [Hooks.ResponseFinished].
+var ErrNoResponse = errors.New("there is no response to write to: write from a tool or from the hook ResponseFinished")
+
+// NewDataWriter makes a writer. The agent that uses it lists it in [Agent.Data].
+//
+// The schema is derived from T as [NewTool] derives one. The name has 1 to 64
+// characters of letters, digits, "_" and "-", beginning with a letter.
+// NewDataWriter panics for another name and for a type or schema that cannot be
+// compiled: each is a mistake in the program.
+func NewDataWriter[T any](name string, opts *DataOptions) *DataWriter[T] {
+	if opts == nil {
+		opts = &DataOptions{}
+	}
+	w := &DataWriter[T]{name: name}
+	err := error(nil)
+	switch {
+	case !regexp.MustCompile(dataNamePattern).MatchString(name):
+		err = fmt.Errorf("name does not match %s", dataNamePattern)
+	case opts.Schema != nil:
+		w.schema, err = NewSchema(opts.Schema)
+	default:
+		w.schema, err = schemaOf(reflect.TypeFor[T]())
+	}
+	if err != nil {
+		panic(fmt.Errorf("agent: data %q: %w", name, err))
+	}
+	return w
+}
+
+// Name implements [Data].
+func (w *DataWriter[T]) Name() string { return w.name }
+
+// JSONSchema implements [Data].
+func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
+
+// Write adds one part with the data to the response under way. It returns when the
+// data has its place in the conversation, before what its caller writes or returns
+// later; clients see it as soon as it is durable. Every write is a part of its own.
+//
+// The error is [ErrNoResponse], a [*SchemaError], one that says why the data
+// cannot be recorded, or that of ctx: then it is not known whether it was.
+func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
+	raw, err := encode(data)
+	if err == nil {
+		err = w.schema.Validate(raw)
+	}
+	if err == nil {
+		write, ok := ctx.Value(dataKey{}).(func(context.Context, string, json.RawMessage) error)
+		if !ok {
+			err = ErrNoResponse
+		} else {
+			err = write(ctx, w.name, raw)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write data %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// dataKey is the context key of where data goes.
+type dataKey struct{}
+
+// WithData returns a context in which data writers hand what they write to a
+// function. The runtime calls it before tools and hooks; tests of tools may.
+func WithData(ctx context.Context, write func(ctx context.Context, name string, data json.RawMessage) error) context.Context {
+	return context.WithValue(ctx, dataKey{}, write)
+}
