@@ -114,6 +114,8 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.drainFeed(m.gen)
 	case machine.ToolDone:
 		a.step(m)
+	case machine.ResponseFinished:
+		a.step(m)
 	case machine.Drain:
 		a.step(m)
 	case timerFired:
@@ -273,6 +275,8 @@ func (a *activation) perform(e machine.Effect) {
 		a.callModel(e)
 	case machine.RunTool:
 		a.runTool(e)
+	case machine.FinishResponse:
+		a.finishResponse(e)
 	case machine.Cancel:
 		a.endRun()
 	case machine.SetTimer:

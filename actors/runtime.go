@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -43,6 +44,8 @@ type Options struct {
 	// FirstEvent, BetweenEvents and WholeCall bound a model call: the wait for its
 	// first event, between two, and for its end. Zero is 60 s, 30 s and 10 min.
 	FirstEvent, BetweenEvents, WholeCall time.Duration
+	// HookTimeout bounds a hook of an agent. Zero is 10 s.
+	HookTimeout time.Duration
 	// IdleAfter is how long an idle conversation stays in memory. Zero is 5 min.
 	IdleAfter time.Duration
 	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
@@ -76,6 +79,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"FirstEvent", &out.FirstEvent, time.Minute},
 		{"BetweenEvents", &out.BetweenEvents, 30 * time.Second},
 		{"WholeCall", &out.WholeCall, 10 * time.Minute},
+		{"HookTimeout", &out.HookTimeout, 10 * time.Second},
 		{"IdleAfter", &out.IdleAfter, 5 * time.Minute},
 		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
@@ -344,5 +348,8 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 		return machine.Limits{}, false
 	}
 	d := a.Durability.WithDefaults()
-	return machine.Limits{MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData}, true
+	return machine.Limits{
+		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData,
+		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency), FinishHook: a.Hooks.ResponseFinished != nil,
+	}, true
 }

@@ -217,7 +217,8 @@ type node struct {
 	rt     *actors.Runtime
 	counts *storagetest.Counter
 	fault  *atomic.Int32 // a storagetest.Kind, for every request
-	stop   func() error  // as SIGTERM does; idempotent
+	log    *lockedBuffer
+	stop   func() error // as SIGTERM does; idempotent
 }
 
 // setup is what a node is made of.
@@ -230,12 +231,11 @@ type setup struct {
 // build makes a node that does not run yet.
 func (w *world) build(s setup) *node {
 	w.tb.Helper()
-	n := &node{w: w, counts: storagetest.NewCounter(w), fault: new(atomic.Int32)}
+	n := &node{w: w, counts: storagetest.NewCounter(w), fault: new(atomic.Int32), log: &lockedBuffer{}}
 	link := storagetest.Faulty(n.counts, storagetest.Plan{
 		Decide: func(storagetest.Op) storagetest.Kind { return storagetest.Kind(n.fault.Load()) }, Hold: s.hold,
 	})
-	var text lockedBuffer
-	s.opts.Logger = slog.New(slog.NewTextHandler(&text, nil))
+	s.opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
 	if s.model != nil {
 		s.opts.Providers = providers.NewRegistry(nil)
 		s.opts.Providers.RegisterProtocol("test", s.model)
@@ -249,7 +249,7 @@ func (w *world) build(s setup) *node {
 	}
 	w.tb.Cleanup(func() {
 		if w.tb.Failed() {
-			w.tb.Logf("log of a node:\n%s", text.String())
+			w.tb.Logf("log of a node:\n%s", n.log)
 		}
 	})
 	return n

@@ -30,20 +30,39 @@ type feed struct {
 	events []machine.ModelEvent
 	bytes  int
 	posted bool
-	room   chan struct{} // non-nil while the producer waits for it
+	taken  chan struct{} // closed by the next take; nil if nobody asked
 }
 
 // push adds an event; it returns the context's error if that ends first.
 func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
+	_, err := f.add(ctx, e)
+	return err
+}
+
+// deliver is push, and waits until the activation has taken the event.
+func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
+	taken, err := f.add(ctx, e)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-taken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// add adds an event and returns what is closed once it was taken.
+func (f *feed) add(ctx context.Context, e machine.ModelEvent) (<-chan struct{}, error) {
 	f.mu.Lock()
 	for f.bytes >= maxFeedBytes {
-		room := make(chan struct{})
-		f.room = room
+		room := f.nextTake()
 		f.mu.Unlock()
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 		f.mu.Lock()
 	}
@@ -55,11 +74,20 @@ func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
 	}
 	post := !f.posted
 	f.posted = true
+	taken := f.nextTake()
 	f.mu.Unlock()
 	if post {
 		f.tell(modelReady{f.gen})
 	}
-	return nil
+	return taken, nil
+}
+
+// nextTake returns what the next take closes. The caller holds mu.
+func (f *feed) nextTake() <-chan struct{} {
+	if f.taken == nil {
+		f.taken = make(chan struct{})
+	}
+	return f.taken
 }
 
 // take returns what waits.
@@ -68,9 +96,9 @@ func (f *feed) take() []machine.ModelEvent {
 	defer f.mu.Unlock()
 	out := f.events
 	f.events, f.bytes, f.posted = nil, 0, false
-	if f.room != nil {
-		close(f.room)
-		f.room = nil
+	if f.taken != nil {
+		close(f.taken)
+		f.taken = nil
 	}
 	return out
 }
@@ -95,18 +123,30 @@ func (a *activation) callModel(e machine.CallModel) {
 	created := state.Created()
 	ag := a.rt.agents[created.Agent]
 	sub := state.Submission(e.Submission)
-	turn := &agent.Turn{
-		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
-		Submission: sub.ID, Attempt: e.Attempt, Step: e.Step, Delivery: sub.Delivery, InitialData: created.InitialData,
-	}
 	call := &modelCall{
-		rt: a.rt, key: a.key, agent: ag, turn: turn, exchanges: exchangesOf(state, sub.ID), session: string(created.ConversationID),
+		rt: a.rt, key: a.key, agent: ag, turn: a.turnOf(sub, e.Attempt, e.Step), fresh: sub.Message == "",
+		exchanges: exchangesOf(state, sub.ID), session: string(created.ConversationID),
 	}
+	ctx, f := a.beginRun(e.Gen)
+	a.rt.spawn(func() { call.run(ctx, f) })
+}
+
+// turnOf is the facts an author's functions get of a turn.
+func (a *activation) turnOf(sub *conversation.Submission, attempt, step int) *agent.Turn {
+	created := a.machine.State().Created()
+	return &agent.Turn{
+		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
+		Submission: sub.ID, Attempt: attempt, Step: step, Delivery: sub.Delivery, InitialData: created.InitialData,
+	}
+}
+
+// beginRun makes the context and the feed of what runs under gen, and ends what ran
+// before.
+func (a *activation) beginRun(gen int) (context.Context, *feed) {
 	a.endRun()
 	a.runCtx, a.cancelRun = context.WithCancel(a.ctx)
-	a.feed = &feed{gen: e.Gen, model: ag.Model, tell: a.tell}
-	ctx, f := a.runCtx, a.feed
-	a.rt.spawn(func() { call.run(ctx, f) })
+	a.feed = &feed{gen: gen, model: a.rt.agents[a.machine.State().Created().Agent].Model, tell: a.tell}
+	return a.runCtx, a.feed
 }
 
 // endRun cancels the model call and the tools under way, if any.
@@ -123,6 +163,7 @@ type modelCall struct {
 	key       conversation.Key
 	agent     *agent.Agent
 	turn      *agent.Turn
+	fresh     bool // the response has not begun
 	exchanges []exchange
 	session   string
 }
@@ -167,6 +208,9 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	system, err := c.agent.InstructionsFor(ctx, c.turn)
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
+	}
+	if err := c.startResponse(ctx, f); err != nil {
+		return end, err
 	}
 	messages, err := c.rt.messages(ctx, c.key, c.exchanges)
 	if err != nil {
@@ -276,7 +320,9 @@ func (a *activation) runTool(e machine.RunTool) {
 		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
 		Submission: e.Submission, Attempt: a.machine.State().Submission(e.Submission).Attempts, Turn: e.Turn, ID: e.Call,
 	})
-	tool, ok := a.rt.agents[created.Agent].Tool(e.Name)
+	ag := a.rt.agents[created.Agent]
+	ctx = agent.WithData(ctx, a.feed.writer(ag))
+	tool, ok := ag.Tool(e.Name)
 	log := a.log
 	a.rt.spawn(func() {
 		done := machine.ToolDone{Gen: e.Gen, Call: e.Call}

@@ -12,6 +12,7 @@ type Step struct {
 	Model      string
 	Completed  bool
 	StopReason string
+	Usage      Usage
 	Note       string
 	Parts      []StepPart
 }
@@ -42,7 +43,7 @@ type ToolCall struct {
 func (s *Submission) Steps() []Step {
 	out := make([]Step, 0, len(s.steps))
 	for _, st := range s.steps {
-		v := Step{Turn: st.turn, Model: st.model, Completed: st.completed, StopReason: st.stop, Note: st.note}
+		v := Step{Turn: st.turn, Model: st.model, Completed: st.completed, StopReason: st.stop, Usage: st.usage, Note: st.note}
 		for _, p := range st.parts {
 			v.Parts = append(v.Parts, p.stepPart())
 		}

@@ -81,6 +81,16 @@ type Usage struct {
 	Total      int64 `json:"total,omitempty"`
 }
 
+// Add adds the tokens of another call.
+func (u *Usage) Add(v Usage) {
+	u.Input += v.Input
+	u.Output += v.Output
+	u.CacheRead += v.CacheRead
+	u.CacheWrite += v.CacheWrite
+	u.Reasoning += v.Reasoning
+	u.Total += v.Total
+}
+
 // SettlementError is the caller-safe error of a failed or aborted submission, in
 // our own words: text of a model vendor never stands here.
 type SettlementError struct {

@@ -43,6 +43,12 @@ func weight(r conversation.Record) int {
 		return len(r.Input)
 	case *conversation.ToolSettled:
 		return len(r.Output) + len(r.ErrorText)
+	case *conversation.ResponseStarted:
+		return len(r.Metadata)
+	case *conversation.DataWritten:
+		return len(r.Data)
+	case *conversation.MetadataMerged:
+		return len(r.Metadata)
 	}
 	return 0
 }

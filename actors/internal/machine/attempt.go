@@ -17,18 +17,23 @@ const (
 	phaseCalling               // the step's calls are on their way to the log
 	phaseTools                 // tools run
 	phaseRetry                 // a failed model call waits to be repeated
+	phaseEnding                // the response's last step is on its way to the log
+	phaseFinish                // the author sees the response
 )
 
 // run is the attempt under way.
 type run struct {
 	submission conversation.SubmissionID
 	phase      phase
-	at         conversation.Offset // the batch phaseStarting and phaseCalling wait for
+	at         conversation.Offset // the batch phaseStarting, phaseCalling and phaseEnding wait for
 	began      time.Duration       // Env.Mono when the attempt became durable
 	turn       conversation.TurnID // of the model call
 	opened     bool                // response_started of the turn is recorded
 	step       int                 // model calls of this attempt, repetitions not counted
 	retries    int                 // repetitions of the model call
+	metadata   json.RawMessage     // of the response, until it is open
+	waiting    []conversation.ToolCall
+	running    int // tools
 }
 
 // startNext begins an attempt at the first unsettled submission unless one is
@@ -54,9 +59,11 @@ func (m *Machine) continueRun() {
 		m.run.began = m.env.Mono
 		left := m.limits().Timeout - m.state.Submission(m.run.submission).Elapsed()
 		m.emit(SetTimer{TimerBudget, max(left, 0)})
-		m.callModel()
+		m.proceed()
 	case phaseCalling:
 		m.runTools()
+	case phaseEnding:
+		m.finish()
 	}
 }
 
@@ -91,8 +98,11 @@ func (m *Machine) resume() {
 	sub := queue[0]
 	cut := m.closeStep(sub, toolNotStarted, toolUnknown)
 	limits := m.limits()
+	over := sub.Attempts >= limits.MaxAttempts
 	switch {
-	case sub.Attempts >= limits.MaxAttempts:
+	case answered(sub) && (over || sub.Elapsed() >= limits.Timeout):
+		m.settle(sub, conversation.OutcomeCompleted, nil)
+	case over:
 		m.giveUp(sub, failure(conversation.CodeRetryExhausted, sayRetryExhausted,
 			map[string]any{"attempts": sub.Attempts, "maxAttempts": limits.MaxAttempts}))
 	case sub.Elapsed() >= limits.Timeout:
@@ -176,6 +186,12 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 // budgetSpent ends a submission whose total time is used up.
 func (m *Machine) budgetSpent() {
 	if m.run == nil || m.run.phase == phaseStarting {
+		return
+	}
+	if m.run.phase == phaseEnding || m.run.phase == phaseFinish {
+		// The response is complete: its author's words about it do not fail it.
+		m.emit(Cancel{m.gen})
+		m.settle(m.state.Submission(m.run.submission), conversation.OutcomeCompleted, nil)
 		return
 	}
 	sub := m.state.Submission(m.run.submission)

@@ -28,7 +28,7 @@ func checkChunks(log []entry, k int) error {
 			}
 			continue
 		}
-		chunks, err := conversation.Project(s.Created().ConversationID, e.batch, nil)
+		chunks, err := conversation.Project(s.Created().ConversationID, e.batch, func() (*conversation.Snapshot, error) { return s.Snapshot(), nil })
 		if err != nil {
 			return err
 		}
@@ -129,6 +129,13 @@ func change(m *conversation.Message, chunk conversation.Chunk) error {
 		})
 	case conversation.ChunkCompleted:
 		closePart(last)
+	case conversation.ChunkDataPart:
+		m.Parts = append(m.Parts, conversation.Part{Type: conversation.DataPrefix + chunk.Name, Data: chunk.Data})
+	case conversation.ChunkMetadata:
+		if len(m.Metadata) > 0 {
+			return fmt.Errorf("response %s has metadata already", m.ID)
+		}
+		return json.Unmarshal(chunk.Metadata, &m.Metadata)
 	default:
 		return fmt.Errorf("chunk %s is never made here", chunk.Type)
 	}

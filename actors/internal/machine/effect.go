@@ -66,6 +66,15 @@ type (
 		Name       string
 		Input      json.RawMessage
 	}
+	// FinishResponse shows the author the response of a submission, which is durable
+	// and complete; [ResponseFinished] answers.
+	FinishResponse struct {
+		Gen        int
+		Submission conversation.SubmissionID
+		Turn       conversation.TurnID
+		Attempt    int
+		Step       int
+	}
 	// Cancel ends whatever runs under gen; its results are ignored.
 	Cancel struct{ Gen int }
 	// SetTimer asks for a [Tick] after a while.
@@ -80,15 +89,16 @@ type (
 	}
 )
 
-func (Append) effect()    {}
-func (List) effect()      {}
-func (Unlist) effect()    {}
-func (Reply) effect()     {}
-func (CallModel) effect() {}
-func (RunTool) effect()   {}
-func (Cancel) effect()    {}
-func (SetTimer) effect()  {}
-func (Stop) effect()      {}
+func (Append) effect()         {}
+func (List) effect()           {}
+func (Unlist) effect()         {}
+func (Reply) effect()          {}
+func (CallModel) effect()      {}
+func (RunTool) effect()        {}
+func (FinishResponse) effect() {}
+func (Cancel) effect()         {}
+func (SetTimer) effect()       {}
+func (Stop) effect()           {}
 
 // Answer is what a caller is told.
 type Answer interface{ answer() }

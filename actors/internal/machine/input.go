@@ -40,6 +40,10 @@ const (
 	ModelCall
 	ModelDone
 	ModelFailed
+	// ModelMetadata is what a new response starts with. It comes first, if at all.
+	ModelMetadata
+	// ModelData is data that a tool or a hook writes; it may come after ModelDone.
+	ModelData
 )
 
 // ModelEvent is one event of a model call in the machine's own terms.
@@ -47,7 +51,7 @@ type ModelEvent struct {
 	Kind ModelEventKind
 	// Text of text, reasoning and signature.
 	Text string
-	// A complete call.
+	// A complete call. Data has a name and its JSON in Input, metadata the latter.
 	ProviderCall string
 	Name         string
 	Input        json.RawMessage
@@ -116,21 +120,29 @@ type (
 		Duration  time.Duration
 	}
 
+	// ResponseFinished says that the author has seen the response of the run gen.
+	// Metadata is a JSON object to merge, or nil.
+	ResponseFinished struct {
+		Gen      int
+		Metadata json.RawMessage
+	}
+
 	// Tick says that a timer set by [SetTimer] went off.
 	Tick struct{ Timer Timer }
 	// Drain asks to release the conversation at the next durable boundary.
 	Drain struct{}
 )
 
-func (Opened) input()     {}
-func (OpenFailed) input() {}
-func (Admit) input()      {}
-func (Abort) input()      {}
-func (Poke) input()       {}
-func (Appended) input()   {}
-func (AppendLost) input() {}
-func (Listed) input()     {}
-func (Model) input()      {}
-func (ToolDone) input()   {}
-func (Tick) input()       {}
-func (Drain) input()      {}
+func (Opened) input()           {}
+func (OpenFailed) input()       {}
+func (Admit) input()            {}
+func (Abort) input()            {}
+func (Poke) input()             {}
+func (Appended) input()         {}
+func (AppendLost) input()       {}
+func (Listed) input()           {}
+func (Model) input()            {}
+func (ToolDone) input()         {}
+func (ResponseFinished) input() {}
+func (Tick) input()             {}
+func (Drain) input()            {}

@@ -17,6 +17,10 @@ type Limits struct {
 	// in words for the caller or as the [*conversation.Error] to answer with; nil
 	// data means absent. It must be pure.
 	CheckInitialData func(json.RawMessage) error
+	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
+	ToolConcurrency int
+	// FinishHook says that a response is shown to its author before it settles.
+	FinishHook bool
 }
 
 // Config is what a machine is made with. All fields are required.
@@ -217,6 +221,8 @@ func (m *Machine) take(in Input) {
 		m.model(in)
 	case ToolDone:
 		m.toolDone(in)
+	case ResponseFinished:
+		m.responseFinished(in)
 	case Tick:
 		m.tick(in.Timer)
 	case Drain:

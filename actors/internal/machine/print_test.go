@@ -65,6 +65,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
 	case machine.RunTool:
 		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s\n", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
+	case machine.FinishResponse:
+		fmt.Fprintf(w, "finish-response gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
 	case machine.Cancel:
 		fmt.Fprintf(w, "cancel gen=%d\n", e.Gen)
 	case machine.SetTimer:
@@ -145,7 +147,11 @@ func recordText(r conversation.Record) string {
 	case *conversation.AttemptReleased:
 		return fmt.Sprintf("%s attempt=%d %s", r.Submission, r.Attempt, r.Reason)
 	case *conversation.ResponseStarted:
-		return fmt.Sprintf("%s %s %s %s", r.Message, r.Submission, r.Turn, r.Model)
+		return fmt.Sprintf("%s %s %s %s%s", r.Message, r.Submission, r.Turn, r.Model, suffix(" metadata=", string(r.Metadata)))
+	case *conversation.DataWritten:
+		return fmt.Sprintf("%s %s %s", r.Message, r.Name, r.Data)
+	case *conversation.MetadataMerged:
+		return fmt.Sprintf("%s %s", r.Message, r.Metadata)
 	case *conversation.Delta:
 		return fmt.Sprintf("%s %s %q", r.Message, r.Kind, r.Text)
 	case *conversation.PartDone:
@@ -197,6 +203,9 @@ func printState(w *strings.Builder, s *conversation.State) {
 		if m.Display != conversation.DisplayVisible {
 			fmt.Fprintf(w, " %s", m.Display)
 		}
+		if len(m.Metadata) > 0 {
+			fmt.Fprintf(w, " %s", m.Metadata)
+		}
 		fmt.Fprintln(w)
 		for _, p := range m.Parts {
 			fmt.Fprintf(w, "  %s %s", p.Type, p.State)
@@ -207,6 +216,8 @@ func printState(w *strings.Builder, s *conversation.State) {
 				fmt.Fprintf(w, " %s %s %s error=%q", p.ToolCallID, p.ToolName, p.Input, *p.ErrorText)
 			case p.ToolCallID != "":
 				fmt.Fprintf(w, " %s %s %s%s", p.ToolCallID, p.ToolName, p.Input, suffix(" output=", string(p.Output)))
+			case p.Data != nil:
+				fmt.Fprintf(w, " %s", p.Data)
 			}
 			fmt.Fprintln(w)
 		}

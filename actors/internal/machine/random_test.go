@@ -29,7 +29,7 @@ func TestRandomSchedules(t *testing.T) {
 		"attempt_released", "tool_settled", "part_done", "advisory", "stop passivated", "stop drained", "stop lost",
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
-		"swept", "claim", "aborted",
+		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
 	} {
 		if seen[want] < seeds/100 {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -93,14 +93,14 @@ func (w *world) disturb() {
 		w.pass()
 		return
 	}
-	w.progress(w.r.IntN(4))
+	w.progress(w.r.IntN(5))
 }
 
 // progress lets something answer that is under way, beginning with the given one.
 // It reports whether anything was.
 func (w *world) progress(first int) bool {
-	for i := range 4 {
-		switch (first + i) % 4 {
+	for i := range 5 {
+		switch (first + i) % 5 {
 		case 0:
 			if w.inflight != nil {
 				w.note("appended %d", int64(w.inflight.Offset))
@@ -122,7 +122,14 @@ func (w *world) progress(first int) bool {
 			}
 		case 3:
 			if len(w.tools) > 0 {
+				w.write(w.tools[0].Gen)
 				w.finishTool()
+				return true
+			}
+		case 4:
+			if w.ending != nil {
+				w.write(w.ending.Gen)
+				w.finishHook()
 				return true
 			}
 		}
@@ -291,7 +298,7 @@ func (w *world) elapse(by time.Duration) {
 	w.note("advance %s", by)
 	w.mono += by
 	w.wall += conversation.Time(by.Milliseconds())
-	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerBudget, machine.TimerIdle} {
+	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget, machine.TimerIdle} {
 		if at, ok := w.timers[timer]; ok && at <= w.mono && w.booted {
 			delete(w.timers, timer)
 			w.note("tick %s", timerNames[timer])
@@ -339,7 +346,11 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 		return machine.ModelEvent{Kind: machine.ModelCall, Name: "t", ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
 	case n < 80:
 		return machine.ModelEvent{Kind: machine.ModelText}
-	case n < 83:
+	case n < 82:
+		return machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, Err: &conversation.SettlementError{
+			Type: conversation.CodeModelFailed, Message: "no model now",
+		}}
+	case n < 84:
 		return machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model",
 		}}
@@ -360,6 +371,30 @@ func (w *world) finishTool() {
 	w.do(in)
 }
 
+// write writes data for clients, or not.
+func (w *world) write(gen int) {
+	if w.m.Full() || w.chance(60) {
+		return
+	}
+	w.note("data gen=%d", gen)
+	w.do(machine.Model{Gen: gen, Name: "demo/one", Events: []machine.ModelEvent{
+		{Kind: machine.ModelData, Name: "progress", Input: json.RawMessage(`{"done":1}`)},
+		{Kind: machine.ModelText, Text: "after the end"},
+	}})
+}
+
+// finishHook lets the author's look at a response end.
+func (w *world) finishHook() {
+	in := machine.ResponseFinished{Gen: w.ending.Gen}
+	if w.chance(70) {
+		in.Metadata = json.RawMessage(`{"seen":{"by":"author"}}`)
+	}
+	w.ending = nil
+	w.stale = append(w.stale, in)
+	w.note("finished gen=%d %s", in.Gen, in.Metadata)
+	w.do(in)
+}
+
 // settleDown ends faults and callers. From here on only what is under way, the
 // timers and the sweep of the journal make anything happen.
 func (w *world) settleDown() {
@@ -370,7 +405,7 @@ func (w *world) settleDown() {
 		case w.booted && !w.read:
 			w.open()
 		case w.booted && w.progress(0):
-		case w.booted && w.due(machine.TimerPace, machine.TimerBudget):
+		case w.booted && w.due(machine.TimerPace, machine.TimerRetry, machine.TimerBudget):
 		case w.sweep():
 		case w.booted && w.due(machine.TimerIdle):
 		default:
@@ -383,7 +418,7 @@ func (w *world) settleDown() {
 // due waits for the first of the timers and reports whether one was set.
 func (w *world) due(timers ...machine.Timer) bool {
 	for _, timer := range timers {
-		if timer == machine.TimerBudget && w.call == nil && len(w.tools) == 0 {
+		if timer == machine.TimerBudget && w.call == nil && len(w.tools) == 0 && w.ending == nil {
 			continue // it belongs to a run that is over
 		}
 		if at, ok := w.timers[timer]; ok {

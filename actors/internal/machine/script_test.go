@@ -18,7 +18,7 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= finish]
 //	open      the durable log is read; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
@@ -27,6 +27,7 @@ import (
 //	listed    the journal lists the writer
 //	model     events of the model call, one per line [gen=]
 //	tool      a tool ends: call= output= | failed= [took=] [gen=]
+//	finished  the author has seen the response [metadata=] [gen=]
 //	tick      a timer went off
 //	poke      nonce= seq=
 //	abort     a caller asks to abort whatever is owed
@@ -88,8 +89,11 @@ func (s *script) run(w *strings.Builder) {
 	default:
 		effects := s.step(s.input())
 		for _, e := range effects {
-			if call, ok := e.(machine.CallModel); ok {
-				s.gen, s.sub = call.Gen, call.Submission
+			switch e := e.(type) {
+			case machine.CallModel:
+				s.gen, s.sub = e.Gen, e.Submission
+			case machine.FinishResponse:
+				s.gen, s.sub = e.Gen, e.Submission
 			}
 		}
 		printEffects(w, effects)
@@ -134,6 +138,8 @@ func (s *script) configure() {
 	s.cfg.MaxPendingBytes = s.number("pending", s.cfg.MaxPendingBytes)
 	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
+	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
+	s.limits.FinishHook = s.d.HasArg("finish")
 	s.crash()
 }
 
@@ -209,6 +215,12 @@ func (s *script) input() machine.Input {
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Output: json.RawMessage(s.arg("output")),
 			Failed: s.d.HasArg("failed"), ErrorText: s.arg("failed"), Duration: s.duration("took", 0),
 		}
+	case "finished":
+		in := machine.ResponseFinished{Gen: s.number("gen", s.gen)}
+		if s.d.HasArg("metadata") {
+			in.Metadata = json.RawMessage(s.arg("metadata"))
+		}
+		return in
 	case "tick":
 		for timer, name := range timerNames {
 			if s.d.HasArg(name) {
@@ -275,7 +287,7 @@ func (s *script) admit() machine.Input {
 }
 
 // model reads events: text, reasoning and signature with the rest of the line,
-// call with a name and JSON, done with a stop reason, failed with a code.
+// call and data with a name and JSON, metadata with JSON, done with a stop reason, failed with a code.
 func (s *script) model() machine.Input {
 	in := machine.Model{Gen: s.number("gen", s.gen), Name: "demo/one"}
 	for line := range strings.Lines(s.d.Input) {
@@ -291,6 +303,11 @@ func (s *script) model() machine.Input {
 		case "call":
 			name, input, _ := strings.Cut(rest, " ")
 			e = machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: "p-" + name, Name: name, Input: json.RawMessage(input)}
+		case "data":
+			name, data, _ := strings.Cut(rest, " ")
+			e = machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: json.RawMessage(data)}
+		case "metadata":
+			e = machine.ModelEvent{Kind: machine.ModelMetadata, Input: json.RawMessage(rest)}
 		case "done":
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest}
 		case "failed":

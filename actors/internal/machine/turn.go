@@ -37,16 +37,33 @@ func (m *Machine) startCall() {
 // and ignored.
 func (m *Machine) model(in Model) {
 	for _, e := range in.Events {
-		if m.run == nil || in.Gen != m.gen || m.run.phase != phaseModel {
+		if m.run == nil || in.Gen != m.gen {
 			return
 		}
-		m.modelEvent(in.Name, e)
+		switch {
+		case e.Kind == ModelData:
+			m.data(e)
+		case m.run.phase == phaseModel:
+			m.modelEvent(in.Name, e)
+		}
+	}
+}
+
+// data records what a tool or a hook writes for clients.
+func (m *Machine) data(e ModelEvent) {
+	if m.run.phase == phaseTools || m.run.phase == phaseFinish {
+		id := m.state.Submission(m.run.submission).Message
+		m.enqueue(false, &conversation.DataWritten{Message: id, Name: e.Name, Data: e.Input})
 	}
 }
 
 func (m *Machine) modelEvent(name string, e ModelEvent) {
-	if e.Kind == ModelFailed {
+	switch e.Kind {
+	case ModelFailed:
 		m.modelFailed(e)
+		return
+	case ModelMetadata:
+		m.run.metadata = e.Input
 		return
 	}
 	id := m.openResponse(name)
@@ -80,15 +97,16 @@ func (m *Machine) openResponse(model string) conversation.MessageID {
 	if m.run.opened {
 		return sub.Message
 	}
-	id := sub.Message
-	if id == "" {
-		id = conversation.MessageID(m.ids.next("msg_"))
+	started := &conversation.ResponseStarted{
+		Message: sub.Message, Submission: sub.ID, Turn: m.run.turn, Model: model, At: m.env.Wall,
+	}
+	if started.Message == "" {
+		started.Message = conversation.MessageID(m.ids.next("msg_"))
+		started.Metadata = m.run.metadata
 	}
 	m.run.opened = true
-	m.enqueue(true, &conversation.ResponseStarted{
-		Message: id, Submission: sub.ID, Turn: m.run.turn, Model: model, At: m.env.Wall,
-	})
-	return id
+	m.enqueue(true, started)
+	return started.Message
 }
 
 // reasoned reports whether the step under way has a reasoning part to sign.
@@ -105,11 +123,63 @@ func (m *Machine) reasoned() bool {
 func (m *Machine) modelDone(id conversation.MessageID, e ModelEvent) {
 	m.completeStep(id, e.StopReason, e.Usage)
 	sub := m.state.Submission(m.run.submission)
-	if len(sub.OpenCalls()) == 0 {
+	switch {
+	case len(sub.OpenCalls()) > 0:
+		m.run.phase, m.run.at = phaseCalling, m.nextOffset()
+	case m.limits().FinishHook:
+		m.run.phase, m.run.at = phaseEnding, m.nextOffset()
+	default:
+		m.settle(sub, conversation.OutcomeCompleted, nil)
+	}
+}
+
+// proceed begins the work of an attempt. A response that an earlier attempt has
+// brought to its end is not continued.
+func (m *Machine) proceed() {
+	if answered(m.state.Submission(m.run.submission)) {
+		m.finish()
+		return
+	}
+	m.callModel()
+}
+
+// answered reports whether the model has ended the response of a submission, so
+// that only the author's look at it is missing.
+func answered(sub *conversation.Submission) bool {
+	steps := sub.Steps()
+	if len(steps) == 0 {
+		return false
+	}
+	last := steps[len(steps)-1]
+	called := slices.ContainsFunc(last.Parts, func(p conversation.StepPart) bool { return p.Tool != nil })
+	return last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && !called
+}
+
+// finish shows the complete response to its author, if they want to see it.
+func (m *Machine) finish() {
+	r := m.run
+	sub := m.state.Submission(r.submission)
+	if !m.limits().FinishHook {
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 		return
 	}
-	m.run.phase, m.run.at = phaseCalling, m.nextOffset()
+	m.gen++
+	r.phase = phaseFinish
+	steps := sub.Steps()
+	m.emit(FinishResponse{
+		Gen: m.gen, Submission: r.submission, Turn: steps[len(steps)-1].Turn, Attempt: sub.Attempts, Step: r.step,
+	})
+}
+
+func (m *Machine) responseFinished(in ResponseFinished) {
+	if m.run == nil || in.Gen != m.gen || m.run.phase != phaseFinish {
+		return
+	}
+	sub := m.state.Submission(m.run.submission)
+	if in.Metadata != nil {
+		m.enqueue(true, &conversation.MetadataMerged{Message: sub.Message, Metadata: in.Metadata})
+	}
+	m.settle(sub, conversation.OutcomeCompleted, nil)
 }
 
 // modelFailed repeats a call that may succeed later, and settles otherwise. What a
@@ -155,13 +225,20 @@ func (m *Machine) completeStep(id conversation.MessageID, stop string, usage con
 	})
 }
 
-// runTools starts every open call of the run; their records are durable.
+// runTools starts the open calls of the run; their records are durable.
 func (m *Machine) runTools() {
 	m.run.phase = phaseTools
-	for _, c := range m.state.Submission(m.run.submission).OpenCalls() {
-		m.emit(RunTool{
-			Gen: m.gen, Submission: m.run.submission, Turn: m.run.turn, Call: c.Call, Name: c.Name, Input: c.Input,
-		})
+	m.run.waiting, m.run.running = m.state.Submission(m.run.submission).OpenCalls(), 0
+	m.startTools()
+}
+
+// startTools starts waiting calls, in call order, as far as the bound allows.
+func (m *Machine) startTools() {
+	r := m.run
+	for len(r.waiting) > 0 && r.running < m.limits().ToolConcurrency {
+		c := r.waiting[0]
+		r.waiting, r.running = r.waiting[1:], r.running+1
+		m.emit(RunTool{Gen: m.gen, Submission: r.submission, Turn: r.turn, Call: c.Call, Name: c.Name, Input: c.Input})
 	}
 }
 
@@ -185,7 +262,9 @@ func (m *Machine) toolDone(in ToolDone) {
 		Call: in.Call, Output: out, Failed: in.Failed, ErrorText: in.ErrorText,
 		DurationMs: took, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
-	if len(m.state.Submission(m.run.submission).OpenCalls()) == 0 {
+	m.run.running--
+	m.startTools()
+	if m.run.running == 0 {
 		m.callModel()
 	}
 }

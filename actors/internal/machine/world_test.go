@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -31,6 +32,7 @@ type world struct {
 
 	call   *modelCall
 	tools  []machine.RunTool
+	ending *machine.FinishResponse // the author looks at it
 	ran    map[conversation.CallID]bool
 	stale  []machine.Input // results of what was cancelled
 	timers map[machine.Timer]time.Duration
@@ -86,6 +88,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxPendingBytes = 20*time.Second, 6, 40
+	w.limits.ToolConcurrency, w.limits.FinishHook = 1+w.r.IntN(3), w.chance(50)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	return w
 }
@@ -111,7 +114,7 @@ func (w *world) gone() {
 	if w.inflight != nil {
 		w.drop()
 	}
-	w.booted, w.call, w.tools, w.stale = false, nil, nil, nil
+	w.booted, w.call, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -147,7 +150,7 @@ func (w *world) do(in machine.Input) {
 		}
 		w.effect(e)
 	}
-	if _, ok := w.timers[machine.TimerBudget]; !ok && (w.call != nil || len(w.tools) > 0) {
+	if _, ok := w.timers[machine.TimerBudget]; !ok && (w.call != nil || len(w.tools) > 0 || w.ending != nil) {
 		violate("runs without a bound on its time")
 	}
 }
@@ -169,6 +172,8 @@ func (w *world) effect(e machine.Effect) {
 		w.callModel(e)
 	case machine.RunTool:
 		w.runTool(e)
+	case machine.FinishResponse:
+		w.finishResponse(e)
 	case machine.Cancel:
 		w.cancel()
 	case machine.SetTimer:
@@ -188,7 +193,7 @@ func (w *world) append(b conversation.Batch) {
 	paced := len(b.Records) > 0
 	for _, r := range b.Records {
 		switch r.(type) {
-		case *conversation.Delta, *conversation.PartDone:
+		case *conversation.Delta, *conversation.PartDone, *conversation.DataWritten:
 		default:
 			paced = false
 		}
@@ -284,8 +289,8 @@ func (w *world) callModel(e machine.CallModel) {
 	switch {
 	case sub == nil || !sub.Running || sub.Writer != w.cfg.Writer || sub.Attempts != e.Attempt:
 		violate("model call of %s without its attempt", e.Submission)
-	case w.call != nil || len(w.tools) > 0:
-		violate("model call beside another or a tool")
+	case w.call != nil || len(w.tools) > 0 || w.ending != nil:
+		violate("model call beside another, a tool or a hook")
 	case w.said[e.Turn] != nil:
 		violate("turn %s again", e.Turn)
 	}
@@ -304,6 +309,9 @@ func (w *world) runTool(e machine.RunTool) {
 	if w.ran[e.Call] {
 		violate("tool %s runs again", e.Call)
 	}
+	if len(w.tools) >= w.limits.ToolConcurrency {
+		violate("tool %s is one too many", e.Call)
+	}
 	w.ran[e.Call] = true
 	for _, c := range sub.OpenCalls() {
 		if c.Call == e.Call {
@@ -312,6 +320,17 @@ func (w *world) runTool(e machine.RunTool) {
 		}
 	}
 	violate("tool %s is not called in the log", e.Call)
+}
+
+func (w *world) finishResponse(e machine.FinishResponse) {
+	sub := w.durable.Submission(e.Submission)
+	switch {
+	case !w.limits.FinishHook || w.call != nil || len(w.tools) > 0 || w.ending != nil:
+		violate("%+v beside others", e)
+	case sub == nil || !sub.Running || sub.Settled || sub.OpenStep() != "" || len(sub.OpenCalls()) > 0:
+		violate("the response of %s is shown before its end is durable", e.Submission)
+	}
+	w.ending = &e
 }
 
 func (w *world) cancel() {
@@ -323,7 +342,10 @@ func (w *world) cancel() {
 	for _, c := range w.tools {
 		w.stale = append(w.stale, machine.ToolDone{Gen: c.Gen, Call: c.Call})
 	}
-	w.call, w.tools = nil, nil
+	if w.ending != nil {
+		w.stale = append(w.stale, machine.ResponseFinished{Gen: w.ending.Gen, Metadata: json.RawMessage(`{"stale":true}`)})
+	}
+	w.call, w.tools, w.ending = nil, nil, nil
 }
 
 func (w *world) stop(e machine.Stop) {

@@ -1,0 +1,220 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+type progress struct {
+	Percent int `json:"percent"`
+}
+
+// lookUp answers a first call with a tool call, and a second with text.
+func lookUp() script {
+	return func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+		if req.Messages[len(req.Messages)-1].Role == providers.RoleTool {
+			a.Text("It is sunny.")
+			a.Finish(providers.Done{StopReason: providers.StopStop, Usage: providers.Usage{Input: 5, Output: 2, Total: 7}})
+			return nil
+		}
+		a.Text("Let me see.")
+		a.CallArguments(a.StartCall("p1", "look"), "{}")
+		a.Finish(providers.Done{StopReason: providers.StopToolUse, Usage: providers.Usage{Input: 3, Output: 1, Total: 4}})
+		return nil
+	}
+}
+
+// response returns the assistant's message of a conversation.
+func (n *node) response(at conversation.Address) conversation.Message {
+	n.w.tb.Helper()
+	for _, m := range n.snapshot(at).Messages {
+		if m.Role == conversation.RoleAssistant {
+			return m
+		}
+	}
+	n.w.tb.Fatal("there is no response")
+	return conversation.Message{}
+}
+
+// TestHooksDecorateAResponse shows metadata of both hooks, data of a tool and data
+// of a hook, where clients see them.
+func TestHooksDecorateAResponse(t *testing.T) {
+	w := newWorld(t)
+	written := agent.NewDataWriter[progress]("progress", nil)
+	var seen agent.Response
+	look := agent.NewTool("look", "Look out of the window.", func(ctx context.Context, _ struct{}) (string, error) {
+		for _, p := range []int{50, 100} {
+			if err := written.Write(ctx, progress{p}); err != nil {
+				return "", err
+			}
+		}
+		return "sun", nil
+	}, nil)
+	a := chatAgent(look)
+	a.Data = []agent.Data{written}
+	a.Hooks = agent.Hooks{
+		ResponseStarted: func(_ context.Context, turn *agent.Turn) (map[string]any, error) {
+			return map[string]any{"by": map[string]any{"asked": turn.Delivery.Body}, "n": 1}, nil
+		},
+		ResponseFinished: func(ctx context.Context, r *agent.Response) (map[string]any, error) {
+			seen = *r
+			return map[string]any{"by": map[string]any{"tokens": r.Usage.Total}, "n": 2}, written.Write(ctx, progress{101})
+		},
+	}
+	n := w.start(setup{opts: agents(a), model: lookUp()})
+	n.admit(chat("c"), "1", "how is it?")
+	w.untilSettled(chat("c"), 1)
+
+	m := n.response(chat("c"))
+	var metadata map[string]any
+	if err := json.Unmarshal(m.Metadata, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"by": map[string]any{"asked": "how is it?", "tokens": 11.0}, "n": 2.0}
+	if diff := cmp.Diff(want, metadata); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+	var parts []string
+	for _, p := range m.Parts {
+		parts = append(parts, p.Type+" "+string(p.Data))
+	}
+	if diff := cmp.Diff([]string{
+		"text ", "dynamic-tool ", `data-progress {"percent":50}`, `data-progress {"percent":100}`, "text ", `data-progress {"percent":101}`,
+	}, parts); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+	if seen.Text != "Let me see.\n\nIt is sunny." || seen.StopReason != "stop" || seen.Message != m.ID || seen.Step != 2 || seen.Attempt != 1 {
+		t.Errorf("the hook was shown %+v", seen)
+	}
+	types := map[string]bool{}
+	chunks, _ := n.updates(chat("c"), 0)
+	for _, c := range chunks {
+		types[string(c.Type)] = true
+		if c.Type == conversation.ChunkStarted && c.TurnID == m.TurnID && len(c.Metadata) == 0 {
+			t.Errorf("the response starts without its metadata: %+v", c)
+		}
+	}
+	if !types[string(conversation.ChunkDataPart)] || !types[string(conversation.ChunkMetadata)] {
+		t.Errorf("chunks are of the types %v", types)
+	}
+}
+
+// TestHooksCannotFailAResponse lets hooks go wrong in every way: the reply comes all
+// the same, and its log line tells the operator.
+func TestHooksCannotFailAResponse(t *testing.T) {
+	for name, hook := range map[string]func(context.Context) (map[string]any, error){
+		"error": func(context.Context) (map[string]any, error) { return nil, errors.New("out of luck") },
+		"panic": func(context.Context) (map[string]any, error) { panic("secret") },
+		"unfit": func(context.Context) (map[string]any, error) { return map[string]any{"f": func() {}}, nil },
+		"large": func(context.Context) (map[string]any, error) {
+			return map[string]any{"x": strings.Repeat("x", 5<<20)}, nil
+		},
+		"hanging": func(ctx context.Context) (map[string]any, error) { <-ctx.Done(); return nil, ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a := chatAgent()
+			a.Hooks = agent.Hooks{
+				ResponseStarted:  func(ctx context.Context, _ *agent.Turn) (map[string]any, error) { return hook(ctx) },
+				ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) { return hook(ctx) },
+			}
+			opts := agents(a)
+			if name == "hanging" {
+				opts.HookTimeout = 50 * time.Millisecond
+			}
+			n := w.start(setup{opts: opts, model: says(2)})
+			n.admit(chat("c"), "1", "hello")
+			if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {
+				t.Errorf("settled %+v", s)
+			}
+			if m := n.response(chat("c")); len(m.Metadata) > 0 || len(m.Parts) != 1 {
+				t.Errorf("the reply is %+v", m)
+			}
+			for _, hook := range []string{"hook=ResponseStarted", "hook=ResponseFinished"} {
+				if !strings.Contains(n.log.String(), hook) {
+					t.Errorf("the log lacks %s:\n%s", hook, n.log)
+				}
+			}
+		})
+	}
+}
+
+// TestDataIsRefused writes what cannot be recorded: the tool is told why.
+func TestDataIsRefused(t *testing.T) {
+	w := newWorld(t)
+	listed, strange := agent.NewDataWriter[string]("listed", nil), agent.NewDataWriter[string]("strange", nil)
+	var errs []error
+	look := agent.NewTool("look", "Look.", func(ctx context.Context, _ struct{}) (string, error) {
+		errs = append(errs, strange.Write(ctx, "x"), listed.Write(ctx, strings.Repeat("x", 5<<20)), listed.Write(context.Background(), "x"))
+		return "done", nil
+	}, nil)
+	a := chatAgent(look)
+	a.Data = []agent.Data{listed}
+	n := w.start(setup{opts: agents(a), model: lookUp()})
+	n.admit(chat("c"), "1", "hello")
+	w.untilSettled(chat("c"), 1)
+	for i, want := range []string{"add the writer to Agent.Data", "at most 4194304 are taken", agent.ErrNoResponse.Error()} {
+		if i >= len(errs) || errs[i] == nil || !strings.Contains(errs[i].Error(), want) {
+			t.Errorf("write %d: %v, want %q", i, errs, want)
+		}
+	}
+	for _, p := range n.response(chat("c")).Parts {
+		if strings.HasPrefix(p.Type, conversation.DataPrefix) {
+			t.Errorf("there is the part %s", p.Type)
+		}
+	}
+}
+
+// TestToolsRunUpToTheBound holds every tool: as many run as the agent allows.
+func TestToolsRunUpToTheBound(t *testing.T) {
+	w := newWorld(t)
+	started, release := make(chan struct{}, 9), make(chan struct{})
+	slow := agent.NewTool("slow", "Wait.", func(ctx context.Context, _ struct{}) (string, error) {
+		started <- struct{}{}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return "done", nil
+	}, nil)
+	a := chatAgent(slow)
+	a.ToolConcurrency = 2
+	n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+		if req.Messages[len(req.Messages)-1].Role == providers.RoleTool {
+			a.Text("done")
+			a.Finish(providers.Done{StopReason: providers.StopStop})
+			return nil
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			a.CallArguments(a.StartCall(id, "slow"), "{}")
+		}
+		a.Finish(providers.Done{StopReason: providers.StopToolUse})
+		return nil
+	})})
+	n.admit(chat("c"), "1", "go")
+	for range 2 {
+		await(t, started, "a tool")
+	}
+	w.until("the calls", func() bool { return len(only[*conversation.ToolCalled](w.records(chat("c")))) == 3 })
+	select {
+	case <-started:
+		t.Error("a third tool runs")
+	default:
+	}
+	release <- struct{}{}
+	await(t, started, "the third tool, once one is done")
+	close(release)
+	if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {
+		t.Errorf("settled %+v", s)
+	}
+}
