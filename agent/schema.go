@@ -20,9 +20,10 @@ type Schema struct {
 	compiled *jsonschema.Schema
 }
 
-// schemaURL is the base address of a schema while it is compiled; nothing is ever
+// schemaURL is the base address of a schema while it is compiled, and stands in
+// errors; it is absolute, so that it names no folder of this machine. Nothing is ever
 // loaded from it.
-const schemaURL = "schema.json"
+const schemaURL = "agent:///schema.json"
 
 // NewSchema compiles a schema. References may point into the schema itself; one
 // that points elsewhere is an error, because nothing is loaded.
