@@ -13,7 +13,8 @@ import (
 // retry: what an unknown outcome means is decided by the caller, who knows which
 // bytes may be sent again.
 //
-// Every error is an [*Error]. LIST must show every create that was answered
+// No key is another key followed by a slash and more, because stores over a file
+// system cannot hold both. Every error is an [*Error]. LIST must show every create that was answered
 // before it was sent.
 type Bucket interface {
 	// Create stores body under key if there is no object: ErrExists, ErrConflict,

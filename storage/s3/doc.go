@@ -15,6 +15,8 @@
 //  3. Errors are classified by status and code in one table, see [Bucket.Create].
 //     A write whose answer did not arrive, or was a 5xx, is ErrUncertain.
 //  4. After a write returns, its body is not read any more.
+//  5. Over [NewTransport], the refusal of a server that hangs up before it has read
+//     a large body is reported as what it is, not as an unknown outcome.
 //
 // A Bucket is safe for concurrent use and starts no goroutine.
 //
