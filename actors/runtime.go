@@ -60,6 +60,12 @@ type Options struct {
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
+	// Membership says how this node keeps others from serving its bucket. Zero is
+	// MembershipSingle.
+	Membership Membership
+	// Advertise is the address at which people and other nodes find this node, up to
+	// 256 bytes; MembershipBucket shows it. Zero is the name of the host.
+	Advertise string
 	// Log tunes the object log.
 	Log *storage.LogOptions
 }
@@ -102,7 +108,8 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.Providers == nil {
 		out.Providers = providers.NewRegistry(nil)
 	}
-	return out, nil
+	err := out.checkMembership()
+	return out, err
 }
 
 // Runtime serves the conversations of a bucket on this node. It implements
@@ -146,7 +153,7 @@ var _ conversation.Dispatcher = (*Runtime)(nil)
 
 // New returns a runtime over a bucket. The agents must be valid and their names
 // distinct. Only one process may serve a bucket at a time: two fence each other
-// off without end, though nothing is lost.
+// off without end, though nothing is lost. [MembershipBucket] sees to that.
 func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r, err := newRuntime(bucket, opts)
 	if err != nil {
@@ -210,12 +217,17 @@ func (r *Runtime) Ready() <-chan struct{} { return r.ready }
 
 // Run serves until ctx ends, then releases every conversation and stops, within
 // DrainTimeout. It runs once. It returns nil after an orderly end, a
-// [*storage.FormatError] if the bucket must not be touched, or why the node could
-// not start or stop.
+// [*storage.FormatError] if the bucket must not be touched, a [*MemberError] if
+// another node serves it, or why the node could not start or stop.
 func (r *Runtime) Run(ctx context.Context) error {
 	if err := storage.EnsureFormat(ctx, r.bucket); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
+	return r.asMember(ctx, r.serve)
+}
+
+// serve runs the node until ctx ends.
+func (r *Runtime) serve(ctx context.Context) error {
 	// What serves the drain must outlive ctx.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

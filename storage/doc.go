@@ -1,5 +1,5 @@
 // Package storage keeps everything of Parley that must survive: the log of
-// every conversation, the busy journals of the nodes, attachments and the
+// every conversation, the busy journals of the nodes, attachments, members and the
 // format stamp, as objects behind one small seam, [Bucket].
 //
 // Package actors calls it; storage/s3 is the one implementation of Bucket. The
@@ -8,6 +8,8 @@
 //	<hh>/<conv>/log/<seq>            one batch, see [EncodeBatch]
 //	<hh>/<conv>/blob/<sha256>        one attachment
 //	wake/<member>/<shard>/<n>        one busy journal, see [EncodeJournal]
+//	members/<n>                      one epoch of members, see [EncodeEpoch]
+//	heartbeat/<member>               a hint that a member lives, see [EncodeHeartbeat]
 //	format.json                      the format stamp
 //
 // hh is the first two digits of conv; seq and n have 16 decimal digits, so that

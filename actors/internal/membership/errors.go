@@ -1,0 +1,34 @@
+package membership
+
+import (
+	"fmt"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// AliveError says that another node serves the bucket: its heartbeat was seen to
+// change.
+type AliveError struct {
+	Member storage.Member
+	Epoch  int64 // Number of the epoch that names it.
+}
+
+// Error implements error.
+func (e *AliveError) Error() string {
+	return fmt.Sprintf("member %s at %q of epoch %d is alive", e.Member.ID, e.Member.Address, e.Epoch)
+}
+
+// ReplacedError says that the newest epoch lacks this node.
+type ReplacedError struct {
+	Epoch   int64
+	Members []storage.Member // Who stands in it.
+}
+
+// Error implements error.
+func (e *ReplacedError) Error() string {
+	s := fmt.Sprintf("epoch %d lacks this node", e.Epoch)
+	for _, m := range e.Members {
+		s += fmt.Sprintf(", has %s at %q", m.ID, m.Address)
+	}
+	return s
+}

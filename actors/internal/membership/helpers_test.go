@@ -1,0 +1,251 @@
+package membership_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+const (
+	heartbeat = 500 * time.Millisecond
+	suspect   = 2 * time.Second
+)
+
+// world is a bucket in memory, made inside the bubble of a test.
+type world struct {
+	t      *testing.T
+	store  *local.Store
+	bucket storage.Bucket // straight to the store
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, store: local.NewMemory()}
+	t.Cleanup(func() {
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.bucket = w.over(w.store)
+	return w
+}
+
+func (w *world) over(rt http.RoundTripper) storage.Bucket {
+	w.t.Helper()
+	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: rt})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// keys returns every stored key.
+func (w *world) keys() []string {
+	w.t.Helper()
+	page, err := w.bucket.List(context.Background(), storage.ListQuery{})
+	if err != nil || page.More {
+		w.t.Fatal(err, page.More)
+	}
+	var keys []string
+	for _, k := range page.Keys {
+		keys = append(keys, k.Key)
+	}
+	return keys
+}
+
+func (w *world) newest() storage.Epoch {
+	w.t.Helper()
+	e, _, err := storage.NewestEpoch(context.Background(), w.bucket, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+// wantMembers checks who stands in the newest epoch.
+func (w *world) wantMembers(want ...string) {
+	w.t.Helper()
+	var got []string
+	e := w.newest()
+	for _, m := range e.Members {
+		got = append(got, m.ID)
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		w.t.Errorf("members of epoch %d are %v, want %v", e.N, got, want)
+	}
+}
+
+// node is a node of a test: a membership behind a link of its own.
+type node struct {
+	*membership.Membership
+	w    *world
+	id   string
+	logs *lockedBuffer
+	hang func(request string) bool // Reports whether a request gets no answer; nil is none.
+
+	mu     sync.Mutex
+	seen   []string
+	frozen chan struct{} // Requests wait until it is closed.
+
+	kill func()     // Stops Run without leaving.
+	done chan error // What Run returned.
+}
+
+// node makes a node. fate decides about its requests, nil lets them pass.
+func (w *world) node(id string, fate func(storagetest.Op) storagetest.Kind) *node {
+	return w.slowNode(id, fate, storagetest.Plan{})
+}
+
+func (w *world) slowNode(id string, fate func(storagetest.Op) storagetest.Kind, plan storagetest.Plan) *node {
+	w.t.Helper()
+	n := &node{w: w, id: id, logs: &lockedBuffer{}}
+	if fate != nil {
+		plan.Decide = fate
+	}
+	var err error
+	n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, plan)}),
+		membership.Self{ID: id, Address: id + ".example:3000", Version: "v1"},
+		&membership.Options{Logger: slog.New(slog.NewTextHandler(n.logs, nil))})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// link records the requests of a node and holds them up while it is frozen.
+type link struct {
+	n    *node
+	next http.RoundTripper
+}
+
+func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	what := req.Method + " " + key
+	if key == "" {
+		what = "LIST " + req.URL.Query().Get("prefix")
+	}
+	l.n.mu.Lock()
+	l.n.seen = append(l.n.seen, what)
+	frozen := l.n.frozen
+	l.n.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	if l.n.hang != nil && l.n.hang(what) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return l.next.RoundTrip(req)
+}
+
+// requests returns what was sent since it was called last.
+func (n *node) requests() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.seen
+	n.seen = nil
+	return out
+}
+
+// freeze stops a node as SIGSTOP does, as far as others can tell; the returned
+// function lets it go on.
+func (n *node) freeze() func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	frozen := make(chan struct{})
+	n.frozen = frozen
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.frozen = nil
+		close(frozen)
+	}
+}
+
+func (n *node) join() *node {
+	n.w.t.Helper()
+	if err := n.Join(n.w.t.Context()); err != nil {
+		n.w.t.Fatalf("%s: %v", n.id, err)
+	}
+	return n
+}
+
+// run starts Run. It ends with the test.
+func (n *node) run() *node {
+	ctx, cancel := context.WithCancel(n.w.t.Context())
+	n.done = make(chan error, 1)
+	ended := make(chan struct{})
+	n.kill = func() {
+		cancel()
+		<-ended
+	}
+	go func() {
+		defer close(ended)
+		n.done <- n.Run(ctx)
+	}()
+	n.w.t.Cleanup(n.kill)
+	return n
+}
+
+// ended returns what Run has returned.
+func (n *node) ended() error {
+	n.w.t.Helper()
+	select {
+	case err := <-n.done:
+		return err
+	case <-time.After(time.Hour): // of the bubble's clock
+		n.w.t.Fatalf("%s still runs", n.id)
+		return nil
+	}
+}
+
+// leave ends a node in order.
+func (n *node) leave() {
+	n.w.t.Helper()
+	n.kill()
+	if err := n.ended(); err != nil {
+		n.w.t.Errorf("%s: %v", n.id, err)
+	}
+	if err := n.Leave(n.w.t.Context()); err != nil {
+		n.w.t.Errorf("%s: %v", n.id, err)
+	}
+}
+
+// wantAlive checks that a join was refused on account of a node.
+func wantAlive(t *testing.T, err error, of string) {
+	t.Helper()
+	var e *membership.AliveError
+	if !errors.As(err, &e) || e.Member.ID != of || e.Member.Address != of+".example:3000" || e.Epoch < 1 || !strings.Contains(err.Error(), of) {
+		t.Errorf("got %v, want a refusal because of %s", err, of)
+	}
+}
+
+// lockedBuffer is a buffer that may be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,481 @@
+package membership_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+func TestNewChecks(t *testing.T) {
+	w := newWorld(t)
+	for name, tt := range map[string]struct {
+		bucket storage.Bucket
+		self   membership.Self
+		opts   *membership.Options
+	}{
+		"no bucket":        {nil, membership.Self{ID: "a"}, nil},
+		"no id":            {w.bucket, membership.Self{}, nil},
+		"address":          {w.bucket, membership.Self{ID: "a", Address: "x\n"}, nil},
+		"negative":         {w.bucket, membership.Self{ID: "a"}, &membership.Options{Heartbeat: -1}},
+		"suspect too soon": {w.bucket, membership.Self{ID: "a"}, &membership.Options{Heartbeat: 2 * time.Second}},
+	} {
+		if _, err := membership.New(tt.bucket, tt.self, tt.opts); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestCost counts every request of a life.
+func TestCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		began := time.Now()
+		want := func(n *node, what string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(want, n.requests()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		epoch := storage.EpochKey
+		a := w.node("a", nil).join()
+		want(a, "start on an empty bucket", "LIST members/", "PUT heartbeat/a", "PUT "+epoch(1), "LIST members/")
+		a.run()
+		want(a, "nothing to tidy")
+		if time.Since(began) != 0 {
+			t.Errorf("the start took %v", time.Since(began))
+		}
+		time.Sleep(2*time.Second + heartbeat/2)
+		beats := a.requests()
+		slices.Sort(beats) // The look and the fourth heartbeat come at the same moment.
+		if diff := cmp.Diff([]string{"LIST members/", "PUT heartbeat/a", "PUT heartbeat/a", "PUT heartbeat/a", "PUT heartbeat/a"}, beats); diff != "" {
+			t.Errorf("4 heartbeats and a look (-want +got):\n%s", diff)
+		}
+		a.leave()
+		want(a, "an orderly end", "LIST members/", "GET "+epoch(1), "PUT "+epoch(2), "LIST members/", "DELETE "+epoch(1), "DELETE heartbeat/a")
+		if diff := cmp.Diff([]string{epoch(2)}, w.keys()); diff != "" {
+			t.Errorf("left behind (-want +got):\n%s", diff)
+		}
+
+		ended := time.Now()
+		b := w.node("b", nil).join()
+		want(b, "start after an orderly end", "LIST members/", "GET "+epoch(2), "PUT heartbeat/b", "PUT "+epoch(3), "LIST members/")
+		if time.Since(ended) != 0 {
+			t.Errorf("the start after an orderly end took %v", time.Since(ended))
+		}
+		b.run()
+		want(b, "tidying", "DELETE "+epoch(2))
+		if diff := cmp.Diff([]string{"heartbeat/b", epoch(3)}, w.keys()); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+		c := w.node("c", nil)
+		wantAlive(t, c.Join(t.Context()), "b")
+		if got := c.requests(); len(got) > 2+4 || strings.Contains(strings.Join(got, " "), "PUT") {
+			t.Errorf("a refused start sent %v", got)
+		}
+		if err := c.Leave(t.Context()); err != nil || len(c.requests()) > 0 {
+			t.Errorf("leave of a node that wrote nothing: %v", err)
+		}
+	})
+}
+
+func TestTheRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node("a", nil).join()
+		e := w.newest()
+		want := []storage.Member{{ID: "a", Address: "a.example:3000", Version: "v1", StartedAt: conversation.TimeOf(time.Now()), Records: conversation.Types()}}
+		if diff := cmp.Diff(want, e.Members); diff != "" || e.N != 1 || e.At != conversation.TimeOf(time.Now()) {
+			t.Errorf("epoch %d of %v (-want +got):\n%s", e.N, e.At, diff)
+		}
+	})
+}
+
+// TestRefusedWhileAnotherLives starts nodes at every phase of the heartbeat.
+func TestRefusedWhileAnotherLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node("a", nil).join().run()
+		stored := w.newest()
+		for i := range 20 {
+			time.Sleep(heartbeat/20 + heartbeat)
+			began := time.Now()
+			wantAlive(t, w.node(fmt.Sprint("b", i), nil).Join(t.Context()), "a")
+			if took := time.Since(began); took > 2*heartbeat {
+				t.Errorf("refused after %v", took)
+			}
+		}
+		if diff := cmp.Diff(stored, w.newest()); diff != "" || len(w.keys()) != 2 {
+			t.Errorf("refused nodes changed the bucket to %v (-before +after):\n%s", w.keys(), diff)
+		}
+	})
+}
+
+func TestTheDeadAreReplaced(t *testing.T) {
+	for name, leave := range map[string]func(*world, *node){
+		"killed": func(*world, *node) {},
+		"killed, its heartbeat deleted": func(w *world, a *node) {
+			if err := storage.DeleteHeartbeat(w.t.Context(), w.bucket, a.id); err != nil {
+				w.t.Error(err)
+			}
+		},
+		"killed, its heartbeat broken": func(w *world, a *node) {
+			if err := w.bucket.Put(w.t.Context(), storage.HeartbeatKey(a.id), storage.Bytes([]byte("x"))); err != nil {
+				w.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.node("a", nil).join().run()
+				time.Sleep(10 * time.Second)
+				a.kill()
+				leave(w, a)
+				began := time.Now()
+				b := w.node("b", nil).join()
+				if took := time.Since(began); took != suspect {
+					t.Errorf("the start took %v, want %v", took, suspect)
+				}
+				w.wantMembers("b")
+				b.run()
+				synctest.Wait()
+				if diff := cmp.Diff([]string{"heartbeat/b", storage.EpochKey(2)}, w.keys()); diff != "" {
+					t.Errorf("stored (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestSameAddressIsNoLicence restarts a node at its address: its old row is judged
+// like any other.
+func TestSameAddressIsNoLicence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", nil).join().run()
+		again, err := membership.New(w.bucket, membership.Self{ID: "a2", Address: "a.example:3000"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantAlive(t, again.Join(t.Context()), "a")
+		a.kill()
+		if err := again.Join(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.wantMembers("a2")
+	})
+}
+
+// TestSeveralMembers has an epoch with more than one row: all must be silent.
+func TestSeveralMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", nil).join().run()
+		e := w.newest()
+		e.N, e.Nonce = 2, "n"
+		e.Members = append([]storage.Member{{ID: "dead"}}, e.Members...)
+		if won, err := storage.CreateEpoch(t.Context(), w.bucket, e); err != nil || !won {
+			t.Fatal(won, err)
+		}
+		wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
+		time.Sleep(10 * time.Second) // The newer epoch has a: it stays.
+		wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
+		a.leave()
+		w.wantMembers("dead")
+		w.node("b", nil).join()
+		w.wantMembers("b")
+	})
+}
+
+// TestStartAtOnce starts nodes at the same moment over a slow bucket that loses
+// answers, on an empty bucket and after a crash. Exactly one may serve.
+func TestStartAtOnce(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			if seed%2 == 1 {
+				w.node("dead", nil).join()
+			}
+			const nodes = 4
+			var wg sync.WaitGroup
+			errs := make([]error, nodes)
+			for i := range nodes {
+				n := w.slowNode(fmt.Sprint("n", i), nil, storagetest.Plan{
+					Seed: seed<<8 | uint64(i), Latency: 200 * time.Millisecond,
+					Match: func(op storagetest.Op) bool { return op.Method == "PUT" && strings.HasPrefix(op.Key, "members/") },
+					Rates: map[storagetest.Kind]float64{storagetest.LostAck: .2, storagetest.ErrorAfter: .1, storagetest.Timeout: .1},
+				})
+				wg.Go(func() {
+					if errs[i] = n.Join(t.Context()); errs[i] == nil {
+						n.run()
+					}
+				})
+			}
+			wg.Wait()
+			winner := ""
+			for i, err := range errs {
+				if err == nil && winner != "" {
+					t.Errorf("seed %d: both %s and n%d serve", seed, winner, i)
+				}
+				if err == nil {
+					winner = fmt.Sprint("n", i)
+				}
+			}
+			for i, err := range errs {
+				if err != nil {
+					wantAlive(t, err, winner)
+				}
+				if heart := "heartbeat/n" + fmt.Sprint(i); err != nil && strings.Contains(strings.Join(w.keys(), " "), heart) {
+					t.Errorf("seed %d: a refused node left %s", seed, heart)
+				}
+			}
+			w.wantMembers(winner)
+		})
+	}
+}
+
+// TestSlowClaim has a node that knows for long only half of what its claim needs.
+// Others see it already, and must see it live.
+func TestSlowClaim(t *testing.T) {
+	for name, deaf := range map[string]func(storagetest.Op) bool{
+		"the create is not answered": func(op storagetest.Op) bool { return op.Key == storage.EpochKey(1) },
+		"the list is not answered":   func(op storagetest.Op) bool { return op.Method == "LIST" && op.Attempt > 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				began := time.Now()
+				a := w.node("a", func(op storagetest.Op) storagetest.Kind {
+					if deaf(op) && time.Since(began) < 20*time.Second {
+						return storagetest.LostAck
+					}
+					return storagetest.None
+				})
+				joined := make(chan error, 1)
+				go func() { joined <- a.Join(t.Context()) }()
+				time.Sleep(10 * time.Second)
+				wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
+				if err := <-joined; err != nil || time.Since(began) < 20*time.Second {
+					t.Errorf("joined after %v: %v", time.Since(began), err)
+				}
+				w.wantMembers("a")
+			})
+		})
+	}
+}
+
+// TestStaleView has a node create a number that came free while it looked away:
+// the epochs have moved on, and another node serves.
+func TestStaleView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var once sync.Once
+		a := w.node("a", func(op storagetest.Op) storagetest.Kind {
+			if op.Method == "PUT" {
+				once.Do(func() {
+					w.node("b", nil).join().run().leave()
+					w.node("c", nil).join().run()
+					synctest.Wait()
+				})
+			}
+			return storagetest.None
+		})
+		wantAlive(t, a.Join(t.Context()), "c")
+		w.wantMembers("c")
+		if got := strings.Join(a.requests(), "\n"); !strings.Contains(got, "PUT "+storage.EpochKey(1)+"\nLIST members/") {
+			t.Errorf("no stale create was made:\n%s", got)
+		}
+		if keys := w.keys(); strings.Contains(strings.Join(keys, " "), "heartbeat/a") {
+			t.Errorf("left behind: %v", keys)
+		}
+	})
+}
+
+// TestPausedNodeIsReplaced freezes a node for longer than it is suspected.
+func TestPausedNodeIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", nil).join().run()
+		time.Sleep(3 * time.Second)
+		goOn := a.freeze()
+		b := w.node("b", nil).join().run()
+		time.Sleep(20 * time.Second)
+		goOn()
+		resumed := time.Now()
+		err := a.ended()
+		var replaced *membership.ReplacedError
+		if !errors.As(err, &replaced) || replaced.Epoch != 2 || len(replaced.Members) != 1 || replaced.Members[0].ID != "b" || !strings.Contains(err.Error(), "b.example:3000") {
+			t.Fatalf("got %v, want to be replaced by b", err)
+		}
+		if took := time.Since(resumed); took > 5*heartbeat {
+			t.Errorf("noticed after %v", took)
+		}
+		if err := a.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.wantMembers("b")
+		wantAlive(t, w.node("c", nil).Join(t.Context()), "b")
+		b.leave()
+		if diff := cmp.Diff([]string{storage.EpochKey(3)}, w.keys()); diff != "" {
+			t.Errorf("left behind (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestBucketAway takes the bucket away from a member: it stays, says so once, and
+// goes on when the bucket is back.
+func TestBucketAway(t *testing.T) {
+	for name, kind := range map[string]storagetest.Kind{"errors": storagetest.ErrorBefore, "no answers": storagetest.Timeout} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var mu sync.Mutex
+				now := storagetest.None
+				set := func(k storagetest.Kind) {
+					mu.Lock()
+					defer mu.Unlock()
+					now = k
+				}
+				a := w.node("a", func(storagetest.Op) storagetest.Kind {
+					mu.Lock()
+					defer mu.Unlock()
+					return now
+				}).join().run()
+				for range 2 {
+					set(kind)
+					time.Sleep(time.Minute)
+					set(storagetest.None)
+					time.Sleep(10 * time.Second)
+				}
+				said := a.logs.String()
+				for _, line := range []string{"heartbeat is not stored", "heartbeat is stored again", "cannot see whether", "members are seen again"} {
+					if got := strings.Count(said, line); got != 2 {
+						t.Errorf("%q is logged %d times, want 2:\n%s", line, got, said)
+					}
+				}
+				wantAlive(t, w.node("b", nil).Join(t.Context()), "a")
+				a.leave()
+			})
+		})
+	}
+}
+
+// TestHangingHeartbeat has every other heartbeat get no answer at all: those
+// between come in time.
+func TestHangingHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.node("a", nil)
+		beats := 0
+		a.hang = func(request string) bool {
+			if request == "PUT heartbeat/a" {
+				beats++
+			}
+			return request == "PUT heartbeat/a" && beats%2 == 0
+		}
+		a.join().run()
+		for i := range 10 {
+			time.Sleep(700 * time.Millisecond)
+			wantAlive(t, w.node(fmt.Sprint("b", i), nil).Join(t.Context()), "a")
+		}
+		if beats < 10 {
+			t.Errorf("%d heartbeats", beats)
+		}
+	})
+}
+
+// TestJoinGivesUp ends a start at different moments. Nothing of it may be left
+// that makes the next one wait.
+func TestJoinGivesUp(t *testing.T) {
+	never := func(prefix string, kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
+		return func(op storagetest.Op) storagetest.Kind {
+			if op.Method == "PUT" && strings.HasPrefix(op.Key, prefix) {
+				return kind
+			}
+			return storagetest.None
+		}
+	}
+	for name, fate := range map[string]func(storagetest.Op) storagetest.Kind{
+		"heartbeat never stored":      never("heartbeat/", storagetest.Timeout),
+		"epoch never stored":          never(storage.EpochKey(1), storagetest.Timeout),
+		"epoch stored, never told so": never(storage.EpochKey(1), storagetest.LostAck),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				if err := w.node("a", fate).Join(ctx); err == nil {
+					t.Fatal("joined")
+				}
+				began := time.Now()
+				w.node("b", nil).join()
+				if took := time.Since(began); took != 0 {
+					t.Errorf("the next start took %v", took)
+				}
+				if got := strings.Join(w.keys(), " "); strings.Contains(got, "heartbeat/a") {
+					t.Errorf("left behind: %s", got)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node("dead", nil).join()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		before := w.keys()
+		if err := w.node("a", nil).Join(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ended while it watched: %v", err)
+		}
+		if diff := cmp.Diff(before, w.keys()); diff != "" {
+			t.Errorf("the bucket changed (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestRefusedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		put := func(content string) {
+			t.Helper()
+			if err := w.bucket.Put(t.Context(), storage.EpochKey(1), storage.Bytes([]byte(content))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(`{"v":9}`)
+		a := w.node("a", nil)
+		var format *storage.FormatError
+		if err := a.Join(t.Context()); !errors.As(err, &format) || format.StoredVersion != 9 {
+			t.Errorf("newer version: %v", err)
+		}
+		put("x")
+		var corrupt *storage.CorruptError
+		if err := a.Join(t.Context()); !errors.As(err, &corrupt) {
+			t.Errorf("broken epoch: %v", err)
+		}
+		if got := strings.Join(a.requests(), " "); strings.Contains(got, "PUT") || strings.Contains(got, "DELETE") {
+			t.Errorf("requests: %s", got)
+		}
+		if err := w.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Join(t.Context()); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("no bucket: %v", err)
+		}
+	})
+}

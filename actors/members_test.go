@@ -1,0 +1,440 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// memberHost is a host without sockets that starts and stops as the test says.
+type memberHost struct {
+	*oracle
+	id    string
+	start func() error
+	stop  func()
+}
+
+func (h *memberHost) MemberID() string { return h.id }
+
+func (h *memberHost) Start(context.Context) error {
+	if h.start != nil {
+		return h.start()
+	}
+	return nil
+}
+
+func (h *memberHost) Stop(context.Context) error {
+	if h.stop != nil {
+		h.stop()
+	}
+	return nil
+}
+
+// memberNode is a runtime of a test behind a link of its own.
+type memberNode struct {
+	t    *testing.T
+	rt   *Runtime
+	host *memberHost
+	stop context.CancelFunc // as SIGTERM does
+	done chan error
+
+	mu     sync.Mutex
+	seen   []string
+	cut    bool          // No request gets through.
+	frozen chan struct{} // Requests wait until it is closed.
+	next   http.RoundTripper
+}
+
+func newMemberNode(t *testing.T, store *local.Store, id string, m Membership) *memberNode {
+	t.Helper()
+	n := &memberNode{t: t, host: &memberHost{oracle: &oracle{}, id: id}, done: make(chan error, 1), next: store}
+	bucket, err := openSimBucket(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.rt, err = newRuntime(bucket, &Options{Membership: m, Advertise: id + ".example"}); err != nil {
+		t.Fatal(err)
+	}
+	n.rt.attach(n.host)
+	return n
+}
+
+func (n *memberNode) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	what := req.Method + " " + key
+	if key == "" {
+		what = "LIST " + req.URL.Query().Get("prefix")
+	}
+	n.mu.Lock()
+	n.seen = append(n.seen, what)
+	cut, frozen := n.cut, n.frozen
+	n.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	if cut {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return n.next.RoundTrip(req)
+}
+
+func (n *memberNode) requests() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.seen
+	n.seen = nil
+	return out
+}
+
+// die takes the bucket away from a node for good.
+func (n *memberNode) die() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = true
+}
+
+// freeze holds up what a node sends until the returned function is called.
+func (n *memberNode) freeze() func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	frozen := make(chan struct{})
+	n.frozen = frozen
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.frozen = nil
+		close(frozen)
+	}
+}
+
+// run starts a node. It is stopped with the test.
+func (n *memberNode) run() *memberNode {
+	ctx, cancel := context.WithCancel(n.t.Context())
+	n.stop = cancel
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.done <- n.rt.Run(ctx)
+	}()
+	n.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return n
+}
+
+// ended returns what Run has returned.
+func (n *memberNode) ended() error {
+	n.t.Helper()
+	select {
+	case err := <-n.done:
+		return err
+	case <-time.After(time.Hour): // of the bubble's clock
+		n.t.Fatalf("%s still runs", n.host.id)
+		return nil
+	}
+}
+
+// serves starts a node and waits until it takes requests.
+func (n *memberNode) serves() *memberNode {
+	n.t.Helper()
+	n.run()
+	select {
+	case <-n.rt.Ready():
+	case err := <-n.done:
+		n.t.Fatalf("%s: run ended: %v", n.host.id, err)
+	}
+	return n
+}
+
+// ends stops a node in order.
+func (n *memberNode) ends() {
+	n.t.Helper()
+	n.stop()
+	if err := n.ended(); err != nil {
+		n.t.Errorf("%s: %v", n.host.id, err)
+	}
+}
+
+// refused starts a node and checks that it refuses because of another.
+func (n *memberNode) refused(because string) {
+	n.t.Helper()
+	n.run()
+	n.isRefused(n.ended(), because)
+}
+
+func (n *memberNode) isRefused(err error, because string) {
+	n.t.Helper()
+	var member *MemberError
+	if !errors.As(err, &member) || member.Member != because || member.Address != because+".example" || member.Replaced {
+		n.t.Errorf("%s: got %v, want a refusal because of %s", n.host.id, err, because)
+		return
+	}
+	for _, part := range []string{because, because + ".example", "stop it", "another bucket", "2s"} {
+		if !strings.Contains(err.Error(), part) {
+			n.t.Errorf("the error %q does not say %q", err, part)
+		}
+	}
+	select {
+	case <-n.rt.Ready():
+		n.t.Errorf("%s became ready", n.host.id)
+	default:
+	}
+}
+
+// bubble runs a test over a bucket in memory, in a bubble.
+func bubble(t *testing.T, test func(*testing.T, *local.Store)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := local.NewMemory()
+		t.Cleanup(func() {
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		test(t, store)
+	})
+}
+
+func took(t *testing.T, began time.Time, want time.Duration) {
+	t.Helper()
+	if got := time.Since(began); got != want {
+		t.Errorf("took %v, want %v", got, want)
+	}
+}
+
+func TestSecondNodeIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+		newMemberNode(t, store, "b", MembershipBucket).refused("a")
+		time.Sleep(time.Hour)
+		newMemberNode(t, store, "c", MembershipBucket).refused("a")
+		a.ends()
+		began := time.Now()
+		newMemberNode(t, store, "d", MembershipBucket).serves()
+		took(t, began, 0)
+	})
+}
+
+func TestKilledNodeIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+		time.Sleep(time.Minute)
+		a.die()
+		began := time.Now()
+		b := newMemberNode(t, store, "b", MembershipBucket).serves()
+		took(t, began, membership.DefaultSuspect)
+		newMemberNode(t, store, "c", MembershipBucket).refused("b")
+		b.ends()
+	})
+}
+
+func TestNodesThatStartAtOnce(t *testing.T) {
+	for round := range 20 {
+		bubble(t, func(t *testing.T, store *local.Store) {
+			if round%2 == 1 { // After a crash.
+				newMemberNode(t, store, "dead", MembershipBucket).serves().die()
+			}
+			var nodes []*memberNode
+			for i := range 4 {
+				nodes = append(nodes, newMemberNode(t, store, fmt.Sprint("n", i), MembershipBucket).run())
+			}
+			time.Sleep(10 * time.Second)
+			var serving []*memberNode
+			for _, n := range nodes {
+				select {
+				case <-n.rt.Ready():
+					serving = append(serving, n)
+				default:
+				}
+			}
+			if len(serving) != 1 {
+				t.Fatalf("%d nodes serve, want 1", len(serving))
+			}
+			for _, n := range nodes {
+				if n != serving[0] {
+					n.isRefused(n.ended(), serving[0].host.id)
+				}
+			}
+			serving[0].ends()
+		})
+	}
+}
+
+// TestReplacedNodeEnds pauses a node until another took its place.
+func TestReplacedNodeEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		leave bool // The other node has left when the paused one goes on.
+		say   string
+	}{
+		"the other serves": {false, `node b at "b.example" replaced this node`},
+		"the other left":   {true, "replaced by one that has left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *local.Store) {
+				a := newMemberNode(t, store, "a", MembershipBucket).serves()
+				goOn := a.freeze()
+				b := newMemberNode(t, store, "b", MembershipBucket).serves()
+				if tt.leave {
+					b.ends()
+				}
+				time.Sleep(time.Minute)
+				goOn()
+				err := a.ended()
+				var member *MemberError
+				if !errors.As(err, &member) || !member.Replaced || (member.Member == "b") == tt.leave || !strings.Contains(err.Error(), tt.say) {
+					t.Errorf("got %v, want to be replaced: %s", err, tt.say)
+				}
+				if tt.leave {
+					newMemberNode(t, store, "c", MembershipBucket).serves()
+				} else {
+					newMemberNode(t, store, "c", MembershipBucket).refused("b")
+				}
+			})
+		})
+	}
+}
+
+// TestHeartbeatsOutliveTheDrain holds up the end of a node: others have to wait.
+func TestHeartbeatsOutliveTheDrain(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		a := newMemberNode(t, store, "a", MembershipBucket)
+		gate := make(chan struct{})
+		open := sync.OnceFunc(func() { close(gate) })
+		a.host.stop = func() { <-gate }
+		a.serves().stop()
+		t.Cleanup(open)
+		time.Sleep(time.Minute)
+		newMemberNode(t, store, "b", MembershipBucket).refused("a")
+		open()
+		a.ends()
+		newMemberNode(t, store, "c", MembershipBucket).serves()
+	})
+}
+
+func TestNodeThatCannotStartLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		broken := errors.New("no port")
+		a := newMemberNode(t, store, "a", MembershipBucket)
+		a.host.start = func() error { return broken }
+		a.run()
+		if err := a.ended(); !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+		began := time.Now()
+		newMemberNode(t, store, "b", MembershipBucket).serves()
+		took(t, began, 0)
+	})
+}
+
+func TestStopWhileItWatches(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		newMemberNode(t, store, "dead", MembershipBucket).serves().die()
+		a := newMemberNode(t, store, "a", MembershipBucket).run()
+		time.Sleep(time.Second)
+		a.ends()
+	})
+}
+
+// TestMembershipRequests counts what the membership adds to a node's start and end.
+func TestMembershipRequests(t *testing.T) {
+	epoch := storage.EpochKey
+	life := func(t *testing.T, m Membership) (start, end []string) {
+		bubble(t, func(t *testing.T, store *local.Store) {
+			ready := make(chan []string, 1)
+			a := newMemberNode(t, store, "a", m)
+			a.host.start = func() error { // All that is sent before it comes before requests are taken.
+				ready <- a.requests()
+				return nil
+			}
+			a.serves()
+			start = <-ready
+			synctest.Wait()
+			a.requests()
+			a.ends()
+			end = a.requests()
+		})
+		return start, end
+	}
+	format := []string{"GET format.json", "LIST ", "PUT format.json"}
+	start, end := life(t, MembershipSingle)
+	if diff := cmp.Diff([][]string{format, nil}, [][]string{start, end}); diff != "" {
+		t.Errorf("single (-want +got):\n%s", diff)
+	}
+	start, end = life(t, MembershipBucket)
+	if diff := cmp.Diff(slices.Concat(format, []string{"LIST members/", "PUT heartbeat/a", "PUT " + epoch(1), "LIST members/"}), start); diff != "" {
+		t.Errorf("start (-want +got):\n%s", diff)
+	}
+	want := []string{"LIST members/", "GET " + epoch(1), "PUT " + epoch(2), "LIST members/", "DELETE " + epoch(1), "DELETE heartbeat/a"}
+	if diff := cmp.Diff(want, end); diff != "" {
+		t.Errorf("end (-want +got):\n%s", diff)
+	}
+	bubble(t, func(t *testing.T, store *local.Store) {
+		a := newMemberNode(t, store, "a", MembershipSingle).serves()
+		time.Sleep(time.Hour)
+		for _, request := range a.requests() {
+			if strings.Contains(request, "members/") || strings.Contains(request, "heartbeat/") {
+				t.Errorf("single sent %s", request)
+			}
+		}
+	})
+}
+
+// TestTheRowIsTheJournals has the real host: the incarnation in the row is the one
+// that the busy journal is kept under, and it is new at every start.
+func TestTheRowIsTheJournals(t *testing.T) {
+	bucket := memoryBucket(t)
+	seen := map[string]bool{}
+	for range 2 {
+		r, err := New(bucket, &Options{Membership: MembershipBucket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		select {
+		case <-r.Ready():
+		case err := <-done:
+			t.Fatal(err)
+		}
+		e, _, err := storage.NewestEpoch(t.Context(), bucket, 0)
+		if err != nil || len(e.Members) != 1 || e.Members[0].ID != r.journal.member || e.Members[0].Address == "" || e.Members[0].Version == "" {
+			t.Errorf("epoch %+v, %v; want member %s alone, with address and version", e, err, r.journal.member)
+		}
+		if seen[r.journal.member] {
+			t.Errorf("member %s twice", r.journal.member)
+		}
+		seen[r.journal.member] = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMembershipOptionsAreChecked(t *testing.T) {
+	bucket := memoryBucket(t)
+	for name, opts := range map[string]*Options{
+		"unknown": {Membership: 2},
+		"address": {Membership: MembershipBucket, Advertise: "a\nb"},
+		"long":    {Advertise: strings.Repeat("x", 257)},
+	} {
+		if _, err := newRuntime(bucket, opts); err == nil || !strings.Contains(err.Error(), "option ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
