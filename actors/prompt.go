@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -28,11 +30,12 @@ func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange
 	return out
 }
 
-// messages renders exchanges for a provider and reads their attachments.
-func (r *Runtime) messages(ctx context.Context, key conversation.Key, exchanges []exchange) ([]providers.Message, error) {
+// messages renders exchanges for a provider, which opens their attachments while
+// it sends them.
+func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]providers.Message, error) {
 	var out []providers.Message
 	for _, x := range exchanges {
-		m, err := r.deliveryMessage(ctx, key, x.delivery)
+		m, err := r.deliveryMessage(key, x.delivery)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +47,7 @@ func (r *Runtime) messages(ctx context.Context, key conversation.Key, exchanges 
 	return out, nil
 }
 
-func (r *Runtime) deliveryMessage(ctx context.Context, key conversation.Key, d conversation.Delivery) (providers.Message, error) {
+func (r *Runtime) deliveryMessage(key conversation.Key, d conversation.Delivery) (providers.Message, error) {
 	m := providers.Message{Role: providers.RoleUser}
 	if d.Kind == conversation.KindSignal {
 		m.Parts = append(m.Parts, providers.Text{Text: signalText(d)})
@@ -52,17 +55,55 @@ func (r *Runtime) deliveryMessage(ctx context.Context, key conversation.Key, d c
 	}
 	m.Parts = append(m.Parts, providers.Text{Text: d.Body})
 	for _, at := range d.Attachments {
-		var digest storage.Digest
-		if err := digest.UnmarshalText([]byte(at.SHA256)); err != nil {
+		content := &picture{bucket: r.bucket, key: key, size: at.Size}
+		if err := content.digest.UnmarshalText([]byte(at.SHA256)); err != nil {
 			return m, fmt.Errorf("read attachment %s: %w", at.ID, err)
 		}
-		data, err := storage.GetBlob(ctx, r.bucket, key, digest)
-		if err != nil {
-			return m, fmt.Errorf("read attachment %s: %w", at.ID, err)
-		}
-		m.Parts = append(m.Parts, providers.Image{MimeType: at.MimeType, Data: data})
+		m.Parts = append(m.Parts, providers.Image{MimeType: at.MimeType, Content: content})
 	}
 	return m, nil
+}
+
+// picture is an attachment as a model call reads it: never whole in memory.
+type picture struct {
+	bucket storage.Bucket
+	key    conversation.Key
+	digest storage.Digest
+	size   int64
+}
+
+var _ providers.Content = (*picture)(nil)
+
+// Size implements [providers.Content].
+func (p *picture) Size() int64 { return p.size }
+
+// Open implements [providers.Content].
+func (p *picture) Open(ctx context.Context) (io.ReadCloser, error) {
+	content, err := storage.OpenBlob(ctx, p.bucket, p.key, p.digest, p.size)
+	if err != nil {
+		return nil, contentError(err)
+	}
+	return &pictureReader{content}, nil
+}
+
+// pictureReader is an open picture.
+type pictureReader struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (r *pictureReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = contentError(err)
+	}
+	return n, err
+}
+
+// contentError tells the provider whether another call may have more luck.
+func contentError(err error) error {
+	if errors.Is(err, storage.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", providers.ErrUnavailable, err)
+	}
+	return err
 }
 
 // stepMessages renders a step: what the model said and called, then the results

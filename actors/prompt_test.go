@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,41 +18,109 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-func TestImagesReachTheModel(t *testing.T) {
-	w := newWorld(t)
-	model := make(stage)
-	n := w.start(setup{opts: agents(chatAgent()), model: model})
-	var attachments []conversation.Attachment
-	images := [][]byte{[]byte("\x89PNG one"), []byte("\xff\xd8 two")}
+// show admits a message with images to the conversation c.
+func (n *node) show(images ...[]byte) {
+	n.w.tb.Helper()
+	a := message(chat("c"), "k", "What is this?")
 	for i, data := range images {
 		digest := sha256.Sum256(data)
 		sum := hex.EncodeToString(digest[:])
 		blob := conversation.Blob{Content: bytes.NewReader(data), Size: int64(len(data)), Digest: sum}
 		for range 2 { // staging again changes nothing
-			if err := n.rt.Stage(t.Context(), chat("c"), blob); err != nil {
-				t.Fatal(err)
+			if err := n.rt.Stage(context.Background(), chat("c"), blob); err != nil {
+				n.w.tb.Fatal(err)
 			}
 		}
-		attachments = append(attachments, conversation.Attachment{
+		a.Delivery.Attachments = append(a.Delivery.Attachments, conversation.Attachment{
 			SHA256: sum, Size: blob.Size, MimeType: []string{"image/png", "image/jpeg"}[i],
 		})
 	}
-	a := message(chat("c"), "k", "What is this?")
-	a.Delivery.Attachments = attachments
 	n.accept(a)
+}
+
+// look reads the content of an image to its end.
+func look(c providers.Content) ([]byte, error) {
+	r, err := c.Open(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
+}
+
+func TestImagesReachTheModel(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent()), model: model})
+	images := [][]byte{[]byte("\x89PNG one"), []byte("\xff\xd8 two")}
+	n.show(images...)
 	c := model.next(t)
 	want := []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{
 		providers.Text{Text: "What is this?"},
-		providers.Image{MimeType: "image/png", Data: images[0]},
-		providers.Image{MimeType: "image/jpeg", Data: images[1]},
+		providers.Image{MimeType: "image/png", Content: providers.Bytes(images[0])},
+		providers.Image{MimeType: "image/jpeg", Content: providers.Bytes(images[1])},
 	}}}
-	if diff := cmp.Diff(want, c.req.Messages); diff != "" {
+	seen := cmp.Transformer("look", func(c providers.Content) string {
+		data, err := look(c)
+		if err != nil || int64(len(data)) != c.Size() {
+			t.Errorf("read %d bytes of %d, %v", len(data), c.Size(), err)
+		}
+		return string(data)
+	})
+	if diff := cmp.Diff(want, c.req.Messages, seen); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	if c.req.System != "Be brief." {
 		t.Errorf("system prompt is %q", c.req.System)
+	}
+	c.finish()
+	w.untilSettled(chat("c"), 1)
+}
+
+// TestImageThatCannotBeRead tells what may pass from what never will.
+func TestImageThatCannotBeRead(t *testing.T) {
+	data := []byte("\x89PNG one")
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent()), model: model})
+	n.show(data)
+	c := model.next(t)
+	image := c.req.Messages[0].Parts[1].(providers.Image).Content
+	var key string
+	for k := range w.listing() {
+		if strings.Contains(k, "/blob/") {
+			key = k
+		}
+	}
+	store := func(data []byte) {
+		if err := w.bucket.Put(t.Context(), key, storage.Bytes(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		happen func()
+		want   error
+	}{
+		{"no answer", func() { n.fault.Store(int32(storagetest.ErrorBefore)) }, providers.ErrUnavailable},
+		{"other bytes", func() { n.fault.Store(0); store([]byte("\x89PNG two")) }, nil},
+		{"another size", func() { store(data[1:]) }, nil},
+		{"none", func() {
+			if err := w.bucket.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}, storage.ErrNotFound},
+	} {
+		tt.happen()
+		got, err := look(image)
+		passes := tt.want == providers.ErrUnavailable
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || errors.Is(err, providers.ErrUnavailable) != passes {
+			t.Errorf("%s: read %d bytes, %v", tt.name, len(got), err)
+		}
 	}
 	c.finish()
 	w.untilSettled(chat("c"), 1)

@@ -212,7 +212,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
-	messages, err := c.rt.messages(ctx, c.key, c.exchanges)
+	messages, err := c.rt.messages(c.key, c.exchanges)
 	if err != nil {
 		return end, err
 	}

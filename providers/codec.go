@@ -9,8 +9,8 @@ import (
 // no state. NewHTTP turns it into a Protocol; a transport other than HTTP can
 // use the same Codec. Implementations are safe for concurrent use.
 type Codec interface {
-	// Encode renders a request that Transform has been through. Its error is
-	// reported as KindInvalidRequest.
+	// Encode renders a request that Transform has been through. It opens no
+	// Content. Its error is reported as KindInvalidRequest.
 	Encode(m Model, req Request, o Options) (*Call, error)
 	// Decode reads a successful response and feeds a, up to Finish at the
 	// vendor's terminal marker. It returns early, with nil, once a.Stopped. It
@@ -25,6 +25,6 @@ type Call struct {
 	// Header is what the wire format needs, credentials included. Model.Headers
 	// win over it.
 	Header http.Header
-	// Body is JSON, sent by POST.
-	Body []byte
+	// Body is sent by POST. A BodyEncoder makes it.
+	Body *Body
 }

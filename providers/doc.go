@@ -21,6 +21,10 @@
 //     the range loop releases the connection; nothing runs on afterwards.
 //  6. Nothing is retried here. The caller retries, guided by Error.Retryable
 //     and Error.RetryAfter.
+//  7. Images are opened while the request is sent and closed when the stream has
+//     ended; no call holds one in memory. One that cannot be read, or is not what
+//     it was, ends the call before the vendor has all of it, and is not taken for
+//     an error of the vendor: KindImageUnavailable or KindImageUnreadable.
 //
 // A Registry is safe for concurrent use, is never written to disk, and looks
 // up provider, protocol and key on every model call. Requests are not changed

@@ -35,12 +35,22 @@ const (
 	KindTruncated ErrorKind = "truncated"
 	// KindProtocol: the vendor sent what this wire format does not allow.
 	KindProtocol ErrorKind = "protocol"
+	// KindImageUnavailable: an image of the request could not be read just now.
+	// The vendor is not to blame. Retryable.
+	KindImageUnavailable ErrorKind = "image_unavailable"
+	// KindImageUnreadable: an image of the request is missing, or not what it was.
+	// The vendor is not to blame.
+	KindImageUnreadable ErrorKind = "image_unreadable"
 	// KindAborted: ctx ended; Err is its cause.
 	KindAborted ErrorKind = "aborted"
 )
 
 // MaxErrorBody is how much of a vendor's error text an Error keeps, in bytes.
 const MaxErrorBody = 64 << 10
+
+// ErrUnavailable marks an error of a Content that may pass: the call can be
+// repeated.
+var ErrUnavailable = errors.New("content is unavailable")
 
 var errNoTerminal = errors.New("response ended without its terminal marker")
 
@@ -94,7 +104,7 @@ func (e *Error) Retryable() bool {
 		return *e.RetryHint
 	}
 	switch e.Kind {
-	case KindRateLimit, KindOverloaded, KindNetwork, KindTruncated:
+	case KindRateLimit, KindOverloaded, KindNetwork, KindTruncated, KindImageUnavailable:
 		return true
 	}
 	return false

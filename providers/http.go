@@ -1,13 +1,14 @@
 package providers
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // HTTPOptions changes an HTTP protocol. Nil and every zero field work.
@@ -57,29 +58,42 @@ func (h *HTTP) Close() error {
 func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error] {
 	return NewStream(ctx, m, func(a *Assembler) error {
 		treq, topts := Transform(m, req, o)
-		hreq, err := h.request(ctx, m, treq, topts)
+		call, err := h.codec.Encode(m, treq, topts)
 		if err != nil {
 			return &Error{Kind: KindInvalidRequest, Err: err}
 		}
-		resp, err := h.client.Do(hreq)
+		hreq, err := newRequest(ctx, m, call)
 		if err != nil {
-			return &Error{Kind: KindNetwork, Err: err}
+			return &Error{Kind: KindInvalidRequest, Err: err}
 		}
-		defer resp.Body.Close()
-		if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
-			return responseError(resp)
+		up := &upload{ctx: ctx, body: call.Body}
+		defer up.end()
+		up.attach(hreq)
+		err = h.exchange(hreq, a)
+		if failure := up.end(); failure != nil && !a.finished {
+			return failure // whatever the vendor made of half a request
 		}
-		return h.codec.Decode(resp.Body, a)
+		return err
 	})
 }
 
-func (h *HTTP) request(ctx context.Context, m Model, req Request, o Options) (*http.Request, error) {
-	call, err := h.codec.Encode(m, req, o)
+// exchange sends the request and feeds a from its response.
+func (h *HTTP) exchange(hreq *http.Request, a *Assembler) error {
+	resp, err := h.client.Do(hreq)
 	if err != nil {
-		return nil, err
+		return &Error{Kind: KindNetwork, Err: err}
 	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
+		return responseError(resp)
+	}
+	return h.codec.Decode(resp.Body, a)
+}
+
+// newRequest returns the request of a call, without its body.
+func newRequest(ctx context.Context, m Model, call *Call) (*http.Request, error) {
 	url := strings.TrimRight(m.BaseURL, "/") + call.Path
-	hreq, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(call.Body))
+	hreq, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)
 	}
@@ -108,4 +122,42 @@ func (h *HTTP) request(ctx context.Context, m Model, req Request, o Options) (*h
 func isJSON(h http.Header) bool {
 	mediaType, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	return err == nil && mediaType == "application/json"
+}
+
+// upload is the body of a request on its way. The transport may open it again, for
+// another connection, and read on after the response is over.
+type upload struct {
+	ctx  context.Context
+	body *Body
+
+	mu     sync.Mutex
+	opened []*bodyReader
+}
+
+// attach makes u the body of r.
+func (u *upload) attach(r *http.Request) {
+	r.ContentLength = u.body.Size()
+	r.GetBody = func() (io.ReadCloser, error) { return u.open(), nil }
+	r.Body = u.open()
+}
+
+func (u *upload) open() io.ReadCloser {
+	r := u.body.open(u.ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.opened = append(u.opened, r)
+	return r
+}
+
+// end closes what the transport still has open. It returns why an image could not
+// be sent, nil if none is the cause of anything, and may be repeated.
+func (u *upload) end() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var failure error
+	for _, r := range u.opened {
+		_ = r.Close() // of content that is not wanted any more
+		failure = r.failure()
+	}
+	return failure
 }

@@ -1,6 +1,11 @@
 package providers
 
-import "encoding/json"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+)
 
 // Request is one model call: everything the model is shown. Protocols neither
 // change nor keep it.
@@ -52,9 +57,34 @@ type Text struct{ Text string }
 
 // Image is a picture.
 type Image struct {
-	// MimeType is the media type, such as "image/png"; Data the bytes, not encoded.
+	// MimeType is the media type, such as "image/png".
 	MimeType string
-	Data     []byte
+	// Content is the picture, not encoded. Nil is a picture of no bytes.
+	Content Content
+}
+
+// Content is bytes that are read while a request is sent, so that a call need not
+// hold them. Implementations are safe for concurrent use.
+type Content interface {
+	// Size is the number of bytes. It never changes.
+	Size() int64
+	// Open returns a reader of the bytes, from the first one on. ctx holds until
+	// the reader is closed, and ending it ends a Read that waits. Open is called
+	// for each time the request is sent, so possibly not at all. A reader that
+	// yields other than Size bytes fails the call, as does an error of either. An
+	// error that matches ErrUnavailable may pass; any other is final.
+	Open(ctx context.Context) (io.ReadCloser, error)
+}
+
+// Bytes is Content in memory.
+type Bytes []byte
+
+// Size implements Content.
+func (b Bytes) Size() int64 { return int64(len(b)) }
+
+// Open implements Content.
+func (b Bytes) Open(context.Context) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
 // Reasoning is what a model thought before it answered.

@@ -35,7 +35,7 @@ func noResult(id string) providers.ToolResult {
 }
 
 func TestTransformMessages(t *testing.T) {
-	picture := providers.Image{MimeType: "image/png", Data: []byte{1}}
+	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes{1}}
 	hidden := text("(An image was left out here: this model reads text only.)")
 	toolHidden := text("(The tool returned an image, left out here: this model reads text only.)")
 	thought := providers.Reasoning{Text: "hm", Signature: "s"}

@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"time"
+	"hash"
+	"io"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -26,20 +27,48 @@ func PutBlob(ctx context.Context, b Bucket, conv conversation.Key, body Body) er
 	return nil
 }
 
-// GetBlob returns an attachment whole, after checking its digest: ErrNotFound,
-// or an [*IntegrityError] if the bytes are others. The caller owns the slice.
-func GetBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Digest) ([]byte, error) {
+// OpenBlob streams an attachment of size bytes: ErrNotFound, ErrUnavailable after
+// several attempts, ErrRefused, or an error without kind if the object has another
+// size. Bytes with another digest are an [*IntegrityError] from Read in place of
+// io.EOF: until that, nothing that was read may be trusted. ctx must hold until
+// the reader is closed, which is up to the caller.
+func OpenBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Digest, size int64) (io.ReadCloser, error) {
 	if err := validConv(conv); err != nil {
-		return nil, fmt.Errorf("get attachment: %w", err)
+		return nil, fmt.Errorf("open attachment: %w", err)
 	}
 	key := BlobKey(conv, digest)
-	r := newRetry(Retry{Read: 5 * time.Minute}) // An attachment may be large.
-	data, err := readRetried(ctx, r, func(ctx context.Context) ([]byte, error) { return b.Get(ctx, key) })
-	if err != nil {
-		return nil, fmt.Errorf("get attachment: %w", err)
+	r := newRetry(Retry{})
+	for n := 0; ; n++ {
+		content, stored, err := b.Open(ctx, key)
+		if err == nil && stored != size {
+			err = fmt.Errorf("open attachment %s: stored with %d bytes, want %d", key, stored, size)
+			return nil, errors.Join(err, content.Close())
+		}
+		if err == nil {
+			return &blobReader{ReadCloser: content, key: key, want: digest, sum: sha256.New()}, nil
+		}
+		if !errors.Is(err, ErrUnavailable) || n+1 == r.Reads || !r.pause(ctx, n, digest[:]) {
+			return nil, fmt.Errorf("open attachment: %w", err)
+		}
 	}
-	if got := Digest(sha256.Sum256(data)); got != digest {
-		return nil, &IntegrityError{Key: key, Want: digest, Got: got}
+}
+
+// blobReader fails at the end of content that does not have its digest.
+type blobReader struct {
+	io.ReadCloser
+	key  string
+	want Digest
+	sum  hash.Hash
+}
+
+// Read implements io.Reader.
+func (r *blobReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.sum.Write(p[:n])
+	if err == io.EOF {
+		if got := Digest(r.sum.Sum(nil)); got != r.want {
+			return n, &IntegrityError{Key: r.key, Want: r.want, Got: got}
+		}
 	}
-	return data, nil
+	return n, err
 }

@@ -2,11 +2,14 @@ package storage_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
@@ -25,21 +28,73 @@ func TestBlob(t *testing.T) {
 		if n := counter.Counts()[storagetest.Request{Method: "PUT", Class: storagetest.Blob}]; n != 3 {
 			t.Errorf("%d requests, want the lost answer, its retry, and one more", n)
 		}
-		got, err := storage.GetBlob(t.Context(), b, conv, digest)
-		if err != nil || !bytes.Equal(got, content) {
-			t.Errorf("get: %d bytes, %v", len(got), err)
+		read := func(conv conversation.Key) ([]byte, error) {
+			r, err := storage.OpenBlob(t.Context(), b, conv, digest, int64(len(content)))
+			if err != nil {
+				return nil, err
+			}
+			defer r.Close()
+			return io.ReadAll(r)
 		}
-		if _, err = storage.GetBlob(t.Context(), b, keyOf("y"), digest); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("get from another conversation: %v, want not found", err)
+		if got, err := read(conv); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("read %d bytes, %v", len(got), err)
 		}
-		if err := b.Put(t.Context(), storage.BlobKey(conv, digest), storage.Bytes([]byte("damaged"))); err != nil {
-			t.Fatal(err)
+		if _, err := read(keyOf("y")); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("from another conversation: %v, want not found", err)
 		}
-		var damaged *storage.IntegrityError
-		if _, err = storage.GetBlob(t.Context(), b, conv, digest); !errors.As(err, &damaged) || damaged.Want != digest || damaged.Got == digest {
-			t.Errorf("get of a damaged one: %v", err)
+		damaged := bytes.Replace(content, []byte("image"), []byte("damag"), 1)
+		for _, stored := range [][]byte{damaged, content[1:]} {
+			if err := b.Put(t.Context(), storage.BlobKey(conv, digest), storage.Bytes(stored)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := read(conv)
+			var integrity *storage.IntegrityError
+			switch {
+			case err == nil || errors.Is(err, storage.ErrUnavailable):
+				t.Errorf("%d bytes that are others: %v", len(stored), err)
+			case len(stored) == len(content) && (!errors.As(err, &integrity) || integrity.Want != digest || integrity.Got == digest):
+				t.Errorf("a damaged one: %v", err)
+			}
 		}
 	})
+}
+
+// TestOpenBlobAsksAgain while the bucket gives no answer, but not for ever.
+func TestOpenBlobAsksAgain(t *testing.T) {
+	for _, tt := range []struct {
+		failures int
+		want     error
+	}{{1, nil}, {3, nil}, {4, storage.ErrUnavailable}} {
+		synctest.Test(t, func(t *testing.T) {
+			content := []byte("image")
+			outage := &outage{Bucket: bucket(t, memory(t)), left: tt.failures}
+			if err := storage.PutBlob(t.Context(), outage, keyOf("x"), storage.Bytes(content)); err != nil {
+				t.Fatal(err)
+			}
+			r, err := storage.OpenBlob(t.Context(), outage, keyOf("x"), sha256.Sum256(content), int64(len(content)))
+			if !errors.Is(err, tt.want) {
+				t.Errorf("after %d failures: %v, want %v", tt.failures, err, tt.want)
+			}
+			if err == nil {
+				r.Close()
+			}
+		})
+	}
+}
+
+// outage is a bucket that does not answer a number of times.
+type outage struct {
+	storage.Bucket
+	left int
+}
+
+// Open implements storage.Bucket.
+func (o *outage) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if o.left > 0 {
+		o.left--
+		return nil, 0, &storage.Error{Op: "open", Key: key, Kind: storage.ErrUnavailable, Status: 503}
+	}
+	return o.Bucket.Open(ctx, key)
 }
 
 func TestBlobRefuses(t *testing.T) {
@@ -50,7 +105,7 @@ func TestBlobRefuses(t *testing.T) {
 	if err := storage.PutBlob(t.Context(), b, "x", storage.Bytes([]byte("x"))); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("no conversation: %v", err)
 	}
-	if _, err := storage.GetBlob(t.Context(), b, "../../../etc", storage.Digest{}); !errors.Is(err, storage.ErrRefused) {
+	if _, err := storage.OpenBlob(t.Context(), b, "../../../etc", storage.Digest{}, 1); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("no conversation: %v", err)
 	}
 }

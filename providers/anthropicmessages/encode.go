@@ -1,9 +1,7 @@
 package anthropicmessages
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -47,7 +45,8 @@ type cacheControl struct {
 
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
-	b := body{Model: m.ID, Stream: true, Messages: encodeMessages(req.Messages)}
+	var e providers.BodyEncoder
+	b := body{Model: m.ID, Stream: true, Messages: encodeMessages(req.Messages, &e)}
 	if !blank(req.System) {
 		b.System = []block{{Type: blockText, Text: req.System, CacheControl: ephemeral()}}
 	}
@@ -66,18 +65,16 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		b.Temperature = o.Temperature
 	}
 
-	var encoded bytes.Buffer
-	e := json.NewEncoder(&encoded)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(b); err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
+	encoded, err := e.Encode(b)
+	if err != nil {
+		return nil, err
 	}
 	header := http.Header{}
 	header.Set("Anthropic-Version", version)
 	if o.APIKey != "" {
 		header.Set("X-Api-Key", o.APIKey)
 	}
-	return &providers.Call{Path: "/v1/messages", Header: header, Body: encoded.Bytes()}, nil
+	return &providers.Call{Path: "/v1/messages", Header: header, Body: encoded}, nil
 }
 
 // limits returns max_tokens and the thinking within it, nil for none.

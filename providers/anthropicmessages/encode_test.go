@@ -2,6 +2,7 @@ package anthropicmessages_test
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -11,6 +12,18 @@ import (
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 )
 
+// sent returns the body of a call as it goes out.
+func sent(t *testing.T, call *providers.Call) string {
+	t.Helper()
+	body := call.Body.Open(t.Context())
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	if err != nil || int64(len(b)) != call.Body.Size() {
+		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
+	}
+	return string(b)
+}
+
 // encode returns the body with sorted keys.
 func encode(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
 	t.Helper()
@@ -19,7 +32,7 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return canonical(t, string(call.Body))
+	return canonical(t, sent(t, call))
 }
 
 // canonical keeps the digits of numbers.
@@ -47,7 +60,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 			{Name: "now"},
 		},
 		Messages: []providers.Message{
-			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Data: []byte("abc")}}},
+			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}}},
 			{Role: providers.RoleAssistant, Model: "p/org/m", Parts: []providers.Part{
 				providers.Reasoning{Text: "Hm", Signature: "c2ln"},
 				providers.Text{Text: "\n\n"},
@@ -55,7 +68,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 				providers.ToolCall{ID: "c1", Name: "now", Arguments: json.RawMessage(`{}`)},
 			}},
 			{Role: providers.RoleTool, Parts: []providers.Part{
-				providers.ToolResult{CallID: "c0", Content: []providers.Part{providers.Text{Text: "ok"}, providers.Image{MimeType: "image/gif", Data: []byte("x")}}},
+				providers.ToolResult{CallID: "c0", Content: []providers.Part{providers.Text{Text: "ok"}, providers.Image{MimeType: "image/gif", Content: providers.Bytes("x")}}},
 				providers.ToolResult{CallID: "c1", IsError: true},
 			}},
 			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "one"}, providers.Text{Text: "two"}}},
@@ -204,9 +217,29 @@ func TestEncodeMessages(t *testing.T) {
 	}
 }
 
+// TestEncodeBytes holds a request to the byte: that images are streamed changes
+// nothing of it.
+func TestEncodeBytes(t *testing.T) {
+	req := providers.Request{System: "Be <brief>.", Messages: []providers.Message{
+		{Role: providers.RoleUser, Parts: []providers.Part{
+			providers.Text{Text: `See <this> & "that"`},
+			providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")},
+			providers.Image{MimeType: `image/jpeg; q="1"`, Content: providers.Bytes("four")},
+		}},
+	}}
+	call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{ID: "m"}, req, providers.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"model":"m","max_tokens":8192,"stream":true,"system":[{"type":"text","text":"Be <brief>.","cache_control":{"type":"ephemeral"}}],"messages":[{"role":"user","content":[{"type":"text","text":"See <this> & \"that\""},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"YWJj"}},{"type":"image","source":{"type":"base64","media_type":"image/jpeg; q=\"1\"","data":"Zm91cg=="},"cache_control":{"type":"ephemeral"}}]}]}` + "\n"
+	if got := sent(t, call); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestEncodeBadSchema(t *testing.T) {
 	req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{`)}}}
 	if call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
-		t.Errorf("got %s, want an error", call.Body)
+		t.Errorf("got %s, want an error", sent(t, call))
 	}
 }

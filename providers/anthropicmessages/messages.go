@@ -1,7 +1,6 @@
 package anthropicmessages
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -63,18 +62,18 @@ type source struct {
 	Data      string `json:"data"`
 }
 
-func encodeMessages(in []providers.Message) []message {
+func encodeMessages(in []providers.Message, e *providers.BodyEncoder) []message {
 	out := []message{}
 	ids := callIDs{used: map[string]bool{}}
 	for _, msg := range in {
 		side, blocks := sideUser, []block(nil)
 		switch msg.Role {
 		case providers.RoleUser:
-			blocks = encodeContent(msg.Parts)
+			blocks = encodeContent(msg.Parts, e)
 		case providers.RoleAssistant:
 			side, blocks = sideAssistant, encodeAssistant(msg.Parts, &ids)
 		case providers.RoleTool:
-			blocks = encodeResults(msg.Parts, &ids)
+			blocks = encodeResults(msg.Parts, &ids, e)
 		}
 		switch n := len(out); {
 		case len(blocks) == 0:
@@ -113,19 +112,19 @@ func encodeAssistant(parts []providers.Part, ids *callIDs) []block {
 	return out
 }
 
-func encodeResults(parts []providers.Part, ids *callIDs) []block {
+func encodeResults(parts []providers.Part, ids *callIDs, e *providers.BodyEncoder) []block {
 	var out []block
 	for _, p := range parts {
 		if r, ok := p.(providers.ToolResult); ok {
 			out = append(out, block{
-				Type: blockToolResult, ToolUseID: ids.latest[r.CallID], Content: encodeContent(r.Content), IsError: r.IsError,
+				Type: blockToolResult, ToolUseID: ids.latest[r.CallID], Content: encodeContent(r.Content, e), IsError: r.IsError,
 			})
 		}
 	}
 	return out
 }
 
-func encodeContent(parts []providers.Part) []block {
+func encodeContent(parts []providers.Part, e *providers.BodyEncoder) []block {
 	var out []block
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -135,7 +134,7 @@ func encodeContent(parts []providers.Part) []block {
 			}
 		case providers.Image:
 			out = append(out, block{Type: blockImage, Source: &source{
-				Type: "base64", MediaType: p.MimeType, Data: base64.StdEncoding.EncodeToString(p.Data),
+				Type: "base64", MediaType: p.MimeType, Data: e.Base64(p),
 			}})
 		}
 	}

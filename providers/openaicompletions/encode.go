@@ -1,8 +1,6 @@
 package openaicompletions
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -78,9 +76,10 @@ type imageURL struct {
 
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	var e providers.BodyEncoder
 	b := body{
 		Model:         m.ID,
-		Messages:      encodeMessages(req),
+		Messages:      encodeMessages(req, &e),
 		Stream:        true,
 		StreamOptions: streamOptions{IncludeUsage: true},
 		Temperature:   o.Temperature,
@@ -110,17 +109,15 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		b.ReasoningEffort = "high"
 	}
 
-	var encoded bytes.Buffer
-	e := json.NewEncoder(&encoded)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(b); err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
+	encoded, err := e.Encode(b)
+	if err != nil {
+		return nil, err
 	}
 	header := http.Header{}
 	if o.APIKey != "" {
 		header.Set("Authorization", "Bearer "+o.APIKey)
 	}
-	return &providers.Call{Path: "/chat/completions", Header: header, Body: encoded.Bytes()}, nil
+	return &providers.Call{Path: "/chat/completions", Header: header, Body: encoded}, nil
 }
 
 func isOpenAI(baseURL string) bool {
@@ -132,7 +129,7 @@ func isOpenAI(baseURL string) bool {
 	return strings.HasSuffix(host, ".openai.com") || strings.HasSuffix(host, ".openai.azure.com")
 }
 
-func encodeMessages(req providers.Request) []message {
+func encodeMessages(req providers.Request, e *providers.BodyEncoder) []message {
 	out := []message{}
 	if req.System != "" {
 		out = append(out, message{Role: "system", Content: req.System})
@@ -140,11 +137,11 @@ func encodeMessages(req providers.Request) []message {
 	for _, msg := range req.Messages {
 		switch msg.Role {
 		case providers.RoleUser:
-			out = append(out, message{Role: "user", Content: encodeContent(msg.Parts)})
+			out = append(out, message{Role: "user", Content: encodeContent(msg.Parts, e)})
 		case providers.RoleAssistant:
 			out = append(out, encodeAssistant(msg))
 		case providers.RoleTool:
-			out = append(out, encodeResults(msg.Parts)...)
+			out = append(out, encodeResults(msg.Parts, e)...)
 		}
 	}
 	return out
@@ -180,7 +177,7 @@ func encodeAssistant(msg providers.Message) message {
 
 // encodeResults puts images of results into a user message after them, since a
 // tool message takes text alone. It must not come between the results.
-func encodeResults(parts []providers.Part) []message {
+func encodeResults(parts []providers.Part, e *providers.BodyEncoder) []message {
 	var out []message
 	var images []contentPart
 	for _, p := range parts {
@@ -197,7 +194,7 @@ func encodeResults(parts []providers.Part) []message {
 			case providers.Text:
 				text.WriteString(c.Text)
 			case providers.Image:
-				images = append(images, encodeImage(c))
+				images = append(images, encodeImage(c, e))
 				fmt.Fprintf(&text, "(Image %d below.)", len(images))
 			}
 		}
@@ -212,7 +209,7 @@ func encodeResults(parts []providers.Part) []message {
 
 // encodeContent sends plain text as a string, which every server takes; a list
 // of parts is for images.
-func encodeContent(parts []providers.Part) any {
+func encodeContent(parts []providers.Part, e *providers.BodyEncoder) any {
 	var texts []string
 	var list []contentPart
 	for _, p := range parts {
@@ -221,7 +218,7 @@ func encodeContent(parts []providers.Part) any {
 			texts = append(texts, p.Text)
 			list = append(list, contentPart{Type: "text", Text: p.Text})
 		case providers.Image:
-			list = append(list, encodeImage(p))
+			list = append(list, encodeImage(p, e))
 		}
 	}
 	if len(texts) == len(list) {
@@ -230,7 +227,7 @@ func encodeContent(parts []providers.Part) any {
 	return list
 }
 
-func encodeImage(i providers.Image) contentPart {
-	url := "data:" + i.MimeType + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
+func encodeImage(i providers.Image, e *providers.BodyEncoder) contentPart {
+	url := "data:" + i.MimeType + ";base64," + e.Base64(i)
 	return contentPart{Type: "image_url", ImageURL: &imageURL{URL: url}}
 }

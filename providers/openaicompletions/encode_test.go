@@ -2,6 +2,7 @@ package openaicompletions_test
 
 import (
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,18 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
+
+// sent returns the body of a call as it goes out.
+func sent(t *testing.T, call *providers.Call) string {
+	t.Helper()
+	body := call.Body.Open(t.Context())
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	if err != nil || int64(len(b)) != call.Body.Size() {
+		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
+	}
+	return string(b)
+}
 
 // encode returns the body as compact JSON with sorted keys.
 func encode(t *testing.T, c providers.Codec, m providers.Model, req providers.Request, o providers.Options) string {
@@ -18,7 +31,7 @@ func encode(t *testing.T, c providers.Codec, m providers.Model, req providers.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	return canonical(t, string(call.Body))
+	return canonical(t, sent(t, call))
 }
 
 func canonical(t *testing.T, s string) string {
@@ -43,14 +56,14 @@ func TestEncodeWholeRequest(t *testing.T) {
 			{Name: "now"},
 		},
 		Messages: []providers.Message{
-			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Data: []byte("abc")}}},
+			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}}},
 			{Role: providers.RoleAssistant, Model: "p/org/m", Parts: []providers.Part{
 				providers.Reasoning{Text: "Hm", Signature: "reasoning_content"},
 				providers.ToolCall{ID: "c0", Name: "add", Arguments: json.RawMessage(`{"n":12345678901234567890}`)},
 				providers.ToolCall{ID: "c1", Name: "now", Arguments: json.RawMessage(`{}`)},
 			}},
 			{Role: providers.RoleTool, Parts: []providers.Part{
-				providers.ToolResult{CallID: "c0", Content: []providers.Part{providers.Text{Text: "ok"}, providers.Image{MimeType: "image/gif", Data: []byte("x")}}},
+				providers.ToolResult{CallID: "c0", Content: []providers.Part{providers.Text{Text: "ok"}, providers.Image{MimeType: "image/gif", Content: providers.Bytes("x")}}},
 				providers.ToolResult{CallID: "c1", Content: []providers.Part{providers.Text{Text: "no clock"}}, IsError: true},
 			}},
 			{Role: providers.RoleAssistant, Parts: []providers.Part{providers.Text{Text: "Done."}}},
@@ -132,9 +145,29 @@ func TestEncodeChoices(t *testing.T) {
 	}
 }
 
+// TestEncodeBytes holds a request to the byte: that images are streamed changes
+// nothing of it.
+func TestEncodeBytes(t *testing.T) {
+	req := providers.Request{System: "Be <brief>.", Messages: []providers.Message{
+		{Role: providers.RoleUser, Parts: []providers.Part{
+			providers.Text{Text: `See <this> & "that"`},
+			providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")},
+			providers.Image{MimeType: `image/jpeg; q="1"`, Content: providers.Bytes("four")},
+		}},
+	}}
+	call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{ID: "m"}, req, providers.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"model":"m","messages":[{"role":"system","content":"Be <brief>."},{"role":"user","content":[{"type":"text","text":"See <this> & \"that\""},{"type":"image_url","image_url":{"url":"data:image/png;base64,YWJj"}},{"type":"image_url","image_url":{"url":"data:image/jpeg; q=\"1\";base64,Zm91cg=="}}]}],"stream":true,"stream_options":{"include_usage":true}}` + "\n"
+	if got := sent(t, call); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestEncodeBadSchema(t *testing.T) {
 	req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{`)}}}
 	if call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
-		t.Errorf("got %s, want an error", call.Body)
+		t.Errorf("got %s, want an error", sent(t, call))
 	}
 }

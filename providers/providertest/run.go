@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +44,7 @@ func Run(t *testing.T, newSubject func(t *testing.T) Subject) {
 		"streams are independent":          testConcurrent,
 		"request is not changed":           testUnchanged,
 		"nothing happens before the range": testLazy,
+		"image cannot be read":             testImage,
 	} {
 		t.Run(name, func(t *testing.T) { rule(t, newSubject(t)) })
 	}
@@ -196,7 +199,7 @@ func testUnchanged(t *testing.T, s Subject) {
 		req := s.Text
 		req.Messages = append([]providers.Message{
 			{Role: providers.RoleUser, Parts: []providers.Part{
-				providers.Text{Text: "look"}, providers.Image{MimeType: "image/png", Data: []byte{1, 2}},
+				providers.Text{Text: "look"}, providers.Image{MimeType: "image/png", Content: providers.Bytes{1, 2}},
 			}},
 			{Role: providers.RoleAssistant, Model: "other/model", Parts: []providers.Part{
 				providers.Reasoning{Text: "hm", Signature: "s"}, providers.Text{},
@@ -227,5 +230,59 @@ func testLazy(t *testing.T, s Subject) {
 	checkAborted(t, failure, broken)
 	if len(events) > 0 {
 		t.Errorf("got %d events", len(events))
+	}
+}
+
+// withheld is the content of an image that cannot be read to its end.
+type withheld struct {
+	err    error
+	opened atomic.Int32
+	closed atomic.Int32
+}
+
+// Size implements providers.Content.
+func (*withheld) Size() int64 { return 1 << 20 }
+
+// Open implements providers.Content.
+func (w *withheld) Open(context.Context) (io.ReadCloser, error) {
+	w.opened.Add(1)
+	return w, nil
+}
+
+// Read implements io.Reader.
+func (w *withheld) Read([]byte) (int, error) { return 0, w.err }
+
+// Close implements io.Closer.
+func (w *withheld) Close() error {
+	w.closed.Add(1)
+	return nil
+}
+
+// testImage shows an image whose bytes fail. A protocol that reads it blames it,
+// not the vendor; one that does not show images need not care.
+func testImage(t *testing.T, s Subject) {
+	reason := errors.New("the disk is on fire")
+	for kind, err := range map[providers.ErrorKind]error{
+		providers.KindImageUnreadable:  reason,
+		providers.KindImageUnavailable: fmt.Errorf("%w: %w", providers.ErrUnavailable, reason),
+	} {
+		content := &withheld{err: err}
+		req := s.Text
+		req.Messages = append([]providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{
+			providers.Text{Text: "look"}, providers.Image{MimeType: "image/png", Content: content},
+		}}}, s.Text.Messages...)
+		_, failure, broken := Collect(s.stream(t.Context(), req))
+		switch {
+		case broken != nil:
+			t.Error(broken)
+		case content.opened.Load() == 0 && failure == nil:
+		case failure == nil || failure.Kind != kind || !errors.Is(failure, reason):
+			t.Errorf("got the error %v, want one of kind %s", failure, kind)
+		case failure.Retryable() != errors.Is(err, providers.ErrUnavailable):
+			t.Errorf("an error of kind %s is retryable: %v", kind, failure.Retryable())
+		}
+		if opened, closed := content.opened.Load(), content.closed.Load(); opened != closed {
+			t.Errorf("the image was opened %d times and closed %d times", opened, closed)
+		}
 	}
 }

@@ -1,0 +1,231 @@
+package providers_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/iotest"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// plainCodec sends the images of a request and takes any answer for text.
+type plainCodec struct{}
+
+// Encode implements providers.Codec.
+func (plainCodec) Encode(_ providers.Model, req providers.Request, _ providers.Options) (*providers.Call, error) {
+	var e providers.BodyEncoder
+	v := letter{Text: "x"}
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			v.Images = append(v.Images, "data:image/png;base64,"+e.Base64(p.(providers.Image)))
+		}
+	}
+	b, err := e.Encode(v)
+	return &providers.Call{Path: "/", Body: b}, err
+}
+
+// Decode implements providers.Codec.
+func (plainCodec) Decode(body io.Reader, a *providers.Assembler) error {
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	a.Text(string(text))
+	a.Finish(providers.Done{StopReason: providers.StopStop})
+	return nil
+}
+
+// showing starts a vendor and returns what shows it images.
+func showing(t *testing.T, h http.HandlerFunc) func(...providers.Content) ([]providers.Event, *providers.Error) {
+	server := httptest.NewServer(h)
+	protocol := providers.NewHTTP(plainCodec{}, nil)
+	t.Cleanup(func() {
+		protocol.Close()
+		server.Close()
+	})
+	m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL, Input: []string{providers.InputImage}}
+	return func(images ...providers.Content) ([]providers.Event, *providers.Error) {
+		t.Helper()
+		msg := providers.Message{Role: providers.RoleUser}
+		for _, c := range images {
+			msg.Parts = append(msg.Parts, providers.Image{MimeType: "image/png", Content: c})
+		}
+		req := providers.Request{Messages: []providers.Message{msg}}
+		events, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, req, providers.Options{}))
+		if broken != nil {
+			t.Fatal(broken)
+		}
+		return events, failure
+	}
+}
+
+func TestImagesOnTheWire(t *testing.T) {
+	type request struct {
+		body     string
+		length   int64
+		encoding []string
+	}
+	got := make(chan request, 1)
+	show := showing(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- request{string(b), r.ContentLength, r.TransferEncoding}
+	})
+	data := bytes.Repeat([]byte{0, 1, 2, 0xff}, 100_000)
+	image := &content{size: int64(len(data)), bytes: bytes.NewReader(data)}
+	if _, failure := show(image, providers.Bytes("two")); failure != nil {
+		t.Fatal(failure)
+	}
+	want := whole(t, "x", data, []byte("two"))
+	if r := <-got; r.body != want || r.length != int64(len(want)) || r.encoding != nil {
+		t.Errorf("got %d bytes with length %d and encoding %v, want the same %d bytes", len(r.body), r.length, r.encoding, len(want))
+	}
+	if !image.closed() {
+		t.Error("the image is still open")
+	}
+}
+
+// TestBadImageIsNotTheVendors: whatever the vendor says to half a request.
+func TestBadImageIsNotTheVendors(t *testing.T) {
+	broken := errors.New("broken")
+	for name, answer := range map[string]http.HandlerFunc{
+		"waits for the rest": func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) },
+		"says bad request": func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusBadRequest)
+		},
+	} {
+		for kind, err := range map[providers.ErrorKind]error{
+			providers.KindImageUnreadable:  broken,
+			providers.KindImageUnavailable: fmt.Errorf("%w: %w", providers.ErrUnavailable, broken),
+		} {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				show := showing(t, answer)
+				image := &content{size: 1 << 20, bytes: io.MultiReader(io.LimitReader(zeros{}, 1<<19), iotest.ErrReader(err))}
+				events, failure := show(image)
+				if failure == nil || failure.Kind != kind || failure.Provider != "p" || failure.Status != 0 || !errors.Is(failure, broken) || len(events) > 0 {
+					t.Errorf("got %v after %d events, want kind %s", failure, len(events), kind)
+				}
+				if want := kind == providers.KindImageUnavailable; failure.Retryable() != want {
+					t.Errorf("retryable: %v, want %v", failure.Retryable(), want)
+				}
+				if !image.closed() {
+					t.Error("the image is still open")
+				}
+			})
+		}
+	}
+}
+
+// TestVendorAnswersEarly: it need not read the images, whose content then counts
+// for nothing, and the one under way is closed.
+func TestVendorAnswersEarly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		kind   providers.ErrorKind
+	}{"refusal": {http.StatusUnauthorized, providers.KindAuth}, "answer": {http.StatusOK, ""}} {
+		t.Run(name, func(t *testing.T) {
+			show := showing(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Connection", "close")
+				w.WriteHeader(tt.status)
+				io.WriteString(w, "early")
+			})
+			image := &content{size: 10} // its bytes never come
+			events, failure := show(image)
+			switch {
+			case tt.kind == "" && (failure != nil || len(events) != 2):
+				t.Errorf("got %v after %d events, want an answer", failure, len(events))
+			case tt.kind != "" && (failure == nil || failure.Kind != tt.kind):
+				t.Errorf("got %v, want kind %s", failure, tt.kind)
+			}
+			if image.opened != nil && !image.closed() {
+				t.Error("the image is still open")
+			}
+		})
+	}
+}
+
+// TestImageIsReadAgain on a fresh connection, when the vendor has closed the one
+// that was kept.
+func TestImageIsReadAgain(t *testing.T) {
+	var bodies []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(b))
+	}))
+	defer server.Close()
+	broken := &breaking{next: http.DefaultTransport}
+	protocol := providers.NewHTTP(plainCodec{}, &providers.HTTPOptions{Client: &http.Client{Transport: broken}})
+	m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL, Input: []string{providers.InputImage}}
+	req := providers.Request{Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{
+		providers.Image{Content: providers.Bytes("image")},
+	}}}}
+	if _, failure, _ := providertest.Collect(protocol.Stream(t.Context(), m, req, providers.Options{})); failure != nil {
+		t.Fatal(failure)
+	}
+	if want := whole(t, "x", []byte("image")); len(bodies) != 1 || bodies[0] != want || !broken.again {
+		t.Errorf("the vendor got %q, want %q, from a second body", bodies, want)
+	}
+}
+
+// breaking is a transport that finds its connection dead after a part of the body,
+// and asks for the body anew, as net/http does.
+type breaking struct {
+	next  http.RoundTripper
+	again bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *breaking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, err := io.ReadFull(r.Body, make([]byte, 5)); err != nil {
+		return nil, err
+	}
+	if err := r.Body.Close(); err != nil {
+		return nil, err
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	b.again = true
+	r = r.Clone(r.Context())
+	r.Body = body
+	return b.next.RoundTrip(r)
+}
+
+// TestAbortClosesTheImage when the vendor takes no more of it.
+func TestAbortClosesTheImage(t *testing.T) {
+	begun, over := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(begun)
+		<-over
+	}))
+	defer server.Close()
+	defer close(over)
+	protocol := providers.NewHTTP(plainCodec{}, nil)
+	defer protocol.Close()
+	image := &content{size: 64 << 20, bytes: zeros{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL, Input: []string{providers.InputImage}}
+	req := providers.Request{Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Image{Content: image}}}}}
+	_, failure, broken := providertest.Collect(protocol.Stream(ctx, m, req, providers.Options{}))
+	if broken != nil || failure == nil || failure.Kind != providers.KindAborted {
+		t.Errorf("got %v, %v, want kind %s", failure, broken, providers.KindAborted)
+	}
+	if image.opened != nil && !image.closed() {
+		t.Error("the image is still open")
+	}
+}
