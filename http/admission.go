@@ -36,6 +36,11 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, at conversation.A
 		return err
 	}
 	defer h.discard(r.Context(), body)
+	leave, err := h.gate.enter(r.Context(), body)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	p, err := readPrompt(&h.opts, body)
 	if err != nil {
 		return err

@@ -32,7 +32,11 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	if r.ContentLength > limit {
 		return nil, tooLong
 	}
-	s := newSpool(h.opts.TempDir, h.opts.MemoryBytes)
+	memory := h.opts.MemoryBytes
+	if r.ContentLength > int64(memory) {
+		memory = 0 // it goes to a file in any case
+	}
+	s := newSpool(h.opts.TempDir, memory)
 	src := &source{r: http.MaxBytesReader(w, r.Body, limit)}
 	_, err := io.Copy(s, src)
 	if err == nil {

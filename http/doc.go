@@ -25,7 +25,10 @@
 //     type, JSON, shape, uid with initialData; then the Dispatcher decides.
 //  3. A request holds a bounded amount of memory, whatever its size: its body is
 //     spooled to a temporary file and attachments are decoded from there into
-//     their own. Files are unlinked while in use where the system allows it.
+//     their own. Files are unlinked while in use where the system allows it. At
+//     most [Options.InFlightBytes] of bodies from files are behind the gate, being
+//     decoded and admitted, at a time. The rest waits in order, as long as its
+//     contexts hold; none is refused, and no small body waits.
 //  4. Every error is one envelope. The text of an error that is not a
 //     *conversation.Error stays in the process; the answer and a log line share
 //     a ref instead.

@@ -52,6 +52,11 @@ type Options struct {
 	// MemoryBytes is how much of a request body is held in memory before the rest
 	// goes to a file. Default 1 MiB.
 	MemoryBytes int
+	// InFlightBytes bounds the bodies beyond MemoryBytes that are decoded, staged
+	// and admitted at the same time, in bytes altogether. The rest waits in its
+	// files, in the order in which it arrived; a body longer than this passes alone.
+	// Default 64 MiB.
+	InFlightBytes int64
 	// TempDir is where temporary files are made. Default os.TempDir.
 	TempDir string
 
@@ -86,6 +91,7 @@ func (o *Options) withDefaults() Options {
 	v.MaxTextBytes = fallback(v.MaxTextBytes, 4<<20)
 	v.MaxAttachments = fallback(v.MaxAttachments, 16)
 	v.MemoryBytes = fallback(v.MemoryBytes, 1<<20)
+	v.InFlightBytes = fallback(v.InFlightBytes, 64<<20)
 	v.TempDir = fallback(v.TempDir, os.TempDir())
 	v.Heartbeat = fallback(v.Heartbeat, 15*time.Second)
 	v.ControlEvery = fallback(v.ControlEvery, 30*time.Second)
@@ -110,7 +116,7 @@ func fallback[T comparable](v, def T) T {
 
 func (o *Options) validate() error {
 	switch {
-	case o.MaxBodyBytes < 0, o.MaxTextBytes < 0, o.MaxAttachments < 0, o.MemoryBytes < 0:
+	case o.MaxBodyBytes < 0, o.MaxTextBytes < 0, o.MaxAttachments < 0, o.MemoryBytes < 0, o.InFlightBytes < 0:
 		return errors.New("check options: a limit is negative")
 	case o.Heartbeat < 0, o.ControlEvery < 0, o.LongPoll < 0, o.SlowReader < 0:
 		return errors.New("check options: a duration is negative")
@@ -125,6 +131,7 @@ type Handler struct {
 	opts       Options
 	public     *url.URL // nil without Options.PublicURL
 	router     *mux.Router
+	gate       *gate
 	live       live
 }
 
@@ -146,6 +153,7 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	if err := h.opts.validate(); err != nil {
 		return nil, err
 	}
+	h.gate = newGate(h.opts.InFlightBytes)
 	if h.opts.PublicURL != "" {
 		u, err := parsePublicURL(h.opts.PublicURL)
 		if err != nil {

@@ -79,7 +79,13 @@ func (p *promptReader) read() error {
 		return err
 	}
 	if v, ok := p.has["attachments"]; ok && kind == conversation.KindUser {
-		return p.attachments(v)
+		if err := p.attachments(v); err != nil {
+			return err
+		}
+	}
+	// Last, because it is about a request whose members are all right by themselves.
+	if p.out.condition.Set && p.out.initialData != nil {
+		return invalid("A uid and initialData contradict each other: initialData is for a conversation that is to be created.")
 	}
 	return nil
 }
@@ -120,6 +126,7 @@ func (p *promptReader) text() error {
 	}
 	limit := p.opts.MaxTextBytes
 	var b strings.Builder
+	b.Grow(int(min(v.size(), limit+1))) // decoded it is rarely longer
 	n, err := io.Copy(&b, io.LimitReader(r, limit+1))
 	if err != nil {
 		return fmt.Errorf("read spooled body: %w", err)
@@ -220,9 +227,6 @@ func (p *promptReader) siblings() error {
 	v, ok := p.has["initialData"]
 	if !ok {
 		return nil
-	}
-	if p.out.condition.Set {
-		return invalid("A uid and initialData contradict each other: initialData is for a conversation that is to be created.")
 	}
 	raw, err := p.raw("initialData", v)
 	if err != nil {
