@@ -1,0 +1,260 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// agents reads the agents of a server, sorted by name.
+func (r *reader) agents(dst *[]Agent) func(value) {
+	return func(v value) {
+		first := map[string]value{} // mounts
+		for _, entry := range r.entries(v, "{mounts: [/agents/echo], model: openai/gpt-5}") {
+			a := Agent{Agent: &agent.Agent{Name: entry.name}}
+			r.seen[entry.at.String()] = entry
+			mounts := field{name: "mounts", example: "[/agents/echo]", read: r.mounts(&a.Mounts, first)}
+			r.fields(entry, append([]field{mounts}, r.definition(a.Agent)...))
+			if entry.node.kind == mapping {
+				*dst = append(*dst, a)
+			}
+		}
+		if v.node.kind == mapping && len(v.node.pairs) == 0 {
+			r.blame(v, fault{"is empty, but a server has agents to serve", "write for example " + v.example})
+		}
+		slices.SortFunc(*dst, func(a, b Agent) int { return strings.Compare(a.Agent.Name, b.Agent.Name) })
+	}
+}
+
+// mounts reads where an agent is mounted; first holds the mounts of the file so
+// far.
+func (r *reader) mounts(dst *[]string, first map[string]value) func(value) {
+	return func(v value) {
+		for _, item := range r.items(v) {
+			mount, ok := r.checked(item, checkMount)
+			if !ok {
+				continue
+			}
+			if other, ok := first[mount]; ok {
+				r.blame(item, fault{fmt.Sprintf("%s is %s already, on line %d", quote(mount), other.at, other.line), "give each agent a path of its own"})
+				continue
+			}
+			first[mount] = item
+			*dst = append(*dst, mount)
+		}
+	}
+}
+
+// single reads the file of one agent.
+func (r *reader) single(root value) *Single {
+	s := &Single{Agent: &agent.Agent{}, Providers: map[string]providers.Registration{}}
+	a := s.Agent
+	fields := []field{
+		{name: "name", example: "echo", read: r.text(&a.Name)},
+		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
+	}
+	r.fields(root, append(fields, r.definition(a)...))
+	if root.node.kind != mapping {
+		return s
+	}
+	if a.Name == "" && !r.blamed["name"] {
+		var good string
+		if a.Name, good = nameOf(r.file); a.Name == "" {
+			r.add(root.at.key("name"), root.line, root.column,
+				fault{"is missing, and the name of the file is not one for an agent", "add for example name: " + good})
+			a.Name = good
+		}
+	}
+	r.define(a, nil, s.Providers)
+	return s
+}
+
+// nameOf makes the name of an agent from that of its file; if it will not do, good
+// is one like it.
+func nameOf(file string) (name, good string) {
+	base := filepath.Base(file)
+	name = strings.TrimSuffix(base, filepath.Ext(base))
+	// The model is one that is right.
+	if (&agent.Agent{Name: name, Model: "p/m"}).Validate() == nil {
+		return name, name
+	}
+	good = strings.ToLower(name)
+	good = strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(good, "-"), "-")
+	if good == "" || !unicode.IsLetter(rune(good[0])) {
+		good = strings.TrimSuffix("agent-"+good, "-")
+	}
+	return "", good[:min(len(good), 63)]
+}
+
+// definition is what every agent may say about itself.
+func (r *reader) definition(a *agent.Agent) []field {
+	return []field{
+		{name: "description", example: `"Says everything again."`, read: r.text(&a.Description)},
+		{name: "model", example: "openai/gpt-5", read: r.text(&a.Model), required: true},
+		{name: "instructions", example: `"You are terse."`, read: r.text(&a.Instructions)},
+		{name: "thinkingLevel", example: "medium", read: r.text((*string)(&a.ThinkingLevel))},
+		{name: "toolConcurrency", example: "16", read: r.whole(func(n int64) { a.ToolConcurrency = int(n) })},
+		{name: "durability", example: "{maxAttempts: 10, timeout: 1h}", read: func(v value) {
+			r.fields(v, []field{
+				{name: "maxAttempts", example: "10", read: r.whole(func(n int64) { a.Durability.MaxAttempts = int(n) })},
+				{name: "timeout", example: "1h", read: r.duration(&a.Durability.Timeout)},
+			})
+		}},
+		{name: "initialData", example: "{type: object}", read: r.schema(&a.InitialData)},
+	}
+}
+
+// define checks a whole agent. What stands at a key that has a mistake already is
+// not reported again.
+func (r *reader) define(a *agent.Agent, at *path, known map[string]providers.Registration) {
+	var invalid *agent.DefinitionError
+	if err := a.Validate(); errors.As(err, &invalid) {
+		for _, issue := range invalid.Issues {
+			r.blameIssue(at, issue)
+		}
+	}
+	model := at.key("model")
+	v, ok := r.seen[model.String()]
+	provider, _, slash := strings.Cut(a.Model, "/")
+	if _, configured := known[provider]; !ok || !slash || r.blamed[model.String()] || configured || slices.Contains(r.opts.Providers, provider) {
+		return
+	}
+	ids := slices.Sorted(maps.Keys(known))
+	for _, id := range r.opts.Providers {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	f := fault{problem: quote(provider) + " is not a provider: neither built in nor a key of providers"}
+	switch near := nearest(provider, ids); {
+	case near != "":
+		f.remedy = "did you mean " + near + "?"
+	case len(ids) > 0:
+		f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
+	default:
+		f.remedy = "add it to providers"
+	}
+	r.blame(v, f)
+}
+
+// blameIssue turns what package agent says about a field into a mistake: the field
+// Durability.Timeout is the key durability.timeout.
+func (r *reader) blameIssue(at *path, issue agent.Issue) {
+	key := at
+	if at == nil || issue.Path != "Name" { // The key of a server's agent is its name.
+		for step := range strings.SplitSeq(issue.Path, ".") {
+			key = key.key(strings.ToLower(step[:1]) + step[1:])
+		}
+	}
+	v, ok := r.seen[key.String()]
+	if r.blamed[key.String()] {
+		return
+	}
+	problem, remedy, _ := strings.Cut(issue.Problem, "; ")
+	if issue.Path == "Model" {
+		remedy = "write for example openai/gpt-5"
+	}
+	f := fault{problem, cmp.Or(remedy, "correct the value")}
+	switch {
+	case !ok:
+		r.add(key, 1, 1, f)
+	case issue.Path == "Name" && at != nil:
+		r.blameKey(v, f)
+	default:
+		r.blame(v, f)
+	}
+}
+
+// schema reads a JSON schema.
+func (r *reader) schema(dst **agent.Schema) func(value) {
+	return func(v value) {
+		if !r.is(v, mapping) {
+			return
+		}
+		src, wrong, f := appendJSON(nil, v)
+		if wrong != nil {
+			if f != (fault{}) {
+				r.blame(*wrong, f)
+			}
+			return
+		}
+		schema, err := agent.NewSchema(json.RawMessage(src))
+		if err != nil {
+			r.blameSchema(v, err)
+			return
+		}
+		*dst = schema
+	}
+}
+
+// blameSchema finds the places of a schema that its error names in lines such as
+// "- at '/type': got number, want string". An error that does not is shown as it is.
+func (r *reader) blameSchema(v value, err error) {
+	remedy := "write a JSON schema of draft 2020-12, for example {type: object, properties: {topic: {type: string}}}"
+	said := strings.ReplaceAll(err.Error(), "agent:///schema.json", "")
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^ *- at '([^']*)': (.*)$`).FindAllStringSubmatch(said, -1) {
+		if pointer, problem := m[1], m[2]; !strings.HasSuffix(problem, "failed") && !seen[pointer] {
+			seen[pointer] = true
+			r.blame(locate(v, pointer), fault{"is not a JSON schema: " + oneLine(problem), remedy})
+		}
+	}
+	if len(seen) == 0 {
+		said, cure, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(said, "compile schema: "), "parse schema: "), "; ")
+		if ok {
+			remedy = oneLine(cure)
+		}
+		r.blame(v, fault{"is not a JSON schema: " + oneLine(said), remedy})
+	}
+}
+
+// oneLine bounds what another package says.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
+	if len(s) > 3*maxQuoted {
+		s = strings.ToValidUTF8(s[:3*maxQuoted], "") + "…"
+	}
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, s)
+}
+
+// locate follows a JSON pointer as far as it leads.
+func locate(v value, pointer string) value {
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		next, ok := child(v, unescape.Replace(step))
+		if !ok {
+			break
+		}
+		v = next
+	}
+	return v
+}
+
+func child(v value, name string) (value, bool) {
+	if i, err := strconv.Atoi(name); v.node.kind == list && err == nil && i >= 0 && i < len(v.node.items) {
+		return value{at: v.at.item(i), node: v.node.items[i]}, true
+	}
+	for _, p := range v.node.pairs {
+		if p.name == name {
+			return value{at: v.at.key(name), node: p.value, line: p.line, column: p.column}, true
+		}
+	}
+	return value{}, false
+}

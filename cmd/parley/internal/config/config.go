@@ -1,0 +1,93 @@
+package config
+
+import (
+	"net/netip"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// Defaults of what parley.yaml leaves out.
+const (
+	DefaultListen = "127.0.0.1:3000"
+	DefaultDir    = "./data"
+)
+
+// Server is what parley.yaml says, checked and with defaults filled in.
+type Server struct {
+	// Listen is the address to listen on. Default 127.0.0.1:3000.
+	Listen string
+	// PublicURL is the origin, and possibly a path prefix, under which clients
+	// reach the server; "" means the scheme and host of each request.
+	PublicURL string
+	// TrustedProxies may say under which scheme and host they were reached.
+	TrustedProxies []netip.Prefix
+	Limits         Limits
+	Bucket         Bucket
+	CORS           CORS
+	Auth           Auth
+	// Providers are registered beside the built-in ones, in place of one of the
+	// same id. API keys are resolved. Never nil.
+	Providers map[string]providers.Registration
+	// Agents are sorted by name; there is at least one.
+	Agents []Agent
+}
+
+// Limits bound what one request may bring. Zero means the default of the HTTP
+// handler.
+type Limits struct {
+	// BodyBytes limits a request body.
+	BodyBytes int64
+	// TextBytes limits the text of a delivery.
+	TextBytes int64
+	// Attachments limits the attachments of one delivery.
+	Attachments int
+}
+
+// Bucket is where everything durable lives: a folder, or an S3-compatible
+// endpoint. Exactly one of Dir and Endpoint is set.
+type Bucket struct {
+	// Dir is the folder of the embedded bucket; "" if Endpoint is set. A relative
+	// one is relative to the working directory of the process.
+	Dir string
+	// Endpoint is host or host:port, without a scheme.
+	Endpoint string
+	// Name is the name of the bucket at the endpoint.
+	Name string
+	// Region is "" for the endpoint's default.
+	Region string
+	// Prefix is put before every key; "" or without a slash at either end.
+	Prefix string
+	// Secure says whether the endpoint speaks https. Default true.
+	Secure bool
+	// AccessKey and SecretKey are resolved from the named variables; both empty
+	// means anonymous requests.
+	AccessKey, SecretKey string
+}
+
+// CORS says which pages may use the server from a browser.
+type CORS struct {
+	// Origins are origins as browsers send them, or the single "*".
+	Origins []string
+}
+
+// Auth says who may use the server.
+type Auth struct {
+	// Bearer is the token every request must carry; "" means none.
+	Bearer string
+}
+
+// Agent is one agent and where it is mounted; without a mount it is reached by
+// other agents only.
+type Agent struct {
+	Agent *agent.Agent
+	// Mounts are well formed, and unique among all agents of the file.
+	Mounts []string
+}
+
+// Single is what the file of "parley run" says: one agent and what it needs.
+type Single struct {
+	Agent *agent.Agent
+	// Providers are as in Server.
+	Providers map[string]providers.Registration
+}

@@ -1,0 +1,54 @@
+// Package config reads what an operator writes: parley.yaml for "parley serve"
+// and "parley dev", and the one-agent file of "parley run". A good file becomes a
+// [Server] or a [Single]; a bad one becomes an [*Error] that says where each
+// mistake is and what to do about it.
+//
+// The commands call [Load] and [LoadSingle] when they start and again whenever
+// the file has changed. The package calls the definitions of package agent and
+// the data types of package providers; it opens nothing but the file, registers
+// nothing and contacts nobody. The yaml library stays behind the tree in tree.go.
+//
+// Guarantees:
+//
+//  1. A result is complete and checked: every agent is valid and names a known
+//     provider, every provider can be registered, mounts are well formed and
+//     unique, named variables are resolved, defaults are filled in.
+//  2. All mistakes of a file come at once, in the order of its lines, and each has
+//     a file, a line, a key and a remedy. A file that is not yaml has one mistake.
+//  3. No key is ignored: one that is unknown, stands twice or has no value is a
+//     mistake, as is a value of another type than the key wants. An empty text
+//     is the same as leaving the key out.
+//  4. Secrets come from environment variables only, and no text made here holds
+//     one: not the value of a variable, not a value that may be a secret written
+//     where the name of a variable belongs.
+//  5. A hostile file costs no more than its size: files over 1 MiB, documents
+//     nested deeper than 100 levels and aliases that repeat more than 10,000
+//     values are refused.
+//
+// # Shape of parley.yaml
+//
+// Every key but agents may be left out. The values shown for listen, publicUrl,
+// bucket, cors and auth are the defaults.
+//
+//	listen: 127.0.0.1:3000
+//	publicUrl: ""
+//	trustedProxies: [10.0.0.0/8]
+//	limits: {bodyBytes: 268435456, textBytes: 4194304, attachments: 16}
+//	bucket: {dir: ./data}     # or {endpoint, name, region, prefix, secure, accessKeyEnv, secretKeyEnv}
+//	cors: {origins: []}
+//	auth: {bearerEnv: ""}
+//	providers:
+//	  local:
+//	    {api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1", apiKeyEnv: LOCAL_KEY, headers: {},
+//	     contextWindow: 8000, maxTokens: 2000, reasoning: false, input: [text], models: {m1: {input: [text, image]}}}
+//	agents:
+//	  echo:
+//	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
+//	     thinkingLevel: off, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object}}
+//
+// The file of "parley run" has the keys of one agent, without mounts, beside name
+// and providers; the name defaults to that of the file.
+//
+// Functions keep nothing between calls and are safe for concurrent use. Nothing
+// here is durable: after a crash the file is read again.
+package config

@@ -1,0 +1,237 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// server reads a parley.yaml.
+func (r *reader) server(root value) *Server {
+	s := &Server{
+		Listen:    DefaultListen,
+		Bucket:    Bucket{Dir: DefaultDir, Secure: true},
+		Providers: map[string]providers.Registration{},
+	}
+	r.fields(root, []field{
+		{name: "listen", example: DefaultListen, read: r.text(&s.Listen, checkListen)},
+		{name: "publicUrl", example: "https://agents.example.com", read: r.text(&s.PublicURL, checkURL)},
+		{name: "trustedProxies", example: "[10.0.0.0/8]", read: r.networks(&s.TrustedProxies)},
+		{name: "limits", example: "{attachments: 16}", read: r.limits(&s.Limits)},
+		{name: "bucket", example: "{dir: ./data}", read: r.bucket(&s.Bucket)},
+		{name: "cors", example: "{origins: []}", read: func(v value) {
+			r.fields(v, []field{{name: "origins", example: "[https://app.example.com]", read: r.origins(&s.CORS.Origins)}})
+		}},
+		{name: "auth", example: "{bearerEnv: PARLEY_TOKEN}", read: func(v value) {
+			r.fields(v, []field{{name: "bearerEnv", example: "PARLEY_TOKEN", read: r.variable(&s.Auth.Bearer)}})
+		}},
+		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
+		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: true},
+	})
+	for _, a := range s.Agents {
+		r.define(a.Agent, (*path)(nil).key("agents").key(a.Agent.Name), s.Providers)
+	}
+	return s
+}
+
+func (r *reader) networks(dst *[]netip.Prefix) func(value) {
+	return func(v value) {
+		var texts []string
+		r.texts(&texts, checkNetwork)(v)
+		for _, t := range texts {
+			*dst = append(*dst, netip.MustParsePrefix(t))
+		}
+	}
+}
+
+func (r *reader) limits(dst *Limits) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "bodyBytes", example: "268435456", read: r.whole(func(n int64) { dst.BodyBytes = n })},
+			{name: "textBytes", example: "4194304", read: r.whole(func(n int64) { dst.TextBytes = n })},
+			{name: "attachments", example: "16", read: r.whole(func(n int64) { dst.Attachments = int(n) })},
+		})
+	}
+}
+
+func (r *reader) origins(dst *[]string) func(value) {
+	return func(v value) {
+		r.texts(dst, checkOrigin)(v)
+		if len(*dst) > 1 && slices.Contains(*dst, "*") {
+			r.blame(v, fault{`"*" stands beside other origins`, `keep the "*" alone to allow every page, or remove it`})
+		}
+	}
+}
+
+// bucket reads where everything durable lives.
+func (r *reader) bucket(dst *Bucket) func(value) {
+	return func(v value) {
+		if !r.is(v, mapping) {
+			return
+		}
+		b := Bucket{Secure: true}
+		r.fields(v, []field{
+			{name: "dir", example: DefaultDir, read: r.text(&b.Dir)},
+			{name: "endpoint", example: "s3.example.com", read: r.text(&b.Endpoint, checkEndpoint)},
+			{name: "name", example: "conversations", read: r.text(&b.Name, checkBucketName)},
+			{name: "region", example: "eu-central-1", read: r.text(&b.Region, checkRegion)},
+			{name: "prefix", example: "parley", read: r.text(&b.Prefix, checkPrefix)},
+			{name: "secure", example: "true", read: r.truth(func(t bool) { b.Secure = t })},
+			{name: "accessKeyEnv", example: "AWS_ACCESS_KEY_ID", read: r.variable(&b.AccessKey)},
+			{name: "secretKeyEnv", example: "AWS_SECRET_ACCESS_KEY", read: r.variable(&b.SecretKey)},
+		})
+		r.bucketKind(v)
+		*dst = b
+	}
+}
+
+// bucketKind checks that a bucket is a folder or an endpoint, and a whole one.
+func (r *reader) bucketKind(v value) {
+	dir, endpoint := r.written(v, "dir"), r.written(v, "endpoint")
+	if !dir && !endpoint {
+		r.blameKey(v, fault{"names no place", "add dir: ./data, or endpoint and name for an S3-compatible store"})
+		return
+	}
+	if endpoint && dir {
+		other, _ := r.given(v, "endpoint")
+		r.blameKey(other, fault{"stands beside dir, but a bucket is in one place", "keep dir for a folder, or endpoint and name for an S3-compatible store"})
+		return
+	}
+	if dir {
+		for _, name := range []string{"name", "region", "prefix", "secure", "accessKeyEnv", "secretKeyEnv"} {
+			if r.written(v, name) {
+				other, _ := r.given(v, name)
+				r.blameKey(other, fault{"belongs to an endpoint, but the bucket is a folder", "remove it, or write endpoint in place of dir"})
+			}
+		}
+		return
+	}
+	if !r.written(v, "name") {
+		r.missing(v, "name", "conversations")
+	}
+	if access, secret := r.written(v, "accessKeyEnv"), r.written(v, "secretKeyEnv"); access != secret {
+		lacks, example := "secretKeyEnv", "AWS_SECRET_ACCESS_KEY"
+		if secret {
+			lacks, example = "accessKeyEnv", "AWS_ACCESS_KEY_ID"
+		}
+		r.missing(v, lacks, example)
+	}
+}
+
+// written reports whether a known key is there and does not hold the empty text.
+func (r *reader) written(v value, name string) bool {
+	child, ok := r.given(v, name)
+	return ok && (child.node.kind != text || child.node.text != "")
+}
+
+// providers reads the providers of a file into dst. Also those with a mistake are
+// there, so that a model may name them.
+func (r *reader) providers(dst map[string]providers.Registration) func(value) {
+	return func(v value) {
+		for _, p := range r.entries(v, `{api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1"}`) {
+			if f := checkProviderID(p.name); f != (fault{}) {
+				r.blameKey(p, f)
+			}
+			var reg providers.Registration
+			r.registration(p, &reg)
+			dst[p.name] = reg
+		}
+	}
+}
+
+func (r *reader) registration(v value, reg *providers.Registration) {
+	api := "openai-completions"
+	if len(r.opts.APIs) > 0 {
+		api = r.opts.APIs[0]
+	}
+	fields := []field{
+		{name: "api", example: api, read: r.text(&reg.API, r.checkAPI)},
+		{name: "baseUrl", example: "https://api.example.com/v1", read: r.text(&reg.BaseURL, checkURL)},
+		{name: "apiKeyEnv", example: "EXAMPLE_API_KEY", read: r.variable(&reg.APIKey)},
+		{name: "headers", example: "{X-Team: agents}", read: r.headers(&reg.Headers)},
+		{name: "models", example: "{m1: {contextWindow: 8000}}", read: r.models(&reg.Models)},
+	}
+	var own providers.ModelOverride
+	r.fields(v, append(fields, r.modelFields(&own)...))
+	reg.ContextWindow, reg.MaxTokens, reg.Reasoning, reg.Input = own.ContextWindow, own.MaxTokens, own.Reasoning, own.Input
+	if v.node.kind != mapping {
+		return
+	}
+	if !r.written(v, "api") {
+		r.missing(v, "api", api)
+	}
+	if !r.written(v, "baseUrl") && reg.API != providers.APIEdgeAIBinding {
+		r.missing(v, "baseUrl", "https://api.example.com/v1")
+	}
+}
+
+func (r *reader) checkAPI(s string) fault {
+	if len(r.opts.APIs) == 0 || slices.Contains(r.opts.APIs, s) {
+		return fault{}
+	}
+	f := fault{problem: quote(s) + " is not a known api", remedy: "use one of " + strings.Join(r.opts.APIs, ", ")}
+	if near := nearest(s, r.opts.APIs); near != "" {
+		f.remedy = "did you mean " + near + "?"
+	}
+	return f
+}
+
+// headers reads what is sent with every request of a provider. Values may be
+// secrets.
+func (r *reader) headers(dst *map[string]string) func(value) {
+	return func(v value) {
+		first := map[string]string{}
+		for _, h := range r.entries(v, "") {
+			folded := strings.ToLower(h.name)
+			if other, ok := first[folded]; ok {
+				r.blameKey(h, fault{fmt.Sprintf("is the same header as %s", quote(other)), "remove one of the two"})
+				continue
+			}
+			first[folded] = h.name
+			if f := checkHeaderName(h.name); f != (fault{}) {
+				r.blameKey(h, f)
+				continue
+			}
+			if s, ok := r.checked(h, checkHeaderValue); ok {
+				if *dst == nil {
+					*dst = map[string]string{}
+				}
+				(*dst)[h.name] = s
+			}
+		}
+	}
+}
+
+func (r *reader) models(dst *map[string]providers.ModelOverride) func(value) {
+	return func(v value) {
+		for _, m := range r.entries(v, "{contextWindow: 8000}") {
+			if m.name == "" || strings.ContainsAny(m.name, " \t\r\n") {
+				r.blameKey(m, fault{quote(m.name) + " is not the id of a model", "write the id as the provider has it, without spaces"})
+			}
+			var own providers.ModelOverride
+			r.fields(m, r.modelFields(&own))
+			if *dst == nil {
+				*dst = map[string]providers.ModelOverride{}
+			}
+			(*dst)[m.name] = own
+		}
+	}
+}
+
+// modelFields are what both a provider and one of its models may say.
+func (r *reader) modelFields(dst *providers.ModelOverride) []field {
+	return []field{
+		{name: "contextWindow", example: "8000", read: r.whole(func(n int64) { dst.ContextWindow = new(int(n)) })},
+		{name: "maxTokens", example: "2000", read: r.whole(func(n int64) { dst.MaxTokens = new(int(n)) })},
+		{name: "reasoning", example: "false", read: r.truth(func(t bool) { dst.Reasoning = new(t) })},
+		{name: "input", example: "[text, image]", read: func(v value) {
+			r.texts(&dst.Input, checkInput)(v)
+			if v.node.kind == list && len(v.node.items) == 0 {
+				r.blame(v, fault{"is empty, but a model takes something", "write [text] or [text, image], or remove the key"})
+			}
+		}},
+	}
+}
