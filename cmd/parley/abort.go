@@ -11,22 +11,29 @@ import (
 )
 
 func abortCommand() *cobra.Command {
-	return &cobra.Command{
+	tokenEnv := ""
+	cmd := &cobra.Command{
 		Use:   "abort <conversation URL>",
 		Short: "Abort what a conversation is doing and everything queued behind it",
 		Long: "abort asks the server to end the running message of a conversation and all that wait\n" +
 			"behind it. What was said so far stays; each of them settles as aborted, shortly after.",
 		Args: oneURL("abort"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return abort(cmd.Context(), args[0], cmd.OutOrStdout())
+			return abort(cmd.Context(), tokenEnv, args[0], cmd.OutOrStdout())
 		},
 	}
+	tokenFlag(cmd, &tokenEnv)
+	return cmd
 }
 
 // abort asks once: asking again after a lost answer could end a message that was
 // sent in between.
-func abort(ctx context.Context, rawURL string, out io.Writer) error {
+func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
 	at, err := conversationURL(rawURL)
+	if err != nil {
+		return err
+	}
+	c, err := newClient(tokenEnv)
 	if err != nil {
 		return err
 	}
@@ -37,7 +44,7 @@ func abort(ctx context.Context, rawURL string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.do(req)
 	if err != nil {
 		return fmt.Errorf("abort: %w", err)
 	}

@@ -19,8 +19,13 @@ import (
 // output runs the program in this process.
 func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
+	defer cancel()
 	var out, errOut bytes.Buffer
-	code = run(t.Context(), args, &out, &errOut)
+	code = run(ctx, args, &out, &errOut)
+	if ctx.Err() != nil {
+		t.Fatalf("%v goes on and on: %s%s", args, out.String(), errOut.String())
+	}
 	return code, out.String(), errOut.String()
 }
 
@@ -51,12 +56,71 @@ func TestMistakesSayWhatToDo(t *testing.T) {
 		"send is not quoted":   {[]string{"send", "http://127.0.0.1:1/x", "long", "100"}, "put the message in quotes"},
 		"tail without URL":     {[]string{"tail"}, "tail takes one conversation URL"},
 		"tail of bad offset":   {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
+		"token is missing":     {[]string{"send", "--token-env", "TEST_PARLEY_NONE", "http://127.0.0.1:1/x", "hi"}, "--token-env TEST_PARLEY_NONE: the variable is not set"},
+		"model of a file":      {[]string{"dev", "--config", "x.yaml", "--model", "demo/parrot"}, "set the models in x.yaml"},
 		"tail of nothing":      {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errOut := output(t, tt.args...)
 			if code != 1 || !strings.Contains(errOut, tt.want) {
 				t.Errorf("exit %d, %q; want exit 1 and %q", code, errOut, tt.want)
+			}
+		})
+	}
+}
+
+func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"} {
+		t.Setenv(name, "")
+	}
+	t.Chdir(t.TempDir())
+	busy := httptest.NewServer(http.NotFoundHandler())
+	defer busy.Close()
+	const agents = "agents:\n  echo: {mounts: [/agents/echo], model: demo/parrot}\n"
+	write(t, "good.yaml", "listen: 127.0.0.1:0\n"+agents)
+	write(t, "busy.yaml", "listen: "+busy.Listener.Addr().String()+"\n"+agents)
+	write(t, "keyless.yaml", "agents:\n  echo: {mounts: [/agents/echo], model: openai/m}\n")
+	write(t, "typo.yaml", "listn: 127.0.0.1:0\n"+agents)
+	write(t, "file", "")
+	write(t, "nowhere.yaml", "listen: 127.0.0.1:0\nbucket: {dir: file}\n"+agents)
+	write(t, "single.yaml", "model: demo/parrot\n")
+	write(t, "single-keyless.yaml", "model: anthropic/m\n")
+	for name, tt := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"serve without file":    {[]string{"serve"}, []string{"./parley.yaml", "create it"}},
+		"serve with arguments":  {[]string{"serve", "good.yaml"}, []string{"parley serve --config good.yaml"}},
+		"serve with a typo":     {[]string{"serve", "--config", "typo.yaml"}, []string{"typo.yaml:1", "listn"}},
+		"serve without key":     {[]string{"serve", "--config", "keyless.yaml"}, []string{"keyless.yaml: agent \"echo\"", "set OPENAI_API_KEY"}},
+		"serve on a taken port": {[]string{"serve", "--config", "busy.yaml"}, []string{busy.Listener.Addr().String(), "at listen in busy.yaml"}},
+		"serve without folder":  {[]string{"serve", "--config", "nowhere.yaml"}, []string{"nowhere.yaml", "open the data folder", "file"}},
+		"log format is unknown": {[]string{"serve", "--config", "good.yaml", "--log-format", "xml"}, []string{"use text or json"}},
+		"dev without file":      {[]string{"dev", "--config", "none.yaml"}, []string{"none.yaml", "create it"}},
+		"dev with a typo":       {[]string{"dev", "--config", "typo.yaml"}, []string{"typo.yaml:1", "listn"}},
+		"dev without key":       {[]string{"dev", "--config", "keyless.yaml"}, []string{"set OPENAI_API_KEY"}},
+		"dev on a taken port":   {[]string{"dev", "--config", "busy.yaml"}, []string{"at listen in busy.yaml", "--listen"}},
+		"dev without folder":    {[]string{"dev", "--config", "nowhere.yaml"}, []string{"open the data folder"}},
+		"run without file":      {[]string{"run"}, []string{"run takes one file", "-m 'hello'"}},
+		"run is not quoted":     {[]string{"run", "single.yaml", "-m", "two", "words"}, []string{"put the message in quotes"}},
+		"run without message":   {[]string{"run", "single.yaml"}, []string{"parley run single.yaml -m 'hello'"}},
+		"run with nothing":      {[]string{"run", "single.yaml", "-m", ""}, []string{"the message is empty"}},
+		"run with no UTF-8":     {[]string{"run", "single.yaml", "-m", "\xff"}, []string{"not valid UTF-8"}},
+		"run with too much":     {[]string{"run", "single.yaml", "-m", strings.Repeat("x", maxMessageBytes+1)}, []string{"limit of 4194304 bytes"}},
+		"run of a missing file": {[]string{"run", "none.yaml", "-m", "x"}, []string{"none.yaml", "create it"}},
+		"run of a parley.yaml":  {[]string{"run", "good.yaml", "-m", "x"}, []string{"good.yaml:1"}},
+		"run without key":       {[]string{"run", "single-keyless.yaml", "-m", "x"}, []string{"single-keyless.yaml: agent \"single-keyless\"", "set ANTHROPIC_API_KEY"}},
+		"run with a blank id":   {[]string{"run", "single.yaml", "-m", "x", "--id", " "}, []string{"--id is blank"}},
+		"run with a long id":    {[]string{"run", "single.yaml", "-m", "x", "--id", strings.Repeat("x", 513)}, []string{"at most 512"}},
+		"run with no folder":    {[]string{"run", "single.yaml", "-m", "x", "--data", "file"}, []string{"open the data folder"}},
+		"run with a broken id":  {[]string{"run", "single.yaml", "-m", "x", "--id", "\xff"}, []string{"--id is not valid UTF-8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := output(t, tt.args...)
+			for _, want := range tt.want {
+				if code != 1 || out != "" || !strings.Contains(errOut, want) {
+					t.Errorf("exit %d, %q, %q; want exit 1 and %q", code, out, errOut, want)
+				}
 			}
 		})
 	}
@@ -112,7 +176,7 @@ func TestFailedModelIsExitCode(t *testing.T) {
 }
 
 func TestLoopbackCORS(t *testing.T) {
-	h := loopbackCORS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	h := origins{loopback: true}.middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	for origin, want := range map[string]string{
 		"http://localhost:3000": "http://localhost:3000", "http://127.0.0.1:8080": "http://127.0.0.1:8080",
 		"http://[::1]:1": "http://[::1]:1", "https://evil.example": "", "http://localhost.evil.example": "", "null": "", "": "",

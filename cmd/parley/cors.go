@@ -4,19 +4,47 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 )
 
-// loopbackCORS lets pages served from this machine use the server from a
-// browser. It answers preflights itself; the protocol knows nothing of CORS.
-func loopbackCORS(next http.Handler) http.Handler {
+// origins are the pages that may use the server from a browser. The zero value
+// is none.
+type origins struct {
+	// list are origins as browsers send them, or the single "*" for all.
+	list []string
+	// loopback allows the pages that this machine serves.
+	loopback bool
+}
+
+// any reports whether every page is allowed.
+func (o origins) any() bool { return slices.Contains(o.list, "*") }
+
+func (o origins) allow(origin string) bool {
+	return origin != "" && (o.any() || slices.Contains(o.list, origin) || o.loopback && loopback(origin))
+}
+
+// middleware lets the pages use what is behind it. It answers their preflights
+// itself, so it stands before authentication: a preflight carries no token. The
+// protocol knows nothing of CORS.
+func (o origins) middleware(next http.Handler) http.Handler {
+	if len(o.list) == 0 && !o.loopback {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		if !o.any() {
+			// Also for pages that are not allowed: a cache must not give them, or
+			// the others, the wrong answer.
+			h.Add("Vary", "Origin")
+		}
 		origin := r.Header.Get("Origin")
-		if origin == "" || !loopback(origin) {
+		if !o.allow(origin) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		h := w.Header()
-		h.Add("Vary", "Origin")
+		if o.any() {
+			origin = "*"
+		}
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Expose-Headers", "Stream-Next-Offset, Stream-Up-To-Date, Location")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {

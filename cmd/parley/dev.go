@@ -2,137 +2,107 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/providers/demo"
-	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
-const (
-	// localPace suits a bucket whose synced writes take about a millisecond.
-	localPace = 50 * time.Millisecond
-	// closeTimeout bounds the wait for requests that are still open at the end.
-	closeTimeout = 2 * time.Second
-
-	mountPath = "/agents/assistant"
-)
+const mountPath = "/agents/assistant"
 
 // devConfig is what "parley dev" is told.
 type devConfig struct {
 	listen string
 	data   string
 	model  string
-	quiet  bool
+	// file is the configuration to serve instead of the demo agent, "" for none.
+	file  string
+	quiet bool
 }
 
 func devCommand() *cobra.Command {
 	cfg := devConfig{}
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Serve the demo agent on this machine, durably, with nothing to set up",
+		Short: "Serve on this machine, durably, with nothing to set up",
 		Long: "dev serves one agent over HTTP, with all conversations in a local folder.\n" +
-			"Stop it, kill it, start it again: what was accepted is carried on.",
-		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>",
+			"Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
+			"With --config it serves the agents of that file instead, and again whenever the file changes.",
+		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if cfg.file == "" {
+				return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			if cmd.Flags().Changed("model") {
+				return fmt.Errorf("--model is for the demo agent; with --config, set the models in %s", cfg.file)
+			}
+			// What is not given stays with the file.
+			if !cmd.Flags().Changed("listen") {
+				cfg.listen = ""
+			}
+			if !cmd.Flags().Changed("data") {
+				cfg.data = ""
+			}
+			return devFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
 	cmd.Flags().StringVar(&cfg.data, "data", "./.parley", "folder that keeps the conversations")
 	cmd.Flags().StringVar(&cfg.model, "model", demoModel, "model as provider/model")
-	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URL and nothing else")
+	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file and reload it when it changes; --listen and --data are then by default what it says")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
 	return cmd
 }
 
-// dev serves until ctx ends.
-func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+// dev serves the demo agent until ctx ends.
+func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	reg, err := newProviders(demo.DefaultPace, os.Getenv)
+	reg, err := newProviders(demo.DefaultPace, os.Getenv, nil)
 	if err != nil {
 		return err
 	}
-	if err := checkModel(reg, cfg.model); err != nil {
+	if err := checkModel(reg, cfg.model, "leave --model out for the offline demo"); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", cfg.listen)
+	listener, err := listen(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port")
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w; choose another address with --listen, or --listen 127.0.0.1:0 for any free port", cfg.listen, err)
+		return err
 	}
 	defer listener.Close()
-	store, err := local.Open(cfg.data, &local.Options{Logger: log})
-	if err != nil {
-		return fmt.Errorf("open the data folder: %w", err)
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	n, err := newBackend(nodeConfig{
+		bucket: config.Bucket{Dir: cfg.data},
+		agents: []*agent.Agent{assistant(cfg.model)}, providers: reg,
+		mounts: []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
+		edge:   parleyhttp.Options{Dev: isLoopback(listener.Addr())},
+		listen: listener.Addr().String(), log: log,
 	})
 	if err != nil {
 		return err
 	}
-	runtime, err := actors.New(bucket, &actors.Options{
-		Agents: []*agent.Agent{assistant(cfg.model)}, Providers: reg, Logger: log, Pace: localPace,
-	})
-	if err != nil {
-		return err
-	}
-	handler, err := parleyhttp.New(runtime, runtime.Reader(), []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
-		&parleyhttp.Options{Logger: log, Dev: isLoopback(listener.Addr())})
-	if err != nil {
-		return err
-	}
-	return serve(ctx, runtime, handler, listener, func() { banner(out, cfg, listener.Addr()) })
+	handler := origins{loopback: true}.middleware(n.handler)
+	return serveNode(ctx, n, handler, listener, func() { banner(out, cfg, listener.Addr()) })
 }
 
-// serve runs the node and its HTTP server until ctx ends or one of them fails,
-// then stops both in order: no new requests, live streams ended, conversations
-// released. ready is called once requests are taken.
-func serve(ctx context.Context, runtime *actors.Runtime, handler *parleyhttp.Handler, l net.Listener, ready func()) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return runtime.Run(ctx) })
-	g.Go(func() error {
-		select {
-		case <-runtime.Ready():
-		case <-ctx.Done():
-			return nil
-		}
-		ready()
-		server := &http.Server{Handler: loopbackCORS(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-		g.Go(func() error {
-			<-ctx.Done()
-			handler.Drain()
-			shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-			defer cancel()
-			if err := server.Shutdown(shut); err != nil {
-				return errors.Join(err, server.Close())
-			}
-			return nil
-		})
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve http: %w", err)
-		}
-		return nil
-	})
-	return g.Wait()
+// listen opens a listener; remedy is what to do when the address is taken.
+func listen(address, remedy string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; %s", address, err, remedy)
+	}
+	return l, nil
 }
 
 // isLoopback reports whether only this machine can reach the address: then errors

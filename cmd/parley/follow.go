@@ -85,8 +85,8 @@ var errEnough = errors.New("enough")
 // follow calls take with every chunk recorded after an offset, each once and in
 // order, until take returns errEnough or ctx ends. It reconnects from the last
 // offset when the server goes away, and tells warn why it has to.
-func follow(ctx context.Context, at *url.URL, after conversation.Offset, warn func(error), take func(conversation.Chunk) error) error {
-	f := &following{at: at, next: after, last: conversation.Position{Batch: after, Index: 1 << 30}, take: take}
+func (c client) follow(ctx context.Context, at *url.URL, after conversation.Offset, warn func(error), take func(conversation.Chunk) error) error {
+	f := &following{client: c, at: at, next: after, last: conversation.Position{Batch: after, Index: 1 << 30}, take: take}
 	pause := firstPause
 	for {
 		progress, err := f.connect(ctx)
@@ -115,10 +115,11 @@ func follow(ctx context.Context, at *url.URL, after conversation.Offset, warn fu
 
 // following is where a follow stands.
 type following struct {
-	at   *url.URL
-	next conversation.Offset
-	last conversation.Position
-	take func(conversation.Chunk) error
+	client client
+	at     *url.URL
+	next   conversation.Offset
+	last   conversation.Position
+	take   func(conversation.Chunk) error
 }
 
 // connect reads one event stream to its end and reports whether it said anything.
@@ -131,7 +132,7 @@ func (f *following) connect(ctx context.Context) (progress bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := f.client.do(req)
 	if err != nil {
 		return false, err
 	}

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(devCommand(), sendCommand(), tailCommand(), abortCommand(), versionCommand())
+	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -29,36 +30,51 @@ func vendors() []vendor {
 	}
 }
 
-// newProviders registers what this program can call.
-func newProviders(pace time.Duration, env func(string) string) (*providers.Registry, error) {
+// newProviders registers what this program can call: the built-in providers, and
+// the configured ones beside them or in their place.
+func newProviders(pace time.Duration, env func(string) string, configured map[string]providers.Registration) (*providers.Registry, error) {
 	reg := providers.NewRegistry(&providers.RegistryOptions{Getenv: env})
 	reg.RegisterProtocol(demo.API, demo.New(pace))
 	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
 	reg.RegisterProtocol(anthropicmessages.API, anthropicmessages.New(nil))
-	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {
-		return nil, fmt.Errorf("register provider demo: %w", err)
-	}
+	all := map[string]providers.Registration{"demo": demo.Registration()}
 	for _, v := range vendors() {
-		err := reg.RegisterProvider(v.id, providers.Registration{
+		all[v.id] = providers.Registration{
 			API: v.api, BaseURL: cmp.Or(strings.TrimSpace(env(v.baseEnv)), v.baseURL), APIKey: strings.TrimSpace(env(v.keyEnv)),
 			Input: []string{providers.InputText, providers.InputImage},
-		})
-		if err != nil {
-			return nil, fmt.Errorf("register provider %s: %w", v.id, err)
+		}
+	}
+	maps.Copy(all, configured)
+	for id, r := range all {
+		if err := reg.RegisterProvider(id, r); err != nil {
+			return nil, fmt.Errorf("register provider %s: %w", id, err)
 		}
 	}
 	return reg, nil
 }
 
-// checkModel tells a user what is wrong with a model before anything starts.
-func checkModel(reg *providers.Registry, spec string) error {
+// builtinProviders are the ids that need no configuration.
+func builtinProviders() []string {
+	ids := []string{"demo"}
+	for _, v := range vendors() {
+		ids = append(ids, v.id)
+	}
+	return ids
+}
+
+// protocols are the API slugs a configured provider may speak.
+func protocols() []string { return []string{anthropicmessages.API, openaicompletions.API} }
+
+// checkModel tells a user what is wrong with a model before anything starts. other
+// is what they may do instead of setting a key.
+func checkModel(reg *providers.Registry, spec, other string) error {
 	m, err := reg.Resolve(spec)
 	if err != nil {
 		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>", spec, err, demoModel)
 	}
 	for _, v := range vendors() {
 		if m.Provider == v.id && m.BaseURL == v.baseURL && reg.APIKey(v.id) == "" {
-			return fmt.Errorf("model %q needs a key: set %s and start again, or leave --model out for the offline demo", spec, v.keyEnv)
+			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, v.keyEnv, other)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Exit codes of "send": the submission's outcome.
+// Exit codes of "send" and "run": the submission's outcome.
 const (
 	exitFailed  = 2
 	exitAborted = 3
@@ -26,9 +26,10 @@ const (
 const sendTries = 8
 
 type sendConfig struct {
-	key    string
-	noWait bool
-	json   bool
+	key      string
+	tokenEnv string
+	noWait   bool
+	json     bool
 }
 
 func sendCommand() *cobra.Command {
@@ -51,6 +52,7 @@ func sendCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a message sent again under its key is not repeated")
 	cmd.Flags().BoolVar(&cfg.noWait, "no-wait", false, "print the receipt as JSON and do not wait for the reply")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
+	tokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
 
@@ -68,11 +70,15 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if err != nil {
 		return err
 	}
+	c, err := newClient(cfg.tokenEnv)
+	if err != nil {
+		return err
+	}
 	if cfg.key == "" {
 		cfg.key = newKey()
 	}
 	warn := warner(errOut, at)
-	rcpt, err := post(ctx, at, cfg.key, text, warn)
+	rcpt, err := c.post(ctx, at, cfg.key, text, warn)
 	if err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -81,11 +87,11 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	}
 	var outcome conversation.Outcome
 	show := shower(out, cfg.json)
-	err = follow(ctx, at, rcpt.Offset, warn, func(c conversation.Chunk) error {
-		if settled, ok := settlementOf(c, rcpt.SubmissionID); ok {
+	err = c.follow(ctx, at, rcpt.Offset, warn, func(chunk conversation.Chunk) error {
+		if settled, ok := settlementOf(chunk, rcpt.SubmissionID); ok {
 			outcome = settled
 		}
-		show(c)
+		show(chunk)
 		if outcome != "" {
 			return errEnough
 		}
@@ -94,6 +100,11 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if err != nil {
 		return fmt.Errorf("follow the reply: %w", err)
 	}
+	return exitOf(outcome)
+}
+
+// exitOf is the exit code of an outcome, as an error unless it is 0.
+func exitOf(outcome conversation.Outcome) error {
 	switch outcome {
 	case conversation.OutcomeFailed:
 		return &exitError{code: exitFailed}
@@ -130,14 +141,14 @@ func shower(out io.Writer, asJSON bool) func(conversation.Chunk) {
 }
 
 // post admits the message, again under the same key while the outcome is in doubt.
-func post(ctx context.Context, at *url.URL, key, text string, warn func(error)) (receipt, error) {
+func (c client) post(ctx context.Context, at *url.URL, key, text string, warn func(error)) (receipt, error) {
 	body, err := json.Marshal(map[string]string{"kind": "user", "body": text, "idempotencyKey": key})
 	if err != nil {
 		return receipt{}, err
 	}
 	pause := firstPause
 	for try := 1; ; try++ {
-		rcpt, again, err := postOnce(ctx, at, body)
+		rcpt, again, err := c.postOnce(ctx, at, body)
 		if err == nil || !again || try == sendTries {
 			return rcpt, err
 		}
@@ -151,13 +162,13 @@ func post(ctx context.Context, at *url.URL, key, text string, warn func(error)) 
 	}
 }
 
-func postOnce(ctx context.Context, at *url.URL, body []byte) (rcpt receipt, again bool, err error) {
+func (c client) postOnce(ctx context.Context, at *url.URL, body []byte) (rcpt receipt, again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
 	if err != nil {
 		return rcpt, false, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.do(req)
 	if err != nil {
 		return rcpt, true, err
 	}

@@ -44,25 +44,40 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// node is a running "parley dev".
+// node is a running "parley dev" or "parley serve".
 type node struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	base string // URL of the agent
-	logs *strings.Builder
+	base string           // URL of the agent
+	logs *strings.Builder // to be read when the process has ended
 	done chan error
 }
 
 // startDev starts the program on a data folder and waits until it serves.
 func startDev(t *testing.T, data string, args ...string) *node {
 	t.Helper()
-	n := &node{t: t, logs: &strings.Builder{}, done: make(chan error, 1)}
-	n.cmd = exec.Command(program, append([]string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	return startProgram(t, append([]string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+}
+
+// startProgram starts a command that prints a URL first, and waits for that.
+func startProgram(t *testing.T, args ...string) *node {
+	t.Helper()
+	logs := &strings.Builder{}
+	n := startLogged(t, logs, args...)
+	n.logs = logs
+	return n
+}
+
+// startLogged is startProgram with another place for the logs.
+func startLogged(t *testing.T, logs io.Writer, args ...string) *node {
+	t.Helper()
+	n := &node{t: t, done: make(chan error, 1)}
+	n.cmd = exec.Command(program, args...)
 	stdout, err := n.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.cmd.Stderr = n.logs
+	n.cmd.Stderr = logs
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +86,7 @@ func startDev(t *testing.T, data string, args ...string) *node {
 	t.Cleanup(n.kill)
 	if err != nil {
 		n.kill()
-		t.Fatalf("read the URL: %v\n%s", err, n.logs)
+		t.Fatalf("read the URL: %v\n%s", err, logs)
 	}
 	n.base = strings.TrimSpace(line)
 	return n
@@ -167,7 +182,7 @@ func (r *reader) until(at *url.URL, after conversation.Offset, done func(convers
 
 func admitted(t *testing.T, at *url.URL, key, text string) receipt {
 	t.Helper()
-	rcpt, err := post(t.Context(), at, key, text, func(error) {})
+	rcpt, err := client{}.post(t.Context(), at, key, text, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 type tailConfig struct {
-	offset string
-	json   bool
+	offset   string
+	tokenEnv string
+	json     bool
 }
 
 func tailCommand() *cobra.Command {
@@ -29,6 +30,7 @@ func tailCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
+	tokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
 
@@ -47,12 +49,16 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	if err != nil {
 		return err
 	}
+	c, err := newClient(cfg.tokenEnv)
+	if err != nil {
+		return err
+	}
 	after, err := conversation.ParseOffset(cfg.offset)
 	if err != nil {
 		return err
 	}
 	show := shower(out, cfg.json)
-	err = follow(ctx, at, after, warner(errOut, at), func(c conversation.Chunk) error { show(c); return nil })
+	err = c.follow(ctx, at, after, warner(errOut, at), func(chunk conversation.Chunk) error { show(chunk); return nil })
 	if errors.Is(err, context.Canceled) {
 		return nil // interrupting is how a tail ends
 	}

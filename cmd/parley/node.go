@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+const (
+	// localPace suits a bucket whose synced writes take about a millisecond. Over
+	// an endpoint the runtime's own default holds.
+	localPace = 50 * time.Millisecond
+	// closeTimeout bounds the wait for requests that are still open at the end.
+	closeTimeout = 2 * time.Second
+	// bucketTimeout bounds how long a start waits for an endpoint.
+	bucketTimeout = 15 * time.Second
+
+	// exitRefused is the exit code of a node that another one keeps from serving the
+	// bucket; starting it again later may help (EX_TEMPFAIL).
+	exitRefused = 75
+)
+
+// nodeConfig is what a node is made of: dev, serve and run each make one.
+type nodeConfig struct {
+	// bucket is where everything durable lives.
+	bucket config.Bucket
+	// memory replaces the bucket with one that ends with the node.
+	memory    bool
+	agents    []*agent.Agent
+	providers *providers.Registry
+	mounts    []parleyhttp.Mount
+	// edge tunes the HTTP handler. Its Logger is log.
+	edge parleyhttp.Options
+	// listen is the address that serves the node; "" if none does.
+	listen string
+	log    *slog.Logger
+}
+
+// backend is a node: everything between a client's request and the bucket's bytes.
+// Its owner runs it once and closes it.
+type backend struct {
+	at      config.Bucket
+	store   *local.Store // nil over an endpoint
+	bucket  storage.Bucket
+	runtime *actors.Runtime
+	handler *parleyhttp.Handler
+}
+
+// newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
+// is sent yet.
+func newBackend(cfg nodeConfig) (_ *backend, err error) {
+	b := &backend{at: cfg.bucket}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	opts := &actors.Options{Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace}
+	switch {
+	case cfg.memory:
+		b.store = local.NewMemory()
+		b.bucket, err = openStore(b.store)
+	case cfg.bucket.Endpoint != "":
+		opts.Pace = 0
+		opts.Membership = actors.MembershipBucket
+		opts.Advertise = cfg.listen
+		b.bucket, err = openEndpoint(cfg.bucket)
+	case cfg.bucket.Dir == "":
+		err = errors.New("open the data folder: no folder given")
+	default:
+		if b.store, err = local.Open(cfg.bucket.Dir, &local.Options{Logger: cfg.log}); err != nil {
+			err = fmt.Errorf("open the data folder: %w", err)
+			break
+		}
+		b.bucket, err = openStore(b.store)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
+		return nil, err
+	}
+	cfg.edge.Logger = cfg.log
+	b.handler, err = parleyhttp.New(b.runtime, b.runtime.Reader(), cfg.mounts, &cfg.edge)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// openStore speaks to a store in this process.
+func openStore(store *local.Store) (storage.Bucket, error) {
+	return s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	})
+}
+
+func openEndpoint(b config.Bucket) (storage.Bucket, error) {
+	prefix := b.Prefix
+	if prefix != "" {
+		prefix += "/"
+	}
+	return s3.New(&s3.Options{
+		Endpoint: b.Endpoint, Bucket: b.Name, Region: b.Region, Prefix: prefix, Secure: b.Secure,
+		AccessKey: b.AccessKey, SecretKey: b.SecretKey,
+	})
+}
+
+// run serves the conversations until ctx ends.
+func (b *backend) run(ctx context.Context) error {
+	if b.at.Endpoint != "" {
+		reach, cancel := context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
+		err := storage.EnsureFormat(reach, b.bucket)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return explainBucket(b.at, err)
+		}
+	}
+	err := b.runtime.Run(ctx)
+	var refused *actors.MemberError
+	if errors.As(err, &refused) {
+		return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(b.at), err)}
+	}
+	return err
+}
+
+// close closes what the node has open. The node must not run any more.
+func (b *backend) close() error {
+	if b.store == nil {
+		return nil
+	}
+	return b.store.Close()
+}
+
+// bucketName names a bucket for a person.
+func bucketName(b config.Bucket) string {
+	if b.Endpoint == "" {
+		return "folder " + b.Dir
+	}
+	name := fmt.Sprintf("bucket %q at %s", b.Name, b.Endpoint)
+	if b.Prefix != "" {
+		name += fmt.Sprintf(" under %q", b.Prefix)
+	}
+	return name
+}
+
+// explainBucket says what to do about an endpoint that cannot be used.
+func explainBucket(b config.Bucket, err error) error {
+	var format *storage.FormatError
+	if errors.As(err, &format) {
+		return fmt.Errorf("%s: %w", bucketName(b), err)
+	}
+	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
+	var e *storage.Error
+	if errors.As(err, &e) && e.Status != 0 && errors.Is(err, storage.ErrRefused) {
+		remedy = remedyFor(e)
+	}
+	return fmt.Errorf("%s cannot be used: %w; %s", bucketName(b), err, remedy)
+}
+
+// remedyFor reads a refusal of the endpoint.
+func remedyFor(e *storage.Error) string {
+	switch {
+	case e.Code == "NoSuchBucket":
+		return "create the bucket, or correct bucket.name"
+	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
+		strings.Contains(e.Code, "AccessKey") || strings.Contains(e.Code, "User"):
+		return "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name, and that the key may list, read, write and delete there"
+	case e.Status/100 == 3 || e.Code == "AuthorizationHeaderMalformed":
+		return "check bucket.region and bucket.endpoint"
+	}
+	return "check bucket.endpoint, bucket.name, bucket.region and bucket.secure"
+}
+
+// serveNode runs a node and its HTTP server until ctx ends or one of them fails,
+// then stops both in order: no new requests, live streams ended, conversations
+// released. handler is the node's behind its middleware. ready is called once
+// requests are taken. It closes the node.
+func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.Listener, ready func()) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return b.run(ctx) })
+	g.Go(func() error {
+		select {
+		case <-b.runtime.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		ready()
+		return serveHTTP(ctx, l, handler, b.handler.Drain)
+	})
+	return errors.Join(g.Wait(), b.close())
+}
+
+// serveHTTP serves until ctx ends or the listener fails. Then drain is called,
+// which must make live responses end, and open requests have closeTimeout.
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain func()) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		<-ctx.Done()
+		drain()
+		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if err := server.Shutdown(shut); err != nil {
+			return errors.Join(err, server.Close())
+		}
+		return nil
+	})
+	g.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve http: %w", err)
+		}
+		return nil
+	})
+	return g.Wait()
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// write makes a file and returns its name.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// echoConfig is a configuration on a free port with more lines on top.
+func echoConfig(t *testing.T, dir string, more ...string) string {
+	t.Helper()
+	return write(t, filepath.Join(dir, "parley.yaml"), strings.Join(more, "\n")+`
+listen: 127.0.0.1:0
+agents:
+  echo:
+    mounts: [/agents/echo]
+    model: demo/parrot
+    instructions: You are terse.
+`)
+}
+
+func dirBucket(dir string) string {
+	return fmt.Sprintf("bucket: {dir: %q}", filepath.Join(dir, "data"))
+}
+
+func TestServeCarriesOn(t *testing.T) {
+	dir := t.TempDir()
+	file := echoConfig(t, dir, dirBucket(dir), "publicUrl: https://agents.example.com/v1")
+	n := startProgram(t, "serve", "--quiet", "--config", file)
+	if !strings.HasSuffix(n.base, "/agents/echo") {
+		t.Fatalf("serves %s", n.base)
+	}
+	at := n.url(t, "a%2Fb")
+	rcpt := admitted(t, at, "k1", "long 60")
+	if want := "https://agents.example.com/v1/agents/echo/a%2Fb"; rcpt.StreamURL != want {
+		t.Errorf("stream URL %s, want %s", rcpt.StreamURL, want)
+	}
+	client := newReader(t, rcpt.Offset)
+	client.until(at, rcpt.Offset, func(conversation.Chunk) bool { return strings.Contains(client.text.String(), " 12") })
+	if err := n.end(syscall.SIGTERM); err != nil {
+		t.Fatalf("SIGTERM: %v\n%s", err, n.logs)
+	}
+	before := client.text.String()
+
+	n = startProgram(t, "serve", "--quiet", "--config", file)
+	at = n.url(t, "a%2Fb")
+	client.until(at, client.offset(), settled(rcpt.SubmissionID))
+	if got := settlements(history(t, at), rcpt.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
+		t.Errorf("settlements are %v", got)
+	}
+	var want strings.Builder
+	for i := 1; i <= 60; i++ {
+		fmt.Fprintf(&want, "%d ", i)
+	}
+	if got := strings.Join(strings.Fields(client.text.String()), " "); got != strings.TrimSpace(want.String()) {
+		t.Errorf("text over the restart is %q, before it %q", got, before)
+	}
+}
+
+func TestServeWithToken(t *testing.T) {
+	t.Setenv("TEST_PARLEY_TOKEN", "s3cret")
+	t.Setenv("TEST_PARLEY_OTHER", "wrong")
+	dir := t.TempDir()
+	file := echoConfig(t, dir, dirBucket(dir), "auth: {bearerEnv: TEST_PARLEY_TOKEN}", `cors: {origins: ["https://app.example.com"]}`)
+	n := startProgram(t, "serve", "--quiet", "--config", file)
+	for _, args := range [][]string{
+		{"send", n.base + "/x", "hello"},
+		{"tail", n.base + "/x"},
+		{"abort", n.base + "/x"},
+		{"send", "--token-env", "TEST_PARLEY_OTHER", n.base + "/x", "hello"},
+	} {
+		if code, _, errOut := output(t, args...); code != 1 || !strings.Contains(errOut, "401 unauthorized") {
+			t.Errorf("%v: exit %d, %q; want 401", args, code, errOut)
+		}
+	}
+	code, out, errOut := output(t, "send", "--token-env", "TEST_PARLEY_TOKEN", n.base+"/x", "hello")
+	if code != 0 || !strings.HasSuffix(out, "[completed]\n") {
+		t.Errorf("send: exit %d, %q, %q", code, out, errOut)
+	}
+	code, out, errOut = output(t, "abort", "--token-env", "TEST_PARLEY_TOKEN", n.base+"/x")
+	if code != 0 || out != "nothing to abort\n" {
+		t.Errorf("abort: exit %d, %q, %q", code, out, errOut)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("[completed]")) {
+			cancel()
+		}
+		return len(p), nil
+	})
+	if code := run(ctx, []string{"tail", "--token-env", "TEST_PARLEY_TOKEN", n.base + "/x"}, seen, io.Discard); code != 0 || ctx.Err() == nil {
+		t.Errorf("tail: exit %d", code)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, n.base+"/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Origin", "https://app.example.com")
+	req.Header.Set("Access-Control-Request-Method", "POST")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		t.Errorf("preflight: %d", resp.StatusCode)
+	}
+}
+
+// TestServeTellsNoCauses asks a node that has lost its bucket: only dev says why.
+func TestServeTellsNoCauses(t *testing.T) {
+	for _, dev := range []bool{false, true} {
+		conf := named("echo")
+		conf.Bucket.Dir = t.TempDir()
+		b, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, dev, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		w := httptest.NewRecorder()
+		b.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/echo/x", nil))
+		e := into[struct{ Error refusal }](t, w.Body.String()).Error
+		if w.Code != http.StatusServiceUnavailable || (e.Dev != "") != dev {
+			t.Errorf("dev is %v: %d %+v", dev, w.Code, e)
+		}
+	}
+}
+
+// serving runs a command in this process until its banner is complete and returns
+// what it printed.
+func serving(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
+	defer cancel()
+	var out bytes.Buffer
+	var errOut lines
+	seen := writerFunc(func(p []byte) (int, error) {
+		out.Write(p)
+		if bytes.Contains(p, []byte("Ctrl-C stops it.")) {
+			cancel()
+		}
+		return len(p), nil
+	})
+	if code := run(ctx, args, seen, &errOut); code != 0 {
+		t.Errorf("%v: exit %d, %s", args, code, errOut.buf.String())
+	}
+	return out.String(), errOut.buf.String()
+}
+
+func TestServeSaysWhatItServes(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "p.yaml"), dirBucket(dir)+`
+listen: 127.0.0.1:0
+publicUrl: https://agents.example.com
+agents:
+  echo: {mounts: [/agents/echo, /e], model: demo/parrot}
+  hidden: {mounts: [], model: demo/parrot}
+`)
+	out, errOut := serving(t, "serve", "--config", file, "--log-format", "json")
+	for _, want := range []string{"/agents/echo/<any id>", "/e/<any id>", `agent "echo", model demo/parrot`, filepath.Join(dir, "data"), "https://agents.example.com"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("banner lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "hidden") {
+		t.Errorf("banner names an agent that has no mount:\n%s", out)
+	}
+	for line := range strings.Lines(errOut) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("log line is not JSON: %s", line)
+		}
+	}
+}
+
+// refusing returns an address where nobody listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestServeExplainsTheBucket(t *testing.T) {
+	answer := func(status int, code string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(status)
+			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>no</Message></Error>", code)
+		}))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	}
+	stranger := newStore(t)
+	foreign := httptest.NewServer(stranger)
+	t.Cleanup(foreign.Close)
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, foreign.URL+"/parley/somebody-elses", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.DefaultClient.Do(put); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(err, resp)
+	}
+	for _, tt := range []struct {
+		name, endpoint, bucket, want string
+	}{
+		{"nobody there", refusing(t), "words", "check bucket.endpoint and bucket.secure"},
+		{"no such bucket", answer(404, "NoSuchBucket"), "words", "create the bucket, or correct bucket.name"},
+		{"unknown key", answer(403, "InvalidAccessKeyId"), "words", "bucket.accessKeyEnv and bucket.secretKeyEnv"},
+		{"unknown user", answer(404, "XAdminUserNotFound"), "words", "bucket.accessKeyEnv and bucket.secretKeyEnv"},
+		{"not found by a proxy", answer(404, ""), "words", "check bucket.endpoint, bucket.name"},
+		{"wrong secret", answer(403, "SignatureDoesNotMatch"), "words", "bucket.accessKeyEnv and bucket.secretKeyEnv"},
+		{"other region", answer(400, "AuthorizationHeaderMalformed"), "words", "check bucket.region"},
+		{"no S3", answer(400, ""), "words", "check bucket.endpoint, bucket.name"},
+		{"of somebody else", foreign.Listener.Addr().String(), "parley", "use an empty bucket, or a prefix of its own"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: %s, secure: false}", tt.endpoint, tt.bucket))
+			code, _, errOut := output(t, "serve", "--config", file)
+			for _, want := range []string{tt.want, tt.endpoint, fmt.Sprintf("bucket %q", tt.bucket)} {
+				if code != 1 || !strings.Contains(errOut, want) {
+					t.Errorf("exit %d, %q; want exit 1 and %q", code, errOut, want)
+				}
+			}
+		})
+	}
+}
+
+func TestServeOverAnEndpoint(t *testing.T) {
+	store := newStore(t)
+	endpoint := httptest.NewServer(store)
+	t.Cleanup(endpoint.Close)
+	file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: parley, prefix: one/two, secure: false}", endpoint.Listener.Addr().String()))
+	n := startProgram(t, "serve", "--quiet", "--config", file)
+	if code, out, errOut := output(t, "send", n.base+"/x", "hello"); code != 0 || !strings.HasSuffix(out, "[completed]\n") {
+		t.Fatalf("exit %d, %q, %q", code, out, errOut)
+	}
+	bucket, err := openStore(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := bucket.List(t.Context(), storage.ListQuery{})
+	if err != nil || len(page.Keys) == 0 {
+		t.Fatal(err, page)
+	}
+	for _, k := range page.Keys {
+		if !strings.HasPrefix(k.Key, "one/two/") {
+			t.Errorf("key %s is outside the prefix", k.Key)
+		}
+	}
+	// Beside a living one a second is refused, and told apart from other failures.
+	code, _, errOut := output(t, "serve", "--config", file)
+	if code != exitRefused || !strings.Contains(errOut, "serves this bucket: stop it") || !strings.Contains(errOut, `bucket "parley"`) {
+		t.Errorf("exit %d, %q; want %d and what to do", code, errOut, exitRefused)
+	}
+	if err := n.end(syscall.SIGTERM); err != nil {
+		t.Fatalf("SIGTERM: %v\n%s", err, n.logs)
+	}
+	n = startProgram(t, "serve", "--quiet", "--config", file)
+	if got := history(t, n.url(t, "x")); len(got.Settlements) != 1 {
+		t.Errorf("after a restart: %+v", got)
+	}
+}
