@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// request sends one request and returns status and body.
+func request(t *testing.T, method, url, token, body string) (int, []byte, http.Header) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Token", token)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, b, resp.Header
+}
+
+// start runs the program and returns its conversations' URL.
+func start(t *testing.T) (base string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, config{listen: "127.0.0.1:0", data: t.TempDir(), model: "demo/parrot", token: "secret"}, w)
+		w.CloseWithError(err)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	line := make([]byte, 1024)
+	n, err := r.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(string(bytes.TrimSpace(line[:n])), "<any id>")
+}
+
+func TestQuickstart(t *testing.T) {
+	base := start(t)
+	at := base + "room%2F7"
+	const hello = `{"kind":"user","body":"time","initialData":{"name":"Ada"}}`
+	if status, body, _ := request(t, "POST", at, "wrong", hello); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d %s", status, body)
+	}
+	if status, body, _ := request(t, "POST", at, "secret", `{"kind":"user","body":"x","initialData":{"age":7}}`); status != http.StatusBadRequest {
+		t.Errorf("initial data that does not fit: %d %s", status, body)
+	}
+	status, body, header := request(t, "POST", at, "secret", hello)
+	if status != http.StatusAccepted || header.Get("Location") != at {
+		t.Fatalf("admitted with %d %s at %s", status, body, header.Get("Location"))
+	}
+	next := header.Get("Stream-Next-Offset")
+	deadline := time.Now().Add(time.Minute)
+	for settled := false; !settled && time.Now().Before(deadline); {
+		status, body, header := request(t, "GET", at+"?view=updates&live=long-poll&offset="+next, "secret", "")
+		if status != http.StatusOK {
+			t.Fatalf("updates: %d %s", status, body)
+		}
+		next, settled = header.Get("Stream-Next-Offset"), bytes.Contains(body, []byte(`"submission-settled"`))
+	}
+	_, body, _ = request(t, "GET", at, "secret", "")
+	var snap conversation.Snapshot
+	if err := json.Unmarshal(body, &snap); err != nil {
+		t.Fatal(err)
+	}
+	reply := snap.Messages[len(snap.Messages)-1]
+	for _, want := range []string{`"attempt":1`, `"stopReason":"stop"`, `"tokens":`} {
+		if !strings.Contains(string(reply.Metadata), want) {
+			t.Errorf("metadata %s lacks %s", reply.Metadata, want)
+		}
+	}
+	var types []string
+	for _, p := range reply.Parts {
+		types = append(types, p.Type)
+	}
+	if got := strings.Join(types, " "); got != "text dynamic-tool data-clock text" {
+		t.Errorf("parts are %s", got)
+	}
+}
+
+func TestQuickstartSaysWhatIsWrong(t *testing.T) {
+	err := run(t.Context(), config{listen: "nowhere", data: t.TempDir(), model: "demo/parrot"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("a bad address: %v", err)
+	}
+}
