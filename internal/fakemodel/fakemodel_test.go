@@ -1,0 +1,382 @@
+package fakemodel_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// client is one wire format on one server.
+type client struct {
+	model    *fakemodel.Model
+	server   *httptest.Server
+	protocol providers.Protocol
+	of       providers.Model
+}
+
+// formats are the real codecs; every test of behaviour runs through both.
+func formats() map[string]struct {
+	path string
+	new  func() *providers.HTTP
+} {
+	return map[string]struct {
+		path string
+		new  func() *providers.HTTP
+	}{
+		openaicompletions.API: {"/v1", func() *providers.HTTP { return openaicompletions.New(nil) }},
+		anthropicmessages.API: {"", func() *providers.HTTP { return anthropicmessages.New(nil) }},
+	}
+}
+
+func start(t *testing.T, api string, o *fakemodel.Options) *client {
+	t.Helper()
+	f := formats()[api]
+	c := &client{model: fakemodel.New(o)}
+	c.server = httptest.NewServer(c.model)
+	protocol := f.new()
+	c.protocol = protocol
+	c.of = providers.Model{
+		Provider: "fake", ID: "m1", API: api, BaseURL: c.server.URL + f.path, Reasoning: true,
+		Input: []string{providers.InputText, providers.InputImage},
+	}
+	t.Cleanup(func() {
+		c.server.CloseClientConnections()
+		c.server.Close()
+		if err := protocol.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// both runs a test through both formats.
+func both(t *testing.T, o *fakemodel.Options, test func(t *testing.T, c *client)) {
+	t.Helper()
+	for api := range formats() {
+		t.Run(api, func(t *testing.T) { test(t, start(t, api, o)) })
+	}
+}
+
+// said is a response put together.
+type said struct {
+	Text, Reasoning string
+	Calls           []string
+	Stop            providers.StopReason
+	Output          int64
+	Kind            providers.ErrorKind
+}
+
+func (c *client) ask(t *testing.T, o providers.Options, messages ...providers.Message) (said, *providers.Error) {
+	t.Helper()
+	return c.send(t, t.Context(), providers.Request{Messages: messages}, o)
+}
+
+func (c *client) send(t *testing.T, ctx context.Context, req providers.Request, o providers.Options) (said, *providers.Error) {
+	t.Helper()
+	events, failure, broken := providertest.Collect(c.protocol.Stream(ctx, c.of, req, o))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	var s said
+	for _, e := range events {
+		switch e := e.(type) {
+		case providers.TextDelta:
+			s.Text += e.Text
+		case providers.ReasoningDelta:
+			s.Reasoning += e.Text
+		case providers.ToolCallEnd:
+			s.Calls = append(s.Calls, fmt.Sprintf("%s %s %s", e.ID, e.Name, e.Arguments))
+		case providers.Done:
+			s.Stop, s.Output = e.StopReason, e.Usage.Output
+			if e.Usage.Input == 0 || e.ResponseID == "" || e.ResponseModel != c.of.ID {
+				t.Errorf("Done lacks usage or names: %+v", e)
+			}
+		}
+	}
+	if failure != nil {
+		s.Kind = failure.Kind
+	}
+	return s, failure
+}
+
+func user(text string) providers.Message {
+	return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
+}
+
+func TestProtocolSuite(t *testing.T) {
+	for api := range formats() {
+		t.Run(api, func(t *testing.T) {
+			providertest.Run(t, func(t *testing.T) providertest.Subject {
+				c := start(t, api, &fakemodel.Options{Key: "key"})
+				request := func(text string) providers.Request {
+					return providers.Request{Messages: []providers.Message{user(text)}}
+				}
+				return providertest.Subject{
+					Protocol: c.protocol, Model: c.of,
+					Text:      request("tokens=5"),
+					Reasoning: request("reasoning=3 tokens=5"),
+					Call:      request(`tool=time {"zone":"UTC"}`),
+					Long:      request("hang=2"),
+				}
+			})
+		})
+	}
+}
+
+func TestScripts(t *testing.T) {
+	tests := map[string]struct {
+		prompt string
+		want   said
+	}{
+		"plain text": {"Hello there,  friend", said{Text: "You said: Hello there,  friend", Stop: providers.StopStop, Output: 6}},
+		"equation":   {"x=1 is plain", said{Text: "You said: x=1 is plain", Stop: providers.StopStop, Output: 5}},
+		"tokens":     {"tokens=3", said{Text: "w1 w2 w3", Stop: providers.StopStop, Output: 3}},
+		"say":        {`say="Grüße,  Welt" tokens=1`, said{Text: "Grüße,  Welt w1", Stop: providers.StopStop, Output: 4}},
+		"reasoning":  {"reasoning=2 tokens=1", said{Reasoning: "t1 t2", Text: "w1", Stop: providers.StopStop, Output: 3}},
+		"two tools": {`say="One moment." tool=a {"città":"Nîmes"} tool=b`, said{
+			Text: "One moment.", Calls: []string{`call_1_0 a {"città":"Nîmes"}`, "call_1_1 b {}"}, Stop: providers.StopToolUse, Output: 4,
+		}},
+		"nothing to say": {"note=x", said{Text: "Done.", Stop: providers.StopStop, Output: 1}},
+		"finish":         {"tokens=1 finish=filter", said{Text: "w1", Stop: providers.StopContentFilter, Output: 1}},
+		"paced":          {"tokens=2 pace=1ms", said{Text: "w1 w2", Stop: providers.StopStop, Output: 2}},
+		"refused":        {"status=400", said{Kind: providers.KindInvalidRequest}},
+		"overflow":       {`status=400 message="prompt is too long"`, said{Kind: providers.KindContextOverflow}},
+		"no key":         {"status=401", said{Kind: providers.KindAuth}},
+		"rate limit":     {"status=429", said{Kind: providers.KindRateLimit}},
+		"overloaded":     {"status=529", said{Kind: providers.KindOverloaded}},
+		"fails early":    {"fail=0", said{Kind: providers.KindOverloaded}},
+		"fails":          {"fail=2", said{Text: "w1 w2", Kind: providers.KindOverloaded}},
+		"truncated":      {"truncate=10", said{Text: "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10", Kind: providers.KindTruncated}},
+		"unknown verb":   {"tokens=1 sing=2", said{Kind: providers.KindInvalidRequest}},
+		"wrong number":   {"tokens=many", said{Kind: providers.KindInvalidRequest}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			both(t, nil, func(t *testing.T, c *client) {
+				got, _ := c.ask(t, providers.Options{}, user(test.prompt))
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("answer to %q (-want +got):\n%s", test.prompt, diff)
+				}
+			})
+		})
+	}
+}
+
+func TestErrorsCarryTheWords(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		_, failure := c.ask(t, providers.Options{}, user("status=429 retry-after=7"))
+		if failure == nil || failure.RetryAfter != 7*time.Second || !strings.Contains(failure.Error(), fakemodel.ErrorText) {
+			t.Errorf("refusal is %v after %v, want the model's words after 7s", failure, failure.RetryAfter)
+		}
+		_, failure = c.ask(t, providers.Options{}, user(`fail=1 message="my own words"`))
+		if failure == nil || !strings.Contains(failure.Error(), "my own words") {
+			t.Errorf("failure is %v, want the script's words", failure)
+		}
+	})
+}
+
+func TestTimesCountsByText(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		for _, note := range []string{"a", "b"} {
+			prompt := user("truncate=1 times=2 tokens=2 note=" + note)
+			for i, want := range []providers.ErrorKind{providers.KindTruncated, providers.KindTruncated, "", ""} {
+				if got, _ := c.ask(t, providers.Options{}, prompt); got.Kind != want || want == "" && got.Text != "w1 w2" {
+					t.Errorf("call %d of %s is %+v, want kind %q", i, note, got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestStepsAnswerTools plays a response of three steps, with everything sent back
+// as a runtime does.
+func TestStepsAnswerTools(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		history := []providers.Message{user(`reasoning=1 tool=a {"n":1} tool=b then say="Once more." tool=a`)}
+		for step, want := range []said{
+			{Reasoning: "t1", Calls: []string{`call_1_0 a {"n":1}`, "call_1_1 b {}"}, Stop: providers.StopToolUse, Output: 3},
+			{Text: "Once more.", Calls: []string{"call_4_0 a {}"}, Stop: providers.StopToolUse, Output: 3},
+			{Text: "The tool said: result 0", Stop: providers.StopStop, Output: 5},
+		} {
+			var reply providers.Message
+			got, _ := c.ask(t, providers.Options{}, history...)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("step %d (-want +got):\n%s", step, diff)
+			}
+			reply, results := c.replay(t, history)
+			history = append(history, reply, results)
+		}
+	})
+}
+
+// replay asks once more and returns the response and results of its calls.
+func (c *client) replay(t *testing.T, history []providers.Message) (reply, results providers.Message) {
+	t.Helper()
+	reply = providers.Message{Role: providers.RoleAssistant, Model: c.of.Spec()}
+	results = providers.Message{Role: providers.RoleTool}
+	var text, thought string
+	for e, err := range c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, providers.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := e.(type) {
+		case providers.TextDelta:
+			text += e.Text
+		case providers.ReasoningDelta:
+			thought += e.Text
+		case providers.ReasoningEnd:
+			reply.Parts = append(reply.Parts, providers.Reasoning{Text: thought, Signature: e.Signature})
+		case providers.ToolCallEnd:
+			reply.Parts = append(reply.Parts, providers.ToolCall{ID: e.ID, Name: e.Name, Arguments: e.Arguments})
+			results.Parts = append(results.Parts, providers.ToolResult{
+				CallID: e.ID, Name: e.Name, Content: []providers.Part{providers.Text{Text: fmt.Sprintf("result %d", e.Index)}},
+			})
+		}
+	}
+	if text != "" {
+		reply.Parts = append(reply.Parts, providers.Text{Text: text})
+	}
+	return reply, results
+}
+
+func TestImagesAreDescribed(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		message := user("Look")
+		message.Parts = append(message.Parts, providers.Image{MimeType: "image/png", Content: providers.Bytes("bytes")})
+		got, _ := c.ask(t, providers.Options{}, message)
+		want := "You said: Look [image/png 5 277089d91c0bdf4f2e6862ba7e4a07605119431f5d13f726dd352b06f1b206a9]"
+		if got.Text != want {
+			t.Errorf("got %q, want %q", got.Text, want)
+		}
+	})
+}
+
+func TestOutputLimit(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		got, _ := c.ask(t, providers.Options{MaxTokens: 4}, user("tokens=9"))
+		if diff := cmp.Diff(said{Text: "w1 w2 w3 w4", Stop: providers.StopLength, Output: 4}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestKeyIsChecked(t *testing.T) {
+	both(t, &fakemodel.Options{Key: "right"}, func(t *testing.T, c *client) {
+		if got, _ := c.ask(t, providers.Options{APIKey: "wrong"}, user("tokens=1")); got.Kind != providers.KindAuth {
+			t.Errorf("wrong key: %+v, want kind %s", got, providers.KindAuth)
+		}
+		if got, _ := c.ask(t, providers.Options{APIKey: "right"}, user("tokens=1")); got.Text != "w1" {
+			t.Errorf("right key: %+v, want the answer", got)
+		}
+	})
+}
+
+func TestHoldWaitsForItsGate(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		next := c.protocol.Stream(t.Context(), c.of, providers.Request{
+			Messages: []providers.Message{user("tokens=1 hold=gate tokens=1")},
+		}, providers.Options{})
+		var text string
+		for e, err := range next {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, ok := e.(providers.TextDelta); ok {
+				text += d.Text
+				// The second word can only come because of this.
+				resp, err := c.server.Client().Post(c.server.URL+"/release/gate", "", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := resp.Body.Close(); err != nil || resp.StatusCode != 204 {
+					t.Fatalf("release: %d, %v", resp.StatusCode, err)
+				}
+			}
+		}
+		if text != "w1 w2" {
+			t.Errorf("said %q, want both words", text)
+		}
+	})
+}
+
+func TestGateAnswersOnceReleased(t *testing.T) {
+	c := start(t, openaicompletions.API, nil)
+	answered := make(chan int, 1)
+	go func() {
+		resp, err := c.server.Client().Get(c.server.URL + "/gate/a")
+		if err != nil {
+			answered <- 0
+			return
+		}
+		answered <- resp.StatusCode
+		resp.Body.Close()
+	}()
+	// Another gate does not open this one.
+	c.model.Release("b")
+	select {
+	case got := <-answered:
+		t.Fatalf("status %d before the release", got)
+	default:
+	}
+	c.model.Release("a")
+	if got := <-answered; got != http.StatusNoContent {
+		t.Errorf("status %d, want 204", got)
+	}
+}
+
+func TestHangEndsWithItsCaller(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for e, err := range c.protocol.Stream(ctx, c.of, providers.Request{Messages: []providers.Message{user("hang=1")}}, providers.Options{}) {
+			if d, ok := e.(providers.TextDelta); err == nil && (!ok || d.Text != "w1") {
+				t.Fatalf("got %#v, want one word", e)
+			}
+			cancel()
+		}
+		// Close waits for the handler.
+		c.server.Close()
+	})
+}
+
+func TestRequestsAreRemembered(t *testing.T) {
+	both(t, &fakemodel.Options{MaxRequests: 2}, func(t *testing.T, c *client) {
+		for i := range 3 {
+			c.send(t, t.Context(), providers.Request{
+				System: "Be brief.", Messages: []providers.Message{user(fmt.Sprint("number ", i))},
+				Tools: []providers.Tool{{Name: "time"}},
+			}, providers.Options{ThinkingLevel: providers.ThinkingLow})
+		}
+		resp, err := c.server.Client().Get(c.server.URL + "/requests")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var got []fakemodel.Request
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.model.Requests(), got); diff != "" {
+			t.Errorf("over the wire (-want +got):\n%s", diff)
+		}
+		if len(got) != 2 || got[0].Prompt != "number 1" || got[1].Prompt != "number 2" {
+			t.Fatalf("remembered %+v, want the latest two", got)
+		}
+		if r := got[1]; r.Model != "m1" || r.System != "Be brief." || r.Effort == "" || r.Messages != 1 || !cmp.Equal(r.Tools, []string{"time"}) {
+			t.Errorf("remembered %+v", r)
+		}
+	})
+}

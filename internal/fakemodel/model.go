@@ -1,0 +1,262 @@
+package fakemodel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrorText is what the model says about its own errors. It must never reach the
+// client of a runtime.
+const ErrorText = "fakemodel: these are the vendor's own words"
+
+// DefaultMaxRequests is how many calls are remembered.
+const DefaultMaxRequests = 1000
+
+// maxBody is more than the largest images of one conversation take.
+const maxBody = 512 << 20
+
+// Options changes the model. Nil and every zero field work.
+type Options struct {
+	// Pace is the wait before each word where a script sets none. Default 0.
+	Pace time.Duration
+	// Key is the credential every call must bring; empty means any or none.
+	Key string
+	// MaxRequests is how many calls Requests remembers; 0 means DefaultMaxRequests.
+	MaxRequests int
+}
+
+// Request is one call the model has seen, in the order of arrival.
+type Request struct {
+	// API is the path it came to.
+	API string `json:"api"`
+	// Model is the model it named.
+	Model string `json:"model"`
+	// Prompt is the last text of a user, Step the number of responses since.
+	Prompt string `json:"prompt"`
+	Step   int    `json:"step"`
+	// System is the system prompt, Tools the names offered.
+	System string   `json:"system"`
+	Tools  []string `json:"tools"`
+	// Messages counts the messages, Images the images in all of them.
+	Messages int `json:"messages"`
+	Images   int `json:"images"`
+	// Effort is what the call says about thinking: a level or a number of
+	// tokens; empty if it says nothing.
+	Effort string `json:"effort"`
+}
+
+// Model is the model. Create it with New.
+type Model struct {
+	options Options
+	mux     *http.ServeMux
+
+	mu       sync.Mutex
+	requests []Request
+	// calls counts the calls by their text, for times.
+	calls map[[32]byte]int
+	gates map[string]chan struct{}
+}
+
+// New returns a model.
+func New(o *Options) *Model {
+	if o == nil {
+		o = &Options{}
+	}
+	m := &Model{options: *o, mux: http.NewServeMux(), calls: map[[32]byte]int{}, gates: map[string]chan struct{}{}}
+	if m.options.MaxRequests <= 0 {
+		m.options.MaxRequests = DefaultMaxRequests
+	}
+	m.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, completions{}) })
+	m.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, messages{}) })
+	m.mux.HandleFunc("POST /release/{gate}", func(w http.ResponseWriter, r *http.Request) {
+		m.Release(r.PathValue("gate"))
+		w.WriteHeader(http.StatusNoContent)
+	})
+	m.mux.HandleFunc("GET /gate/{gate}", func(w http.ResponseWriter, r *http.Request) {
+		if m.pass(r.Context(), r.PathValue("gate")) == nil {
+			w.WriteHeader(http.StatusNoContent)
+		}
+	})
+	m.mux.HandleFunc("GET /requests", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, m.Requests())
+	})
+	return m
+}
+
+// ServeHTTP implements http.Handler.
+func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeHTTP(w, r) }
+
+// Requests returns the latest calls, oldest first. The caller owns the slice.
+func (m *Model) Requests() []Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]Request{}, m.requests...)
+}
+
+// Release opens a gate, for those who wait at it and for all who come later.
+func (m *Model) Release(gate string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.gate(gate)
+	select {
+	case <-g:
+	default:
+		close(g)
+	}
+}
+
+// gate needs the lock.
+func (m *Model) gate(name string) chan struct{} {
+	if m.gates[name] == nil {
+		m.gates[name] = make(chan struct{})
+	}
+	return m.gates[name]
+}
+
+func (m *Model) pass(ctx context.Context, gate string) error {
+	m.mu.Lock()
+	g := m.gate(gate)
+	m.mu.Unlock()
+	select {
+	case <-g:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wire is one of the two formats.
+type wire interface {
+	// key returns the credential of a call.
+	key(h http.Header) string
+	// decode reads a call; its error is for status 400.
+	decode(body []byte) (*prompt, error)
+	// stream returns the voice of a streamed response.
+	stream(w *sender, p *prompt) voice
+	// whole returns the body of a response that is not streamed.
+	whole(p *prompt, a *answer) any
+	// failure returns the body of an error.
+	failure(status int, message string) any
+}
+
+func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
+	if m.options.Key != "" && f.key(r.Header) != m.options.Key {
+		writeJSON(w, http.StatusUnauthorized, f.failure(http.StatusUnauthorized, "wrong key"))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		writeJSON(w, http.StatusRequestEntityTooLarge, f.failure(http.StatusRequestEntityTooLarge, err.Error()))
+		return
+	}
+	p, err := f.decode(body)
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, f.failure(http.StatusBadRequest, err.Error()))
+		return
+	}
+	m.record(r.URL.Path, p)
+	s, err := p.step()
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, f.failure(http.StatusBadRequest, err.Error()))
+		return
+	}
+	faulty := s.times == 0 || m.count(p) <= s.times
+	if s.status != 0 && faulty {
+		if s.retryAfter >= 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter))
+		}
+		writeJSON(w, s.status, f.failure(s.status, s.message))
+		return
+	}
+	m.speak(w, r, f, p, s, faulty)
+}
+
+// speak answers with what s says. It panics with http.ErrAbortHandler, which
+// breaks the connection, where s says so.
+func (m *Model) speak(w http.ResponseWriter, r *http.Request, f wire, p *prompt, s *step, faulty bool) {
+	pace := m.options.Pace
+	if s.pace >= 0 {
+		pace = s.pace
+	}
+	out := &sender{w: w, flush: http.NewResponseController(w).Flush}
+	a := &answer{}
+	sp := &speaker{
+		voice: a, limit: p.maxTokens, callID: p.callID, pass: m.pass,
+		pause: func(ctx context.Context) error { return wait(ctx, pace) },
+	}
+	if p.stream {
+		sp.voice = f.stream(out, p)
+	}
+	switch err := sp.perform(r.Context(), s, faulty); {
+	case errors.Is(err, errBreak):
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, errFail) && p.stream:
+		sp.voice.fail(s.message)
+	case errors.Is(err, errFail):
+		writeJSON(w, http.StatusInternalServerError, f.failure(http.StatusInternalServerError, s.message))
+	case err != nil:
+		// The caller has gone away.
+	default:
+		sp.voice.end(sp.reason(s), usage{input: p.words(), output: sp.said + sp.thought + sp.called, reasoning: sp.thought})
+		if !p.stream {
+			writeJSON(w, http.StatusOK, f.whole(p, a))
+		}
+	}
+}
+
+func (m *Model) record(path string, p *prompt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests = append(m.requests, p.request(path))
+	if extra := len(m.requests) - m.options.MaxRequests; extra > 0 {
+		m.requests = append([]Request{}, m.requests[extra:]...)
+	}
+}
+
+// count returns how often this call was made, this time included.
+func (m *Model) count(p *prompt) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := p.hash()
+	m.calls[key]++
+	return m.calls[key]
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// A caller that went away does not read the answer.
+	_, _ = w.Write(encode(body))
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("fakemodel: %T has no JSON form: %v", v, err))
+	}
+	return b
+}

@@ -1,0 +1,173 @@
+package fakemodel
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// prompt is a call in the terms of neither format.
+type prompt struct {
+	model, system, effort string
+	stream                bool
+	// maxTokens is 0 for no limit.
+	maxTokens int
+	tools     []string
+	turns     []turn
+}
+
+// Sides of turns.
+const (
+	sideUser      = "user"
+	sideAssistant = "assistant"
+	sideTool      = "tool"
+)
+
+// turn is one message, or the results or the rest of one.
+type turn struct {
+	side   string
+	texts  []string
+	images []string
+	// calls holds the ids of an assistant's calls; result answers one.
+	calls  []call
+	result string
+}
+
+type call struct{ id, name, args string }
+
+// check finds what vendors of both formats refuse.
+func (p *prompt) check() error {
+	if p.model == "" {
+		return errors.New("model is missing")
+	}
+	var open []string
+	for i, t := range p.turns {
+		if t.side == sideTool {
+			at := slices.Index(open, t.result)
+			if at < 0 {
+				return fmt.Errorf("message %d: result of %q answers no open call", i, t.result)
+			}
+			open = slices.Delete(open, at, at+1)
+			continue
+		}
+		if len(open) > 0 {
+			return fmt.Errorf("message %d: calls %q are not answered", i, open)
+		}
+		for _, c := range t.calls {
+			if c.id == "" || c.name == "" || slices.Contains(open, c.id) {
+				return fmt.Errorf("message %d: call %q of %q: ids are needed, and differ", i, c.id, c.name)
+			}
+			open = append(open, c.id)
+		}
+	}
+	switch n := len(p.turns); {
+	case n == 0:
+		return errors.New("messages are missing")
+	case p.turns[n-1].side == sideAssistant || len(open) > 0:
+		return errors.New("the last message must be a user's or answer all calls")
+	}
+	return nil
+}
+
+// step returns what to do now.
+func (p *prompt) step() (*step, error) {
+	text, at := p.last()
+	steps, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	n := p.responsesAfter(at)
+	switch {
+	case n < len(steps):
+		return steps[n], nil
+	case p.turns[len(p.turns)-1].side == sideTool:
+		return newStep(action{verb: verbSay, text: "The tool said: " + p.results()}), nil
+	}
+	said := "You said: " + text
+	for _, image := range p.turns[at].images {
+		said += " [" + image + "]"
+	}
+	return newStep(action{verb: verbSay, text: said}), nil
+}
+
+// last returns the last text of the last user message and the place of the
+// message; without one, an empty text and the last place.
+func (p *prompt) last() (string, int) {
+	for i := len(p.turns) - 1; i >= 0; i-- {
+		if t := p.turns[i]; t.side == sideUser {
+			if len(t.texts) == 0 {
+				return "", i
+			}
+			return t.texts[len(t.texts)-1], i
+		}
+	}
+	return "", len(p.turns) - 1
+}
+
+func (p *prompt) responsesAfter(at int) int {
+	n := 0
+	for _, t := range p.turns[at:] {
+		if t.side == sideAssistant {
+			n++
+		}
+	}
+	return n
+}
+
+// results joins the results at the end.
+func (p *prompt) results() string {
+	var texts []string
+	for i := len(p.turns) - 1; i >= 0 && p.turns[i].side == sideTool; i-- {
+		texts = append(texts, strings.Join(p.turns[i].texts, "\n"))
+	}
+	slices.Reverse(texts)
+	return strings.Join(texts, "; ")
+}
+
+// callID makes the ids of calls unlike those of earlier responses.
+func (p *prompt) callID(n int) string { return fmt.Sprintf("call_%d_%d", len(p.turns), n) }
+
+// words counts the input as if every word were a token.
+func (p *prompt) words() int {
+	n := len(strings.Fields(p.system)) + len(p.tools)
+	for _, t := range p.turns {
+		n += len(t.images) + len(t.calls)
+		for _, text := range t.texts {
+			n += len(strings.Fields(text))
+		}
+	}
+	return n
+}
+
+func (p *prompt) hash() [32]byte {
+	return sha256.Sum256([]byte(fmt.Sprintf("%q %q %q", p.model, p.system, p.turns)))
+}
+
+// id names the response.
+func (p *prompt) id() string {
+	sum := p.hash()
+	return "fake_" + hex.EncodeToString(sum[:8])
+}
+
+func (p *prompt) request(path string) Request {
+	text, at := p.last()
+	r := Request{
+		API: path, Model: p.model, Prompt: text, Step: p.responsesAfter(at), System: p.system,
+		Tools: append([]string{}, p.tools...), Messages: len(p.turns), Effort: p.effort,
+	}
+	for _, t := range p.turns {
+		r.Images += len(t.images)
+	}
+	return r
+}
+
+// picture names an image so that its bytes can be compared.
+func picture(mediaType string, data []byte) string {
+	sum := sha256.Sum256(data)
+	return fmt.Sprintf("%s %d %s", mediaType, len(data), hex.EncodeToString(sum[:]))
+}
+
+func blank(s string) bool { return strings.TrimSpace(s) == "" }

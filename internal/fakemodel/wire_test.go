@@ -1,0 +1,165 @@
+package fakemodel_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+)
+
+func post(path, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	fakemodel.New(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+	return w
+}
+
+// TestWhole asks for answers that are not streamed, which the codecs never do.
+func TestWhole(t *testing.T) {
+	script := `reasoning=1 say=\"Hi.\" tool=a {\"n\":1}`
+	tests := map[string]struct{ path, body, want string }{
+		"completions": {"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + script + `"}]}`, `{
+			"id":"fake_f2b7a3c3ef1597e1", "object":"chat.completion", "created":0, "model":"m",
+			"choices":[{"index":0, "finish_reason":"tool_calls", "message":{"role":"assistant", "content":"Hi.", "reasoning_content":"t1",
+				"tool_calls":[{"id":"call_1_0", "type":"function", "function":{"name":"a", "arguments":"{\"n\":1}"}}]}}],
+			"usage":{"prompt_tokens":4, "completion_tokens":3, "total_tokens":7, "completion_tokens_details":{"reasoning_tokens":1}}}`},
+		"messages": {"/v1/messages", `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"` + script + `"}]}`, `{
+			"id":"fake_f2b7a3c3ef1597e1", "type":"message", "role":"assistant", "model":"m", "stop_reason":"tool_use", "stop_sequence":null,
+			"content":[{"type":"thinking", "thinking":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="},
+				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"call_1_0", "name":"a", "input":{"n":1}}],
+			"usage":{"input_tokens":4, "output_tokens":3}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := post(test.path, test.body)
+			var want, got any
+			if err := json.Unmarshal([]byte(test.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+				t.Fatalf("status %d, %v: %s", w.Code, err, w.Body)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, w.Body)
+			}
+		})
+	}
+}
+
+func TestSameCallSameBytes(t *testing.T) {
+	body := `{"model":"m","stream":true,"max_tokens":99,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"reasoning=2 tokens=3 tool=a"}]}`
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+		first, second := post(path, body), post(path, body)
+		if first.Code != http.StatusOK || first.Header().Get("Content-Type") != "text/event-stream" || first.Body.Len() == 0 {
+			t.Errorf("%s: %d %v %s", path, first.Code, first.Header(), first.Body)
+		}
+		if diff := cmp.Diff(first.Body.String(), second.Body.String()); diff != "" {
+			t.Errorf("%s (-first +second):\n%s", path, diff)
+		}
+	}
+}
+
+// TestBadCalls finds mistakes that vendors refuse and that a forgiving stand-in
+// would hide.
+func TestBadCalls(t *testing.T) {
+	const completions, messages = "/v1/chat/completions", "/v1/messages"
+	called := `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"a","arguments":"{}"}}]}`
+	used := `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"a","input":{}}]}`
+	tests := map[string]struct{ path, messages, want string }{
+		"no messages":        {completions, ``, "messages are missing"},
+		"ends with answer":   {completions, `{"role":"assistant","content":"x"}`, "last message"},
+		"no content":         {completions, `{"role":"user"}`, "content is missing"},
+		"unknown role":       {completions, `{"role":"robot","content":"x"}`, "unknown role"},
+		"late system":        {completions, `{"role":"user","content":"x"},{"role":"system","content":"y"}`, "must come first"},
+		"call not answered":  {completions, called + `,{"role":"user","content":"y"}`, "not answered"},
+		"call left open":     {completions, called, "last message"},
+		"answered twice":     {completions, called + `,{"role":"tool","tool_call_id":"c1","content":"1"},{"role":"tool","tool_call_id":"c1","content":"2"}`, "no open call"},
+		"answers nothing":    {completions, `{"role":"user","content":"x"},{"role":"tool","tool_call_id":"c9","content":"1"}`, "no open call"},
+		"bad arguments":      {completions, strings.Replace(called, `"{}"`, `"{"`, 1), "not JSON"},
+		"bad image":          {completions, `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,?"}}]}`, "data URL"},
+		"sides repeat":       {messages, `{"role":"user","content":"x"},{"role":"user","content":"y"}`, "alternate"},
+		"begins with answer": {messages, `{"role":"assistant","content":"x"}`, "alternate"},
+		"blank text":         {messages, `{"role":"user","content":" "}`, "blank"},
+		"empty content":      {messages, `{"role":"user","content":[]}`, "content is empty"},
+		"use not answered":   {messages, used + `,{"role":"user","content":"y"}`, "not answered"},
+		"result after text":  {messages, used + `,{"role":"user","content":[{"type":"text","text":"y"},{"type":"tool_result","tool_use_id":"c1"}]}`, "results must come first"},
+		"unsigned thinking":  {messages, `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"t1","signature":"made up"}]},{"role":"user","content":"y"}`, "signature"},
+		"input no object":    {messages, strings.Replace(used, `"input":{}`, `"input":"{}"`, 1), "no object"},
+		"wrong image":        {messages, `{"role":"user","content":[{"type":"image","source":{"media_type":"image/png","data":"?"}}]}`, "decode image"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := post(test.path, `{"model":"m","max_tokens":9,"messages":[`+test.messages+`]}`)
+			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), test.want) {
+				t.Errorf("status %d, %s; want 400 with %q", w.Code, w.Body, test.want)
+			}
+		})
+	}
+	for name, test := range map[string]struct{ path, body string }{
+		"no model":       {completions, `{"messages":[{"role":"user","content":"x"}]}`},
+		"usage lost":     {completions, `{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`},
+		"no limit":       {messages, `{"model":"m","messages":[{"role":"user","content":"x"}]}`},
+		"not JSON":       {messages, `{`},
+		"wrong messages": {completions, `{"model":"m","messages":7}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := post(test.path, test.body); w.Code != http.StatusBadRequest {
+				t.Errorf("status %d, %s; want 400", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestUnknownPath(t *testing.T) {
+	if w := post("/v1/embeddings", "{}"); w.Code != http.StatusNotFound {
+		t.Errorf("status %d, want 404", w.Code)
+	}
+}
+
+// FuzzCalls looks for bodies that bring the handler down.
+func FuzzCalls(f *testing.F) {
+	for _, script := range []string{
+		"tokens=3", `say="a b"`, `tool=a {"n":1} tool=b then say="x"`, "status=429 retry-after=1 times=2", "fail=1", "reasoning=2 finish=tool",
+		`message="`, "tool=a {", "then then tokens=1", "hello", "note=1 then",
+	} {
+		f.Add(script, `{"role":"user","content":"x"}`)
+	}
+	f.Add("tokens=1", `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"text","text":"r"}]}]}`)
+	f.Add("tokens=1", `{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"a","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}`)
+	f.Fuzz(func(t *testing.T, script, messages string) {
+		text, err := json.Marshal(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stream := range []string{"true", "false"} {
+			body := `{"model":"m","max_tokens":50,"stream":` + stream + `,"stream_options":{"include_usage":true},"messages":[` + messages + `,{"role":"user","content":` + string(text) + `}]}`
+			for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+				answer(t, path, body)
+			}
+		}
+	})
+}
+
+// answer allows what ends a response early: a script that breaks the connection,
+// and a caller that leaves, since a script may wait for ever.
+func answer(t *testing.T, path, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			panic(p)
+		}
+	}()
+	w := httptest.NewRecorder()
+	fakemodel.New(nil).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body)))
+	if w.Code == http.StatusOK && w.Body.Len() == 0 && ctx.Err() == nil {
+		t.Errorf("%s: no answer to %s", path, body)
+	}
+}
