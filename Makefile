@@ -4,17 +4,20 @@
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+VERSITYGW     := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 GO       ?= go
 BIN      := $(CURDIR)/bin
 CHECKS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(STATICCHECK))))
 LINTER   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOLANGCI_LINT))))
 VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
+S3SERVER := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
+CLIENTS  := test/clients/node_modules/.package-lock.json
 SCHEDULES ?= 20000
 FUZZTIME ?= 1m
 
 .DEFAULT_GOAL := help
-.PHONY: help test needs format vet staticcheck tidy arch mutants race lint soak bench generate vuln build clean
+.PHONY: help test needs format vet staticcheck tidy arch mutants servers clients race lint soak bench generate vuln build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +55,11 @@ arch: ## Check layers, sizes, package comments and pages
 mutants: ## Run the suites of the log with its rules switched off: they must notice
 	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
 
-race: ## Run all tests under the race detector
+servers: $(S3SERVER) ## Build the servers that tests run against
+
+clients: $(CLIENTS) ## Install the packages of the client suite, as its lock file pins them
+
+race: servers clients ## Run all tests under the race detector
 	$(GO) test -race ./...
 
 build: ## Build the command into ./bin
@@ -77,7 +84,7 @@ vuln: $(VULN) ## Look for known vulnerabilities; needs the network
 	$(VULN) ./...
 
 clean: ## Remove what make built
-	rm -rf $(BIN)
+	rm -rf $(BIN) test/clients/node_modules
 
 # A tool's file carries its version, so that a new pin is built and an old one is not run.
 define install
@@ -94,3 +101,11 @@ $(LINTER):
 
 $(VULN):
 	$(call install,$(GOVULNCHECK))
+
+$(S3SERVER):
+	$(call install,$(VERSITYGW))
+
+# npm writes the file before it is done, so that its time says nothing.
+$(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc
+	cd test/clients && npm ci --no-progress
+	@touch $@

@@ -51,14 +51,15 @@ func packages() []row {
 		{"providers/sse", 1, format, nil, nil},
 
 		{"actors", 2, runtime,
-			list("actors/follower", "actors/internal/grain", "actors/internal/machine", "actors/internal/wire", "agent", "conversation", "providers", "storage"),
+			list("actors/follower", "actors/internal/grain", "actors/internal/machine", "actors/internal/membership", "actors/internal/wire", "agent", "conversation", "providers", "storage"),
 			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "golang.org/x/sync", "google.golang.org/protobuf")},
 		{"actors/follower", 2, runtime, list("conversation", "storage"), nil},
 		{"actors/internal/grain", 2, runtime, nil, list("github.com/asynkron/protoactor-go", "google.golang.org/grpc", "google.golang.org/protobuf")},
 		{"actors/internal/machine", 2, runtime, list("conversation"), list("github.com/oklog/ulid")},
+		{"actors/internal/membership", 2, runtime, list("conversation", "storage"), list("golang.org/x/sync")},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
-		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid")},
+		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
@@ -69,7 +70,12 @@ func packages() []row {
 
 		{"actors/simtest", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
 
-		{"cmd/parley", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
+		{"internal/fakemodel", 3, suite, nil, nil},
+		{"internal/versitygw", 3, suite, nil, nil},
+
+		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
+		{"cmd/parley/internal/config", 4, command, nil, list("go.yaml.in/yaml")},
+		{"examples/quickstart", 4, command, nil, list("github.com/gorilla/mux", "golang.org/x/sync")},
 	}
 }
 
@@ -81,15 +87,17 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/asynkron/protoactor-go":     {code: list("actors")},
 		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},
 		"github.com/cockroachdb/pebble":         {code: list("storage/local")},
+		"github.com/fsnotify/fsnotify":          {code: list("cmd/parley")},
 		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "actors/simtest"), tests: list("")},
 		"github.com/google/jsonschema-go":       {code: list("agent")},
-		"github.com/gorilla/mux":                {code: list("http")},
+		"github.com/gorilla/mux":                {code: list("http", "examples")},
 		"github.com/klauspost/compress":         {code: list("storage")},
 		"github.com/minio/minio-go":             {code: list("storage/s3"), tests: list("storage/local")},
 		"github.com/oklog/ulid":                 {code: list("actors", "http", "cmd")},
 		"github.com/santhosh-tekuri/jsonschema": {code: list("agent")},
 		"github.com/spf13/cobra":                {code: list("cmd/parley")},
-		"golang.org/x/sync":                     {code: list("actors", "http", "cmd")},
+		"go.yaml.in/yaml":                       {code: list("cmd/parley/internal/config")},
+		"golang.org/x/sync":                     {code: list("actors", "http", "cmd", "examples")},
 		"google.golang.org/grpc":                {code: list("actors")},
 		"google.golang.org/protobuf":            {code: list("actors")},
 	}

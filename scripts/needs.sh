@@ -33,9 +33,21 @@ elif [[ ${CGO_ENABLED:-1} == 0 ]]; then
 	lacks "cgo is switched off, which the race detector needs: unset CGO_ENABLED"
 fi
 
-# No test of today needs Node.js; the suite that drives the public client will.
+# The suite in test/clients drives the server with the public TypeScript client.
+node_remedy="install Node.js 20 or later from https://nodejs.org, or with this system's package manager, and put its bin folder on PATH"
 if ! command -v node >/dev/null; then
-	echo "note: node is not installed; nothing needs it yet (the client suite will need Node.js 20 or later)" >&2
+	lacks "node is missing, which the client suite needs: $node_remedy"
+elif ! version=$(node --version); then
+	lacks "node does not run: $node_remedy"
+else
+	major=${version#v}
+	major=${major%%[!0-9]*}
+	if [[ -z $major || $major -lt 20 ]]; then
+		lacks "node is $version: $node_remedy"
+	fi
+fi
+if ! command -v npm >/dev/null; then
+	lacks "npm is missing, which installs the client suite's packages: it comes with Node.js from https://nodejs.org, or apt-get install npm"
 fi
 
 exit "$missing"

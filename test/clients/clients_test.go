@@ -1,0 +1,218 @@
+// Package clients_test lets the public TypeScript client, unmodified, judge a
+// running "parley serve", and a program that uses the library. The tests are the
+// *.test.mjs files beside this one; here are the servers they talk to.
+package clients_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+const (
+	// suiteTimeout ends a file that hangs; it only matters when it does.
+	suiteTimeout = 2 * time.Minute
+
+	modelKey    = "the-model-s-key"
+	bearerToken = "the-server-s-token"
+)
+
+// place is where one run of the suite keeps its conversations.
+type place struct {
+	// yaml is the value of bucket in parley.yaml, env what it names.
+	yaml string
+	env  []string
+	// library is another bucket of the same kind, for the program in this process.
+	library storage.Bucket
+}
+
+func TestPublicClient(t *testing.T) {
+	needModules(t)
+	program := build(t)
+	for name, open := range map[string]func(t *testing.T) place{
+		"dir":       openDir,
+		"versitygw": openGateway,
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := open(t)
+			model := startModel(t)
+			completions, messages := startServe(t, program, at, model.URL)
+			runSuite(t, map[string]string{
+				"MODEL_URL":              model.URL,
+				"MODEL_ERROR_TEXT":       fakemodel.ErrorText,
+				"PARLEY_TOKEN":           bearerToken,
+				"PARLEY_COMPLETIONS_URL": completions,
+				"PARLEY_MESSAGES_URL":    messages,
+				"PARLEY_LIBRARY_URL":     startLibrary(t, at.library, model.URL),
+			})
+		})
+	}
+}
+
+func openDir(t *testing.T) place {
+	store, err := local.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bucket, err := s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return place{yaml: fmt.Sprintf("{dir: %q}", t.TempDir()), library: bucket}
+}
+
+func openGateway(t *testing.T) place {
+	server := versitygw.Start(t)
+	bucket, err := s3.New(&s3.Options{
+		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region, PathStyle: true,
+		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return place{
+		yaml: fmt.Sprintf("{endpoint: %q, name: %q, region: %q, secure: false, accessKeyEnv: BUCKET_ACCESS_KEY, secretKeyEnv: BUCKET_SECRET_KEY}",
+			server.Endpoint, server.Bucket(t), server.Region),
+		env:     []string{"BUCKET_ACCESS_KEY=" + server.AccessKey, "BUCKET_SECRET_KEY=" + server.SecretKey},
+		library: bucket,
+	}
+}
+
+func startModel(t *testing.T) *httptest.Server {
+	// Tests look for their own calls among those of all others.
+	server := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: modelKey, MaxRequests: 100_000}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
+}
+
+// needModules fails with the remedy, unless the pinned packages are installed.
+func needModules(t *testing.T) {
+	t.Helper()
+	const stamp = "node_modules/.package-lock.json"
+	installed, err := os.Stat(stamp)
+	if err != nil {
+		t.Fatalf("the packages of the client suite are not installed: run make clients (%v)", err)
+	}
+	lock, err := os.Stat("package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if installed.ModTime().Before(lock.ModTime()) {
+		t.Fatalf("the packages of the client suite are older than package-lock.json: run make clients")
+	}
+}
+
+// build returns the program as an operator gets it.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "parley")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/parley").CombinedOutput(); err != nil {
+		t.Fatalf("build parley: %v\n%s", err, out)
+	}
+	return program
+}
+
+// runSuite runs the tests of the client, each file in a process of its own.
+func runSuite(t *testing.T, urls map[string]string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("node is missing: install Node.js 20 or later and put it on PATH")
+	}
+	files, err := filepath.Glob("*.test.mjs")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the tests of the client: %q, %v", files, err)
+	}
+	env := environment()
+	for name, value := range urls {
+		env = append(env, name+"="+value)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(file, ".test.mjs"), func(t *testing.T) {
+			t.Parallel()
+			runFile(t, node, file, env)
+		})
+	}
+}
+
+// runFile shows what node says about tests that fail. A file without tests, or
+// with one that is left out, fails as well.
+func runFile(t *testing.T, node, file string, env []string) {
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	defer cancel()
+	// Without --test it is one process, so that none is left if it has to be killed.
+	cmd := exec.CommandContext(ctx, node, "--test-reporter=tap", file)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	passed, left := count(out, "# pass"), max(count(out, "# skipped"), count(out, "# todo"))
+	if err != nil || passed < 2 || left != 0 {
+		t.Errorf("%d tests passed, %d were left out: %v\n%s", passed, left, err, onlyFailures(out))
+	}
+}
+
+// environment is that of the tests without what could point at other servers.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		for _, prefix := range []string{"PARLEY_", "MODEL_", "BUCKET_", "OPENAI_", "ANTHROPIC_", "NODE_"} {
+			if strings.HasPrefix(v, prefix) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// count reads one line of the summary of a TAP report; -1 means there is none.
+func count(report []byte, line string) int {
+	for l := range strings.Lines(string(report)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(l), line+" "); ok {
+			if n, err := strconv.Atoi(rest); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// onlyFailures leaves the tests that passed out of a TAP report.
+func onlyFailures(report []byte) string {
+	var kept []string
+	inPassed := false
+	for line := range strings.Lines(string(report)) {
+		text := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(text, "ok "):
+			inPassed = true
+		case strings.HasPrefix(text, "not ok "), strings.HasPrefix(text, "# "), strings.HasPrefix(text, "1.."):
+			inPassed = false
+		}
+		if !inPassed && !strings.HasPrefix(text, "# Subtest") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}

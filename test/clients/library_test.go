@@ -1,0 +1,163 @@
+package clients_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/storage"
+)
+
+type joinInput struct {
+	Words []string `json:"words"`
+	// Gate is one of the model: the tool asks it to be let through, and so takes as
+	// long as a test wants.
+	Gate string `json:"gate"`
+}
+
+type joinOutput struct {
+	Joined string `json:"joined"`
+}
+
+type failInput struct {
+	Why string `json:"why"`
+}
+
+type progress struct {
+	Percent int `json:"percent"`
+}
+
+type room struct {
+	Room string `json:"room"`
+}
+
+// libraryAgents are agents as a program defines them.
+func libraryAgents(model string) []*agent.Agent {
+	show := agent.NewDataWriter[progress]("progress", nil)
+	tools := []agent.Tool{
+		agent.NewTool("join", "Join words.", func(ctx context.Context, in joinInput) (joinOutput, error) {
+			return joinOutput{strings.Join(in.Words, " ")}, await(ctx, model, in.Gate)
+		}, nil),
+		agent.NewTool("fail", "Fail.", func(_ context.Context, in failInput) (joinOutput, error) {
+			return joinOutput{}, errors.New(in.Why)
+		}, nil),
+		agent.NewTool("progress", "Show progress.", func(ctx context.Context, in progress) (string, error) {
+			return "shown", show.Write(ctx, in)
+		}, nil),
+	}
+	hooks := agent.Hooks{
+		ResponseStarted: func(context.Context, *agent.Turn) (map[string]any, error) {
+			return map[string]any{"mood": "tense", "usage": map[string]any{"started": true}}, nil
+		},
+		ResponseFinished: func(context.Context, *agent.Response) (map[string]any, error) {
+			return map[string]any{"mood": "calm", "usage": map[string]any{"finished": true}}, nil
+		},
+	}
+	return []*agent.Agent{
+		{Name: "completions", Model: "first/m1", Tools: tools, Data: []agent.Data{show}, Hooks: hooks, ThinkingLevel: agent.ThinkingLow},
+		{Name: "messages", Model: "second/m2", Tools: tools, Data: []agent.Data{show}, ThinkingLevel: agent.ThinkingLow},
+		{Name: "strict", Model: "first/m1", InitialData: agent.SchemaFor[room]()},
+	}
+}
+
+// await returns when the model's gate is open.
+func await(ctx context.Context, model, gate string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, model+"/gate/"+gate, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("gate %q: status %d", gate, resp.StatusCode)
+	}
+	return nil
+}
+
+// startLibrary runs the agents in this process and returns the URL their mounts
+// are under.
+func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
+	t.Helper()
+	reg := providers.NewRegistry(&providers.RegistryOptions{Getenv: func(string) string { return "" }})
+	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
+	reg.RegisterProtocol(anthropicmessages.API, anthropicmessages.New(nil))
+	for id, r := range map[string]providers.Registration{
+		"first":  {API: openaicompletions.API, BaseURL: model + "/v1"},
+		"second": {API: anthropicmessages.API, BaseURL: model},
+	} {
+		r.APIKey, r.Reasoning = modelKey, new(true)
+		if err := reg.RegisterProvider(id, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log syncBuffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	agents := libraryAgents(model)
+	runtime, err := actors.New(bucket, &actors.Options{Agents: agents, Providers: reg, Logger: logger, Pace: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mounts []parleyhttp.Mount
+	for _, a := range agents {
+		mounts = append(mounts, parleyhttp.Mount{Path: "/" + a.Name, Agent: a.Name})
+	}
+	handler, err := parleyhttp.New(runtime, runtime.Reader(), mounts, &parleyhttp.Options{Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- runtime.Run(ctx) }()
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		handler.Drain()
+		server.CloseClientConnections()
+		server.Close()
+		cancel()
+		if err := <-done; err != nil || t.Failed() {
+			t.Errorf("the library's runtime ended: %v\n%s", err, tail(log.String()))
+		}
+	})
+	select {
+	case <-runtime.Ready():
+	case err := <-done:
+		done <- err
+		t.Fatalf("the library's runtime does not start: %v", err)
+	}
+	return server.URL
+}
+
+// syncBuffer is a log that many goroutines write.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
