@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/versitygw"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -27,20 +28,42 @@ func memory(t *testing.T) *local.Store {
 	return store
 }
 
+// inProcess tells where the bucket of storage/local is, behind a transport.
+func inProcess(rt http.RoundTripper) s3.Options {
+	return s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
+		AccessKey: "test", SecretKey: "testtest", Transport: rt,
+	}
+}
+
+// onServer tells where a bucket of a server is that nobody else uses.
+func onServer(t *testing.T, server *versitygw.Server) s3.Options {
+	t.Helper()
+	transport := s3.NewTransport()
+	transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
+	t.Cleanup(transport.CloseIdleConnections)
+	return s3.Options{
+		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
+		AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
+	}
+}
+
 func bucket(t testing.TB, rt http.RoundTripper) *s3.Bucket {
 	t.Helper()
-	return open(t, &s3.Options{AccessKey: "test", SecretKey: "testtest", Transport: rt})
+	o := inProcess(rt)
+	return open(t, &o)
 }
 
 // unsigned returns a bucket that spends no time on signatures.
 func unsigned(t testing.TB, rt http.RoundTripper) *s3.Bucket {
 	t.Helper()
-	return open(t, &s3.Options{Transport: rt})
+	o := inProcess(rt)
+	o.AccessKey, o.SecretKey = "", ""
+	return open(t, &o)
 }
 
 func open(t testing.TB, opts *s3.Options) *s3.Bucket {
 	t.Helper()
-	opts.Endpoint, opts.Bucket, opts.Region, opts.PathStyle = local.Endpoint, local.Bucket, local.Region, true
 	b, err := s3.New(opts)
 	if err != nil {
 		t.Fatal(err)

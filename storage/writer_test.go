@@ -10,18 +10,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/internal/versitygw"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // TestAppendResolves checks that an append comes through each fault with its
 // batch stored once.
 func TestAppendResolves(t *testing.T) {
-	for name, tt := range map[string]struct {
-		method string
-		kinds  []storagetest.Kind
-		want   map[storagetest.Request]int // Requests that reach the store for two appends.
-	}{
+	cases := map[string]appendFaults{
 		"no fault":          {"PUT", nil, requests(2, 0, 1)},
 		"lost ack":          {"PUT", []storagetest.Kind{storagetest.LostAck}, requests(3, 1, 1)},
 		"error after":       {"PUT", []storagetest.Kind{storagetest.ErrorAfter}, requests(3, 1, 1)},
@@ -30,24 +28,42 @@ func TestAppendResolves(t *testing.T) {
 		"delayed":           {"PUT", []storagetest.Kind{storagetest.Delayed}, requests(2, 0, 1)},
 		"read-back fails":   {"GET", []storagetest.Kind{storagetest.Timeout, storagetest.LostAck}, requests(2, 0, 1)},
 		"verification lost": {"LIST", []storagetest.Kind{storagetest.Timeout, storagetest.LostAck, storagetest.ErrorBefore}, requests(2, 0, 2)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := memory(t)
-				counter := storagetest.NewCounter(store)
-				logs := storage.NewLogs(bucket(t, faults(counter, tt.method, tt.kinds...)), nil)
-				w := logs.Writer(keyOf("x"), "n1", storage.Start(), 1)
-				first := mustAppend(t, w, "{\"i\":0}\n")
-				second := mustAppend(t, w, "{\"i\":1}\n")
-				if diff := cmp.Diff(tt.want, counter.Counts()); diff != "" {
-					t.Errorf("requests (-want +got):\n%s", diff)
-				}
-				got := readAll(t, storage.NewLogs(bucket(t, store), nil), keyOf("x"))
-				if len(got) != 2 || got[0].Position() != first || got[1].Position() != second || string(got[1].Lines) != "{\"i\":1}\n" {
-					t.Errorf("log is %+v", got)
-				}
-			})
+	}
+	for name, faults := range cases {
+		t.Run("memory/"+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { faults.resolve(t, inProcess(memory(t)), nil) })
 		})
+	}
+	t.Run("versitygw", func(t *testing.T) {
+		server := versitygw.Start(t)
+		// Real time: waits are short, and a busy machine ends no attempt.
+		opts := &storage.LogOptions{Retry: storage.Retry{Attempt: time.Minute, Read: time.Minute, Min: time.Millisecond, Max: time.Millisecond}}
+		for name, faults := range cases {
+			t.Run(name, func(t *testing.T) { faults.resolve(t, onServer(t, server), opts) })
+		}
+	})
+}
+
+// appendFaults are the faults of the first requests of a method.
+type appendFaults struct {
+	method string
+	kinds  []storagetest.Kind
+	want   map[storagetest.Request]int // Requests that reach the store for two appends.
+}
+
+func (f appendFaults) resolve(t *testing.T, o s3.Options, opts *storage.LogOptions) {
+	clean := storage.NewLogs(open(t, &o), nil)
+	counter := storagetest.NewCounter(o.Transport)
+	o.Transport = faults(counter, f.method, f.kinds...)
+	w := storage.NewLogs(open(t, &o), opts).Writer(keyOf("x"), "n1", storage.Start(), 1)
+	first := mustAppend(t, w, "{\"i\":0}\n")
+	second := mustAppend(t, w, "{\"i\":1}\n")
+	if diff := cmp.Diff(f.want, counter.Counts()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	got := readAll(t, clean, keyOf("x"))
+	if len(got) != 2 || got[0].Position() != first || got[1].Position() != second || string(got[1].Lines) != "{\"i\":1}\n" {
+		t.Errorf("log is %+v", got)
 	}
 }
 

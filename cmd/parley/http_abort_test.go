@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
 )
 
 // slowPace makes "long 10000" last longer than any test waits.
@@ -83,9 +84,10 @@ func wantAborted(t *testing.T, snap conversation.Snapshot, want ...conversation.
 }
 
 // TestHTTPAbort aborts a running submission and two behind it.
-func TestHTTPAbort(t *testing.T) {
-	store := newStore(t)
-	s := startPaced(t, store, noon, slowPace)
+func TestHTTPAbort(t *testing.T) { onServers(t, testAbort) }
+
+func testAbort(t *testing.T, bucket s3.Options) {
+	s := startPaced(t, bucket, noon, slowPace)
 	const path = "/assistant/a%2Fb"
 	s.aborted(path, false)
 	if got := s.objects("assistant", "a/b"); len(got) != 0 {
@@ -118,7 +120,7 @@ func TestHTTPAbort(t *testing.T) {
 		t.Errorf("the agent's words are %q, want those it had said", kept)
 	}
 	s.halt()
-	s = startStack(t, store, noon)
+	s = startStack(t, bucket, noon)
 	if d := cmp.Diff(raw, s.do("GET", path).body); d != "" {
 		t.Errorf("another node shows something else:\n%s", d)
 	}
@@ -129,9 +131,11 @@ func TestHTTPAbort(t *testing.T) {
 }
 
 // TestHTTPAbortInTool aborts while a tool runs: its part becomes an error.
-func TestHTTPAbortInTool(t *testing.T) {
+func TestHTTPAbortInTool(t *testing.T) { onServers(t, testAbortInTool) }
+
+func testAbortInTool(t *testing.T, bucket s3.Options) {
 	running := make(chan struct{})
-	s := startStack(t, newStore(t), func(ctx context.Context, _ clockInput) (clockOutput, error) {
+	s := startStack(t, bucket, func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
 		<-ctx.Done()
 		return clockOutput{}, ctx.Err()
@@ -152,8 +156,10 @@ func TestHTTPAbortInTool(t *testing.T) {
 }
 
 // TestHTTPAbortWhileDraining: a node that ends promises nothing.
-func TestHTTPAbortWhileDraining(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPAbortWhileDraining(t *testing.T) { onServers(t, testAbortWhileDraining) }
+
+func testAbortWhileDraining(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, hello))
 	s.halt()
@@ -193,9 +199,10 @@ func (s *stack) attach(path string, contents ...[]byte) []conversation.Attachmen
 
 // TestHTTPDownload brings attachments back byte by byte, also from a node that
 // never wrote the conversation.
-func TestHTTPDownload(t *testing.T) {
-	store := newStore(t)
-	writing, other := startStack(t, store, noon), startStack(t, store, noon)
+func TestHTTPDownload(t *testing.T) { onServers(t, testDownload) }
+
+func testDownload(t *testing.T, bucket s3.Options) {
+	writing, other := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/a%2Fb"
 	contents := [][]byte{photo(1), photo(64 << 10), photo(3<<20 + 1), photo(1)}
 	ids := writing.attach(path, contents...)
@@ -227,9 +234,10 @@ func TestHTTPDownload(t *testing.T) {
 
 // TestHTTPDamagedAttachment: bytes that are not what their digest says never
 // arrive as a whole answer.
-func TestHTTPDamagedAttachment(t *testing.T) {
-	store := newStore(t)
-	s := startStack(t, store, noon)
+func TestHTTPDamagedAttachment(t *testing.T) { onServers(t, testDamagedAttachment) }
+
+func testDamagedAttachment(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	small, large := photo(10), photo(1<<20)
 	ids := s.attach(path, small, large)
@@ -241,7 +249,7 @@ func TestHTTPDamagedAttachment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s = startStack(t, store, noon)
+	s = startStack(t, bucket, noon)
 	e := s.refused(s.do("GET", path+"/attachments/"+string(ids[0])), 500, conversation.CodeInternal)
 	if s.logs.with("level=ERROR", "ref="+e.Ref) == "" {
 		t.Errorf("no line of the log has ref %s", e.Ref)

@@ -18,6 +18,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/versitygw"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/sse"
@@ -35,6 +36,25 @@ func newStore(t *testing.T) *local.Store {
 		}
 	})
 	return store
+}
+
+// onServers runs a test over every server of buckets there is. Stacks over the
+// bucket it is given share that one.
+func onServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
+	t.Run("memory", func(t *testing.T) {
+		test(t, s3.Options{
+			Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: newStore(t),
+		})
+	})
+	t.Run("versitygw", func(t *testing.T) {
+		server := versitygw.Start(t)
+		transport := s3.NewTransport()
+		t.Cleanup(transport.CloseIdleConnections)
+		test(t, s3.Options{
+			Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
+			AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
+		})
+	})
 }
 
 // stack is everything between a client and the bucket's bytes, in this process:
@@ -107,15 +127,15 @@ func stackAgents(t *testing.T, tool clockFunc) []*agent.Agent {
 	}
 }
 
-// startStack serves a store, with an instant model, until the test ends or halt
+// startStack serves a bucket, with an instant model, until the test ends or halt
 // is called.
-func startStack(t *testing.T, store *local.Store, tool clockFunc) *stack {
+func startStack(t *testing.T, bucket s3.Options, tool clockFunc) *stack {
 	t.Helper()
-	return startPaced(t, store, tool, 0)
+	return startPaced(t, bucket, tool, 0)
 }
 
 // startPaced is startStack with a model that needs pace for a word.
-func startPaced(t *testing.T, store *local.Store, tool clockFunc, pace time.Duration) *stack {
+func startPaced(t *testing.T, bucket s3.Options, tool clockFunc, pace time.Duration) *stack {
 	t.Helper()
 	s := &stack{t: t, logs: &lines{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reg := providers.NewRegistry(nil)
@@ -124,9 +144,7 @@ func startPaced(t *testing.T, store *local.Store, tool clockFunc, pace time.Dura
 		t.Fatal(err)
 	}
 	var err error
-	s.bucket, err = s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
+	s.bucket, err = s3.New(&bucket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,15 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers/sse"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
 )
 
 const hello = `{"kind":"user","body":"hello"}`
 
-func TestHTTPCreateAndContinue(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPCreateAndContinue(t *testing.T) { onServers(t, testCreateAndContinue) }
+
+func testCreateAndContinue(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path = "/assistant/a%2Fb"
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=-1&live=sse"} {
 		s.refused(s.do("GET", path+query), 404, conversation.CodeStreamNotFound)
@@ -55,10 +58,12 @@ func TestHTTPCreateAndContinue(t *testing.T) {
 }
 
 // TestHTTPRefusedCreation has refusals of every layer. None leaves a byte.
-func TestHTTPRefusedCreation(t *testing.T) {
+func TestHTTPRefusedCreation(t *testing.T) { onServers(t, testRefusedCreation) }
+
+func testRefusedCreation(t *testing.T, bucket s3.Options) {
 	const image, empty = `{"type":"image","mimeType":"image/png","data":"eA=="}`, `{"type":"image","mimeType":"image/png","data":""}`
 	const jsonType = "application/json"
-	s := startStack(t, newStore(t), noon)
+	s := startStack(t, bucket, noon)
 	before := s.listing("")
 	for _, tt := range []struct {
 		name, path, media, body string
@@ -105,8 +110,10 @@ func TestHTTPRefusedCreation(t *testing.T) {
 }
 
 // TestHTTPRefusedContinuation refuses at a conversation that exists, and replays.
-func TestHTTPRefusedContinuation(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPRefusedContinuation(t *testing.T) { onServers(t, testRefusedContinuation) }
+
+func testRefusedContinuation(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path, keyed = "/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`
 	raw := s.post(path, keyed)
 	first := into[receipt](t, raw.body)
@@ -156,8 +163,10 @@ func TestHTTPRefusedContinuation(t *testing.T) {
 	s.accepted(path, `{"kind":"user","body":"x","initialData":"other"}`)
 }
 
-func TestHTTPAttachments(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPAttachments(t *testing.T) { onServers(t, testAttachments) }
+
+func testAttachments(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path, png, other = "/assistant/c", "\x89PNG\r\n\x1a\n", "other"
 	image := func(content, more string) string {
 		return fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":%q%s}`, base64.StdEncoding.EncodeToString([]byte(content)), more)
@@ -209,8 +218,10 @@ func TestHTTPAttachments(t *testing.T) {
 	}
 }
 
-func TestHTTPSignal(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPSignal(t *testing.T) { onServers(t, testSignal) }
+
+func testSignal(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	r := s.accepted(path, `{"kind":"signal","type":"ci.failed","body":"{\"job\":7}","tagName":"ci","attributes":{"b":"<2>","a":"1"}}`)
 	if got := s.settle(path, r); got != conversation.OutcomeCompleted {
@@ -229,9 +240,10 @@ func TestHTTPSignal(t *testing.T) {
 
 // TestHTTPBeyondHead asks a node that lags for the head of another: it must look
 // into the bucket before it says that there is no such offset.
-func TestHTTPBeyondHead(t *testing.T) {
-	store := newStore(t)
-	lagging, writing := startStack(t, store, noon), startStack(t, store, noon)
+func TestHTTPBeyondHead(t *testing.T) { onServers(t, testBeyondHead) }
+
+func testBeyondHead(t *testing.T, bucket s3.Options) {
+	lagging, writing := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	writing.settle(path, writing.accepted(path, hello))
 	old := lagging.snapshot(path).Offset
@@ -252,8 +264,10 @@ func TestHTTPBeyondHead(t *testing.T) {
 	}
 }
 
-func TestHTTPEventStreamEqualsSnapshot(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPEventStreamEqualsSnapshot(t *testing.T) { onServers(t, testEventStreamEqualsSnapshot) }
+
+func testEventStreamEqualsSnapshot(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.accepted(path, `{"kind":"user","body":"think"}`)
 	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
@@ -295,8 +309,10 @@ func TestHTTPEventStreamEqualsSnapshot(t *testing.T) {
 	}
 }
 
-func TestHTTPLongPollWakes(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPLongPollWakes(t *testing.T) { onServers(t, testLongPollWakes) }
+
+func testLongPollWakes(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, hello))
 	head := s.snapshot(path).Offset
@@ -318,7 +334,9 @@ func TestHTTPLongPollWakes(t *testing.T) {
 
 // TestHTTPDrain sends messages while a tool keeps the runtime from ending, and
 // after its end.
-func TestHTTPDrain(t *testing.T) {
+func TestHTTPDrain(t *testing.T) { onServers(t, testDrain) }
+
+func testDrain(t *testing.T, bucket s3.Options) {
 	running, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tool := func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
@@ -327,7 +345,7 @@ func TestHTTPDrain(t *testing.T) {
 		<-release
 		return clockOutput{}, ctx.Err()
 	}
-	s := startStack(t, newStore(t), tool)
+	s := startStack(t, bucket, tool)
 	s.accepted("/assistant/c", `{"kind":"user","body":"time"}`)
 	await(t, running)
 	s.stop()
@@ -354,10 +372,11 @@ func TestHTTPDrain(t *testing.T) {
 	}
 }
 
-func TestHTTPDamagedLog(t *testing.T) {
-	store := newStore(t)
+func TestHTTPDamagedLog(t *testing.T) { onServers(t, testDamagedLog) }
+
+func testDamagedLog(t *testing.T, bucket s3.Options) {
 	const path = "/assistant/c"
-	s := startStack(t, store, noon)
+	s := startStack(t, bucket, noon)
 	s.settle(path, s.accepted(path, hello))
 	s.halt()
 	secret := []byte("not a batch, but a secret")
@@ -365,7 +384,7 @@ func TestHTTPDamagedLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.objects("assistant", "c")
-	s = startStack(t, store, noon)
+	s = startStack(t, bucket, noon)
 	for _, tt := range []struct{ method, query string }{
 		{"GET", ""}, {"GET", "?view=updates&offset=-1"}, {"GET", "?view=updates&offset=-1&live=long-poll"},
 		{"GET", "?view=updates&offset=-1&live=sse"}, {"POST", ""}, {"POST", ""},
@@ -388,8 +407,10 @@ func TestHTTPDamagedLog(t *testing.T) {
 }
 
 // TestHTTPBrokenEscape: such a path is refused before there is a request.
-func TestHTTPBrokenEscape(t *testing.T) {
-	s := startStack(t, newStore(t), noon)
+func TestHTTPBrokenEscape(t *testing.T) { onServers(t, testBrokenEscape) }
+
+func testBrokenEscape(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)

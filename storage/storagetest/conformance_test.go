@@ -3,48 +3,73 @@ package storagetest_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/versitygw"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// stacks are the transports the suites run on, the decorators among them.
-var stacks = map[string]func(t *testing.T) http.RoundTripper{
-	"memory": func(t *testing.T) http.RoundTripper { return memory(t) },
-	"folder": func(t *testing.T) http.RoundTripper {
-		store, err := local.Open(t.TempDir(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { closeStore(t, store) })
-		return store
-	},
-	"decorated": func(t *testing.T) http.RoundTripper {
-		return storagetest.NewCounter(storagetest.Faulty(memory(t), storagetest.Plan{}))
-	},
-}
-
-func TestBucket(t *testing.T) {
-	for name, stack := range stacks {
-		t.Run(name, func(t *testing.T) {
-			storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return bucket(t, stack(t), "") })
+// onServers runs a test on every server there is. empty tells where a bucket is
+// that nobody else uses.
+func onServers(t *testing.T, test func(t *testing.T, empty func(*testing.T) s3.Options)) {
+	t.Run("memory", func(t *testing.T) {
+		test(t, func(t *testing.T) s3.Options { return inProcess(memory(t)) })
+	})
+	t.Run("folder", func(t *testing.T) {
+		test(t, func(t *testing.T) s3.Options {
+			store, err := local.Open(t.TempDir(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { closeStore(t, store) })
+			return inProcess(store)
 		})
-	}
-	t.Run("prefix", func(t *testing.T) {
-		storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return bucket(t, memory(t), "some where/") })
+	})
+	t.Run("versitygw", func(t *testing.T) {
+		server := versitygw.Start(t)
+		transport := s3.NewTransport()
+		transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
+		t.Cleanup(transport.CloseIdleConnections)
+		test(t, func(t *testing.T) s3.Options {
+			return s3.Options{
+				Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
+				AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
+			}
+		})
 	})
 }
 
-func TestLog(t *testing.T) {
-	for name, stack := range stacks {
-		t.Run(name, func(t *testing.T) {
-			storagetest.RunLog(t, func(t *testing.T) storage.Bucket { return bucket(t, stack(t), "") })
-		})
-	}
+// variants are the ways a suite uses a server: as it is, through the decorators,
+// and below a prefix.
+var variants = map[string]func(s3.Options) s3.Options{
+	"plain": func(o s3.Options) s3.Options { return o },
+	"decorated": func(o s3.Options) s3.Options {
+		o.Transport = storagetest.NewCounter(storagetest.Faulty(o.Transport, storagetest.Plan{}))
+		return o
+	},
+	"prefix": func(o s3.Options) s3.Options {
+		o.Prefix = "some where/"
+		return o
+	},
 }
+
+func onVariants(t *testing.T, run func(*testing.T, func(*testing.T) storage.Bucket)) {
+	onServers(t, func(t *testing.T, empty func(*testing.T) s3.Options) {
+		for name, variant := range variants {
+			t.Run(name, func(t *testing.T) {
+				run(t, func(t *testing.T) storage.Bucket { return open(t, variant(empty(t))) })
+			})
+		}
+	})
+}
+
+func TestBucket(t *testing.T) { onVariants(t, storagetest.RunBucket) }
+
+func TestLog(t *testing.T) { onVariants(t, storagetest.RunLog) }
 
 func memory(t *testing.T) *local.Store {
 	store := local.NewMemory()
@@ -58,16 +83,28 @@ func closeStore(t *testing.T, store *local.Store) {
 	}
 }
 
-func bucket(t *testing.T, rt http.RoundTripper, prefix string) *s3.Bucket {
-	t.Helper()
-	b, err := s3.New(&s3.Options{
+// inProcess tells where the bucket of storage/local is, behind a transport.
+func inProcess(rt http.RoundTripper) s3.Options {
+	return s3.Options{
 		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
-		Prefix: prefix, AccessKey: "test", SecretKey: "testtest", Transport: rt,
-	})
+		AccessKey: "test", SecretKey: "testtest", Transport: rt,
+	}
+}
+
+func open(t *testing.T, o s3.Options) *s3.Bucket {
+	t.Helper()
+	b, err := s3.New(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func bucket(t *testing.T, rt http.RoundTripper, prefix string) *s3.Bucket {
+	t.Helper()
+	o := inProcess(rt)
+	o.Prefix = prefix
+	return open(t, o)
 }
 
 func testKey(t *testing.T) conversation.Key {

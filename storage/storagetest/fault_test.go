@@ -13,6 +13,7 @@ import (
 
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -26,7 +27,9 @@ func always(kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
 	}
 }
 
-func TestKinds(t *testing.T) {
+func TestKinds(t *testing.T) { onServers(t, kinds) }
+
+func kinds(t *testing.T, empty func(*testing.T) s3.Options) {
 	for _, tt := range []struct {
 		kind    storagetest.Kind
 		want    error // Of the create.
@@ -43,15 +46,16 @@ func TestKinds(t *testing.T) {
 		{storagetest.ForeignWinner, storage.ErrExists, "theirs", 0},
 	} {
 		t.Run(tt.kind.String(), func(t *testing.T) {
-			store := memory(t)
-			clean := bucket(t, store, "")
+			o := empty(t)
+			clean := open(t, o)
 			held := 0
-			faulty := storagetest.Faulty(store, storagetest.Plan{
+			faulty := storagetest.Faulty(o.Transport, storagetest.Plan{
 				Decide: always(tt.kind), DelayRequests: -1,
 				ForeignWinner: func(key string) { put(t, clean, key, "theirs") },
 				Hold:          func(storagetest.Op) { held++ },
 			})
-			err := bucket(t, faulty, "").Create(t.Context(), "k", storage.Bytes([]byte("mine")))
+			o.Transport = faulty
+			err := open(t, o).Create(t.Context(), "k", storage.Bytes([]byte("mine")))
 			if !errors.Is(err, tt.want) || (tt.want == nil) != (err == nil) {
 				t.Errorf("create: %v, want %v", err, tt.want)
 			}
