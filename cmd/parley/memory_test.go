@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	// maxPeakRSS is what the program may need while pictures come and models are
+	// shown them, in bytes.
+	maxPeakRSS = 300 << 20
+
+	pictures = 50
+	// A picture is blocks of which only the first differs from picture to picture.
+	pictureBlock  = 3 << 10
+	pictureBlocks = 3414
+	pictureText   = pictureBlocks * pictureBlock / 3 * 4 // characters of base64
+)
+
+// picture yields the base64 text of one picture. It holds no more than a block,
+// so that this process does not need what it forbids the other.
+type picture struct {
+	first, other []byte
+	at           int
+}
+
+func newPicture(n int) *picture {
+	block := bytes.Repeat([]byte("parley"), pictureBlock/6)
+	encode := func() []byte { return base64.StdEncoding.AppendEncode(nil, block) }
+	p := &picture{other: encode()}
+	copy(block, fmt.Sprintf("picture %d", n))
+	p.first = encode()
+	return p
+}
+
+// Read implements io.Reader.
+func (p *picture) Read(b []byte) (int, error) {
+	if p.at == pictureText {
+		return 0, io.EOF
+	}
+	block := p.other
+	if p.at < len(p.first) {
+		block = p.first
+	}
+	n := copy(b, block[p.at%len(block):])
+	p.at += n
+	return n, nil
+}
+
+// gallery is a model that reads no picture before all of them are offered to it,
+// so that as many calls are under way at once as there are pictures.
+type gallery struct {
+	mu      sync.Mutex
+	offered map[int]bool
+	shown   map[int]bool
+	flaws   []error
+	all     chan struct{}
+}
+
+// ServeHTTP answers a model call.
+func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := g.look(r); err != nil {
+		g.mu.Lock()
+		g.flaws = append(g.flaws, err)
+		g.mu.Unlock()
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	io.WriteString(w, `data: {"choices":[{"delta":{"content":"Seen."},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+}
+
+// look reads the one picture of a request and compares it.
+func (g *gallery) look(r *http.Request) error {
+	body := bufio.NewReaderSize(r.Body, 32<<10)
+	before := ""
+	for !strings.HasSuffix(before, ";base64,") {
+		more, err := body.ReadString(',')
+		if err != nil {
+			return fmt.Errorf("find the picture: %w", err)
+		}
+		before += more
+	}
+	found := regexp.MustCompile(`This is picture (\d+)`).FindStringSubmatch(before)
+	if found == nil {
+		return fmt.Errorf("no picture is announced in %q", before)
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if !g.offered[n] {
+		if g.offered[n] = true; len(g.offered) == pictures {
+			close(g.all)
+		}
+	}
+	g.mu.Unlock()
+	select {
+	case <-g.all:
+	case <-r.Context().Done():
+		return nil // it was given up, and will come again
+	}
+	want, got, expected := newPicture(n), make([]byte, 4<<10), make([]byte, 4<<10)
+	for range pictureText / len(got) {
+		_, err := io.ReadFull(body, got)
+		if _, same := io.ReadFull(want, expected); err != nil || same != nil || !bytes.Equal(got, expected) {
+			return fmt.Errorf("picture %d arrives changed: %w", n, errors.Join(err, same))
+		}
+	}
+	if rest, err := io.ReadAll(body); err != nil || !bytes.HasPrefix(rest, []byte(`"`)) {
+		return fmt.Errorf("picture %d is followed by %.40q, %w", n, rest, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shown[n] = true
+	return nil
+}
+
+// postPicture sends picture n to a conversation of its own.
+func (n *node) postPicture(i int) (receipt, error) {
+	head := fmt.Sprintf(`{"kind":"user","body":"This is picture %d","attachments":[{"type":"image","mimeType":"image/png","data":"`, i)
+	const tail = `"}]}`
+	body := io.MultiReader(strings.NewReader(head), newPicture(i), strings.NewReader(tail))
+	req, err := http.NewRequestWithContext(n.t.Context(), http.MethodPost, fmt.Sprintf("%s/picture-%d", n.base, i), body)
+	if err != nil {
+		return receipt{}, err
+	}
+	req.ContentLength = int64(len(head) + pictureText + len(tail))
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return receipt{}, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusAccepted {
+		return receipt{}, fmt.Errorf("status %d, %w: %s", resp.StatusCode, err, answer)
+	}
+	var r receipt
+	return r, json.Unmarshal(answer, &r)
+}
+
+// peakRSS returns the most memory the process ever had, in bytes.
+func (n *node) peakRSS() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(status)
+	if found == nil {
+		return 0, fmt.Errorf("no VmHWM in %s", status)
+	}
+	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
+	return kib << 10, err
+}
+
+// TestMemoryOfManyPictures admits 50 pictures of 10 MB at once, each of which is
+// then shown to a model, all at once again.
+func TestMemoryOfManyPictures(t *testing.T) {
+	model := &gallery{offered: map[int]bool{}, shown: map[int]bool{}, all: make(chan struct{})}
+	vendor := httptest.NewServer(model)
+	defer vendor.Close()
+	t.Setenv("OPENAI_BASE_URL", vendor.URL)
+	t.Setenv("OPENAI_API_KEY", "key")
+	n := startDev(t, t.TempDir(), "--model", "openai/gallery")
+	idle, _ := n.peakRSS()
+
+	receipts, failures := make([]receipt, pictures), make([]error, pictures)
+	var posts sync.WaitGroup
+	for i := range pictures {
+		posts.Go(func() { receipts[i], failures[i] = n.postPicture(i) })
+	}
+	posts.Wait()
+	if err := errors.Join(failures...); err != nil {
+		t.Fatalf("admissions: %v\n%s", err, n.logs)
+	}
+	admitted, _ := n.peakRSS()
+	for i, r := range receipts {
+		at := n.url(t, fmt.Sprintf("picture-%d", i))
+		newReader(t, r.Offset).until(at, r.Offset, settled(r.SubmissionID))
+		if got := settlements(history(t, at), r.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
+			t.Errorf("settlements of picture %d are %v", i, got)
+		}
+	}
+	model.mu.Lock()
+	defer model.mu.Unlock()
+	if len(model.shown) != pictures || len(model.flaws) > 0 {
+		t.Errorf("the model saw %d pictures of %d: %v", len(model.shown), pictures, errors.Join(model.flaws...))
+	}
+	peak, err := n.peakRSS()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "linux":
+		t.Log("this system does not tell the peak memory of a process: everything but that was checked")
+	case err != nil:
+		t.Fatal(err)
+	case peak > maxPeakRSS:
+		t.Errorf("peak of %d MiB, want at most %d", peak>>20, maxPeakRSS>>20)
+	}
+	t.Logf("peak RSS in MiB: %d idle, %d when all were admitted, %d at the end", idle>>20, admitted>>20, peak>>20)
+}
