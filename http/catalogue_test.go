@@ -1,0 +1,144 @@
+package http_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// provocation is a request that ends in an error, at a conversation c1 with the
+// attachment att_1 whose first message had the key k.
+type provocation struct {
+	code                      conversation.Code
+	method, path, media, body string
+	fail                      error // what the runtime answers, nil if it decides itself
+	status                    int
+	header                    map[string]string // beside those of every error
+	meta                      map[string]any
+}
+
+// provocations has every type of the catalogue.
+func provocations() []provocation {
+	const jsonType = "application/json"
+	keyed := `{"kind":"user","body":"other","idempotencyKey":"k"}`
+	logged := map[string]string{"Parley-Error-Ref": "err_1"}
+	return []provocation{
+		{code: conversation.CodeInvalidRequest, method: "GET", path: "/c1?view=bogus", status: 400},
+		{code: conversation.CodeInvalidJSON, method: "POST", path: "/c1", media: jsonType, body: "{", status: 400},
+		{code: conversation.CodeUnsupportedMediaType, method: "POST", path: "/c1", media: "text/plain", body: hello, status: 415},
+		{code: conversation.CodeMethodNotAllowed, method: "DELETE", path: "/c1", status: 405, header: map[string]string{"Allow": "GET, HEAD, POST"}},
+		{code: conversation.CodeMethodNotAllowed, method: "GET", path: "/c1/abort", status: 405, header: map[string]string{"Allow": "POST"}},
+		{code: conversation.CodeMethodNotAllowed, method: "POST", path: "/c1/attachments/att_1", status: 405, header: map[string]string{"Allow": "GET"}},
+		{code: conversation.CodeRouteNotFound, method: "GET", path: "/c1/none", status: 404},
+		{code: conversation.CodeInstanceNotFound, method: "POST", path: "/c1", media: jsonType, body: `{"kind":"user","body":"x","uid":"inst_x"}`, status: 404},
+		{code: conversation.CodeStreamNotFound, method: "GET", path: "/none", status: 404},
+		{code: conversation.CodeAttachmentNotFound, method: "GET", path: "/c1/attachments/none", status: 404},
+		{code: conversation.CodeInstanceExists, method: "POST", path: "/c1", media: jsonType, body: `{"kind":"user","body":"x","uid":null}`, status: 409,
+			meta: map[string]any{"uid": "inst_2"}},
+		{code: conversation.CodeSubmissionConflict, method: "POST", path: "/c1", media: jsonType, body: keyed, status: 409,
+			meta: map[string]any{"submissionId": "sub_4"}},
+		{code: conversation.CodeStreamStoreFailure, method: "GET", path: "/c1?view=updates&offset=" + offset(99), status: 500, header: logged},
+		{code: conversation.CodeInternal, method: "GET", path: "/c1", fail: errors.New("secret"), status: 500, header: logged},
+		{code: conversation.CodeSchemaVersion, method: "GET", path: "/c1", status: 500, header: logged,
+			fail: &conversation.Error{Code: conversation.CodeSchemaVersion, Meta: map[string]any{"storedVersion": 7, "supportedVersion": 8}},
+			meta: map[string]any{"storedVersion": 7.0, "supportedVersion": 8.0}},
+		{code: conversation.CodeUnavailable, method: "POST", path: "/c1", media: jsonType, body: hello, status: 503,
+			fail: conversation.Unavailable(2500*time.Millisecond, errors.New("secret")), header: map[string]string{"Retry-After": "3"}},
+	}
+}
+
+// TestErrorCatalogue provokes every type by a request and compares the answer as a
+// whole: status, every header, the envelope's members.
+func TestErrorCatalogue(t *testing.T) {
+	for _, p := range provocations() {
+		t.Run(string(p.code)+"_"+p.method, func(t *testing.T) {
+			h := newHarness(t, nil)
+			wantStatus(t, h.post("/c1", withAttachments(`,"idempotencyKey":"k"`, pngJSON)), http.StatusAccepted)
+			if p.fail != nil {
+				h.rt.fail = func(string) error { return p.fail }
+			}
+			r := httptest.NewRequest(p.method, "/agents/assistant"+p.path, strings.NewReader(p.body))
+			if p.media != "" {
+				r.Header.Set("Content-Type", p.media)
+			}
+			res := h.serve(r)
+			wantStatus(t, res, p.status)
+			body := readAll(t, res)
+			want := http.Header{
+				"Content-Type": {"application/json"}, "Content-Length": {fmt.Sprint(len(body))}, "Cache-Control": {"no-store"},
+				"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"cross-origin"},
+			}
+			for name, value := range p.header {
+				want[name] = []string{value}
+			}
+			if d := cmp.Diff(want, res.Header); d != "" {
+				t.Errorf("headers (-want +got):\n%s", d)
+			}
+			checkEnvelope(t, body, p)
+		})
+	}
+}
+
+func checkEnvelope(t *testing.T, body string, p provocation) {
+	t.Helper()
+	got := unmarshal[map[string]map[string]any](t, body)
+	e := got["error"]
+	members := []string{"details", "message", "type"}
+	if p.meta != nil {
+		members = append(members, "meta")
+	}
+	if p.status == http.StatusInternalServerError {
+		members = append(members, "ref")
+	}
+	slices.Sort(members)
+	var have []string
+	for name := range e {
+		have = append(have, name)
+	}
+	slices.Sort(have)
+	if d := cmp.Diff(members, have); d != "" || len(got) != 1 {
+		t.Errorf("members of %s (-want +got):\n%s", body, d)
+	}
+	if e["type"] != string(p.code) || e["message"] == "" || e["details"] == "" || strings.Contains(body, "secret") {
+		t.Errorf("envelope %s", body)
+	}
+	if d := cmp.Diff(p.meta, anyMap(e["meta"])); d != "" {
+		t.Errorf("meta (-want +got):\n%s", d)
+	}
+	if uid, ok := p.meta["uid"].(string); ok && !strings.Contains(e["details"].(string), uid) {
+		t.Errorf("details %q do not name %s", e["details"], uid)
+	}
+}
+
+func anyMap(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// TestErrorsWithoutABody: HEAD has the status and the headers of its error.
+func TestErrorsWithoutABody(t *testing.T) {
+	for path, status := range map[string]int{"/none": 404, "/%20": 400, "/c1/abort": 405, "/c1/attachments/x": 405, "/c1/none": 404} {
+		res := newHarness(t, nil).do("HEAD", path)
+		wantStatus(t, res, status)
+		for name, want := range map[string]string{
+			"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+			"Cross-Origin-Resource-Policy": "cross-origin", "Stream-Next-Offset": "", "Stream-Up-To-Date": "",
+		} {
+			if got := res.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		if got := readAll(t, res); got != "" {
+			t.Errorf("%s has the body %q", path, got)
+		}
+	}
+}

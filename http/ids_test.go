@@ -1,0 +1,87 @@
+package http_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// oddIDs are segments and the ids they are: decoded once, and nothing else.
+func oddIDs() map[string]string {
+	return map[string]string{
+		"a%2Fb": "a/b", "a%2fb": "a/b", "%2F": "/", "%2Fabort": "/abort", "a%2Fattachments%2Fb": "a/attachments/b",
+		"a%20b": "a b", "%20a%20": " a ", "a+b": "a+b", "a%2Bb": "a+b", "a%09b": "a\tb",
+		"..": "..", ".": ".", "%2e%2e": "..", "%2E": ".", "..%2F..%2Fetc": "../../etc", "...": "...",
+		"%C3%A9": "\u00e9", "e%CC%81": "e\u0301", // composed and not: two ids
+		"%E6%9D%B1%E4%BA%AC": "東京", "%F0%9F%98%80": "😀", "%E2%80%8B": "\u200b",
+		"a%3Fb": "a?b", "a%23b": "a#b", "a%25b": "a%b", "%252F": "%2F", "a;b=c": "a;b=c", "a&b": "a&b", "*": "*",
+		"C1": "C1", "abort": "abort", "attachments": "attachments", "null": "null", "-1": "-1", "%00": "\x00", "a%0D%0Ab": "a\r\nb",
+		strings.Repeat("a", 512):                 strings.Repeat("a", 512),
+		strings.Repeat("%C3%A9", 256):            strings.Repeat("é", 256),
+		strings.Repeat("%F0%9F%98%80", 512/4):    strings.Repeat("😀", 512/4),
+		"x" + strings.Repeat("%2F", 510) + "%20": "x" + strings.Repeat("/", 510) + " ",
+	}
+}
+
+// TestIDsOnEveryRoute: a segment names the same conversation to every route, and
+// streamUrl and Location have it as it came.
+func TestIDsOnEveryRoute(t *testing.T) {
+	for segment, id := range oddIDs() {
+		h := newHarness(t, nil)
+		res := h.post("/"+segment+"?a=%2F", withAttachments("", pngJSON))
+		wantStatus(t, res, http.StatusAccepted)
+		url := "http://example.com/agents/assistant/" + segment
+		if got := decode[receipt](t, res).StreamURL; got != url || res.Header.Get("Location") != url {
+			t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
+		}
+		if got := h.rt.admissions[0].Address; got != (conversation.Address{Agent: "assistant", ID: id}) {
+			t.Errorf("segment %q is %+v, want %q", segment, got, id)
+		}
+		wantStatus(t, h.do("GET", "/"+segment), 200)
+		wantStatus(t, h.do("GET", "/"+segment+"?view=updates&offset=-1"), 200)
+		wantStatus(t, h.do("HEAD", "/"+segment), 200)
+		wantStatus(t, h.do("GET", "/"+segment+"/attachments/att_1"), 200)
+		wantAbort(t, h.do("POST", "/"+segment+"/abort"), someAborted)
+		// The URL that was answered leads back.
+		wantStatus(t, h.serve(httptest.NewRequest("GET", url, nil)), 200)
+	}
+}
+
+// TestIDsAreNotNormalized: ids that look alike are different conversations.
+func TestIDsAreNotNormalized(t *testing.T) {
+	h := newHarness(t, nil)
+	segments := []string{"%C3%A9", "e%CC%81", "c1", "C1", "%20c1", "c1%20", "c1.", "c1%2F", "%2Fc1", "..%2Fc1", ".%2Fc1", "%EF%BD%83%EF%BC%91", "c1%00"}
+	for i, segment := range segments {
+		wantStatus(t, h.post("/"+segment, `{"kind":"user","body":"x","uid":null}`), http.StatusAccepted)
+		if len(h.rt.convs) != i+1 {
+			t.Errorf("%q is the id of another", segment)
+		}
+	}
+}
+
+// TestIDsRefused: blank, too long and not text, on every route that has an id.
+func TestIDsRefused(t *testing.T) {
+	for segment, details := range map[string]string{
+		"": "blank", "%20": "blank", "%09%0A%0D": "blank", "%C2%A0": "blank", "%E2%80%A8": "blank", "%E3%80%80": "blank", "%EF%BB%BF": "blank",
+		"%E2%80%80%20%E1%9A%80": "blank", "%0B%0C": "blank", strings.Repeat("%20", 600): "blank",
+		strings.Repeat("a", 513): "512", strings.Repeat("%C3%A9", 256) + "a": "512", strings.Repeat("%2F", 513): "512",
+		"%FF": "UTF-8", "a%C3": "UTF-8", "%ED%A0%80": "UTF-8", "%C0%AF": "UTF-8",
+	} {
+		h := newHarness(t, nil)
+		for _, res := range []*http.Response{
+			h.post("/"+segment, hello), h.do("GET", "/"+segment), h.do("GET", "/"+segment+"?view=updates&offset=-1"),
+			h.do("POST", "/"+segment+"/abort"), h.do("GET", "/"+segment+"/attachments/att_1"),
+		} {
+			if e := wantError(t, res, 400, conversation.CodeInvalidRequest); !strings.Contains(e.Details, details) {
+				t.Errorf("segment %.20q: details %q, want some with %s", segment, e.Details, details)
+			}
+		}
+		wantStatus(t, h.do("HEAD", "/"+segment), 400)
+		if h.rt.calls != nil {
+			t.Errorf("segment %.20q: the runtime heard of it: %v", segment, h.rt.calls)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package http_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// maxData is the longest data of an attachment, in characters: 14 × 1024 × 1024.
+const maxData = 14_680_064
+
+// imageOf is a message with an image whose data is before, and letters after it.
+func imageOf(before string, n int64) io.Reader {
+	return io.MultiReader(strings.NewReader(`{"kind":"user","body":"x","attachments":[{"type":"image","mimeType":"image/png","data":"`+before),
+		&letters{n}, strings.NewReader(`"}]}`))
+}
+
+// TestAttachmentDataLimit goes to the limit and past it with real bytes. An escape
+// counts as the one character it stands for.
+func TestAttachmentDataLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before string // of one character
+		length int64
+		ok     bool
+	}{
+		{"at_the_limit", "A", maxData, true},
+		{"at_the_limit_in_characters", `\u0041`, maxData, true},
+		{"one_group_less", "A", maxData - 4, true},
+		{"one_over", "A", maxData + 1, false},
+		{"one_over_in_characters", `\u0041`, maxData + 1, false},
+		{"one_group_over", "A", maxData + 4, false},
+		{"far_over", "A", 2 * maxData, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.rt.onStage = func(b conversation.Blob) {
+				if n, err := io.Copy(io.Discard, b.Content); err != nil || n != tt.length/4*3 || b.Size != n {
+					t.Errorf("staged %d bytes, size %d, %v; want %d", n, b.Size, err, tt.length/4*3)
+				}
+			}
+			res := h.serve(newPost("/c1", imageOf(tt.before, tt.length-1)))
+			if tt.ok {
+				wantStatus(t, res, 202)
+				return
+			}
+			e := wantError(t, res, 400, conversation.CodeInvalidRequest)
+			if !strings.Contains(e.Details, "14680064") || !strings.Contains(e.Details, "attachments[0].data") {
+				t.Errorf("details %q name neither limit nor place", e.Details)
+			}
+			if got, left := h.rt.wrote(), h.leftovers(); got != nil || left != nil {
+				t.Errorf("wrote %v, left %v", got, left)
+			}
+		})
+	}
+}
+
+// TestInitialDataOfAnyKind: it is any JSON value, and arrives as it was written.
+func TestInitialDataOfAnyKind(t *testing.T) {
+	for _, data := range []string{
+		`null`, `true`, `0`, `-1.5e300`, `12345678901234567890`, `""`, `"é \u00e9"`, `[]`, `[1,{"a":null}]`, `{}`, `{"b":1,"a":{"b":2}}`,
+	} {
+		h := newHarness(t, nil)
+		wantStatus(t, h.post("/c1", `{"kind":"user","body":"x","initialData":`+data+`}`), 202)
+		if got := string(h.rt.admissions[0].InitialData); got != data {
+			t.Errorf("%s became %s", data, got)
+		}
+	}
+	h := newHarness(t, nil)
+	h.create()
+	if got := h.rt.admissions[0].InitialData; got != nil {
+		t.Errorf("absent became %s", got)
+	}
+}

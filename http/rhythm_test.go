@@ -1,0 +1,175 @@
+package http_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// frames notes what is written to an event stream, and when.
+type frames struct {
+	header http.Header
+	start  time.Time
+	beats  []time.Duration // heartbeats
+	marks  []time.Duration // control frames
+	data   int             // data frames
+}
+
+func (f *frames) Header() http.Header { return f.header }
+func (f *frames) WriteHeader(int)     {}
+func (f *frames) Flush()              {}
+func (f *frames) Write(b []byte) (int, error) {
+	at, text := time.Since(f.start), string(b)
+	switch {
+	case text == ": heartbeat\n\n":
+		f.beats = append(f.beats, at)
+	case strings.Contains(text, "event: control\n"):
+		f.marks = append(f.marks, at)
+		f.data += strings.Count(text, "event: data\n")
+	default:
+		f.data = -1000 // a frame that is neither
+	}
+	return len(b), nil
+}
+
+// watch follows c1 for a time in which batches come after each of the pauses.
+func (h *harness) watch(t *testing.T, last time.Duration, pauses ...time.Duration) *frames {
+	t.Helper()
+	r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1?view=updates&live=sse&offset="+offset(0), nil))
+	f := &frames{header: http.Header{}, start: time.Now()}
+	ended := make(chan struct{})
+	go func() { defer close(ended); h.h.ServeHTTP(f, r) }()
+	for _, pause := range pauses {
+		time.Sleep(pause)
+		h.claims(c1, 1)
+		synctest.Wait()
+	}
+	time.Sleep(last - time.Since(f.start))
+	synctest.Wait()
+	cancel()
+	<-ended
+	return f
+}
+
+// TestEventStreamBeats: a heartbeat every 15 seconds, whatever else is written.
+func TestEventStreamBeats(t *testing.T) {
+	for name, pauses := range map[string][]time.Duration{
+		"idle": nil,
+		"busy": {time.Second, 14 * time.Second, 1, 14_999 * time.Millisecond, 31 * time.Second, 29 * time.Second, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, nil)
+				h.create()
+				f := h.watch(t, 10*time.Minute+time.Second, pauses...)
+				var want []time.Duration
+				for i := range 40 {
+					want = append(want, time.Duration(i+1)*15*time.Second)
+				}
+				if d := cmp.Diff(want, f.beats); d != "" {
+					t.Errorf("heartbeats (-want +got):\n%s", d)
+				}
+				if f.data != 0 {
+					t.Errorf("%d data frames without a chunk", f.data)
+				}
+			})
+		})
+	}
+}
+
+// TestEventStreamControls: a control frame at the beginning, with every batch at
+// once, and never 30 seconds without one; a store that needs a second to answer is
+// no excuse.
+func TestEventStreamControls(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"fast_store": 0, "slow_store": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, nil)
+				h.create()
+				h.rt.fail = func(method string) error {
+					if method == "Updates" {
+						time.Sleep(slow)
+					}
+					return nil
+				}
+				pauses := []time.Duration{4 * time.Second, 29 * time.Second, 31 * time.Second, time.Minute, 10 * time.Second}
+				f := h.watch(t, 20*time.Minute, pauses...)
+				last := slow
+				for _, at := range append(slices.Clone(f.marks), 20*time.Minute) {
+					if at-last > 30*time.Second {
+						t.Errorf("no control frame between %v and %v", last, at)
+					}
+					last = at
+				}
+				if f.marks[0] != slow {
+					t.Errorf("the first control frame came after %v", f.marks[0])
+				}
+				batch := time.Duration(0)
+				for _, pause := range pauses {
+					batch += pause
+					// A read under way when the batch comes is finished first.
+					if !slices.ContainsFunc(f.marks, func(at time.Duration) bool { return at >= batch && at <= batch+2*slow }) {
+						t.Errorf("no control frame for the batch at %v: %v", batch, f.marks)
+					}
+				}
+				if n := len(f.marks); n > 50 {
+					t.Errorf("%d control frames in 20 minutes", n)
+				}
+			})
+		})
+	}
+}
+
+// TestLongPollWindow: it is 30 seconds by default, and a batch ends it at once.
+func TestLongPollWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		start := time.Now()
+		res := h.do("GET", "/c1?view=updates&live=long-poll&offset="+offset(0))
+		wantHeaders(t, res, jsonHeaders(offset(0), true))
+		if got := readAll(t, res); got != "[]" || time.Since(start) != 30*time.Second {
+			t.Errorf("%s after %v", got, time.Since(start))
+		}
+		for _, pause := range []time.Duration{1, 15 * time.Second, 30*time.Second - 1} {
+			head := h.rt.convs[c1].state.Head()
+			answered := make(chan *http.Response, 1)
+			start = time.Now()
+			go func() {
+				answered <- h.do("GET", "/c1?view=updates&live=long-poll&offset="+head.String())
+			}()
+			time.Sleep(pause)
+			h.claims(c1, 1)
+			res := <-answered
+			wantHeaders(t, res, jsonHeaders((head+1).String(), true))
+			if took := time.Since(start); took != pause {
+				t.Errorf("a batch after %v was answered after %v", pause, took)
+			}
+		}
+	})
+}
+
+// TestLiveDefaults: nobody has to set the times of the protocol.
+func TestLiveDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime()
+		handler, err := parleyhttp.New(rt, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &harness{t: t, rt: rt, h: handler}
+		h.create()
+		f := h.watch(t, 31*time.Second)
+		if len(f.beats) != 2 || f.beats[0] != 15*time.Second || len(f.marks) != 2 {
+			t.Errorf("heartbeats %v, control frames %v", f.beats, f.marks)
+		}
+	})
+}
