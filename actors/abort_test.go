@@ -124,15 +124,31 @@ func TestAttachment(t *testing.T) {
 	if _, content, err = read(t.Context(), at, id); err != nil {
 		t.Fatal(err)
 	}
-	var integrity *storage.IntegrityError
-	if _, err := io.Copy(io.Discard, content); !errors.As(err, &integrity) {
-		t.Errorf("damaged bytes were read: %v", err)
-	}
+	_, err = io.Copy(io.Discard, content)
+	notIntact(t, err, id, "digest")
 	content.Close()
+	blob.Content = bytes.NewReader(data)
+	if err := n.rt.Stage(t.Context(), at, blob); conversation.CodeOf(err) != conversation.CodeAttachmentConflict {
+		t.Errorf("staged where other bytes stand: %v", err)
+	}
 	if err := w.bucket.Put(t.Context(), key, storage.Bytes(data[1:])); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := read(t.Context(), at, id); err == nil || conversation.CodeOf(err) != conversation.CodeInternal {
-		t.Errorf("bytes of another size: %v", err)
+	_, _, err = read(t.Context(), at, id)
+	notIntact(t, err, id, "size")
+	if err := w.bucket.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = read(t.Context(), at, id)
+	notIntact(t, err, id, "missing")
+}
+
+// notIntact checks an error that tells of a damaged attachment.
+func notIntact(t *testing.T, err error, id conversation.AttachmentID, reason string) {
+	t.Helper()
+	var e *conversation.Error
+	want := map[string]any{"attachmentId": id, "reason": reason}
+	if !errors.As(err, &e) || e.Code != conversation.CodeAttachmentIntegrity || !cmp.Equal(want, e.Meta) {
+		t.Errorf("want attachment_integrity with %v, got %v", want, err)
 	}
 }

@@ -58,7 +58,11 @@ func (r *Runtime) Stage(ctx context.Context, at conversation.Address, b conversa
 	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout+time.Duration(b.Size>>20)*time.Second)
 	defer cancel()
 	if err := storage.PutBlob(ctx, r.bucket, at.Key(), body); err != nil {
-		if errors.Is(err, storage.ErrUncertain) || ctx.Err() != nil {
+		var other *storage.IntegrityError
+		switch {
+		case errors.As(err, &other):
+			return &conversation.Error{Code: conversation.CodeAttachmentConflict, Err: err}
+		case errors.Is(err, storage.ErrUncertain), errors.Is(err, storage.ErrUnavailable), errors.Is(err, storage.ErrNotFound), ctx.Err() != nil:
 			return conversation.Unavailable(retryAfter, err)
 		}
 		return fmt.Errorf("stage attachment: %w", err)

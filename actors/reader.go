@@ -35,7 +35,38 @@ func (r reader) Attachment(ctx context.Context, at conversation.Address, id conv
 	case errors.Is(err, storage.ErrUnavailable):
 		return meta, nil, conversation.Unavailable(retryAfter, err)
 	case err != nil:
-		return meta, nil, fmt.Errorf("read attachment %s: %w", id, err)
+		return meta, nil, integrity(id, fmt.Errorf("read attachment %s: %w", id, err))
 	}
-	return meta, content, nil
+	return meta, &attachment{content, id}, nil
+}
+
+// attachment is content whose damage is told as such.
+type attachment struct {
+	io.ReadCloser
+	id conversation.AttachmentID
+}
+
+// Read implements io.Reader.
+func (a *attachment) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = integrity(a.id, err)
+	}
+	return n, err
+}
+
+// integrity marks an error which says that a recorded attachment is not there any
+// more as it was.
+func integrity(id conversation.AttachmentID, err error) error {
+	var damage *storage.IntegrityError
+	reason := "missing"
+	switch {
+	case errors.As(err, &damage):
+		reason = damage.Reason()
+	case !errors.Is(err, storage.ErrNotFound):
+		return err
+	}
+	return &conversation.Error{
+		Code: conversation.CodeAttachmentIntegrity, Meta: map[string]any{"attachmentId": id, "reason": reason}, Err: err,
+	}
 }

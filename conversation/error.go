@@ -22,6 +22,8 @@ const (
 	CodeSubmissionConflict   Code = "submission_conflict"
 	CodeStreamNotFound       Code = "stream_not_found"
 	CodeAttachmentNotFound   Code = "attachment_not_found"
+	CodeAttachmentConflict   Code = "attachment_conflict"
+	CodeAttachmentIntegrity  Code = "attachment_integrity"
 	CodeStreamStoreFailure   Code = "conversation_stream_store_failure"
 	CodeSchemaVersion        Code = "persisted_schema_version_unsupported"
 	CodeUnavailable          Code = "runtime_unavailable"

@@ -44,6 +44,12 @@ func classOf(c conversation.Code) (class, bool) {
 	case conversation.CodeAttachmentNotFound:
 		return class{http.StatusNotFound, "There is no such attachment.",
 			"The attachment id is wrong or belongs to another conversation."}, true
+	case conversation.CodeAttachmentConflict:
+		return class{http.StatusInternalServerError, "An attachment could not be stored.",
+			"Other bytes are stored in its place. The failure was logged. Give its ref when you report it."}, true
+	case conversation.CodeAttachmentIntegrity:
+		return class{http.StatusInternalServerError, "The attachment could not be read.",
+			"Its stored bytes are not those that were sent. The failure was logged. Give its ref when you report it."}, true
 	case conversation.CodeInstanceExists:
 		return class{http.StatusConflict, "The agent instance exists already.",
 			"Leave uid out to continue the conversation."}, true

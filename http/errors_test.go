@@ -25,7 +25,8 @@ func TestErrorTable(t *testing.T) {
 		conversation.CodeInvalidRequest: 400, conversation.CodeInvalidJSON: 400, conversation.CodeUnsupportedMediaType: 415,
 		conversation.CodeMethodNotAllowed: 405, conversation.CodeRouteNotFound: 404, conversation.CodeInstanceNotFound: 404,
 		conversation.CodeInstanceExists: 409, conversation.CodeSubmissionConflict: 409, conversation.CodeStreamNotFound: 404,
-		conversation.CodeAttachmentNotFound: 404, conversation.CodeStreamStoreFailure: 500, conversation.CodeSchemaVersion: 500,
+		conversation.CodeAttachmentNotFound: 404, conversation.CodeAttachmentConflict: 500, conversation.CodeAttachmentIntegrity: 500,
+		conversation.CodeStreamStoreFailure: 500, conversation.CodeSchemaVersion: 500,
 		conversation.CodeUnavailable: 503, conversation.CodeInternal: 500,
 	} {
 		t.Run(string(code), func(t *testing.T) {

@@ -52,8 +52,14 @@ func TestBlob(t *testing.T) {
 			switch {
 			case err == nil || errors.Is(err, storage.ErrUnavailable):
 				t.Errorf("%d bytes that are others: %v", len(stored), err)
-			case len(stored) == len(content) && (!errors.As(err, &integrity) || integrity.Want != digest || integrity.Got == digest):
+			case !errors.As(err, &integrity) || integrity.Want != digest:
 				t.Errorf("a damaged one: %v", err)
+			case len(stored) == len(content) && (integrity.Got == digest || integrity.Reason() != "digest"),
+				len(stored) != len(content) && (integrity.Size != int64(len(stored)) || integrity.Reason() != "size"):
+				t.Errorf("%d bytes: %v", len(stored), err)
+			}
+			if err := storage.PutBlob(t.Context(), b, conv, storage.Bytes(content)); !errors.As(err, &integrity) {
+				t.Errorf("put where %d other bytes stand: %v", len(stored), err)
 			}
 		}
 	})

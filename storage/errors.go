@@ -145,17 +145,28 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("open bucket: stored format %d, supported format %d: %s", e.StoredVersion, e.SupportedVersion, e.Reason)
 }
 
-// IntegrityError says that an attachment's bytes do not have the digest it is
-// stored under.
+// IntegrityError says that an attachment's bytes are not those it is stored under:
+// they have another size or, if WantSize and Size are equal, another digest.
 type IntegrityError struct {
-	Key  string
-	Want Digest
-	Got  Digest
+	Key            string
+	WantSize, Size int64 // Bytes.
+	Want, Got      Digest
 }
 
 // Error implements error.
 func (e *IntegrityError) Error() string {
+	if e.WantSize != e.Size {
+		return fmt.Sprintf("read %s: has %d bytes, want %d", e.Key, e.Size, e.WantSize)
+	}
 	return fmt.Sprintf("read %s: digest is %s", e.Key, e.Got)
+}
+
+// Reason is what does not fit, in one word: "size" or "digest".
+func (e *IntegrityError) Reason() string {
+	if e.WantSize != e.Size {
+		return "size"
+	}
+	return "digest"
 }
 
 // Damaged reports whether an error says that stored objects are not what their

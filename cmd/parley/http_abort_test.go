@@ -250,7 +250,7 @@ func testDamagedAttachment(t *testing.T, bucket s3.Options) {
 		}
 	}
 	s = startStack(t, bucket, noon)
-	e := s.refused(s.do("GET", path+"/attachments/"+string(ids[0])), 500, conversation.CodeInternal)
+	e := s.refused(s.do("GET", path+"/attachments/"+string(ids[0])), 500, conversation.CodeAttachmentIntegrity)
 	if s.logs.with("level=ERROR", "ref="+e.Ref) == "" {
 		t.Errorf("no line of the log has ref %s", e.Ref)
 	}
