@@ -40,6 +40,8 @@ func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
 	// The id stays escaped as it was written.
 	at.RawPath = at.EscapedPath() + "/abort"
 	at.Path += "/abort"
+	ctx, cancel := context.WithTimeoutCause(ctx, quietAfter, errQuiet)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), nil)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -58,6 +59,7 @@ func TestMistakesSayWhatToDo(t *testing.T) {
 		"tail of bad offset":   {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
 		"token is missing":     {[]string{"send", "--token-env", "TEST_PARLEY_NONE", "http://127.0.0.1:1/x", "hi"}, "--token-env TEST_PARLEY_NONE: the variable is not set"},
 		"model of a file":      {[]string{"dev", "--config", "x.yaml", "--model", "demo/parrot"}, "set the models in x.yaml"},
+		"flag is unknown":      {[]string{"serve", "--confg", "x"}, "parley serve --help lists the flags"},
 		"tail of nothing":      {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,9 +131,54 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 func TestSecondServerOnOneFolder(t *testing.T) {
 	data := t.TempDir()
 	startDev(t, data)
-	code, _, errOut := output(t, "dev", "--listen", "127.0.0.1:0", "--data", data)
-	if code != 1 || !strings.Contains(errOut, data) {
-		t.Errorf("exit %d, %q; want exit 1 and the folder's name", code, errOut)
+	file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {dir: %q}", data))
+	for _, args := range [][]string{
+		{"dev", "--listen", "127.0.0.1:0", "--data", data},
+		{"dev", "--config", file},
+		{"serve", "--config", file},
+	} {
+		code, _, errOut := output(t, args...)
+		if code != exitRefused || !strings.Contains(errOut, data) {
+			t.Errorf("%v: exit %d, %q; want exit %d and the folder's name", args, code, errOut, exitRefused)
+		}
+	}
+}
+
+func TestConversationURLKeepsEscapes(t *testing.T) {
+	for given, want := range map[string]string{
+		"http://h/agents/echo/a%2Fb":              "http://h/agents/echo/a%2Fb",
+		"http://h/agents/echo/a%2Fb c":            "http://h/agents/echo/a%2Fb%20c",
+		"http://h/agents/echo/a%2Fb 会":            "http://h/agents/echo/a%2Fb%20%E4%BC%9A",
+		`http://h/agents/echo/a%2F"<>\^` + "`{|}": "http://h/agents/echo/a%2F%22%3C%3E%5C%5E%60%7B%7C%7D",
+		"http://h/agents/echo/%25x%2F?a=é#f":      "http://h/agents/echo/%25x%2F",
+		"https://[::1]:3000/echo/x":               "https://[::1]:3000/echo/x",
+	} {
+		if got, err := conversationURL(given); err != nil || got.String() != want {
+			t.Errorf("%s: got %v, %v; want %s", given, got, err, want)
+		}
+	}
+}
+
+// TestSendIsInterrupted interrupts a reply: the line on the screen is ended, and
+// the exit code is not that of a failure.
+func TestSendIsInterrupted(t *testing.T) {
+	n := startDev(t, t.TempDir())
+	ctx, stop := context.WithTimeout(t.Context(), systemTimeout)
+	defer stop()
+	var out, errOut bytes.Buffer
+	seen := writerFunc(func(p []byte) (int, error) {
+		if out.Write(p); strings.Contains(out.String(), " 5") {
+			stop()
+		}
+		return len(p), nil
+	})
+	code := run(ctx, []string{"send", n.base + "/x", "long 400"}, seen, &errOut)
+	if code != exitInterrupted || !strings.Contains(errOut.String(), "parley tail "+n.base+"/x") || !strings.HasSuffix(out.String(), "\n") {
+		t.Errorf("exit %d, %q, %q; want exit %d", code, out.String(), errOut.String(), exitInterrupted)
+	}
+	code = run(ctx, []string{"send", "--key", "k1", n.base + "/x", "more"}, io.Discard, &errOut)
+	if code != exitInterrupted || !strings.Contains(errOut.String(), "send it again with --key k1") {
+		t.Errorf("exit %d, %q; want exit %d", code, errOut.String(), exitInterrupted)
 	}
 }
 

@@ -90,7 +90,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 		listen: listener.Addr().String(), log: log,
 	})
 	if err != nil {
-		return err
+		return lockedOut(err)
 	}
 	handler := origins{loopback: true}.middleware(n.handler)
 	return serveNode(ctx, n, handler, listener, func() { banner(out, cfg, listener.Addr()) })

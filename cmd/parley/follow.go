@@ -16,13 +16,16 @@ import (
 )
 
 const (
-	// quietAfter is how long a live stream may say nothing, heartbeats included,
-	// before it is taken for dead. A server says something every 15 s.
+	// quietAfter is how long a server may say nothing, heartbeats of a live stream
+	// included, before it is taken for dead. A live stream says something every 15 s.
 	quietAfter = 40 * time.Second
 	// Pauses between attempts to reach a server that went away.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
+
+// errQuiet is why a request to a server that says nothing is given up.
+var errQuiet = fmt.Errorf("the server says nothing for %v", quietAfter)
 
 // httpError is an answer that is not a success.
 type httpError struct {
@@ -66,17 +69,35 @@ func failed(resp *http.Response) error {
 	if json.Unmarshal(body, &env) == nil && env.Error.Type != "" {
 		e.kind, e.text = env.Error.Type, strings.TrimSpace(env.Error.Message+" "+env.Error.Details)
 	}
+	if e.status == http.StatusUnauthorized {
+		e.text += " Put the token into an environment variable and name that with --token-env."
+	}
 	return e
 }
 
 // conversationURL checks what a user gave as a conversation.
 func conversationURL(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
+	u, err := url.Parse(escaped(raw))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q is not a conversation URL; it looks like http://127.0.0.1:5173%s/<id>", raw, mountPath)
 	}
 	u.RawQuery, u.Fragment = "", ""
 	return u, nil
+}
+
+// escaped is a URL as a person writes it with everything escaped that must be. An
+// id may be written with some of its characters escaped, "%2F" at least; if others
+// were missing, package url would not keep those that are there.
+func escaped(raw string) string {
+	var b strings.Builder
+	for _, c := range []byte(raw) {
+		if c >= 0x80 || strings.IndexByte(" \"<>\\^`{|}", c) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // errEnough ends a follow.
@@ -124,8 +145,10 @@ type following struct {
 
 // connect reads one event stream to its end and reports whether it said anything.
 func (f *following) connect(ctx context.Context) (progress bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(quietAfter, func() { cancel(errQuiet) })
+	defer watchdog.Stop()
 	u := *f.at
 	u.RawQuery = url.Values{"view": {"updates"}, "offset": {f.next.String()}, "live": {"sse"}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -140,8 +163,6 @@ func (f *following) connect(ctx context.Context) (progress bool, err error) {
 	if resp.StatusCode != http.StatusOK {
 		return false, failed(resp)
 	}
-	watchdog := time.AfterFunc(quietAfter, cancel)
-	defer watchdog.Stop()
 	reader := sse.NewReader(watched{resp.Body, watchdog}, nil)
 	for {
 		event, err := reader.Next()

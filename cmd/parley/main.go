@@ -57,17 +57,20 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
+	code := 1
 	var exit *exitError
-	if !errors.As(err, &exit) {
-		fmt.Fprintf(errOut, "parley: %v\n", err)
-		return 1
+	if errors.As(err, &exit) {
+		if code = exit.code; exit.err == nil {
+			return code
+		}
 	}
-	if exit.err != nil {
-		fmt.Fprintf(errOut, "parley: %v\n", exit.err)
-	}
-	return exit.code
+	fmt.Fprintf(errOut, "parley: %v\n", err)
+	return code
 }

@@ -56,6 +56,7 @@ type nodeConfig struct {
 // Its owner runs it once and closes it.
 type backend struct {
 	at      config.Bucket
+	log     *slog.Logger
 	store   *local.Store // nil over an endpoint
 	bucket  storage.Bucket
 	runtime *actors.Runtime
@@ -65,7 +66,7 @@ type backend struct {
 // newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
 // is sent yet.
 func newBackend(cfg nodeConfig) (_ *backend, err error) {
-	b := &backend{at: cfg.bucket}
+	b := &backend{at: cfg.bucket, log: cfg.log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -82,7 +83,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		opts.Advertise = cfg.listen
 		b.bucket, err = openEndpoint(cfg.bucket)
 	case cfg.bucket.Dir == "":
-		err = errors.New("open the data folder: no folder given")
+		err = errors.New("open the data folder: no folder given; name one with --data")
 	default:
 		if b.store, err = local.Open(cfg.bucket.Dir, &local.Options{Logger: cfg.log}); err != nil {
 			err = fmt.Errorf("open the data folder: %w", err)
@@ -102,6 +103,16 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// lockedOut gives the error of a start the exit code of a node that is kept from its
+// folder by another one.
+func lockedOut(err error) error {
+	var locked *local.LockedError
+	if errors.As(err, &locked) {
+		return &exitError{code: exitRefused, err: err}
+	}
+	return err
 }
 
 // openStore speaks to a store in this process.
@@ -172,18 +183,21 @@ func explainBucket(b config.Bucket, err error) error {
 	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
 	var e *storage.Error
 	if errors.As(err, &e) && e.Status != 0 && errors.Is(err, storage.ErrRefused) {
-		remedy = remedyFor(e)
+		remedy = remedyFor(b, e)
 	}
 	return fmt.Errorf("%s cannot be used: %w; %s", bucketName(b), err, remedy)
 }
 
 // remedyFor reads a refusal of the endpoint.
-func remedyFor(e *storage.Error) string {
+func remedyFor(b config.Bucket, e *storage.Error) string {
 	switch {
 	case e.Code == "NoSuchBucket":
 		return "create the bucket, or correct bucket.name"
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
 		strings.Contains(e.Code, "AccessKey") || strings.Contains(e.Code, "User"):
+		if b.AccessKey == "" {
+			return "requests go without a key: name the variables of one with bucket.accessKeyEnv and bucket.secretKeyEnv"
+		}
 		return "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name, and that the key may list, read, write and delete there"
 	case e.Status/100 == 3 || e.Code == "AuthorizationHeaderMalformed":
 		return "check bucket.region and bucket.endpoint"
@@ -205,25 +219,35 @@ func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.List
 			return nil
 		}
 		ready()
-		return serveHTTP(ctx, l, handler, b.handler.Drain)
+		return serveHTTP(ctx, l, handler, b.handler.Drain, b.log)
 	})
 	return errors.Join(g.Wait(), b.close())
 }
 
 // serveHTTP serves until ctx ends or the listener fails. Then drain is called,
-// which must make live responses end, and open requests have closeTimeout.
-func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain func()) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+// which must make live responses end, and open requests have closeTimeout. One that
+// takes longer is cut off, which is no error: a client must not decide how a server
+// ends.
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain func(), log *slog.Logger) error {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		<-ctx.Done()
 		drain()
 		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		if err := server.Shutdown(shut); err != nil {
-			return errors.Join(err, server.Close())
+		err := server.Shutdown(shut)
+		if err == nil {
+			return nil
 		}
-		return nil
+		if errors.Is(err, context.DeadlineExceeded) {
+			log.Warn("requests are still open")
+			err = nil
+		}
+		return errors.Join(err, server.Close())
 	})
 	g.Go(func() error {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -71,7 +71,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 		}
 		serveBanner(out, "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet)
 		// The reloader drains: it knows which handler is the last.
-		return serveHTTP(ctx, listener, &r.serving, func() {})
+		return serveHTTP(ctx, listener, &r.serving, func() {}, log)
 	})
 	return g.Wait()
 }
@@ -127,8 +127,10 @@ type reloader struct {
 	start func(context.Context, *config.Server) (*generation, error)
 	// serving answers the requests, also while there is no node.
 	serving swap
-	// seen is the content that was last looked at, good or bad.
-	seen []byte
+	// seen is the content that was last looked at, good or bad; unread is why there
+	// was none, "" if there was.
+	seen   []byte
+	unread string
 }
 
 // newReloader returns a reloader of the file that still lacks its start.
@@ -194,7 +196,7 @@ func unlessEnded(ctx context.Context, err error) error {
 // nothing can.
 func (r *reloader) change(ctx context.Context, current *generation) (*generation, error) {
 	content, err := r.read()
-	if err == nil && bytes.Equal(content, r.seen) {
+	if !r.fresh(content, err) {
 		return current, nil // something else in the folder
 	}
 	var conf *config.Server
@@ -230,6 +232,22 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 		r.log.Info("configuration before serves again", "file", r.file, "serves", strings.Join(serves(next.conf), ", "))
 	}
 	return next, nil
+}
+
+// fresh reports whether reading the file gave something that it did not give the
+// last time. That holds for errors too: the log may be in the same folder, and to
+// say one again for each line of it would never end.
+func (r *reloader) fresh(content []byte, err error) bool {
+	unread := ""
+	if err != nil {
+		unread = err.Error()
+	}
+	said := unread == r.unread
+	r.unread = unread
+	if err != nil {
+		return !said
+	}
+	return !bytes.Equal(content, r.seen)
 }
 
 // retire refuses new requests, lets those under way end and then the node.

@@ -171,6 +171,34 @@ func TestReloadIsRefused(t *testing.T) {
 	}
 }
 
+// TestReloadOfAMissingFile: every event in the folder, a line of the log for one,
+// finds the file missing, but that is said once.
+func TestReloadOfAMissingFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		w := &workshop{}
+		ended := open(ctx, w)
+		read, missing := w.reloader.read, func() ([]byte, error) { return nil, os.ErrNotExist }
+		for range 2 { // It is said again when the file was there meanwhile.
+			w.reloader.read = missing
+			for range 3 {
+				w.changes <- struct{}{}
+				synctest.Wait()
+			}
+			w.reloader.read = read
+			w.changes <- struct{}{}
+			synctest.Wait()
+		}
+		if got := strings.Count(w.logs.buf.String(), "configuration refused"); got != 2 {
+			t.Errorf("said %d times: %s", got, w.logs.buf.String())
+		}
+		stop()
+		if err := <-ended; err != nil || fmt.Sprint(w.stopped) != "[first]" {
+			t.Errorf("%v, stopped %v", err, w.stopped)
+		}
+	})
+}
+
 func TestReloadGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -108,12 +108,13 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if fresh && cfg.data != "" {
 		fmt.Fprintf(errOut, "parley: this is conversation %s; go on with it by --data %s --id %s\n", cfg.id, cfg.data, cfg.id)
 	}
-	show := func(conversation.Chunk) {}
+	show, end := func(conversation.Chunk) {}, func() {}
 	if !cfg.json {
-		show = shower(out, false)
+		show, end = shower(out, false)
 	}
 	t := &talk{node: n, at: conversation.Address{Agent: single.Agent.Name, ID: cfg.id}, show: show}
 	err = errors.Join(t.run(ctx, cfg.message), n.close())
+	end()
 	switch {
 	case t.result == nil && ctx.Err() != nil:
 		return interrupted(cfg, t.admitted)
@@ -137,7 +138,7 @@ func interrupted(cfg runConfig, admitted bool) error {
 	case cfg.data != "" && admitted:
 		text = fmt.Sprintf("interrupted; the next run with --data %s carries it on", cfg.data)
 	case cfg.data != "":
-		text = "interrupted before the message was accepted; send it again"
+		text = fmt.Sprintf("interrupted; if the message was accepted, the next run with --data %s carries it on", cfg.data)
 	}
 	return &exitError{code: exitInterrupted, err: errors.New(text)}
 }

@@ -38,7 +38,8 @@ func sendCommand() *cobra.Command {
 		Use:   "send <conversation URL> <message>",
 		Short: "Send a message to a conversation and print the reply as it comes",
 		Long: "send posts a message and follows the conversation until the message is settled.\n" +
-			"It survives restarts of the server. Exit code: 0 completed, 2 failed, 3 aborted, 1 anything else.",
+			"It survives restarts of the server.\n\n" +
+			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return nil
@@ -79,6 +80,9 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	}
 	warn := warner(errOut, at)
 	rcpt, err := c.post(ctx, at, cfg.key, text, warn)
+	if err != nil && ctx.Err() != nil {
+		return &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted; the message may be accepted or not: send it again with --key %s and it is not repeated", cfg.key)}
+	}
 	if err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -86,7 +90,8 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 		return json.NewEncoder(out).Encode(rcpt)
 	}
 	var outcome conversation.Outcome
-	show := shower(out, cfg.json)
+	show, end := shower(out, cfg.json)
+	defer end()
 	err = c.follow(ctx, at, rcpt.Offset, warn, func(chunk conversation.Chunk) error {
 		if settled, ok := settlementOf(chunk, rcpt.SubmissionID); ok {
 			outcome = settled
@@ -97,6 +102,9 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 		}
 		return nil
 	})
+	if err != nil && ctx.Err() != nil {
+		return &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted; the server goes on with the message, and parley tail %s shows it", at.Redacted())}
+	}
 	if err != nil {
 		return fmt.Errorf("follow the reply: %w", err)
 	}
@@ -129,15 +137,16 @@ func settlementOf(c conversation.Chunk, id conversation.SubmissionID) (conversat
 	return "", false
 }
 
-// shower prints chunks for a person or for a program.
-func shower(out io.Writer, asJSON bool) func(conversation.Chunk) {
+// shower prints chunks for a person or for a program. After the last one, end ends
+// the line of a text that was cut off.
+func shower(out io.Writer, asJSON bool) (show func(conversation.Chunk), end func()) {
 	if asJSON {
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false)
-		return func(c conversation.Chunk) { _ = enc.Encode(c) }
+		return func(c conversation.Chunk) { _ = enc.Encode(c) }, func() {}
 	}
 	p := &printer{out: out}
-	return p.chunk
+	return p.chunk, p.end
 }
 
 // post admits the message, again under the same key while the outcome is in doubt.
@@ -163,6 +172,8 @@ func (c client) post(ctx context.Context, at *url.URL, key, text string, warn fu
 }
 
 func (c client) postOnce(ctx context.Context, at *url.URL, body []byte) (rcpt receipt, again bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, quietAfter, errQuiet)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
 	if err != nil {
 		return rcpt, false, err

@@ -146,7 +146,11 @@ func newConfigured(conf *config.Server, at net.Addr, dev bool, log *slog.Logger)
 			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})
 		}
 	}
-	return newBackend(cfg)
+	if len(cfg.mounts) == 0 {
+		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
+	}
+	n, err := newBackend(cfg)
+	return n, lockedOut(err)
 }
 
 // guarded puts the middleware of a configuration before a handler. CORS comes

@@ -94,7 +94,7 @@ func TestServeWithToken(t *testing.T) {
 		{"abort", n.base + "/x"},
 		{"send", "--token-env", "TEST_PARLEY_OTHER", n.base + "/x", "hello"},
 	} {
-		if code, _, errOut := output(t, args...); code != 1 || !strings.Contains(errOut, "401 unauthorized") {
+		if code, _, errOut := output(t, args...); code != 1 || !strings.Contains(errOut, "401 unauthorized") || !strings.Contains(errOut, "--token-env") {
 			t.Errorf("%v: exit %d, %q; want 401", args, code, errOut)
 		}
 	}

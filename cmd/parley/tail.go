@@ -57,14 +57,15 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	if err != nil {
 		return err
 	}
-	show := shower(out, cfg.json)
+	show, end := shower(out, cfg.json)
+	defer end()
 	err = c.follow(ctx, at, after, warner(errOut, at), func(chunk conversation.Chunk) error { show(chunk); return nil })
 	if errors.Is(err, context.Canceled) {
 		return nil // interrupting is how a tail ends
 	}
 	var refused *httpError
 	if errors.As(err, &refused) && refused.kind == string(conversation.CodeStreamNotFound) {
-		return fmt.Errorf("nobody has sent a message to %s yet: %w", at, err)
+		return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), err)
 	}
 	return err
 }

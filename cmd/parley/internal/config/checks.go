@@ -87,6 +87,15 @@ func checkNetwork(s string) fault {
 	return fault{}
 }
 
+// checkDir refuses what people write for a shell to expand: it would make a folder
+// of that very name.
+func checkDir(s string) fault {
+	if strings.HasPrefix(s, "~") || strings.HasPrefix(s, "$") {
+		return fault{fmt.Sprintf("%s begins with %q, which is not expanded here", quote(s), s[:1]), "write the path itself, for example /var/lib/parley or " + DefaultDir}
+	}
+	return fault{}
+}
+
 func checkEndpoint(s string) fault {
 	const remedy = "write host or host:port, for example s3.example.com"
 	if f := checkBare(s); f != (fault{}) {
@@ -94,6 +103,9 @@ func checkEndpoint(s string) fault {
 	}
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
 		host, _, _ := strings.Cut(rest, "/")
+		if !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+			return fault{quote(s) + " is not a server", remedy + ", and the bucket's own name at name"}
+		}
 		return fault{quote(s) + " has a scheme", fmt.Sprintf("leave out %s, write endpoint: %s and secure: %t", quote(scheme+"://"), keyHost(host), strings.EqualFold(scheme, "https"))}
 	}
 	if i := strings.IndexByte(s, '/'); i >= 0 {

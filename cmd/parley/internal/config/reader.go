@@ -290,8 +290,11 @@ func (r *reader) variable(dst *string) func(value) {
 		if regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,63}$`).MatchString(name) {
 			shown = "the environment variable " + name
 		} else if !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
-			r.blame(v, fault{"is not the name of an environment variable",
-				"put the secret into an environment variable and write its name, for example " + v.example})
+			remedy := "put the secret into an environment variable and write its name, for example " + v.example
+			if regexp.MustCompile(`^\$\{?[A-Za-z_][A-Za-z0-9_]*\}?$`).MatchString(name) {
+				remedy = `write the name alone, without "$" and braces, for example ` + v.example
+			}
+			r.blame(v, fault{"is not the name of an environment variable", remedy})
 			return
 		}
 		secret, set := r.opts.Env(name)

@@ -74,7 +74,7 @@ func (r *reader) bucket(dst *Bucket) func(value) {
 		}
 		b := Bucket{Secure: true}
 		r.fields(v, []field{
-			{name: "dir", example: DefaultDir, read: r.text(&b.Dir)},
+			{name: "dir", example: DefaultDir, read: r.text(&b.Dir, checkDir)},
 			{name: "endpoint", example: "s3.example.com", read: r.text(&b.Endpoint, checkEndpoint)},
 			{name: "name", example: "conversations", read: r.text(&b.Name, checkBucketName)},
 			{name: "region", example: "eu-central-1", read: r.text(&b.Region, checkRegion)},

@@ -157,6 +157,8 @@ func syntaxRemedy(said string, indent []byte) string {
 		return "indent with spaces, not with tabs"
 	case strings.Contains(said, "mapping values are not allowed"):
 		return `put a text that contains ": " in quotes, and check the indentation and the line before`
+	case strings.Contains(said, "expected alphabetic or numeric character"):
+		return `put a text that begins with "*" or "&" in quotes`
 	case strings.Contains(said, "cannot start any token"):
 		return "put the text in quotes"
 	}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+)
+
+// pipes is a listener of connections within the process: those a bubble can wait for.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestOpenRequestDoesNotFailTheEnd ends a server while a client is still sending.
+func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		listener, logs, drained, ended := make(pipes), &lines{}, false, make(chan error, 1)
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		go func() {
+			ended <- serveHTTP(ctx, listener, handler, func() { drained = true }, slog.New(slog.NewTextHandler(logs, nil)))
+		}()
+		here, there := net.Pipe()
+		defer here.Close()
+		listener <- there
+		if _, err := io.WriteString(here, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stop()
+		begun := time.Now()
+		if err := <-ended; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+		if took := time.Since(begun); took != closeTimeout || !drained {
+			t.Errorf("ends after %v, drained: %v", took, drained)
+		}
+		if logs.with("level=WARN", "requests are still open") == "" {
+			t.Errorf("logged %s", logs.buf.String())
+		}
+	})
+}
+
+func TestRemedyForARefusal(t *testing.T) {
+	refused := &storage.Error{Status: http.StatusForbidden, Code: "AccessDenied"}
+	for key, want := range map[string]string{
+		"":  "name the variables of one with bucket.accessKeyEnv and bucket.secretKeyEnv",
+		"k": "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name",
+	} {
+		if got := remedyFor(config.Bucket{AccessKey: key}, refused); !strings.Contains(got, want) {
+			t.Errorf("with the key %q: %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestServeWithoutMounts(t *testing.T) {
+	for _, mounts := range [][]string{nil, {"/echo"}} {
+		conf, logs := named("echo"), &lines{}
+		conf.Bucket.Dir, conf.Agents[0].Mounts = t.TempDir(), mounts
+		b, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, false, slog.New(slog.NewTextHandler(logs, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		if warned := logs.with("level=WARN", "no agent has a mount") != ""; warned != (mounts == nil) {
+			t.Errorf("mounts %v: logged %s", mounts, logs.buf.String())
+		}
+	}
+}
