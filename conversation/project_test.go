@@ -95,6 +95,36 @@ func TestChunksOfRecords(t *testing.T) {
 	golden(t, "chunks.txt", out.String())
 }
 
+// TestSignalOfAMessage: a delivered signal shows what it has of tagName and
+// attributes, whichever there is; other messages show no signal.
+func TestSignalOfAMessage(t *testing.T) {
+	for _, tt := range []struct {
+		delivery conversation.Delivery
+		want     string // JSON, "null" for no such member
+	}{
+		{conversation.Delivery{Kind: conversation.KindSignal, Type: "t"}, `null`},
+		{conversation.Delivery{Kind: conversation.KindSignal, Type: "t", TagName: "ci"}, `{"tagName":"ci"}`},
+		{conversation.Delivery{Kind: conversation.KindSignal, Type: "t", Attributes: map[string]string{"a": ""}}, `{"attributes":{"a":""}}`},
+		{conversation.Delivery{Kind: conversation.KindSignal, Type: "t", TagName: "ci", Attributes: map[string]string{"a": "1"}},
+			`{"tagName":"ci","attributes":{"a":"1"}}`},
+		{conversation.Delivery{Kind: conversation.KindUser, TagName: "ci", Attributes: map[string]string{"a": "1"}}, `null`},
+	} {
+		r := &conversation.SubmissionAdmitted{Submission: "sub_1", Message: "msg_1", Delivery: tt.delivery, At: at}
+		s := conversation.NewState()
+		apply(t, s, created(), r)
+		got, err := conversation.EncodeJSON(s.Snapshot().Messages[0].Signal)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%+v shows the signal %s, %v; want %s", tt.delivery, got, err, tt.want)
+		}
+		chunk := decodeJSON[struct {
+			Message struct{ Signal json.RawMessage }
+		}](t, []byte(chunksJSON(t, conversation.Batch{Offset: 1, Records: records{r}}, nil)[0]))
+		if got := string(chunk.Message.Signal); got != strings.TrimPrefix(tt.want, "null") {
+			t.Errorf("%+v: the chunk's signal is %s, want %s", tt.delivery, got, tt.want)
+		}
+	}
+}
+
 func TestPositions(t *testing.T) {
 	list := records{
 		attempt("sub_1", 1), admitted(1), &conversation.StateWritten{Key: "k"}, admitted(2),

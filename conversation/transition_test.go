@@ -37,6 +37,8 @@ func transitions() []transition {
 	return []transition{
 		{"a delta opens a part", records{text("a")}, list("message-delta"), list("text/streaming a")},
 		{"a delta of the same kind is appended", records{text("a"), text("b")}, list("message-delta", "message-delta"), list("text/streaming ab")},
+		{"an empty delta shows nothing", records{text(""), text("a"), thought(""), text("b"), thought("")},
+			list("message-delta", "message-delta"), list("text/streaming ab")},
 		{"a delta of another kind closes the part", records{thought("a"), text("b"), thought("c")},
 			list("message-delta", "message-delta", "message-delta"), list("reasoning/done a", "text/done b", "reasoning/streaming c")},
 		{"a call closes the part", records{text("a"), called("call_1")}, list("message-delta", "tool-input"), list("text/done a", "dynamic-tool/input-available")},

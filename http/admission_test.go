@@ -1,10 +1,12 @@
 package http_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +135,10 @@ func TestAdmissionDelivery(t *testing.T) {
 			conversation.Delivery{Kind: "signal", Type: "github.issue", Body: "{}"}},
 		{"signal_whole", `{"kind":"signal","type":" ","body":"","attributes":{"a":"1","\u0062":""},"tagName":"_a.b-9"}`,
 			conversation.Delivery{Kind: "signal", Type: " ", Attributes: map[string]string{"a": "1", "b": ""}, TagName: "_a.b-9"}},
+		{"signal_last_attribute_of_a_name", `{"kind":"signal","type":"t","body":"x","attributes":{"a":null,"b":[],"\u0061":"1","b":""}}`,
+			conversation.Delivery{Kind: "signal", Type: "t", Body: "x", Attributes: map[string]string{"a": "1", "b": ""}}},
+		{"signal_drops_attachments", `{"kind":"signal","type":"t","body":"x","attachments":[` + pngJSON + `]}`,
+			conversation.Delivery{Kind: "signal", Type: "t", Body: "x"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, nil)
@@ -150,6 +156,13 @@ func TestAdmissionUID(t *testing.T) {
 	}
 	t.Run("null_creates", func(t *testing.T) {
 		wantStatus(t, send(newHarness(t, nil), "null"), http.StatusAccepted)
+	})
+	t.Run("null_with_initialData_creates", func(t *testing.T) {
+		h := newHarness(t, nil)
+		wantStatus(t, send(h, `null,"initialData":{}`), http.StatusAccepted)
+		if a := h.rt.admissions[0]; !a.Condition.Absent || string(a.InitialData) != "{}" {
+			t.Errorf("admission %+v", a)
+		}
 	})
 	t.Run("null_existing_is_409_naming_the_uid", func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -227,6 +240,32 @@ func TestAdmissionIdempotency(t *testing.T) {
 			t.Errorf("keys %q", got)
 		}
 	})
+}
+
+// unnamed is a runtime whose incarnations have no uid.
+type unnamed struct{ *fakeRuntime }
+
+func (u unnamed) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	r, err := u.fakeRuntime.Admit(ctx, a)
+	r.UID = ""
+	return r, err
+}
+
+// TestAdmissionWithoutAUID: an incarnation without a uid has no such member in its
+// receipts, not an empty one.
+func TestAdmissionWithoutAUID(t *testing.T) {
+	rt := newRuntime()
+	h, err := parleyhttp.New(unnamed{rt}, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, newPost("/c1", strings.NewReader(hello)))
+	wantStatus(t, rec.Result(), http.StatusAccepted)
+	got := unmarshal[map[string]any](t, rec.Body.String())
+	if _, ok := got["uid"]; ok || len(got) != 3 {
+		t.Errorf("receipt %v", got)
+	}
 }
 
 // png is the content of an attachment, pngJSON a request's form of it.

@@ -114,6 +114,9 @@ func isMimeType(s string) bool {
 	if len(s) > maxMimeType || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return false
 	}
+	if s != strings.Trim(s, " ") {
+		return false // a header would lose the spaces
+	}
 	t, _, err := mime.ParseMediaType(s)
 	return err == nil && strings.Contains(t, "/")
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -32,7 +33,7 @@ func bytesOf(n int) []byte {
 // attach makes the conversation c1 with the attachment att_1.
 func (h *harness) attach(content []byte, mime string) {
 	h.t.Helper()
-	part := `{"type":"image","mimeType":"` + mime + `","data":"` + base64.StdEncoding.EncodeToString(content) + `"}`
+	part := `{"type":"image","mimeType":` + strconv.Quote(mime) + `,"data":"` + base64.StdEncoding.EncodeToString(content) + `"}`
 	wantStatus(h.t, h.post("/c1", withAttachments("", part)), http.StatusAccepted)
 }
 
@@ -47,7 +48,7 @@ func (h *harness) closed() {
 }
 
 func TestAttachmentHeaders(t *testing.T) {
-	for _, mime := range []string{"image/png", "text/html", "image/svg+xml; charset=utf-8"} {
+	for _, mime := range []string{"image/png", "text/html", "image/svg+xml; charset=utf-8", "Image/X-Y;  Q=\"A b\""} {
 		h := newHarness(t, nil)
 		h.attach([]byte(png), mime)
 		// The query means nothing, and there are neither ranges nor conditions.
@@ -385,8 +386,8 @@ func TestAttachmentLeavesTheConnectionUsable(t *testing.T) {
 }
 
 // TestHTTP2OutlivesSilence: on HTTP/2, a deadline that passes ends a response even
-// if nothing is being written. One whose content is late, and a stream without
-// news, go on.
+// if nothing is being written. One whose content is late, a held long-poll,
+// and a stream without news, go on.
 func TestHTTP2OutlivesSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l := newHarness(t, nil), newPipeListener()
@@ -400,7 +401,9 @@ func TestHTTP2OutlivesSilence(t *testing.T) {
 		transport := &http.Transport{Protocols: &protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return l.dial(), nil
 		}}
-		for path, enough := range map[string]int64{"/attachments/att_1": 200 << 10, "?view=updates&offset=-1&live=sse": 2000} {
+		for path, enough := range map[string]int64{
+			"/attachments/att_1": 200 << 10, "?view=updates&offset=-1&live=sse": 2000, "?view=updates&live=long-poll&offset=" + offset(0): 2,
+		} {
 			res, err := (&http.Client{Transport: transport}).Get("http://h/agents/assistant/c1" + path)
 			if err != nil {
 				t.Fatal(err)

@@ -266,7 +266,8 @@ func (f *fakeRuntime) Snapshot(ctx context.Context, at conversation.Address) (co
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, err := conversation.EncodeJSON(c.state.Snapshot())
-	return conversation.Page{JSON: b, Next: c.state.Head(), UpToDate: true}, err
+	// That it is up to date goes without saying.
+	return conversation.Page{JSON: b, Next: c.state.Head()}, err
 }
 
 // Updates implements conversation.Reader.

@@ -266,7 +266,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.fail(res, r, err)
 	}()
-	h.router.ServeHTTP(res, r)
+	h.router.ServeHTTP(res, withEscapedPath(r))
 }
 
 // methods are what a route accepts.

@@ -85,3 +85,31 @@ func TestIDsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestIDsWithUnescapedCharacters: a byte that should have been escaped, which curl
+// sends as it is, changes nothing for the escapes beside it.
+func TestIDsWithUnescapedCharacters(t *testing.T) {
+	for segment, want := range map[string]struct{ id, escaped string }{
+		"\u00e9": {"\u00e9", "%C3%A9"}, "\u00e9%2Fabort": {"\u00e9/abort", "%C3%A9%2Fabort"}, "|%2fabort": {"|/abort", "%7C%2fabort"},
+		"{x}%2Fattachments%2Fatt_1": {"{x}/attachments/att_1", "%7Bx%7D%2Fattachments%2Fatt_1"}, `"%2F..%2F\`: {`"/../\`, "%22%2F..%2F%5C"},
+		"c#%2Fabort": {"c#/abort", "c%23%2Fabort"}, "<^`>%2F%25%7C": {"<^`>/%|", "%3C%5E%60%3E%2F%25%7C"}, "[!$&'()*+,;=:@]%2F|": {"[!$&'()*+,;=:@]/|", "[!$&'()*+,;=:@]%2F%7C"},
+	} {
+		h := newHarness(t, nil)
+		url := "http://example.com/agents/assistant/" + want.escaped
+		res := h.post("/"+segment+"?|=%2F", withAttachments("", pngJSON))
+		wantStatus(t, res, http.StatusAccepted)
+		if got := decode[receipt](t, res).StreamURL; got != url || res.Header.Get("Location") != url {
+			t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
+		}
+		if got := h.rt.admissions[0].Address.ID; got != want.id {
+			t.Errorf("segment %q is %q, want %q", segment, got, want.id)
+		}
+		wantStatus(t, h.do("HEAD", "/"+segment), 200)
+		wantStatus(t, h.do("GET", "/"+segment+"/attachments/att%5F1"), 200)
+		wantError(t, h.do("GET", "/"+segment+"/attachments/att_1%2F|"), 404, conversation.CodeAttachmentNotFound)
+		rec := httptest.NewRecorder()
+		http.StripPrefix("/api", h.h).ServeHTTP(rec, httptest.NewRequest("POST", "/api/agents/assistant/"+segment+"/abort", nil))
+		wantAbort(t, rec.Result(), someAborted)
+		wantStatus(t, h.serve(httptest.NewRequest("GET", url, nil)), 200)
+	}
+}

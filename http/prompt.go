@@ -155,7 +155,7 @@ func (p *promptReader) signal() error {
 		if d.TagName, err = p.string("tagName", v); err != nil {
 			return err
 		}
-		if !isTagName(d.TagName) {
+		if !conversation.ValidTagName(d.TagName) {
 			return invalid("The member tagName must match ^[A-Za-z_][A-Za-z0-9_.-]*$.")
 		}
 	}
@@ -167,32 +167,24 @@ func (p *promptReader) signal() error {
 	return nil
 }
 
-func isTagName(s string) bool {
-	for i, c := range s {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
-		later := '0' <= c && c <= '9' || c == '.' || c == '-'
-		if !letter && (i == 0 || !later) {
-			return false
-		}
-	}
-	return s != ""
-}
-
 func (p *promptReader) attributes(v span) (map[string]string, error) {
 	raw, err := p.raw("attributes", v)
 	if err != nil {
 		return nil, err
 	}
-	var values map[string]*string // null is not a string
+	const shape = "The member attributes must be an object whose values are strings"
+	// Values are decoded one by one: of a repeated name only the last is judged.
+	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil || values == nil {
-		return nil, invalid("The member attributes must be an object whose values are strings.")
+		return nil, invalid(shape + ".")
 	}
 	out := make(map[string]string, len(values))
 	for name, value := range values {
-		if value == nil {
-			return nil, invalid("The member attributes must be an object whose values are strings; %.40q is null.", name)
+		var text *string // null is not a string
+		if err := json.Unmarshal(value, &text); err != nil || text == nil {
+			return nil, invalid(shape+"; that of %.40q is not.", name)
 		}
-		out[name] = *value
+		out[name] = *text
 	}
 	return out, nil
 }

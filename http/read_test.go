@@ -99,10 +99,15 @@ func TestUpdates(t *testing.T) {
 	t.Run("nothing_new_is_an_empty_array", func(t *testing.T) {
 		h := newHarness(t, nil)
 		h.create()
+		h.rt.calls = nil
 		res := h.do("GET", "/c1?view=updates&view=history&offset="+offset(0))
 		wantHeaders(t, res, jsonHeaders(offset(0), true))
 		if got := readAll(t, res); got != "[]" {
 			t.Error(got)
+		}
+		// It did not wait for anything.
+		if d := cmp.Diff([]string{"Updates"}, h.rt.calls); d != "" {
+			t.Error(d)
 		}
 	})
 	t.Run("internal_batches_advance_the_offset", func(t *testing.T) {

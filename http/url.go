@@ -30,6 +30,37 @@ func conversationID(segment string) (string, error) {
 	return id, nil
 }
 
+// escapedPath is the path as it came, with escapes for the bytes that lack them.
+// URL.EscapedPath would write a path with such a byte anew, and then an escaped
+// slash separates segments.
+func escapedPath(u *url.URL) string {
+	if path, err := url.PathUnescape(u.RawPath); u.RawPath == "" || err != nil || path != u.Path {
+		return u.EscapedPath()
+	}
+	var b strings.Builder
+	for _, c := range []byte(u.RawPath) {
+		if isUnreserved(rune(c)) || strings.IndexByte("%/!$&'()*+,;=:@[]", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// withEscapedPath returns r with a path that the router takes as it came.
+func withEscapedPath(r *http.Request) *http.Request {
+	path := escapedPath(r.URL)
+	if path == r.URL.EscapedPath() {
+		return r
+	}
+	u := *r.URL
+	u.RawPath = path
+	r = r.WithContext(r.Context()) // a copy
+	r.URL = &u
+	return r
+}
+
 // isBlank is Unicode white space, and the byte order mark, which JavaScript
 // clients trim as well.
 func isBlank(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
@@ -74,7 +105,7 @@ func (h *Handler) streamURL(r *http.Request) string {
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		target = u
 	}
-	path := target.EscapedPath()
+	path := escapedPath(target)
 	if h.public != nil {
 		return h.public.Scheme + "://" + h.public.Host + strings.TrimSuffix(h.public.EscapedPath(), "/") + path
 	}

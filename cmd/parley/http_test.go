@@ -238,6 +238,53 @@ func testSignal(t *testing.T, bucket s3.Options) {
 	}
 }
 
+// TestHTTPTrace: the trace of the caller is recorded with the submission it made.
+func TestHTTPTrace(t *testing.T) { onServers(t, testTrace) }
+
+func testTrace(t *testing.T, bucket s3.Options) {
+	s := startStack(t, bucket, noon)
+	const path, parent, state = "/assistant/c", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b,c=d"
+	want := map[conversation.SubmissionID]conversation.Trace{}
+	for _, trace := range []conversation.Trace{{Parent: parent, State: state}, {}, {Parent: parent}} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/agents"+path, strings.NewReader(hello))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("traceparent", trace.Parent)
+		r.Header.Set("tracestate", trace.State)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it was read
+		if err != nil || resp.StatusCode != http.StatusAccepted {
+			t.Fatal(resp.Status, err)
+		}
+		want[into[receipt](t, string(b)).SubmissionID] = trace
+	}
+	got := map[conversation.SubmissionID]conversation.Trace{}
+	key := conversation.Address{Agent: "assistant", ID: "c"}.Key()
+	for b, err := range storage.NewLogs(s.bucket, nil).Batches(t.Context(), key, storage.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if a, ok := r.(*conversation.SubmissionAdmitted); ok {
+				got[a.Submission] = a.Trace
+			}
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("recorded traces (-want +got):\n%s", d)
+	}
+}
+
 // TestHTTPBeyondHead asks a node that lags for the head of another: it must look
 // into the bucket before it says that there is no such offset.
 func TestHTTPBeyondHead(t *testing.T) { onServers(t, testBeyondHead) }
