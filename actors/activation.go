@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
@@ -28,15 +30,21 @@ const (
 	// maxPendingBytes is the streamed text that may wait for an append before the
 	// model's stream is held back.
 	maxPendingBytes = 4 << 20
+	// checkpointBytes and pageBytes are what docs/architecture.md has.
+	checkpointBytes = 256 << 10
+	pageBytes       = 256 << 10
 )
 
 // Results of effects, sent to the activation's own PID.
 type (
 	openedLog struct {
-		state *conversation.State
-		tail  storage.Position
-		since []machine.Claim
-		err   error
+		state    *conversation.State
+		tail     storage.Position
+		restored *follower.Restored // what the state began with, or nil
+		claims   []machine.Claim
+		writers  int64 // how many there were
+		since    int   // batches after the checkpoint
+		err      error
 		// damaged: reading again ends the same way.
 		damaged bool
 	}
@@ -69,6 +77,8 @@ type activation struct {
 	machine *machine.Machine
 	writer  *storage.Writer
 	tail    storage.Position
+	writers int64 // how many there are, this one included once it has a batch
+	history *history
 
 	callers    map[machine.ReplyID]*actor.PID
 	nextCaller machine.ReplyID
@@ -137,6 +147,7 @@ func (a *activation) start(key conversation.Key) {
 	a.machine = machine.New(machine.Config{
 		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, RetryPause: a.rt.opts.RetryPause, IdleAfter: a.rt.opts.IdleAfter,
 		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
+		CheckpointBatches: a.rt.opts.CheckpointBatches, CheckpointBytes: checkpointBytes,
 	})
 	a.rt.enter(key, running{nonce: a.nonce, tell: a.tell})
 	a.rt.spawn(a.open)
@@ -170,17 +181,20 @@ func (a *activation) open() {
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
-	for b, err := range a.rt.logs.Batches(ctx, a.key, out.tail) {
-		if err == nil {
-			err = out.fold(b)
-			var newer *conversation.UnknownRecordError
-			out.damaged = err != nil && !errors.As(err, &newer)
-		}
-		if err != nil {
-			out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
-			out.damaged = out.damaged || storage.Damaged(err)
-			break
-		}
+	restored, err := follower.Restore(ctx, a.rt.logs, a.key, a.log)
+	switch {
+	case err != nil:
+		out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
+	case restored != nil:
+		out.begin(restored)
+		out.read(a, a.rt.logs.Resume(ctx, a.key, out.tail))
+	default:
+		out.read(a, a.rt.logs.Batches(ctx, a.key, out.tail))
+	}
+	if restored != nil && out.damaged {
+		a.log.Warn("log does not continue its checkpoint, folding it", "err", out.err)
+		out = openedLog{state: conversation.NewState(), tail: storage.Start()}
+		out.read(a, a.rt.logs.Batches(ctx, a.key, out.tail))
 	}
 	if out.err == nil && out.state.Exists() {
 		if name := out.state.Created().Agent; a.rt.agents[name] == nil {
@@ -190,14 +204,40 @@ func (a *activation) open() {
 	a.tell(out)
 }
 
+// begin takes over what a checkpoint says.
+func (o *openedLog) begin(r *follower.Restored) {
+	o.state, o.restored, o.tail, o.writers = r.State, r, r.Checkpoint.At, r.Checkpoint.Writers
+	for _, c := range r.Checkpoint.Claims {
+		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(c.Seq), Nonce: string(c.Nonce)})
+	}
+}
+
+// read folds the batches up to the first that cannot be read.
+func (o *openedLog) read(a *activation, batches iter.Seq2[storage.Batch, error]) {
+	for b, err := range batches {
+		if err == nil {
+			err = o.fold(b)
+			var newer *conversation.UnknownRecordError
+			o.damaged = err != nil && !errors.As(err, &newer)
+		}
+		if err != nil {
+			o.err = fmt.Errorf("open conversation %s: %w", a.key, err)
+			o.damaged = o.damaged || storage.Damaged(err)
+			return
+		}
+	}
+}
+
 func (o *openedLog) fold(b storage.Batch) error {
 	records, err := conversation.DecodeRecords(b.Lines)
 	if err != nil {
 		return fmt.Errorf("batch %d: %w", b.Seq, err)
 	}
 	if b.First {
-		o.since = append(o.since, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
+		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
+		o.writers++
 	}
+	o.since++
 	o.tail = b.Position()
 	return o.state.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
 }
@@ -209,8 +249,10 @@ func (a *activation) opened(m openedLog) {
 	}
 	defer a.containOpening()
 	a.tail = m.tail
-	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, int64(len(m.since)))
-	a.step(machine.Opened{State: m.state, Claims: m.since})
+	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, m.writers)
+	a.writers = m.writers + 1 // a checkpoint comes after the first batch
+	a.history = a.rt.newHistory(a.key, m.restored, a.log)
+	a.step(machine.Opened{State: m.state, Claims: m.claims, Since: m.since})
 }
 
 // containOpening ends an activation that panicked over its own log. The next one
@@ -277,6 +319,8 @@ func (a *activation) perform(e machine.Effect) {
 		a.runTool(e)
 	case machine.FinishResponse:
 		a.finishResponse(e)
+	case machine.Checkpoint:
+		a.history.checkpoint(e, a.tail, a.writers)
 	case machine.Cancel:
 		a.endRun()
 	case machine.SetTimer:

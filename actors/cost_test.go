@@ -17,6 +17,10 @@ import (
 // with the first output of a step and with its end, however slow the machine is.
 const longPace = time.Hour
 
+func get(c storagetest.Class) storagetest.Request {
+	return storagetest.Request{Method: "GET", Class: c}
+}
+
 func put(c storagetest.Class) storagetest.Request {
 	return storagetest.Request{Method: "PUT", Class: c}
 }
@@ -68,7 +72,7 @@ func countTurns(t *testing.T) (fastEnough bool) {
 	if time.Since(began) >= actors.JournalLinger {
 		return false
 	}
-	bill{put(storagetest.Log): 3, put(storagetest.Wake): 1, list(storagetest.Log): 2}.check(t, "turn on a new conversation", first)
+	bill{get(storagetest.Ckpt): 1, put(storagetest.Log): 3, put(storagetest.Wake): 1, list(storagetest.Log): 2}.check(t, "turn on a new conversation", first)
 	bill{put(storagetest.Log): 3}.check(t, "turn on a warm conversation", second)
 	if first[put(storagetest.Wake)] != 1 {
 		t.Errorf("a new conversation made %d journal writes, want 1", first[put(storagetest.Wake)])
@@ -118,7 +122,7 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 	}
 	wg.Wait()
 	counts := n.counts.Counts()
-	b := bill{put(storagetest.Log): conversations, put(storagetest.Wake): 10, list(storagetest.Log): 2 * conversations}
+	b := bill{get(storagetest.Ckpt): conversations, put(storagetest.Log): conversations, put(storagetest.Wake): 10, list(storagetest.Log): 2 * conversations}
 	b[storagetest.Request{Method: "DELETE", Class: storagetest.Wake}] = 10 // of the journals replaced
 	b[storagetest.Request{Method: "GET", Class: storagetest.Wake}] = 10    // if an answer is held longer than an attempt lasts
 	b.check(t, "64 admissions", counts)

@@ -71,8 +71,8 @@ func (a *activation) finishResponse(e machine.FinishResponse) {
 	ctx, f := a.beginRun(e.Gen)
 	log := a.log.With("submission", string(e.Submission), "hook", "ResponseFinished")
 	a.rt.spawn(func() {
-		metadata := a.rt.decorate(agent.WithData(ctx, f.writer(ag)), log, func(ctx context.Context) (json.RawMessage, error) {
-			return ag.FinishResponse(ctx, resp)
+		metadata := a.rt.decorate(ctx, log, func(ctx context.Context) (json.RawMessage, error) {
+			return ag.FinishResponse(agent.WithData(ctx, f.writer(ctx, ag)), resp)
 		})
 		if ctx.Err() == nil {
 			a.tell(machine.ResponseFinished{Gen: e.Gen, Metadata: metadata})
@@ -100,15 +100,26 @@ func responseOf(sub *conversation.Submission) *agent.Response {
 	return resp
 }
 
-// writer is where data writers of an agent hand what they write.
-func (f *feed) writer(ag *agent.Agent) func(context.Context, string, json.RawMessage) error {
+// writer is where data writers of an agent hand what they write while run holds. An
+// author may keep their context's values beyond its end: nobody takes the data then,
+// or whoever does throws it away.
+func (f *feed) writer(run context.Context, ag *agent.Agent) func(context.Context, string, json.RawMessage) error {
 	return func(ctx context.Context, name string, data json.RawMessage) error {
+		if run.Err() != nil {
+			return agent.ErrNoResponse
+		}
 		if !ag.WritesData(name) {
 			return fmt.Errorf("agent %q does not list it: add the writer to Agent.Data", ag.Name)
 		}
 		if err := conversation.CheckPayload(data); err != nil {
 			return err
 		}
-		return f.deliver(ctx, machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: data})
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(run, cancel)()
+		if err := f.deliver(ctx, machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: data}); err != nil {
+			return err
+		}
+		return run.Err()
 	}
 }

@@ -18,14 +18,15 @@ import (
 
 // exchange is what the model sees of one submission, copied out of the state.
 type exchange struct {
-	delivery conversation.Delivery
-	steps    []conversation.Step
+	submission conversation.SubmissionID
+	delivery   conversation.Delivery
+	steps      []conversation.Step
 }
 
 func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange {
 	var out []exchange
 	for _, sub := range s.Exchanges(id) {
-		out = append(out, exchange{delivery: sub.Delivery, steps: sub.Steps()})
+		out = append(out, exchange{sub.ID, sub.Delivery, sub.Steps()})
 	}
 	return out
 }

@@ -57,6 +57,9 @@ type Options struct {
 	AdmitTimeout time.Duration
 	// DrainTimeout bounds the orderly end of Run. Zero is 10 s.
 	DrainTimeout time.Duration
+	// CheckpointBatches is how many batches a log grows by until a checkpoint is
+	// stored, if it does not grow by 256 KiB before. Zero is 64.
+	CheckpointBatches int
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
@@ -99,6 +102,12 @@ func (o *Options) withDefaults() (Options, error) {
 			*d.value = d.zero
 		}
 	}
+	if out.CheckpointBatches < 0 || out.MaxWaiting < 0 {
+		return out, errors.New("option CheckpointBatches or MaxWaiting is negative")
+	}
+	if out.CheckpointBatches == 0 {
+		out.CheckpointBatches = 64
+	}
 	if out.MaxWaiting == 0 {
 		out.MaxWaiting = 1000
 	}
@@ -124,6 +133,7 @@ type Runtime struct {
 	host      host
 	journal   *journal
 	began     time.Time // monotonic origin of machine.Env.Mono
+	pageBytes int       // about the size of a page of closed history
 	// entropy returns the randomness of one activation; simulations bring their own.
 	entropy   func(conversation.Key) io.Reader
 	ready     chan struct{}
@@ -134,6 +144,10 @@ type Runtime struct {
 	work    sync.WaitGroup  // what activations have started
 	life    context.Context // of all activations; ends before Run does
 	endLife context.CancelFunc
+
+	saves    sync.WaitGroup  // checkpoints under way, which outlive their activations
+	saving   context.Context // of all of them; ends before Run does
+	endSaves context.CancelFunc
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
@@ -181,11 +195,13 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r := &Runtime{
 		opts: o, log: o.Logger, bucket: bucket, logs: storage.NewLogs(bucket, o.Log),
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
-		answers: map[shard]map[storage.JournalEntry]bool{},
-		entropy: func(conversation.Key) io.Reader { return rand.Reader },
-		began:   time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
+		answers:   map[shard]map[storage.JournalEntry]bool{},
+		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
+		pageBytes: pageBytes,
+		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 	}
 	r.life, r.endLife = context.WithCancel(context.Background())
+	r.saving, r.endSaves = context.WithCancel(context.Background())
 	for _, a := range o.Agents {
 		if err := a.Validate(); err != nil {
 			return nil, fmt.Errorf("agent %q: %w", a.Name, err)
@@ -286,22 +302,34 @@ func (r *Runtime) spawn(effect func()) {
 	}
 }
 
+// spawnSave runs the storing of checkpoints, in a context of its own.
+func (r *Runtime) spawnSave(save func(context.Context)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.saves.Go(func() { save(r.saving) })
+	}
+}
+
 // awaitWork waits for what stopped activations have left running. Only a tool that
-// ignores its context takes long.
+// ignores its context takes long, and a checkpoint that cannot be stored.
 func (r *Runtime) awaitWork() {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
+		r.saves.Wait()
 		r.work.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
 	case <-time.After(r.opts.DrainTimeout):
-		r.log.Warn("tools still run after the end of their submissions")
+		r.log.Warn("tools or checkpoints were still under way at the end")
 	}
+	r.endSaves()
+	r.saves.Wait()
 }
 
 // tellAll sends an input to every activation and returns a channel that is closed

@@ -61,11 +61,12 @@ func buildSimNode(site simtest.Site, fleet *simFleet) (simtest.Node, error) {
 	}
 	rt, err := newRuntime(bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
-		IdleAfter: simIdleAfter, SweepEvery: simSweepEvery,
+		IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4,
 	})
 	if err != nil {
 		return nil, err
 	}
+	rt.pageBytes = 600
 	rt.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
 	h.rt = rt

@@ -14,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 )
 
 // maxFeedBytes bounds the model output that waits for the activation.
@@ -126,6 +127,7 @@ func (a *activation) callModel(e machine.CallModel) {
 	call := &modelCall{
 		rt: a.rt, key: a.key, agent: ag, turn: a.turnOf(sub, e.Attempt, e.Step), fresh: sub.Message == "",
 		exchanges: exchangesOf(state, sub.ID), session: string(created.ConversationID),
+		history: a.history, closed: a.history.cut(),
 	}
 	ctx, f := a.beginRun(e.Gen)
 	a.rt.spawn(func() { call.run(ctx, f) })
@@ -164,6 +166,8 @@ type modelCall struct {
 	agent     *agent.Agent
 	turn      *agent.Turn
 	fresh     bool // the response has not begun
+	history   *history
+	closed    []*closedPage // what comes before exchanges
 	exchanges []exchange
 	session   string
 }
@@ -194,7 +198,7 @@ func failedCall(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	var vendor *providers.Error
 	switch {
-	case errors.Is(err, errSilence), errors.Is(err, errTooLong):
+	case errors.Is(err, errSilence), errors.Is(err, errTooLong), errors.Is(err, storage.ErrUnavailable):
 		out.Retry = true
 	case errors.As(err, &vendor):
 		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
@@ -212,7 +216,11 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
-	messages, err := c.rt.messages(c.key, c.exchanges)
+	before, err := c.history.exchanges(ctx, c.closed, c.exchanges[0].submission)
+	if err != nil {
+		return end, err
+	}
+	messages, err := c.rt.messages(c.key, append(before, c.exchanges...))
 	if err != nil {
 		return end, err
 	}
@@ -321,7 +329,7 @@ func (a *activation) runTool(e machine.RunTool) {
 		Submission: e.Submission, Attempt: a.machine.State().Submission(e.Submission).Attempts, Turn: e.Turn, ID: e.Call,
 	})
 	ag := a.rt.agents[created.Agent]
-	ctx = agent.WithData(ctx, a.feed.writer(ag))
+	ctx = agent.WithData(ctx, a.feed.writer(a.runCtx, ag))
 	tool, ok := ag.Tool(e.Name)
 	log := a.log
 	a.rt.spawn(func() {

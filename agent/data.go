@@ -37,7 +37,7 @@ type DataOptions struct {
 const dataNamePattern = `^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`
 
 // ErrNoResponse says that data was written where there is no response to show it
-// in: outside a tool call and the hook [Hooks.ResponseFinished].
+// in: outside a tool call and the hook [Hooks.ResponseFinished], or when they are over.
 var ErrNoResponse = errors.New("there is no response to write to: write from a tool or from the hook ResponseFinished")
 
 // NewDataWriter makes a writer. The agent that uses it lists it in [Agent.Data].

@@ -28,7 +28,8 @@ type Hooks struct {
 // Response is the facts of a response that has ended. It is read-only and valid
 // during the call it is handed to.
 type Response struct {
-	// Turn is that of the last model call.
+	// Turn is that of the attempt that ends the response. Step is 0 if an earlier
+	// attempt made the last model call.
 	Turn
 	// Message is the response in the transcript.
 	Message conversation.MessageID

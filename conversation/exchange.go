@@ -8,34 +8,34 @@ import (
 // Step is one model round trip of a submission, or, when Note is set, a note of
 // the runtime to the model between two of them.
 type Step struct {
-	Turn       TurnID
-	Model      string
-	Completed  bool
-	StopReason string
-	Usage      Usage
-	Note       string
-	Parts      []StepPart
+	Turn       TurnID     `json:"turn,omitempty"`
+	Model      string     `json:"model,omitempty"`
+	Completed  bool       `json:"completed,omitempty"`
+	StopReason string     `json:"stopReason,omitempty"`
+	Usage      Usage      `json:"usage,omitzero"`
+	Note       string     `json:"note,omitempty"`
+	Parts      []StepPart `json:"parts,omitempty"`
 }
 
 // StepPart is one part of a step as the model sees it. Exactly one of Text and
 // Tool is meaningful: Tool is nil for text and reasoning.
 type StepPart struct {
-	Kind      PartKind
-	Text      string
-	Signature string
-	Tool      *ToolCall
+	Kind      PartKind  `json:"kind,omitempty"`
+	Text      string    `json:"text,omitempty"`
+	Signature string    `json:"signature,omitempty"`
+	Tool      *ToolCall `json:"tool,omitempty"`
 }
 
 // ToolCall is a call with its outcome so far.
 type ToolCall struct {
-	Call         CallID
-	ProviderCall string
-	Name         string
-	Input        json.RawMessage
-	Settled      bool
-	Failed       bool
-	Output       json.RawMessage
-	ErrorText    string
+	Call         CallID          `json:"call"`
+	ProviderCall string          `json:"providerCall,omitempty"`
+	Name         string          `json:"name"`
+	Input        json.RawMessage `json:"input,omitempty"`
+	Settled      bool            `json:"settled,omitempty"`
+	Failed       bool            `json:"failed,omitempty"`
+	Output       json.RawMessage `json:"output,omitempty"`
+	ErrorText    string          `json:"errorText,omitempty"`
 }
 
 // Steps returns the model's view of what was done for the submission, oldest
@@ -90,19 +90,22 @@ func (s *Submission) OpenCalls() []ToolCall {
 // Exchanges returns the submissions the model sees while it works on id: all
 // that were admitted before it and did not stay without an attempt, and id
 // itself. A message admitted later is not part of it, wherever it stands in the
-// log.
+// log. What [State.Cut] took out comes before them.
 func (s *State) Exchanges(id SubmissionID) []*Submission {
 	var out []*Submission
 	for _, sub := range s.submissions {
 		if sub.ID == id {
 			return append(out, sub)
 		}
-		if sub.Attempts > 0 || len(sub.steps) > 0 { // a released attempt leaves its steps
+		if sub.tried() {
 			out = append(out, sub)
 		}
 	}
 	return out
 }
+
+// tried reports whether there was an attempt; a released one leaves its steps.
+func (s *Submission) tried() bool { return s.Attempts > 0 || len(s.steps) > 0 }
 
 // ElapsedNow is the part of [Submission.Elapsed] that belongs to the attempt
 // under way.

@@ -89,7 +89,7 @@ func (s *State) foldCreated(r *ConversationCreated) error {
 	if s.created != nil {
 		return s.bad(r, "the conversation exists as %s", s.created.UID)
 	}
-	s.created = r
+	s.created, s.born = r, s.head
 	return nil
 }
 
@@ -102,8 +102,9 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	}
 	sub := &Submission{
 		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace,
-		Offset: s.head, AdmittedAt: r.At,
+		Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
 	}
+	s.keys = append(s.keys, sub)
 	s.bySub[sub.ID] = sub
 	s.byKey[sub.Key] = sub
 	s.submissions = append(s.submissions, sub)

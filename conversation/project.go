@@ -37,10 +37,12 @@ func advisoryMessage(r *Advisory) *message {
 }
 
 // Snapshot materializes the state. It shares nothing with the state that a later
-// Apply changes.
+// Apply changes. History that was cut must be attached.
 func (s *State) Snapshot() *Snapshot {
+	s.whole()
 	out := &Snapshot{
-		V: SnapshotVersion, Offset: s.head,
+		History: s.pages,
+		V:       SnapshotVersion, Offset: s.head,
 		Messages:    make([]Message, 0, len(s.messages)),
 		Settlements: append([]Settlement{}, s.settlements...),
 	}

@@ -45,7 +45,10 @@ type State struct {
 	unsettled   []*Submission // admission order
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
-	oldestKey   int // index in submissions of the oldest key still kept
+	keys        []*Submission // whose keys are kept, oldest first
+	history     HistoryCounts // what was cut out of this life
+	pages       []*HistoryPage
+	born        Offset // of the batch that created this life
 	calls       map[CallID]*part
 	author      map[string]json.RawMessage
 	recorded    map[CallID][]StepRecorded
@@ -135,8 +138,9 @@ type Submission struct {
 	Settled bool
 	Outcome Outcome
 
-	steps   []*step
-	elapsed [2]int64 // milliseconds: earlier attempts, current attempt
+	delivered MessageID // its own message in the transcript
+	steps     []*step
+	elapsed   [2]int64 // milliseconds: earlier attempts, current attempt
 }
 
 // Elapsed is the monotonic time recorded over all attempts.
@@ -169,8 +173,19 @@ func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 			}
 		}
 	}
+	s.whole()
+	for _, page := range s.pages {
+		// A page that does not decode has no attachments to show.
+		all, _ := page.Attachments()
+		if i := slices.IndexFunc(all, func(a Attachment) bool { return a.ID == id }); i >= 0 {
+			return all[i], true
+		}
+	}
 	return Attachment{}, false
 }
+
+// Born returns the offset of the batch that created this life.
+func (s *State) Born() Offset { return s.born }
 
 // Unsettled returns the submissions that are owed a settlement, in admission
 // order. The slice is shared and read-only.
@@ -262,15 +277,12 @@ func (s *State) addMessage(r Record, m *message) error {
 
 // forget drops keys that are out of the retention rule.
 func (s *State) forget(now Time) {
-	for s.oldestKey < len(s.submissions)-keptKeys {
-		old := s.submissions[s.oldestKey]
-		if old.AdmittedAt > now-keptFor {
-			return
-		}
-		if s.byKey[old.Key] == old {
+	for len(s.keys) > keptKeys && s.keys[0].AdmittedAt <= now-keptFor {
+		if old := s.keys[0]; s.byKey[old.Key] == old {
 			delete(s.byKey, old.Key)
 		}
-		s.oldestKey++
+		s.keys[0] = nil
+		s.keys = s.keys[1:]
 	}
 }
 

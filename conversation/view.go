@@ -12,6 +12,61 @@ type Snapshot struct {
 	Offset         Offset         `json:"offset"`
 	Messages       []Message      `json:"messages"`
 	Settlements    []Settlement   `json:"settlements"`
+
+	// History is what stands before Messages and Settlements, in encoded form, in a
+	// snapshot of a state with attached history. It is never read back: a decoded
+	// snapshot has everything in the other two.
+	History []*HistoryPage `json:"-"`
+}
+
+// MarshalJSON writes the whole, attached history first.
+func (s *Snapshot) MarshalJSON() ([]byte, error) {
+	type plain Snapshot // without this method
+	if len(s.History) == 0 {
+		return EncodeJSON((*plain)(s))
+	}
+	head, err := EncodeJSON(struct {
+		V              int            `json:"v"`
+		ConversationID ConversationID `json:"conversationId"`
+		Offset         Offset         `json:"offset"`
+	}{s.V, s.ConversationID, s.Offset})
+	if err != nil {
+		return nil, err
+	}
+	messages, settlements := [][]byte{}, [][]byte{}
+	for _, p := range s.History {
+		messages, settlements = append(messages, p.Messages), append(settlements, p.Settlements)
+	}
+	for _, list := range []struct {
+		dst *[][]byte
+		src any
+	}{{&messages, s.Messages}, {&settlements, s.Settlements}} {
+		b, err := EncodeJSON(list.src)
+		if err != nil {
+			return nil, err
+		}
+		*list.dst = append(*list.dst, b[1:len(b)-1])
+	}
+	out := append(head[:len(head)-1], `,"messages":[`...)
+	out = appendList(out, messages)
+	out = append(out, `],"settlements":[`...)
+	out = appendList(out, settlements)
+	return append(out, `]}`...), nil
+}
+
+// appendList joins lists that are joined by commas themselves; some are empty.
+func appendList(dst []byte, lists [][]byte) []byte {
+	first := true
+	for _, l := range lists {
+		if len(l) == 0 {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		dst, first = append(dst, l...), false
+	}
+	return dst
 }
 
 // Settlement is the terminal outcome of a submission as clients see it.

@@ -7,6 +7,9 @@
 //
 //	<hh>/<conv>/log/<seq>            one batch, see [EncodeBatch]
 //	<hh>/<conv>/blob/<sha256>        one attachment
+//	<hh>/<conv>/head                 names the newest checkpoint, see [Checkpoint]
+//	<hh>/<conv>/ckpt/<seq>-<digest>  one checkpoint
+//	<hh>/<conv>/page/<n>-<digest>    one page of closed history
 //	wake/<member>/<shard>/<n>        one busy journal, see [EncodeJournal]
 //	members/<n>                      one epoch of members, see [EncodeEpoch]
 //	heartbeat/<member>               a hint that a member lives, see [EncodeHeartbeat]

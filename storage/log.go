@@ -57,9 +57,20 @@ func NewLogs(b Bucket, opts *LogOptions) *Logs {
 // it started are over when the range ends. The consumer owns what it is given.
 func (l *Logs) Batches(ctx context.Context, conv conversation.Key, after Position) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
-		err := l.walk(ctx, conv, after, func(b Batch) bool { return yield(b, nil) })
+		err := l.walk(ctx, conv, after, after.Seq, func(b Batch) bool { return yield(b, nil) })
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(Batch{}, fmt.Errorf("read log of %s: %w", conv, err))
+		}
+	}
+}
+
+// Resume is Batches after the position of a checkpoint, which is something that
+// somebody said about the log: a [*GapError] if the log does not reach it.
+func (l *Logs) Resume(ctx context.Context, conv conversation.Key, after Position) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		err := l.walk(ctx, conv, after, after.Seq-1, func(b Batch) bool { return yield(b, nil) })
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(Batch{}, fmt.Errorf("resume log of %s: %w", conv, err))
 		}
 	}
 }
@@ -67,12 +78,19 @@ func (l *Logs) Batches(ctx context.Context, conv conversation.Key, after Positio
 // errStopped ends a walk whose consumer has enough.
 var errStopped = errors.New("stopped by the consumer")
 
-func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, visit func(Batch) bool) error {
-	q, err := l.query(conv, at.Seq)
+// walk visits the batches after a position, which it finds by a LIST of the keys
+// above listed. If that is lower, the log must have a key.
+func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, listed int64, visit func(Batch) bool) error {
+	q, err := l.query(conv, listed)
 	if err != nil {
 		return err
 	}
-	return listAll(ctx, l.bucket, l.retry, q, func(page []ListedKey) error {
+	reached := listed == at.Seq
+	err = listAll(ctx, l.bucket, l.retry, q, func(page []ListedKey) error {
+		if !reached && len(page) > 0 && page[0].Key == LogKey(conv, at.Seq) {
+			page = page[1:]
+		}
+		reached = true
 		present, gap := contiguous(conv, q.Prefix, page, at.Seq+1)
 		err := l.fetch(ctx, conv, at.Seq+1, present, func(b Batch) error {
 			if err := follows(conv, b, at); err != nil {
@@ -89,6 +107,10 @@ func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, vis
 		}
 		return gap
 	})
+	if err == nil && !reached {
+		err = &GapError{Conv: conv, Seq: at.Seq, Next: -1}
+	}
+	return err
 }
 
 // Range returns the batches first to last, both included, checked against each

@@ -241,6 +241,18 @@ func (b *bucket) Batches(ctx context.Context, conv conversation.Key, after stora
 	}
 }
 
+func (b *bucket) Resume(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
+	return b.Batches(ctx, conv, after)
+}
+
+func (b *bucket) Checkpoint(ctx context.Context, _ conversation.Key) (*storage.Checkpoint, error) {
+	return nil, ctx.Err()
+}
+
+func (b *bucket) Page(_ context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error) {
+	return nil, &storage.CorruptError{Conv: conv, Key: storage.PageKey(conv, ref), Err: errors.New("there is none")}
+}
+
 func (b *bucket) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,6 +3,7 @@ package follower
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +11,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
+
+// readBatches is [Source.Batches] or [Source.Resume].
+type readBatches func(context.Context, conversation.Key, storage.Position) iter.Seq2[storage.Batch, error]
 
 // start begins a load unless the set is closed; in is held and no load runs.
 func (f *follower) start(ctx context.Context) bool {
@@ -31,15 +35,55 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	if broken {
 		at = f.reset()
 	}
+	read := f.set.source.Batches
+	if at.Seq < 0 {
+		var err error
+		if at, err = f.restore(ctx); err != nil {
+			return err
+		}
+		if at.Seq >= 0 {
+			read = f.set.source.Resume
+		}
+	}
 	l.whole = at.Seq < 0
-	err := f.pull(ctx, at)
+	err := f.pull(ctx, read, at)
 	if err == nil || l.whole || !permanent(err) && !errors.Is(err, errBroken) {
 		return err
 	}
 	f.set.options.Logger.Warn("log does not continue what is known here, reading it again",
 		"conversation", string(f.key), "offset", at.Seq, "err", err)
 	l.whole = true
-	return f.pull(ctx, f.reset())
+	return f.pull(ctx, f.set.source.Batches, f.reset())
+}
+
+// restore begins with the newest checkpoint and its pages. It returns the position
+// of the view, which is the start if there is no checkpoint that can be used.
+func (f *follower) restore(ctx context.Context) (storage.Position, error) {
+	r, err := Restore(ctx, f.set.source, f.key, f.set.options.Logger)
+	if err != nil || r == nil {
+		return storage.Start(), err
+	}
+	pages, err := History(ctx, f.set.source, f.key, r.Checkpoint.Pages)
+	if r.Tail != nil {
+		pages = append(pages, r.Tail)
+	}
+	if err == nil {
+		err = r.State.Attach(pages)
+	}
+	switch {
+	case away(err), ctx.Err() != nil:
+		return storage.Start(), err
+	case err != nil:
+		f.set.options.Logger.Warn("checkpoint cannot be used, folding the log", "conversation", string(f.key), "err", err)
+		return storage.Start(), nil
+	}
+	f.work.Lock()
+	defer f.work.Unlock()
+	f.in.Lock()
+	defer f.in.Unlock()
+	f.view.restore(r.State)
+	f.tip = r.Checkpoint.At
+	return f.tip, nil
 }
 
 // reset forgets everything.
@@ -54,12 +98,12 @@ func (f *follower) reset() storage.Position {
 	return f.tip
 }
 
-// pull folds the batches after a position up to the durable head.
-func (f *follower) pull(ctx context.Context, after storage.Position) error {
+// pull folds the batches that read finds after a position, up to the durable head.
+func (f *follower) pull(ctx context.Context, read readBatches, after storage.Position) error {
 	if err := f.foldQueue(); err != nil {
 		return err
 	}
-	for b, err := range f.set.source.Batches(ctx, f.key, after) {
+	for b, err := range read(ctx, f.key, after) {
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,12 @@ type Source interface {
 	// Batches yields the batches after a position, contiguous and chain-checked,
 	// until the durable head or an error, which is the last thing it yields.
 	Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error]
+	// Resume is Batches after a position that a checkpoint has told.
+	Resume(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error]
+	// Checkpoint returns the newest checkpoint, nil if there is none, and Page one of
+	// its pages.
+	Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error)
+	Page(ctx context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error)
 	// Range returns the batches first to last, both included.
 	Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error)
 }

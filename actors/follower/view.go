@@ -48,6 +48,12 @@ func newView(s *Set) *view {
 	return &view{set: s, state: conversation.NewState()}
 }
 
+// restore makes a state from elsewhere the one to go on from; nothing is retained.
+func (v *view) restore(s *conversation.State) {
+	v.state, v.life = s, s.Born()
+	v.forget(s.Head() + 1)
+}
+
 func (v *view) head() conversation.Offset { return v.state.Head() }
 
 func (v *view) exists() bool { return v.state.Exists() }
@@ -150,7 +156,7 @@ func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, a
 // snapshot returns the materialized conversation at the head.
 func (v *view) snapshot() (conversation.Page, error) {
 	if v.snap.JSON == nil || v.snap.Next != v.head() {
-		b, err := conversation.EncodeJSON(v.state.Snapshot())
+		b, err := v.state.Snapshot().MarshalJSON()
 		if err != nil {
 			return conversation.Page{}, &logError{int64(v.head()), err}
 		}

@@ -14,6 +14,7 @@ const (
 	Log   Class = "log"   // Batches of a conversation.
 	Wake  Class = "wake"  // Busy journals.
 	Blob  Class = "blob"  // Attachments.
+	Ckpt  Class = "ckpt"  // Heads, checkpoints and pages of closed history.
 	Other Class = "other" // Everything else.
 )
 
@@ -81,6 +82,8 @@ func classOf(key string) Class {
 		return Wake
 	case strings.Contains(key, "/blob/"):
 		return Blob
+	case strings.HasSuffix(key, "/head"), strings.Contains(key, "/ckpt/"), strings.Contains(key, "/page/"):
+		return Ckpt
 	default:
 		return Other
 	}

@@ -115,6 +115,7 @@ func (m *Machine) appended(in Appended) {
 	if m.inflight == nil || in.Offset != m.inflight.Offset {
 		panic(fmt.Sprintf("machine: append %d landed, not in flight", int64(in.Offset)))
 	}
+	m.grown.add(m.inflight)
 	m.durable, m.inflight = in.Offset, nil
 	if !m.claimed {
 		m.claimed = true

@@ -75,6 +75,15 @@ type (
 		Attempt    int
 		Step       int
 	}
+	// Checkpoint stores, at the shell's leisure, what the log folds to at an offset.
+	// Closed, if not nil, was cut out of the state for good: the shell keeps it, after
+	// what was cut before, for the model and for the next checkpoint.
+	Checkpoint struct {
+		At     conversation.Offset
+		Claims []Claim
+		Closed *conversation.HistoryPage
+		State  []byte
+	}
 	// Cancel ends whatever runs under gen; its results are ignored.
 	Cancel struct{ Gen int }
 	// SetTimer asks for a [Tick] after a while.
@@ -96,6 +105,7 @@ func (Reply) effect()          {}
 func (CallModel) effect()      {}
 func (RunTool) effect()        {}
 func (FinishResponse) effect() {}
+func (Checkpoint) effect()     {}
 func (Cancel) effect()         {}
 func (SetTimer) effect()       {}
 func (Stop) effect()           {}

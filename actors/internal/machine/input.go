@@ -66,10 +66,12 @@ type ModelEvent struct {
 }
 
 type (
-	// Opened delivers the folded log. Claims are in order of Seq.
+	// Opened delivers the folded log. Claims are in order of Seq, and Since is how
+	// many batches were read after the checkpoint, if there is one.
 	Opened struct {
 		State  *conversation.State
 		Claims []Claim
+		Since  int
 	}
 	// OpenFailed says that the log could not be read: not now, or Permanent, not
 	// until somebody mends it.

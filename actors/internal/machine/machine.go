@@ -39,6 +39,10 @@ type Config struct {
 	// MaxWaiting bounds the callers waiting for a reply, and the submissions
 	// waiting for their turn; above it callers are refused with CodeUnavailable.
 	MaxWaiting int
+	// CheckpointBatches and CheckpointBytes are how much a log grows until a checkpoint
+	// is due. An activation that ends writes one after an eighth of the batches; below
+	// that, reading them costs little more than reading a checkpoint.
+	CheckpointBatches, CheckpointBytes int
 	// MaxPendingBytes bounds what waits for an append: streamed text is held back
 	// above it, see [Machine.Full], and admissions are refused above twice as much.
 	MaxPendingBytes int
@@ -72,6 +76,8 @@ type Machine struct {
 	gen      int
 	draining bool
 	idling   bool
+
+	grown grown
 
 	env Env
 	ids minter
@@ -199,7 +205,7 @@ func unopened(in OpenFailed) *conversation.Error {
 
 func (m *Machine) open(in Opened) {
 	m.state, m.claims = in.State, in.Claims
-	m.durable = in.State.Head()
+	m.durable, m.grown.batches = in.State.Head(), in.Since
 	m.resume()
 }
 
@@ -251,6 +257,7 @@ func (m *Machine) advance() {
 		return
 	}
 	m.flush()
+	m.checkpoint(m.cfg.CheckpointBatches)
 	m.continueRun()
 	m.driveAppend()
 	m.rest()
@@ -306,6 +313,9 @@ func (m *Machine) stepDown(err error) {
 }
 
 func (m *Machine) stop(reason StopReason, err error) {
+	if reason == StopPassivated || reason == StopDrained {
+		m.checkpoint(m.cfg.CheckpointBatches / 8)
+	}
 	m.cancel()
 	m.stopped = true
 	m.emit(Stop{reason, err})

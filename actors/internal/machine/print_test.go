@@ -67,6 +67,12 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s\n", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
 	case machine.FinishResponse:
 		fmt.Fprintf(w, "finish-response gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
+	case machine.Checkpoint:
+		closed := 0
+		if e.Closed != nil {
+			closed = e.Closed.Counts.Messages
+		}
+		fmt.Fprintf(w, "checkpoint %d claims=%d closed=%d\n", int64(e.At), len(e.Claims), closed)
 	case machine.Cancel:
 		fmt.Fprintf(w, "cancel gen=%d\n", e.Gen)
 	case machine.SetTimer:

@@ -30,6 +30,7 @@ func TestRandomSchedules(t *testing.T) {
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
+		"checkpoint", "page", "resumed",
 	} {
 		if seen[want] < seeds/100 {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -153,7 +154,12 @@ func (w *world) open() {
 		w.do(machine.OpenFailed{Err: errors.New("away")})
 		return
 	}
-	in, err := w.opened()
+	read := w.opened
+	if w.saved != nil && w.chance(70) {
+		w.seen["resumed"]++
+		read = w.resumed
+	}
+	in, err := read()
 	if err != nil {
 		violate("open: %v", err)
 	}

@@ -22,6 +22,12 @@ type entry struct {
 	batch  conversation.Batch
 }
 
+// checkpoint is what an activation has stored beside the log.
+type checkpoint struct {
+	machine.Checkpoint
+	pages []*conversation.HistoryPage // all of them
+}
+
 // rig holds a machine, the durable log under it, and the clocks. It performs
 // nothing by itself: its users answer the effects.
 type rig struct {
@@ -30,6 +36,8 @@ type rig struct {
 	m        *machine.Machine
 	log      []entry
 	inflight *conversation.Batch
+	saved    *checkpoint // the newest
+	pages    []*conversation.HistoryPage
 	frozen   string             // the batch in flight, encoded when it was asked for
 	decoded  conversation.Batch // and read back from that
 	steps    uint64
@@ -43,6 +51,7 @@ func newRig() *rig {
 		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, CheckInitialData: checkObject, ToolConcurrency: 16},
 		cfg: machine.Config{
 			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxPendingBytes: 1 << 20,
+			CheckpointBatches: 64, CheckpointBytes: 256 << 10,
 		},
 	}
 	r.cfg.Limits = func(agent string) (machine.Limits, bool) { return r.limits, agent == "triage" }
@@ -60,7 +69,7 @@ func checkObject(data json.RawMessage) error {
 // boot begins a new activation.
 func (r *rig) boot(writer string) {
 	r.cfg.Writer = writer
-	r.m, r.inflight = machine.New(r.cfg), nil
+	r.m, r.inflight, r.pages = machine.New(r.cfg), nil, nil
 }
 
 // step takes an input; the effects are a copy.
@@ -70,8 +79,14 @@ func (r *rig) step(in machine.Input) []machine.Effect {
 	binary.BigEndian.PutUint64(env.Seed[:8], r.steps)
 	out := append([]machine.Effect(nil), r.m.Step(env, in)...)
 	for _, e := range out {
-		if a, ok := e.(machine.Append); ok {
-			r.inflight, r.frozen, r.decoded = &a.Batch, encode(a.Batch), reread(a.Batch)
+		switch e := e.(type) {
+		case machine.Append:
+			r.inflight, r.frozen, r.decoded = &e.Batch, encode(e.Batch), reread(e.Batch)
+		case machine.Checkpoint:
+			if e.Closed != nil {
+				r.pages = append(r.pages[:len(r.pages):len(r.pages)], e.Closed)
+			}
+			r.saved = &checkpoint{e, r.pages}
 		}
 	}
 	return out
@@ -118,6 +133,27 @@ func (r *rig) opened() (machine.Opened, error) {
 		}
 	}
 	return out, err
+}
+
+// resumed is the input an activation gets from the newest checkpoint and the log
+// after it.
+func (r *rig) resumed() (machine.Opened, error) {
+	out := machine.Opened{Claims: append([]machine.Claim(nil), r.saved.Claims...)}
+	var err error
+	if out.State, err = conversation.DecodeState(r.saved.State); err != nil {
+		return out, err
+	}
+	r.pages = r.saved.pages
+	for _, e := range r.log[r.saved.At+1:] {
+		if r.log[e.batch.Offset-1].writer != e.writer {
+			out.Claims = append(out.Claims, machine.Claim{Seq: e.batch.Offset, Nonce: e.writer})
+		}
+		if err := out.State.Apply(e.batch); err != nil {
+			return out, err
+		}
+		out.Since++
+	}
+	return out, nil
 }
 
 // land makes the batch in flight durable.

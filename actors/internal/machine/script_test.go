@@ -18,8 +18,8 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= finish]
-//	open      the durable log is read; lines of input are batches to put under it first
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= finish checkpoint=]
+//	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
 //	appended  the batch in flight is durable
@@ -139,6 +139,7 @@ func (s *script) configure() {
 	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
+	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
 	s.limits.FinishHook = s.d.HasArg("finish")
 	s.crash()
 }
@@ -261,7 +262,11 @@ func (s *script) open() machine.Input {
 		}
 		s.log = append(s.log, entry{v.Writer, conversation.Batch{Offset: conversation.Offset(len(s.log)), Records: records}})
 	}
-	in, err := s.opened()
+	read := s.opened
+	if s.d.HasArg("checkpoint") {
+		read = s.resumed
+	}
+	in, err := read()
 	if err != nil {
 		s.d.Fatalf(s.t, "%v", err)
 	}

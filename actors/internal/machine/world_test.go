@@ -88,6 +88,9 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxPendingBytes = 20*time.Second, 6, 40
+	if w.chance(40) {
+		w.cfg.CheckpointBatches, w.cfg.CheckpointBytes = 1+w.r.IntN(12), 1+w.r.IntN(4000)
+	}
 	w.limits.ToolConcurrency, w.limits.FinishHook = 1+w.r.IntN(3), w.chance(50)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	return w
@@ -174,6 +177,8 @@ func (w *world) effect(e machine.Effect) {
 		w.runTool(e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
+	case machine.Checkpoint:
+		w.checkpoint(e)
 	case machine.Cancel:
 		w.cancel()
 	case machine.SetTimer:
@@ -331,6 +336,32 @@ func (w *world) finishResponse(e machine.FinishResponse) {
 		violate("the response of %s is shown before its end is durable", e.Submission)
 	}
 	w.ending = &e
+}
+
+// checkpoint checks that a checkpoint says what the log says.
+func (w *world) checkpoint(e machine.Checkpoint) {
+	w.seen["checkpoint"]++
+	if e.Closed != nil {
+		w.seen["page"]++
+	}
+	state, err := conversation.DecodeState(e.State)
+	if err == nil {
+		err = state.Attach(w.pages)
+	}
+	switch {
+	case err != nil:
+		violate("checkpoint at %d: %v", int64(e.At), err)
+	case e.At != w.durable.Head() || state.Head() != e.At:
+		violate("checkpoint at %d, the log ends at %d", int64(e.At), int64(w.durable.Head()))
+	}
+	got, err := conversation.EncodeJSON(state.Snapshot())
+	if err != nil {
+		violate("checkpoint at %d: %v", int64(e.At), err)
+	}
+	want, err := conversation.EncodeJSON(w.durable.Snapshot())
+	if err != nil || string(got) != string(want) {
+		violate("checkpoint at %d says\n%s\nthe log says\n%s (%v)", int64(e.At), got, want, err)
+	}
 }
 
 func (w *world) cancel() {

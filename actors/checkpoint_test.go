@@ -1,0 +1,241 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// remembers is a model that answers with the number of messages it was shown, and
+// says enough to fill pages.
+func remembers() script {
+	return func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+		a.Text(fmt.Sprintf("%d messages", len(req.Messages)))
+		a.Text(strings.Repeat(" and more", 500))
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	}
+}
+
+// long is a conversation of many turns, whose node has ended in order.
+const longTurns = 130
+
+func longConversation(t *testing.T, w *world) {
+	t.Helper()
+	opts := agents(chatAgent())
+	opts.CheckpointBatches = 8
+	n := w.start(setup{opts: opts, model: remembers()})
+	for i := range longTurns {
+		n.admit(chat("c"), fmt.Sprint(i), "hello")
+		if i%10 == 9 {
+			w.untilSettled(chat("c"), i+1)
+		}
+	}
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	for _, part := range []string{"/head", "/ckpt/", "/page/"} {
+		if len(w.keysWith(part)) == 0 {
+			t.Fatalf("there is no object %s: %v", part, w.keysWith("/"))
+		}
+	}
+}
+
+// keysWith returns the keys of the bucket that hold a text.
+func (w *world) keysWith(text string) []string {
+	var out []string
+	for k := range w.listing() {
+		if strings.Contains(k, text) {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// folded is the snapshot as the log alone says it.
+func (w *world) folded(at conversation.Address) string {
+	w.tb.Helper()
+	s := conversation.NewState()
+	for i, records := range w.batches(at) {
+		if err := s.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: records}); err != nil {
+			w.tb.Fatal(err)
+		}
+	}
+	b, err := conversation.EncodeJSON(s.Snapshot())
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return string(b)
+}
+
+// checkLong goes on with a long conversation and compares what is shown with the
+// log.
+func checkLong(t *testing.T, w *world, n *node) {
+	t.Helper()
+	shown := func() string {
+		page, err := n.rt.Reader().Snapshot(t.Context(), chat("c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(page.JSON)
+	}
+	if diff := cmp.Diff(w.folded(chat("c")), shown()); diff != "" {
+		t.Errorf("snapshot (-log +shown):\n%s", diff)
+	}
+	again := n.admit(chat("c"), "0", "hello")
+	if !again.Deduplicated || again.Offset != 0 {
+		t.Errorf("the first message sent again: %+v", again)
+	}
+	n.admit(chat("c"), "next", "and now?")
+	w.untilSettled(chat("c"), longTurns+1)
+	want := fmt.Sprintf("%d messages and", 2*longTurns+1)
+	messages := n.snapshot(chat("c")).Messages
+	if text := *messages[len(messages)-1].Parts[0].Text; !strings.HasPrefix(text, want) {
+		t.Errorf("the model says %.60q, want %q", text, want)
+	}
+	if diff := cmp.Diff(w.folded(chat("c")), shown()); diff != "" {
+		t.Errorf("snapshot after the turn (-log +shown):\n%s", diff)
+	}
+}
+
+// TestOpeningALongConversation costs as much as opening a short one.
+func TestOpeningALongConversation(t *testing.T) {
+	w := newWorld(t)
+	longConversation(t, w)
+	n := w.start(setup{opts: agents(chatAgent()), model: remembers()})
+	n.counts.Reset()
+	if _, err := n.rt.Precheck(t.Context(), message(chat("c"), "new", "hello")); err != nil {
+		t.Fatal(err)
+	}
+	opening := n.counts.Counts()
+	bill{get(storagetest.Ckpt): 2, list(storagetest.Log): 1, get(storagetest.Log): 2}.check(t, "opening", opening)
+	n.counts.Reset()
+	if _, err := n.rt.Reader().Snapshot(t.Context(), chat("c")); err != nil {
+		t.Fatal(err)
+	}
+	pages := len(w.keysWith("/page/"))
+	bill{get(storagetest.Ckpt): 2 + pages, list(storagetest.Log): 1, get(storagetest.Log): 2}.check(t, "snapshot", n.counts.Counts())
+	checkLong(t, w, n)
+}
+
+// TestCheckpointIsNeverTrusted damages every kind of object a checkpoint is made of:
+// the conversation goes on from its log.
+func TestCheckpointIsNeverTrusted(t *testing.T) {
+	for _, part := range []string{"/head", "/ckpt/", "/page/"} {
+		for name, damage := range map[string]func(w *world, key string) error{
+			"gone": func(w *world, key string) error { return w.bucket.Delete(context.Background(), key) },
+			"garbage": func(w *world, key string) error {
+				return w.bucket.Put(context.Background(), key, storage.Bytes([]byte("garbage")))
+			},
+		} {
+			t.Run(strings.Trim(part, "/")+" "+name, func(t *testing.T) {
+				w := newWorld(t)
+				longConversation(t, w)
+				for _, key := range w.keysWith(part) {
+					if err := damage(w, key); err != nil {
+						t.Fatal(err)
+					}
+				}
+				checkLong(t, w, w.start(setup{opts: agents(chatAgent()), model: remembers()}))
+			})
+		}
+	}
+}
+
+// TestCheckpointAheadOfTheLog: a checkpoint of batches that are not there any more,
+// as after a restore from a backup, does not count.
+func TestCheckpointAheadOfTheLog(t *testing.T) {
+	w := newWorld(t)
+	longConversation(t, w)
+	logs := w.keysWith("/log/")
+	for _, key := range logs[len(logs)-20:] {
+		if err := w.bucket.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := w.start(setup{opts: agents(chatAgent()), model: remembers()})
+	n.admit(chat("c"), "next", "and now?")
+	w.until("the answer", func() bool {
+		return len(only[*conversation.SubmissionSettled](w.records(chat("c")))) == len(only[*conversation.SubmissionAdmitted](w.records(chat("c"))))
+	})
+	page, err := n.rt.Reader().Snapshot(t.Context(), chat("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(w.folded(chat("c")), string(page.JSON)); diff != "" {
+		t.Errorf("snapshot (-log +shown):\n%s", diff)
+	}
+}
+
+func TestCheckpointOptions(t *testing.T) {
+	w := newWorld(t)
+	if _, err := actors.New(w.bucket, &actors.Options{CheckpointBatches: -1}); err == nil {
+		t.Error("negative batches were accepted")
+	}
+}
+
+// benchLong makes a conversation of many short turns and ends its node.
+func benchLong(b *testing.B, w *world, turns int) {
+	n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+	for i := range turns {
+		settleOn(b, n, chat("c"), n.admit(chat("c"), fmt.Sprint(i), "hello").Offset)
+	}
+	if err := n.stop(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkFirstSnapshot is the first read of a conversation after a restart.
+func BenchmarkFirstSnapshot(b *testing.B) {
+	for _, turns := range []int{10, 1000} {
+		b.Run(fmt.Sprint(turns), func(b *testing.B) {
+			w := newWorld(b)
+			benchLong(b, w, turns)
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+				b.StartTimer()
+				if _, err := n.rt.Reader().Snapshot(b.Context(), chat("c")); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := n.stop(); err != nil {
+					b.Error(err)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkTurnAfter is a short turn of a conversation that has had so many before.
+func BenchmarkTurnAfter(b *testing.B) {
+	for _, turns := range []int{10, 1000} {
+		b.Run(fmt.Sprint(turns), func(b *testing.B) {
+			w := newWorld(b)
+			benchLong(b, w, turns)
+			n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+			i := 0
+			for b.Loop() {
+				settleOn(b, n, chat("c"), n.admit(chat("c"), fmt.Sprint("b", i), "hello").Offset)
+				i++
+			}
+			b.StopTimer()
+			if err := n.stop(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Restored is a checkpoint and what it holds: the state, without its history, and
+// the history that fills no page yet, nil if there is none.
+type Restored struct {
+	Checkpoint *storage.Checkpoint
+	State      *conversation.State
+	Tail       *conversation.HistoryPage
+}
+
+// Restore returns the newest checkpoint that can be used, nil if there is none. One
+// that is damaged or of another version is logged and left alone: the log has
+// everything. The error is the bucket's.
+func Restore(ctx context.Context, source Source, key conversation.Key, log *slog.Logger) (*Restored, error) {
+	c, err := source.Checkpoint(ctx, key)
+	if err == nil && c == nil {
+		return nil, nil
+	}
+	var r *Restored
+	if err == nil {
+		r, err = restored(c)
+	}
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, conversation.ErrReducer):
+		log.Info("checkpoint is of another version, folding the log", "conversation", string(key), "err", err)
+	case away(err), ctx.Err() != nil:
+		return nil, fmt.Errorf("restore %s: %w", key, err)
+	default:
+		log.Warn("checkpoint cannot be used, folding the log", "conversation", string(key), "err", err)
+	}
+	return nil, nil
+}
+
+func restored(c *storage.Checkpoint) (*Restored, error) {
+	state, err := conversation.DecodeState(c.State)
+	if err != nil {
+		return nil, err
+	}
+	if int64(state.Head()) != c.At.Seq {
+		return nil, fmt.Errorf("state ends at %d, the checkpoint is of %d", int64(state.Head()), c.At.Seq)
+	}
+	r := &Restored{Checkpoint: c, State: state}
+	if len(c.Tail) > 0 {
+		if r.Tail, err = conversation.DecodeHistory(c.Tail); err != nil {
+			return nil, err
+		}
+	}
+	c.State, c.Tail = nil, nil // what is kept of a checkpoint is small
+	return r, nil
+}
+
+// away reports whether an error is the bucket's, and says nothing about what is
+// stored.
+func away(err error) bool {
+	var e *storage.Error
+	return errors.As(err, &e) && !errors.Is(err, storage.ErrNotFound)
+}
+
+// History reads pages of closed history. A [*storage.CorruptError] says that the
+// log has to be folded instead.
+func History(ctx context.Context, source Source, key conversation.Key, refs []storage.PageRef) ([]*conversation.HistoryPage, error) {
+	out := make([]*conversation.HistoryPage, 0, len(refs))
+	for _, ref := range refs {
+		data, err := source.Page(ctx, key, ref)
+		if err != nil {
+			return nil, err
+		}
+		page, err := conversation.DecodeHistory(data)
+		if err != nil {
+			return nil, &storage.CorruptError{Conv: key, Key: storage.PageKey(key, ref), Err: err}
+		}
+		out = append(out, page)
+	}
+	return out, nil
+}

@@ -1,0 +1,251 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// checkpointTimeout bounds the storing of a checkpoint. One that fails is not
+// missed: the next has all that it had.
+const checkpointTimeout = 30 * time.Second
+
+// history is what an activation has cut out of its state, and its checkpoints. It
+// outlives the activation as long as a checkpoint is being stored.
+type history struct {
+	rt  *Runtime
+	key conversation.Key
+	log *slog.Logger
+
+	mu     sync.Mutex
+	pages  []*closedPage  // full ones
+	tail   *closedPage    // the one after them, or nil
+	due    *dueCheckpoint // the newest that waits
+	saving bool
+	newest *storage.Checkpoint // got or put last
+}
+
+// closedPage is a page in memory, in the bucket, or both.
+type closedPage struct {
+	ref    *storage.PageRef // nil until it is stored
+	cut    *conversation.HistoryPage
+	loaded []exchange // nil until the model needs it
+}
+
+// dueCheckpoint is a checkpoint that lacks the references of its pages.
+type dueCheckpoint struct {
+	storage.Checkpoint
+	pages int // how many full ones belong to it
+	tail  *conversation.HistoryPage
+}
+
+// newHistory makes a history of what was restored, nil if nothing was.
+func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, log *slog.Logger) *history {
+	h := &history{rt: r, key: key, log: log}
+	if from == nil {
+		return h
+	}
+	h.newest = from.Checkpoint
+	for _, ref := range from.Checkpoint.Pages {
+		h.pages = append(h.pages, &closedPage{ref: &ref})
+	}
+	if from.Tail != nil {
+		h.tail = &closedPage{cut: from.Tail}
+	}
+	return h
+}
+
+// cut returns the pages so far, in order. They do not change; what they hold may be
+// loaded.
+func (h *history) cut() []*closedPage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := slices.Clone(h.pages)
+	if h.tail != nil {
+		out = append(out, h.tail)
+	}
+	return out
+}
+
+// keep takes what was cut out of the state. The caller holds mu.
+func (h *history) keep(p *conversation.HistoryPage) {
+	next := &closedPage{cut: p}
+	if h.tail != nil {
+		next.cut = h.tail.cut.Join(p)
+	}
+	h.tail = next
+	if next.cut.Size() >= h.rt.pageBytes {
+		h.pages, h.tail = append(h.pages, next), nil
+	}
+}
+
+// checkpoint stores a checkpoint and its pages in the background, one checkpoint at
+// a time; of those that wait the newest is enough.
+func (h *history) checkpoint(e machine.Checkpoint, at storage.Position, writers int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.Closed != nil {
+		h.keep(e.Closed)
+	}
+	h.due = &dueCheckpoint{Checkpoint: storage.Checkpoint{At: at, Writers: writers, State: e.State}, pages: len(h.pages)}
+	if h.tail != nil {
+		h.due.tail = h.tail.cut
+	}
+	for _, c := range e.Claims {
+		h.due.Claims = append(h.due.Claims, storage.Claim{Seq: int64(c.Seq), Nonce: storage.Nonce(c.Nonce)})
+	}
+	if h.saving {
+		return
+	}
+	h.saving = true
+	h.rt.spawnSave(func(ctx context.Context) {
+		for h.next(ctx) {
+		}
+	})
+}
+
+// next stores the checkpoint that is due and reports whether there was one.
+func (h *history) next(ctx context.Context) bool {
+	h.mu.Lock()
+	due := h.due
+	h.due, h.saving = nil, due != nil
+	h.mu.Unlock()
+	if due == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	if err := h.save(ctx, due); err != nil {
+		h.log.Warn("checkpoint is not stored", "offset", due.At.Seq, "err", err)
+	}
+	return true
+}
+
+func (h *history) save(ctx context.Context, due *dueCheckpoint) error {
+	for n, p := range h.cut()[:due.pages] {
+		ref, err := h.store(ctx, n, p)
+		if err != nil {
+			return err
+		}
+		due.Pages = append(due.Pages, ref)
+	}
+	if due.tail != nil {
+		var err error
+		if due.Tail, err = conversation.EncodeHistory(due.tail); err != nil {
+			return err
+		}
+	}
+	if err := h.rt.logs.PutCheckpoint(ctx, h.key, &due.Checkpoint, h.newest); err != nil {
+		return err
+	}
+	due.State, due.Tail = nil, nil // what is kept of a checkpoint is small
+	h.newest = &due.Checkpoint
+	return nil
+}
+
+// store stores a page unless it is.
+func (h *history) store(ctx context.Context, n int, p *closedPage) (storage.PageRef, error) {
+	h.mu.Lock()
+	known := p.ref
+	h.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	content, err := conversation.EncodeHistory(p.cut)
+	if err != nil {
+		return storage.PageRef{}, err
+	}
+	ref, err := h.rt.logs.PutPage(ctx, h.key, n, content)
+	if err != nil {
+		return ref, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.ref = &ref
+	return ref, nil
+}
+
+// exchanges returns what the model sees of pages, from memory, from the bucket, or,
+// if a page is not what it should be, from the log. next is the exchange after them.
+func (h *history) exchanges(ctx context.Context, pages []*closedPage, next conversation.SubmissionID) ([]exchange, error) {
+	var out []exchange
+	for _, p := range pages {
+		x, err := h.load(ctx, p)
+		var corrupt *storage.CorruptError
+		if errors.As(err, &corrupt) {
+			h.log.Warn("page cannot be used, folding the log", "err", err)
+			return h.fold(ctx, next)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read history: %w", err)
+		}
+		out = append(out, x...)
+	}
+	return out, nil
+}
+
+// load returns the exchanges of a page and keeps them.
+func (h *history) load(ctx context.Context, p *closedPage) ([]exchange, error) {
+	h.mu.Lock()
+	loaded, page, ref := p.loaded, p.cut, p.ref
+	h.mu.Unlock()
+	if loaded != nil {
+		return loaded, nil
+	}
+	if page == nil {
+		pages, err := follower.History(ctx, h.rt.logs, h.key, []storage.PageRef{*ref})
+		if err != nil {
+			return nil, err
+		}
+		page = pages[0]
+	}
+	list, err := page.Exchanges()
+	if err != nil {
+		return nil, &storage.CorruptError{Conv: h.key, Err: err}
+	}
+	loaded = []exchange{}
+	for _, x := range list {
+		loaded = append(loaded, exchange{x.Submission, x.Delivery, x.Steps})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.loaded = loaded
+	if p.ref != nil {
+		p.cut = nil
+	}
+	return loaded, nil
+}
+
+// fold returns the exchanges before that of a submission from the log alone.
+func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]exchange, error) {
+	state := conversation.NewState()
+	for b, err := range h.rt.logs.Batches(ctx, h.key, storage.Start()) {
+		if err != nil {
+			return nil, err
+		}
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			return nil, fmt.Errorf("batch %d: %w", b.Seq, err)
+		}
+		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}); err != nil {
+			return nil, err
+		}
+	}
+	var out []exchange
+	for _, sub := range state.Exchanges(id) {
+		if sub.ID == id {
+			break
+		}
+		out = append(out, exchange{sub.ID, sub.Delivery, sub.Steps()})
+	}
+	return out, nil
+}

@@ -1,0 +1,302 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Reducer is the version of the fold. It is raised whenever the same records fold
+// to another state, so that a state that an older version wrote is not taken for
+// one of this version.
+const Reducer = 1
+
+// ErrReducer says that a checkpoint was written by another version of the fold. It
+// is not damaged: fold the log instead.
+var ErrReducer = errors.New("state of another reducer version")
+
+// The forms of a checkpoint. They hold what [State] holds, by value.
+type (
+	stateForm struct {
+		Reducer     int                        `json:"reducer"`
+		Head        Offset                     `json:"head"`
+		Born        Offset                     `json:"born"`
+		Created     *ConversationCreated       `json:"created"`
+		History     HistoryCounts              `json:"history"`
+		Messages    []messageForm              `json:"messages"`
+		Submissions []submissionForm           `json:"submissions"`
+		Keys        []keyForm                  `json:"keys"`
+		Settlements []Settlement               `json:"settlements"`
+		Author      map[string]json.RawMessage `json:"author,omitempty"`
+		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
+		Compacted   *Compacted                 `json:"compacted,omitempty"`
+	}
+	messageForm struct {
+		View     Message        `json:"view"`
+		Parts    []partForm     `json:"parts,omitempty"`
+		Meta     map[string]any `json:"meta,omitzero"`
+		Response bool           `json:"response,omitempty"` // of the submission it names
+	}
+	partForm struct {
+		Kind         string          `json:"kind"`
+		Step         int             `json:"step,omitempty"` // of the submission, from 1
+		Text         string          `json:"text,omitempty"`
+		Streaming    bool            `json:"streaming,omitempty"`
+		Signature    string          `json:"signature,omitempty"`
+		Name         string          `json:"name,omitempty"`
+		Data         json.RawMessage `json:"data,omitempty"`
+		Call         CallID          `json:"call,omitempty"`
+		ProviderCall string          `json:"providerCall,omitempty"`
+		Settled      bool            `json:"settled,omitempty"`
+		Failed       bool            `json:"failed,omitempty"`
+		Output       json.RawMessage `json:"output,omitempty"`
+		ErrorText    string          `json:"errorText,omitempty"`
+		DurationMs   *int64          `json:"durationMs,omitempty"`
+		File         *Attachment     `json:"file,omitempty"`
+	}
+	stepForm struct {
+		Turn       TurnID `json:"turn,omitempty"`
+		Model      string `json:"model,omitempty"`
+		Completed  bool   `json:"completed,omitempty"`
+		StopReason string `json:"stopReason,omitempty"`
+		Usage      Usage  `json:"usage,omitzero"`
+		Note       string `json:"note,omitempty"`
+	}
+	submissionForm struct {
+		ID          SubmissionID `json:"id"`
+		Key         string       `json:"key"`
+		PayloadHash string       `json:"payloadHash"`
+		Delivery    Delivery     `json:"delivery"`
+		Trace       Trace        `json:"trace,omitzero"`
+		Offset      Offset       `json:"offset"`
+		AdmittedAt  Time         `json:"admittedAt"`
+		Delivered   MessageID    `json:"delivered"`
+		Attempts    int          `json:"attempts,omitempty"`
+		Running     bool         `json:"running,omitempty"`
+		Writer      string       `json:"writer,omitempty"`
+		Message     MessageID    `json:"message,omitempty"`
+		Aborted     bool         `json:"aborted,omitempty"`
+		Parked      *Parked      `json:"parked,omitempty"`
+		Settled     bool         `json:"settled,omitempty"`
+		Outcome     Outcome      `json:"outcome,omitempty"`
+		Steps       []stepForm   `json:"steps,omitempty"`
+		Elapsed     [2]int64     `json:"elapsed"`
+	}
+	// keyForm is a kept key: of a submission of the state, or of one that was cut.
+	keyForm struct {
+		ID          SubmissionID `json:"id"`
+		Key         string       `json:"key,omitempty"`
+		PayloadHash string       `json:"payloadHash,omitempty"`
+		Offset      Offset       `json:"offset,omitempty"`
+		AdmittedAt  Time         `json:"admittedAt,omitempty"`
+		Outcome     Outcome      `json:"outcome,omitempty"`
+	}
+)
+
+// EncodeState returns the state on one line of JSON, without attached history.
+func EncodeState(s *State) ([]byte, error) {
+	f := stateForm{
+		Reducer: Reducer, Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
+		Author: s.author, Recorded: s.recorded, Compacted: s.compacted,
+	}
+	for _, sub := range s.submissions {
+		f.Submissions = append(f.Submissions, formOf(sub))
+	}
+	for _, k := range s.keys {
+		key := keyForm{ID: k.ID}
+		if s.bySub[k.ID] != k {
+			key = keyForm{k.ID, k.Key, k.PayloadHash, k.Offset, k.AdmittedAt, k.Outcome}
+		}
+		f.Keys = append(f.Keys, key)
+	}
+	for _, m := range s.messages {
+		f.Messages = append(f.Messages, s.messageForm(m))
+	}
+	b, err := EncodeJSON(&f)
+	if err != nil {
+		return nil, fmt.Errorf("encode state: %w", err)
+	}
+	return b, nil
+}
+
+func formOf(s *Submission) submissionForm {
+	f := submissionForm{
+		ID: s.ID, Key: s.Key, PayloadHash: s.PayloadHash, Delivery: s.Delivery, Trace: s.Trace, Offset: s.Offset,
+		AdmittedAt: s.AdmittedAt, Delivered: s.delivered, Attempts: s.Attempts, Running: s.Running, Writer: s.Writer,
+		Message: s.Message, Aborted: s.Aborted, Parked: s.Parked, Settled: s.Settled, Outcome: s.Outcome, Elapsed: s.elapsed,
+	}
+	for _, st := range s.steps {
+		f.Steps = append(f.Steps, stepForm{st.turn, st.model, st.completed, st.stop, st.usage, st.note})
+	}
+	return f
+}
+
+func (s *State) messageForm(m *message) messageForm {
+	f := messageForm{View: m.view, Meta: m.meta, Response: m.sub != nil}
+	var steps []*step
+	if m.sub != nil {
+		steps = m.sub.steps
+	}
+	for _, p := range m.parts {
+		pf := partForm{
+			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: string(p.text), Streaming: p.streaming,
+			Signature: p.signature, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall,
+			Settled: p.settled, Failed: p.failed, Output: p.output, ErrorText: p.errorText, DurationMs: p.durationMs,
+		}
+		if p.kind == PartTypeFile {
+			pf.File = &p.file
+		}
+		f.Parts = append(f.Parts, pf)
+	}
+	return f
+}
+
+// DecodeState reads what [EncodeState] wrote. An error that is not [ErrReducer]
+// says that the bytes are damaged; in both cases the log has to be folded.
+func DecodeState(b []byte) (*State, error) {
+	var version struct{ Reducer int }
+	if err := json.Unmarshal(b, &version); err != nil {
+		return nil, fmt.Errorf("decode state: %w", err)
+	}
+	if version.Reducer != Reducer {
+		return nil, fmt.Errorf("decode state: %w: %d, this one is %d", ErrReducer, version.Reducer, Reducer)
+	}
+	var f stateForm
+	if err := decodeNumbers(b, &f); err != nil {
+		return nil, fmt.Errorf("decode state: %w", err)
+	}
+	s := newStateAt(f.Head)
+	s.born, s.created, s.history, s.compacted = f.Born, f.Created, f.History, f.Compacted
+	s.settlements = f.Settlements
+	for k, v := range f.Author {
+		s.author[k] = v
+	}
+	for k, v := range f.Recorded {
+		s.recorded[k] = v
+	}
+	for i := range f.Submissions {
+		s.restoreSubmission(&f.Submissions[i])
+	}
+	if err := s.restoreKeys(f.Keys); err != nil {
+		return nil, fmt.Errorf("decode state: %w", err)
+	}
+	for i := range f.Messages {
+		if err := s.restoreMessage(&f.Messages[i]); err != nil {
+			return nil, fmt.Errorf("decode state: message %s: %w", f.Messages[i].View.ID, err)
+		}
+	}
+	return s, s.checkRestored()
+}
+
+func (s *State) restoreSubmission(f *submissionForm) {
+	sub := &Submission{
+		ID: f.ID, Key: f.Key, PayloadHash: f.PayloadHash, Delivery: f.Delivery, Trace: f.Trace, Offset: f.Offset,
+		AdmittedAt: f.AdmittedAt, delivered: f.Delivered, Attempts: f.Attempts, Running: f.Running, Writer: f.Writer,
+		Message: f.Message, Aborted: f.Aborted, Parked: f.Parked, Settled: f.Settled, Outcome: f.Outcome, elapsed: f.Elapsed,
+	}
+	for _, st := range f.Steps {
+		sub.steps = append(sub.steps, &step{turn: st.Turn, model: st.Model, completed: st.Completed, stop: st.StopReason, usage: st.Usage, note: st.Note})
+	}
+	s.submissions = append(s.submissions, sub)
+	s.bySub[sub.ID] = sub
+	if !sub.Settled {
+		s.unsettled = append(s.unsettled, sub)
+	}
+}
+
+func (s *State) restoreKeys(keys []keyForm) error {
+	for _, k := range keys {
+		sub := s.bySub[k.ID]
+		if k.Key != "" {
+			sub = &Submission{
+				ID: k.ID, Key: k.Key, PayloadHash: k.PayloadHash, Offset: k.Offset, AdmittedAt: k.AdmittedAt,
+				Settled: true, Outcome: k.Outcome,
+			}
+		}
+		if sub == nil {
+			return fmt.Errorf("key of the unknown submission %s", k.ID)
+		}
+		s.keys = append(s.keys, sub)
+		s.byKey[sub.Key] = sub
+	}
+	return nil
+}
+
+func (s *State) restoreMessage(f *messageForm) error {
+	m := &message{view: f.View, meta: f.Meta}
+	m.view.Parts, m.view.Metadata = nil, nil
+	if s.byID[m.view.ID] != nil {
+		return errors.New("stands twice")
+	}
+	if f.Response {
+		if m.sub = s.bySub[m.view.SubmissionID]; m.sub == nil || m.sub.Message != m.view.ID {
+			return fmt.Errorf("is not the response of %s", m.view.SubmissionID)
+		}
+	}
+	for _, pf := range f.Parts {
+		p := &part{
+			kind: pf.Kind, streaming: pf.Streaming, signature: pf.Signature, name: pf.Name, data: pf.Data, call: pf.Call,
+			providerCall: pf.ProviderCall, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
+			errorText: pf.ErrorText, durationMs: pf.DurationMs,
+		}
+		if pf.Text != "" {
+			p.text = []byte(pf.Text)
+		}
+		if pf.File != nil {
+			p.file = *pf.File
+		}
+		var st *step
+		if pf.Step != 0 {
+			if m.sub == nil || pf.Step < 0 || pf.Step > len(m.sub.steps) {
+				return fmt.Errorf("part of step %d", pf.Step)
+			}
+			st = m.sub.steps[pf.Step-1]
+		}
+		if p.call != "" {
+			if s.calls[p.call] != nil || m.sub == nil {
+				return fmt.Errorf("call %s", p.call)
+			}
+			p.sub, s.calls[p.call] = m.sub, p
+		}
+		m.add(st, p)
+	}
+	s.byID[m.view.ID] = m
+	s.messages = append(s.messages, m)
+	return nil
+}
+
+// checkRestored holds a state against its invariants, as far as a fold relies on
+// them.
+func (s *State) checkRestored() error {
+	if s.created == nil && (len(s.messages) > 0 || len(s.submissions) > 0) {
+		return errors.New("decode state: messages of no conversation")
+	}
+	for i, sub := range s.submissions {
+		if sub.Running && (len(s.unsettled) == 0 || s.unsettled[0] != sub) {
+			return fmt.Errorf("decode state: submission %s runs out of turn", sub.ID)
+		}
+		if i > 0 && s.submissions[i-1].Offset > sub.Offset || sub.Offset > s.head {
+			return fmt.Errorf("decode state: submission %s is out of order", sub.ID)
+		}
+		if sub.Message != "" && s.byID[sub.Message] == nil && !sub.Settled {
+			return fmt.Errorf("decode state: submission %s has no response", sub.ID)
+		}
+	}
+	return nil
+}
+
+// decodeNumbers decodes one value and keeps numbers as they are written.
+func decodeNumbers(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the value")
+	}
+	return nil
+}

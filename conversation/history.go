@@ -1,0 +1,274 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// HistoryCounts counts the pieces of history.
+type HistoryCounts struct {
+	Messages    int `json:"messages"`
+	Settlements int `json:"settlements"`
+	Exchanges   int `json:"exchanges"`
+}
+
+func (c *HistoryCounts) add(d HistoryCounts) {
+	c.Messages += d.Messages
+	c.Settlements += d.Settlements
+	c.Exchanges += d.Exchanges
+}
+
+// Exchange is one submission as the model sees it afterwards.
+type Exchange struct {
+	Submission SubmissionID `json:"submission"`
+	Delivery   Delivery     `json:"delivery"`
+	Steps      []Step       `json:"steps,omitempty"`
+}
+
+// HistoryPage is a run of closed history: messages, settlements and exchanges that
+// no later record can change, in the forms in which they are needed. It is cut out
+// of a state by [State.Cut] and given back to one by [State.Attach]. Its bytes are
+// shared and must not be changed.
+type HistoryPage struct {
+	// Counts is what the page holds.
+	Counts HistoryCounts
+	// Messages and Settlements are public JSON forms, joined by commas.
+	Messages    []byte
+	Settlements []byte
+
+	attachments []byte // a JSON array of Attachment, of the messages
+	exchanges   []byte // a JSON array of Exchange
+}
+
+// Exchanges decodes what the model sees of the page, oldest first.
+func (p *HistoryPage) Exchanges() ([]Exchange, error) {
+	var out []Exchange
+	if err := json.Unmarshal(p.exchanges, &out); err != nil {
+		return nil, fmt.Errorf("decode exchanges: %w", err)
+	}
+	if len(out) != p.Counts.Exchanges {
+		return nil, fmt.Errorf("decode exchanges: found %d, want %d", len(out), p.Counts.Exchanges)
+	}
+	return out, nil
+}
+
+// Attachments decodes the attachments of the page's messages.
+func (p *HistoryPage) Attachments() ([]Attachment, error) {
+	var out []Attachment
+	if err := json.Unmarshal(p.attachments, &out); err != nil {
+		return nil, fmt.Errorf("decode attachments: %w", err)
+	}
+	return out, nil
+}
+
+// Size is the size of the public forms, in bytes.
+func (p *HistoryPage) Size() int { return len(p.Messages) + len(p.Settlements) }
+
+// Join returns a page that holds what p and, after it, next hold.
+func (p *HistoryPage) Join(next *HistoryPage) *HistoryPage {
+	counts := p.Counts
+	counts.add(next.Counts)
+	return &HistoryPage{
+		Counts:      counts,
+		Messages:    appendList(nil, [][]byte{p.Messages, next.Messages}),
+		Settlements: appendList(nil, [][]byte{p.Settlements, next.Settlements}),
+		attachments: joinArrays(p.attachments, next.attachments),
+		exchanges:   joinArrays(p.exchanges, next.exchanges),
+	}
+}
+
+func joinArrays(a, b []byte) []byte {
+	out := appendList([]byte{'['}, [][]byte{a[1 : len(a)-1], b[1 : len(b)-1]})
+	return append(out, ']')
+}
+
+// EncodeHistory returns the page as five lines of JSON: its counts, and one array
+// for each of messages, settlements, attachments and exchanges.
+func EncodeHistory(p *HistoryPage) ([]byte, error) {
+	head, err := EncodeJSON(p.Counts)
+	if err != nil {
+		return nil, fmt.Errorf("encode history: %w", err)
+	}
+	out := make([]byte, 0, len(head)+len(p.Messages)+len(p.Settlements)+len(p.attachments)+len(p.exchanges)+9)
+	out = append(append(out, head...), "\n["...)
+	out = append(append(out, p.Messages...), "]\n["...)
+	out = append(append(out, p.Settlements...), "]\n"...)
+	out = append(append(out, p.attachments...), '\n')
+	return append(append(out, p.exchanges...), '\n'), nil
+}
+
+// DecodeHistory reads what [EncodeHistory] wrote. It finds the lines and decodes
+// only the first: the others are decoded, or sent to clients, when they are needed.
+// The page keeps data.
+func DecodeHistory(data []byte) (*HistoryPage, error) {
+	lines := bytes.Split(data, []byte("\n"))
+	if len(lines) != 6 || len(lines[5]) > 0 {
+		return nil, fmt.Errorf("decode history: %d lines, want 5", len(lines)-1)
+	}
+	for _, l := range lines[1:5] {
+		if len(l) < 2 || l[0] != '[' || l[len(l)-1] != ']' {
+			return nil, errors.New("decode history: a line is no array")
+		}
+	}
+	p := &HistoryPage{
+		Messages: lines[1][1 : len(lines[1])-1], Settlements: lines[2][1 : len(lines[2])-1],
+		attachments: lines[3], exchanges: lines[4],
+	}
+	if err := json.Unmarshal(lines[0], &p.Counts); err != nil {
+		return nil, fmt.Errorf("decode history: %w", err)
+	}
+	c := p.Counts
+	if c.Messages < 0 || c.Settlements < 0 || c.Exchanges < 0 || (c.Messages == 0) != (len(p.Messages) == 0) ||
+		(c.Settlements == 0) != (len(p.Settlements) == 0) {
+		return nil, errors.New("decode history: the counts do not fit the lines")
+	}
+	return p, nil
+}
+
+// Cut takes the closed history that nothing open stands before out of the state, or
+// returns nil if there is none. What was cut is missing in [State.Snapshot],
+// [State.Exchanges] and [State.Attachment] until it is attached to a state; keys of
+// admissions stay.
+func (s *State) Cut() (*HistoryPage, error) {
+	n := 0
+	for n < len(s.messages) && s.closed(s.messages[n]) {
+		n++
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	page := &HistoryPage{}
+	gone := map[MessageID]bool{}
+	attachments := []Attachment{}
+	for _, m := range s.messages[:n] {
+		b, err := EncodeJSON(m.snapshot())
+		if err != nil {
+			return nil, fmt.Errorf("encode message %s: %w", m.view.ID, err)
+		}
+		page.Messages = appendJoined(page.Messages, b)
+		gone[m.view.ID] = true
+		for _, p := range m.parts {
+			if p.kind == PartTypeFile {
+				attachments = append(attachments, p.file)
+			}
+		}
+	}
+	over := s.over(gone)
+	exchanges := []Exchange{}
+	for _, sub := range s.submissions[:over] {
+		if sub.tried() {
+			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Steps: sub.Steps()})
+		}
+	}
+	settled := 0
+	for ; settled < len(s.settlements) && slices.ContainsFunc(s.submissions[:over], func(sub *Submission) bool {
+		return sub.ID == s.settlements[settled].SubmissionID
+	}); settled++ {
+		b, err := EncodeJSON(s.settlements[settled])
+		if err != nil {
+			return nil, fmt.Errorf("encode settlement: %w", err)
+		}
+		page.Settlements = appendJoined(page.Settlements, b)
+	}
+	var err error
+	if page.attachments, err = EncodeJSON(attachments); err != nil {
+		return nil, fmt.Errorf("encode attachments: %w", err)
+	}
+	if page.exchanges, err = EncodeJSON(exchanges); err != nil {
+		return nil, fmt.Errorf("encode exchanges: %w", err)
+	}
+	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: len(exchanges)}
+	s.drop(n, over, settled)
+	s.history.add(page.Counts)
+	return page, nil
+}
+
+func appendJoined(dst, b []byte) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	return append(dst, b...)
+}
+
+// closed reports whether no later record can change a message.
+func (s *State) closed(m *message) bool {
+	if m.sub != nil {
+		return m.sub.Settled
+	}
+	sub := s.bySub[m.view.SubmissionID]
+	return sub == nil || sub.Settled
+}
+
+// over counts the oldest submissions of which nothing is left but messages that
+// go.
+func (s *State) over(gone map[MessageID]bool) int {
+	n := 0
+	for n < len(s.submissions) {
+		sub := s.submissions[n]
+		if !sub.Settled || !gone[sub.delivered] && s.byID[sub.delivered] != nil ||
+			sub.Message != "" && !gone[sub.Message] && s.byID[sub.Message] != nil {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// drop forgets the oldest messages, submissions and settlements. Slices are made
+// anew, so that what is dropped is freed.
+func (s *State) drop(messages, submissions, settlements int) {
+	for _, m := range s.messages[:messages] {
+		delete(s.byID, m.view.ID)
+		for _, p := range m.parts {
+			delete(s.calls, p.call)
+			delete(s.recorded, p.call)
+		}
+	}
+	for _, sub := range s.submissions[:submissions] {
+		delete(s.bySub, sub.ID)
+		if i := slices.Index(s.keys, sub); i >= 0 {
+			s.keys[i] = sub.slim()
+			if s.byKey[sub.Key] == sub {
+				s.byKey[sub.Key] = s.keys[i]
+			}
+		}
+	}
+	s.messages = slices.Clone(s.messages[messages:])
+	s.submissions = slices.Clone(s.submissions[submissions:])
+	s.settlements = slices.Clone(s.settlements[settlements:])
+}
+
+// slim is what a settled submission is kept for: its key.
+func (s *Submission) slim() *Submission {
+	return &Submission{
+		ID: s.ID, Key: s.Key, PayloadHash: s.PayloadHash, Offset: s.Offset, AdmittedAt: s.AdmittedAt,
+		Settled: true, Outcome: s.Outcome,
+	}
+}
+
+// History returns how much was cut out of this life of the conversation.
+func (s *State) History() HistoryCounts { return s.history }
+
+// Attach gives back what was cut, oldest first and all of it.
+func (s *State) Attach(pages []*HistoryPage) error {
+	var have HistoryCounts
+	for _, p := range pages {
+		have.add(p.Counts)
+	}
+	if have != s.history {
+		return fmt.Errorf("attach history: have %+v, want %+v", have, s.history)
+	}
+	s.pages = slices.Clone(pages)
+	return nil
+}
+
+// whole panics if history was cut and not attached: what is asked for would be
+// wrong without a sign of it.
+func (s *State) whole() {
+	if len(s.pages) == 0 && s.history != (HistoryCounts{}) {
+		panic("conversation: the state's history is not attached")
+	}
+}

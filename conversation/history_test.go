@@ -1,0 +1,355 @@
+package conversation_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// keeper folds a log as an owner does that writes checkpoints: it cuts closed
+// history out of its state, and now and then it goes on from the encoded state.
+type keeper struct {
+	r     *rand.Rand
+	state *conversation.State
+	pages []*conversation.HistoryPage
+	cuts  int
+}
+
+func (k *keeper) apply(b conversation.Batch) error {
+	if err := k.state.Apply(b); err != nil {
+		return err
+	}
+	if k.state.History() == (conversation.HistoryCounts{}) {
+		k.pages = nil // nothing was cut, or a new life has begun
+	}
+	if k.r.IntN(3) == 0 {
+		page, err := k.state.Cut()
+		if err == nil && page != nil {
+			err = k.keep(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if k.r.IntN(4) == 0 {
+		return k.restore()
+	}
+	return nil
+}
+
+// keep takes a page, or joins it to the last.
+func (k *keeper) keep(page *conversation.HistoryPage) error {
+	k.cuts++
+	if n := len(k.pages); n > 0 && k.r.IntN(2) == 0 {
+		page = k.pages[n-1].Join(page)
+		k.pages = k.pages[:n-1]
+	}
+	page, err := readBack(page)
+	k.pages = append(k.pages, page)
+	return err
+}
+
+// restore replaces the state by what its encoded form says.
+func (k *keeper) restore() error {
+	b, err := conversation.EncodeState(k.state)
+	if err != nil {
+		return err
+	}
+	restored, err := conversation.DecodeState(b)
+	if err != nil {
+		return err
+	}
+	again, err := conversation.EncodeState(restored)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(b, again) {
+		return fmt.Errorf("state is restored as another:\n%s\n%s", b, again)
+	}
+	k.state = restored
+	return nil
+}
+
+func readBack(p *conversation.HistoryPage) (*conversation.HistoryPage, error) {
+	b, err := conversation.EncodeHistory(p)
+	if err != nil {
+		return nil, err
+	}
+	return conversation.DecodeHistory(b)
+}
+
+// seen is what anybody is told of a conversation.
+type seen struct {
+	Snapshot  string
+	Exchanges []conversation.Exchange
+	Unsettled []conversation.SubmissionID
+	Keys      map[string]conversation.SubmissionID
+	Files     map[conversation.AttachmentID]conversation.Attachment
+	Author    map[string]json.RawMessage
+}
+
+// look asks a state, with attached history, everything. The ids are those of the
+// log.
+func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage, log []conversation.Batch) seen {
+	t.Helper()
+	snap, err := conversation.EncodeJSON(s.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := seen{
+		Snapshot: string(snap), Keys: map[string]conversation.SubmissionID{},
+		Files: map[conversation.AttachmentID]conversation.Attachment{}, Author: s.AuthorState(),
+	}
+	for _, p := range pages {
+		x, err := p.Exchanges()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Exchanges = append(out.Exchanges, x...)
+	}
+	for _, sub := range s.Exchanges("") {
+		out.Exchanges = append(out.Exchanges, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Steps: sub.Steps()})
+	}
+	for _, sub := range s.Unsettled() {
+		out.Unsettled = append(out.Unsettled, sub.ID)
+	}
+	for _, b := range log {
+		for _, r := range b.Records {
+			adm, ok := r.(*conversation.SubmissionAdmitted)
+			if !ok {
+				continue
+			}
+			if sub := s.Lookup(adm.Key); sub != nil {
+				out.Keys[adm.Key] = sub.ID
+			}
+			for _, a := range adm.Delivery.Attachments {
+				if file, ok := s.Attachment(a.ID); ok {
+					out.Files[a.ID] = file
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestCutHistoryChangesNothing: a state from which history was cut, and which was
+// encoded and decoded on the way, answers as the whole one does.
+func TestCutHistoryChangesNothing(t *testing.T) {
+	cuts := 0
+	for seed := range uint64(150) {
+		log := generate(seed)
+		whole := conversation.NewState()
+		kept := &keeper{r: rand.New(rand.NewPCG(seed, 4)), state: conversation.NewState()}
+		for _, b := range log {
+			if err := whole.Apply(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := kept.apply(b); err != nil {
+				t.Fatalf("seed %d, batch %d: %v", seed, int64(b.Offset), err)
+			}
+		}
+		cuts += kept.cuts
+		if err := kept.state.Attach(kept.pages); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		want, got := look(t, whole, nil, log), look(t, kept.state, kept.pages, log)
+		if diff := cmp.Diff(tidy(t, want), tidy(t, got)); diff != "" {
+			t.Fatalf("seed %d (-whole +cut):\n%s", seed, diff)
+		}
+	}
+	if cuts < 150 {
+		t.Errorf("only %d cuts", cuts)
+	}
+}
+
+// tidy compares values by their JSON form, where absent and empty are one.
+func tidy(t *testing.T, v any) any {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out any
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestCutTakesOnlyWhatIsClosed(t *testing.T) {
+	log := generate(7)
+	s := conversation.NewState()
+	for _, b := range log {
+		if err := s.Apply(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := s.Cut()
+	if err != nil || page == nil || page.Counts.Messages == 0 || page.Size() == 0 {
+		t.Fatalf("cut %+v, %v", page, err)
+	}
+	for _, sub := range s.Unsettled() {
+		if !strings.Contains(snapshotJSON(t, page, s), string(sub.ID)) || bytes.Contains(page.Messages, []byte(sub.ID)) {
+			t.Errorf("messages of %s, which is open, were cut", sub.ID)
+		}
+	}
+	if again, err := s.Cut(); again != nil || err != nil {
+		t.Errorf("cut again: %+v, %v", again, err)
+	}
+	if err := s.Attach(nil); err == nil {
+		t.Error("the page is not missed")
+	}
+	s = stateWithout(t, s)
+	for _, bad := range [][]*conversation.HistoryPage{nil, {page, page}} {
+		if err := s.Attach(bad); err == nil {
+			t.Errorf("%d pages were attached where one was cut", len(bad))
+		}
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a snapshot without the history was made")
+			}
+		}()
+		s.Snapshot()
+	}()
+	if err := s.Attach([]*conversation.HistoryPage{page}); err != nil {
+		t.Error(err)
+	}
+	s.Snapshot()
+}
+
+// snapshotJSON attaches a page and returns the snapshot.
+func snapshotJSON(t *testing.T, page *conversation.HistoryPage, s *conversation.State) string {
+	t.Helper()
+	if err := s.Attach([]*conversation.HistoryPage{page}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Snapshot().MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// stateWithout returns the state as it is read back, without its history.
+func stateWithout(t *testing.T, s *conversation.State) *conversation.State {
+	t.Helper()
+	b, err := conversation.EncodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = conversation.DecodeState(b); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestDecodeHistoryRefuses(t *testing.T) {
+	good := `{"messages":1,"settlements":0,"exchanges":0}` + "\n[{}]\n[]\n[]\n[]\n"
+	if _, err := conversation.DecodeHistory([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{
+		"", "\n\n\n\n\n", "{}\n[{}]\n[]\n[]\n[]\n", "{}\n{}\n[]\n[]\n[]\n", strings.TrimSuffix(good, "\n"), good + "x", good[1:],
+		strings.Replace(good, `"messages":1`, `"messages":-1`, 1), strings.Replace(good, `"settlements":0`, `"settlements":2`, 1),
+	} {
+		if _, err := conversation.DecodeHistory([]byte(bad)); err == nil {
+			t.Errorf("%q was decoded", bad)
+		}
+	}
+	p, err := conversation.DecodeHistory([]byte(strings.Replace(good, `"exchanges":0`, `"exchanges":1`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Exchanges(); err == nil {
+		t.Error("a missing exchange was not noticed")
+	}
+}
+
+func TestDecodeStateRefuses(t *testing.T) {
+	_, err := conversation.DecodeState([]byte(`{"reducer":999,"head":5}`))
+	if !errors.Is(err, conversation.ErrReducer) {
+		t.Errorf("another reducer: %v", err)
+	}
+	const sub = `{"id":"s1","key":"k","payloadHash":"","delivery":{"kind":"user","body":""},"offset":1,"admittedAt":0,"delivered":"m1","elapsed":[0,0]`
+	created := `{"reducer":1,"head":5,"created":{"agent":"a"}`
+	for name, bad := range map[string]string{
+		"nothing":             ``,
+		"no json":             `{`,
+		"more":                created + `} {}`,
+		"no conversation":     `{"reducer":1,"submissions":[` + sub + `}]}`,
+		"unknown key":         created + `,"keys":[{"id":"s9"}]}`,
+		"runs out of turn":    created + `,"submissions":[` + sub + `},` + strings.Replace(sub, "s1", "s2", 1) + `,"running":true}]}`,
+		"beyond the head":     created + `,"submissions":[` + strings.Replace(sub, `"offset":1`, `"offset":9`, 1) + `}]}`,
+		"no such response":    created + `,"submissions":[` + sub + `,"message":"m2"}]}`,
+		"response of nobody":  created + `,"messages":[{"view":{"id":"m2","submissionId":"s1"},"response":true}]}`,
+		"twice":               created + `,"messages":[{"view":{"id":"m"}},{"view":{"id":"m"}}]}`,
+		"part of no step":     created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"text","step":3}]}]}`,
+		"call of no response": created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"dynamic-tool","call":"c"}]}]}`,
+	} {
+		if _, err := conversation.DecodeState([]byte(bad)); err == nil || errors.Is(err, conversation.ErrReducer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzDecodeState(f *testing.F) {
+	for seed := range uint64(4) {
+		s := conversation.NewState()
+		for _, b := range generate(seed) {
+			if err := s.Apply(b); err != nil {
+				f.Fatal(err)
+			}
+		}
+		b, err := conversation.EncodeState(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := conversation.DecodeState(b)
+		if err != nil {
+			return
+		}
+		again, err := conversation.EncodeState(s)
+		if err != nil {
+			t.Fatalf("decoded, and cannot be encoded: %v", err)
+		}
+		if _, err := conversation.DecodeState(again); err != nil {
+			t.Fatalf("cannot be decoded again: %v\n%s", err, again)
+		}
+		s.Exchanges("")
+		if s.History() == (conversation.HistoryCounts{}) {
+			s.Snapshot()
+		}
+		if _, err := s.Cut(); err != nil {
+			t.Fatalf("cut: %v", err)
+		}
+	})
+}
+
+func FuzzDecodeHistory(f *testing.F) {
+	f.Add([]byte("{\"messages\":1,\"settlements\":0,\"exchanges\":0}\n[{}]\n[]\n[]\n[]\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := conversation.DecodeHistory(b)
+		if err != nil {
+			return
+		}
+		again, err := conversation.EncodeHistory(p)
+		if err != nil || len(again) == 0 {
+			t.Fatalf("encode: %v", err)
+		}
+		_, _ = p.Exchanges()
+		_, _ = p.Attachments()
+	})
+}

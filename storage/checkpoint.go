@@ -1,0 +1,284 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Checkpoint is what a log folds to at a position, so that opening the log does
+// not cost its length. It is a shortcut and never the truth: what is missing,
+// damaged or of another version is folded from the log again.
+type Checkpoint struct {
+	At Position
+	// Claims are the newest claims up to At, in order, and Writers counts them all.
+	Claims  []Claim
+	Writers int64
+	// Pages are the closed history that State leaves out, oldest first.
+	Pages []PageRef
+	// State is one line of JSON without its newline, and Tail zero or more lines, each
+	// with one: the closed history that does not fill a page yet. Storage does not look
+	// into them.
+	State, Tail []byte
+
+	key, prev string // of the object, and of the one the head named before
+}
+
+// Claim is the first batch of a writer.
+type Claim struct {
+	Seq   int64 `json:"seq"`
+	Nonce Nonce `json:"nonce"`
+}
+
+// PageRef names an immutable page of closed history.
+type PageRef struct {
+	N      int    `json:"n"`      // Number of the page in the conversation, from 0.
+	Digest Digest `json:"sha256"` // Of the stored object.
+	Size   int64  `json:"size"`   // Bytes of it.
+}
+
+// headObject is the one object of a conversation that is overwritten: a hint where
+// the newest checkpoint is. A reader that finds an old one reads a longer tail.
+type headObject struct {
+	Version int    `json:"v"`
+	Seq     int64  `json:"seq"`
+	Digest  Digest `json:"sha256"`
+	Prev    string `json:"prev,omitempty"` // key of the checkpoint that was named before
+}
+
+type checkpointHeader struct {
+	Version int       `json:"v"`
+	Seq     int64     `json:"seq"`
+	Hash    Hash      `json:"hash"`
+	Writers int64     `json:"writers"`
+	Claims  []Claim   `json:"claims"`
+	Pages   []PageRef `json:"pages"`
+}
+
+// maxClaims bounds the claims of a checkpoint.
+const maxClaims = 1024
+
+// HeadKey returns the key of a conversation's head, CheckpointKey that of a
+// checkpoint and PageKey that of a page. Checkpoints and pages are named by their
+// content, so that two writers never need one key for different bytes.
+func HeadKey(conv conversation.Key) string { return folder(conv) + "head" }
+
+// CheckpointKey is described at [HeadKey].
+func CheckpointKey(conv conversation.Key, seq int64, digest Digest) string {
+	return folder(conv) + "ckpt/" + number(seq) + "-" + digest.String()[:32]
+}
+
+// PageKey is described at [HeadKey].
+func PageKey(conv conversation.Key, p PageRef) string {
+	return folder(conv) + "page/" + number(int64(p.N)) + "-" + p.Digest.String()[:32]
+}
+
+// encodeCheckpoint returns the object of a checkpoint: one zstd frame of lines of
+// JSON, a header with v, seq, hash, writers, claims and pages, the state, and those
+// of the tail.
+func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
+	if bytes.IndexByte(c.State, '\n') >= 0 || len(c.State) == 0 {
+		return nil, errors.New("state is not one line")
+	}
+	if err := validLines(c.Tail); err != nil {
+		return nil, fmt.Errorf("tail: %w", err)
+	}
+	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Pages}
+	if err := h.valid(); err != nil {
+		return nil, err
+	}
+	head, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	content := make([]byte, 0, len(head)+len(c.State)+len(c.Tail)+2)
+	content = append(append(append(append(append(content, head...), '\n'), c.State...), '\n'), c.Tail...)
+	if int64(len(content)) > l.frames.max {
+		return nil, fmt.Errorf("%d bytes, limit %d", len(content), l.frames.max)
+	}
+	return l.frames.encode(content), nil
+}
+
+func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
+	content, err := l.frames.decode(data)
+	if err != nil {
+		return nil, err
+	}
+	line, rest, err := cutLine(content)
+	if err != nil {
+		return nil, err
+	}
+	state, tail, err := cutLine(rest)
+	if err == nil {
+		err = validLines(tail)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var h checkpointHeader
+	if err := json.Unmarshal(line, &h); err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	c := &Checkpoint{At: Position{h.Seq, h.Hash}, Claims: h.Claims, Writers: h.Writers, Pages: h.Pages, State: state, Tail: tail}
+	return c, h.valid()
+}
+
+func (h *checkpointHeader) valid() error {
+	switch {
+	case h.Version != SchemaVersion:
+		return fmt.Errorf("version %d, supported is %d", h.Version, SchemaVersion)
+	case h.Seq < 0 || h.Seq > maxSeq:
+		return fmt.Errorf("sequence number %d is out of range", h.Seq)
+	case len(h.Claims) == 0 || len(h.Claims) > maxClaims || h.Writers < int64(len(h.Claims)):
+		return fmt.Errorf("%d claims of %d writers", len(h.Claims), h.Writers)
+	}
+	for i, c := range h.Claims {
+		if c.Nonce.valid() != nil || c.Seq < 0 || c.Seq > h.Seq || i > 0 && c.Seq <= h.Claims[i-1].Seq {
+			return fmt.Errorf("claim %d is out of order", i)
+		}
+	}
+	for i, p := range h.Pages {
+		if p.N != i || p.Size <= 0 {
+			return fmt.Errorf("page %d is numbered %d", i, p.N)
+		}
+	}
+	return nil
+}
+
+// PutPage stores page n of closed history. Storing the same again is a success.
+func (l *Logs) PutPage(ctx context.Context, conv conversation.Key, n int, content []byte) (PageRef, error) {
+	if err := validConv(conv); err != nil {
+		return PageRef{}, fmt.Errorf("put page: %w", err)
+	}
+	data := l.frames.encode(content)
+	ref := PageRef{N: n, Digest: sha256.Sum256(data), Size: int64(len(data))}
+	err := createResolved(ctx, l.bucket, l.retry, PageKey(conv, ref), func() Body { return Bytes(data) })
+	if err != nil && !errors.Is(err, ErrExists) {
+		return ref, fmt.Errorf("put page %d: %w", n, err)
+	}
+	return ref, nil
+}
+
+// Page returns the content of a page: a [*CorruptError] if it is not there, or not
+// what the reference says.
+func (l *Logs) Page(ctx context.Context, conv conversation.Key, ref PageRef) ([]byte, error) {
+	if err := validConv(conv); err != nil {
+		return nil, fmt.Errorf("get page: %w", err)
+	}
+	key := PageKey(conv, ref)
+	data, err := l.getNamed(ctx, conv, key, ref.Digest)
+	if err == nil {
+		data, err = l.frames.decode(data)
+		if err != nil {
+			err = &CorruptError{Conv: conv, Key: key, Err: err}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get page %d: %w", ref.N, err)
+	}
+	return data, nil
+}
+
+// getNamed reads an object that is named by its digest.
+func (l *Logs) getNamed(ctx context.Context, conv conversation.Key, key string, digest Digest) ([]byte, error) {
+	data, err := readRetried(ctx, l.retry, func(ctx context.Context) ([]byte, error) { return l.bucket.Get(ctx, key) })
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, &CorruptError{Conv: conv, Key: key, Err: err}
+	case err != nil:
+		return nil, err
+	}
+	if got := Digest(sha256.Sum256(data)); got != digest {
+		return nil, &CorruptError{Conv: conv, Key: key, Err: fmt.Errorf("digest is %s", got)}
+	}
+	return data, nil
+}
+
+// PutCheckpoint stores a checkpoint and lets the head name it in place of before,
+// the one that was got or put last, nil if there is none. Until it returns nil, an
+// earlier one is found. The one before stays for readers who have just read the
+// head, and the one before that is deleted.
+func (l *Logs) PutCheckpoint(ctx context.Context, conv conversation.Key, c, before *Checkpoint) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("put checkpoint at %d: %w", c.At.Seq, err)
+		}
+	}()
+	if err := validConv(conv); err != nil {
+		return err
+	}
+	data, err := l.encodeCheckpoint(c)
+	if err != nil {
+		return err
+	}
+	head := headObject{Version: SchemaVersion, Seq: c.At.Seq, Digest: sha256.Sum256(data)}
+	key := CheckpointKey(conv, head.Seq, head.Digest)
+	if before != nil && before.key == key {
+		c.key, c.prev = before.key, before.prev
+		return nil
+	}
+	if before != nil {
+		head.Prev = before.key
+	}
+	err = createResolved(ctx, l.bucket, l.retry, key, func() Body { return Bytes(data) })
+	if err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	line, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	attempt, cancel := context.WithTimeout(ctx, l.retry.Attempt)
+	defer cancel()
+	if err := l.bucket.Put(attempt, HeadKey(conv), Bytes(append(line, '\n'))); err != nil {
+		return err
+	}
+	c.key, c.prev = key, head.Prev
+	if before != nil && before.prev != "" && before.prev != key {
+		// What is left behind costs space and nothing else.
+		_ = l.bucket.Delete(attempt, before.prev)
+	}
+	return nil
+}
+
+// Checkpoint returns the newest checkpoint of a conversation, as far as its head
+// knows, or nil if there is none. A [*CorruptError] says that there is one, which
+// cannot be used: the log holds everything. Any other error is the bucket's.
+func (l *Logs) Checkpoint(ctx context.Context, conv conversation.Key) (*Checkpoint, error) {
+	if err := validConv(conv); err != nil {
+		return nil, fmt.Errorf("get checkpoint: %w", err)
+	}
+	key := HeadKey(conv)
+	data, err := readRetried(ctx, l.retry, func(ctx context.Context) ([]byte, error) { return l.bucket.Get(ctx, key) })
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get checkpoint: %w", err)
+	}
+	var head headObject
+	if err := json.Unmarshal(data, &head); err != nil || head.Version != SchemaVersion ||
+		head.Prev != "" && !strings.HasPrefix(head.Prev, folder(conv)+"ckpt/") {
+		return nil, &CorruptError{Conv: conv, Key: key, Err: fmt.Errorf("head of version %d cannot be used: %v", head.Version, err)}
+	}
+	key = CheckpointKey(conv, head.Seq, head.Digest)
+	data, err = l.getNamed(ctx, conv, key, head.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("get checkpoint: %w", err)
+	}
+	c, err := l.decodeCheckpoint(data)
+	if err == nil && c.At.Seq != head.Seq {
+		err = fmt.Errorf("is of batch %d", c.At.Seq)
+	}
+	if err != nil {
+		return nil, &CorruptError{Conv: conv, Key: key, Seq: head.Seq, Err: err}
+	}
+	c.key, c.prev = key, head.Prev
+	return c, nil
+}
