@@ -14,6 +14,7 @@ VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
 S3SERVER := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 CLIENTS  := test/clients/node_modules/.package-lock.json
 SCHEDULES ?= 20000
+CYCLES    ?= 200
 FUZZTIME ?= 1m
 
 .DEFAULT_GOAL := help
@@ -68,8 +69,9 @@ build: ## Build the command into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs ## Run SCHEDULES schedules of the simulation and fuzz every target for FUZZTIME
+soak: needs servers ## Run SCHEDULES schedules of the simulation, CYCLES of the kill run, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
+	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
 	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"
 
 bench: ## Run the benchmarks

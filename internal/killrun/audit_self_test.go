@@ -1,0 +1,300 @@
+package killrun_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// forgery is evidence with one thing wrong.
+type forgery struct {
+	name string
+	tell string // Part of what the audit has to say.
+	make func(t *testing.T, e *evidence)
+}
+
+// first returns the first conversation of the evidence with a reader that saw a lot.
+func first(e *evidence) *talkEvidence {
+	n := slices.IndexFunc(e.talks, func(k talkEvidence) bool { return len(k.reads) > 0 && len(k.reads[0].seen) > 4 })
+	return &e.talks[n]
+}
+
+func forgeries() []forgery {
+	seen := func(change func(s []seenChunk) []seenChunk) func(*testing.T, *evidence) {
+		return func(_ *testing.T, e *evidence) {
+			k := first(e)
+			k.reads = slices.Clone(k.reads)
+			k.reads[0].seen = change(slices.Clone(k.reads[0].seen))
+		}
+	}
+	receipt := func(change func(r *conversation.Receipt)) func(*testing.T, *evidence) {
+		return func(_ *testing.T, e *evidence) {
+			k := first(e)
+			k.posts = slices.Clone(k.posts)
+			i := slices.IndexFunc(k.posts, func(p *post) bool { return p.Receipt != nil })
+			p, r := *k.posts[i], *k.posts[i].Receipt
+			change(&r)
+			p.Receipt = &r
+			k.posts[i] = &p
+		}
+	}
+	return []forgery{
+		{"a chunk is missing", "where the log shows", seen(func(s []seenChunk) []seenChunk { return slices.Delete(s, 2, 3) })},
+		{"the last chunk is missing", "never saw", seen(func(s []seenChunk) []seenChunk { return s[:len(s)-1] })},
+		{"a chunk came twice", "where the log shows", seen(func(s []seenChunk) []seenChunk { return slices.Insert(s, 3, s[2]) })},
+		{"a chunk too many", "does not show", seen(func(s []seenChunk) []seenChunk { return append(s, s[len(s)-1]) })},
+		{"other words", "where the log shows", seen(func(s []seenChunk) []seenChunk {
+			s[1].raw = bytes.Replace(s[1].raw, []byte(`":"`), []byte(`":"x`), 1)
+			return s
+		})},
+		{"another offset in a receipt", "the log has", receipt(func(r *conversation.Receipt) { r.Offset++ })},
+		{"another submission in a receipt", "the log has", receipt(func(r *conversation.Receipt) { r.SubmissionID += "x" })},
+		{"another incarnation in a receipt", "the log has", receipt(func(r *conversation.Receipt) { r.UID += "x" })},
+		{"an acknowledged message is lost", "is not in the log", func(_ *testing.T, e *evidence) {
+			k := first(e)
+			k.posts = append(slices.Clone(k.posts), &post{Key: "lost", Receipt: &conversation.Receipt{}})
+		}},
+		{"a message nobody sent", "which nobody sent", func(_ *testing.T, e *evidence) { first(e).posts = nil }},
+		{"another message than was sent", "delivered", func(_ *testing.T, e *evidence) {
+			k := first(e)
+			p := *k.posts[0]
+			p.Op.Steps = append(slices.Clone(p.Op.Steps), step{Words: 1})
+			k.posts = append([]*post{&p}, k.posts[1:]...)
+		}},
+		{"an abort that was answered is lost", "aborts are in the log", func(_ *testing.T, e *evidence) { first(e).aborts = aborts{9, 9} }},
+		{"another snapshot", "the fold of its log", func(_ *testing.T, e *evidence) {
+			k := first(e)
+			k.snapshot = bytes.Replace(k.snapshot, []byte(`"w1`), []byte(`"w2`), 1)
+		}},
+		{"a snapshot beyond the log", "the log ends at", func(_ *testing.T, e *evidence) { first(e).offset += 1000 }},
+		{"a snapshot that is not there", "did not know it", func(_ *testing.T, e *evidence) { first(e).snapshot = nil }},
+		{"a call that began twice", "began 2 times", ledgerChange(func(l []ledgerLine) []ledgerLine { return append(l, l[0]) })},
+		{"a call that is in no log", "is in no log", ledgerChange(func(l []ledgerLine) []ledgerLine {
+			return append(l, ledgerLine{Call: "call_x", Began: true})
+		})},
+		{"a call that never began", "began 0 times", ledgerChange(func(l []ledgerLine) []ledgerLine {
+			return slices.DeleteFunc(l, func(l ledgerLine) bool { return l.Began })
+		})},
+		{"another result", "returned \"other\"", ledgerChange(func(l []ledgerLine) []ledgerLine {
+			for i := range l { // the kill may come before any one of them is recorded
+				if l[i].Ended {
+					l[i].Result = "other"
+				}
+			}
+			return l
+		})},
+		{"a call before its attempt", "in attempt 99", ledgerChange(func(l []ledgerLine) []ledgerLine {
+			l[0].Attempt = 99
+			return l[:1]
+		})},
+	}
+}
+
+// ledgerChange writes another ledger.
+func ledgerChange(change func([]ledgerLine) []ledgerLine) func(*testing.T, *evidence) {
+	return func(t *testing.T, e *evidence) {
+		data, err := os.ReadFile(e.ledger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []ledgerLine
+		for line := range bytes.Lines(data) {
+			var l ledgerLine
+			if err := json.Unmarshal(line, &l); err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, l)
+		}
+		e.ledger += "-forged"
+		out, err := os.Create(e.ledger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		d := desk{ledger: out}
+		for _, l := range change(lines) {
+			if err := d.note(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// calm is a cycle in which much happens and little is cut short.
+func calm() cycle {
+	steps := []step{{Words: 5, Tools: []tool{{"quick", 0}, {"note", 3}}}, {Words: 5}}
+	return cycle{
+		Kill: kill{At: atTool, N: 4, Limit: liveness},
+		Ops:  []op{{Room: 0, Steps: steps}, {Room: 0, Steps: steps}, {Room: 3, Steps: steps}},
+	}
+}
+
+// TestAuditNotices shows that the checks can fail: whatever is wrong in the
+// evidence is told.
+func TestAuditNotices(t *testing.T) {
+	r := newRun(t, place{Dir: t.TempDir()}, []cycle{calm()})
+	e := r.perform()
+	if e == nil {
+		t.Fatal(r.story())
+	}
+	if flaws, err := audit(t.Context(), e, &r.report); err != nil || len(flaws) > 0 {
+		t.Fatalf("before anything was forged: %v, %s", err, strings.Join(flaws, "\n"))
+	}
+	for _, f := range forgeries() {
+		t.Run(f.name, func(t *testing.T) {
+			forged := *e
+			forged.talks = slices.Clone(e.talks)
+			f.make(t, &forged)
+			flaws, err := audit(t.Context(), &forged, &report{interrupted: map[string]int{}, counts: map[string]int{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(strings.Join(flaws, "\n"), f.tell) {
+				t.Errorf("the audit says %q, want %q", flaws, f.tell)
+			}
+		})
+	}
+}
+
+// TestLostLogIsNoticed takes away an acknowledged batch while no server runs.
+func TestLostLogIsNoticed(t *testing.T) {
+	steps := []step{{Words: 30, Pace: 5 * time.Millisecond}}
+	c := cycle{Kill: kill{At: atAck, N: 2, Limit: liveness}, Ops: []op{{Room: 0, Steps: steps}, {Room: 0, Steps: steps}}}
+	r := newRun(t, place{Dir: t.TempDir()}, []cycle{c, c})
+	r.after = func() {
+		bucket, closeBucket, err := r.place.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := conversation.Address{Agent: "worker", ID: room(0)}.Key()
+		last, err := storage.NewLogs(bucket, nil).Tail(t.Context(), key, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := last; n >= int64(r.posts[0][1].Receipt.Offset); n-- {
+			if err := bucket.Delete(t.Context(), storage.LogKey(key, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := closeBucket(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := r.perform(); e != nil {
+		flaws, err := audit(t.Context(), e, &r.report)
+		if r.violations = append(r.violations, flaws...); err != nil {
+			r.fail("%v", err)
+		}
+	}
+	if !r.failed() {
+		t.Error("an acknowledged message was taken out of the log, and nobody noticed")
+	}
+}
+
+// TestServerFlawsAreNoticed shows that a server that ends by itself is told from
+// one that was killed.
+func TestServerFlawsAreNoticed(t *testing.T) {
+	start := func(name string, p place) *server {
+		s, err := startServer(serverConfig{Place: p, Vendor: "http://127.0.0.1:1", Ledger: filepath.Join(t.TempDir(), "ledger")}, filepath.Join(t.TempDir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	bad := start("bad", place{Dir: os.Args[0]}) // no folder
+	if base := <-bad.ready; base != "" {
+		t.Errorf("a server without data is at %s", base)
+	}
+	bad.kill()
+	if flaws := bad.flaws(true); len(flaws) == 0 {
+		t.Error("a server that ended by itself goes unnoticed")
+	}
+	good := start("good", place{Dir: t.TempDir()})
+	if base := <-good.ready; base == "" {
+		t.Error("a server does not start")
+	}
+	good.kill()
+	if flaws := good.flaws(false); len(flaws) > 0 {
+		t.Errorf("a server that was killed has flaws: %s", flaws)
+	}
+	if err := os.WriteFile(good.log, []byte("WARNING: DATA RACE"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if flaws := good.flaws(false); len(flaws) == 0 {
+		t.Error("a data race goes unnoticed")
+	}
+}
+
+// TestShownIsNotTakenBack shows that what a person has seen is compared.
+func TestShownIsNotTakenBack(t *testing.T) {
+	before := newShown()
+	before.texts["m"], before.outputs["c"], before.settled["s"] = "one two", "1", conversation.OutcomeCompleted
+	same := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
+	same.texts["m"] += " three"
+	if lack := same.lacks(before); lack != "" {
+		t.Errorf("with more text: %s", lack)
+	}
+	for name, change := range map[string]func(s *shown){
+		"less text":      func(s *shown) { s.texts["m"] = "one" },
+		"no text":        func(s *shown) { delete(s.texts, "m") },
+		"another result": func(s *shown) { s.outputs["c"] = "2" },
+		"another end":    func(s *shown) { s.settled["s"] = conversation.OutcomeFailed },
+	} {
+		now := shown{maps.Clone(before.texts), maps.Clone(before.outputs), maps.Clone(before.settled)}
+		if change(&now); now.lacks(before) == "" {
+			t.Errorf("%s goes unnoticed", name)
+		}
+	}
+}
+
+// TestReaderNotices shows that a reader tells what it may not be given.
+func TestReaderNotices(t *testing.T) {
+	chunk := func(batch, index, text string) string {
+		return `{"type":"message-delta","conversationId":"c","messageId":"m","kind":"text","delta":"` + text + `","position":{"batch":` + batch + `,"index":` + index + `}}`
+	}
+	settled := `{"type":"submission-settled","conversationId":"c","submissionId":"s","outcome":"completed","position":{"batch":`
+	for name, frames := range map[string][]string{
+		"a chunk twice in a frame":    {"[" + chunk("1", "0", "a") + "," + chunk("1", "0", "a") + "]"},
+		"a chunk before the offset":   {"[" + chunk("0", "0", "a") + "]"},
+		"chunks in the wrong order":   {"[" + chunk("1", "1", "a") + "," + chunk("1", "0", "a") + "]"},
+		"other words the second time": {"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "b") + "]"},
+		"a chunk that was left out":   {"[" + chunk("1", "0", "a") + "," + chunk("1", "2", "c") + "]", "[" + chunk("1", "1", "b") + "]"},
+		"two settlements":             {"[" + settled + `1,"index":0}}]`, "[" + settled + `2,"index":0}}]`},
+		"no chunks":                   {"{}"},
+	} {
+		r := &reader{client: newClient(newCounters()), shown: newShown()}
+		err := error(nil)
+		for _, f := range frames {
+			if err == nil {
+				err = r.take(0, []byte(f))
+			}
+		}
+		if !broken(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r := &reader{client: newClient(newCounters()), shown: newShown()}
+	for _, frame := range []string{"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "a") + "," + chunk("2", "0", "b") + "]"} {
+		if err := r.take(0, []byte(frame)); err != nil {
+			t.Errorf("what came again and went on: %v", err)
+		}
+	}
+	if err := r.advance(conversation.Offset(1).String()); !broken(err) {
+		t.Errorf("an offset before what was seen: %v", err)
+	}
+	if err := r.advance(conversation.Offset(2).String()); err != nil || r.shown.texts["m"] != "ab" {
+		t.Errorf("resumes at %s with %q, %v", r.at(), r.shown.texts["m"], err)
+	}
+	if err := r.advance(conversation.Offset(1).String()); !broken(err) {
+		t.Errorf("an offset that goes back: %v", err)
+	}
+}

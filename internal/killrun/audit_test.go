@@ -1,0 +1,269 @@
+package killrun_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// evidence is what clients know at the end of a run. The servers are gone.
+type evidence struct {
+	place  place
+	ledger string // Name of the file.
+	talks  []talkEvidence
+}
+
+// talkEvidence is about one conversation.
+type talkEvidence struct {
+	posts    []*post
+	aborts   aborts
+	snapshot []byte // The last one, nil without a conversation.
+	offset   conversation.Offset
+	reads    []readEvidence
+}
+
+// readEvidence is all that a reader saw, from an offset to another.
+type readEvidence struct {
+	from, to conversation.Offset
+	seen     []seenChunk
+}
+
+// ledgerCall is what tools have noted of one call.
+type ledgerCall struct {
+	submission   string
+	attempt      int
+	began, ended int
+	result       string
+}
+
+// audit reads the logs and returns what does not fit the evidence. It adds what it
+// finds to the report.
+func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err error) {
+	ledger, err := readLedger(e.ledger)
+	if err != nil {
+		return nil, err
+	}
+	bucket, closeBucket, err := e.place.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeBucket()) }()
+	logs := storage.NewLogs(bucket, nil)
+	known := map[string]bool{}
+	for n := range e.talks {
+		a := &auditor{n: n, talk: &e.talks[n], ledger: ledger, rep: rep, expected: map[conversation.Offset][]json.RawMessage{}, state: conversation.NewState()}
+		a.facts = newFacts(a)
+		if err := a.readLog(ctx, logs); err != nil {
+			return nil, fmt.Errorf("%s: %w", room(n), err)
+		}
+		a.check()
+		for call := range a.facts.calls {
+			known[string(call)] = true
+		}
+		flaws = append(flaws, a.flaws...)
+	}
+	for call, l := range ledger {
+		if !known[call] {
+			flaws = append(flaws, fmt.Sprintf("call %s of %s ran and is in no log", call, l.submission))
+		}
+		if l.began > 1 || l.ended > l.began {
+			flaws = append(flaws, fmt.Sprintf("call %s of %s began %d times and ended %d times", call, l.submission, l.began, l.ended))
+		}
+	}
+	rep.counts["tool calls run"] += len(ledger)
+	return flaws, nil
+}
+
+// readLedger reads the tools' notes. A line that a kill cut short cannot be: it is
+// one write.
+func readLedger(name string) (map[string]ledgerCall, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	calls := map[string]ledgerCall{}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		var l ledgerLine
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return nil, fmt.Errorf("read ledger line %q: %w", lines.Text(), err)
+		}
+		c := calls[l.Call]
+		c.submission, c.attempt = l.Submission, l.Attempt
+		if l.Began {
+			c.began++
+		}
+		if l.Ended {
+			c.ended++
+			c.result = l.Result
+		}
+		calls[l.Call] = c
+	}
+	return calls, lines.Err()
+}
+
+// auditor checks one conversation.
+type auditor struct {
+	n        int
+	talk     *talkEvidence
+	ledger   map[string]ledgerCall
+	rep      *report
+	state    *conversation.State
+	facts    *facts
+	expected map[conversation.Offset][]json.RawMessage // Chunks by offset.
+	flaws    []string
+}
+
+func (a *auditor) flaw(format string, args ...any) {
+	a.flaws = append(a.flaws, room(a.n)+": "+fmt.Sprintf(format, args...))
+}
+
+// readLog folds the log and projects what readers of each batch are shown. The
+// snapshot of the last server is compared at its offset.
+func (a *auditor) readLog(ctx context.Context, logs *storage.Logs) error {
+	key := conversation.Address{Agent: "worker", ID: room(a.n)}.Key()
+	for b, err := range logs.Batches(ctx, key, storage.Start()) {
+		if err != nil {
+			return err
+		}
+		batch := conversation.Batch{Offset: conversation.Offset(b.Seq)}
+		if batch.Records, err = conversation.DecodeRecords(b.Lines); err != nil {
+			return err
+		}
+		if err := a.state.Apply(batch); err != nil {
+			return err
+		}
+		if err := a.project(batch); err != nil {
+			return err
+		}
+		a.facts.batch(batch)
+		if a.talk.snapshot != nil && batch.Offset == a.talk.offset {
+			want, err := conversation.EncodeJSON(a.state.Snapshot())
+			if err != nil {
+				return err
+			}
+			if !sameJSON(want, a.talk.snapshot) {
+				a.flaw("the last server's snapshot is\n%s\nand the fold of its log\n%s", a.talk.snapshot, want)
+			}
+		}
+	}
+	a.rep.counts["batches"] += int(a.state.Head()) + 1
+	return nil
+}
+
+// project adds what readers of a batch are shown.
+func (a *auditor) project(b conversation.Batch) error {
+	if !a.state.Exists() {
+		// A server died before its first batch was stored, and the next one has put a
+		// claim there.
+		if len(b.Records) > 0 {
+			a.flaw("batch %s comes before the creation", b.Offset)
+		}
+		a.rep.counts["claims before the creation"]++
+		return nil
+	}
+	at := func() (*conversation.Snapshot, error) { return a.state.Snapshot(), nil }
+	chunks, err := conversation.Project(a.state.Created().ConversationID, b, at)
+	if err != nil {
+		return err
+	}
+	for _, c := range chunks {
+		raw, err := conversation.AppendChunks(nil, []conversation.Chunk{c})
+		if err != nil {
+			return err
+		}
+		a.expected[b.Offset] = append(a.expected[b.Offset], raw)
+	}
+	return nil
+}
+
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+func (a *auditor) check() {
+	switch {
+	case a.talk.snapshot == nil && a.state.Exists():
+		a.flaw("the last server did not know it, and its log has batches")
+	case a.talk.snapshot != nil && a.state.Head() < a.talk.offset:
+		a.flaw("the log ends at %s, the last snapshot is at %s", a.state.Head(), a.talk.offset)
+	}
+	for i, read := range a.talk.reads {
+		a.checkRead(i, read)
+	}
+	a.checkPosts()
+	a.checkSettlements()
+	a.checkCalls()
+	if a.state.Exists() {
+		a.checkResponses()
+	}
+}
+
+// checkRead compares what a reader saw with what the log shows.
+func (a *auditor) checkRead(i int, read readEvidence) {
+	seen := read.seen
+	for o := read.from + 1; o <= read.to; o++ {
+		for index, want := range a.expected[o] {
+			if len(seen) == 0 {
+				a.flaw("reader %d never saw %s", i, want)
+				return
+			}
+			at := conversation.Position{Batch: o, Index: index}
+			if seen[0].at != at || !sameJSON(seen[0].raw, want) {
+				a.flaw("reader %d saw %s at %v where the log shows %s at %v", i, seen[0].raw, seen[0].at, want, at)
+				return
+			}
+			seen = seen[1:]
+		}
+	}
+	if len(seen) > 0 {
+		a.flaw("reader %d saw %s, which the log does not show", i, seen[0].raw)
+	}
+}
+
+// checkPosts checks that what was acknowledged is in the log, once per key, and
+// that nothing is that nobody sent.
+func (a *auditor) checkPosts() {
+	keys := map[string]*post{}
+	for _, p := range a.talk.posts {
+		keys[p.Key] = p
+		got := a.facts.byKey[p.Key]
+		switch {
+		case len(got) > 1:
+			a.flaw("key %s was admitted as %v", p.Key, got)
+		case p.Receipt == nil:
+			// Whatever it is, it is at most once.
+		case len(got) == 0:
+			a.flaw("key %s was answered with %+v and is not in the log", p.Key, *p.Receipt)
+		default:
+			sub := a.facts.subs[got[0]]
+			if r := p.Receipt; r.SubmissionID != sub.admitted.Submission || r.Offset != sub.offset || r.UID != a.state.Created().UID {
+				a.flaw("key %s was answered with %+v, the log has %s at %s", p.Key, *r, sub.admitted.Submission, sub.offset)
+			}
+		}
+		for _, id := range got {
+			d := a.facts.subs[id].admitted.Delivery
+			if d.Body != p.Op.script() || (p.Image != nil) != (len(d.Attachments) == 1) {
+				a.flaw("key %s delivered %q, the log has %q and %d attachments", p.Key, p.Op.script(), d.Body, len(d.Attachments))
+			}
+		}
+	}
+	for key, ids := range a.facts.byKey {
+		if keys[key] == nil {
+			a.flaw("%v were admitted under key %q, which nobody sent", ids, key)
+		}
+	}
+	a.rep.counts["submissions"] += len(a.facts.order)
+}

@@ -1,0 +1,477 @@
+package killrun_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// liveness bounds a wait for something that has to happen. It only matters when a
+// run fails.
+const liveness = 2 * time.Minute
+
+// run is several cycles over one place.
+type run struct {
+	t      *testing.T
+	cycles []cycle
+	place  place
+	dir    string // Of the ledger and the logs.
+	vendor string
+	events *counters
+	client *client
+	site   *site
+	after  func() // Called when the first server is dead; nil for nothing.
+
+	readers   sync.WaitGroup
+	readersOf [rooms][]*reader
+	endReads  context.CancelFunc
+	readCtx   context.Context
+
+	mu         sync.Mutex
+	posts      [rooms][]*post
+	aborts     [rooms]aborts
+	violations []string
+	report     report
+	servers    int
+}
+
+// aborts counts the requests of one conversation.
+type aborts struct{ Asked, True int }
+
+// report is what happened.
+type report struct {
+	kills       map[string]int
+	late        int // Kills whose event did not come.
+	settledIn   time.Duration
+	interrupted map[string]int
+	counts      map[string]int
+}
+
+func newRun(t *testing.T, p place, cycles []cycle) *run {
+	r := &run{
+		t: t, cycles: cycles, place: p, dir: t.TempDir(), events: newCounters(), site: newSite(),
+		report: report{kills: map[string]int{}, interrupted: map[string]int{}, counts: map[string]int{}},
+	}
+	r.vendor = startVendor(t, r.events)
+	r.client = newClient(r.events)
+	r.readCtx, r.endReads = context.WithCancel(context.Background())
+	return r
+}
+
+// fail notes a violation.
+func (r *run) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
+}
+
+func (r *run) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.violations) > 0
+}
+
+// perform runs the cycles and returns the evidence.
+func (r *run) perform() *evidence {
+	defer func() {
+		r.endReads()
+		r.readers.Wait()
+		r.client.http.CloseIdleConnections()
+	}()
+	for i, c := range r.cycles {
+		if r.failed() {
+			return nil
+		}
+		if r.cycle(i, c); i == 0 && r.after != nil {
+			r.after()
+		}
+	}
+	if r.failed() {
+		return nil
+	}
+	return r.rest()
+}
+
+// start starts a server.
+func (r *run) start(idle time.Duration) *server {
+	r.servers++
+	s, err := startServer(serverConfig{
+		Place: r.place, Vendor: r.vendor, Ledger: filepath.Join(r.dir, "ledger"), Idle: idle,
+	}, filepath.Join(r.dir, fmt.Sprintf("server-%d.log", r.servers)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// end kills a server, once, and looks at what it has printed.
+func (r *run) end(s *server, mayExit bool) {
+	if s.over {
+		return
+	}
+	s.over = true
+	s.kill()
+	r.site.set("")
+	for _, flaw := range s.flaws(mayExit) {
+		r.fail("%s", flaw)
+	}
+}
+
+// await returns the URL of a server, "" if it ended instead.
+func (r *run) await(s *server) string {
+	select {
+	case base := <-s.ready:
+		return base
+	case <-time.After(liveness):
+		s.quit()
+		r.fail("a server is not ready after %v", liveness)
+		return ""
+	}
+}
+
+// cycle is the life of one server.
+func (r *run) cycle(i int, c cycle) {
+	s := r.start(c.Idle)
+	how := string(c.Kill.At)
+	defer func() {
+		r.end(s, c.Kill.At == atDrain)
+		r.report.kills[how]++
+	}()
+	if c.Kill.At == atStart {
+		select {
+		case <-time.After(c.Kill.Extra):
+		case <-s.ready:
+			how = "start, but ready"
+		}
+		return
+	}
+	base := r.await(s)
+	if base == "" {
+		return
+	}
+	if c.Kill.At == atReady {
+		_ = pause(r.readCtx, c.Kill.Extra)
+		return
+	}
+	r.kept(base)
+	r.site.set(base)
+	if c.Quiet && !r.settle(base) {
+		s.quit()
+		return
+	}
+	due := r.events.after(c.Kill.At, c.Kill.N)
+	ctx, cancel := context.WithCancel(context.Background())
+	var traffic sync.WaitGroup
+	defer func() {
+		r.end(s, c.Kill.At == atDrain)
+		cancel()
+		traffic.Wait()
+	}()
+	for n := range rooms {
+		traffic.Go(func() { r.talk(ctx, base, n, i, c) })
+	}
+	r.wait(s, c.Kill, due)
+}
+
+// wait waits for the moment of a kill.
+func (r *run) wait(s *server, k kill, due <-chan struct{}) {
+	limit := time.NewTimer(cmp.Or(k.Limit, killLimit))
+	defer limit.Stop()
+	switch k.At {
+	case atDelay:
+	case atDrain:
+		_ = pause(r.readCtx, killLimit/5)
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // It may have ended, which flaws tells.
+	default:
+		select {
+		case <-due:
+		case <-s.ended:
+		case <-limit.C:
+			r.report.late++
+		}
+	}
+	_ = pause(r.readCtx, k.Extra)
+}
+
+// talk sends what a cycle has for one conversation, one after the other, as long
+// as the server lives.
+func (r *run) talk(ctx context.Context, base string, n, number int, c cycle) {
+	began := time.Now()
+	if c.Repeat {
+		r.mu.Lock()
+		old := slices.Clone(r.posts[n])
+		r.mu.Unlock()
+		for _, p := range old {
+			if p.Receipt == nil && !r.send(ctx, base, p) {
+				return
+			}
+		}
+	}
+	for i, o := range c.Ops {
+		if o.Room != n {
+			continue
+		}
+		if pause(ctx, o.At-time.Since(began)) != nil {
+			return
+		}
+		if o.Abort {
+			r.abort(ctx, base, n)
+			continue
+		}
+		p := newPost(fmt.Sprintf("%d.%d.%d", c.Seed, number, i), o)
+		r.mu.Lock()
+		r.posts[n] = append(r.posts[n], p)
+		r.mu.Unlock()
+		if !r.send(ctx, base, p) || o.Twice && !r.send(ctx, base, p) {
+			return
+		}
+	}
+}
+
+// send sends a message and reports whether it was answered.
+func (r *run) send(ctx context.Context, base string, p *post) bool {
+	err := r.client.send(ctx, base, p)
+	if broken(err) {
+		r.fail("message %s to %s: %v", p.Key, room(p.Op.Room), err)
+	}
+	if err != nil {
+		return false
+	}
+	r.read(p.Op.Room, p.Receipt.Offset)
+	return true
+}
+
+func (r *run) abort(ctx context.Context, base string, n int) {
+	r.mu.Lock()
+	r.aborts[n].Asked++
+	r.mu.Unlock()
+	aborted, err := r.client.abort(ctx, base, n)
+	if broken(err) {
+		r.fail("abort of %s: %v", room(n), err)
+	}
+	if aborted {
+		r.mu.Lock()
+		r.aborts[n].True++
+		r.mu.Unlock()
+	}
+}
+
+// read starts the readers of a conversation that was just found to exist.
+func (r *run) read(n int, at conversation.Offset) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.readersOf[n]) > 0 {
+		return
+	}
+	for i, from := range []conversation.Offset{conversation.Start, at} {
+		rd := &reader{
+			client: r.client, site: r.site, room: n, poll: (i+n/2)%2 == 1, fail: r.fail, from: from, next: from, shown: newShown(),
+		}
+		r.readersOf[n] = append(r.readersOf[n], rd)
+		r.readers.Go(func() { rd.follow(r.readCtx) })
+	}
+}
+
+// kept checks that a new server shows what readers have seen of the old ones.
+func (r *run) kept(base string) {
+	for n := range firstBreaking {
+		for _, rd := range r.readersOf[n] {
+			before := rd.view()
+			snap, _, err := r.client.history(r.readCtx, base, n)
+			if err != nil || snap == nil {
+				r.fail("read %s after a restart: %v, snapshot %v", room(n), err, snap)
+				return
+			}
+			now := shownBy(snap)
+			if lack := now.lacks(before); lack != "" {
+				r.fail("%s after a restart: %s", room(n), lack)
+			}
+		}
+	}
+}
+
+// settle waits until everything acknowledged is settled, with no requests but reads.
+func (r *run) settle(base string) bool {
+	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
+	defer cancel()
+	for n := range rooms {
+		for {
+			owed, _, err := r.owed(ctx, base, n)
+			if err == nil && len(owed) == 0 {
+				break
+			}
+			if broken(err) || pause(ctx, 10*time.Millisecond) != nil {
+				r.fail("%s does not settle: owed %v, %v", room(n), owed, err)
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// owed are the acknowledged submissions of a conversation without a settlement.
+// A message may be in the log whose 202 was never given, because the server died
+// before it had noted to see to the conversation: that is seen to when somebody
+// asks for more, at the latest when the message is sent again.
+func (r *run) owed(ctx context.Context, base string, n int) (owed, unknown []conversation.SubmissionID, err error) {
+	snap, _, err := r.client.history(ctx, base, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	acked := map[conversation.SubmissionID]bool{}
+	for _, p := range r.posts[n] {
+		if p.Receipt != nil {
+			acked[p.Receipt.SubmissionID] = true
+			owed = append(owed, p.Receipt.SubmissionID)
+		}
+	}
+	if snap == nil {
+		if len(owed) > 0 {
+			return nil, nil, &promiseError{"an admitted conversation does not exist"}
+		}
+		return nil, nil, nil
+	}
+	for _, m := range snap.Messages {
+		if m.SubmissionID == "" || m.Role == conversation.RoleAssistant || m.Purpose == conversation.PurposeAdvisory {
+			continue
+		}
+		if !acked[m.SubmissionID] {
+			unknown = append(unknown, m.SubmissionID)
+		}
+		delete(acked, m.SubmissionID)
+	}
+	if len(acked) > 0 {
+		return nil, nil, &promiseError{fmt.Sprintf("acknowledged messages are not shown: %v", acked)}
+	}
+	for _, s := range snap.Settlements {
+		settled := func(id conversation.SubmissionID) bool { return id == s.SubmissionID }
+		owed, unknown = slices.DeleteFunc(owed, settled), slices.DeleteFunc(unknown, settled)
+	}
+	return owed, unknown, nil
+}
+
+// repeat sends again whatever was never answered, and waits for it.
+func (r *run) repeat(base string) bool {
+	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
+	defer cancel()
+	for n := range rooms {
+		_, unknown, err := r.owed(ctx, base, n)
+		if err != nil {
+			r.fail("read %s: %v", room(n), err)
+			return false
+		}
+		r.report.counts["in the log without a receipt, at rest"] += len(unknown)
+		for _, p := range r.posts[n] {
+			if p.Receipt == nil && !r.send(ctx, base, p) {
+				r.fail("message %s to %s is not answered at rest", p.Key, room(n))
+				return false
+			}
+		}
+	}
+	return r.settle(base)
+}
+
+// rest starts the last server, waits until everything has come to rest, and
+// returns what the checks are made of.
+func (r *run) rest() *evidence {
+	s := r.start(time.Minute)
+	defer r.end(s, false)
+	base := r.await(s)
+	if base == "" {
+		return nil
+	}
+	began := time.Now()
+	r.kept(base)
+	r.site.set(base)
+	if !r.settle(base) {
+		s.quit()
+		return nil
+	}
+	r.report.settledIn = time.Since(began)
+	if !r.repeat(base) {
+		s.quit()
+		return nil
+	}
+	e := &evidence{place: r.place, ledger: filepath.Join(r.dir, "ledger")}
+	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
+	defer cancel()
+	for n := range rooms {
+		talk := talkEvidence{posts: r.posts[n], aborts: r.aborts[n]}
+		snap, raw, err := r.client.history(ctx, base, n)
+		if err != nil {
+			r.fail("read %s: %v", room(n), err)
+			return nil
+		}
+		if snap != nil {
+			talk.snapshot, talk.offset = raw, snap.Offset
+			r.attachments(ctx, base, n, snap)
+		}
+		for _, rd := range r.readersOf[n] {
+			for rd.at() < talk.offset {
+				if err := pause(ctx, 5*time.Millisecond); err != nil || r.failed() {
+					r.fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.at(), talk.offset)
+					return nil
+				}
+			}
+		}
+		e.talks = append(e.talks, talk)
+	}
+	r.report.counts["messages whose answer a kill took"] += int(r.client.cut.Load())
+	r.report.counts["such messages found admitted later"] += int(r.client.found.Load())
+	r.endReads()
+	r.readers.Wait()
+	for n, readers := range r.readersOf {
+		for _, rd := range readers {
+			e.talks[n].reads = append(e.talks[n].reads, readEvidence{rd.from, rd.next, rd.seen})
+			r.report.counts["chunks seen"] += len(rd.seen)
+			r.report.counts["reconnects"] += rd.resumed
+			r.report.counts["chunks repeated"] += rd.repeated
+		}
+	}
+	return e
+}
+
+// attachments checks the bytes of acknowledged attachments.
+func (r *run) attachments(ctx context.Context, base string, n int, snap *conversation.Snapshot) {
+	files := map[conversation.SubmissionID]conversation.AttachmentID{}
+	for _, m := range snap.Messages {
+		for _, p := range m.Parts {
+			if p.Type == conversation.PartTypeFile {
+				files[m.SubmissionID] = p.ID
+			}
+		}
+	}
+	for _, p := range r.posts[n] {
+		if p.Image == nil || p.Receipt == nil {
+			continue
+		}
+		got, _, err := r.client.do(ctx, "GET", base+roomPath(n)+"/attachments/"+string(files[p.Receipt.SubmissionID]), nil)
+		if err != nil || !slices.Equal(got, p.Image) {
+			r.fail("attachment of %s in %s: %d bytes of %d, %v", p.Key, room(n), len(got), len(p.Image), err)
+		}
+		r.report.counts["attachments"]++
+	}
+}
+
+// story is what a failed run tells.
+func (r *run) story() string {
+	var b strings.Builder
+	var seeds []string
+	for _, c := range r.cycles {
+		seeds = append(seeds, fmt.Sprint(c.Seed))
+	}
+	fmt.Fprintf(&b, "%s\nto repeat the schedule: -seed %s\n", strings.Join(r.violations, "\n"), strings.Join(seeds, ","))
+	for _, c := range r.cycles {
+		b.WriteString(c.String())
+	}
+	return b.String()
+}

@@ -1,0 +1,279 @@
+package killrun_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+// serverEnv makes this binary the server, with a serverConfig in JSON.
+const serverEnv = "PARLEY_KILLRUN_SERVER"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(serverEnv); text != "" {
+		if err := runServer(text); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// place is where the data is: a folder, or a bucket of an S3 server.
+type place struct {
+	Dir                                            string
+	Endpoint, Bucket, Region, AccessKey, SecretKey string
+}
+
+// open returns the bucket and what closes it.
+func (p place) open() (storage.Bucket, func() error, error) {
+	if p.Dir == "" {
+		b, err := s3.New(&s3.Options{
+			Endpoint: p.Endpoint, Bucket: p.Bucket, Region: p.Region, PathStyle: true, AccessKey: p.AccessKey, SecretKey: p.SecretKey,
+		})
+		return b, func() error { return nil }, err
+	}
+	store, err := local.Open(p.Dir, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return b, store.Close, nil
+}
+
+// serverConfig is what the server is told.
+type serverConfig struct {
+	Place  place
+	Vendor string // URL of the test process.
+	Ledger string // File in which tools note what they do.
+	Idle   time.Duration
+}
+
+// runServer is the program: it serves until it is told to end, or until the test
+// process is gone.
+func runServer(text string) (err error) {
+	var cfg serverConfig
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		return err
+	}
+	go func() { // It ends with the process.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	bucket, closeBucket, err := cfg.Place.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeBucket()) }()
+	ledger, err := os.OpenFile(cfg.Ledger, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	models := providers.NewRegistry(nil)
+	models.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
+	err = models.RegisterProvider("fake", providers.Registration{
+		API: openaicompletions.API, BaseURL: cfg.Vendor + "/v1", APIKey: "none", Input: []string{providers.InputText, providers.InputImage},
+	})
+	if err != nil {
+		return err
+	}
+	membership := actors.MembershipSingle
+	if cfg.Place.Dir == "" {
+		membership = actors.MembershipBucket
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	runtime, err := actors.New(bucket, &actors.Options{
+		Agents: []*agent.Agent{worker(&desk{ledger: ledger, vendor: cfg.Vendor})}, Providers: models, Logger: logger,
+		Pace: 50 * time.Millisecond, RetryPause: 20 * time.Millisecond, IdleAfter: cfg.Idle, Membership: membership,
+	})
+	if err != nil {
+		return err
+	}
+	agents, err := parleyhttp.New(runtime, runtime.Reader(), []parleyhttp.Mount{{Path: "/agents/worker", Agent: "worker"}}, &parleyhttp.Options{Logger: logger})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, runtime, agents)
+}
+
+// serve runs the node and its listener, and tells the URL once it is ready.
+func serve(ctx context.Context, runtime *actors.Runtime, agents *parleyhttp.Handler) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: agents, ReadHeaderTimeout: 10 * time.Second}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var runErr, serveErr error
+	wg.Go(func() {
+		defer cancel()
+		runErr = runtime.Run(ctx)
+	})
+	wg.Go(func() {
+		defer cancel()
+		select {
+		case <-runtime.Ready():
+		case <-ctx.Done():
+			return
+		}
+		fmt.Printf("http://%s\n", listener.Addr())
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			serveErr = err
+		}
+	})
+	<-ctx.Done()
+	agents.Drain()
+	shut, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	err = server.Shutdown(shut)
+	wg.Wait()
+	return errors.Join(err, runErr, serveErr)
+}
+
+// desk is what the tools share.
+type desk struct {
+	mu     sync.Mutex
+	ledger *os.File
+	vendor string
+}
+
+// ledgerLine is what a tool notes. The file is not synced: it has to outlive the
+// process, not the machine.
+type ledgerLine struct {
+	Call, Submission string
+	Attempt          int
+	Began, Ended     bool
+	Result           string
+}
+
+func (d *desk) note(l ledgerLine) error {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, err = d.ledger.Write(append(b, '\n'))
+	return err
+}
+
+// toolInput is what the model says to every tool.
+type toolInput struct {
+	Ms int `json:"ms,omitempty" jsonschema:"milliseconds to work"`
+}
+
+// toolOutput says which call it came from.
+type toolOutput struct {
+	Call   string `json:"call"`
+	Result string `json:"result"`
+}
+
+// datum is the data a tool or a hook writes: the n-th of a call.
+type datum struct {
+	Call string `json:"call"`
+	N    int    `json:"n"`
+}
+
+// tool makes a tool that notes what it does. The test process hears of its begin.
+func (d *desk) tool(name string, work func(ctx context.Context, call agent.Call, in toolInput) error) agent.Tool {
+	run := func(ctx context.Context, in toolInput) (toolOutput, error) {
+		call, _ := agent.CallFrom(ctx)
+		line := ledgerLine{Call: string(call.ID), Submission: string(call.Submission), Attempt: call.Attempt, Began: true}
+		if err := d.note(line); err != nil {
+			return toolOutput{}, err
+		}
+		if resp, err := http.Post(d.vendor+"/began", "text/plain", strings.NewReader(name)); err == nil {
+			resp.Body.Close()
+		}
+		if err := work(ctx, call, in); err != nil {
+			return toolOutput{}, err
+		}
+		// No two runs of a call would return the same.
+		out := toolOutput{Call: string(call.ID), Result: fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())}
+		line.Began, line.Ended, line.Result = false, true, out.Result
+		return out, d.note(line)
+	}
+	return agent.NewTool(name, "A tool of the kill run.", run, nil)
+}
+
+// notesPerCall is how often the tool note writes.
+const notesPerCall = 3
+
+// errWrong is what the tool wrong says.
+var errWrong = errors.New("this tool is always wrong")
+
+// worker is the agent.
+func worker(d *desk) *agent.Agent {
+	shown := agent.NewDataWriter[datum]("note", nil)
+	wait := func(ctx context.Context, ms int) error {
+		timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	write := func(ctx context.Context, call agent.Call, in toolInput) error {
+		for n := range notesPerCall {
+			if err := shown.Write(ctx, datum{string(call.ID), n}); err != nil {
+				return err
+			}
+			if err := wait(ctx, in.Ms/notesPerCall); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return &agent.Agent{
+		Name: "worker", Model: "fake/model", Instructions: "Do what the message says.", ToolConcurrency: 2,
+		Tools: []agent.Tool{
+			d.tool("quick", func(context.Context, agent.Call, toolInput) error { return nil }),
+			d.tool("slow", func(ctx context.Context, _ agent.Call, in toolInput) error { return wait(ctx, in.Ms) }),
+			d.tool("wrong", func(context.Context, agent.Call, toolInput) error { return errWrong }),
+			d.tool("note", write),
+		},
+		Data: []agent.Data{shown},
+		Hooks: agent.Hooks{
+			ResponseStarted: func(_ context.Context, t *agent.Turn) (map[string]any, error) {
+				return map[string]any{"attempt": t.Attempt}, nil
+			},
+			ResponseFinished: func(ctx context.Context, r *agent.Response) (map[string]any, error) {
+				return map[string]any{"finished": true}, shown.Write(ctx, datum{"", r.Attempt})
+			},
+		},
+	}
+}
