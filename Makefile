@@ -61,7 +61,7 @@ servers: $(S3SERVER) ## Build the servers that tests run against
 clients: $(CLIENTS) ## Install the packages of the client suite, as its lock file pins them
 
 race: servers clients ## Run all tests under the race detector
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 30m ./...
 
 build: ## Build the command into ./bin
 	$(GO) build -o $(BIN)/parley ./cmd/parley

@@ -175,6 +175,92 @@ func TestDataIsRefused(t *testing.T) {
 	}
 }
 
+// TestDataAfterTheEnd writes with contexts that were kept beyond the tool and the
+// hook they were handed to, cancelled with them or not: nothing is said to be
+// recorded, and nobody waits for ever.
+func TestDataAfterTheEnd(t *testing.T) {
+	w := newWorld(t)
+	listed := agent.NewDataWriter[string]("listed", nil)
+	kept := map[string]context.Context{}
+	look := agent.NewTool("look", "Look.", func(ctx context.Context, _ struct{}) (string, error) {
+		kept["tool"], kept["tool, detached"] = ctx, context.WithoutCancel(ctx)
+		return "done", nil
+	}, nil)
+	a := chatAgent(look)
+	a.Data = []agent.Data{listed}
+	a.Hooks.ResponseFinished = func(ctx context.Context, _ *agent.Response) (map[string]any, error) {
+		kept["hook"], kept["hook, detached"] = ctx, context.WithoutCancel(ctx)
+		return nil, nil
+	}
+	n := w.start(setup{opts: agents(a), model: lookUp()})
+	n.admit(chat("c"), "1", "hello")
+	w.untilSettled(chat("c"), 1)
+	for name, ctx := range kept {
+		said := make(chan error, 1)
+		go func() { said <- listed.Write(ctx, "late") }()
+		if err := await(t, said, name); !errors.Is(err, agent.ErrNoResponse) {
+			t.Errorf("%s: %v, want %v", name, err, agent.ErrNoResponse)
+		}
+	}
+	if len(kept) != 4 {
+		t.Errorf("kept %d contexts, want 4", len(kept))
+	}
+}
+
+// TestDetachedWriteEndsWithItsRun aborts a tool that writes more than there is room
+// for, with a context that never ends.
+func TestDetachedWriteEndsWithItsRun(t *testing.T) {
+	w := newWorld(t)
+	listed := agent.NewDataWriter[string]("listed", nil)
+	began, ended := make(chan struct{}), make(chan error, 1)
+	look := agent.NewTool("look", "Look.", func(ctx context.Context, _ struct{}) (string, error) {
+		close(began)
+		for {
+			if err := listed.Write(context.WithoutCancel(ctx), strings.Repeat("x", 1<<20)); err != nil {
+				ended <- err
+				return "", err
+			}
+		}
+	}, nil)
+	a := chatAgent(look)
+	a.Data = []agent.Data{listed}
+	n := w.start(setup{opts: agents(a), model: lookUp()})
+	n.admit(chat("c"), "1", "hello")
+	await(t, began, "the tool")
+	if _, err := n.rt.Abort(t.Context(), chat("c")); err != nil {
+		t.Fatal(err)
+	}
+	if err := await(t, ended, "the end of the writes"); !errors.Is(err, context.Canceled) && !errors.Is(err, agent.ErrNoResponse) {
+		t.Errorf("the writes end with %v", err)
+	}
+}
+
+// TestDataWaitsForRoom writes more than may wait for an append: a write that has
+// returned is in the response, whatever comes next.
+func TestDataWaitsForRoom(t *testing.T) {
+	w := newWorld(t)
+	listed := agent.NewDataWriter[string]("listed", nil)
+	const writes = 2 // The first takes all the room until the pace lets it leave.
+	look := agent.NewTool("look", "Look.", func(ctx context.Context, _ struct{}) (string, error) {
+		for range writes {
+			if err := listed.Write(ctx, strings.Repeat("x", conversation.MaxPayloadBytes-2)); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	}, nil)
+	a := chatAgent(look)
+	a.Data = []agent.Data{listed}
+	opts := agents(a)
+	opts.Pace = time.Second
+	n := w.start(setup{opts: opts, model: lookUp()})
+	n.admit(chat("c"), "1", "hello")
+	w.untilSettled(chat("c"), 1)
+	if got := only[*conversation.DataWritten](w.records(chat("c"))); len(got) != writes {
+		t.Errorf("%d of %d writes are recorded", len(got), writes)
+	}
+}
+
 // TestToolsRunUpToTheBound holds every tool: as many run as the agent allows.
 func TestToolsRunUpToTheBound(t *testing.T) {
 	w := newWorld(t)

@@ -15,8 +15,9 @@
 // Guarantees:
 //
 //  1. A node that starts replaces a member only after it saw no change of its
-//     heartbeat for the time of suspicion, on its own monotonic clock. A pause of
-//     this process counts as one look, however long it was.
+//     heartbeat for the time of suspicion, on its own monotonic clock, and then had
+//     its own heartbeat stored at once: a bucket that takes no heartbeats makes
+//     nobody dead. A pause of this process counts as one look, however long it was.
 //  2. A heartbeat is stored before the epoch that names its node is sent, and goes
 //     on while the fate of that epoch is open: of nodes that start at once, those
 //     that lose see the winner live.

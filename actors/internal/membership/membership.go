@@ -129,6 +129,14 @@ func (m *Membership) join(ctx context.Context) error {
 		if err := m.awaitSilence(ctx, newest); err != nil {
 			return err
 		}
+		late, err := m.firstBeat(ctx)
+		if err != nil {
+			return err
+		}
+		if late {
+			m.log.Info("the bucket took no heartbeat for a while, look again", "member", m.row.ID)
+			continue
+		}
 		won, err := m.claim(ctx, newest.N+1)
 		if err != nil {
 			return err
@@ -211,11 +219,8 @@ func (m *Membership) look(ctx context.Context, members []storage.Member) ([]mark
 }
 
 // claim creates the epoch that has this node alone and reports whether it is the
-// newest one. The node beats before it can be seen, and until the outcome is known.
+// newest one. The node beats until the outcome is known.
 func (m *Membership) claim(ctx context.Context, n int64) (bool, error) {
-	if err := m.firstBeat(ctx); err != nil {
-		return false, err
-	}
 	beating, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { m.beats(beating) })
@@ -229,12 +234,14 @@ func (m *Membership) next(n int64, members ...storage.Member) storage.Epoch {
 	return storage.Epoch{N: n, Nonce: storage.Nonce(rand.Text()), At: conversation.TimeOf(time.Now()), Members: members}
 }
 
-// firstBeat returns once a heartbeat is stored.
-func (m *Membership) firstBeat(ctx context.Context) error {
-	for {
+// firstBeat returns once a heartbeat is stored, so that the node lives before an
+// epoch shows it. late says that it had to be repeated: a bucket that takes no
+// heartbeats silences every node, and what awaitSilence saw proves nothing then.
+func (m *Membership) firstBeat(ctx context.Context) (late bool, err error) {
+	for ; ; late = true {
 		err := m.beat(ctx)
 		if err == nil || errors.Is(err, storage.ErrRefused) || !pause(ctx, m.untilBeat()) {
-			return err
+			return late, err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -372,6 +373,34 @@ func TestBucketAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBucketTakesNoWrites silences a member and a node that starts alike: when the
+// bucket takes writes again, the member has the first word.
+func TestBucketTakesNoWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var readOnly atomic.Bool
+		fate := func(op storagetest.Op) storagetest.Kind {
+			if op.Method == "PUT" && readOnly.Load() {
+				return storagetest.ErrorBefore
+			}
+			return storagetest.None
+		}
+		w.node("a", fate).join().run()
+		time.Sleep(3 * time.Second)
+		readOnly.Store(true)
+		joined := make(chan error, 1)
+		b := w.node("b", fate)
+		go func() { joined <- b.Join(t.Context()) }()
+		time.Sleep(30 * time.Second)
+		readOnly.Store(false)
+		wantAlive(t, <-joined, "a")
+		w.wantMembers("a")
+		if diff := cmp.Diff([]string{"heartbeat/a", storage.EpochKey(1)}, w.keys()); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestHangingHeartbeat has every other heartbeat get no answer at all: those
