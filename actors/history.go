@@ -12,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -38,7 +39,7 @@ type history struct {
 type closedPage struct {
 	ref    *storage.PageRef // nil until it is stored
 	cut    *conversation.HistoryPage
-	loaded []exchange // nil until the model needs it
+	loaded []providers.Message // what the model is shown; nil until it is needed
 }
 
 // dueCheckpoint is a checkpoint that lacks the references of its pages.
@@ -174,12 +175,13 @@ func (h *history) store(ctx context.Context, n int, p *closedPage) (storage.Page
 	return ref, nil
 }
 
-// exchanges returns what the model sees of pages, from memory, from the bucket, or,
-// if a page is not what it should be, from the log. next is the exchange after them.
-func (h *history) exchanges(ctx context.Context, pages []*closedPage, next conversation.SubmissionID) ([]exchange, error) {
-	var out []exchange
+// messages returns what the model is shown of pages, from memory, from the bucket,
+// or, if a page is not what it should be, from the log. next is the exchange after
+// them.
+func (h *history) messages(ctx context.Context, pages []*closedPage, next conversation.SubmissionID) ([]providers.Message, error) {
+	var out []providers.Message
 	for _, p := range pages {
-		x, err := h.load(ctx, p)
+		m, err := h.load(ctx, p)
 		var corrupt *storage.CorruptError
 		if errors.As(err, &corrupt) {
 			h.log.Warn("page cannot be used, folding the log", "err", err)
@@ -188,13 +190,13 @@ func (h *history) exchanges(ctx context.Context, pages []*closedPage, next conve
 		if err != nil {
 			return nil, fmt.Errorf("read history: %w", err)
 		}
-		out = append(out, x...)
+		out = append(out, m...)
 	}
 	return out, nil
 }
 
-// load returns the exchanges of a page and keeps them.
-func (h *history) load(ctx context.Context, p *closedPage) ([]exchange, error) {
+// load returns what the model is shown of a page and keeps it.
+func (h *history) load(ctx context.Context, p *closedPage) ([]providers.Message, error) {
 	h.mu.Lock()
 	loaded, page, ref := p.loaded, p.cut, p.ref
 	h.mu.Unlock()
@@ -212,9 +214,13 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]exchange, error) {
 	if err != nil {
 		return nil, &storage.CorruptError{Conv: h.key, Err: err}
 	}
-	loaded = []exchange{}
-	for _, x := range list {
-		loaded = append(loaded, exchange{x.Submission, x.Delivery, x.Steps})
+	exchanges := make([]exchange, len(list))
+	for i, x := range list {
+		exchanges[i] = exchange{x.Submission, x.Delivery, x.Steps}
+	}
+	loaded, err = h.rt.messages(h.key, exchanges)
+	if err != nil {
+		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,8 +231,8 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]exchange, error) {
 	return loaded, nil
 }
 
-// fold returns the exchanges before that of a submission from the log alone.
-func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]exchange, error) {
+// fold returns what the model is shown before a submission, from the log alone.
+func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]providers.Message, error) {
 	state := conversation.NewState()
 	for b, err := range h.rt.logs.Batches(ctx, h.key, storage.Start()) {
 		if err != nil {
@@ -240,12 +246,6 @@ func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]exc
 			return nil, err
 		}
 	}
-	var out []exchange
-	for _, sub := range state.Exchanges(id) {
-		if sub.ID == id {
-			break
-		}
-		out = append(out, exchange{sub.ID, sub.Delivery, sub.Steps()})
-	}
-	return out, nil
+	all := exchangesOf(state, id)
+	return h.rt.messages(h.key, all[:max(0, len(all)-1)])
 }

@@ -216,14 +216,15 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
-	before, err := c.history.exchanges(ctx, c.closed, c.exchanges[0].submission)
+	messages, err := c.history.messages(ctx, c.closed, c.exchanges[0].submission)
 	if err != nil {
 		return end, err
 	}
-	messages, err := c.rt.messages(c.key, append(before, c.exchanges...))
+	now, err := c.rt.messages(c.key, c.exchanges)
 	if err != nil {
 		return end, err
 	}
+	messages = append(messages, now...)
 	req := providers.Request{System: system, Messages: messages}
 	for _, t := range c.agent.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 )
 
 // Reducer is the version of the fold. It is raised whenever the same records fold
@@ -35,10 +36,10 @@ type (
 		Compacted   *Compacted                 `json:"compacted,omitempty"`
 	}
 	messageForm struct {
-		View     Message        `json:"view"`
-		Parts    []partForm     `json:"parts,omitempty"`
-		Meta     map[string]any `json:"meta,omitzero"`
-		Response bool           `json:"response,omitempty"` // of the submission it names
+		View     Message         `json:"view"`
+		Parts    []partForm      `json:"parts,omitempty"`
+		Meta     json.RawMessage `json:"meta,omitempty"`
+		Response bool            `json:"response,omitempty"` // of the submission it names
 	}
 	partForm struct {
 		Kind         string          `json:"kind"`
@@ -135,7 +136,10 @@ func formOf(s *Submission) submissionForm {
 }
 
 func (s *State) messageForm(m *message) messageForm {
-	f := messageForm{View: m.view, Meta: m.meta, Response: m.sub != nil}
+	f := messageForm{View: m.view, Response: m.sub != nil}
+	if m.meta != nil {
+		f.Meta, _ = EncodeJSON(m.meta) // it was decoded from JSON
+	}
 	var steps []*step
 	if m.sub != nil {
 		steps = m.sub.steps
@@ -157,15 +161,15 @@ func (s *State) messageForm(m *message) messageForm {
 // DecodeState reads what [EncodeState] wrote. An error that is not [ErrReducer]
 // says that the bytes are damaged; in both cases the log has to be folded.
 func DecodeState(b []byte) (*State, error) {
-	var version struct{ Reducer int }
-	if err := json.Unmarshal(b, &version); err != nil {
-		return nil, fmt.Errorf("decode state: %w", err)
-	}
-	if version.Reducer != Reducer {
-		return nil, fmt.Errorf("decode state: %w: %d, this one is %d", ErrReducer, version.Reducer, Reducer)
+	version, err := reducerOf(b)
+	if err == nil && version != Reducer {
+		err = fmt.Errorf("%w: %d, this one is %d", ErrReducer, version, Reducer)
 	}
 	var f stateForm
-	if err := decodeNumbers(b, &f); err != nil {
+	if err == nil {
+		err = json.Unmarshal(b, &f)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decode state: %w", err)
 	}
 	s := newStateAt(f.Head)
@@ -189,6 +193,19 @@ func DecodeState(b []byte) (*State, error) {
 		}
 	}
 	return s, s.checkRestored()
+}
+
+// reducerOf reads the first member alone: the rest may be of any shape.
+func reducerOf(b []byte) (version int, err error) {
+	rest, ok := bytes.CutPrefix(b, []byte(`{"reducer":`))
+	if !ok {
+		return 0, errors.New("does not begin with the reducer")
+	}
+	end := bytes.IndexAny(rest, ",}")
+	if end < 0 {
+		return 0, errors.New("is cut off")
+	}
+	return strconv.Atoi(string(rest[:end]))
 }
 
 func (s *State) restoreSubmission(f *submissionForm) {
@@ -226,7 +243,12 @@ func (s *State) restoreKeys(keys []keyForm) error {
 }
 
 func (s *State) restoreMessage(f *messageForm) error {
-	m := &message{view: f.View, meta: f.Meta}
+	m := &message{view: f.View}
+	if f.Meta != nil {
+		if err := decodeNumbers(f.Meta, &m.meta); err != nil {
+			return fmt.Errorf("metadata: %w", err)
+		}
+	}
 	m.view.Parts, m.view.Metadata = nil, nil
 	if s.byID[m.view.ID] != nil {
 		return errors.New("stands twice")
