@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -229,14 +230,17 @@ func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.List
 // takes longer is cut off, which is no error: a client must not decide how a server
 // ends.
 func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain func(), log *slog.Logger) error {
+	spare := &spareConns{open: map[net.Conn]bool{}}
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ConnState: spare.changed,
+		Handler:   handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		<-ctx.Done()
 		drain()
+		spare.close()
 		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		err := server.Shutdown(shut)
@@ -256,4 +260,36 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain 
 		return nil
 	})
 	return g.Wait()
+}
+
+// spareConns are connections that have not sent a request yet. Clients open some in
+// advance, and a server's Shutdown takes them for requests under way.
+type spareConns struct {
+	mu     sync.Mutex
+	open   map[net.Conn]bool
+	closed bool
+}
+
+// changed is a server's ConnState.
+func (s *spareConns) changed(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(s.open, c)
+	case s.closed:
+		_ = c.Close()
+	default:
+		s.open[c] = true
+	}
+}
+
+// close closes them, and those that still come.
+func (s *spareConns) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.open {
+		_ = c.Close()
+	}
 }

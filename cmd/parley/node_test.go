@@ -62,6 +62,30 @@ func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 	})
 }
 
+// TestSpareConnectionDoesNotDelayTheEnd ends a server while a client has a connection
+// open on which it has sent nothing.
+func TestSpareConnectionDoesNotDelayTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		listener, logs, ended := make(pipes), &lines{}, make(chan error, 1)
+		go func() {
+			ended <- serveHTTP(ctx, listener, http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(logs, nil)))
+		}()
+		here, there := net.Pipe()
+		defer here.Close()
+		listener <- there
+		synctest.Wait()
+		stop()
+		begun := time.Now()
+		if err := <-ended; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+		if took := time.Since(begun); took >= closeTimeout || logs.buf.Len() > 0 {
+			t.Errorf("ends after %v and logs %s", took, logs.buf.String())
+		}
+	})
+}
+
 func TestRemedyForARefusal(t *testing.T) {
 	refused := &storage.Error{Status: http.StatusForbidden, Code: "AccessDenied"}
 	for key, want := range map[string]string{
