@@ -1,6 +1,7 @@
-// Package clients_test lets the public TypeScript client, unmodified, judge a
-// running "parley serve", and a program that uses the library. The tests are the
-// *.test.mjs files beside this one; here are the servers they talk to.
+// Package clients_test lets the public TypeScript client and its React hook,
+// unmodified, judge a running "parley serve", one that is killed and restarted, and
+// a program that uses the library. The tests are the *.test.mjs files beside this
+// one; here are the servers they talk to.
 package clients_test
 
 import (
@@ -31,12 +32,15 @@ const (
 	bearerToken = "the-server-s-token"
 )
 
-// place is where one run of the suite keeps its conversations.
+// place is where one run of the suite keeps its conversations: buckets of one
+// kind, none of them shared.
 type place struct {
 	// yaml is the value of bucket in parley.yaml, env what it names.
 	yaml string
 	env  []string
-	// library is another bucket of the same kind, for the program in this process.
+	// restarted is the value of bucket for the server that tests end and start.
+	restarted string
+	// library is the bucket of the program in this process.
 	library storage.Bucket
 }
 
@@ -50,14 +54,19 @@ func TestPublicClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := open(t)
 			model := startModel(t)
-			completions, messages := startServe(t, program, at, model.URL)
+			completions, messages := startServe(t, newServer(t, program, "127.0.0.1:0", at.yaml, at.env, model.URL))
+			restarted := newServer(t, program, steadyAddress(t), at.restarted, at.env, model.URL)
+			restartedCompletions, restartedMessages := startServe(t, restarted)
 			runSuite(t, map[string]string{
-				"MODEL_URL":              model.URL,
-				"MODEL_ERROR_TEXT":       fakemodel.ErrorText,
-				"PARLEY_TOKEN":           bearerToken,
-				"PARLEY_COMPLETIONS_URL": completions,
-				"PARLEY_MESSAGES_URL":    messages,
-				"PARLEY_LIBRARY_URL":     startLibrary(t, at.library, model.URL),
+				"MODEL_URL":                        model.URL,
+				"MODEL_ERROR_TEXT":                 fakemodel.ErrorText,
+				"PARLEY_TOKEN":                     bearerToken,
+				"PARLEY_COMPLETIONS_URL":           completions,
+				"PARLEY_MESSAGES_URL":              messages,
+				"PARLEY_LIBRARY_URL":               startLibrary(t, at.library, model.URL),
+				"PARLEY_RESTARTED_COMPLETIONS_URL": restartedCompletions,
+				"PARLEY_RESTARTED_MESSAGES_URL":    restartedMessages,
+				"PARLEY_CONTROL_URL":               startControl(t, restarted),
 			})
 		})
 	}
@@ -79,7 +88,8 @@ func openDir(t *testing.T) place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return place{yaml: fmt.Sprintf("{dir: %q}", t.TempDir()), library: bucket}
+	yaml := func() string { return fmt.Sprintf("{dir: %q}", t.TempDir()) }
+	return place{yaml: yaml(), restarted: yaml(), library: bucket}
 }
 
 func openGateway(t *testing.T) place {
@@ -91,11 +101,15 @@ func openGateway(t *testing.T) place {
 	if err != nil {
 		t.Fatal(err)
 	}
+	yaml := func() string {
+		return fmt.Sprintf("{endpoint: %q, name: %q, region: %q, secure: false, accessKeyEnv: BUCKET_ACCESS_KEY, secretKeyEnv: BUCKET_SECRET_KEY}",
+			server.Endpoint, server.Bucket(t), server.Region)
+	}
 	return place{
-		yaml: fmt.Sprintf("{endpoint: %q, name: %q, region: %q, secure: false, accessKeyEnv: BUCKET_ACCESS_KEY, secretKeyEnv: BUCKET_SECRET_KEY}",
-			server.Endpoint, server.Bucket(t), server.Region),
-		env:     []string{"BUCKET_ACCESS_KEY=" + server.AccessKey, "BUCKET_SECRET_KEY=" + server.SecretKey},
-		library: bucket,
+		yaml:      yaml(),
+		env:       []string{"BUCKET_ACCESS_KEY=" + server.AccessKey, "BUCKET_SECRET_KEY=" + server.SecretKey},
+		restarted: yaml(),
+		library:   bucket,
 	}
 }
 

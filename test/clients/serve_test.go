@@ -2,12 +2,13 @@ package clients_test
 
 import (
 	"bufio"
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,9 +17,10 @@ import (
 // stopTimeout bounds an orderly end; it only matters when there is none.
 const stopTimeout = time.Minute
 
-// configuration is parley.yaml; the verbs are the bucket, and the model's URL twice.
+// configuration is parley.yaml; the verbs are the address, the bucket, and the
+// model's URL twice.
 const configuration = `
-listen: 127.0.0.1:0
+listen: %s
 bucket: %s
 auth: {bearerEnv: SERVE_TOKEN}
 providers:
@@ -37,27 +39,65 @@ agents:
   messages: {mounts: [/agents/messages], model: second/m2, instructions: "You are terse.", thinkingLevel: low}
 `
 
-// startServe runs "parley serve" until the test ends, and returns the URLs of its
-// two agents. The end is an orderly one, which must succeed.
-func startServe(t *testing.T, program string, at place, model string) (completions, messages string) {
+// server is a "parley serve" that can be ended and started again: over the same
+// bucket, and at the same address unless that is left to chance. It is safe for
+// concurrent use.
+type server struct {
+	program, config string
+	env             []string
+	log             syncBuffer
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd  // nil while there is no process
+	done chan error // what its Wait returned
+}
+
+func newServer(t *testing.T, program, address, bucket string, env []string, model string) *server {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "parley.yaml")
-	content := fmt.Sprintf(configuration, at.yaml, model+"/v1", model)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+	config := filepath.Join(t.TempDir(), "parley.yaml")
+	content := fmt.Sprintf(configuration, address, bucket, model+"/v1", model)
+	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	cmd := exec.Command(program, "serve", "--quiet", "--config", file)
-	cmd.Env = append(environment(), at.env...)
-	cmd.Env = append(cmd.Env, "SERVE_TOKEN="+bearerToken, "SERVE_MODEL_KEY="+modelKey)
-	cmd.Stderr = &log
-	stdout, err := cmd.StdoutPipe()
+	env = append(environment(), env...)
+	return &server{program: program, config: config, env: append(env, "SERVE_TOKEN="+bearerToken, "SERVE_MODEL_KEY="+modelKey)}
+}
+
+// startServe runs the server until the test ends, and returns the URLs of its two
+// agents. The end is an orderly one, which must succeed.
+func startServe(t *testing.T, s *server) (completions, messages string) {
+	t.Helper()
+	urls, err := s.start()
+	t.Cleanup(func() {
+		err := s.end(syscall.SIGTERM)
+		if err != nil || t.Failed() {
+			t.Errorf("parley serve ended: %v\n%s", err, tail(s.log.String()))
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	return urls[0], urls[1]
+}
+
+// start begins a process and returns, once it serves, the URLs of its agents.
+func (s *server) start() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
+		return nil, errors.New("start parley serve: it runs")
 	}
+	cmd := exec.Command(s.program, "serve", "--quiet", "--config", s.config)
+	cmd.Env, cmd.Stderr = s.env, &s.log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(stopTimeout, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
 	lines := bufio.NewScanner(stdout)
 	var urls []string
 	for len(urls) < 2 && lines.Scan() {
@@ -66,27 +106,34 @@ func startServe(t *testing.T, program string, at place, model string) (completio
 	// Nothing more is printed, so the pipe may be left alone from here on.
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	t.Cleanup(func() {
-		err := stop(cmd, done)
-		if err != nil || t.Failed() {
-			t.Errorf("parley serve ended: %v\n%s", err, tail(log.String()))
-		}
-	})
+	s.cmd, s.done = cmd, done
 	if len(urls) < 2 {
-		t.Fatalf("parley serve printed the URLs %q, want two", urls)
+		return nil, fmt.Errorf("parley serve printed the URLs %q, want two", urls)
 	}
-	return urls[0], urls[1]
+	return urls, nil
 }
 
-// stop asks the process to end, and ends it if it does not.
-func stop(cmd *exec.Cmd, done <-chan error) error {
-	_ = cmd.Process.Signal(syscall.SIGTERM) // Without a process, Wait has the reason.
+// end sends a signal to the process, if there is one, and waits until it is gone.
+// It ends a process that does not follow within a minute.
+func (s *server) end(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return nil
+	}
+	cmd, done := s.cmd, s.done
+	s.cmd, s.done = nil, nil
+	_ = cmd.Process.Signal(sig) // Without a process, Wait has the reason.
 	select {
 	case err := <-done:
+		var exit *exec.ExitError
+		if sig == syscall.SIGKILL && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == sig {
+			return nil
+		}
 		return err
 	case <-time.After(stopTimeout):
 		_ = cmd.Process.Kill()
-		return fmt.Errorf("no end within %v of SIGTERM: %w", stopTimeout, <-done)
+		return fmt.Errorf("no end within %v of %v: %w", stopTimeout, sig, <-done)
 	}
 }
 

@@ -30,6 +30,13 @@ export const served = {
   messages: required('PARLEY_MESSAGES_URL'),
 };
 
+/** The same agents of a server that control ends and starts again. */
+export const restarted = {
+  completions: required('PARLEY_RESTARTED_COMPLETIONS_URL'),
+  messages: required('PARLEY_RESTARTED_MESSAGES_URL'),
+};
+export const control = required('PARLEY_CONTROL_URL');
+
 /** Agents of a program that uses the library: with tools, data, hooks. */
 export const library = required('PARLEY_LIBRARY_URL');
 
@@ -58,6 +65,17 @@ export async function release(gate) {
 export async function modelCalls(text) {
   const response = await fetch(`${model}/requests`);
   return (await response.json()).filter((call) => call.prompt.includes(text));
+}
+
+/** Resolves with what check returns once that is true, asking again and again. */
+export async function eventually(check, what) {
+  const deadline = Date.now() + patience;
+  for (;;) {
+    const value = await check();
+    if (value) return value;
+    if (Date.now() > deadline) throw new Error(`still waiting for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 /** w1 … wN, as tokens=N is answered. */
