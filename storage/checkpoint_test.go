@@ -3,6 +3,7 @@ package storage_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -216,4 +218,45 @@ func TestCheckpointWhileTheBucketFails(t *testing.T) {
 	if got, err := logs.Checkpoint(t.Context(), c.conv); got != nil || err != nil {
 		t.Errorf("without its head: %+v, %v", got, err)
 	}
+}
+
+// oneObject is a bucket whose checkpoint has any bytes, and a head that names it.
+type oneObject struct {
+	storage.Bucket
+	head, data []byte
+}
+
+// Get implements storage.Bucket.
+func (o *oneObject) Get(_ context.Context, key string) ([]byte, error) {
+	if strings.HasSuffix(key, "/head") {
+		return o.head, nil
+	}
+	return o.data, nil
+}
+
+func FuzzCheckpoint(f *testing.F) {
+	lines := []byte(`{"v":8,"seq":2,"hash":"00000000000000000000000000000000","writers":1,"claims":[{"seq":0,"nonce":"w"}],"pages":[]}` + "\n{}\n")
+	f.Add(lines, []byte(nil))
+	f.Add(append(lines, "{}\n[]\n"...), []byte(nil))
+	f.Add([]byte(nil), []byte(`{"v":8,"seq":2,"sha256":"00","prev":"x"}`))
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		f.Fatal(err)
+	}
+	conv := keyOf("x")
+	f.Fuzz(func(t *testing.T, content, head []byte) {
+		o := &oneObject{data: enc.EncodeAll(content, nil), head: head}
+		if len(head) == 0 {
+			o.head = fmt.Appendf(nil, `{"v":8,"seq":2,"sha256":"%x"}`, sha256.Sum256(o.data))
+		}
+		logs := storage.NewLogs(o, nil)
+		c, err := logs.Checkpoint(t.Context(), conv)
+		var corrupt *storage.CorruptError
+		switch {
+		case err != nil && !errors.As(err, &corrupt):
+			t.Errorf("an error of another kind: %v", err)
+		case err == nil && (c == nil || c.At.Seq != 2 || len(c.State) == 0 || len(c.Claims) == 0):
+			t.Errorf("took %+v", c)
+		}
+	})
 }
