@@ -263,9 +263,12 @@ func (l *Logs) Checkpoint(ctx context.Context, conv conversation.Key) (*Checkpoi
 		return nil, fmt.Errorf("get checkpoint: %w", err)
 	}
 	var head headObject
-	if err := json.Unmarshal(data, &head); err != nil || head.Version != SchemaVersion ||
-		head.Prev != "" && !strings.HasPrefix(head.Prev, folder(conv)+"ckpt/") {
-		return nil, &CorruptError{Conv: conv, Key: key, Err: fmt.Errorf("head of version %d cannot be used: %v", head.Version, err)}
+	err = json.Unmarshal(data, &head)
+	if err == nil && (head.Version != SchemaVersion || head.Prev != "" && !strings.HasPrefix(head.Prev, folder(conv)+"ckpt/")) {
+		err = fmt.Errorf("head of version %d names %q", head.Version, head.Prev)
+	}
+	if err != nil {
+		return nil, &CorruptError{Conv: conv, Key: key, Err: err}
 	}
 	key = CheckpointKey(conv, head.Seq, head.Digest)
 	data, err = l.getNamed(ctx, conv, key, head.Digest)

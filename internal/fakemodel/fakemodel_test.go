@@ -81,10 +81,10 @@ type said struct {
 
 func (c *client) ask(t *testing.T, o providers.Options, messages ...providers.Message) (said, *providers.Error) {
 	t.Helper()
-	return c.send(t, t.Context(), providers.Request{Messages: messages}, o)
+	return c.send(t.Context(), t, providers.Request{Messages: messages}, o)
 }
 
-func (c *client) send(t *testing.T, ctx context.Context, req providers.Request, o providers.Options) (said, *providers.Error) {
+func (c *client) send(ctx context.Context, t *testing.T, req providers.Request, o providers.Options) (said, *providers.Error) {
 	t.Helper()
 	events, failure, broken := providertest.Collect(c.protocol.Stream(ctx, c.of, req, o))
 	if broken != nil {
@@ -355,7 +355,7 @@ func TestHangEndsWithItsCaller(t *testing.T) {
 func TestRequestsAreRemembered(t *testing.T) {
 	both(t, &fakemodel.Options{MaxRequests: 2}, func(t *testing.T, c *client) {
 		for i := range 3 {
-			c.send(t, t.Context(), providers.Request{
+			c.send(t.Context(), t, providers.Request{
 				System: "Be brief.", Messages: []providers.Message{user(fmt.Sprint("number ", i))},
 				Tools: []providers.Tool{{Name: "time"}},
 			}, providers.Options{ThinkingLevel: providers.ThinkingLow})
