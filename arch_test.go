@@ -59,6 +59,7 @@ func packages() []row {
 		{"actors/internal/membership", 2, runtime, list("conversation", "storage"), list("golang.org/x/sync")},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
+		{"client", 3, edge, list("conversation"), nil},
 		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
@@ -71,6 +72,7 @@ func packages() []row {
 		{"actors/simtest", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
 
 		{"internal/fakemodel", 3, suite, nil, nil},
+		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/versitygw", 3, suite, nil, nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},

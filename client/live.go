@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// errNoStream is an answer to live=sse that is no event stream.
+var errNoStream = errors.New("the answer is not an event stream")
+
+// live is the request of a live read after an offset.
+func (c *Conversation) live(mode Live, after conversation.Offset) request {
+	q := url.Values{"view": {"updates"}, "offset": {after.String()}, "live": {string(mode)}}
+	return request{method: http.MethodGet, url: c.view(q), accept: "application/json", silence: c.opts.Quiet}
+}
+
+// stream reads one event stream to its end, and reports whether it was one. What
+// comes before a control event is held back until it: they are one read.
+func (f *follow) stream(ctx context.Context) (opened bool, err error) {
+	r := f.c.live(LiveSSE, f.next)
+	r.accept = "text/event-stream"
+	r.silence, r.then = f.c.opts.Quiet/2, f.c.opts.Quiet
+	a, err := f.c.do(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	defer a.Close()
+	if a.mediaType() != "text/event-stream" {
+		return false, errNoStream
+	}
+	limit := f.c.opts.MaxAnswerBytes
+	read := newEvents(a, limit)
+	var held []conversation.Chunk
+	size := 0
+	for {
+		name, data, err := read.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, errEnded
+		case err != nil:
+			return true, fmt.Errorf("read event stream: %w", err)
+		}
+		switch name {
+		case "data":
+			if size += len(data); size > limit {
+				return true, &tooLargeError{limit}
+			}
+			if held, err = decodeChunks(held, data); err != nil {
+				return true, err
+			}
+		case "control":
+			var control struct {
+				Next     *conversation.Offset `json:"streamNextOffset"`
+				UpToDate bool                 `json:"upToDate"`
+			}
+			if err := json.Unmarshal(data, &control); err != nil {
+				return true, badAnswer("decode control event: %w", err)
+			}
+			if control.Next == nil {
+				return true, badAnswer("a control event has no streamNextOffset")
+			}
+			if err := f.take(held, *control.Next, control.UpToDate); err != nil {
+				return true, err
+			}
+			held, size = nil, 0
+		}
+	}
+}
+
+// poll reads once, and reports whether asking again at once would be no use.
+func (f *follow) poll(ctx context.Context) (pause bool, err error) {
+	began, before := time.Now(), f.next
+	a, err := f.c.do(ctx, f.c.live(LiveLongPoll, f.next))
+	if err != nil {
+		return true, err
+	}
+	next, err := a.next()
+	if err != nil {
+		a.Close()
+		return true, err
+	}
+	upToDate := a.Header.Get(headerUpToDate) == "true"
+	body, err := a.read(f.c.opts.MaxAnswerBytes)
+	if err != nil {
+		return true, err
+	}
+	chunks, err := decodeChunks(nil, body)
+	if err != nil {
+		return true, err
+	}
+	if err := f.take(chunks, next, upToDate); err != nil {
+		return true, err
+	}
+	// A poll that is not held tells of a server about to go, or of a cache.
+	return next == before && time.Since(began) < shortTime, nil
+}

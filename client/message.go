@@ -1,0 +1,280 @@
+package client
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Message is what is sent: a user's message, or a signal of a system. The zero
+// value is an empty message of a user.
+type Message struct {
+	// Body is the text, in UTF-8.
+	Body string
+	// Attachments go with messages of users alone.
+	Attachments []Attachment
+	// Signal makes the message one of a system.
+	Signal *Signal
+
+	// IfAbsent demands that the conversation does not exist yet. IfUID, unless it is
+	// empty, demands that it is this incarnation. At most one of them is set.
+	IfAbsent bool
+	IfUID    conversation.UID
+	// InitialData is handed to the agent if this message creates the conversation.
+	// It is encoded as JSON; nil sends none, json.RawMessage("null") sends null.
+	InitialData any
+
+	// Key makes the message safe to send again, 1 to 256 characters. Empty means a
+	// fresh one.
+	Key string
+}
+
+// Signal is what a signal has beside its body.
+type Signal struct {
+	// Type says what happened; it is not empty.
+	Type string
+	// Attributes and TagName shape what the model sees. Both may be empty.
+	Attributes map[string]string
+	TagName    string
+}
+
+// Attachment is an image that goes with a message.
+type Attachment struct {
+	// MimeType is the media type, such as image/png.
+	MimeType string
+	// Filename is for people; empty sends none.
+	Filename string
+	// Data is the content, unless Open is set. It is not changed until Send returns,
+	// and not copied.
+	Data []byte
+	// Open returns the content from its start. It is called for every attempt and
+	// always gives the same bytes; what it returns is closed. Send does not return
+	// while a Read of it is under way.
+	Open func() (io.ReadCloser, error)
+}
+
+// prompt is the flat object of the wire, without attachments.
+type prompt struct {
+	Kind        conversation.Kind `json:"kind"`
+	Type        string            `json:"type,omitempty"`
+	TagName     string            `json:"tagName,omitempty"`
+	Attributes  map[string]string `json:"attributes,omitempty"`
+	UID         json.RawMessage   `json:"uid,omitempty"`
+	InitialData json.RawMessage   `json:"initialData,omitempty"`
+	Key         string            `json:"idempotencyKey"`
+	Body        string            `json:"body"`
+}
+
+// payload is the encoded message, but for the content of its attachments.
+type payload struct {
+	// pieces has one more element than contents, which stand between them.
+	pieces   [][]byte
+	contents []Attachment
+	length   int64 // in bytes; -1 if a content's is not known
+}
+
+// encode checks what the server could not tell the caller, and encodes the rest.
+func (m *Message) encode(key string) (*payload, error) {
+	switch {
+	case m.Signal != nil && len(m.Attachments) > 0:
+		return nil, errors.New("a signal has no attachments")
+	case m.IfAbsent && m.IfUID != "":
+		return nil, errors.New("IfAbsent and IfUID contradict each other")
+	case !utf8.ValidString(m.Body):
+		return nil, errors.New("the body is not UTF-8")
+	}
+	p := prompt{Kind: conversation.KindUser, Body: m.Body, Key: key}
+	if m.Signal != nil {
+		p.Kind, p.Type, p.TagName, p.Attributes = conversation.KindSignal, m.Signal.Type, m.Signal.TagName, m.Signal.Attributes
+	}
+	var err error
+	switch {
+	case m.IfAbsent:
+		p.UID = json.RawMessage("null")
+	case m.IfUID != "":
+		if p.UID, err = conversation.EncodeJSON(m.IfUID); err != nil {
+			return nil, fmt.Errorf("encode uid: %w", err)
+		}
+	}
+	if m.InitialData != nil {
+		if p.InitialData, err = conversation.EncodeJSON(m.InitialData); err != nil {
+			return nil, fmt.Errorf("encode initial data: %w", err)
+		}
+	}
+	head, err := conversation.EncodeJSON(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	return compose(head, m.Attachments)
+}
+
+// compose puts attachments into an encoded object.
+func compose(head []byte, attachments []Attachment) (*payload, error) {
+	p := &payload{contents: attachments}
+	piece := head
+	for i, a := range attachments {
+		facts, err := conversation.EncodeJSON(struct {
+			Type     string `json:"type"`
+			MimeType string `json:"mimeType"`
+			Filename string `json:"filename,omitempty"`
+		}{"image", a.MimeType, a.Filename})
+		if err != nil {
+			return nil, fmt.Errorf("encode attachment %d: %w", i, err)
+		}
+		if i == 0 {
+			piece = append(bytes.TrimSuffix(piece, []byte("}")), `,"attachments":[`...)
+		} else {
+			piece = append(piece, ',')
+		}
+		piece = append(append(piece, bytes.TrimSuffix(facts, []byte("}"))...), `,"data":"`...)
+		p.pieces = append(p.pieces, piece)
+		piece = []byte(`"}`)
+	}
+	if len(attachments) > 0 {
+		piece = append(piece, `]}`...)
+	}
+	p.pieces = append(p.pieces, piece)
+	for _, piece := range p.pieces {
+		p.length += int64(len(piece))
+	}
+	for _, a := range attachments {
+		if a.Open != nil {
+			p.length = -1
+			break
+		}
+		p.length += int64(base64.StdEncoding.EncodedLen(len(a.Data)))
+	}
+	return p, nil
+}
+
+// upload is the payload on its way, once.
+type upload struct {
+	payload *payload
+	dog     *watchdog
+
+	mu      sync.Mutex
+	stopped bool // Invariant: nothing of the payload is read once it is set.
+	failed  error
+	open    []io.Closer
+}
+
+var errStopped = errors.New("the exchange is over")
+
+// stop ends the upload. No read of the payload is under way when it returns.
+func (u *upload) stop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = true
+	for _, c := range u.open {
+		_ = c.Close() // it was only read
+	}
+	u.open = nil
+}
+
+// failure is what went wrong with the caller's content, if anything did.
+func (u *upload) failure() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.failed == nil {
+		return nil
+	}
+	return &callerError{u.failed}
+}
+
+// reader returns the payload from its start. A redirection takes a second one.
+func (u *upload) reader() io.ReadCloser {
+	var list []io.Reader
+	for i, piece := range u.payload.pieces {
+		list = append(list, bytes.NewReader(piece))
+		if i < len(u.payload.contents) {
+			list = append(list, &encoder{up: u, index: i})
+		}
+	}
+	return &uploadReader{u, io.MultiReader(list...)}
+}
+
+// uploadReader is an upload as a request's body. Its content is closed by stop.
+type uploadReader struct {
+	up  *upload
+	src io.Reader
+}
+
+// Read implements io.Reader.
+func (r *uploadReader) Read(p []byte) (int, error) {
+	r.up.mu.Lock()
+	defer r.up.mu.Unlock()
+	if r.up.stopped {
+		return 0, errStopped
+	}
+	r.up.dog.touch()
+	return r.src.Read(p)
+}
+
+// Close implements io.Closer.
+func (r *uploadReader) Close() error { return nil }
+
+// encoder is the content of an attachment in base64. The mutex of its upload is
+// held while it is read.
+type encoder struct {
+	up    *upload
+	index int
+	src   io.Reader // nil until the first read
+	raw   [24 << 10]byte
+	text  [32 << 10]byte
+	ready []byte // of text
+	ended bool
+}
+
+// Read implements io.Reader.
+func (e *encoder) Read(p []byte) (int, error) {
+	if e.src == nil {
+		if err := e.start(); err != nil {
+			return 0, e.fail("open", err)
+		}
+	}
+	if len(e.ready) == 0 {
+		if e.ended {
+			return 0, io.EOF
+		}
+		// Only whole groups of three bytes have a base64 of their own.
+		n, err := io.ReadFull(e.src, e.raw[:])
+		if e.ended = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && !e.ended {
+			return 0, e.fail("read", err)
+		}
+		base64.StdEncoding.Encode(e.text[:], e.raw[:n])
+		e.ready = e.text[:base64.StdEncoding.EncodedLen(n)]
+		if n == 0 {
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, e.ready)
+	e.ready = e.ready[n:]
+	return n, nil
+}
+
+func (e *encoder) start() error {
+	a := e.up.payload.contents[e.index]
+	if a.Open == nil {
+		e.src = bytes.NewReader(a.Data)
+		return nil
+	}
+	content, err := a.Open()
+	if err != nil {
+		return err
+	}
+	e.src = content
+	e.up.open = append(e.up.open, content)
+	return nil
+}
+
+func (e *encoder) fail(verb string, err error) error {
+	e.up.failed = fmt.Errorf("%s attachment %d: %w", verb, e.index, err)
+	return e.up.failed
+}

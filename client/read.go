@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Headers of the protocol.
+const (
+	headerNextOffset = "Stream-Next-Offset"
+	headerUpToDate   = "Stream-Up-To-Date"
+)
+
+// History returns the conversation at its head. Before the first message the
+// error is an [*Error] of conversation.CodeStreamNotFound.
+func (c *Conversation) History(ctx context.Context) (*conversation.Snapshot, error) {
+	var snap *conversation.Snapshot
+	err := c.repeat(ctx, func() error {
+		a, err := c.do(ctx, request{
+			method: http.MethodGet, url: c.view(url.Values{"view": {"history"}}),
+			accept: "application/json", silence: c.opts.AnswerWithin,
+		})
+		if err != nil {
+			return err
+		}
+		snap = nil
+		if err := a.decode(&snap, c.opts.MaxAnswerBytes); err != nil {
+			return err
+		}
+		if snap == nil || snap.V != conversation.SnapshotVersion {
+			return badAnswer("a snapshot of version %d was expected", conversation.SnapshotVersion)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read history of %s: %w", c.name(), err)
+	}
+	return snap, nil
+}
+
+// Head returns the offset of the conversation's head. Refusals have a status and
+// no type: 404 is what a conversation without messages answers.
+func (c *Conversation) Head(ctx context.Context) (conversation.Offset, error) {
+	var head conversation.Offset
+	err := c.repeat(ctx, func() error {
+		a, err := c.do(ctx, request{method: http.MethodHead, url: c.at.String(), silence: c.opts.AnswerWithin})
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		head, err = a.next()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read head of %s: %w", c.name(), err)
+	}
+	return head, nil
+}
+
+// next returns the offset the answer ends at.
+func (a *answer) next() (conversation.Offset, error) {
+	next, err := conversation.ParseOffset(a.Header.Get(headerNextOffset))
+	if err != nil {
+		return 0, badAnswer("header %s: %w", headerNextOffset, err)
+	}
+	return next, nil
+}
+
+// Abort ends what is owed an outcome, and reports whether there was anything. The
+// settlements follow. It is posted once: repeated after a lost answer, it could
+// end a message that was sent in between. After an error other than a refusal it
+// is not known whether it was taken.
+func (c *Conversation) Abort(ctx context.Context) (bool, error) {
+	var answered struct{ Aborted *bool }
+	a, err := c.do(ctx, request{
+		method: http.MethodPost, url: c.below("/abort"), accept: "application/json", silence: c.opts.AnswerWithin,
+	})
+	if err == nil {
+		err = a.decode(&answered, c.opts.MaxAnswerBytes)
+	}
+	if err == nil && answered.Aborted == nil {
+		err = badAnswer("it does not say whether anything was aborted")
+	}
+	if err != nil {
+		return false, fmt.Errorf("abort %s: %w", c.name(), err)
+	}
+	return *answered.Aborted, nil
+}
+
+// Content is the bytes of an attachment. Its Read ends in io.EOF only when all of
+// them were read.
+type Content struct {
+	io.ReadCloser
+	MimeType string
+	// Size is in bytes; -1 if something on the way has hidden it.
+	Size int64
+}
+
+// Attachment returns an attachment of a message. The caller closes it; ctx covers
+// the reading, too.
+func (c *Conversation) Attachment(ctx context.Context, id conversation.AttachmentID) (*Content, error) {
+	var a *answer
+	err := c.repeat(ctx, func() (err error) {
+		a, err = c.do(ctx, request{method: http.MethodGet, url: c.AttachmentURL(id), silence: c.opts.AnswerWithin})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read attachment %s of %s: %w", id, c.name(), err)
+	}
+	return &Content{ReadCloser: a, MimeType: a.Header.Get("Content-Type"), Size: a.ContentLength}, nil
+}

@@ -1,0 +1,216 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxRefusalBytes is how much of an unsuccessful answer is read.
+const maxRefusalBytes = 64 << 10
+
+// request is what is asked.
+type request struct {
+	method, url string
+	accept      string   // a media type
+	body        *payload // nil for none
+	// silence is how long nothing may happen; then takes its place once the answer
+	// has begun to give its body, if it is not 0.
+	silence, then time.Duration
+}
+
+// answer is a success. Its owner closes it.
+type answer struct {
+	*http.Response
+	parent  context.Context // of the call, to tell its end from the watchdog's
+	ctx     context.Context
+	dog     *watchdog
+	then    time.Duration
+	release func()
+}
+
+// do sends a request once. What is not a success is an [*Error].
+func (c *Conversation) do(parent context.Context, r request) (*answer, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	dog := watch(r.silence, cancel)
+	release := func() { dog.sleep(); cancel(nil) }
+	req, up, err := c.build(ctx, r, dog)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	release = func() { dog.sleep(); cancel(nil); up.stop() }
+	resp, err := c.opts.HTTPClient.Do(req)
+	if err != nil {
+		err = ended(parent, ctx, err)
+		release()
+		if own := up.failure(); own != nil && parent.Err() == nil {
+			err = own
+		}
+		return nil, err
+	}
+	dog.sleep()
+	a := &answer{Response: resp, parent: parent, ctx: ctx, dog: dog, then: r.then, release: release}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return a, nil
+	}
+	defer a.Close()
+	body, _ := io.ReadAll(io.LimitReader(a, maxRefusalBytes)) // a part of it tells enough
+	if parent.Err() != nil {
+		return nil, parent.Err()
+	}
+	return nil, refusal(resp, body)
+}
+
+func (c *Conversation) build(ctx context.Context, r request, dog *watchdog) (*http.Request, *upload, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url, nil)
+	if err != nil {
+		return nil, nil, &callerError{fmt.Errorf("make request: %w", err)}
+	}
+	if c.opts.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.opts.Token)
+	}
+	if c.opts.Header != nil {
+		h, err := c.opts.Header(ctx)
+		if err != nil {
+			return nil, nil, &callerError{fmt.Errorf("make headers: %w", err)}
+		}
+		for name, values := range h {
+			req.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
+	up := &upload{payload: r.body, dog: dog}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+		req.ContentLength = r.body.length
+		req.GetBody = func() (io.ReadCloser, error) { return up.reader(), nil }
+		req.Body = up.reader()
+	}
+	return req, up, nil
+}
+
+// ended says why an exchange ended: the caller wanted it, the watchdog did, or
+// err says.
+func ended(parent, ctx context.Context, err error) error {
+	if parent.Err() != nil {
+		return parent.Err()
+	}
+	var silent *silenceError
+	if errors.As(context.Cause(ctx), &silent) {
+		return silent
+	}
+	return err
+}
+
+// Read implements io.Reader. The watchdog is awake only while something is
+// awaited, so that a caller may take its time between two reads.
+func (a *answer) Read(p []byte) (int, error) {
+	a.dog.wake()
+	n, err := a.Body.Read(p)
+	a.dog.sleep()
+	if n > 0 && a.then > 0 {
+		a.dog.expect(a.then)
+		a.then = 0
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = ended(a.parent, a.ctx, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer. What was not read closes the connection.
+func (a *answer) Close() error {
+	a.release()
+	return a.Body.Close()
+}
+
+// mediaType returns the media type of the answer, without parameters.
+func (a *answer) mediaType() string {
+	t, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	return t
+}
+
+// read reads the answer to its end, and closes it.
+func (a *answer) read(limit int) ([]byte, error) {
+	defer a.Close()
+	body, err := io.ReadAll(io.LimitReader(a, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read answer: %w", err)
+	case len(body) > limit:
+		return nil, &tooLargeError{limit}
+	}
+	return body, nil
+}
+
+// decode reads the answer as one JSON text, and closes it.
+func (a *answer) decode(v any, limit int) error {
+	body, err := a.read(limit)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return badAnswer("decode %s: %w", a.Header.Get("Content-Type"), err)
+	}
+	return nil
+}
+
+// watchdog cancels an exchange that stands still while it is awake.
+type watchdog struct {
+	mu    sync.Mutex
+	limit time.Duration
+	timer *time.Timer
+	awake bool
+}
+
+// watch returns a watchdog that is awake.
+func watch(limit time.Duration, cancel context.CancelCauseFunc) *watchdog {
+	d := &watchdog{limit: limit, awake: true}
+	d.timer = time.AfterFunc(limit, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.awake {
+			cancel(&silenceError{d.limit})
+		}
+	})
+	return d
+}
+
+// touch says that something happened.
+func (d *watchdog) touch() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.awake {
+		d.timer.Reset(d.limit)
+	}
+}
+
+func (d *watchdog) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.awake = true
+	d.timer.Reset(d.limit)
+}
+
+func (d *watchdog) sleep() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.awake = false
+	d.timer.Stop()
+}
+
+// expect changes how long it lets pass, from the next wake on.
+func (d *watchdog) expect(limit time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limit = limit
+}

@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Receipt says that a message was admitted.
+type Receipt struct {
+	// StreamURL is where the server says the conversation is.
+	StreamURL string `json:"streamUrl"`
+	conversation.Receipt
+	// Key is the idempotency key the message was sent under. The server does not
+	// repeat it, so it is not part of the JSON form.
+	Key string `json:"-"`
+}
+
+// Send admits a message: when it returns without an error, the message is durable
+// and its submission will be settled once. The message is posted again, under the
+// same key, while its outcome is in doubt; Receipt.Deduplicated tells that an
+// earlier attempt, or an earlier Send under the key, was the one admitted.
+//
+// A refusal is an [*Error]. If an attempt may have been the one that was admitted,
+// and none that followed got an answer that tells, the error is an
+// [*UncertainError] with the key.
+func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
+	key := m.Key
+	if key == "" {
+		key = rand.Text()
+	}
+	body, err := m.encode(key)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("send message: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return Receipt{}, fmt.Errorf("send message: %w", err)
+	}
+	receipt, doubt := Receipt{Key: key}, false
+	err = c.repeat(ctx, func() error {
+		err := c.post(ctx, body, &receipt)
+		doubt = doubt || err != nil && temporary(err) // the end of ctx is temporary, too
+		return err
+	})
+	if err == nil {
+		return receipt, nil
+	}
+	if doubt && !refused(err) {
+		err = &UncertainError{Key: key, Err: err}
+	}
+	return Receipt{}, fmt.Errorf("send message to %s: %w", c.name(), err)
+}
+
+// refused reports whether the server itself will not have a message. It would have
+// known the key of one that it had admitted before.
+func refused(err error) bool {
+	var answered *Error
+	return errors.As(err, &answered) && answered.Type != "" && !answered.temporary()
+}
+
+// post is one attempt.
+func (c *Conversation) post(ctx context.Context, body *payload, receipt *Receipt) error {
+	a, err := c.do(ctx, request{
+		method: http.MethodPost, url: c.at.String(), accept: "application/json", body: body, silence: c.opts.AnswerWithin,
+	})
+	if err != nil {
+		return err
+	}
+	var got Receipt
+	if err := a.decode(&got, c.opts.MaxAnswerBytes); err != nil {
+		return err
+	}
+	if got.SubmissionID == "" {
+		return &answerError{errors.New("the receipt names no submission")}
+	}
+	got.Key = receipt.Key
+	*receipt = got
+	return nil
+}

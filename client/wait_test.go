@@ -1,0 +1,174 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// ways are the two ways of following a conversation.
+func ways(t *testing.T, test func(t *testing.T, o *client.Options)) {
+	for _, live := range []client.Live{client.LiveSSE, client.LiveLongPoll} {
+		t.Run(string(live), func(t *testing.T) { test(t, &client.Options{Live: live}) })
+	}
+}
+
+func TestWaitCompleted(t *testing.T) {
+	ways(t, func(t *testing.T, o *client.Options) {
+		c := newServer(t).open("hello", o)
+		receipt := send(t, c, client.Message{Body: "note buy milk", IfAbsent: true})
+		if receipt.SubmissionID == "" || receipt.UID == "" || receipt.Deduplicated || receipt.Key == "" || receipt.StreamURL != c.URL() {
+			t.Errorf("receipt %+v", receipt)
+		}
+		reply, err := c.Wait(withPatience(t), receipt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.Text != "Noting.\n\nNoted." || string(reply.Metadata) != `{"by":"test"}` || reply.Submission != receipt.SubmissionID {
+			t.Errorf("reply %+v", reply)
+		}
+		if len(reply.Data) != 1 || len(reply.Data["note"]) != 1 || string(reply.Data["note"][0]) != `"buy milk"` {
+			t.Errorf("data %s", reply.Data)
+		}
+		snap, err := c.History(withPatience(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(snap.Messages) != 2 {
+			t.Fatalf("%d messages", len(snap.Messages))
+		}
+		// The reply is the message of the snapshot, though it was made of chunks.
+		if diff := differ(&snap.Messages[1], reply.Message); diff != "" {
+			t.Errorf("snapshot (-) and reply (+):\n%s", diff)
+		}
+		// A stored receipt is as good.
+		again, err := c.Wait(withPatience(t), client.Receipt{Receipt: conversation.Receipt{
+			SubmissionID: receipt.SubmissionID, Offset: conversation.Start,
+		}})
+		if err != nil || again.Text != reply.Text {
+			t.Errorf("waiting again: %+v, %v", again, err)
+		}
+	})
+}
+
+func TestWaitFailed(t *testing.T) {
+	ways(t, func(t *testing.T, o *client.Options) {
+		c := newServer(t).open("hello", o)
+		receipt := send(t, c, client.Message{Body: "fail"})
+		reply, err := c.Wait(withPatience(t), receipt)
+		var settled *client.SettledError
+		if !errors.Is(err, client.ErrFailed) || errors.Is(err, client.ErrAborted) || !errors.As(err, &settled) {
+			t.Fatalf("error %v", err)
+		}
+		if settled.Submission != receipt.SubmissionID || settled.Outcome != conversation.OutcomeFailed ||
+			settled.Err.Type != conversation.CodeModelFailed || settled.Err.Message == "" {
+			t.Errorf("settled %+v, %+v", settled, settled.Err)
+		}
+		if !strings.Contains(err.Error(), string(receipt.SubmissionID)+": failed: model_failed: ") {
+			t.Errorf("error %v", err)
+		}
+		if reply == nil || reply.Text != "Oh. " {
+			t.Errorf("reply %+v", reply)
+		}
+	})
+}
+
+func TestWaitAborted(t *testing.T) {
+	ways(t, func(t *testing.T, o *client.Options) {
+		c := newServer(t).open("hello", o)
+		running, queued := send(t, c, client.Message{Body: "hold"}), send(t, c, client.Message{Body: "later"})
+		until(t, c, running.Offset, says("one"))
+		aborted, err := c.Abort(withPatience(t))
+		if err != nil || !aborted {
+			t.Fatalf("abort: %v, %v", aborted, err)
+		}
+		for receipt, text := range map[client.Receipt]string{running: "one ", queued: ""} {
+			reply, err := c.Wait(withPatience(t), receipt)
+			var settled *client.SettledError
+			if !errors.Is(err, client.ErrAborted) || errors.Is(err, client.ErrFailed) || !errors.As(err, &settled) {
+				t.Fatalf("error %v", err)
+			}
+			if settled.Err.Type != conversation.CodeAborted || reply == nil || reply.Text != text {
+				t.Errorf("settled %+v, reply %+v", settled.Err, reply)
+			}
+		}
+		if aborted, err := c.Abort(withPatience(t)); err != nil || aborted {
+			t.Errorf("abort of nothing: %v, %v", aborted, err)
+		}
+	})
+}
+
+// TestRestartInMidReply stops the server while a reply is under way and starts
+// another over the same bucket.
+func TestRestartInMidReply(t *testing.T) {
+	ways(t, func(t *testing.T, o *client.Options) {
+		s := newServer(t)
+		told := make(chan error, 100)
+		o.Retrying = func(err error) {
+			select {
+			case told <- err:
+			default:
+			}
+		}
+		c := s.open("hello", o)
+		receipt := send(t, c, client.Message{Body: "hold"})
+		type outcome struct {
+			reply *client.Reply
+			err   error
+		}
+		done := make(chan outcome, 1)
+		ctx := withPatience(t)
+		go func() {
+			reply, err := c.Wait(ctx, receipt)
+			done <- outcome{reply, err}
+		}()
+		until(t, c, receipt.Offset, says("one"))
+		s.halt()
+		select {
+		case <-told:
+		case <-time.After(patience):
+			t.Error("nobody was told that the server is away")
+		}
+		s.start()
+		got := <-done
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		if want := "one \n\nthree"; got.reply.Text != want {
+			t.Errorf("text %q, want %q", got.reply.Text, want)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	ways(t, func(t *testing.T, o *client.Options) {
+		c := newServer(t).open("hello", o)
+		receipt := send(t, c, client.Message{Body: "hold"})
+		ctx, cancel := context.WithCancel(withPatience(t))
+		until(t, c, receipt.Offset, func(u client.Update) bool {
+			if says("one")(u) {
+				cancel()
+				return true
+			}
+			return false
+		})
+		if _, err := c.Wait(ctx, receipt); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestWaitWhereNothingIs(t *testing.T) {
+	c := newServer(t).open("nobody", nil)
+	_, err := c.Wait(withPatience(t), client.Receipt{})
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || refused.Type != conversation.CodeStreamNotFound {
+		t.Errorf("error %v", err)
+	}
+}
