@@ -53,7 +53,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(), versionCommand())
+	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(),
+		benchCommand(), benchModelCommand(), benchServeCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// childTimeout bounds how long a child may take to begin, and to end.
+const childTimeout = 30 * time.Second
+
+// Requests to a child, a line each on its standard input. It also ends when that
+// input does, so that no child outlives the generator, whatever ends that.
+const (
+	// FreeRequest asks it to return memory to the system; it prints FreedAnswer.
+	FreeRequest = "free"
+	// FreedAnswer is a line of its own.
+	FreedAnswer = "freed"
+)
+
+// child is a process of this program. Its owner ends it and waits.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines chan string // What it prints; closed at the end of that.
+	url   string
+	log   *tail
+	ended chan struct{} // Closed once it was waited for.
+}
+
+// startChild starts a process and waits until it prints its URL.
+func startChild(ctx context.Context, program string, args ...string) (*child, error) {
+	c := &child{cmd: exec.Command(program, args...), lines: make(chan string, 16), ended: make(chan struct{}), log: &tail{}}
+	c.cmd.Stderr = c.log
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	go func() {
+		defer close(c.ended)
+		out := bufio.NewScanner(stdout)
+		for out.Scan() {
+			select {
+			case c.lines <- out.Text():
+			default: // Nobody asked for so many lines.
+			}
+		}
+		close(c.lines)
+		_ = c.cmd.Wait() // How it ended is told by what it did not do.
+	}()
+	if c.url, err = c.line(ctx); err != nil {
+		c.kill()
+		return nil, fmt.Errorf("start %s: %w: %s", args[0], err, c.log)
+	}
+	return c, nil
+}
+
+// line waits for the next line the child prints.
+func (c *child) line(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, childTimeout, errors.New("the process says nothing"))
+	defer cancel()
+	select {
+	case line, ok := <-c.lines:
+		if !ok {
+			return "", errors.New("the process has ended")
+		}
+		return strings.TrimSpace(line), nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// free makes the child return what memory it can.
+func (c *child) free(ctx context.Context) error {
+	if _, err := io.WriteString(c.stdin, FreeRequest+"\n"); err != nil {
+		return fmt.Errorf("free memory: %w", err)
+	}
+	line, err := c.line(ctx)
+	if err == nil && line != FreedAnswer {
+		err = fmt.Errorf("the process said %q", line)
+	}
+	if err != nil {
+		return fmt.Errorf("free memory: %w", err)
+	}
+	return nil
+}
+
+// stop ends the child in order. One that does not end is killed.
+func (c *child) stop() error {
+	_ = c.stdin.Close() // It is closed already if the child has ended.
+	select {
+	case <-c.ended:
+	case <-time.After(childTimeout):
+		c.kill()
+		return fmt.Errorf("the process did not end within %v: %s", childTimeout, c.log)
+	}
+	if !c.cmd.ProcessState.Success() {
+		return fmt.Errorf("the process ended with %v: %s", c.cmd.ProcessState, c.log)
+	}
+	return nil
+}
+
+// kill ends the child as a power cut would.
+func (c *child) kill() {
+	_ = c.cmd.Process.Signal(os.Kill) // It may have ended.
+	<-c.ended
+}
+
+func (c *child) usage() (usage, error) { return usageOf(c.cmd.Process.Pid) }

@@ -1,0 +1,33 @@
+// Package bench measures a server of the conversation protocol: it puts a load on
+// it that can be repeated, and says how long what took and what it cost.
+//
+// The command "parley bench" calls [Run] and prints the [Report]. Three processes
+// take part, all on 127.0.0.1:
+//
+//	generator (this process) ──HTTP──▶ server ──HTTP──▶ model
+//	        └───── raw conditional PUTs into a folder of its own
+//
+// The model is a [Model], an internal/fakemodel whose words can carry the time at
+// which they were said. Server and model are child processes of [Options.Program],
+// so that what the kernel counts for the server is the server's alone.
+//
+// Guarantees:
+//
+//  1. Texts, ids, counts and warm-ups are fixed: two runs put the same load on. A
+//     scenario that takes longer than its time is cut short, and its samples say
+//     so.
+//  2. Quantiles are exact: all samples are kept and sorted. Nothing is averaged.
+//  3. An answer that is not what the protocol promises fails its scenario, and the
+//     others go on; the report has the error in place of figures.
+//  4. Only what a scenario names is timed. Waiting for a conversation to come to
+//     rest between two samples is not.
+//  5. Every child is ended and waited for before Run returns, and ends by itself
+//     when this process dies. The data goes with it.
+//
+// Every request expects whole answers of the public protocol, and no more than
+// that, so that [Options.Against] may name any server of it. Scenarios that need
+// to know a process, a folder or the model are left out there.
+//
+// Run belongs to one goroutine and may be called by several, each with its own
+// folder. After a crash a folder of temporary data is left.
+package bench

@@ -1,0 +1,210 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+)
+
+const (
+	// nowWord in what the model says becomes a stamp: stampMark and the time at
+	// which it is sent, in stampDigits digits, nanoseconds since 1970.
+	nowWord     = "@now"
+	stampMark   = '@'
+	stampDigits = 19
+)
+
+// Model is the model of a run: an internal/fakemodel that can say when it speaks,
+// counts the time it takes, and can broadcast to as many readers as a server has.
+// It is safe for concurrent use and starts no goroutines.
+type Model struct {
+	mux   *http.ServeMux
+	fake  *fakemodel.Model
+	calls atomic.Int64
+	nanos atomic.Int64
+	hub   hub
+}
+
+// NewModel returns a model.
+func NewModel() *Model {
+	m := &Model{mux: http.NewServeMux(), fake: fakemodel.New(nil), hub: hub{readers: map[chan []byte]bool{}}}
+	m.mux.HandleFunc("/", m.fake.ServeHTTP)
+	m.mux.HandleFunc("POST /v1/", m.call)
+	m.mux.HandleFunc("GET /bench/spent", func(w http.ResponseWriter, _ *http.Request) {
+		// A failed write is the reader's loss.
+		s := spent{Calls: m.calls.Load()}
+		s.Nanos = m.nanos.Load()
+		_ = json.NewEncoder(w).Encode(s)
+	})
+	m.mux.HandleFunc("GET /bench/broadcast", m.hub.subscribe)
+	m.mux.HandleFunc("POST /bench/broadcast", m.hub.broadcast)
+	return m
+}
+
+// ServeHTTP implements http.Handler.
+func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeHTTP(w, r) }
+
+// spent is the time of all calls so far, each from its header to the end of its
+// answer.
+type spent struct {
+	Calls int64 `json:"calls"`
+	Nanos int64 `json:"nanos"`
+}
+
+func (m *Model) call(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	m.fake.ServeHTTP(stamping{w}, r)
+	// In this order: who sees the call counted sees its time, too.
+	m.nanos.Add(int64(time.Since(start)))
+	m.calls.Add(1)
+}
+
+// stamping writes the time in place of nowWord. The model writes a word, and no
+// more than one, in one piece.
+type stamping struct{ http.ResponseWriter }
+
+// Write implements io.Writer.
+func (s stamping) Write(p []byte) (int, error) {
+	if !bytes.Contains(p, []byte(nowWord)) {
+		return s.ResponseWriter.Write(p)
+	}
+	if _, err := s.ResponseWriter.Write(bytes.ReplaceAll(p, []byte(nowWord), stamp(time.Now()))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Unwrap lets the model flush.
+func (s stamping) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func stamp(t time.Time) []byte {
+	return strconv.AppendInt([]byte{stampMark}, t.UnixNano(), 10)
+}
+
+// stamps calls visit with the time of every stamp in b.
+func stamps(b []byte, visit func(time.Time)) {
+	for {
+		i := bytes.IndexByte(b, stampMark)
+		if i < 0 {
+			return
+		}
+		b = b[i+1:]
+		if len(b) < stampDigits {
+			return
+		}
+		if n, err := strconv.ParseInt(string(b[:stampDigits]), 10, 64); err == nil {
+			visit(time.Unix(0, n))
+			b = b[stampDigits:]
+		}
+	}
+}
+
+// erased makes the stamps of a frame text like any other.
+func erased(b []byte) []byte { return bytes.ReplaceAll(b, []byte{stampMark}, []byte{'#'}) }
+
+// frame is one write to every reader.
+type frame struct {
+	// After is the time since the first frame.
+	After time.Duration `json:"after"`
+	Data  []byte        `json:"data"`
+}
+
+// order is what to broadcast, once so many readers are there.
+type order struct {
+	Readers int     `json:"readers"`
+	Frames  []frame `json:"frames"`
+}
+
+// hubBacklog is how many frames a reader may be behind before it is cut off.
+const hubBacklog = 4096
+
+// hub passes frames on as simply as Go can. The zero value lacks its map.
+type hub struct {
+	mu      sync.Mutex
+	readers map[chan []byte]bool
+}
+
+func (h *hub) subscribe(w http.ResponseWriter, r *http.Request) {
+	frames := make(chan []byte, hubBacklog)
+	flush := http.NewResponseController(w).Flush
+	w.Header().Set("Content-Type", "text/event-stream")
+	if flush() != nil {
+		return
+	}
+	h.mu.Lock()
+	h.readers[frames] = true
+	h.mu.Unlock()
+	defer h.drop(frames)
+	for {
+		select {
+		case b, ok := <-frames:
+			if !ok {
+				return
+			}
+			if _, err := w.Write(b); err != nil || flush() != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (h *hub) drop(frames chan []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.readers, frames)
+}
+
+// broadcast sends the frames of an order at their times, each with its stamp as its
+// id, and ends the readers' streams. Called too early it answers 409.
+func (h *hub) broadcast(w http.ResponseWriter, r *http.Request) {
+	var o order
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	there := len(h.readers)
+	h.mu.Unlock()
+	if there != o.Readers {
+		http.Error(w, "the readers are not all there", http.StatusConflict)
+		return
+	}
+	start := time.Now()
+	for _, f := range o.Frames {
+		select {
+		case <-time.After(f.After - time.Since(start)):
+		case <-r.Context().Done():
+			return
+		}
+		h.send(slices.Concat([]byte("id: "), stamp(time.Now()), []byte("\n"), f.Data))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for frames := range h.readers {
+		close(frames)
+		delete(h.readers, frames)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (h *hub) send(b []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for frames := range h.readers {
+		select {
+		case frames <- b:
+		default:
+			close(frames)
+			delete(h.readers, frames)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStamps(t *testing.T) {
+	at := time.Unix(1_700_000_000, 123)
+	s := string(stamp(at))
+	for _, tt := range []struct {
+		name, in string
+		want     int
+	}{
+		{"none", "", 0},
+		{"one", s, 1},
+		{"between words", "a " + s + " b " + s + ` c","x":1}`, 2},
+		{"too short", s[:len(s)-1], 0},
+		{"a mark alone", "@ @now " + s, 1},
+		{"no digits", "@" + strings.Repeat("x", stampDigits), 0},
+		{"marks in a row", "@" + s, 1},
+		{"erased", string(erased([]byte(s))), 0},
+	} {
+		n := 0
+		stamps([]byte(tt.in), func(got time.Time) {
+			n++
+			if !got.Equal(at) {
+				t.Errorf("%s: %v, want %v", tt.name, got, at)
+			}
+		})
+		if n != tt.want {
+			t.Errorf("%s: %d stamps, want %d", tt.name, n, tt.want)
+		}
+	}
+}
+
+func FuzzStamps(f *testing.F) {
+	f.Add(stamp(time.Unix(1_700_000_000, 0)))
+	f.Add([]byte("@now @@-000000000000000001"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := 0
+		stamps(b, func(time.Time) { n++ })
+		if marks := bytes.Count(b, []byte{stampMark}); n > marks {
+			t.Errorf("%d stamps after %d marks", n, marks)
+		}
+	})
+}
+
+// TestModelStamps has the model say the time, over a connection, streamed.
+func TestModelStamps(t *testing.T) {
+	server := httptest.NewServer(NewModel())
+	defer server.Close()
+	start := time.Now()
+	body, err := json.Marshal(map[string]any{
+		"model": "m", "stream": true, "stream_options": map[string]bool{"include_usage": true},
+		"messages": []map[string]string{{"role": "user", "content": `say="@now and @now"`}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(server.URL+"/v1/chat/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(err, resp.Status, string(b))
+	}
+	var said []time.Time
+	stamps(b, func(at time.Time) { said = append(said, at) })
+	end := time.Now()
+	if len(said) != 2 || said[0].Before(start.Round(0)) || said[1].Before(said[0]) || said[1].After(end) || bytes.Contains(b, []byte(nowWord)) {
+		t.Errorf("said at %v, between %v and %v: %s", said, start, end, b)
+	}
+	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newTarget("", "")}
+	if s, err := r.spent(t.Context(), 1); err != nil || s.Calls != 1 || s.Nanos <= 0 {
+		t.Errorf("spent %+v, %v", s, err)
+	}
+	if _, err := r.spent(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "called 1 times, want 2") {
+		t.Errorf("a call that was never made: %v", err)
+	}
+}
+
+// TestBroadcast plays three frames to three readers, who get all of them as they
+// are, and then the end.
+func TestBroadcast(t *testing.T) {
+	m := NewModel()
+	server := httptest.NewServer(m)
+	defer server.Close()
+	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newTarget("", "")}
+	if _, err := r.ask(t.Context(), http.MethodPost, "/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
+		t.Error(err)
+	}
+	o := order{Readers: 3}
+	want := 0
+	for i := range 3 {
+		o.Frames = append(o.Frames, frame{After: time.Duration(i) * time.Millisecond, Data: []byte("event: data\ndata: [\"#\"]\n\n")})
+		want += len(o.Frames[i].Data) + len("id: @\n") + stampDigits
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.ask(t.Context(), http.MethodPost, "/bench/broadcast", body, http.StatusConflict); err != nil {
+		t.Error(err)
+	}
+	var readers []io.Reader
+	for range o.Readers {
+		resp, err := http.Get(server.URL + "/bench/broadcast")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		readers = append(readers, resp.Body)
+	}
+	if err := r.startBroadcast(t.Context(), body); err != nil {
+		t.Fatal(err)
+	}
+	for _, src := range readers {
+		var copied bytes.Buffer
+		lags, err := broadcastLags(io.TeeReader(src, &copied))
+		if err != nil || len(lags) != 3 || slices.Min(lags) < 0 || copied.Len() != want {
+			t.Errorf("lags %v, %v, %d bytes, want %d", lags, err, copied.Len(), want)
+		}
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var l tail
+	for range 100 {
+		if n, err := l.Write(bytes.Repeat([]byte("x"), 100)); n != 100 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	_, _ = l.Write([]byte(" end\n")) // It never fails.
+	if got := l.String(); len(got) > maxTail || !strings.HasSuffix(got, "x end") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}

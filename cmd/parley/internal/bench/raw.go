@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+// rawBytes is the size of a raw object: about that of a small batch.
+const rawBytes = 300
+
+// rawPuts times conditional PUTs into a folder beside the server's, through the
+// same client and store.
+func rawPuts(writers int) func(context.Context, *runner, *Scenario) error {
+	return func(ctx context.Context, r *runner, out *Scenario) (err error) {
+		store, err := local.Open(filepath.Join(r.dir, fmt.Sprintf("raw-%d", writers)), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
+		bucket, err := s3.New(&s3.Options{
+			Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+		})
+		if err != nil {
+			return err
+		}
+		body := make([]byte, rawBytes)
+		for i := range body {
+			body[i] = byte('a' + i%26)
+		}
+		put := func(ctx context.Context, key string) (time.Duration, error) {
+			start := time.Now()
+			err := bucket.Create(ctx, key, storage.Bytes(body))
+			return time.Since(start), err
+		}
+		warm := func(ctx context.Context, i int) (time.Duration, error) { return put(ctx, fmt.Sprintf("warm/%08d", i)) }
+		if _, err := r.loop(ctx, writers, max(writers, r.c.Warmup), warm); err != nil {
+			return err
+		}
+		samples, err := r.timed(ctx, out, writers, r.c.RawPuts, func(ctx context.Context, i int) (time.Duration, error) {
+			return put(ctx, fmt.Sprintf("raw/%08d", i))
+		})
+		if err != nil {
+			return err
+		}
+		out.rated(samples)
+		if writers == 1 {
+			r.rawPut = out.Latency.P50
+		}
+		return nil
+	}
+}

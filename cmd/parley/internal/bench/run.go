@@ -1,0 +1,291 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Causes of an end by time; the report has them in place of figures.
+var (
+	errTime = errors.New("the time of the run is over")
+	errSlow = errors.New("the time of the scenario is over")
+)
+
+// Run measures. Its errors are wrong options, no place for the data, and children
+// that do not end; a scenario that fails is reported, and so are all that ctx or
+// the bound on time leave out.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	if err := o.valid(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.Dir, "parley-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the data: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &runner{o: o, c: countsOf(o.Quick, o.Percent), dir: dir}
+	if o.Against != "" {
+		// The server keeps what earlier runs have left there.
+		r.prefix = fmt.Sprintf("bench-%d-", time.Now().UnixNano())
+		r.at = newTarget(o.Against, o.Token)
+	} else {
+		r.prefix = "bench-"
+		r.at = newTarget("", "")
+	}
+	r.control = newTarget("", "")
+	defer func() { err = errors.Join(err, r.close()) }()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Run, errTime)
+	defer cancel()
+	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, Quick: o.Quick}
+	for _, s := range scenarios() {
+		if r.wants(s) {
+			report.Scenarios = append(report.Scenarios, r.run(ctx, s))
+		}
+	}
+	return report, nil
+}
+
+// runner is the state of a run. What it starts is started when it is first needed.
+type runner struct {
+	o      Options
+	c      counts
+	dir    string
+	prefix string // Of every conversation.
+
+	model   *child
+	server  *child // Nil as long as there is none, and for a foreign one.
+	at      *target
+	control *target // The model's own routes.
+
+	rawPut float64 // p50 in milliseconds; 0 if it was not measured.
+	pool   []string
+	long   *long
+}
+
+// wants reports whether a scenario can be run and is asked for.
+func (r *runner) wants(s scenario) bool {
+	if r.o.Against != "" && (s.needs == ownServer || s.needs == ownModel && r.o.Model == "") {
+		return false
+	}
+	return len(r.o.Only) == 0 || slices.Contains(r.o.Only, s.name) || s.always
+}
+
+func (r *runner) run(ctx context.Context, s scenario) Scenario {
+	out := Scenario{Name: s.name, What: s.what, Target: s.target}
+	if r.o.Progress != nil {
+		fmt.Fprintf(r.o.Progress, "%s: %s\n", s.name, s.what) // Nobody depends on it.
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Scenario, errSlow)
+	defer cancel()
+	err := context.Cause(ctx)
+	if err == nil {
+		err = s.run(ctx, r, &out)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return Scenario{Name: s.name, What: s.what, Target: s.target, Error: err.Error()}
+	}
+	if u, known := r.usage(); known && out.Memory == nil {
+		out.Memory = &u.memory
+	}
+	if s.ratio && r.rawPut > 0 && out.Latency != nil {
+		out.ToRawPut = out.Latency.P50 / r.rawPut
+	}
+	return out
+}
+
+// close ends what was started. A server that was killed is gone already.
+func (r *runner) close() error {
+	var errs []error
+	for _, c := range []*child{r.server, r.model} {
+		if c != nil {
+			errs = append(errs, c.stop())
+		}
+	}
+	r.at.client.CloseIdleConnections()
+	r.control.client.CloseIdleConnections()
+	return errors.Join(errs...)
+}
+
+// modelURL starts the model if there is none.
+func (r *runner) modelURL(ctx context.Context) (string, error) {
+	if r.o.Against != "" {
+		return strings.TrimRight(r.o.Model, "/"), nil
+	}
+	if r.model == nil {
+		c, err := startChild(ctx, r.o.Program, r.o.ModelArgs...)
+		if err != nil {
+			return "", err
+		}
+		r.model = c
+	}
+	return r.model.url, nil
+}
+
+// fresh starts a server over a folder below dir.
+func (r *runner) fresh(ctx context.Context, folder string) (*child, error) {
+	model, err := r.modelURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// JSON is yaml, with every name quoted as it has to be.
+	conf, err := json.Marshal(map[string]any{
+		"listen": "127.0.0.1:0",
+		"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)},
+		"providers": map[string]any{"bench": map[string]any{
+			"api": "openai-completions", "baseUrl": model + "/v1", "contextWindow": 1_000_000_000, "maxTokens": 1_000_000,
+		}},
+		"agents": map[string]any{"bench": map[string]any{"mounts": []string{"/agents/bench"}, "model": "bench/fake"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.dir, folder+".yaml")
+	if err := os.WriteFile(file, conf, 0o600); err != nil {
+		return nil, err
+	}
+	return startChild(ctx, r.o.Program, append(slices.Clone(r.o.ServeArgs), file)...)
+}
+
+// serve makes sure that there is a server to measure.
+func (r *runner) serve(ctx context.Context) error {
+	if r.o.Against != "" || r.server != nil {
+		return nil
+	}
+	c, err := r.fresh(ctx, "main")
+	if err != nil {
+		return err
+	}
+	r.server, r.at.base = c, c.url
+	return nil
+}
+
+// loop runs op n times, some of them at once, and returns what it says each took,
+// in order. Loops that exceed their time stop early.
+func (r *runner) loop(ctx context.Context, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) ([]time.Duration, error) {
+	return r.bounded(ctx, r.c.Loop, inFlight, n, op)
+}
+
+func (r *runner) bounded(ctx context.Context, bound time.Duration, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) ([]time.Duration, error) {
+	end := time.Now().Add(bound)
+	samples := make([]time.Duration, n)
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range inFlight {
+		g.Go(func() error {
+			for time.Now().Before(end) {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				took, err := op(ctx, i)
+				if err != nil {
+					return err
+				}
+				samples[i] = took
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	// Every number that was given out was also carried out.
+	done := min(int(next.Load()), n)
+	if done == 0 {
+		return nil, errors.New("there was no time for a single operation")
+	}
+	return samples[:done], nil
+}
+
+// timed is loop with what it costs.
+func (r *runner) timed(ctx context.Context, out *Scenario, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) (samples []time.Duration, err error) {
+	err = r.costs(out, func() error {
+		samples, err = r.loop(ctx, inFlight, n, op)
+		return err
+	})
+	return samples, err
+}
+
+// costs measures the time and the server's processor time of what run does, and the
+// server's memory after it.
+func (r *runner) costs(out *Scenario, run func() error) error {
+	before, known := r.usage()
+	start := time.Now()
+	if err := run(); err != nil {
+		return err
+	}
+	out.Seconds = time.Since(start).Seconds()
+	after, still := r.usage()
+	if known && still {
+		out.ServerCPU = new((after.cpu - before.cpu).Seconds())
+		out.Memory = &after.memory
+	}
+	return nil
+}
+
+// usage is the server's, if that can be known.
+func (r *runner) usage() (usage, bool) {
+	if r.server == nil {
+		return usage{}, false
+	}
+	u, err := r.server.usage()
+	return u, err == nil
+}
+
+// take fills in a distribution without a rate: that of operations with waits in
+// between would say nothing.
+func (s *Scenario) take(samples []time.Duration) {
+	s.Samples = len(samples)
+	s.Latency = new(NewLatency(samples))
+}
+
+// rated is take with the rate of operations that follow one another.
+func (s *Scenario) rated(samples []time.Duration) {
+	s.take(samples)
+	if s.Seconds > 0 {
+		s.PerSecond = float64(len(samples)) / s.Seconds
+	}
+}
+
+// ask calls a route of the model itself.
+func (r *runner) ask(ctx context.Context, method, path string, body []byte, status int) ([]byte, error) {
+	at, err := r.modelURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at+path, strings.NewReader(string(body)))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.control.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the model: %w", err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil && resp.StatusCode != status {
+		err = fmt.Errorf("the model answered %s %s with %d: %.200s", method, path, resp.StatusCode, b)
+	}
+	return b, err
+}
+
+// release opens a gate of the model.
+func (r *runner) release(ctx context.Context, gate string) error {
+	_, err := r.ask(ctx, http.MethodPost, "/release/"+gate, nil, http.StatusNoContent)
+	return err
+}
