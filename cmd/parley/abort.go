@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/spf13/cobra"
 )
@@ -26,40 +24,23 @@ func abortCommand() *cobra.Command {
 	return cmd
 }
 
-// abort asks once: asking again after a lost answer could end a message that was
-// sent in between.
+// abort asks once, and the client does not repeat it: that could end a message that
+// was sent in between.
 func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
 	at, err := conversationURL(rawURL)
 	if err != nil {
 		return err
 	}
-	c, err := newClient(tokenEnv)
+	c, err := newClient(at, tokenEnv, nil)
 	if err != nil {
 		return err
 	}
-	// The id stays escaped as it was written.
-	at.RawPath = at.EscapedPath() + "/abort"
-	at.Path += "/abort"
-	ctx, cancel := context.WithTimeoutCause(ctx, quietAfter, errQuiet)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), nil)
+	aborted, err := c.Abort(ctx)
 	if err != nil {
-		return err
-	}
-	resp, err := c.do(req)
-	if err != nil {
-		return fmt.Errorf("abort: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("abort: %w", failed(resp))
-	}
-	var answer struct{ Aborted bool }
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return fmt.Errorf("abort: decode answer: %w", err)
+		return fmt.Errorf("abort: %w", told(err))
 	}
 	said := "nothing to abort"
-	if answer.Aborted {
+	if aborted {
 		said = "aborting"
 	}
 	_, err = fmt.Fprintln(out, said)

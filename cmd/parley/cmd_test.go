@@ -151,6 +151,7 @@ func TestConversationURLKeepsEscapes(t *testing.T) {
 		"http://h/agents/echo/a%2Fb 会":            "http://h/agents/echo/a%2Fb%20%E4%BC%9A",
 		`http://h/agents/echo/a%2F"<>\^` + "`{|}": "http://h/agents/echo/a%2F%22%3C%3E%5C%5E%60%7B%7C%7D",
 		"http://h/agents/echo/%25x%2F?a=é#f":      "http://h/agents/echo/%25x%2F",
+		"http://h/agents/echo/x?":                 "http://h/agents/echo/x",
 		"https://[::1]:3000/echo/x":               "https://[::1]:3000/echo/x",
 	} {
 		if got, err := conversationURL(given); err != nil || got.String() != want {

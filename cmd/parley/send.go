@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -21,9 +18,6 @@ const (
 	exitFailed  = 2
 	exitAborted = 3
 )
-
-// sendTries bounds how often a message is posted whose admission is in doubt.
-const sendTries = 8
 
 type sendConfig struct {
 	key      string
@@ -57,58 +51,54 @@ func sendCommand() *cobra.Command {
 	return cmd
 }
 
-// receipt is the body of a 202.
-type receipt struct {
-	StreamURL    string                    `json:"streamUrl"`
-	Offset       conversation.Offset       `json:"offset"`
-	SubmissionID conversation.SubmissionID `json:"submissionId"`
-	UID          conversation.UID          `json:"uid"`
-	Deduplicated bool                      `json:"deduplicated,omitempty"`
-}
-
 func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut io.Writer) error {
 	at, err := conversationURL(rawURL)
 	if err != nil {
 		return err
 	}
-	c, err := newClient(cfg.tokenEnv)
+	c, err := newClient(at, cfg.tokenEnv, warner(errOut, at))
 	if err != nil {
 		return err
 	}
 	if cfg.key == "" {
 		cfg.key = newKey()
 	}
-	warn := warner(errOut, at)
-	rcpt, err := c.post(ctx, at, cfg.key, text, warn)
+	receipt, err := c.Send(ctx, client.Message{Body: text, Key: cfg.key})
 	if err != nil && ctx.Err() != nil {
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted; the message may be accepted or not: send it again with --key %s and it is not repeated", cfg.key)}
 	}
 	if err != nil {
-		return fmt.Errorf("send: %w", err)
+		return fmt.Errorf("send: %w", told(err))
 	}
 	if cfg.noWait {
-		return json.NewEncoder(out).Encode(rcpt)
+		return json.NewEncoder(out).Encode(receipt)
 	}
-	var outcome conversation.Outcome
 	show, end := shower(out, cfg.json)
 	defer end()
-	err = c.follow(ctx, at, rcpt.Offset, warn, func(chunk conversation.Chunk) error {
-		if settled, ok := settlementOf(chunk, rcpt.SubmissionID); ok {
-			outcome = settled
-		}
-		show(chunk)
-		if outcome != "" {
-			return errEnough
-		}
-		return nil
-	})
+	outcome, err := followReply(ctx, c, receipt, show)
 	if err != nil && ctx.Err() != nil {
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted; the server goes on with the message, and parley tail %s shows it", at.Redacted())}
 	}
 	if err != nil {
-		return fmt.Errorf("follow the reply: %w", err)
+		return fmt.Errorf("follow the reply: %w", told(err))
 	}
 	return exitOf(outcome)
+}
+
+// followReply shows what is recorded after a message until its settlement.
+func followReply(ctx context.Context, c *client.Conversation, receipt client.Receipt, show func(conversation.Chunk)) (conversation.Outcome, error) {
+	for update, err := range c.Observe(ctx, receipt.Offset, nil) {
+		if err != nil {
+			return "", err
+		}
+		for _, chunk := range update.Chunks {
+			show(chunk)
+			if outcome, ok := settlementOf(chunk, receipt.SubmissionID); ok {
+				return outcome, nil
+			}
+		}
+	}
+	return "", ctx.Err() // not reached: it ends with an error
 }
 
 // exitOf is the exit code of an outcome, as an error unless it is 0.
@@ -147,48 +137,4 @@ func shower(out io.Writer, asJSON bool) (show func(conversation.Chunk), end func
 	}
 	p := &printer{out: out}
 	return p.chunk, p.end
-}
-
-// post admits the message, again under the same key while the outcome is in doubt.
-func (c client) post(ctx context.Context, at *url.URL, key, text string, warn func(error)) (receipt, error) {
-	body, err := json.Marshal(map[string]string{"kind": "user", "body": text, "idempotencyKey": key})
-	if err != nil {
-		return receipt{}, err
-	}
-	pause := firstPause
-	for try := 1; ; try++ {
-		rcpt, again, err := c.postOnce(ctx, at, body)
-		if err == nil || !again || try == sendTries {
-			return rcpt, err
-		}
-		warn(err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return rcpt, ctx.Err()
-		}
-		pause = min(2*pause, lastPause)
-	}
-}
-
-func (c client) postOnce(ctx context.Context, at *url.URL, body []byte) (rcpt receipt, again bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, quietAfter, errQuiet)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
-	if err != nil {
-		return rcpt, false, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.do(req)
-	if err != nil {
-		return rcpt, true, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted {
-		return rcpt, resp.StatusCode >= 500, failed(resp)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&rcpt); err != nil {
-		return rcpt, true, fmt.Errorf("decode receipt: %w", err)
-	}
-	return rcpt, false, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -151,38 +152,60 @@ func newReader(t *testing.T, after conversation.Offset) *reader {
 	return &reader{t: t, position: conversation.Position{Batch: after, Index: 1 << 30}}
 }
 
-// until follows a conversation until done says so.
+// until follows a conversation, over one connection, until done says so.
 func (r *reader) until(at *url.URL, after conversation.Offset, done func(conversation.Chunk) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), systemTimeout)
 	defer cancel()
-	f := &following{at: at, next: after, last: conversation.Position{Batch: after, Index: 1 << 30}}
-	f.take = func(c conversation.Chunk) error {
-		if c.Position.Compare(r.position) <= 0 {
-			r.t.Errorf("chunk %s at %v comes after %v", c.Type, c.Position, r.position)
+	connections := 0
+	c, err := client.New(at.String(), &client.Options{Header: func(context.Context) (http.Header, error) {
+		if connections++; connections > 1 {
+			return nil, errors.New("the connection broke")
 		}
-		if step := c.Position.Batch - r.position.Batch; step == 0 && c.Position.Index != r.position.Index+1 {
-			r.t.Errorf("chunk index %d follows %d in batch %d", c.Position.Index, r.position.Index, int64(c.Position.Batch))
-		}
-		r.position = c.Position
-		if c.Type == conversation.ChunkStarted {
-			r.text.WriteByte(' ') // another step is another part
-		}
-		r.text.WriteString(c.Delta)
-		r.chunks = append(r.chunks, c)
-		if done(c) {
-			return errEnough
-		}
-		return nil
+		return nil, nil
+	}})
+	if err != nil {
+		r.t.Fatal(err)
 	}
-	if _, err := f.connect(ctx); !errors.Is(err, errEnough) {
-		r.t.Fatalf("follow %s: %v", at, err)
+	for update, err := range c.Observe(ctx, after, nil) {
+		if err != nil {
+			r.t.Fatalf("follow %s: %v", at, err)
+		}
+		for _, chunk := range update.Chunks {
+			r.take(chunk)
+			if done(chunk) {
+				return
+			}
+		}
 	}
 }
 
+func (r *reader) take(c conversation.Chunk) {
+	r.t.Helper()
+	if c.Position.Compare(r.position) <= 0 {
+		r.t.Errorf("chunk %s at %v comes after %v", c.Type, c.Position, r.position)
+	}
+	if step := c.Position.Batch - r.position.Batch; step == 0 && c.Position.Index != r.position.Index+1 {
+		r.t.Errorf("chunk index %d follows %d in batch %d", c.Position.Index, r.position.Index, int64(c.Position.Batch))
+	}
+	r.position = c.Position
+	if c.Type == conversation.ChunkStarted {
+		r.text.WriteByte(' ') // another step is another part
+	}
+	r.text.WriteString(c.Delta)
+	r.chunks = append(r.chunks, c)
+}
+
+// receipt is the body of a 202.
+type receipt = client.Receipt
+
 func admitted(t *testing.T, at *url.URL, key, text string) receipt {
 	t.Helper()
-	rcpt, err := client{}.post(t.Context(), at, key, text, func(error) {})
+	c, err := client.New(at.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rcpt, err := c.Send(t.Context(), client.Message{Body: text, Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}

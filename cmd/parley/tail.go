@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -49,7 +50,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	if err != nil {
 		return err
 	}
-	c, err := newClient(cfg.tokenEnv)
+	c, err := newClient(at, cfg.tokenEnv, warner(errOut, at))
 	if err != nil {
 		return err
 	}
@@ -59,15 +60,21 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	}
 	show, end := shower(out, cfg.json)
 	defer end()
-	err = c.follow(ctx, at, after, warner(errOut, at), func(chunk conversation.Chunk) error { show(chunk); return nil })
-	if errors.Is(err, context.Canceled) {
-		return nil // interrupting is how a tail ends
+	for update, err := range c.Observe(ctx, after, nil) {
+		var refused *client.Error
+		switch {
+		case errors.Is(err, context.Canceled):
+			return nil // interrupting is how a tail ends
+		case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
+			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), told(err))
+		case err != nil:
+			return told(err)
+		}
+		for _, chunk := range update.Chunks {
+			show(chunk)
+		}
 	}
-	var refused *httpError
-	if errors.As(err, &refused) && refused.kind == string(conversation.CodeStreamNotFound) {
-		return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), err)
-	}
-	return err
+	return nil // not reached: it ends with an error
 }
 
 // newKey mints an idempotency key.
