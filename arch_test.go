@@ -69,8 +69,7 @@ func packages() []row {
 		{"providers/demo", 3, vendor, list("providers"), nil},
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 
-		{"actors/simtest", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
-
+		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/versitygw", 3, suite, nil, nil},
@@ -91,7 +90,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},
 		"github.com/cockroachdb/pebble":         {code: list("storage/local")},
 		"github.com/fsnotify/fsnotify":          {code: list("cmd/parley")},
-		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "actors/simtest"), tests: list("")},
+		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "internal/chaos"), tests: list("")},
 		"github.com/google/jsonschema-go":       {code: list("agent")},
 		"github.com/gorilla/mux":                {code: list("http", "examples")},
 		"github.com/klauspost/compress":         {code: list("storage")},

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
-	"github.com/parleyrun/parley/actors/simtest"
+	"github.com/parleyrun/parley/internal/chaos"
 )
 
 var (
@@ -55,7 +55,7 @@ func (f *simFleet) host(member string) *simHost {
 // reached by the other hosts of the fleet directly. Each host sends a request to
 // the member that it believes to be the owner; that member believes it.
 type simHost struct {
-	site   simtest.Site
+	site   chaos.Site
 	fleet  *simFleet
 	rt     *Runtime
 	system *actor.ActorSystem
@@ -72,7 +72,7 @@ type simSlot struct {
 	ended chan struct{}
 }
 
-func newSimHost(site simtest.Site, fleet *simFleet) *simHost {
+func newSimHost(site chaos.Site, fleet *simFleet) *simHost {
 	h := &simHost{site: site, fleet: fleet, system: fleet.system, gone: make(chan struct{}), slots: map[string]*simSlot{}}
 	fleet.mu.Lock()
 	defer fleet.mu.Unlock()

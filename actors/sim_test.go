@@ -17,8 +17,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/parleyrun/parley/actors/simtest"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/chaos"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -27,11 +27,13 @@ import (
 const (
 	simSweepEvery = 10 * time.Second
 	simIdleAfter  = 15 * time.Second
+	simFirstEvent = 4 * time.Second
+	simRetryPause = 300 * time.Millisecond
 )
 
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
-	simSchedules = flag.Uint64("schedules", 1000, "run so many schedules of the simulation")
+	simSchedules = flag.Uint64("schedules", 800, "run so many schedules of the simulation")
 )
 
 // simNode is a node as a schedule sees it: the real runtime on a local host.
@@ -54,13 +56,14 @@ func openSimBucket(rt http.RoundTripper) (storage.Bucket, error) {
 	})
 }
 
-func buildSimNode(site simtest.Site, fleet *simFleet) (simtest.Node, error) {
+func buildSimNode(site chaos.Site, fleet *simFleet) (chaos.Node, error) {
 	bucket, err := openSimBucket(site.Transport)
 	if err != nil {
 		return nil, err
 	}
 	rt, err := newRuntime(bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
+		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, RetryPause: simRetryPause,
 		IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4,
 	})
 	if err != nil {
@@ -75,20 +78,21 @@ func buildSimNode(site simtest.Site, fleet *simFleet) (simtest.Node, error) {
 }
 
 // runSeed runs one schedule.
-func runSeed(t *testing.T, system *actor.ActorSystem, seed uint64) *simtest.Report {
+func runSeed(t *testing.T, system *actor.ActorSystem, seed uint64) *chaos.Report {
 	t.Helper()
-	var report *simtest.Report
+	var report *chaos.Report
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
 		fleet := &simFleet{system: system, hosts: map[string]*simHost{}}
 		var err error
-		report, err = simtest.Run(context.Background(), simtest.Options{
+		report, err = chaos.Run(context.Background(), chaos.Options{
 			Seed: seed, Store: store, Open: openSimBucket, SweepEvery: simSweepEvery,
-			Build: func(site simtest.Site) (simtest.Node, error) { return buildSimNode(site, fleet) },
+			Build: func(site chaos.Site) (chaos.Node, error) { return buildSimNode(site, fleet) },
 		})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		time.Sleep(time.Second) // The actor system's count of dead letters ends by itself.
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -100,7 +104,7 @@ func runSeed(t *testing.T, system *actor.ActorSystem, seed uint64) *simtest.Repo
 func TestSimulation(t *testing.T) {
 	if *simSeed >= 0 {
 		report := runSeed(t, newSimSystem(t), uint64(*simSeed))
-		t.Logf("%s\n%+v", strings.Join(report.Trace(), "\n"), report.Shown)
+		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
 			t.Errorf("seed %d: %s", *simSeed, report.Violation)
 		}
@@ -114,7 +118,7 @@ func TestSimulation(t *testing.T) {
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	var total simtest.Shown
+	total := chaos.Shown{}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
@@ -122,7 +126,7 @@ func TestSimulation(t *testing.T) {
 				for i := shard; i < len(seeds); i += shards {
 					report := runSeed(t, system, seeds[i])
 					if report.Violation != "" {
-						t.Errorf("seed %d: %s\n%s", seeds[i], report.Violation, strings.Join(report.Trace(), "\n"))
+						t.Errorf("seed %d, to be kept in testdata/seeds.txt: %s\n%s", seeds[i], report.Violation, strings.Join(report.Trace(), "\n"))
 						return
 					}
 					mu.Lock()
@@ -132,10 +136,11 @@ func TestSimulation(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d schedules: %+v", len(seeds), total)
-	if n := int(*simSchedules); !t.Failed() && n >= 100 &&
-		(total.Acked < 3*n || total.Models < 3*n || total.Claims < 3*n || total.Crashes < n/2 || total.Late < n/2) {
-		t.Error("too little has happened to show anything")
+	t.Logf("%d schedules: %v", len(seeds), total)
+	if n := int(*simSchedules); !t.Failed() && n >= 100 {
+		for _, what := range total.Lacking(n) {
+			t.Errorf("too little has happened to show anything: %s", what)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package simtest
+package chaos
 
 import (
 	"context"
@@ -19,8 +19,7 @@ import (
 // Node is one incarnation of a node as a schedule sees it. It is safe for
 // concurrent use.
 type Node interface {
-	// Admit is that of [conversation.Dispatcher].
-	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
+	conversation.Dispatcher
 	// Reader reads at this node.
 	Reader() conversation.Reader
 	// Run serves until ctx ends, and returns when all it started has ended.
@@ -77,30 +76,6 @@ type Report struct {
 	Shown Shown
 }
 
-// Shown counts what schedules have exercised.
-type Shown struct {
-	Acked   int // admissions acknowledged
-	Batches int // batches stored
-	Claims  int // writers that sent a first batch
-	Models  int // model calls
-	Tools   int // tool calls
-	Reads   int // pages of updates
-	Crashes int
-	Late    int // requests that landed when nobody waited for them
-}
-
-// Add adds the counts of another schedule.
-func (s *Shown) Add(o Shown) {
-	s.Acked += o.Acked
-	s.Batches += o.Batches
-	s.Claims += o.Claims
-	s.Models += o.Models
-	s.Tools += o.Tools
-	s.Reads += o.Reads
-	s.Crashes += o.Crashes
-	s.Late += o.Late
-}
-
 const (
 	slots         = 3
 	conversations = 3
@@ -108,6 +83,9 @@ const (
 	busyTime = 15 * time.Second
 	// quietPeriods bounds the sweep periods after the last fault.
 	quietPeriods = 40
+	// maxAttempts and maxRetries are what Parley allows a submission, and a model call.
+	maxAttempts = 10
+	maxRetries  = 3
 )
 
 // world is one schedule under way.
@@ -129,9 +107,12 @@ type world struct {
 	oneView bool
 	lost    map[string]int // messages between nodes, counted
 	acks    map[string]ack // by conversation and key
+	uids    map[conversation.Address]conversation.UID
 	readers []*reader
-	reads   int
-	crashes int
+
+	shown *tally
+	reads sync.WaitGroup       // pages under way
+	turn  [slots]chan struct{} // held by who disturbs a slot
 }
 
 // view is what a slot believes about the others.
@@ -142,23 +123,35 @@ type view struct {
 
 // member is one incarnation of a slot.
 type member struct {
-	slot   int
-	id     string
-	node   Node
-	link   *link
-	life   context.Context // ends when the process dies or is stopped
-	end    context.CancelFunc
-	done   chan struct{} // closed when Run has returned
-	err    error         // of Run
-	killed bool
+	slot int
+	id   string
+	node Node
+	link *link
+	life context.Context // ends when the process dies or has ended
+	end  context.CancelFunc
+	stop context.CancelFunc // asks for an orderly end
+	done chan struct{}      // closed when Run has returned
+	err  error              // of Run
+
+	reading map[conversation.Address]chan struct{} // held by who reads a page
+
+	leaving bool // was asked for an orderly end
+	gone    bool // is not there any more
+	killed  bool
 }
 
 // Run runs a schedule. It must be called within a synctest bubble. The error says
 // that the schedule could not be run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
-	w := &world{seed: opts.Seed, opts: opts, trace: newTrace(), lost: map[string]int{}, acks: map[string]ack{}, known: map[conversation.Address]*knownLog{}}
+	w := &world{
+		seed: opts.Seed, opts: opts, trace: newTrace(), lost: map[string]int{}, acks: map[string]ack{},
+		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &tally{n: Shown{}},
+	}
+	for i := range w.turn {
+		w.turn[i] = make(chan struct{}, 1)
+	}
 	w.ledger = newLedger(w.trace)
-	w.net = newNetwork(opts.Seed, []float64{0, .1, .3}[opts.Seed%3], opts.Store, w.ledger, w.trace)
+	w.net = newNetwork(w, []float64{0, .1, .3}[opts.Seed%3])
 	w.agent = newAgent(w)
 	var err error
 	if w.bucket, err = opts.Open(opts.Store); err != nil {
@@ -170,14 +163,13 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	w.settle(ctx)
 	w.stop()
+	w.reads.Wait()
 	w.check(ctx)
-	return &Report{
-		Violation: w.trace.violation(), Trace: w.trace.lines,
-		Shown: Shown{
-			Acked: len(w.acks), Batches: w.ledger.now, Claims: len(w.ledger.claims), Models: w.ledger.models,
-			Tools: len(w.ledger.started), Reads: w.reads, Crashes: w.crashes, Late: w.net.landedLate,
-		},
-	}, nil
+	w.shown.addN(didAck, len(w.acks))
+	w.shown.addN(didBatch, w.ledger.now)
+	w.shown.addN(didClaim, len(w.ledger.claims))
+	w.shown.addN(didTool, len(w.ledger.started))
+	return &Report{Violation: w.trace.violation(), Trace: w.trace.lines, Shown: w.shown.n}, nil
 }
 
 func (w *world) rng(purpose string) *rand.Rand {
@@ -196,12 +188,14 @@ func (w *world) busy(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for c := range conversations {
 		wg.Go(func() { w.client(ctx, fmt.Sprint("client-", c), address(c)) })
+		wg.Go(func() { w.aborter(ctx, fmt.Sprint("aborter-", c), address(c)) })
 		r := w.newReader(fmt.Sprint("reader-", c), address(c))
 		wg.Go(func() { r.run(ctx) })
 	}
 	for slot := range slots {
 		wg.Go(func() { w.disturb(ctx, slot) })
 	}
+	wg.Go(func() { w.outages(ctx) })
 	wg.Wait()
 	return nil
 }
@@ -210,19 +204,20 @@ func address(c int) conversation.Address {
 	return conversation.Address{Agent: agentName, ID: fmt.Sprint("c", c)}
 }
 
-// disturb crashes, pauses and misleads one slot.
+// disturb crashes, drains, pauses and misleads one slot.
 func (w *world) disturb(ctx context.Context, slot int) {
 	rng := w.rng(fmt.Sprint("slot-", slot))
 	crashes := []int{0, 1, 3}[draw(w.seed, "crashes")%3]
 	for sleep(ctx, between(rng.Uint64(), 200*time.Millisecond, 5*time.Second)) == nil {
 		length := between(rng.Uint64(), 100*time.Millisecond, 7*time.Second)
+		w.turn[slot] <- struct{}{}
 		switch n := rng.IntN(10); {
 		case n < crashes:
 			w.await(ctx, slot, rng)
-			w.crash(slot)
-			if sleep(ctx, length) != nil {
-				return
-			}
+			w.absence(ctx, slot, rng, length)
+		case n == crashes && crashes > 0:
+			w.drain(ctx, slot, rng)
+			sleep(ctx, length)
 			w.restart(slot)
 		case n < 6:
 			w.await(ctx, slot, rng)
@@ -232,6 +227,48 @@ func (w *world) disturb(ctx context.Context, slot int) {
 		case n < 9:
 			w.believe(slot, rng)
 		}
+		<-w.turn[slot]
+	}
+}
+
+// absence crashes a slot, sometimes another at the same time, and restarts them
+// after a while unless ctx ends. Shortcuts may be damaged meanwhile.
+func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length time.Duration) {
+	gone := []int{slot}
+	if other := (slot + 1 + rng.IntN(slots-1)) % slots; rng.IntN(3) == 0 {
+		select {
+		case w.turn[other] <- struct{}{}:
+			defer func() { <-w.turn[other] }()
+			gone = append(gone, other)
+			w.shown.add(didTwoCrash)
+		default:
+		}
+	}
+	for _, slot := range gone {
+		w.crash(slot)
+	}
+	if rng.IntN(2) == 0 {
+		w.damage(context.WithoutCancel(ctx), rng)
+	}
+	if sleep(ctx, length) != nil {
+		return
+	}
+	for _, slot := range gone {
+		w.restart(slot)
+	}
+}
+
+// outages takes the bucket away from all for a while.
+func (w *world) outages(ctx context.Context) {
+	rng := w.rng("outages")
+	for range rng.IntN(3) {
+		if sleep(ctx, between(rng.Uint64(), 0, busyTime/2)) != nil {
+			return
+		}
+		w.shown.add(didOutage)
+		w.net.setOutage([]fate{errorBefore, errorAfter, lostAnswer, dropped}[rng.IntN(4)])
+		sleep(ctx, between(rng.Uint64(), 200*time.Millisecond, 6*time.Second))
+		w.net.setOutage(delivered)
 	}
 }
 
@@ -279,7 +316,7 @@ func (w *world) owner(slot int, conv string) string {
 	}
 	best, id := uint64(0), ""
 	for i, m := range w.nodes {
-		if m == nil || m.killed || v.blind[i] {
+		if m == nil || m.gone || m.leaving || v.blind[i] {
 			continue
 		}
 		if d := draw(0, "owner", conv, i); id == "" || d > best {

@@ -1,4 +1,4 @@
-package simtest
+package chaos
 
 import (
 	"encoding/json"
@@ -81,6 +81,12 @@ func (d *document) change(c object) error {
 		p := only(c, "toolCallId", "toolName", "input")
 		p["type"], p["state"] = "dynamic-tool", "input-available"
 		m["parts"] = append(parts, p)
+	case "data-part":
+		closePart(last)
+		m["parts"] = append(parts, object{"type": "data-" + c["name"].(string), "data": c["data"]})
+	case "message-metadata":
+		old, _ := m["metadata"].(object)
+		m["metadata"] = merge(old, c["metadata"].(object))
 	case "message-completed":
 		for _, p := range parts {
 			closePart(p.(object))
@@ -148,4 +154,19 @@ func only(o object, names ...string) object {
 		}
 	}
 	return out
+}
+
+// merge merges objects deeply.
+func merge(dst, src object) object {
+	if dst == nil {
+		dst = object{}
+	}
+	for k, v := range src {
+		if sub, ok := v.(object); ok {
+			old, _ := dst[k].(object)
+			v = merge(old, sub)
+		}
+		dst[k] = v
+	}
+	return dst
 }

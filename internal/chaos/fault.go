@@ -1,4 +1,4 @@
-package simtest
+package chaos
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package simtest
+package chaos
 
 import (
 	"bytes"
@@ -42,11 +42,14 @@ type network struct {
 	ledger *ledger
 	trace  *trace
 
-	mu   sync.Mutex
-	rate float64
-	late map[*lateRequest]struct{}
-	// landedLate counts the requests that landed when nobody waited for them.
-	landedLate int
+	shown *tally
+	// cacheRead is called for every answer to a read of a shortcut.
+	cacheRead func(key string, status int, body []byte)
+
+	mu     sync.Mutex
+	rate   float64
+	outage fate // of every request, delivered if there is none
+	late   map[*lateRequest]struct{}
 
 	landing sync.Mutex // held while a request changes the store, so that the ledger knows the order
 }
@@ -57,14 +60,44 @@ type lateRequest struct {
 	timer *time.Timer
 }
 
-func newNetwork(seed uint64, rate float64, store http.RoundTripper, l *ledger, t *trace) *network {
-	return &network{seed: seed, rate: rate, store: store, ledger: l, trace: t, late: map[*lateRequest]struct{}{}}
+func newNetwork(w *world, rate float64) *network {
+	return &network{
+		seed: w.seed, rate: rate, store: w.opts.Store, ledger: w.ledger, trace: w.trace, shown: w.shown,
+		cacheRead: w.cacheRead, late: map[*lateRequest]struct{}{},
+	}
+}
+
+// setOutage decides the fate of every request, or of none in particular.
+func (n *network) setOutage(f fate) {
+	n.mu.Lock()
+	n.outage = f
+	n.mu.Unlock()
+	n.trace.add("", "fate of all requests: %v", f)
+}
+
+// course decides what happens to a request.
+func (n *network) course(o op) course {
+	n.mu.Lock()
+	rate, outage := n.rate, n.outage
+	n.mu.Unlock()
+	c := plan(n.seed, rate, o)
+	if outage != delivered {
+		c.fate = outage
+		if !o.writes() {
+			c.fate = outage.reads()
+		}
+	}
+	if c.fate != delivered {
+		n.shown.add(didFault + deed(c.fate.String()))
+		n.trace.add(o.member, "%v: %v", c.fate, o)
+	}
+	return c
 }
 
 // heal ends the faults. What is still under way lands now, or never.
 func (n *network) heal() {
 	n.mu.Lock()
-	n.rate = 0
+	n.rate, n.outage = 0, delivered
 	var land []*lateRequest
 	for l := range n.late {
 		if l.timer.Stop() {
@@ -91,8 +124,8 @@ func (n *network) later(d time.Duration, o op, r *request) {
 	l.timer = time.AfterFunc(d, func() {
 		n.mu.Lock()
 		delete(n.late, l)
-		n.landedLate++
 		n.mu.Unlock()
+		n.shown.add(didLate)
 		n.trace.add(o.member, "lands late: %v", o)
 		l.land()
 	})
@@ -130,6 +163,13 @@ func (n *network) land(ctx context.Context, o op, r *request) reply {
 	resp, err := n.store.RoundTrip(req)
 	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 {
 		n.ledger.landed(o.key, r.body)
+	}
+	if err == nil && o.method == http.MethodGet && cached(o.key) {
+		body, readErr := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+		n.cacheRead(o.key, resp.StatusCode, body)
+		err = readErr
 	}
 	return reply{resp, err}
 }
@@ -240,13 +280,7 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	o := l.count(req)
-	l.net.mu.Lock()
-	rate := l.net.rate
-	l.net.mu.Unlock()
-	c := plan(l.net.seed, rate, o)
-	if c.fate != delivered {
-		l.net.trace.add(l.member, "%v: %v", c.fate, o)
-	}
+	c := l.net.course(o)
 	if o.method == http.MethodPut {
 		l.net.ledger.sent(l.member, o.key, r.body)
 	}

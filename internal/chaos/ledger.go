@@ -1,7 +1,9 @@
-package simtest
+package chaos
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,9 +24,22 @@ type ledger struct {
 	attempts map[attemptID]sentAttempt
 	calls    map[conversation.CallID]bool // true once its record has landed
 	started  map[conversation.CallID]int
-	models   int
+	writes   map[string]int                                          // of data that its source knows to have its place
+	sources  map[string]int                                          // how often data was written under a name
+	admitted map[conversation.Key]map[conversation.SubmissionID]bool // true once settled
+	aborts   map[conversation.Key][]*abortCall
+	failures map[conversation.SubmissionID]failed
 	decoded  map[string]storage.Batch // by the object's bytes
 }
+
+// failed is what a model has refused to a submission.
+type failed struct {
+	good bool // for good
+	row  int  // calls in a row
+}
+
+// abortCall is a request to abort, from when it was made until it was granted.
+type abortCall struct{ from, to int }
 
 type landing struct {
 	at    int
@@ -57,6 +72,8 @@ func newLedger(t *trace) *ledger {
 		trace: t, batches: map[conversation.Key]map[int64]landing{}, claims: map[storage.Nonce]*claim{},
 		attempts: map[attemptID]sentAttempt{}, calls: map[conversation.CallID]bool{},
 		started: map[conversation.CallID]int{}, decoded: map[string]storage.Batch{},
+		writes: map[string]int{}, sources: map[string]int{}, failures: map[conversation.SubmissionID]failed{},
+		admitted: map[conversation.Key]map[conversation.SubmissionID]bool{}, aborts: map[conversation.Key][]*abortCall{},
 	}
 }
 
@@ -135,9 +152,17 @@ func (l *ledger) landed(key string, body []byte) {
 	if err != nil {
 		return // sent has told
 	}
+	if l.admitted[conv] == nil {
+		l.admitted[conv] = map[conversation.SubmissionID]bool{}
+	}
 	for _, r := range records {
-		if r, ok := r.(*conversation.ToolCalled); ok {
+		switch r := r.(type) {
+		case *conversation.ToolCalled:
 			l.calls[r.Call] = true
+		case *conversation.SubmissionAdmitted:
+			l.admitted[conv][r.Submission] = false
+		case *conversation.SubmissionSettled:
+			l.admitted[conv][r.Submission] = true
 		}
 	}
 }
@@ -184,7 +209,6 @@ func (l *ledger) answered(body []byte, status int) {
 func (l *ledger) model(who attemptID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.models++
 	start, ok := l.attempts[who]
 	nonce, c := start.nonce, l.claims[start.nonce]
 	if !ok || c == nil {
@@ -215,4 +239,60 @@ func (l *ledger) tool(id conversation.CallID) error {
 		return fmt.Errorf("tool call %s runs %d times", id, l.started[id])
 	}
 	return nil
+}
+
+// wrote notes that data of a source has its place.
+func (l *ledger) wrote(from string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes[from]++
+}
+
+// source returns how often data was written under a name before.
+func (l *ledger) source(from string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sources[from]++
+	return l.sources[from] - 1
+}
+
+// failed notes that the n-th call for a step fails.
+func (l *ledger) failed(id conversation.SubmissionID, n int, passing bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.failures[id]
+	f.good, f.row = f.good || !passing, max(f.row, n+1)
+	l.failures[id] = f
+}
+
+// abort notes that an abort is asked for and returns it with what it has to end.
+func (l *ledger) abort(conv conversation.Key) (*abortCall, []conversation.SubmissionID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var owed []conversation.SubmissionID
+	for id, settled := range l.admitted[conv] {
+		if !settled {
+			owed = append(owed, id)
+		}
+	}
+	slices.Sort(owed)
+	c := &abortCall{from: l.now, to: math.MaxInt}
+	l.aborts[conv] = append(l.aborts[conv], c)
+	return c, owed
+}
+
+// aborted notes that an abort was granted and returns what of owed has not ended.
+func (l *ledger) aborted(conv conversation.Key, c *abortCall, owed []conversation.SubmissionID) []conversation.SubmissionID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.to = l.now
+	return slices.DeleteFunc(slices.Clone(owed), func(id conversation.SubmissionID) bool { return l.admitted[conv][id] })
+}
+
+// asked reports whether somebody wanted an abort when a batch landed.
+func (l *ledger) asked(conv conversation.Key, off conversation.Offset) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.batches[conv][int64(off)].at
+	return slices.ContainsFunc(l.aborts[conv], func(c *abortCall) bool { return c.from < at && at <= c.to })
 }

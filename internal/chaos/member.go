@@ -1,12 +1,14 @@
-package simtest
+package chaos
 
 import (
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"time"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
 )
 
 // start brings up a new incarnation of a slot.
@@ -19,7 +21,7 @@ func (w *world) start(slot int) error {
 		}
 	}
 	w.mu.Unlock()
-	m := &member{slot: slot, id: fmt.Sprintf("n%d-%d", slot, n), done: make(chan struct{})}
+	m := &member{slot: slot, id: fmt.Sprintf("n%d-%d", slot, n), done: make(chan struct{}), reading: map[conversation.Address]chan struct{}{}}
 	m.link = w.net.link(m.id)
 	reg, err := newProviders(w, m.link)
 	if err != nil {
@@ -38,6 +40,8 @@ func (w *world) start(slot int) error {
 		return fmt.Errorf("build node %s: %w", m.id, err)
 	}
 	m.life, m.end = context.WithCancel(context.Background())
+	serving, stop := context.WithCancel(m.life)
+	m.stop = stop
 	w.mu.Lock()
 	w.nodes[slot] = m
 	w.all = append(w.all, m)
@@ -45,7 +49,8 @@ func (w *world) start(slot int) error {
 	w.trace.add(m.id, "starts")
 	go func() {
 		defer close(m.done)
-		m.err = m.node.Run(m.life)
+		m.err = m.node.Run(serving)
+		m.end()
 		if m.err != nil {
 			w.trace.add(m.id, "ends: %v", m.err)
 		}
@@ -76,14 +81,56 @@ func (w *world) entropy(member string) func(string) io.Reader {
 func (w *world) crash(slot int) {
 	w.mu.Lock()
 	m := w.nodes[slot]
-	m.killed = true
-	w.crashes++
+	m.gone, m.killed = true, true
 	w.mu.Unlock()
+	w.shown.add(didCrash)
 	w.trace.add(m.id, "crashes")
 	m.link.kill()
 	m.node.Kill()
 	m.end()
 	<-m.done
+}
+
+// drain ends the present incarnation of a slot in an orderly way. It may take too
+// long for those who wait for it.
+func (w *world) drain(ctx context.Context, slot int, rng *rand.Rand) {
+	w.mu.Lock()
+	m := w.nodes[slot]
+	m.leaving = true
+	w.mu.Unlock()
+	w.shown.add(didDrain)
+	w.trace.add(m.id, "drains")
+	m.stop()
+	patience := time.Hour
+	if rng.IntN(3) == 0 {
+		patience = between(rng.Uint64(), 0, 500*time.Millisecond)
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-m.done:
+	case <-t.C:
+		w.shown.add(didCutDrain)
+		w.crash(slot)
+		return
+	}
+	w.mu.Lock()
+	m.gone = true
+	w.mu.Unlock()
+	w.trace.add(m.id, "has drained")
+	w.checkEnd(m)
+}
+
+// checkEnd checks that a node that came to serve ends in an orderly way. One that
+// gives up on its start is within its rights while the bucket does not answer.
+func (w *world) checkEnd(m *member) {
+	select {
+	case <-m.node.Ready():
+		if m.err != nil {
+			w.trace.violate(m.id, "the orderly end is %v", m.err)
+		}
+	default:
+	}
 }
 
 func (w *world) pause(slot int, on bool) {
@@ -99,7 +146,7 @@ func (w *world) pick(slot int) *member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range slots {
-		if m := w.nodes[(slot+i)%slots]; m != nil && !m.killed {
+		if m := w.nodes[(slot+i)%slots]; m != nil && !m.gone {
 			return m
 		}
 	}
@@ -113,5 +160,39 @@ func alive(ctx context.Context, m *member) (context.Context, context.CancelFunc)
 	return ctx, func() {
 		stop()
 		cancel()
+	}
+}
+
+// updates reads a page at a node, one at a time for each conversation, to the end
+// even when its caller has gone: readers of old batches wait for each other behind a
+// mutex, where virtual time stands still.
+func (w *world) updates(ctx context.Context, m *member, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
+	w.mu.Lock()
+	turn := m.reading[at]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		m.reading[at] = turn
+	}
+	w.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return conversation.Page{}, ctx.Err()
+	}
+	type result struct {
+		page conversation.Page
+		err  error
+	}
+	done := make(chan result, 1)
+	w.reads.Go(func() {
+		page, err := m.node.Reader().Updates(context.WithoutCancel(ctx), at, after, limit)
+		done <- result{page, err}
+		<-turn
+	})
+	select {
+	case r := <-done:
+		return r.page, r.err
+	case <-ctx.Done():
+		return conversation.Page{}, ctx.Err()
 	}
 }

@@ -1,9 +1,8 @@
-package simtest
+package chaos
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -38,6 +37,9 @@ func (w *world) settle(ctx context.Context) {
 	if owed != "" {
 		w.trace.violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
 	}
+	for c := range conversations {
+		w.askAgain(ctx, address(c))
+	}
 	for _, r := range w.readers { // one for each conversation
 		if log := w.log(ctx, r.at); log.state.Exists() {
 			r.finish(ctx, w.pick(r.rng.IntN(slots)), log.state.Head())
@@ -49,7 +51,7 @@ func (w *world) settle(ctx context.Context) {
 func (w *world) revive() {
 	rng := w.rng("revive")
 	for slot, m := range w.present() {
-		if m.killed && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
+		if m.gone && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
 			w.restart(slot)
 		}
 	}
@@ -61,7 +63,7 @@ func (w *world) replaceFailed() {
 	for slot, m := range w.present() {
 		select {
 		case <-m.done:
-			if !m.killed {
+			if !m.gone {
 				w.crash(slot)
 				w.restart(slot)
 			}
@@ -87,7 +89,7 @@ func (w *world) present() [slots]*member {
 func (w *world) owed(ctx context.Context) string {
 	live := map[string]bool{}
 	for _, m := range w.present() {
-		if m.killed {
+		if m.gone {
 			continue
 		}
 		live[m.id] = true
@@ -108,8 +110,8 @@ func (w *world) owed(ctx context.Context) string {
 		at := address(c)
 		state := w.log(ctx, at).state
 		for _, a := range w.acks {
-			if sub := state.Lookup(a.key); a.at == at && sub != nil && !sub.Settled {
-				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.key, at.ID, int64(a.receipt.Offset))
+			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled {
+				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.Key, at.ID, int64(a.receipt.Offset))
 			}
 		}
 	}
@@ -119,10 +121,10 @@ func (w *world) owed(ctx context.Context) string {
 // stop ends the nodes in an orderly way.
 func (w *world) stop() {
 	for _, m := range w.all {
-		m.end()
+		m.stop()
 		<-m.done
-		if m.err != nil && !m.killed {
-			w.trace.violate(m.id, "Run ends with %v", m.err)
+		if !m.killed {
+			w.checkEnd(m)
 		}
 	}
 }
@@ -207,29 +209,42 @@ func (w *world) checkLog(at conversation.Address, log *knownLog) {
 		}
 	}
 	for _, a := range w.acks {
-		if a.at == at {
+		if a.Address == at {
 			w.checkAck(a, log, settled)
 		}
 	}
+	w.checkAborts(at, log)
+	w.checkWork(at, log)
 }
 
 func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.SubmissionID]int) {
 	off := a.receipt.Offset
 	if off < 0 || int64(off) >= int64(len(log.batches)) {
-		w.trace.violate(a.key, "acknowledged at %d, the log ends at %d", int64(off), len(log.batches)-1)
+		w.trace.violate(a.Key, "acknowledged at %d, the log ends at %d", int64(off), len(log.batches)-1)
 		return
 	}
-	found := false
+	found, created := false, false
 	for _, r := range log.batches[off].Records {
-		if r, ok := r.(*conversation.SubmissionAdmitted); ok && r.Key == a.key {
-			found = r.Submission == a.receipt.SubmissionID && r.Delivery.Body == a.body
+		switch r := r.(type) {
+		case *conversation.SubmissionAdmitted:
+			if r.Key == a.Key {
+				hash, err := (&conversation.Admission{Delivery: r.Delivery}).PayloadHash()
+				found = err == nil && r.Submission == a.receipt.SubmissionID && hash == a.hash
+			}
+		case *conversation.ConversationCreated:
+			created = true
 		}
 	}
+	id := a.receipt.SubmissionID
 	switch {
 	case !found:
-		w.trace.violate(a.key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), a.receipt.SubmissionID, int64(off))
-	case settled[a.receipt.SubmissionID] != 1:
-		w.trace.violate(a.key, "%s was acknowledged and settled %d times", a.receipt.SubmissionID, settled[a.receipt.SubmissionID])
+		w.trace.violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
+	case settled[id] != 1:
+		w.trace.violate(a.Key, "%s was acknowledged and settled %d times", id, settled[id])
+	case a.Condition.Absent && !created:
+		w.trace.violate(a.Key, "%s was to create the conversation and did not", id)
+	case a.receipt.UID != log.state.Created().UID || a.Condition.Set && a.Condition.UID != a.receipt.UID:
+		w.trace.violate(a.Key, "%s was for %q, acknowledged by %q, and is in %q", id, a.Condition.UID, a.receipt.UID, log.state.Created().UID)
 	}
 }
 
@@ -245,10 +260,11 @@ func (r *reader) check(log *knownLog) {
 			r.world.trace.violate(r.name, "fold batch %d: %v", int64(b.Offset), err)
 			return
 		}
+		r.compareSnapshot(b.Offset, state)
 		if b.Offset <= r.start {
 			continue
 		}
-		chunks, err := conversation.Project(state.Created().ConversationID, b,
+		chunks, err := conversation.Project(log.state.Created().ConversationID, b,
 			func() (*conversation.Snapshot, error) { return state.Snapshot(), nil })
 		if err == nil && len(chunks) > 0 {
 			if len(want) > 0 {
@@ -268,16 +284,37 @@ func (r *reader) check(log *knownLog) {
 		r.world.trace.violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset),
 			cmp.Diff(strings.Split(string(want), "},{"), strings.Split(string(have), "},{")))
 	}
+	r.compare(state, "reduced view", r.doc.root)
+}
+
+// compareSnapshot compares the snapshots that were taken at an offset.
+func (r *reader) compareSnapshot(off conversation.Offset, state *conversation.State) {
+	for _, s := range r.snapshots {
+		if s.Next == off {
+			doc, err := decodeDocument(s.JSON)
+			if err != nil {
+				r.world.trace.violate(r.name, "decode snapshot: %v", err)
+				continue
+			}
+			r.world.shown.add(didSnapshot)
+			r.compare(state, "snapshot taken", doc.root)
+		}
+	}
+}
+
+// compare compares a view with the snapshot of a state.
+func (r *reader) compare(state *conversation.State, what string, have object) {
 	data, err := conversation.EncodeJSON(state.Snapshot())
 	if err != nil {
 		r.world.trace.violate(r.name, "encode snapshot: %v", err)
 		return
 	}
-	var doc object
-	if err := json.Unmarshal(data, &doc); err != nil {
+	want, err := decodeDocument(data)
+	if err != nil {
 		r.world.trace.violate(r.name, "decode snapshot: %v", err)
+		return
 	}
-	if !reflect.DeepEqual(doc, r.doc.root) {
-		r.world.trace.violate(r.name, "the reduced view at %d differs from the snapshot (-):\n%s", int64(r.offset), cmp.Diff(doc, r.doc.root))
+	if !reflect.DeepEqual(want.root, have) {
+		r.world.trace.violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want.root, have))
 	}
 }

@@ -1,0 +1,175 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// forged is a world after a schedule of one submission, which asks for one call.
+type forged struct {
+	*world
+	at      conversation.Address
+	batches [][]conversation.Record
+}
+
+const (
+	forgedSub  = conversation.SubmissionID("sub_1")
+	forgedMsg  = conversation.MessageID("res_1")
+	forgedCall = conversation.CallID("call_1")
+)
+
+// newForged makes a world whose log is as it should be. The seed is one in which
+// both hooks decorate the response and the model has one step.
+func newForged(t *testing.T) *forged {
+	t.Helper()
+	f := &forged{world: &world{trace: newTrace(), shown: &tally{n: Shown{}}, acks: map[string]ack{}}, at: address(0)}
+	f.ledger = newLedger(f.trace)
+	for ; ; f.seed++ {
+		if f.mode("started", "hi") == decorates && f.mode("finished", "hi") == decorates && lastStep(f.seed, "hi") == 1 {
+			break
+		}
+	}
+	f.ledger.started[forgedCall], f.ledger.writes[string(forgedCall)] = 1, 1
+	ms := int64(14)
+	text := said(f.seed, "hi", 1)
+	f.batches = [][]conversation.Record{
+		{
+			&conversation.ConversationCreated{Agent: agentName, ID: f.at.ID, UID: "inst_1", ConversationID: "conv_1"},
+			&conversation.SubmissionAdmitted{Submission: forgedSub, Message: "msg_1", Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hi"}},
+			&conversation.AttemptStarted{Submission: forgedSub, Attempt: 1, Writer: "w"},
+		},
+		{
+			&conversation.ResponseStarted{Message: forgedMsg, Submission: forgedSub, Turn: "turn_1", Metadata: json.RawMessage(`{"by":{"started":"hi"}}`)},
+			&conversation.ToolCalled{Message: forgedMsg, Call: forgedCall, Name: "work", Input: json.RawMessage(`{"millis":15,"writes":1}`)},
+			&conversation.StepCompleted{Message: forgedMsg, Turn: "turn_1", StopReason: "interrupted"},
+		},
+		{
+			&conversation.DataWritten{Message: forgedMsg, Name: dataName, Data: json.RawMessage(`{"from":"call_1","n":0}`)},
+			&conversation.ToolSettled{Call: forgedCall, Output: json.RawMessage(`"worked 15 ms"`), DurationMs: &ms},
+			&conversation.ResponseStarted{Message: forgedMsg, Submission: forgedSub, Turn: "turn_2"},
+			&conversation.Delta{Message: forgedMsg, Kind: conversation.PartText, Text: text},
+			&conversation.StepCompleted{Message: forgedMsg, Turn: "turn_2", StopReason: "stop"},
+		},
+		{
+			&conversation.DataWritten{Message: forgedMsg, Name: dataName, Data: json.RawMessage(`{"from":"hook-sub_1","n":0}`)},
+			&conversation.MetadataMerged{Message: forgedMsg, Metadata: json.RawMessage(`{"by":{"finished":"hi"}}`)},
+			&conversation.SubmissionSettled{Submission: forgedSub, Outcome: conversation.OutcomeCompleted},
+		},
+	}
+	return f
+}
+
+// verdict checks the log as it is now.
+func (f *forged) verdict(t *testing.T) string {
+	t.Helper()
+	log := &knownLog{tail: storage.Start(), state: conversation.NewState()}
+	f.ledger.batches[f.at.Key()] = map[int64]landing{}
+	for i, records := range f.batches {
+		f.ledger.batches[f.at.Key()][int64(i)] = landing{at: i + 1}
+		b := conversation.Batch{Offset: conversation.Offset(i), Records: records}
+		log.batches = append(log.batches, b)
+		if err := log.state.Apply(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.checkLog(f.at, log)
+	return f.trace.violation()
+}
+
+// settled is the last record.
+func (f *forged) settled() *conversation.SubmissionSettled {
+	return f.batches[3][2].(*conversation.SubmissionSettled)
+}
+
+// abort makes the end of the log an abort.
+func (f *forged) abort() {
+	s := f.settled()
+	s.Outcome, s.Error = conversation.OutcomeAborted, &conversation.SettlementError{Type: conversation.CodeAborted}
+	f.batches[3] = []conversation.Record{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{forgedSub}}, s}
+}
+
+// TestCheckerNotices shows that the checks of a log can fail.
+func TestCheckerNotices(t *testing.T) {
+	for name, c := range map[string]struct {
+		forge func(f *forged)
+		want  string // "" for none
+	}{
+		"all is well": {func(*forged) {}, ""},
+		"an abort": {func(f *forged) {
+			f.ledger.abort(f.at.Key())
+			f.abort()
+		}, ""},
+		"an abort nobody asked for": {func(f *forged) { f.abort() }, "nobody asked"},
+		"an abort after one that was granted": {func(f *forged) {
+			c, owed := f.ledger.abort(f.at.Key())
+			f.ledger.aborted(f.at.Key(), c, owed)
+			f.abort()
+		}, "nobody asked"},
+		"an abort that covers nothing": {func(f *forged) {
+			f.ledger.abort(f.at.Key())
+			f.abort()
+			f.batches[3] = f.batches[3][1:]
+		}, "no abort covers it"},
+		"an abort that ends otherwise": {func(f *forged) {
+			f.ledger.abort(f.at.Key())
+			f.batches[3] = append([]conversation.Record{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{forgedSub}}}, f.batches[3]...)
+		}, `settles as "completed"`},
+		"text is lost":               {func(f *forged) { f.batches[2][3].(*conversation.Delta).Text = "hi says 1.0" }, "a complete step says"},
+		"text is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:4:4], f.batches[2][3:]...) }, "a complete step says"},
+		"data is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:1:1], f.batches[2]...) }, "again"},
+		"data is lost":               {func(f *forged) { f.batches[2] = f.batches[2][1:] }, "it wrote 1"},
+		"output of another call":     {func(f *forged) { f.batches[2][1].(*conversation.ToolSettled).Output = json.RawMessage(`"worked 1 ms"`) }, "the output is"},
+		"outcome without a run":      {func(f *forged) { f.ledger.started[forgedCall] = 0 }, "it ran 0 times"},
+		"metadata of start is lost":  {func(f *forged) { f.batches[1][0].(*conversation.ResponseStarted).Metadata = nil }, "the hook started"},
+		"metadata of end is lost":    {func(f *forged) { f.batches[3] = append(f.batches[3][:1:1], f.batches[3][2]) }, "the hook finished"},
+		"metadata of end twice":      {func(f *forged) { f.batches[3] = append(f.batches[3][:2:2], f.batches[3][1:]...) }, "the hook finished"},
+		"data of the hook is lost":   {func(f *forged) { f.batches[3] = f.batches[3][1:] }, "the data of the hook"},
+		"a failure without a reason": {func(f *forged) { f.fail(conversation.CodeModelFailed) }, "failed with"},
+		"a failure with a reason": {func(f *forged) {
+			f.fail(conversation.CodeModelFailed)
+			f.ledger.failed(forgedSub, 0, false)
+		}, ""},
+		"too few retries": {func(f *forged) {
+			f.fail(conversation.CodeModelFailed)
+			f.ledger.failed(forgedSub, maxRetries-1, true)
+		}, "failed with"},
+		"too few attempts": {func(f *forged) { f.fail(conversation.CodeRetryExhausted) }, "failed with"},
+		"another receipt": {func(f *forged) {
+			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k"}, hash: "another"}
+			f.acks["k"] = ack{p, conversation.Receipt{SubmissionID: forgedSub, UID: "inst_1"}}
+		}, "does not admit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newForged(t)
+			c.forge(f)
+			if got := f.verdict(t); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("verdict %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func (f *forged) fail(code conversation.Code) {
+	s := f.settled()
+	s.Outcome, s.Error = conversation.OutcomeFailed, &conversation.SettlementError{Type: code}
+}
+
+// TestShownLacks tells what is missing, and nothing else.
+func TestShownLacks(t *testing.T) {
+	s := Shown{}
+	for what, n := range wanted() {
+		s[string(what)] = n
+	}
+	if l := s.Lacking(1000); len(l) > 0 {
+		t.Errorf("lacking %v", l)
+	}
+	s[string(didAbort)] = 0
+	if got, want := fmt.Sprint(s.Lacking(1000)), fmt.Sprintf("[abort 0, want %d]", wanted()[didAbort]); got != want {
+		t.Errorf("lacking %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,235 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// post is one message to a conversation, however often it is sent.
+type post struct {
+	conversation.Admission
+	body    string // of the model's instructions, unique
+	hash    string // of the payload
+	picture []byte
+	rival   *post // another payload under the same key
+}
+
+// ack is an acknowledged admission.
+type ack struct {
+	*post
+	receipt conversation.Receipt
+}
+
+// picture is the attachment that goes with a body.
+func picture(seed uint64, body string) []byte {
+	d := draw(seed, "picture", body)
+	return bytes.Repeat([]byte(body), 1+int(d%100))
+}
+
+// newPost makes up a message.
+func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body string) *post {
+	p := &post{body: body, Admission: conversation.Admission{
+		Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
+	}}
+	switch rng.IntN(12) {
+	case 0, 1:
+		p.Delivery.Kind, p.Delivery.Type, p.Delivery.TagName = conversation.KindSignal, "tick", "clock"
+		p.Delivery.Attributes = map[string]string{"hand": fmt.Sprint(rng.IntN(60))}
+	case 2, 3:
+		p.picture = picture(w.seed, body)
+		sum := sha256.Sum256(p.picture)
+		p.Delivery.Attachments = []conversation.Attachment{{
+			SHA256: hex.EncodeToString(sum[:]), MimeType: "image/png", Size: int64(len(p.picture)), Filename: key + ".png",
+		}}
+	case 4, 5:
+		p.Condition.Absent = true
+	case 6:
+		p.Condition.Set, p.Condition.UID = true, "inst_of_nobody"
+	case 7:
+		w.mu.Lock()
+		p.Condition.UID = w.uids[at]
+		w.mu.Unlock()
+		p.Condition.Set = p.Condition.UID != ""
+	}
+	var err error
+	if p.hash, err = p.PayloadHash(); err != nil {
+		w.trace.violate(key, "hash payload: %v", err)
+	}
+	return p
+}
+
+// client delivers a few messages to one conversation and repeats each under its
+// key until the answer is definite, or it gives up.
+func (w *world) client(ctx context.Context, name string, at conversation.Address) {
+	rng := w.rng(name)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i := range 1 + rng.IntN(3) {
+		if sleep(ctx, between(rng.Uint64(), 0, 5*time.Second)) != nil {
+			return
+		}
+		key := fmt.Sprintf("%s-%d", name, i)
+		tries := 1 + rng.IntN(8)
+		p := w.newPost(rng, at, key, "say-"+key)
+		if rng.IntN(4) == 0 {
+			twin, same := w.rng(key), p
+			if twin.IntN(2) == 0 {
+				same = w.newPost(twin, at, key, "rather-"+key)
+				p.rival, same.rival = same, p
+			}
+			wg.Go(func() { w.deliver(ctx, twin, same, 3) })
+		}
+		w.deliver(ctx, rng, p, tries)
+	}
+}
+
+func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int) {
+	for range tries {
+		m := w.pick(rng.IntN(slots))
+		if m == nil {
+			return
+		}
+		wait := between(rng.Uint64(), time.Second, 12*time.Second)
+		pause := between(rng.Uint64(), 50*time.Millisecond, 2*time.Second)
+		first := rng.IntN(4) == 0 || p.picture != nil
+		receipt, err := w.admit(ctx, m, wait, p, first)
+		if err == nil {
+			w.trace.add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
+			w.acknowledged(ack{p, receipt})
+			w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
+			return
+		}
+		w.trace.add(p.Key, "no receipt from %s: %v", m.id, err)
+		if w.refused(p, err) || sleep(ctx, pause) != nil {
+			return
+		}
+	}
+	w.trace.add(p.Key, "given up")
+}
+
+// admit is one try, as an edge makes it. The answer of a node that has died
+// meanwhile does not count.
+func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *post, precheck bool) (receipt conversation.Receipt, err error) {
+	ctx, cancel := alive(ctx, m)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	if precheck {
+		w.shown.add(didPrecheck)
+		var known *conversation.Receipt
+		if known, err = m.node.Precheck(ctx, p.Admission); known != nil {
+			w.shown.add(didKnown)
+			receipt = *known
+		}
+	}
+	if err == nil && receipt.SubmissionID == "" && p.picture != nil {
+		blob := conversation.Blob{
+			Content: bytes.NewReader(p.picture), Size: int64(len(p.picture)), Digest: p.Delivery.Attachments[0].SHA256,
+		}
+		err = m.node.Stage(ctx, p.Address, blob)
+	}
+	if err == nil && receipt.SubmissionID == "" {
+		receipt, err = m.node.Admit(ctx, p.Admission)
+	}
+	if m.life.Err() != nil {
+		return receipt, errDead
+	}
+	return receipt, err
+}
+
+// refused reports whether an answer is definite. One that nobody asked for is told.
+func (w *world) refused(p *post, err error) bool {
+	if errors.Is(err, errDead) {
+		return false
+	}
+	w.mu.Lock()
+	old, acked := w.acks[ackID(&p.Admission)]
+	w.mu.Unlock()
+	mine := acked && old.hash == p.hash
+	code := conversation.CodeOf(err)
+	switch {
+	case code == conversation.CodeUnavailable:
+		return false
+	case code == conversation.CodeSubmissionConflict && p.rival != nil && !mine:
+		w.shown.add(didConflict)
+	case code == conversation.CodeInstanceExists && p.Condition.Absent && !mine:
+		w.shown.add(didExist)
+	case code == conversation.CodeInstanceNotFound && p.Condition.UID == "inst_of_nobody":
+		w.shown.add(didWrongUID)
+	default:
+		w.trace.violate(p.Key, "an admission with %+v ends with %v", p.Condition, err)
+	}
+	return true
+}
+
+func ackID(a *conversation.Admission) string { return a.Address.ID + " " + a.Key }
+
+func (w *world) acknowledged(a ack) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := ackID(&a.Admission)
+	old, ok := w.acks[id]
+	w.acks[id] = a
+	w.uids[a.Address] = a.receipt.UID
+	old.receipt.Deduplicated, a.receipt.Deduplicated = false, false
+	if ok && (old.hash != a.hash || old.receipt != a.receipt) {
+		w.trace.violate(a.Key, "two receipts: %+v for %s and %+v for %s", old.receipt, old.body, a.receipt, a.body)
+	}
+}
+
+// readBack reads after an acknowledged offset, which any node must know.
+func (w *world) readBack(ctx context.Context, m *member, at conversation.Address, off conversation.Offset) {
+	if m == nil || ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := alive(ctx, m)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	_, err := w.updates(ctx, m, at, off, 1)
+	if err != nil && ctx.Err() == nil && conversation.CodeOf(err) != conversation.CodeUnavailable {
+		w.trace.violate(m.id, "offset %d was acknowledged, and a read after it says %v", int64(off), err)
+	}
+}
+
+// aborter aborts a conversation a few times.
+func (w *world) aborter(ctx context.Context, name string, at conversation.Address) {
+	rng := w.rng(name)
+	for range rng.IntN(6) / 3 {
+		if sleep(ctx, between(rng.Uint64(), time.Second, busyTime)) != nil {
+			return
+		}
+		if m := w.pick(rng.IntN(slots)); m != nil {
+			w.abort(ctx, m, at)
+		}
+	}
+}
+
+// abort asks a node for an abort. When it is granted, nothing is owed any more of
+// what was when it was asked for.
+func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
+	ctx, cancel := alive(ctx, m)
+	defer cancel()
+	call, owed := w.ledger.abort(at.Key())
+	any, err := m.node.Abort(ctx, at)
+	w.trace.add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, err)
+	switch {
+	case m.life.Err() != nil || ctx.Err() != nil:
+	case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable:
+		w.trace.violate(m.id, "an abort ends with %v", err)
+	case err == nil && any:
+		w.shown.add(didAbort)
+		if left := w.ledger.aborted(at.Key(), call, owed); len(left) > 0 {
+			w.trace.violate(m.id, "an abort was granted and has not ended %v", left)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// Package chaos runs seeded schedules against nodes over one bucket and checks
+// what Parley promises: the safety of every log and every read, and that every
+// acknowledged submission settles once the faults are over.
+//
+//	schedule(seed) ─▶ clients, aborters, readers ─────────▶ nodes (built by the caller)
+//	             └──▶ crashes, drains, pauses, views           │ requests
+//	             └──▶ outages, damage to shortcuts             ▼
+//	                     ledger ◀──what landed, and when── network ──▶ store
+//
+// Tests of package actors call [Run] within a synctest bubble: all time is
+// virtual, there is no socket, and the bucket is a RoundTripper in process. How a
+// node is made is the caller's business; see [Options]. Later harnesses extend this
+// one: a new thing to ask goes to client.go, a new fault to disturb in run.go or to
+// fate in fault.go, a new promise to check.go or work.go; what it counts goes to
+// wanted in shown.go, and a forgery that it notices to check_test.go.
+//
+// What is checked:
+//
+//  1. Every admission that was acknowledged is in the final log, at exactly the
+//     offset of its receipt, with its payload, attachments and incarnation; one
+//     submission per key, one receipt. Only what does not fit is refused.
+//  2. No submission settles twice, and no tool call starts twice. What a complete
+//     step says, what a tool returns and what hooks add to the metadata is recorded
+//     once; data is recorded once for each write, before the outcome of its call,
+//     and that of a hook at least once. A submission fails only with a reason.
+//  3. The final log is contiguous and its chain fits. What a reader has seen of an
+//     offset is what the final log shows there, without gap or repetition, also when
+//     it resumes from an earlier offset at another node; what it reduced, and every
+//     snapshot taken meanwhile, equals the fold of the log.
+//  4. A model call begins only for an attempt that is durable, under a writer
+//     whose claim had nothing of another writer above it when it was acknowledged.
+//     A tool runs only for a call that is durable.
+//  5. An offset in a receipt can be read at once, at every node.
+//  6. When an abort is granted, all that was owed when it was asked for has ended.
+//     What an abort covers settles as aborted with it, and nothing else does.
+//  7. Damage to heads, checkpoints and pages of history changes nothing of this.
+//  8. When faults and clients have ended and only time passes, every acknowledged
+//     submission settles, no node lists or holds anything, and no journal of a
+//     node that is gone is left. Nodes then know keys, incarnation and attachments.
+//
+// What never happens proves nothing: a [Shown] says what did, and what is lacking.
+//
+// A seed decides what is asked of whom and when, which node fails and what happens
+// to the n-th request of a node for a key. What remains to the scheduler of
+// goroutines is the order of things due at the same nanosecond of virtual time:
+// most seeds repeat their trace but for the order of such lines, a few do not.
+//
+// Run starts goroutines and waits for all of them. Nothing survives it.
+package chaos

@@ -1,0 +1,250 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+const (
+	modelAPI  = "scripted"
+	modelSpec = "scripted/model"
+)
+
+// model is the provider as one node reaches it. What it says depends on the seed,
+// the delivery and the step only; whether it gets to say it, on the call as well.
+type model struct {
+	world *world
+	link  *link
+
+	mu    sync.Mutex
+	calls map[string]int // by submission, attempt and step
+}
+
+// newProviders returns the registry of one node.
+func newProviders(w *world, l *link) (*providers.Registry, error) {
+	reg := providers.NewRegistry(nil)
+	reg.RegisterProtocol(modelAPI, &model{world: w, link: l, calls: map[string]int{}})
+	r := providers.Registration{API: modelAPI, BaseURL: "scripted:", Input: []string{providers.InputText, providers.InputImage}}
+	if err := reg.RegisterProvider("scripted", r); err != nil {
+		return nil, err
+	}
+	return reg, nil
+}
+
+// trouble is what goes wrong with a model call.
+type trouble int
+
+const (
+	fine       trouble = iota
+	overloaded         // before the first event
+	breaks             // in mid-stream
+	ends               // in mid-stream, without its end
+	mute               // from the start
+	silent             // in mid-stream
+	refused            // for good
+	troubles
+)
+
+func (t trouble) String() string {
+	return [troubles]string{"fine", "overloaded", "broken off", "cut short", "mute", "fallen silent", "refused"}[t]
+}
+
+// passing reports whether the call is worth another try.
+func (t trouble) passing() bool { return t != refused }
+
+// trouble decides what goes wrong with the n-th call for a step.
+func (m *model) trouble(body string, step, n int) trouble {
+	d := draw(m.world.seed, "trouble", body, step)
+	if d%25 == 0 {
+		return refused
+	}
+	every := uint64(8)
+	if d%16 == 1 { // a vendor that is down for a while
+		every = 1
+	}
+	if d := draw(m.world.seed, "trouble", body, step, n); d%every == 0 {
+		return overloaded + trouble((d>>8)%uint64(refused-overloaded))
+	}
+	return fine
+}
+
+// Stream implements providers.Protocol.
+func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
+	return providers.NewStream(ctx, spec, func(out *providers.Assembler) error {
+		var sub, body string
+		var attempt, step int
+		if _, err := fmt.Sscan(req.System, &sub, &attempt, &step, &body); err != nil {
+			return fmt.Errorf("read instructions: %w", err)
+		}
+		if m.link.isDead() {
+			return errDead
+		}
+		m.mu.Lock()
+		id := fmt.Sprint(sub, " ", attempt, " ", step)
+		n := m.calls[id]
+		m.calls[id]++
+		m.mu.Unlock()
+		w := m.world
+		w.shown.add(didModel)
+		w.trace.add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
+		if err := w.ledger.model(attemptID{m.link.member, conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
+			w.trace.violate(m.link.member, "%v", err)
+		}
+		if err := m.look(ctx, req, body); err != nil {
+			w.ledger.failed(conversation.SubmissionID(sub), n, true)
+			return err
+		}
+		bad := m.trouble(body, step, n)
+		if bad != fine {
+			w.shown.add(didFail + deed(bad.String()))
+			w.ledger.failed(conversation.SubmissionID(sub), n, bad.passing())
+		}
+		return m.answer(ctx, out, body, step, bad)
+	})
+}
+
+// look reads the images of the newest user message.
+func (m *model) look(ctx context.Context, req providers.Request, body string) error {
+	for _, msg := range req.Messages {
+		if msg.Role != providers.RoleUser || len(msg.Parts) < 2 {
+			continue
+		}
+		if text, ok := msg.Parts[0].(providers.Text); !ok || text.Text != body {
+			continue
+		}
+		image, ok := msg.Parts[1].(providers.Image)
+		if !ok {
+			m.world.trace.violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
+			return nil
+		}
+		content, err := image.Content.Open(ctx)
+		if err != nil {
+			return m.unseen(ctx, body, err)
+		}
+		data, err := io.ReadAll(content)
+		if err := errors.Join(err, content.Close()); err != nil {
+			return m.unseen(ctx, body, err)
+		}
+		if !bytes.Equal(data, picture(m.world.seed, body)) {
+			m.world.trace.violate(m.link.member, "the model is shown another image for %s", body)
+		}
+		m.world.shown.add(didImage)
+	}
+	return nil
+}
+
+// unseen is the error for an image that cannot be read just now.
+func (m *model) unseen(ctx context.Context, body string, err error) error {
+	if !errors.Is(err, providers.ErrUnavailable) && ctx.Err() == nil {
+		m.world.trace.violate(m.link.member, "the image of %s cannot be read: %v", body, err)
+	}
+	return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
+}
+
+// answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
+func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad trouble) error {
+	d := func(what string) uint64 { return draw(m.world.seed, "model", what, body, step) }
+	pause := func(what string) error { return sleep(ctx, between(d(what), 5*time.Millisecond, 150*time.Millisecond)) }
+	if err := pause("first"); err != nil {
+		return err
+	}
+	switch bad {
+	case overloaded:
+		return &providers.Error{Kind: providers.KindOverloaded, Provider: "scripted", Status: 529}
+	case refused:
+		return &providers.Error{Kind: providers.KindInvalidRequest, Provider: "scripted", Status: 400}
+	case mute:
+		return sleep(ctx, time.Hour)
+	}
+	if d("thinks")%3 == 0 {
+		out.Reasoning("thinking about "+body, "")
+		if err := pause("thought"); err != nil {
+			return err
+		}
+		out.Reasoning("", "signed")
+	}
+	for i, word := range words(m.world.seed, body, step) {
+		out.Text(word)
+		if err := pause(fmt.Sprint("word", i)); err != nil {
+			return err
+		}
+		switch bad {
+		case breaks:
+			return &providers.Error{Kind: providers.KindNetwork, Provider: "scripted", Err: errReset}
+		case ends:
+			return nil
+		case silent:
+			return sleep(ctx, time.Hour)
+		}
+	}
+	done := providers.Done{StopReason: providers.StopStop, Usage: providers.Usage{Input: 1, Output: 1}}
+	if step < lastStep(m.world.seed, body) {
+		done.StopReason = providers.StopToolUse
+		for i := range 1 + d("calls")%4 {
+			name, args := m.call(body, step, i)
+			out.CallArguments(out.StartCall(fmt.Sprintf("%s-%d-%d", body, step, i), name), args)
+		}
+	}
+	out.Finish(done)
+	return nil
+}
+
+// call is the i-th tool call of a step.
+func (m *model) call(body string, step int, i uint64) (name, args string) {
+	d := draw(m.world.seed, "call", body, step, i)
+	millis, writes := d>>8%500, d>>20%3
+	if d>>32%8 == 0 {
+		millis += 1500 // slow
+	}
+	args = fmt.Sprintf(`{"millis":%d,"writes":%d}`, millis, writes)
+	switch d % 16 {
+	case 0:
+		return "missing", args
+	case 1:
+		return "work", `{"millis":"many"}`
+	case 2, 3, 4:
+		return "hurry", args
+	}
+	return "work", args
+}
+
+// lastStep is the step after which the model has nothing to ask.
+func lastStep(seed uint64, body string) int {
+	return []int{1, 1, 1, 2, 2, 3}[draw(seed, "steps", body)%6]
+}
+
+// words is what the model says in a step, piece by piece.
+func words(seed uint64, body string, step int) []string {
+	var out []string
+	for i := range 1 + draw(seed, "words", body, step)%3 {
+		out = append(out, fmt.Sprintf("%s says %d.%d. ", body, step, i))
+	}
+	return out
+}
+
+// said is what the model says in a step.
+func said(seed uint64, body string, step int) string {
+	return strings.Join(words(seed, body, step), "")
+}
+
+// sleep lets virtual time pass.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,117 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// deed is something that schedules are meant to bring about.
+type deed string
+
+const (
+	didAck        deed = "acknowledged"
+	didConflict   deed = "conflict refused"
+	didWrongUID   deed = "wrong uid refused"
+	didExist      deed = "creation refused"
+	didPrecheck   deed = "precheck"
+	didKnown      deed = "precheck knew the key"
+	didAsk        deed = "asked again at the end"
+	didAttach     deed = "attachment read"
+	didImage      deed = "image seen by a model"
+	didAbort      deed = "abort"
+	didSettle     deed = "settled "
+	didBatch      deed = "batch"
+	didClaim      deed = "claim"
+	didModel      deed = "model call"
+	didFail       deed = "model "
+	didDrop       deed = "step dropped"
+	didTool       deed = "tool call"
+	didToolFail   deed = "tool failed"
+	didData       deed = "data written"
+	didHook       deed = "hook "
+	didRead       deed = "page read"
+	didReread     deed = "page read again"
+	didSnapshot   deed = "snapshot compared"
+	didRestore    deed = "checkpoint read"
+	didPage       deed = "history page read"
+	didDamage     deed = "cache damaged"
+	didMeetDamage deed = "damage met"
+	didCrash      deed = "crash"
+	didTwoCrash   deed = "two crashes at once"
+	didDrain      deed = "drain"
+	didCutDrain   deed = "crash in a drain"
+	didOutage     deed = "outage"
+	didLate       deed = "landed late"
+	didFault      deed = "fault: "
+)
+
+// Shown counts what schedules have exercised.
+type Shown map[string]int
+
+// Add adds the counts of another schedule.
+func (s Shown) Add(o Shown) {
+	for k, n := range o {
+		s[k] += n
+	}
+}
+
+// String lists the counts by name.
+func (s Shown) String() string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(s)) {
+		out = append(out, fmt.Sprintf("%s %d", k, s[k]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Lacking returns what so many schedules have shown too rarely to prove anything.
+func (s Shown) Lacking(schedules int) []string {
+	var out []string
+	for what, thousandth := range wanted() {
+		if want := max(1, schedules*thousandth/1000); s[string(what)] < want {
+			out = append(out, fmt.Sprintf("%s %d, want %d", what, s[string(what)], want))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wanted is how often a thousand schedules show something at least. It is far below
+// what they do show.
+func wanted() map[deed]int {
+	out := map[deed]int{
+		didAck: 3000, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,
+		didConflict: 20, didWrongUID: 30, didExist: 10, didPrecheck: 200, didKnown: 20, didAsk: 2000, didAttach: 100, didImage: 100, didAbort: 100,
+		didSettle + "completed": 1000, didSettle + "failed": 100, didSettle + "aborted": 100,
+		didDrop: 100, didToolFail: 300, didData: 500, didSnapshot: 300,
+		didRestore: 500, didPage: 50, didDamage: 100, didMeetDamage: 30,
+		didCrash: 500, didTwoCrash: 30, didDrain: 100, didCutDrain: 20, didOutage: 100, didLate: 500,
+	}
+	for f := delivered + 1; f < fates; f++ {
+		out[didFault+deed(f.String())] = 300
+	}
+	for t := fine + 1; t < troubles; t++ {
+		out[didFail+deed(t.String())] = 50
+	}
+	for h := decorates; h < hookModes; h++ {
+		out[didHook+deed(h.String())] = 50
+	}
+	return out
+}
+
+// tally counts events.
+type tally struct {
+	mu sync.Mutex
+	n  Shown
+}
+
+func (t *tally) add(e deed) { t.addN(e, 1) }
+
+func (t *tally) addN(e deed, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n[string(e)] += n
+}
