@@ -248,6 +248,9 @@ func (a *activation) opened(m openedLog) {
 		return
 	}
 	defer a.containOpening()
+	if m.state.Exists() {
+		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
+	}
 	a.tail = m.tail
 	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, m.writers)
 	a.writers = m.writers + 1 // a checkpoint comes after the first batch

@@ -144,6 +144,9 @@ func TestHooksCannotFailAResponse(t *testing.T) {
 				if !strings.Contains(n.log.String(), hook) {
 					t.Errorf("the log lacks %s:\n%s", hook, n.log)
 				}
+				if text := n.log.String(); strings.Contains(text, "cause=") != (name == "panic") || strings.Contains(text, `cause=""`) {
+					t.Errorf("the log tells a cause where there is none, or none of the panic:\n%s", text)
+				}
 			}
 		})
 	}

@@ -179,8 +179,8 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		if ctx.Err() != nil {
 			return // the run was cancelled; nobody listens
 		}
-		c.rt.log.Error("model call failed", "conversation", string(c.key), "submission", string(c.turn.Submission),
-			"model", c.agent.Model, "err", err, "cause", cause(err))
+		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.turn.Address.Agent, "id", c.turn.Address.ID,
+			"submission", string(c.turn.Submission), "model", c.agent.Model, "err", err, "cause", cause(err))
 		end = failedCall(err)
 	}
 	// An error means that the run was cancelled.
@@ -290,17 +290,17 @@ func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
 const maxLoggedBody = 2 << 10
 
 // cause is what an error keeps for logs only: a vendor's own words, or the value
-// and stack of a panic.
+// and stack of a panic. Without either it is an empty group, which handlers leave out.
 func cause(err error) slog.Value {
 	var vendor *providers.Error
 	var crash *agent.PanicError
 	switch {
-	case errors.As(err, &vendor):
+	case errors.As(err, &vendor) && len(vendor.Body) > 0:
 		return slog.StringValue(string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
 	case errors.As(err, &crash):
 		return slog.StringValue(fmt.Sprintf("panic: %v\n%s", crash.Value, crash.Stack))
 	}
-	return slog.StringValue("")
+	return slog.GroupValue()
 }
 
 // errInstructions marks what went wrong before the model was asked.
