@@ -228,18 +228,23 @@ func (o *openedLog) read(a *activation, batches iter.Seq2[storage.Batch, error])
 	}
 }
 
-func (o *openedLog) fold(b storage.Batch) error {
+// foldBatch applies a stored batch.
+func foldBatch(s *conversation.State, b storage.Batch) error {
 	records, err := conversation.DecodeRecords(b.Lines)
 	if err != nil {
 		return fmt.Errorf("batch %d: %w", b.Seq, err)
 	}
+	return s.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
+}
+
+func (o *openedLog) fold(b storage.Batch) error {
 	if b.First {
 		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
 		o.writers++
 	}
 	o.since++
 	o.tail = b.Position()
-	return o.state.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
+	return foldBatch(o.state, b)
 }
 
 func (a *activation) opened(m openedLog) {

@@ -238,11 +238,7 @@ func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]pro
 		if err != nil {
 			return nil, err
 		}
-		records, err := conversation.DecodeRecords(b.Lines)
-		if err != nil {
-			return nil, fmt.Errorf("batch %d: %w", b.Seq, err)
-		}
-		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}); err != nil {
+		if err := foldBatch(state, b); err != nil {
 			return nil, err
 		}
 	}

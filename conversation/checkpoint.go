@@ -58,33 +58,11 @@ type (
 		DurationMs   *int64          `json:"durationMs,omitempty"`
 		File         *Attachment     `json:"file,omitempty"`
 	}
-	stepForm struct {
-		Turn       TurnID `json:"turn,omitempty"`
-		Model      string `json:"model,omitempty"`
-		Completed  bool   `json:"completed,omitempty"`
-		StopReason string `json:"stopReason,omitempty"`
-		Usage      Usage  `json:"usage,omitzero"`
-		Note       string `json:"note,omitempty"`
-	}
 	submissionForm struct {
-		ID          SubmissionID `json:"id"`
-		Key         string       `json:"key"`
-		PayloadHash string       `json:"payloadHash"`
-		Delivery    Delivery     `json:"delivery"`
-		Trace       Trace        `json:"trace,omitzero"`
-		Offset      Offset       `json:"offset"`
-		AdmittedAt  Time         `json:"admittedAt"`
-		Delivered   MessageID    `json:"delivered"`
-		Attempts    int          `json:"attempts,omitempty"`
-		Running     bool         `json:"running,omitempty"`
-		Writer      string       `json:"writer,omitempty"`
-		Message     MessageID    `json:"message,omitempty"`
-		Aborted     bool         `json:"aborted,omitempty"`
-		Parked      *Parked      `json:"parked,omitempty"`
-		Settled     bool         `json:"settled,omitempty"`
-		Outcome     Outcome      `json:"outcome,omitempty"`
-		Steps       []stepForm   `json:"steps,omitempty"`
-		Elapsed     [2]int64     `json:"elapsed"`
+		Submission
+		Delivered MessageID `json:"delivered"`
+		Steps     []Step    `json:"steps,omitempty"` // without their parts, which messages have
+		Elapsed   [2]int64  `json:"elapsed"`
 	}
 	// keyForm is a kept key: of a submission of the state, or of one that was cut.
 	keyForm struct {
@@ -124,13 +102,9 @@ func EncodeState(s *State) ([]byte, error) {
 }
 
 func formOf(s *Submission) submissionForm {
-	f := submissionForm{
-		ID: s.ID, Key: s.Key, PayloadHash: s.PayloadHash, Delivery: s.Delivery, Trace: s.Trace, Offset: s.Offset,
-		AdmittedAt: s.AdmittedAt, Delivered: s.delivered, Attempts: s.Attempts, Running: s.Running, Writer: s.Writer,
-		Message: s.Message, Aborted: s.Aborted, Parked: s.Parked, Settled: s.Settled, Outcome: s.Outcome, Elapsed: s.elapsed,
-	}
+	f := submissionForm{Submission: *s, Delivered: s.delivered, Elapsed: s.elapsed}
 	for _, st := range s.steps {
-		f.Steps = append(f.Steps, stepForm{st.turn, st.model, st.completed, st.stop, st.usage, st.note})
+		f.Steps = append(f.Steps, st.facts())
 	}
 	return f
 }
@@ -209,13 +183,13 @@ func reducerOf(b []byte) (version int, err error) {
 }
 
 func (s *State) restoreSubmission(f *submissionForm) {
-	sub := &Submission{
-		ID: f.ID, Key: f.Key, PayloadHash: f.PayloadHash, Delivery: f.Delivery, Trace: f.Trace, Offset: f.Offset,
-		AdmittedAt: f.AdmittedAt, delivered: f.Delivered, Attempts: f.Attempts, Running: f.Running, Writer: f.Writer,
-		Message: f.Message, Aborted: f.Aborted, Parked: f.Parked, Settled: f.Settled, Outcome: f.Outcome, elapsed: f.Elapsed,
-	}
+	sub := new(Submission) // not a part of f, which would be kept
+	*sub = f.Submission
+	sub.delivered, sub.elapsed = f.Delivered, f.Elapsed
 	for _, st := range f.Steps {
-		sub.steps = append(sub.steps, &step{turn: st.Turn, model: st.Model, completed: st.Completed, stop: st.StopReason, usage: st.Usage, note: st.Note})
+		sub.steps = append(sub.steps, &step{
+			turn: st.Turn, model: st.Model, completed: st.Completed, stop: st.StopReason, usage: st.Usage, note: st.Note,
+		})
 	}
 	s.submissions = append(s.submissions, sub)
 	s.bySub[sub.ID] = sub

@@ -43,13 +43,18 @@ type ToolCall struct {
 func (s *Submission) Steps() []Step {
 	out := make([]Step, 0, len(s.steps))
 	for _, st := range s.steps {
-		v := Step{Turn: st.turn, Model: st.model, Completed: st.completed, StopReason: st.stop, Usage: st.usage, Note: st.note}
+		v := st.facts()
 		for _, p := range st.parts {
 			v.Parts = append(v.Parts, p.stepPart())
 		}
 		out = append(out, v)
 	}
 	return out
+}
+
+// facts is a step without its parts.
+func (st *step) facts() Step {
+	return Step{Turn: st.turn, Model: st.model, Completed: st.completed, StopReason: st.stop, Usage: st.usage, Note: st.note}
 }
 
 func (p *part) stepPart() StepPart {

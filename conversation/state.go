@@ -117,26 +117,26 @@ type step struct {
 // Submission is one admitted delivery and what became of it. Values returned by
 // [State] methods are read-only and valid until the next Apply.
 type Submission struct {
-	ID          SubmissionID
-	Key         string
-	PayloadHash string
-	Delivery    Delivery
-	Trace       Trace
-	Offset      Offset // of the admitting batch
-	AdmittedAt  Time
+	ID          SubmissionID `json:"id"`
+	Key         string       `json:"key"`
+	PayloadHash string       `json:"payloadHash"`
+	Delivery    Delivery     `json:"delivery"`
+	Trace       Trace        `json:"trace,omitzero"`
+	Offset      Offset       `json:"offset"` // of the admitting batch
+	AdmittedAt  Time         `json:"admittedAt"`
 
 	// Attempts counts the attempts started and not released.
-	Attempts int
+	Attempts int `json:"attempts,omitempty"`
 	// Running is set while an attempt is started and the submission is neither
 	// settled nor released. Writer is that attempt's writer.
-	Running bool
-	Writer  string
+	Running bool   `json:"running,omitempty"`
+	Writer  string `json:"writer,omitempty"`
 	// Message is the response, empty before its first step.
-	Message MessageID
-	Aborted bool // an abort covers it
-	Parked  *Parked
-	Settled bool
-	Outcome Outcome
+	Message MessageID `json:"message,omitempty"`
+	Aborted bool      `json:"aborted,omitempty"` // an abort covers it
+	Parked  *Parked   `json:"parked,omitempty"`
+	Settled bool      `json:"settled,omitempty"`
+	Outcome Outcome   `json:"outcome,omitempty"`
 
 	delivered MessageID // its own message in the transcript
 	steps     []*step
