@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +36,8 @@ func benchCommand() *cobra.Command {
 		Long: "bench starts a model and a server on 127.0.0.1, each a process of its own, puts the same\n" +
 			"load on them in every run, and prints a table: how long what takes, what it costs the\n" +
 			"server, and multiples of a raw conditional PUT into a folder on the same disk. A full run\n" +
-			"takes up to ten minutes and --quick less than one.\n\n" +
+			"takes up to ten minutes and --quick less than one. --profiles writes where the server's\n" +
+			"processor time and allocations go in each scenario, for \"go tool pprof\".\n\n" +
 			"--against puts the load on a running server of the same protocol. Its agent must answer\n" +
 			"every message, and with few words; conversations named bench-… are left there. What needs\n" +
 			"to look into the process or the folder is left out. So is what needs the model's help,\n" +
@@ -60,6 +60,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "folder on the disk to measure, by default the system's temporary one; it must exist, and what is written there is removed")
 	cmd.Flags().StringVar(&o.Against, "against", "", "URL an agent is mounted at on a running server, without a conversation")
 	cmd.Flags().StringVar(&o.Model, "model-control", "", "URL of the bench model that the agent at --against uses")
+	cmd.Flags().StringVar(&o.Profiles, "profiles", "", "existing folder to write profiles of the server to, three for each scenario that measures its CPU; it is slower then")
 	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server at --against")
 	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
 	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
@@ -154,7 +155,7 @@ func serveBenchModel(ctx context.Context, address string, out io.Writer) error {
 }
 
 // benchServeCommand is "parley serve" as a child of the bench: it ends when its
-// standard input does, and frees memory when asked to.
+// standard input does, and frees memory and profiles itself when asked to.
 func benchServeCommand() *cobra.Command {
 	cfg := serveConfig{logFormat: "text", quiet: true}
 	cmd := &cobra.Command{
@@ -167,22 +168,4 @@ func benchServeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&cfg.file, "config", "", "the configuration file")
 	return cmd
-}
-
-// obey returns a context that ends when in does, and does what lines of in ask for.
-// Nothing can wait for the goroutine that reads: a read of standard input ends with
-// the process at the latest.
-func obey(ctx context.Context, in io.Reader, out io.Writer) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		lines := bufio.NewScanner(in)
-		for lines.Scan() {
-			if lines.Text() == bench.FreeRequest {
-				debug.FreeOSMemory()
-				fmt.Fprintln(out, bench.FreedAnswer)
-			}
-		}
-	}()
-	return ctx, cancel
 }

@@ -88,13 +88,14 @@ func (m completionsMessage) turn() (turn, error) {
 		}
 		t.calls = append(t.calls, call{c.ID, c.Function.Name, c.Function.Arguments})
 	}
-	var text *string
-	if len(m.Content) == 0 || json.Unmarshal(m.Content, &text) == nil {
-		if text != nil {
-			t.texts = []string{*text}
-		} else if m.Role != sideAssistant || len(t.calls) == 0 {
+	if len(m.Content) == 0 || string(m.Content) == "null" {
+		if m.Role != sideAssistant || len(t.calls) == 0 {
 			return t, errors.New("content is missing")
 		}
+		return t, nil
+	}
+	if text, ok := plain(m.Content); ok {
+		t.texts = []string{text}
 		return t, nil
 	}
 	return t, t.readParts(m.Content)
@@ -172,18 +173,25 @@ func (completions) whole(p *prompt, a *answer) any {
 	}
 }
 
-func (completions) stream(w *sender, p *prompt) voice { return &completionsVoice{w: w, p: p} }
+func (completions) stream(w *sender, p *prompt) voice {
+	v := &completionsVoice{w: w, id: p.id(), model: p.model}
+	v.tail = `},"finish_reason":null,"index":0}],"created":0,"id":` + string(encode(v.id)) +
+		`,"model":` + string(encode(v.model)) + `,"object":"chat.completion.chunk","usage":null}`
+	return v
+}
 
 // completionsVoice streams one response.
 type completionsVoice struct {
-	w     *sender
-	p     *prompt
+	w         *sender
+	id, model string
+	// tail is what follows a delta.
+	tail  string
 	calls int
 }
 
 func (v *completionsVoice) chunk(choices []object, u any) {
 	v.w.event("", object{
-		"id": v.p.id(), "object": "chat.completion.chunk", "created": 0, "model": v.p.model, "choices": choices, "usage": u,
+		"id": v.id, "object": "chat.completion.chunk", "created": 0, "model": v.model, "choices": choices, "usage": u,
 	})
 }
 
@@ -194,8 +202,17 @@ func (v *completionsVoice) delta(d object) {
 	v.chunk([]object{{"index": 0, "delta": d, "finish_reason": nil}}, nil)
 }
 
-func (v *completionsVoice) text(s string)      { v.delta(object{"content": s}) }
-func (v *completionsVoice) reasoning(s string) { v.delta(object{"reasoning_content": s}) }
+// word is delta with one text, put together by hand: most events are words.
+func (v *completionsVoice) word(field, s string) {
+	role := ""
+	if !v.w.begun {
+		role = `,"role":"assistant"`
+	}
+	v.w.event("", `{"choices":[{"delta":{"`+field+`":`+string(encode(s))+role+v.tail)
+}
+
+func (v *completionsVoice) text(s string)      { v.word("content", s) }
+func (v *completionsVoice) reasoning(s string) { v.word("reasoning_content", s) }
 
 func (v *completionsVoice) call(id, name, arguments string) {
 	v.delta(object{"tool_calls": []object{{

@@ -52,7 +52,9 @@
 //     the format has none, every tool call answered once and at once, thinking
 //     sent back as it was signed, and the key, if one is set. What is wrong is
 //     answered with status 400 or 401.
-//  5. It keeps the latest calls only, without what they carried, and one counter
+//  5. What was said is sent before every wait, for a pace, a gate or without an end,
+//     and before the connection breaks. What nothing holds back leaves together.
+//  6. It keeps the latest calls only, without what they carried, and one counter
 //     per distinct call with times.
 //
 // Everything is safe for concurrent use. Nothing survives the process. It starts

@@ -1,6 +1,7 @@
 package fakemodel
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Types of blocks.
@@ -100,8 +102,7 @@ func blocks(raw json.RawMessage) ([]messagesBlock, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if text, ok := plain(raw); ok {
 		return []messagesBlock{{Type: blockText, Text: text}}, nil
 	}
 	var out []messagesBlock
@@ -109,6 +110,18 @@ func blocks(raw json.RawMessage) ([]messagesBlock, error) {
 		return nil, fmt.Errorf("decode content: %w", err)
 	}
 	return out, nil
+}
+
+// plain returns the text of a JSON value that is one. A history is mostly texts
+// without escapes, which need no second decoding.
+func plain(raw json.RawMessage) (text string, ok bool) {
+	if raw[0] != '"' {
+		return "", false
+	}
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner), true
+	}
+	return text, json.Unmarshal(raw, &text) == nil
 }
 
 // addBlocks makes turns of a message: the results in it, then the rest.

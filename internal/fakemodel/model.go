@@ -1,11 +1,11 @@
 package fakemodel
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -18,6 +18,9 @@ const ErrorText = "fakemodel: these are the vendor's own words"
 
 // DefaultMaxRequests is how many calls are remembered.
 const DefaultMaxRequests = 1000
+
+// maxKnownBody bounds what is set aside for a body that is announced, in bytes.
+const maxKnownBody = 4 << 20
 
 // maxBody is more than the largest images of one conversation take.
 const maxBody = 512 << 20
@@ -97,7 +100,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeH
 func (m *Model) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]Request{}, m.requests...)
+	return append([]Request{}, m.requests[max(0, len(m.requests)-m.options.MaxRequests):]...)
 }
 
 // Release opens a gate, for those who wait at it and for all who come later.
@@ -151,12 +154,15 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
 		writeJSON(w, http.StatusUnauthorized, f.failure(http.StatusUnauthorized, "wrong key"))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 && n < maxKnownBody {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		writeJSON(w, http.StatusRequestEntityTooLarge, f.failure(http.StatusRequestEntityTooLarge, err.Error()))
 		return
 	}
-	p, err := f.decode(body)
+	p, err := f.decode(body.Bytes())
 	if err == nil {
 		err = p.check()
 	}
@@ -191,8 +197,7 @@ func (m *Model) speak(w http.ResponseWriter, r *http.Request, f wire, p *prompt,
 	out := &sender{w: w, flush: http.NewResponseController(w).Flush}
 	a := &answer{}
 	sp := &speaker{
-		voice: a, limit: p.maxTokens, callID: p.callID, pass: m.pass,
-		pause: func(ctx context.Context) error { return wait(ctx, pace) },
+		voice: a, limit: p.maxTokens, callID: p.callID, pass: m.pass, deliver: out.deliver, pace: pace,
 	}
 	if p.stream {
 		sp.voice = f.stream(out, p)
@@ -212,14 +217,16 @@ func (m *Model) speak(w http.ResponseWriter, r *http.Request, f wire, p *prompt,
 			writeJSON(w, http.StatusOK, f.whole(p, a))
 		}
 	}
+	out.write()
 }
 
 func (m *Model) record(path string, p *prompt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.requests = append(m.requests, p.request(path))
-	if extra := len(m.requests) - m.options.MaxRequests; extra > 0 {
-		m.requests = append([]Request{}, m.requests[extra:]...)
+	// Twice as many are kept, so that few calls copy them.
+	if n := m.options.MaxRequests; len(m.requests) >= 2*n {
+		m.requests = append(make([]Request, 0, 2*n), m.requests[len(m.requests)-n:]...)
 	}
 }
 
@@ -233,9 +240,6 @@ func (m *Model) count(p *prompt) int {
 }
 
 func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

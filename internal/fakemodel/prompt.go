@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -132,18 +133,48 @@ func (p *prompt) callID(n int) string { return fmt.Sprintf("call_%d_%d", len(p.t
 
 // words counts the input as if every word were a token.
 func (p *prompt) words() int {
-	n := len(strings.Fields(p.system)) + len(p.tools)
+	n := wordsOf(p.system) + len(p.tools)
 	for _, t := range p.turns {
 		n += len(t.images) + len(t.calls)
 		for _, text := range t.texts {
-			n += len(strings.Fields(text))
+			n += wordsOf(text)
 		}
 	}
 	return n
 }
 
+func wordsOf(text string) (n int) {
+	for range strings.FieldsSeq(text) {
+		n++
+	}
+	return n
+}
+
+// hash tells calls with other messages apart.
 func (p *prompt) hash() [32]byte {
-	return sha256.Sum256([]byte(fmt.Sprintf("%q %q %q", p.model, p.system, p.turns)))
+	var b []byte
+	text := func(s string) {
+		b = append(strconv.AppendInt(b, int64(len(s)), 10), ':')
+		b = append(b, s...)
+	}
+	list := func(texts []string) {
+		b = append(strconv.AppendInt(b, int64(len(texts)), 10), '*')
+		for _, s := range texts {
+			text(s)
+		}
+	}
+	text(p.model)
+	text(p.system)
+	for _, t := range p.turns {
+		text(t.side)
+		list(t.texts)
+		list(t.images)
+		for _, c := range t.calls {
+			list([]string{c.id, c.name, c.args})
+		}
+		text(t.result)
+	}
+	return sha256.Sum256(b)
 }
 
 // id names the response.

@@ -68,7 +68,7 @@ func newStep(actions ...action) *step {
 // parse returns the steps of a script, nil if the text is not one.
 func parse(text string) ([]*step, error) {
 	p := parser{rest: strings.TrimSpace(text)}
-	if name, _, ok := strings.Cut(p.word(), "="); !ok || commands()[name] == nil {
+	if name, _, ok := strings.Cut(p.word(), "="); !ok || commandOf(name) == nil {
 		return nil, nil
 	}
 	p.rest = strings.TrimSpace(text)
@@ -116,7 +116,7 @@ type command func(p *parser, s *step, value string) error
 
 func (p *parser) command(s *step, word string) error {
 	name, value, ok := strings.Cut(word, "=")
-	c := commands()[name]
+	c := commandOf(name)
 	if !ok || c == nil {
 		return fmt.Errorf("%q is no command", word)
 	}
@@ -126,40 +126,56 @@ func (p *parser) command(s *step, word string) error {
 	return nil
 }
 
-func commands() map[string]command {
-	m := map[string]command{
-		verbSay:   texted(func(s *step, text string) { s.do(action{verb: verbSay, text: text}) }),
-		"message": texted(func(s *step, text string) { s.message = text }),
-		verbTool:  tool,
-		verbHold: func(_ *parser, s *step, v string) error {
-			if v == "" {
-				return fmt.Errorf("want the name of a gate")
-			}
-			s.do(action{verb: verbHold, text: v})
-			return nil
-		},
-		"status":      number(400, 599, func(s *step, n int) { s.status = n }),
-		"retry-after": number(0, 3600, func(s *step, n int) { s.retryAfter = n }),
-		"times":       number(1, maxWords, func(s *step, n int) { s.times = n }),
-		"note":        func(*parser, *step, string) error { return nil },
-		"pace": func(_ *parser, s *step, v string) (err error) {
-			if s.pace, err = time.ParseDuration(v); err == nil && s.pace < 0 {
-				err = fmt.Errorf("want a wait of 0 or more")
-			}
-			return err
-		},
-		"finish": func(_ *parser, s *step, v string) error {
-			if !slices.Contains([]string{finishStop, finishLength, finishTool, finishFilter}, v) {
-				return fmt.Errorf("want stop, length, tool or filter")
-			}
-			s.finish = v
-			return nil
-		},
+// commandOf returns nil for a name that is none.
+func commandOf(name string) command {
+	switch name {
+	case verbTokens, verbReasoning, verbTruncate, verbFail, verbHang:
+		return number(0, maxWords, func(s *step, n int) { s.do(action{verb: name, n: n}) })
+	case verbSay:
+		return texted(func(s *step, text string) { s.do(action{verb: verbSay, text: text}) })
+	case verbTool:
+		return tool
+	case verbHold:
+		return hold
+	case "message":
+		return texted(func(s *step, text string) { s.message = text })
+	case "status":
+		return number(400, 599, func(s *step, n int) { s.status = n })
+	case "retry-after":
+		return number(0, 3600, func(s *step, n int) { s.retryAfter = n })
+	case "times":
+		return number(1, maxWords, func(s *step, n int) { s.times = n })
+	case "note":
+		return func(*parser, *step, string) error { return nil }
+	case "pace":
+		return pace
+	case "finish":
+		return finish
 	}
-	for _, verb := range []string{verbTokens, verbReasoning, verbTruncate, verbFail, verbHang} {
-		m[verb] = number(0, maxWords, func(s *step, n int) { s.do(action{verb: verb, n: n}) })
+	return nil
+}
+
+func hold(_ *parser, s *step, gate string) error {
+	if gate == "" {
+		return fmt.Errorf("want the name of a gate")
 	}
-	return m
+	s.do(action{verb: verbHold, text: gate})
+	return nil
+}
+
+func pace(_ *parser, s *step, v string) (err error) {
+	if s.pace, err = time.ParseDuration(v); err == nil && s.pace < 0 {
+		err = fmt.Errorf("want a wait of 0 or more")
+	}
+	return err
+}
+
+func finish(_ *parser, s *step, v string) error {
+	if !slices.Contains([]string{finishStop, finishLength, finishTool, finishFilter}, v) {
+		return fmt.Errorf("want stop, length, tool or filter")
+	}
+	s.finish = v
+	return nil
 }
 
 func (s *step) do(a action) { s.actions = append(s.actions, a) }

@@ -1,22 +1,26 @@
 package fakemodel
 
 import (
-	"bytes"
-	"fmt"
 	"net/http"
 	"unicode/utf8"
 )
 
-// sender writes server-sent events. Once the caller is gone it writes nothing;
-// the caller's context ends the response.
+// maxPending bounds what is said without a wait before it is sent, in bytes.
+const maxPending = 32 << 10
+
+// sender writes server-sent events. They leave with deliver, or with write at the
+// end: words that nothing holds back leave in one piece, as those of a fast vendor
+// do. Once the caller is gone it writes nothing; the caller's context ends
+// the response.
 type sender struct {
-	w     http.ResponseWriter
-	flush func() error
-	begun bool
-	gone  bool
+	w       http.ResponseWriter
+	flush   func() error
+	pending []byte // Whole events.
+	begun   bool
+	gone    bool
 }
 
-// event sends one event, named or not, whose data is a text or has a JSON form.
+// event adds one event, named or not, whose data is a text or has a JSON form.
 func (s *sender) event(name string, data any) {
 	if !s.begun {
 		s.begun = true
@@ -26,20 +30,36 @@ func (s *sender) event(name string, data any) {
 	if s.gone {
 		return
 	}
-	var b bytes.Buffer
 	if name != "" {
-		fmt.Fprintf(&b, "event: %s\n", name)
+		s.pending = append(append(append(s.pending, "event: "...), name...), '\n')
 	}
-	text, ok := data.(string)
-	if !ok {
-		text = string(encode(data))
+	s.pending = append(s.pending, "data: "...)
+	if text, ok := data.(string); ok {
+		s.pending = append(s.pending, text...)
+	} else {
+		s.pending = append(s.pending, encode(data)...)
 	}
-	fmt.Fprintf(&b, "data: %s\n\n", text)
-	if _, err := s.w.Write(b.Bytes()); err != nil {
-		s.gone = true
+	s.pending = append(s.pending, "\n\n"...)
+	if len(s.pending) > maxPending {
+		s.deliver()
+	}
+}
+
+// deliver makes the caller see every event so far.
+func (s *sender) deliver() {
+	if s.write(); s.begun && !s.gone {
+		s.gone = s.flush() != nil
+	}
+}
+
+// write is deliver without a flush: the end of the handler does it, and that is one
+// write less.
+func (s *sender) write() {
+	if len(s.pending) == 0 || s.gone {
 		return
 	}
-	s.gone = s.flush() != nil
+	_, err := s.w.Write(s.pending)
+	s.gone, s.pending = err != nil, s.pending[:0]
 }
 
 // object is JSON whose keys come out sorted.

@@ -3,8 +3,9 @@ package fakemodel
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
+	"time"
 )
 
 var (
@@ -32,8 +33,12 @@ type usage struct{ input, output, reasoning int }
 type speaker struct {
 	voice  voice
 	callID func(n int) string
-	pause  func(context.Context) error
-	pass   func(ctx context.Context, gate string) error
+	// pace is the wait before each word.
+	pace time.Duration
+	pass func(ctx context.Context, gate string) error
+	// deliver sends what was said so far. It is called before every wait, and before
+	// the connection breaks.
+	deliver func()
 	// limit is 0 for none.
 	limit int
 
@@ -76,11 +81,13 @@ func (s *speaker) act(ctx context.Context, a action) error {
 		s.voice.call(s.callID(s.called-1), a.text, string(a.args))
 		return nil
 	case verbHold:
+		s.deliver()
 		return s.pass(ctx, a.text)
 	}
 	if err := s.count(ctx, a.n); err != nil {
 		return err
 	}
+	s.deliver()
 	switch a.verb {
 	case verbTruncate:
 		return errBreak
@@ -95,7 +102,7 @@ func (s *speaker) act(ctx context.Context, a action) error {
 
 func (s *speaker) count(ctx context.Context, n int) error {
 	for range n {
-		if err := s.word(ctx, fmt.Sprintf("w%d", s.numbered+1)); err != nil {
+		if err := s.word(ctx, "w"+strconv.Itoa(s.numbered+1)); err != nil {
 			return err
 		}
 		s.numbered++
@@ -132,7 +139,7 @@ func (s *speaker) think(ctx context.Context, n int) error {
 			return err
 		}
 		s.thought++
-		word := fmt.Sprintf("t%d", s.thought)
+		word := "t" + strconv.Itoa(s.thought)
 		if s.thought > 1 {
 			word = " " + word
 		}
@@ -146,7 +153,11 @@ func (s *speaker) token(ctx context.Context) error {
 	if s.limit > 0 && s.said+s.thought+s.called >= s.limit {
 		return errLimit
 	}
-	return s.pause(ctx)
+	if s.pace <= 0 {
+		return ctx.Err()
+	}
+	s.deliver()
+	return wait(ctx, s.pace)
 }
 
 func (s *speaker) reason(st *step) string {

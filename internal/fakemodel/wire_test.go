@@ -25,12 +25,12 @@ func TestWhole(t *testing.T) {
 	script := `reasoning=1 say=\"Hi.\" tool=a {\"n\":1}`
 	tests := map[string]struct{ path, body, want string }{
 		"completions": {"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + script + `"}]}`, `{
-			"id":"fake_f2b7a3c3ef1597e1", "object":"chat.completion", "created":0, "model":"m",
+			"id":"fake_2c7aa90ed36ef6f8", "object":"chat.completion", "created":0, "model":"m",
 			"choices":[{"index":0, "finish_reason":"tool_calls", "message":{"role":"assistant", "content":"Hi.", "reasoning_content":"t1",
 				"tool_calls":[{"id":"call_1_0", "type":"function", "function":{"name":"a", "arguments":"{\"n\":1}"}}]}}],
 			"usage":{"prompt_tokens":4, "completion_tokens":3, "total_tokens":7, "completion_tokens_details":{"reasoning_tokens":1}}}`},
 		"messages": {"/v1/messages", `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"` + script + `"}]}`, `{
-			"id":"fake_f2b7a3c3ef1597e1", "type":"message", "role":"assistant", "model":"m", "stop_reason":"tool_use", "stop_sequence":null,
+			"id":"fake_2c7aa90ed36ef6f8", "type":"message", "role":"assistant", "model":"m", "stop_reason":"tool_use", "stop_sequence":null,
 			"content":[{"type":"thinking", "thinking":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="},
 				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"call_1_0", "name":"a", "input":{"n":1}}],
 			"usage":{"input_tokens":4, "output_tokens":3}}`},
@@ -161,5 +161,74 @@ func answer(t *testing.T, path, body string) {
 	fakemodel.New(nil).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body)))
 	if w.Code == http.StatusOK && w.Body.Len() == 0 && ctx.Err() == nil {
 		t.Errorf("%s: no answer to %s", path, body)
+	}
+}
+
+// pieces records what reaches the connection before the handler returns, or waits.
+type pieces struct {
+	http.ResponseWriter
+	writes, flushes int
+	flushed         chan struct{} // A token per flush, for scripts that wait.
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.writes++
+	return p.ResponseWriter.Write(b)
+}
+
+func (p *pieces) FlushError() error {
+	p.flushes++
+	p.flushed <- struct{}{}
+	return nil
+}
+
+// TestPieces: words leave together, unless something holds them back.
+func TestPieces(t *testing.T) {
+	for _, tt := range []struct {
+		name, script    string
+		writes, flushes int
+	}{
+		{"at once", "reasoning=2 tokens=20", 1, 0},
+		{"paced", "tokens=3 pace=1ns", 3, 2},
+		{"a gate", "tokens=5 hold=open tokens=5", 2, 1},
+		{"a gate before the first word", "hold=open tokens=5", 1, 0},
+		{"broken", "tokens=2 truncate=3", 1, 1},
+		{"failed", "fail=3", 2, 1},
+		{"long", "tokens=1000", 6, 5},
+	} {
+		m := fakemodel.New(nil)
+		m.Release("open")
+		w := &pieces{ResponseWriter: httptest.NewRecorder(), flushed: make(chan struct{}, 100)}
+		body := `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"` + tt.script + `"}]}`
+		func() {
+			defer func() {
+				if p := recover(); p != nil && p != http.ErrAbortHandler {
+					panic(p)
+				}
+			}()
+			m.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body)))
+		}()
+		if w.writes != tt.writes || w.flushes != tt.flushes {
+			t.Errorf("%s: %d writes, %d flushes, want %d and %d", tt.name, w.writes, w.flushes, tt.writes, tt.flushes)
+		}
+	}
+}
+
+// TestHangSpeaksFirst: what was said before a wait without an end has arrived.
+func TestHangSpeaksFirst(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRecorder()
+	w := &pieces{ResponseWriter: r, flushed: make(chan struct{}, 1)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		body := `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hang=2"}]}`
+		fakemodel.New(nil).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(body)))
+	}()
+	<-w.flushed
+	cancel()
+	<-ended
+	if w.writes != 1 || !strings.Contains(r.Body.String(), `"w1"`) || !strings.Contains(r.Body.String(), `" w2"`) {
+		t.Errorf("%d writes: %s", w.writes, r.Body)
 	}
 }

@@ -124,7 +124,7 @@ describe('state and chunks are the later state', { concurrency: true }, () => {
   test('a conversation of more than one page', async () => {
     const { different, offsets } = await judged(conversation(served.messages), async (client) => {
       const admissions = [];
-      for (let i = 0; i < 45; i++) {
+      for (let i = 0; i < 60; i++) {
         const admission = await say(client, `number ${i}`);
         admissions.push(admission);
         await client.wait(admission);

@@ -22,6 +22,16 @@ const (
 	FreeRequest = "free"
 	// FreedAnswer is a line of its own.
 	FreedAnswer = "freed"
+	// ProfileRequest, a space and a path without extension ask it to profile itself:
+	// CPU into path.cpu.pprof, allocations since it began into path.allocs.pprof,
+	// and what they were before into path.before.pprof. It prints ProfilingAnswer.
+	ProfileRequest = "profile"
+	// ProfilingAnswer is a line of its own.
+	ProfilingAnswer = "profiling"
+	// ProfiledRequest asks it to write the profiles; it prints ProfiledAnswer.
+	ProfiledRequest = "stop profile"
+	// ProfiledAnswer is a line of its own.
+	ProfiledAnswer = "profiled"
 )
 
 // child is a process of this program. Its owner ends it and waits.
@@ -83,17 +93,17 @@ func (c *child) line(ctx context.Context) (string, error) {
 	}
 }
 
-// free makes the child return what memory it can.
-func (c *child) free(ctx context.Context) error {
-	if _, err := io.WriteString(c.stdin, FreeRequest+"\n"); err != nil {
-		return fmt.Errorf("free memory: %w", err)
+// ask sends the child a request and waits for its answer.
+func (c *child) ask(ctx context.Context, request, answer string) error {
+	if _, err := io.WriteString(c.stdin, request+"\n"); err != nil {
+		return fmt.Errorf("ask for %q: %w", request, err)
 	}
 	line, err := c.line(ctx)
-	if err == nil && line != FreedAnswer {
+	if err == nil && line != answer {
 		err = fmt.Errorf("the process said %q", line)
 	}
 	if err != nil {
-		return fmt.Errorf("free memory: %w", err)
+		return fmt.Errorf("ask for %q: %w", request, err)
 	}
 	return nil
 }
@@ -120,3 +130,15 @@ func (c *child) kill() {
 }
 
 func (c *child) usage() (usage, error) { return usageOf(c.cmd.Process.Pid) }
+
+// known is usage; nil if there is no child or it cannot be told.
+func (c *child) known() *usage {
+	if c == nil {
+		return nil
+	}
+	u, err := c.usage()
+	if err != nil {
+		return nil
+	}
+	return &u
+}

@@ -19,9 +19,11 @@
 //  2. Quantiles are exact: all samples are kept and sorted. Nothing is averaged.
 //  3. An answer that is not what the protocol promises fails its scenario, and the
 //     others go on; the report has the error in place of figures.
-//  4. Only what a scenario names is timed. Waiting for a conversation to come to
+//  4. The processor time of all three processes is told: what generator and model
+//     take, a server on the same machine cannot have.
+//  5. Only what a scenario names is timed. Waiting for a conversation to come to
 //     rest between two samples is not.
-//  5. Every child is ended and waited for before Run returns, and ends by itself
+//  6. Every child is ended and waited for before Run returns, and ends by itself
 //     when this process dies. The data goes with it.
 //
 // Every request expects whole answers of the public protocol, and no more than

@@ -51,8 +51,8 @@ func NewModel() *Model {
 // ServeHTTP implements http.Handler.
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeHTTP(w, r) }
 
-// spent is the time of all calls so far, each from its header to the end of its
-// answer.
+// spent is the time of all calls so far, each from its header until its answer is
+// made. Its last bytes leave just after that.
 type spent struct {
 	Calls int64 `json:"calls"`
 	Nanos int64 `json:"nanos"`
@@ -66,8 +66,8 @@ func (m *Model) call(w http.ResponseWriter, r *http.Request) {
 	m.calls.Add(1)
 }
 
-// stamping writes the time in place of nowWord. The model writes a word, and no
-// more than one, in one piece.
+// stamping writes the time in place of nowWord. The model writes a word with a pace
+// alone, and words without one in one piece: these are said at the same time.
 type stamping struct{ http.ResponseWriter }
 
 // Write implements io.Writer.

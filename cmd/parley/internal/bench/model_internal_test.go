@@ -80,7 +80,7 @@ func TestModelStamps(t *testing.T) {
 	if len(said) != 2 || said[0].Before(start.Round(0)) || said[1].Before(said[0]) || said[1].After(end) || bytes.Contains(b, []byte(nowWord)) {
 		t.Errorf("said at %v, between %v and %v: %s", said, start, end, b)
 	}
-	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newTarget("", "")}
+	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newClient()}
 	if s, err := r.spent(t.Context(), 1); err != nil || s.Calls != 1 || s.Nanos <= 0 {
 		t.Errorf("spent %+v, %v", s, err)
 	}
@@ -95,7 +95,7 @@ func TestBroadcast(t *testing.T) {
 	m := NewModel()
 	server := httptest.NewServer(m)
 	defer server.Close()
-	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newTarget("", "")}
+	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newClient()}
 	if _, err := r.ask(t.Context(), http.MethodPost, "/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
 		t.Error(err)
 	}

@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +35,10 @@ type Options struct {
 	// Model is the URL of the Model that the agent at Against uses; "" if it uses
 	// another one, and then scenarios that need its help are left out.
 	Model string
+	// Profiles is an existing folder for profiles of the run's own server in each
+	// scenario whose costs are measured, of the last round where there are several;
+	// "" takes none. They cost some time.
+	Profiles string
 	// Version is put into the report.
 	Version string
 	// Progress is told what begins; nil is nobody.
@@ -43,6 +49,19 @@ type Options struct {
 func (o *Options) valid() error {
 	if o.Percent < 0 || o.Percent > 100 {
 		return fmt.Errorf("%d percent of the counts are not 1 to 100", o.Percent)
+	}
+	if strings.ContainsAny(o.Token, "\r\n") {
+		return errors.New("the token has a line break")
+	}
+	if o.Profiles != "" {
+		if o.Against != "" {
+			return fmt.Errorf("the server at %s is not the run's own and has no profiles", o.Against)
+		}
+		if f, err := os.Stat(o.Profiles); err != nil {
+			return fmt.Errorf("find the folder for profiles: %w", err)
+		} else if !f.IsDir() {
+			return fmt.Errorf("%s, for profiles, is no folder", o.Profiles)
+		}
 	}
 	var names []string
 	for _, s := range scenarios() {

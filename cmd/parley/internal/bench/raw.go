@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +15,41 @@ import (
 
 // rawBytes is the size of a raw object: about that of a small batch.
 const rawBytes = 300
+
+func rawBody() []byte {
+	body := make([]byte, rawBytes)
+	for i := range body {
+		body[i] = byte('a' + i%26)
+	}
+	return body
+}
+
+// rawSyncs times what no durable write is faster than: the bytes appended to an open
+// file beside the server's folder, and fsync.
+func rawSyncs(ctx context.Context, r *runner, out *Scenario) (err error) {
+	f, err := os.Create(filepath.Join(r.dir, "raw-fsync"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	body := rawBody()
+	op := func(context.Context, int) (time.Duration, error) {
+		start := time.Now()
+		if _, err := f.Write(body); err != nil {
+			return 0, err
+		}
+		err := f.Sync()
+		return time.Since(start), err
+	}
+	if _, err := r.loop(ctx, 1, r.c.Warmup, op); err != nil {
+		return err
+	}
+	samples, err := r.timed(ctx, out, 1, r.c.RawPuts, op)
+	if err == nil {
+		out.rated(samples)
+	}
+	return err
+}
 
 // rawPuts times conditional PUTs into a folder beside the server's, through the
 // same client and store.
@@ -30,10 +66,7 @@ func rawPuts(writers int) func(context.Context, *runner, *Scenario) error {
 		if err != nil {
 			return err
 		}
-		body := make([]byte, rawBytes)
-		for i := range body {
-			body[i] = byte('a' + i%26)
-		}
+		body := rawBody()
 		put := func(ctx context.Context, key string) (time.Duration, error) {
 			start := time.Now()
 			err := bucket.Create(ctx, key, storage.Bytes(body))

@@ -108,7 +108,7 @@ func (r *runner) reply(ctx context.Context, out *Scenario, id string, readers in
 		defer streams[i].close()
 	}
 	all := make([]heard, readers)
-	err = r.costs(out, func() error {
+	err = r.costs(ctx, out, func() error {
 		g, ctx := errgroup.WithContext(ctx)
 		for i, s := range streams {
 			g.Go(func() error { return all[i].listen(ctx, s, frames) })
@@ -157,20 +157,13 @@ func tokenLag(ctx context.Context, r *runner, out *Scenario) error {
 		return err
 	}
 	var samples []time.Duration
-	var seconds, cpu float64
 	for i := range r.c.Replies {
 		all, err := r.reply(ctx, out, ids[i%len(ids)], 1, false)
 		if err != nil {
 			return err
 		}
 		samples = append(samples, all[0].lags...)
-		seconds += out.Seconds
-		if out.ServerCPU != nil {
-			cpu += *out.ServerCPU
-			out.ServerCPU = &cpu
-		}
 	}
-	out.Seconds = seconds
 	out.take(samples)
 	return nil
 }
@@ -200,7 +193,7 @@ func bareBroadcast(ctx context.Context, r *runner, out *Scenario) error {
 	if err != nil {
 		return err
 	}
-	all, err := r.reply(ctx, &Scenario{}, ids[0], 1, true)
+	all, err := r.reply(ctx, nil, ids[0], 1, true)
 	if err != nil {
 		return err
 	}
@@ -232,7 +225,7 @@ func (r *runner) broadcast(ctx context.Context, out *Scenario, o order) ([]time.
 		if err != nil {
 			return nil, err
 		}
-		resp, err := r.control.client.Do(req)
+		resp, err := r.control.Do(req)
 		if err != nil {
 			return nil, fmt.Errorf("join the broadcast: %w", err)
 		}
@@ -242,16 +235,17 @@ func (r *runner) broadcast(ctx context.Context, out *Scenario, o order) ([]time.
 			return err
 		})
 	}
-	before, errBefore := r.model.usage()
+	before := r.usages()
 	start := time.Now()
 	g.Go(func() error { return r.startBroadcast(ctx, body) })
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	out.Seconds = time.Since(start).Seconds()
-	if after, err := r.model.usage(); errBefore == nil && err == nil {
-		out.ServerCPU = new((after.cpu - before.cpu).Seconds())
-	}
+	// Here the model's process is what serves.
+	after := r.usages()
+	addCPU(&out.ServerCPU, before.model, after.model)
+	addCPU(&out.GeneratorCPU, before.generator, after.generator)
 	var samples []time.Duration
 	for _, l := range lags {
 		if len(l) != len(o.Frames) {

@@ -41,8 +41,13 @@ type Scenario struct {
 	Seconds   float64 `json:"seconds,omitempty"`
 	PerSecond float64 `json:"perSecond,omitempty"`
 	// ServerCPU is the processor time of the server in the measured part, in
-	// seconds, user and system; nil where it is not known.
+	// seconds, user and system; nil where it is not known. In a broadcast the
+	// model's process is the server.
 	ServerCPU *float64 `json:"serverCpuSeconds,omitempty"`
+	// GeneratorCPU and ModelCPU are the same of the processes beside it: what they
+	// take of the machine the server cannot have.
+	GeneratorCPU *float64 `json:"generatorCpuSeconds,omitempty"`
+	ModelCPU     *float64 `json:"modelCpuSeconds,omitempty"`
 	// Memory is the server's after the measured part; nil where it is not known.
 	Memory  *Memory  `json:"serverMemory,omitempty"`
 	Figures []Figure `json:"figures,omitempty"`
@@ -89,7 +94,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteTable writes the report for people: a line on the machine and a row per
 // scenario, with errors below. A kB is 1,000 bytes and an MB 1,000,000.
 func (r *Report) WriteTable(w io.Writer) error {
-	rows := [][]string{{"scenario", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "RSS MB", "figures", "target"}}
+	rows := [][]string{{"scenario", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB", "figures", "target"}}
 	var failed []string
 	for _, s := range r.Scenarios {
 		rows = append(rows, s.row())
@@ -112,10 +117,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 }
 
 func (s *Scenario) row() []string {
-	row := make([]string, 12)
-	row[0], row[11] = s.Name, s.Target
+	row := make([]string, 14)
+	row[0], row[13] = s.Name, s.Target
 	if s.Error != "" {
-		row[10] = "failed"
+		row[12] = "failed"
 		return row
 	}
 	if l := s.Latency; l != nil {
@@ -128,17 +133,19 @@ func (s *Scenario) row() []string {
 	if s.PerSecond > 0 {
 		row[7] = short(s.PerSecond)
 	}
-	if s.ServerCPU != nil {
-		row[8] = short(*s.ServerCPU)
+	for i, cpu := range []*float64{s.ServerCPU, s.GeneratorCPU, s.ModelCPU} {
+		if cpu != nil {
+			row[8+i] = short(*cpu)
+		}
 	}
 	if s.Memory != nil {
-		row[9] = short(float64(s.Memory.RSS) / 1e6)
+		row[11] = short(float64(s.Memory.RSS) / 1e6)
 	}
 	var figures []string
 	for _, f := range s.Figures {
 		figures = append(figures, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Name, short(f.Value), f.Unit)))
 	}
-	row[10] = strings.Join(figures, ", ")
+	row[12] = strings.Join(figures, ", ")
 	return row
 }
 

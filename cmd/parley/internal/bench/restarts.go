@@ -16,7 +16,7 @@ import (
 func (r *runner) halt() error {
 	c := r.server
 	r.server = nil
-	r.at.client.CloseIdleConnections()
+	r.at.close()
 	return c.stop()
 }
 
@@ -87,7 +87,7 @@ func (r *runner) killOnce(ctx context.Context, round int) (_ time.Duration, err 
 	start := time.Now()
 	r.server.kill()
 	r.server = nil
-	r.at.client.CloseIdleConnections()
+	r.at.close()
 	if err := r.release(ctx, gate); err != nil {
 		return 0, err
 	}
@@ -125,8 +125,11 @@ func (r *runner) apart(ctx context.Context, folder string, run func(c *child, at
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	at := newTarget(c.url, "")
-	defer at.client.CloseIdleConnections()
+	at, err := newTarget(c.url, "")
+	if err != nil {
+		return err
+	}
+	defer at.close()
 	return run(c, at)
 }
 
@@ -199,13 +202,13 @@ func (r *runner) visit(ctx context.Context, at *target, name string, n int) (int
 
 // atRest weighs a server after a wait.
 func atRest(ctx context.Context, c *child, at *target, wait time.Duration) (Memory, error) {
-	at.client.CloseIdleConnections()
+	at.close()
 	select {
 	case <-time.After(wait):
 	case <-ctx.Done():
 		return Memory{}, context.Cause(ctx)
 	}
-	if err := c.free(ctx); err != nil {
+	if err := c.ask(ctx, FreeRequest, FreedAnswer); err != nil {
 		return Memory{}, err
 	}
 	u, err := c.usage()

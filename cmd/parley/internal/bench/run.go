@@ -39,12 +39,13 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Against != "" {
 		// The server keeps what earlier runs have left there.
 		r.prefix = fmt.Sprintf("bench-%d-", time.Now().UnixNano())
-		r.at = newTarget(o.Against, o.Token)
 	} else {
 		r.prefix = "bench-"
-		r.at = newTarget("", "")
 	}
-	r.control = newTarget("", "")
+	if r.at, err = newTarget(o.Against, o.Token); err != nil {
+		return nil, err
+	}
+	r.control = newClient()
 	defer func() { err = errors.Join(err, r.close()) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Run, errTime)
 	defer cancel()
@@ -67,7 +68,7 @@ type runner struct {
 	model   *child
 	server  *child // Nil as long as there is none, and for a foreign one.
 	at      *target
-	control *target // The model's own routes.
+	control *http.Client // For the model's own routes.
 
 	rawPut float64 // p50 in milliseconds; 0 if it was not measured.
 	pool   []string
@@ -99,7 +100,7 @@ func (r *runner) run(ctx context.Context, s scenario) Scenario {
 		}
 		return Scenario{Name: s.name, What: s.what, Target: s.target, Error: err.Error()}
 	}
-	if u, known := r.usage(); known && out.Memory == nil {
+	if u := r.server.known(); u != nil && out.Memory == nil {
 		out.Memory = &u.memory
 	}
 	if s.ratio && r.rawPut > 0 && out.Latency != nil {
@@ -116,8 +117,8 @@ func (r *runner) close() error {
 			errs = append(errs, c.stop())
 		}
 	}
-	r.at.client.CloseIdleConnections()
-	r.control.client.CloseIdleConnections()
+	r.at.close()
+	r.control.CloseIdleConnections()
 	return errors.Join(errs...)
 }
 
@@ -170,8 +171,8 @@ func (r *runner) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.server, r.at.base = c, c.url
-	return nil
+	r.server = c
+	return r.at.move(c.url)
 }
 
 // loop runs op n times, some of them at once, and returns what it says each took,
@@ -214,37 +215,64 @@ func (r *runner) bounded(ctx context.Context, bound time.Duration, inFlight, n i
 
 // timed is loop with what it costs.
 func (r *runner) timed(ctx context.Context, out *Scenario, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) (samples []time.Duration, err error) {
-	err = r.costs(out, func() error {
+	err = r.costs(ctx, out, func() error {
 		samples, err = r.loop(ctx, inFlight, n, op)
 		return err
 	})
 	return samples, err
 }
 
-// costs measures the time and the server's processor time of what run does, and the
-// server's memory after it.
-func (r *runner) costs(out *Scenario, run func() error) error {
-	before, known := r.usage()
+// costs adds the time of what run does, and the processor time of all processes, to
+// a scenario, and sets the server's memory after it. Without a scenario it only
+// runs.
+func (r *runner) costs(ctx context.Context, out *Scenario, run func() error) (err error) {
+	if out == nil {
+		return run()
+	}
+	if r.o.Profiles != "" && r.server != nil {
+		if err := r.server.ask(ctx, ProfileRequest+" "+filepath.Join(r.o.Profiles, out.Name), ProfilingAnswer); err != nil {
+			return err
+		}
+		defer func() {
+			err = errors.Join(err, r.server.ask(context.WithoutCancel(ctx), ProfiledRequest, ProfiledAnswer))
+		}()
+	}
+	before := r.usages()
 	start := time.Now()
 	if err := run(); err != nil {
 		return err
 	}
-	out.Seconds = time.Since(start).Seconds()
-	after, still := r.usage()
-	if known && still {
-		out.ServerCPU = new((after.cpu - before.cpu).Seconds())
-		out.Memory = &after.memory
+	out.Seconds += time.Since(start).Seconds()
+	after := r.usages()
+	addCPU(&out.ServerCPU, before.server, after.server)
+	addCPU(&out.ModelCPU, before.model, after.model)
+	addCPU(&out.GeneratorCPU, before.generator, after.generator)
+	if after.server != nil {
+		out.Memory = &after.server.memory
 	}
 	return nil
 }
 
-// usage is the server's, if that can be known.
-func (r *runner) usage() (usage, bool) {
-	if r.server == nil {
-		return usage{}, false
+// usages are what the three processes have used; nil is not known.
+type usages struct{ server, model, generator *usage }
+
+func (r *runner) usages() usages {
+	u := usages{server: r.server.known(), model: r.model.known()}
+	if own, err := usageOf(os.Getpid()); err == nil {
+		u.generator = &own
 	}
-	u, err := r.server.usage()
-	return u, err == nil
+	return u
+}
+
+// addCPU adds the processor time between two looks, in seconds, if both are known.
+func addCPU(sum **float64, before, after *usage) {
+	if before == nil || after == nil {
+		return
+	}
+	if *sum == nil {
+		*sum = new(float64)
+	}
+	**sum += (after.cpu - before.cpu).Seconds()
 }
 
 // take fills in a distribution without a rate: that of operations with waits in
@@ -272,7 +300,7 @@ func (r *runner) ask(ctx context.Context, method, path string, body []byte, stat
 	if err != nil {
 		return nil, err
 	}
-	resp, err := r.control.client.Do(req)
+	resp, err := r.control.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the model: %w", err)
 	}

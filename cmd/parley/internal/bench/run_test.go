@@ -36,6 +36,10 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"no scheme", bench.Options{Against: "127.0.0.1:1/x"}, "is not a URL"},
 		{"other scheme", bench.Options{Against: "ftp://127.0.0.1/x"}, "is not a URL"},
 		{"model is no URL", bench.Options{Against: "http://127.0.0.1:1/x", Model: "x"}, `"x" is not a URL`},
+		{"token of two lines", bench.Options{Token: "a\nb"}, "line break"},
+		{"no folder for profiles", bench.Options{Profiles: filepath.Join(t.TempDir(), "none")}, "find the folder for profiles"},
+		{"a file for profiles", bench.Options{Profiles: "run_test.go"}, "is no folder"},
+		{"profiles of another's server", bench.Options{Against: "http://127.0.0.1:1/x", Profiles: t.TempDir()}, "not the run's own"},
 		{"no such folder", bench.Options{Dir: filepath.Join(t.TempDir(), "none")}, "make a folder for the data"},
 	} {
 		r, err := bench.Run(t.Context(), tt.o)
@@ -51,27 +55,27 @@ func TestRunWithoutAServer(t *testing.T) {
 	var progress strings.Builder
 	r, err := bench.Run(t.Context(), bench.Options{
 		Program: filepath.Join(dir, "none"), ModelArgs: []string{"model"}, ServeArgs: []string{"serve"}, Dir: dir,
-		Quick: true, Percent: 10, Only: []string{"turns", "raw-put-16"}, Progress: &progress, Version: "v",
+		Quick: true, Percent: 10, Only: []string{"turns", "raw-put-16", "raw-fsync"}, Progress: &progress, Version: "v",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"raw-put-1", "raw-put-16", "turns"}, names(r)); d != "" {
+	if d := cmp.Diff([]string{"raw-put-1", "raw-put-16", "raw-fsync", "turns"}, names(r)); d != "" {
 		t.Fatalf("scenarios (-want +got):\n%s", d)
 	}
-	for i, s := range r.Scenarios[:2] {
+	for i, s := range r.Scenarios[:3] {
 		l := s.Latency
-		if s.Error != "" || s.Samples != 20 || l == nil || l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.Max || s.PerSecond <= 0 || s.ServerCPU != nil {
+		if s.Error != "" || s.Samples != 20 || l == nil || l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.Max || s.PerSecond <= 0 || s.ServerCPU != nil || s.GeneratorCPU == nil {
 			t.Errorf("raw scenario %d: %+v, %+v", i, s, l)
 		}
 	}
-	if s := r.Scenarios[2]; !strings.Contains(s.Error, "start model") || s.Latency != nil || s.Target == "" {
+	if s := r.Scenarios[3]; !strings.Contains(s.Error, "start model") || s.Latency != nil || s.Target == "" {
 		t.Errorf("without a server: %+v", s)
 	}
 	if r.Failed() != 1 || r.Version != "v" || !r.Quick || r.Machine.CPUs < 1 || r.Machine.Go == "" {
 		t.Errorf("report %+v", r)
 	}
-	if got := strings.Count(progress.String(), "\n"); got != 3 {
+	if got := strings.Count(progress.String(), "\n"); got != 4 {
 		t.Errorf("progress has %d lines:\n%s", got, progress.String())
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {

@@ -30,6 +30,7 @@ func scenarios() []scenario {
 		{name: "raw-put-1", what: "conditional PUT of 300 bytes into a folder, 1 writer", needs: ownServer, always: true, run: rawPuts(1)},
 		{name: "raw-put-16", what: "the same, 16 writers", needs: ownServer, run: rawPuts(16)},
 		{name: "raw-put-64", what: "the same, 64 writers", needs: ownServer, run: rawPuts(64)},
+		{name: "raw-fsync", what: "the limit of the disk: 300 bytes appended to an open file, and fsync, 1 writer", needs: ownServer, run: rawSyncs},
 
 		{name: "start", what: "from the start of the process to its first answer, and its memory then", needs: ownServer,
 			target: "RSS ≤ 40 MB, anonymous ≤ 14 MB", run: starts},

@@ -15,61 +15,74 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// maxAnswer bounds an answer that is kept, in bytes.
-const maxAnswer = 64 << 20
-
-// target is the mount of an agent on a server. It is safe for concurrent use.
+// target is the mount of an agent on a server. It is safe for concurrent use, but
+// for move.
 type target struct {
-	base   string // Without a slash at the end.
-	token  string // "" sends none.
-	client *http.Client
+	base    *url.URL
+	headers string // Lines of every request.
+	whole   *pool
+	streams *http.Client
+	token   string // "" sends none.
 }
 
 // newTarget returns a target that keeps its connections open and compresses
-// nothing, so that neither handshakes nor codecs are measured.
-func newTarget(base, token string) *target {
+// nothing, so that neither handshakes nor codecs are measured. The base is a URL,
+// or "" until it is moved to one.
+func newTarget(base, token string) (*target, error) {
+	t := &target{token: token, streams: newClient()}
+	if token != "" {
+		t.headers = "Authorization: Bearer " + token + "\r\n"
+	}
+	return t, t.move(base)
+}
+
+// newClient is for streams, and for what is not timed. As many connections stay
+// open as a run needs at once.
+func newClient() *http.Client {
 	const connections = 4096
-	return &target{
-		base: strings.TrimRight(base, "/"), token: token,
-		client: &http.Client{Transport: &http.Transport{
-			MaxIdleConns: connections, MaxIdleConnsPerHost: connections, DisableCompression: true,
-		}},
+	return &http.Client{Transport: &http.Transport{
+		MaxIdleConns: connections, MaxIdleConnsPerHost: connections, DisableCompression: true,
+	}}
+}
+
+// move makes another server the target.
+func (t *target) move(base string) error {
+	at, err := url.Parse(strings.TrimRight(base, "/"))
+	if err != nil {
+		return err
+	}
+	t.close()
+	t.base, t.whole = at, &pool{at: at}
+	return nil
+}
+
+// close ends all connections on which nothing is under way.
+func (t *target) close() {
+	t.streams.CloseIdleConnections()
+	if t.whole != nil {
+		t.whole.close()
 	}
 }
 
-func (t *target) do(ctx context.Context, method, id, query, body string) (*http.Response, error) {
-	at := t.base + "/" + url.PathEscape(id)
+// path is that of a conversation, encoded.
+func (t *target) path(id, query string) string {
+	path := t.base.EscapedPath() + "/" + url.PathEscape(id)
 	if query != "" {
-		at += "?" + query
+		path += "?" + query
 	}
-	r, err := http.NewRequestWithContext(ctx, method, at, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if t.token != "" {
-		r.Header.Set("Authorization", "Bearer "+t.token)
-	}
-	return t.client.Do(r)
+	return path
 }
 
 // call returns an answer of a status as a whole.
 func (t *target) call(ctx context.Context, method, id, query, body string, status int) ([]byte, http.Header, error) {
-	resp, err := t.do(ctx, method, id, query, body)
+	a, err := t.whole.ask(ctx, method, t.path(id, query), t.headers, body)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%s %s: %w", method, id, err)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer of %s %s: %w", method, id, err)
+	if a.status != status {
+		return nil, nil, fmt.Errorf("%s %s answered %d: %.200s", method, id, a.status, a.body)
 	}
-	if resp.StatusCode != status {
-		return nil, nil, fmt.Errorf("%s %s answered %d: %.200s", method, id, resp.StatusCode, b)
-	}
-	return b, resp.Header, nil
+	return a.body, a.header, nil
 }
 
 // receipt is what an admission answers.
@@ -78,9 +91,15 @@ type receipt struct {
 	SubmissionID string `json:"submissionId"`
 }
 
+// message is what an admission sends.
+type message struct {
+	Kind string `json:"kind"`
+	Body string `json:"body"`
+}
+
 // post admits a message and returns how long that took.
 func (t *target) post(ctx context.Context, id, text string) (receipt, time.Duration, error) {
-	body, err := json.Marshal(map[string]string{"kind": "user", "body": text})
+	body, err := json.Marshal(message{Kind: "user", Body: text})
 	if err != nil {
 		return receipt{}, 0, err
 	}
@@ -177,7 +196,15 @@ type stream struct {
 
 // stream opens a live read and waits until it has caught up.
 func (t *target) stream(ctx context.Context, id, after string) (*stream, error) {
-	resp, err := t.do(ctx, http.MethodGet, id, "view=updates&live=sse&offset="+url.QueryEscape(after), "")
+	at := t.base.Scheme + "://" + t.base.Host + t.path(id, "view=updates&live=sse&offset="+url.QueryEscape(after))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	if t.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	resp, err := t.streams.Do(req)
 	if err != nil {
 		return nil, err
 	}

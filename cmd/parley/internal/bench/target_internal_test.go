@@ -59,7 +59,11 @@ func TestTargetMistrusts(t *testing.T) {
 		answers[r.URL.EscapedPath()](w)
 	}))
 	defer server.Close()
-	at := newTarget(server.URL+"/", "")
+	at, err := newTarget(server.URL+"/", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.close()
 	for id, want := range map[string]string{"refuses": "answered 503: full", "babbles": "decode receipt", "omits": "lacks an offset or a submission", "a/b?": ""} {
 		_, took, err := at.post(t.Context(), id, "x")
 		if want == "" && (err != nil || took <= 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
