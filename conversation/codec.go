@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // Batch is a list of records appended all-or-nothing under one offset. A batch
@@ -97,40 +98,41 @@ func newRecord(t RecordType) Record {
 // EncodeRecords appends the records to dst as JSON lines, each one object whose
 // first member is "type", each ending in a newline.
 func EncodeRecords(dst []byte, records []Record) ([]byte, error) {
+	const line = 256 // about what a record without long text needs, in bytes
+	out := &appender{slices.Grow(dst, line*len(records))}
+	enc := out.encoder()
 	for i, r := range records {
-		line, err := encodeRecord(r)
-		if err != nil {
-			return dst, fmt.Errorf("encode record %d: %w", i, err)
+		start := len(out.b)
+		if err := encodeRecord(out, enc, r); err != nil {
+			return out.b[:start], fmt.Errorf("encode record %d: %w", i, err)
 		}
-		dst = append(dst, line...)
-		dst = append(dst, '\n')
 	}
-	return dst, nil
+	return out.b, nil
 }
 
-func encodeRecord(r Record) ([]byte, error) {
+// encodeRecord appends the line of a record to out, where enc writes.
+func encodeRecord(out *appender, enc *json.Encoder, r Record) error {
 	if u, ok := r.(*Unknown); ok {
-		return u.Line, nil
+		out.b = append(append(out.b, u.Line...), '\n')
+		return nil
 	}
-	var buf bytes.Buffer
-	fmt.Fprintf(&buf, `{"type":%q`, string(r.Type()))
-	head := buf.Len()
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
+	start := len(out.b)
+	out.b = strconv.AppendQuote(append(out.b, `{"type":`...), string(r.Type()))
+	head := len(out.b)
 	if err := enc.Encode(r); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Type(), err)
+		return fmt.Errorf("%s: %w", r.Type(), err)
 	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	if bytes.Equal(b[head:], []byte("{}")) {
-		return append(b[:head], '}'), nil
+	if string(out.b[head:]) == "{}\n" {
+		out.b = append(out.b[:head], "}\n"...)
+		return nil
 	}
-	b[head] = ','
+	out.b[head] = ','
 	// The encoder checks a raw value by itself; within the line it may be nested
 	// deeper than a decoder takes. What cannot be read back must not be written.
-	if !json.Valid(b) {
-		return nil, fmt.Errorf("%s: the line could not be read back", r.Type())
+	if !json.Valid(out.b[start:]) {
+		return fmt.Errorf("%s: the line could not be read back", r.Type())
 	}
-	return b, nil
+	return nil
 }
 
 // DecodeRecords reads JSON lines written by [EncodeRecords]. Unknown members of a

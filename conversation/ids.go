@@ -58,8 +58,12 @@ func TimeOf(t time.Time) Time { return Time(t.UnixMilli()) }
 // String returns the RFC 3339 form.
 func (t Time) String() string { return time.UnixMilli(int64(t)).UTC().Format(timeLayout) }
 
+func (t Time) appendTo(dst []byte) []byte {
+	return time.UnixMilli(int64(t)).UTC().AppendFormat(dst, timeLayout)
+}
+
 // MarshalText implements encoding.TextMarshaler.
-func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+func (t Time) MarshalText() ([]byte, error) { return t.appendTo(make([]byte, 0, len(timeLayout))), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It refuses what String could
 // not write: a moment outside the years 0 to 9999 of UTC.

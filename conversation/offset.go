@@ -16,13 +16,26 @@ const Start Offset = -1
 // offsetPrefix is the first of the two components on the wire; it is always zero.
 const offsetPrefix = "0000000000000000_"
 
+// offsetDigits is the length of the second.
+const offsetDigits = 16
+
 // String returns the wire form: "-1" for [Start], otherwise two zero-padded
 // 16-digit integers joined by "_", the first of which is 0.
 func (o Offset) String() string {
+	b, _ := o.AppendText(make([]byte, 0, len(offsetPrefix)+offsetDigits)) // it cannot fail
+	return string(b)
+}
+
+// AppendText implements encoding.TextAppender. It does not fail.
+func (o Offset) AppendText(dst []byte) ([]byte, error) {
 	if o < 0 {
-		return "-1"
+		return append(dst, "-1"...), nil
 	}
-	return fmt.Sprintf("%s%016d", offsetPrefix, int64(o))
+	dst = append(dst, offsetPrefix...)
+	for least := Offset(1e15); o < least && least > 1; least /= 10 {
+		dst = append(dst, '0')
+	}
+	return strconv.AppendInt(dst, int64(o), 10), nil
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -44,7 +57,7 @@ func ParseOffset(s string) (Offset, error) {
 	if s == "-1" {
 		return Start, nil
 	}
-	if len(s) != len(offsetPrefix)+16 || s[:len(offsetPrefix)] != offsetPrefix {
+	if len(s) != len(offsetPrefix)+offsetDigits || s[:len(offsetPrefix)] != offsetPrefix {
 		return 0, fmt.Errorf("parse offset %.64q: want -1 or %s followed by 16 digits", s, offsetPrefix)
 	}
 	digits := s[len(offsetPrefix):]

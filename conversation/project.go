@@ -1,10 +1,10 @@
 package conversation
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // deliveredMessage is the transcript message of an admission. It is used by the
@@ -102,26 +102,72 @@ func (p *part) snapshot() Part {
 // the state's snapshot at this batch. at may be nil for batches known to have
 // neither; needing it then is an error.
 func Project(id ConversationID, b Batch, at func() (*Snapshot, error)) ([]Chunk, error) {
+	var out []Chunk
+	err := chunksOf(id, b, at, func(c Chunk) error {
+		out = append(out, c)
+		return nil
+	})
+	return out, err
+}
+
+// AppendProjection appends the chunks of [Project] to dst as [AppendChunks] does.
+// It allocates little beyond that.
+func AppendProjection(dst []byte, id ConversationID, b Batch, at func() (*Snapshot, error)) ([]byte, error) {
+	first := true
+	err := chunksOf(id, b, at, func(c Chunk) (err error) {
+		if first {
+			dst = slices.Grow(dst, roomFor(b.Records))
+		} else {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst, err = appendChunk(dst, &c)
+		return err
+	})
+	return dst, err
+}
+
+// roomFor is about what the chunks of a batch need, in bytes.
+func roomFor(records []Record) int {
+	const fixed = 256 // names, ids, a position
+	n := 0
+	for _, r := range records {
+		switch r := r.(type) {
+		case *Delta:
+			n += fixed + len(r.Text)
+		case *SubmissionAdmitted:
+			n += 2*fixed + len(r.Delivery.Body)
+		case *ResponseStarted, *StepCompleted, *SubmissionSettled:
+			n += fixed
+		}
+	}
+	return n
+}
+
+// chunksOf calls yield for every chunk of a batch, until it fails.
+func chunksOf(id ConversationID, b Batch, at func() (*Snapshot, error), yield func(Chunk) error) error {
 	snap, err := boundary(b, at)
 	if err != nil {
-		return nil, fmt.Errorf("project batch %d: %w", int64(b.Offset), err)
+		return fmt.Errorf("project batch %d: %w", int64(b.Offset), err)
 	}
 	if snap != nil {
-		return []Chunk{{
+		return yield(Chunk{
 			Type: ChunkReset, ConversationID: snap.ConversationID, Snapshot: snap, Position: Position{Batch: b.Offset},
-		}}, nil
+		})
 	}
-	var out []Chunk
+	pos := Position{Batch: b.Offset}
 	for _, r := range b.Records {
 		c, ok := project(r)
 		if !ok {
 			continue
 		}
-		c.ConversationID = id
-		c.Position = Position{Batch: b.Offset, Index: len(out)}
-		out = append(out, c)
+		c.ConversationID, c.Position = id, pos
+		if err := yield(c); err != nil {
+			return err
+		}
+		pos.Index++
 	}
-	return out, nil
+	return nil
 }
 
 // boundary returns the snapshot a structural batch resets to, nil for others.
@@ -195,31 +241,4 @@ func orNull(v json.RawMessage) json.RawMessage {
 		return json.RawMessage("null")
 	}
 	return v
-}
-
-// AppendChunks appends the chunks' JSON forms to dst, separated by commas and
-// without the array's brackets, so that encoded batches can be joined.
-func AppendChunks(dst []byte, chunks []Chunk) ([]byte, error) {
-	for i := range chunks {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		b, err := EncodeJSON(&chunks[i])
-		if err != nil {
-			return dst, fmt.Errorf("encode chunk %s: %w", chunks[i].Type, err)
-		}
-		dst = append(dst, b...)
-	}
-	return dst, nil
-}
-
-// EncodeJSON encodes a value of the wire on one line, without escaping HTML.
-func EncodeJSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }

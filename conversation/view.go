@@ -1,6 +1,9 @@
 package conversation
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // SnapshotVersion is the value of the snapshot's field v.
 const SnapshotVersion = 1
@@ -166,11 +169,12 @@ type Position struct {
 }
 
 // MarshalJSON writes both components as numbers.
-func (p Position) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Batch int64 `json:"batch"`
-		Index int   `json:"index"`
-	}{int64(p.Batch), p.Index})
+func (p Position) MarshalJSON() ([]byte, error) { return p.appendTo(nil), nil }
+
+func (p Position) appendTo(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"batch":`...), int64(p.Batch), 10)
+	dst = strconv.AppendInt(append(dst, `,"index":`...), int64(p.Index), 10)
+	return append(dst, '}')
 }
 
 // UnmarshalJSON reads both components as numbers.

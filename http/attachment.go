@@ -48,7 +48,7 @@ func (p *promptReader) attachments(v span) error {
 
 // attachmentFields finds the members of every attachment.
 func (p *promptReader) attachmentFields(v span) ([]fields, error) {
-	s := newScanner(p.body.section(v), v.from)
+	s := newScanner(p.body, v)
 	if c, err := s.must(); err != nil {
 		return nil, err
 	} else if c != '[' {
@@ -123,7 +123,7 @@ func isMimeType(s string) bool {
 
 // decode writes the content of attachment i to a spool of its own.
 func (p *promptReader) decode(i int, data span) error {
-	r, err := newStringReader(p.body.section(data))
+	r, err := newStringReader(p.body.reader(data))
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ func checkMediaType(r *http.Request) error {
 // readBody spools the request body. The caller closes the spool.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, error) {
 	limit := h.opts.MaxBodyBytes
-	tooLong := invalid("The request body is longer than the limit of %d bytes.", limit)
+	const tooLong = "The request body is longer than the limit of %d bytes."
 	if r.ContentLength > limit {
-		return nil, tooLong
+		return nil, invalid(tooLong, limit)
 	}
 	memory := h.opts.MemoryBytes
 	if r.ContentLength > int64(memory) {
@@ -38,14 +38,14 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	}
 	s := newSpool(h.opts.TempDir, memory)
 	src := &source{r: http.MaxBytesReader(w, r.Body, limit)}
-	_, err := io.Copy(s, src)
+	err := s.readAll(src, r.ContentLength)
 	if err == nil {
 		return s, nil
 	}
 	closeErr := s.Close()
 	switch tooBig := (*http.MaxBytesError)(nil); {
 	case errors.As(src.err, &tooBig):
-		return nil, tooLong
+		return nil, invalid(tooLong, limit)
 	case src.err != nil && r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case src.err != nil:
@@ -91,7 +91,7 @@ func locate(body *spool) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newScanner(body.section(span{from, body.size}), from)
+	s := newScanner(body, span{from, body.size})
 	first, err := s.next()
 	if errors.Is(err, io.EOF) {
 		return nil, conversation.Errorf(conversation.CodeInvalidJSON, "The body is empty. Send a JSON object.")

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/gorilla/mux"
 
@@ -33,7 +32,7 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, at conversa
 	}
 	defer content.Close()
 	d := &download{
-		w: w, rc: http.NewResponseController(w), slow: h.opts.SlowReader,
+		w: w, limit: limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader},
 		content: content, left: a.Size,
 		begin: func() {
 			attachmentHeaders(w.Header(), a)
@@ -82,8 +81,7 @@ func (h *Handler) breakOff(r *http.Request, err error) {
 // digest, still finds the last piece unsent.
 type download struct {
 	w       http.ResponseWriter
-	rc      *http.ResponseController
-	slow    time.Duration // a piece may take
+	limit   limit // of a piece
 	content io.Reader
 	begin   func() // answers with the headers; nil once it is done
 
@@ -149,7 +147,7 @@ func (d *download) write(piece []byte) error {
 		d.begin = nil
 	}
 	// A download is whole without a flush: the server flushes at its end.
-	if err := send(d.w, d.rc, piece, d.slow); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := send(d.w, &d.limit, piece); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return &writeError{err}
 	}
 	return nil

@@ -15,6 +15,10 @@ import (
 // maxKey is the longest idempotencyKey, in characters.
 const maxKey = 256
 
+// shortText is the longest text that is decoded from one piece, in bytes as
+// written.
+const shortText = 64 << 10
+
 // prompt is a checked request body.
 type prompt struct {
 	delivery    conversation.Delivery
@@ -120,22 +124,36 @@ func (p *promptReader) text() error {
 	if is, err := p.isString(v); err != nil || !is {
 		return errors.Join(err, invalidType(is, "body", "a string"))
 	}
-	r, err := newStringReader(p.body.section(v))
+	text, err := p.decoded(v)
 	if err != nil {
-		return err
+		return fmt.Errorf("read spooled body: %w", err)
+	}
+	if limit := p.opts.MaxTextBytes; int64(len(text)) > limit {
+		return invalid("The member body is longer than the limit of %d bytes.", limit)
+	}
+	p.out.delivery.Body = text
+	return nil
+}
+
+// decoded returns the content of a scanned string. Of one longer than MaxTextBytes
+// it may be the beginning, up to the first byte too many.
+func (p *promptReader) decoded(v span) (string, error) {
+	if v.size() <= shortText {
+		raw, err := p.body.bytes(v)
+		if err != nil {
+			return "", err
+		}
+		return unquote(raw[1 : len(raw)-1])
+	}
+	r, err := newStringReader(p.body.reader(v))
+	if err != nil {
+		return "", err
 	}
 	limit := p.opts.MaxTextBytes
 	var b strings.Builder
 	b.Grow(int(min(v.size(), limit+1))) // decoded it is rarely longer
-	n, err := io.Copy(&b, io.LimitReader(r, limit+1))
-	if err != nil {
-		return fmt.Errorf("read spooled body: %w", err)
-	}
-	if n > limit {
-		return invalid("The member body is longer than the limit of %d bytes.", limit)
-	}
-	p.out.delivery.Body = b.String()
-	return nil
+	_, err = io.Copy(&b, io.LimitReader(r, limit+1))
+	return b.String(), err
 }
 
 func (p *promptReader) signal() error {
@@ -224,22 +242,18 @@ func (p *promptReader) siblings() error {
 	if err != nil {
 		return err
 	}
-	p.out.initialData = bytes.ToValidUTF8(raw, []byte("\ufffd"))
+	p.out.initialData = bytes.ToValidUTF8(raw, []byte("\ufffd")) // a copy
 	return nil
 }
 
-// raw takes a value into memory.
+// raw takes a value into memory. It may be a part of the body there.
 func (p *promptReader) raw(name string, v span) ([]byte, error) {
 	if v.size() > p.budget {
 		return nil, invalid("The member %s is too long: beside body and attachment data, a request has at most %d bytes.",
 			name, p.opts.MaxTextBytes)
 	}
 	p.budget -= v.size()
-	b := make([]byte, v.size())
-	if _, err := io.ReadFull(p.body.section(v), b); err != nil {
-		return nil, fmt.Errorf("read spooled body: %w", err)
-	}
-	return b, nil
+	return p.body.bytes(v)
 }
 
 // string takes a string into memory.

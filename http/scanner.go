@@ -35,12 +35,13 @@ type scanner struct {
 	r     *bufio.Reader
 	pos   int64
 	depth int
+	// raw is the string under way as written. Invariant: of what is not kept it has
+	// one byte at most.
+	raw []byte
 }
 
-// newScanner scans r, whose first byte is at pos.
-func newScanner(r io.Reader, pos int64) *scanner {
-	return &scanner{r: bufio.NewReaderSize(r, 16<<10), pos: pos}
-}
+// newScanner scans a span.
+func newScanner(body *spool, v span) *scanner { return &scanner{r: body.reader(v), pos: v.from} }
 
 func (s *scanner) bad(format string, args ...any) error {
 	return &syntaxError{s.pos, fmt.Sprintf(format, args...)}
@@ -204,19 +205,14 @@ func (s *scanner) string(keep int) (string, error) {
 	if err := s.expect('"'); err != nil {
 		return "", err
 	}
-	var raw []byte
-	take := func(p ...byte) {
-		if len(raw) <= keep {
-			raw = append(raw, p[:min(len(p), keep+1-len(raw))]...)
-		}
-	}
+	s.raw = s.raw[:0]
 	for {
 		if n := s.plain(); n > 0 {
 			p, err := s.r.Peek(n)
 			if err != nil {
 				return "", err
 			}
-			take(p...)
+			s.take(keep, p...)
 			s.pos += int64(n)
 			if _, err := s.r.Discard(n); err != nil {
 				return "", err
@@ -227,22 +223,25 @@ func (s *scanner) string(keep int) (string, error) {
 		case err != nil:
 			return "", err
 		case c == '"':
-			if len(raw) > keep {
+			if len(s.raw) > keep {
 				return "", nil
 			}
-			return unquote(raw)
+			return unquote(s.raw)
 		case c < ' ':
 			return "", s.bad("a string has the control character %q", c)
 		}
-		take(c)
+		s.take(keep, c)
 		if c == '\\' {
-			esc, err := s.escape()
-			if err != nil {
+			if err := s.escape(keep); err != nil {
 				return "", err
 			}
-			take(esc...)
 		}
 	}
+}
+
+// take notes bytes of a string, as far as they are kept and one more.
+func (s *scanner) take(keep int, p ...byte) {
+	s.raw = append(s.raw, p[:min(len(p), keep+1-len(s.raw))]...)
 }
 
 // plain counts the bytes in the buffer up to the next one that needs a look.
@@ -256,30 +255,30 @@ func (s *scanner) plain() int {
 	return len(buf)
 }
 
-// escape consumes what follows a backslash and returns it.
-func (s *scanner) escape() ([]byte, error) {
+// escape consumes and takes what follows a backslash.
+func (s *scanner) escape(keep int) error {
 	c, err := s.read()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := []byte{c}
+	s.take(keep, c)
 	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return out, nil
+		return nil
 	case 'u':
 		for range 4 {
 			c, err := s.read()
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if !isHex(c) {
-				return nil, s.bad("found %q in a \\u escape", c)
+				return s.bad("found %q in a \\u escape", c)
 			}
-			out = append(out, c)
+			s.take(keep, c)
 		}
-		return out, nil
+		return nil
 	}
-	return nil, s.bad("a string has the unknown escape %q", c)
+	return s.bad("a string has the unknown escape %q", c)
 }
 
 func isHex(c byte) bool {

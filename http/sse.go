@@ -39,7 +39,10 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ev := &events{w: w, rc: http.NewResponseController(w), every: h.opts.Heartbeat, slow: h.opts.SlowReader, fail: cancel}
+	ev := &events{
+		w: w, limit: limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader, stays: r.ProtoMajor == 1},
+		every: h.opts.Heartbeat, fail: cancel,
+	}
 	ev.start()
 	defer ev.stop()
 	err = h.follow(ctx, ev, at, page)
@@ -54,16 +57,16 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation
 // follow writes the first page and all that come after it.
 func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Address, page conversation.Page) error {
 	// A little early, so that the read before the frame does not make it late.
-	idle := h.opts.ControlEvery - h.opts.ControlEvery/30
+	idle := window{parent: ctx, length: h.opts.ControlEvery - h.opts.ControlEvery/30}
+	defer idle.close()
 	for {
 		if err := ev.cycle(page); err != nil {
 			return err
 		}
 		if page.UpToDate {
-			wait, cancel := context.WithTimeout(ctx, idle)
+			wait := idle.open()
 			err := h.reader.Wait(wait, at, page.Next)
 			ended := wait.Err() != nil
-			cancel()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -75,6 +78,38 @@ func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Addres
 		if page, err = h.reader.Updates(ctx, at, page.Next, pageBatches); err != nil {
 			return err
 		}
+	}
+}
+
+// window makes contexts that end after a length of time, one after the other. One
+// that has not ended is used again with all its time: most waits end early, and a
+// timer is set anew for a fraction of what a context costs.
+type window struct {
+	parent context.Context
+	length time.Duration
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	timer  *time.Timer
+}
+
+// open returns a context that ends after the length, or with the parent. It is valid
+// until the next call.
+func (w *window) open() context.Context {
+	if w.timer != nil && w.timer.Reset(w.length) {
+		return w.ctx
+	}
+	w.close() // its time was over, or there is none yet
+	w.ctx, w.cancel = context.WithCancel(w.parent)
+	w.timer = time.AfterFunc(w.length, w.cancel)
+	return w.ctx
+}
+
+// close ends the last context.
+func (w *window) close() {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.cancel()
 	}
 }
 
@@ -106,9 +141,8 @@ func (e *writeError) Unwrap() error { return e.err }
 // methods may meet; each frame leaves in one write and one flush.
 type events struct {
 	w     http.ResponseWriter
-	rc    *http.ResponseController
+	limit limit
 	every time.Duration // between heartbeats
-	slow  time.Duration // a write may take
 	fail  context.CancelCauseFunc
 
 	mu    sync.Mutex
@@ -128,6 +162,9 @@ func (e *events) start() {
 func (e *events) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.ended {
+		e.limit.lift() // the server has the end of the response to write
+	}
 	e.ended = true
 	e.timer.Stop()
 }
@@ -156,7 +193,7 @@ func (e *events) cycle(p conversation.Page) error {
 		b = append(b, "\n\n"...)
 	}
 	b = append(b, `event: control`+"\n"+`data:{"streamNextOffset":"`...)
-	b = append(b, p.Next.String()...)
+	b, _ = p.Next.AppendText(b) // it cannot fail
 	b = append(b, '"')
 	if p.UpToDate {
 		b = append(b, `,"upToDate":true`...)
@@ -167,7 +204,7 @@ func (e *events) cycle(p conversation.Page) error {
 
 // flush sends the buffer. The caller holds mu.
 func (e *events) flush() error {
-	err := send(e.w, e.rc, e.buf, e.slow)
+	err := send(e.w, &e.limit, e.buf)
 	if cap(e.buf) > keptBuffer {
 		e.buf = nil
 	}

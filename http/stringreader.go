@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -16,16 +17,16 @@ import (
 type stringReader struct {
 	r    *bufio.Reader
 	rest []byte // decoded and not yet delivered
+	buf  [utf8.UTFMax]byte
 	done bool
 }
 
 // newStringReader reads the string whose quoted form r yields.
-func newStringReader(r io.Reader) (*stringReader, error) {
-	s := &stringReader{r: bufio.NewReaderSize(r, 16<<10)}
-	if c, err := s.r.ReadByte(); err != nil || c != '"' {
+func newStringReader(r *bufio.Reader) (*stringReader, error) {
+	if c, err := r.ReadByte(); err != nil || c != '"' {
 		return nil, errors.Join(errors.New("read string: no opening quote"), err)
 	}
-	return s, nil
+	return &stringReader{r: r}, nil
 }
 
 // Read implements io.Reader.
@@ -59,75 +60,84 @@ func (s *stringReader) Read(p []byte) (int, error) {
 // ascii copies bytes that stand for themselves from the buffer.
 func (s *stringReader) ascii(p []byte) int {
 	buf, _ := s.r.Peek(min(s.r.Buffered(), len(p)))
-	n := 0
-	for n < len(buf) && buf[n] < utf8.RuneSelf && buf[n] != '"' && buf[n] != '\\' {
-		n++
-	}
-	copy(p, buf[:n])
+	n := copy(p, buf[:plainASCII(buf)])
 	_, _ = s.r.Discard(n) // n bytes are buffered
 	return n
 }
 
-// decode consumes one character into rest, or the closing quote.
-func (s *stringReader) decode() error {
-	c, _, err := s.r.ReadRune()
-	if err != nil {
-		return noEOF(err)
-	}
-	switch c {
-	case '"':
-		s.done = true
-		return nil
-	case '\\':
-		c, err = s.escaped()
-		if err != nil {
-			return noEOF(err)
+// plainASCII counts the bytes that stand for themselves, up to the first other one.
+func plainASCII(b []byte) int {
+	for i, c := range b {
+		if c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return i
 		}
 	}
-	s.rest = utf8.AppendRune(s.rest[:0:0], c)
+	return len(b)
+}
+
+// decode consumes one character into rest, or the closing quote.
+func (s *stringReader) decode() error {
+	b, err := s.r.Peek(maxCharacter)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c, size := character(b)
+	if size == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	if _, err := s.r.Discard(size); err != nil {
+		return err
+	}
+	if size == 1 && c == '"' {
+		s.done = true
+		return nil
+	}
+	s.rest = utf8.AppendRune(s.buf[:0], c)
 	return nil
 }
 
-func (s *stringReader) escaped() (rune, error) {
-	c, err := s.r.ReadByte()
-	if err != nil {
-		return 0, err
+// maxCharacter is the longest written form of a character: a surrogate pair.
+const maxCharacter = len(`\ud83d\ude00`)
+
+// character decodes the first character of a scanned string and returns the size of
+// its written form, 0 if b ends within it. b is maxCharacter bytes or what is left.
+func character(b []byte) (c rune, size int) {
+	switch {
+	case len(b) == 0:
+		return 0, 0
+	case b[0] != '\\':
+		return utf8.DecodeRune(b)
+	case len(b) < 2:
+		return 0, 0
 	}
-	switch c {
+	switch b[1] {
 	case 'b':
-		return '\b', nil
+		return '\b', 2
 	case 'f':
-		return '\f', nil
+		return '\f', 2
 	case 'n':
-		return '\n', nil
+		return '\n', 2
 	case 'r':
-		return '\r', nil
+		return '\r', 2
 	case 't':
-		return '\t', nil
+		return '\t', 2
 	case 'u':
 	default:
-		return rune(c), nil
+		return rune(b[1]), 2
 	}
-	hex, err := s.r.Peek(4)
-	if err != nil {
-		return 0, err
+	if len(b) < 6 {
+		return 0, 0
 	}
-	first := hexRune(hex)
-	if _, err := s.r.Discard(4); err != nil {
-		return 0, err
-	}
+	first := hexRune(b[2:6])
 	if !utf16.IsSurrogate(first) {
-		return first, nil
+		return first, 6
 	}
-	// Near the end of the string Peek returns less, and then there is no pair.
-	pair, _ := s.r.Peek(6)
-	if len(pair) == 6 && pair[0] == '\\' && pair[1] == 'u' {
-		if c := utf16.DecodeRune(first, hexRune(pair[2:])); c != utf8.RuneError {
-			_, err := s.r.Discard(6)
-			return c, err
+	if len(b) >= maxCharacter && b[6] == '\\' && b[7] == 'u' {
+		if c := utf16.DecodeRune(first, hexRune(b[8:maxCharacter])); c != utf8.RuneError {
+			return c, maxCharacter
 		}
 	}
-	return utf8.RuneError, nil
+	return utf8.RuneError, 6
 }
 
 func hexRune(b []byte) rune {
@@ -138,19 +148,25 @@ func hexRune(b []byte) rune {
 	return rune(v)
 }
 
-func noEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
 // unquote decodes the content of a short scanned string, without its quotes.
 func unquote(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return string(raw), nil
 	}
-	s := &stringReader{r: bufio.NewReader(io.MultiReader(bytes.NewReader(raw), bytes.NewReader([]byte{'"'})))}
-	b, err := io.ReadAll(s)
-	return string(b), err
+	var b strings.Builder
+	b.Grow(len(raw))
+	for len(raw) > 0 {
+		n := plainASCII(raw)
+		b.Write(raw[:n])
+		if raw = raw[n:]; len(raw) == 0 {
+			break
+		}
+		c, size := character(raw[:min(len(raw), maxCharacter)])
+		if size == 0 {
+			return "", io.ErrUnexpectedEOF
+		}
+		b.WriteRune(c)
+		raw = raw[size:]
+	}
+	return b.String(), nil
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -87,7 +86,7 @@ func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversati
 func (h *Handler) writeLive(w http.ResponseWriter, p conversation.Page) {
 	pageHeaders(w.Header(), p)
 	w.WriteHeader(http.StatusOK)
-	_ = send(w, http.NewResponseController(w), p.JSON, h.opts.SlowReader)
+	_ = send(w, &limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader}, p.JSON)
 }
 
 // unlimited takes the server's time limits off a live response. Writers that
@@ -105,20 +104,38 @@ func noDeadline() time.Time { return time.Time{} }
 // slow one that does read is told from one that does not.
 const sliceBytes = 256 << 10
 
-// send writes b and flushes. A client that takes a slice of it not within slow
-// fails the write; a writer without deadlines cannot block on a client either.
-// No deadline stays: HTTP/2 would end a response for it that only has nothing to
-// say, and HTTP/1 the connection's next request.
-func send(w io.Writer, rc *http.ResponseController, b []byte, slow time.Duration) error {
-	for part := range slices.Chunk(b, sliceBytes) {
-		_ = rc.SetWriteDeadline(time.Now().Add(slow))
+// send writes b and flushes. A client that takes a slice of it not in time fails
+// the write; a writer without deadlines cannot block on a client either.
+func send(w io.Writer, l *limit, b []byte) error {
+	for len(b) > 0 {
+		part := b[:min(len(b), sliceBytes)]
+		b = b[len(part):]
+		l.set()
 		if _, err := w.Write(part); err != nil {
 			return err
 		}
 	}
-	if err := rc.Flush(); err != nil {
+	if err := l.rc.Flush(); err != nil {
 		return err
 	}
-	_ = rc.SetWriteDeadline(noDeadline())
+	if !l.stays {
+		l.lift()
+	}
 	return nil
 }
+
+// limit is the time that one write to a live response may take.
+type limit struct {
+	rc   *http.ResponseController
+	slow time.Duration
+	// stays is set when a deadline may stay after a write, which spares a call per
+	// frame. HTTP/2 would end a response for one that only has nothing to say, and
+	// HTTP/1 the connection's next request.
+	stays bool
+}
+
+// set gives the next write its time.
+func (l *limit) set() { _ = l.rc.SetWriteDeadline(time.Now().Add(l.slow)) }
+
+// lift leaves no deadline.
+func (l *limit) lift() { _ = l.rc.SetWriteDeadline(noDeadline()) }

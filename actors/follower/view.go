@@ -139,16 +139,12 @@ func (v *view) id() conversation.ConversationID { return v.state.Created().Conve
 // encodePage returns the page of exactly one batch; its errors are permanent.
 func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, at func() (*conversation.Snapshot, error)) ([]byte, error) {
 	s.counts.encoded.Add(1)
-	chunks, err := conversation.Project(id, b, at)
+	page, err := conversation.AppendProjection([]byte{'['}, id, b, at)
 	if err != nil {
 		return nil, &logError{int64(b.Offset), err}
 	}
-	if len(chunks) == 0 {
+	if len(page) == 1 {
 		return s.empty, nil
-	}
-	page, err := conversation.AppendChunks([]byte{'['}, chunks)
-	if err != nil {
-		return nil, &logError{int64(b.Offset), err}
 	}
 	return append(page, ']'), nil
 }

@@ -1,0 +1,58 @@
+package http
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"testing"
+	"testing/iotest"
+)
+
+// FuzzString: both decoders of a scanned string read what encoding/json reads.
+func FuzzString(f *testing.F) {
+	for _, s := range []string{
+		``, `plain`, `a\"\\\/\b\f\n\r\tz`, `\u0041\u00e9\u20AC`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\n`, `\ude00\ud83d`,
+		`\ud83d\ud83d\ude00`, "é€😀", "\xff\xc3(\xed\xa0\x80", "é\xe2\x80", "\x7f\u2028",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		quoted := append(append([]byte{'"'}, content...), '"')
+		var want string
+		if json.Unmarshal(quoted, &want) != nil {
+			return // it would not have been scanned
+		}
+		if got, err := unquote(content); err != nil || got != want {
+			t.Errorf("unquote(%q) = %q, %v; want %q", content, got, err, want)
+		}
+		spool := newSpool(t.TempDir(), len(quoted))
+		if _, err := spool.Write(quoted); err != nil {
+			t.Fatal(err)
+		}
+		r, err := newStringReader(bufio.NewReaderSize(iotest.OneByteReader(spool.section(span{0, spool.size})), 16))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r); err != nil || string(got) != want {
+			t.Errorf("%q is read as %q, %v; want %q", content, got, err, want)
+		}
+	})
+}
+
+// TestStringThatEndsEarly: what was cut off after it was scanned, such as a damaged
+// temporary file, is an error and not another string.
+func TestStringThatEndsEarly(t *testing.T) {
+	for _, s := range []string{`"`, `"a`, `"\`, `"\u`, `"\u00e`, `"\ud83d\ude0`} {
+		spool := newSpool(t.TempDir(), 64)
+		if _, err := spool.Write([]byte(s)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := newStringReader(spool.reader(span{0, spool.size}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r); err == nil {
+			t.Errorf("%s is read as %q", s, got)
+		}
+	}
+}
