@@ -1,8 +1,11 @@
 package actors
 
 import (
+	"cmp"
+	"container/list"
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -31,13 +34,29 @@ type entryID struct {
 	nonce storage.Nonce
 }
 
-// entry is a listed conversation.
+// unlisted is the number of the first journal of an entry that no journal lists.
+const unlisted = math.MaxInt64
+
+// compare orders entries, so that the same set is written as the same bytes and who
+// waits for it is told in the same order.
+func (id entryID) compare(other entryID) int {
+	return cmp.Or(cmp.Compare(id.conv, other.conv), cmp.Compare(id.nonce, other.nonce))
+}
+
+// entry is a conversation of the set. Invariant: as long as it is in the set, all
+// journals from the first that lists it to the newest list it.
 type entry struct {
-	storage.JournalEntry
-	leavingSince time.Time // zero unless it is about to leave
-	landed       bool      // in the newest landed journal
-	flying       bool      // in the journal in flight
-	waiters      []func()
+	id           entryID
+	first        int64         // the first journal that lists it, or unlisted
+	leaving      *list.Element // in journal.leaving; nil unless it is about to leave
+	leavingSince time.Time
+	gone         bool // no longer in the set
+}
+
+// waiter is called once its entry is listed.
+type waiter struct {
+	e    *entry
+	done func()
 }
 
 // journal is the busy journal of this node: the set of conversations here that
@@ -56,7 +75,8 @@ type entry struct {
 //     its conversation's owner has answered a poke for it. Being fenced or
 //     stepping down is no reason.
 //
-// Safe for concurrent use. Run owns the only goroutine that writes.
+// Safe for concurrent use. Run is the only goroutine that writes; it waits for the
+// one that deletes.
 type journal struct {
 	bucket storage.Bucket
 	member string
@@ -64,19 +84,28 @@ type journal struct {
 
 	mu      sync.Mutex
 	entries map[entryID]*entry
-	n       int64 // of the newest write, landed or not
-	landed  int64 // of the newest landed write, -1 if none
-	dirty   bool  // the set differs from what was written last, apart from who leaves
-	urgent  bool  // somebody waits
+	set     []storage.JournalEntry // what the entries stand for, in their order
+	fresh   []*entry               // that no journal lists yet
+	leaving list.List              // of *entry: about to leave, who said so last at the back
+	waiting []waiter               // for the next write
+	flying  []waiter               // for the write in flight
+	n       int64                  // of the newest write, landed or not
+	landed  int64                  // of the newest landed write, -1 if none
+	behind  bool                   // the newest write was left behind
+	dirty   bool                   // the set differs from what was written last, apart from who leaves
 	kick    chan struct{}
 
-	swept int64 // numbers below it need no deletion; owned by run
+	// The fields below belong to run.
+	writer   *storage.JournalWriter
+	snapshot []storage.JournalEntry // the set as the write in flight has it
+	swept    int64                  // numbers below it need no deletion
+	deleting chan int64             // gives the new value of swept when a deletion is over; nil if none runs
 }
 
 func newJournal(b storage.Bucket, member string, log *slog.Logger) *journal {
 	return &journal{
 		bucket: b, member: member, log: log, entries: map[entryID]*entry{}, n: -1, landed: -1,
-		kick: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), writer: storage.NewJournalWriter(b),
 	}
 }
 
@@ -90,18 +119,21 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 	j.mu.Lock()
 	e := j.entries[id]
 	if e == nil {
-		e = &entry{JournalEntry: storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: seq}}
-		j.entries[id] = e
-		j.dirty = true
+		e = j.add(id, seq)
 	}
-	e.leavingSince = time.Time{}
-	if e.landed && (e.flying || j.n == j.landed) {
+	j.stay(e)
+	switch {
+	case j.behind || e.first > j.n: // Nothing that may count lists it.
+		j.waiting = append(j.waiting, waiter{e, done})
+	case e.first > j.landed:
+		j.flying = append(j.flying, waiter{e, done})
+		j.mu.Unlock()
+		return
+	default:
 		j.mu.Unlock()
 		done()
 		return
 	}
-	e.waiters = append(e.waiters, done)
-	j.urgent = true
 	j.mu.Unlock()
 	j.wake()
 }
@@ -109,18 +141,24 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 // unlist lets a writer go whose idle state is durable.
 func (j *journal) unlist(id entryID) {
 	j.mu.Lock()
-	if e := j.entries[id]; e != nil && e.leavingSince.IsZero() {
-		e.leavingSince = time.Now()
+	e := j.entries[id]
+	first := false
+	if e != nil && e.leaving == nil {
+		e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
+		first = j.leaving.Len() == 1
 	}
 	j.mu.Unlock()
-	j.wake()
+	// While somebody leaves, run looks again by itself.
+	if first {
+		j.wake()
+	}
 }
 
 // answered removes an entry whose conversation's owner has answered a poke.
 func (j *journal) answered(id entryID) {
 	j.mu.Lock()
-	if _, ok := j.entries[id]; ok {
-		delete(j.entries, id)
+	if e := j.entries[id]; e != nil {
+		j.remove(e)
 		j.dirty = true
 	}
 	j.mu.Unlock()
@@ -131,11 +169,53 @@ func (j *journal) answered(id entryID) {
 func (j *journal) held() []storage.JournalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	out := make([]storage.JournalEntry, 0, len(j.entries))
-	for _, e := range j.entries {
-		out = append(out, e.JournalEntry)
+	return slices.Clone(j.set)
+}
+
+// add puts a writer into the set. The caller holds mu, as for the next four.
+func (j *journal) add(id entryID, seq int64) *entry {
+	e := &entry{id: id, first: unlisted}
+	at, _ := j.find(id)
+	j.set = slices.Insert(j.set, at, storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: seq})
+	j.entries[id] = e
+	j.fresh = append(j.fresh, e)
+	j.dirty = true
+	return e
+}
+
+// remove takes an entry out of the set.
+func (j *journal) remove(e *entry) {
+	j.stay(e)
+	at, _ := j.find(e.id)
+	j.set = slices.Delete(j.set, at, at+1)
+	delete(j.entries, e.id)
+	e.gone = true
+}
+
+// find returns where an entry is in the set, or belongs.
+func (j *journal) find(id entryID) (int, bool) {
+	return slices.BinarySearchFunc(j.set, id, func(e storage.JournalEntry, id entryID) int {
+		return entryID{e.Conv, e.Nonce}.compare(id)
+	})
+}
+
+// stay makes sure that an entry is not about to leave.
+func (j *journal) stay(e *entry) {
+	if e.leaving != nil {
+		j.leaving.Remove(e.leaving)
+		e.leaving = nil
 	}
-	return out
+}
+
+// leave removes the entries that are about to leave for at least linger.
+func (j *journal) leave(linger time.Duration) {
+	for el := j.leaving.Front(); el != nil; el = j.leaving.Front() {
+		e := el.Value.(*entry)
+		if linger > 0 && time.Since(e.leavingSince) < linger {
+			return
+		}
+		j.remove(e)
+	}
 }
 
 func (j *journal) wake() {
@@ -147,6 +227,7 @@ func (j *journal) wake() {
 
 // run writes journals until ctx ends.
 func (j *journal) run(ctx context.Context) {
+	defer j.endDeletion()
 	for {
 		var linger <-chan time.Time
 		wait, ready := j.due()
@@ -165,6 +246,9 @@ func (j *journal) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-j.kick:
 		case <-linger:
+		case j.swept = <-j.deleting:
+			j.deleting = nil
+			j.sweepOwn(ctx)
 		}
 		if t != nil {
 			t.Stop()
@@ -180,23 +264,20 @@ func (j *journal) run(ctx context.Context) {
 func (j *journal) due() (wait time.Duration, ready bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.urgent {
+	if len(j.waiting) > 0 || j.behind {
 		return 0, true
 	}
-	leaving := false
-	for _, e := range j.entries {
-		if !e.leavingSince.IsZero() {
-			leaving = true
-			wait = max(wait, journalLinger-time.Since(e.leavingSince))
-		}
+	last := j.leaving.Back()
+	if last != nil {
+		wait = max(0, journalLinger-time.Since(last.Value.(*entry).leavingSince))
 	}
-	return wait, wait <= 0 && (j.dirty || leaving)
+	return wait, wait == 0 && (j.dirty || last != nil)
 }
 
 // write stores the set under the next number and reports whether to go on.
 func (j *journal) write(ctx context.Context) bool {
 	next := j.compose()
-	err := storage.WriteJournal(ctx, j.bucket, next)
+	err := j.writer.Write(ctx, next)
 	if err != nil {
 		if ctx.Err() != nil {
 			return false
@@ -210,10 +291,10 @@ func (j *journal) write(ctx context.Context) bool {
 		}
 		return true
 	}
-	for _, done := range j.land(next.N) {
-		done()
+	for _, w := range j.land(next.N) {
+		w.done()
 	}
-	j.sweepOwn(ctx, next.N)
+	j.sweepOwn(ctx)
 	return true
 }
 
@@ -221,36 +302,28 @@ func (j *journal) write(ctx context.Context) bool {
 func (j *journal) compose() storage.Journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.leave(journalLinger)
 	j.n++
-	out := storage.Journal{Member: j.member, Shards: 1, N: j.n}
-	j.dirty, j.urgent = false, false
-	for id, e := range j.entries {
-		if !e.leavingSince.IsZero() && time.Since(e.leavingSince) >= journalLinger {
-			delete(j.entries, id)
-			continue
-		}
-		e.flying = true
-		out.Entries = append(out.Entries, e.JournalEntry)
+	for _, e := range j.fresh {
+		e.first = j.n
 	}
-	return out
+	clear(j.fresh)
+	j.fresh = j.fresh[:0]
+	j.flying, j.waiting = append(j.flying, j.waiting...), nil
+	j.dirty, j.behind = false, false
+	j.snapshot = append(j.snapshot[:0], j.set...)
+	return storage.Journal{Member: j.member, Shards: 1, N: j.n, Entries: j.snapshot}
 }
 
-// land marks what the journal n lists and returns who waited for it.
-func (j *journal) land(n int64) []func() {
+// land records that the journal n landed and returns who waited for it.
+func (j *journal) land(n int64) []waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.landed = n
-	var done []func()
-	for _, e := range j.entries {
-		e.landed, e.flying = e.flying, false
-		if e.landed {
-			done = append(done, e.waiters...)
-			e.waiters = nil
-		} else if len(e.waiters) > 0 {
-			j.urgent = true
-		}
-	}
-	return done
+	listed := slices.DeleteFunc(j.flying, func(w waiter) bool { return w.e.gone })
+	j.flying = nil
+	slices.SortStableFunc(listed, func(a, b waiter) int { return a.e.id.compare(b.e.id) })
+	return listed
 }
 
 // abandon leaves the number in flight behind: its outcome is unknown, so nothing
@@ -258,31 +331,47 @@ func (j *journal) land(n int64) []func() {
 func (j *journal) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.dirty, j.urgent = true, true
-	for _, e := range j.entries {
-		e.flying = false
-	}
+	j.behind = true
+	j.waiting, j.flying = append(j.flying, j.waiting...), nil
 }
 
-// sweepOwn deletes the journals that n replaces, when nobody waits for the next
-// write. What a failure leaves behind is junk that the next sweep removes.
-func (j *journal) sweepOwn(ctx context.Context, n int64) {
+// sweepOwn starts to delete the journals that the newest landed one replaces, when
+// nobody waits for the next write or there are many. It runs beside the writes: who
+// waits for one must not wait for deletions, unless these are so slow that too many
+// journals wait for them. What a failure leaves behind is junk that the next sweep
+// removes.
+func (j *journal) sweepOwn(ctx context.Context) {
 	j.mu.Lock()
-	busy := j.urgent
+	n, busy := j.landed, len(j.waiting) > 0
 	j.mu.Unlock()
-	if busy && n-j.swept < maxGarbage || n == j.swept {
+	if n-j.swept >= maxGarbage {
+		j.endDeletion()
+	}
+	if j.deleting != nil || n <= j.swept || busy && n-j.swept < maxGarbage/2 {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, deleteTimeout)
-	defer cancel()
-	err := storage.DeleteJournal(limited, j.bucket, j.unswept(n))
-	if ctx.Err() != nil {
-		return // close tries again
+	over, from, keys := make(chan int64, 1), j.swept, j.unswept(n)
+	j.deleting = over
+	go func() {
+		limited, cancel := context.WithTimeout(ctx, deleteTimeout)
+		defer cancel()
+		err := storage.DeleteJournal(limited, j.bucket, keys)
+		if ctx.Err() != nil {
+			over <- from // close tries again
+			return
+		}
+		if err != nil {
+			j.log.Warn("delete busy journal", "member", j.member, "n", n-1, "err", err)
+		}
+		over <- n
+	}()
+}
+
+// endDeletion waits for the deletion that runs, if there is one.
+func (j *journal) endDeletion() {
+	if j.deleting != nil {
+		j.swept, j.deleting = <-j.deleting, nil
 	}
-	if err != nil {
-		j.log.Warn("delete busy journal", "member", j.member, "n", n-1, "err", err)
-	}
-	j.swept = n
 }
 
 // removeReplaced deletes those of the stored keys that are older than the newest
@@ -317,11 +406,7 @@ func (j *journal) unswept(n int64) []string {
 // the next sweep.
 func (j *journal) close(ctx context.Context) {
 	j.mu.Lock()
-	for id, e := range j.entries {
-		if !e.leavingSince.IsZero() {
-			delete(j.entries, id)
-		}
-	}
+	j.leave(0)
 	empty, n := len(j.entries) == 0, j.n
 	j.mu.Unlock()
 	if !empty || n < 0 {

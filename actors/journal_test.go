@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,7 @@ type scripted struct {
 	storage.Bucket // nil: nothing else is used
 	tb             testing.TB
 	puts           chan *heldPut
+	stuck          atomic.Bool // deletions are not answered
 
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -70,7 +72,11 @@ func (s *scripted) Create(ctx context.Context, key string, body storage.Body) er
 	return err
 }
 
-func (s *scripted) Delete(_ context.Context, key string) error {
+func (s *scripted) Delete(ctx context.Context, key string) error {
+	if s.stuck.Load() {
+		<-ctx.Done()
+		return &storage.Error{Op: "delete", Key: key, Kind: storage.ErrUncertain}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, key)
@@ -332,6 +338,62 @@ func TestJournalBoundsItsGarbage(t *testing.T) {
 		}
 		b.put(3*maxGarbage, ids...).verdict <- nil
 		b.wantStored(3 * maxGarbage)
+	})
+}
+
+// TestJournalWritesBesideDeletions checks that a deletion without an answer holds up
+// no write, until too many journals wait to be deleted.
+func TestJournalWritesBesideDeletions(t *testing.T) {
+	journalBench(t, func(b *bench) {
+		b.bucket.stuck.Store(true)
+		began := time.Now()
+		var ids []entryID
+		write := func(n int64) {
+			ids = append(ids, writer(string(rune('a'+n)), "n"))
+			listed := b.list(ids[n])
+			b.put(n, ids...).verdict <- nil
+			b.want("listed", listed(), true)
+		}
+		for n := range int64(maxGarbage + 1) {
+			write(n)
+		}
+		if took := time.Since(began); took != 0 {
+			b.Errorf("writes waited %v for a deletion", took)
+		}
+		write(maxGarbage + 1)
+		if took := time.Since(began); took != deleteTimeout {
+			b.Errorf("write with too many journals to delete: after %v, want %v", took, deleteTimeout)
+		}
+	})
+}
+
+func TestJournalTellsWhoAskedDuringTheWrite(t *testing.T) {
+	journalBench(t, func(b *bench) {
+		one := writer("1", "n1")
+		first := b.list(one)
+		p := b.put(0, one)
+		again := b.list(one)
+		b.want("listed by a write in flight", again(), false)
+		p.verdict <- nil
+		b.want("listed once landed", first() && again(), true)
+		b.quiet(time.Hour) // The second asked for no write of its own.
+	})
+}
+
+func TestJournalTellsNobodyWhoWasRemoved(t *testing.T) {
+	journalBench(t, func(b *bench) {
+		one, two, three := writer("1", "n1"), writer("2", "n2"), writer("3", "n3")
+		b.list(one)
+		second := b.list(two)
+		b.want("listed by a write in flight", second(), false)
+		p := <-b.bucket.puts
+		third := b.list(three)
+		b.j.answered(two)
+		b.j.answered(three)
+		p.verdict <- nil
+		b.put(1, one).verdict <- nil
+		b.want("listed after an answer", second() || third(), false)
+		b.quiet(time.Hour)
 	})
 }
 

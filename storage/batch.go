@@ -3,10 +3,12 @@ package storage
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -50,17 +52,42 @@ type storedHeader struct {
 // chainHash computes the hash of a batch as the package comment states it.
 func chainHash(h Header, lines []byte) Hash {
 	d := sha256.New()
-	d.Write(h.Prev[:])
-	d.Write(binary.BigEndian.AppendUint64(nil, uint64(h.Seq)))
-	d.Write([]byte{byte(len(h.Nonce))})
-	d.Write([]byte(h.Nonce))
+	head := make([]byte, 0, 128)
+	head = append(head, h.Prev[:]...)
+	head = binary.BigEndian.AppendUint64(head, uint64(h.Seq))
+	head = append(head, byte(len(h.Nonce)))
+	head = append(head, h.Nonce...)
 	first := byte(0)
 	if h.First {
 		first = 1
 	}
-	d.Write([]byte{first})
+	d.Write(append(head, first))
 	d.Write(lines)
-	return Hash(d.Sum(nil)[:len(Hash{})])
+	return Hash(d.Sum(head[:0])[:len(Hash{})])
+}
+
+// appendTo appends the header line, without its newline, as encoding/json would
+// write it. What stands in it needs no escaping once the header is valid.
+func (h storedHeader) appendTo(dst []byte) []byte {
+	dst = append(dst, `{"v":`...)
+	dst = strconv.AppendInt(dst, int64(h.Version), 10)
+	dst = append(dst, `,"seq":`...)
+	dst = strconv.AppendInt(dst, h.Seq, 10)
+	dst = append(dst, `,"nonce":"`...)
+	dst = append(dst, h.Nonce...)
+	dst = append(dst, '"')
+	if h.First {
+		dst = append(dst, `,"first":true`...)
+	}
+	dst = append(dst, `,"prev":"`...)
+	dst = hex.AppendEncode(dst, h.Prev[:])
+	dst = append(dst, `","epoch":`...)
+	dst = strconv.AppendInt(dst, h.Epoch, 10)
+	dst = append(dst, `,"at":"`...)
+	dst = append(dst, h.At.String()...)
+	dst = append(dst, `","hash":"`...)
+	dst = hex.AppendEncode(dst, h.Hash[:])
+	return append(dst, `"}`...)
 }
 
 func (h Header) valid() error {
@@ -86,13 +113,10 @@ func encodeBatch(f *framer, h Header, lines []byte) ([]byte, Hash, error) {
 	if err := errors.Join(h.valid(), validLines(lines)); err != nil {
 		return nil, Hash{}, fmt.Errorf("encode batch %d: %w", h.Seq, err)
 	}
+	const headerBytes = 384 // Enough for every header.
 	hash := chainHash(h, lines)
-	head, err := json.Marshal(storedHeader{Header: h, Hash: hash})
-	if err != nil {
-		return nil, Hash{}, fmt.Errorf("encode batch %d: %w", h.Seq, err)
-	}
-	content := make([]byte, 0, len(head)+1+len(lines))
-	content = append(append(append(content, head...), '\n'), lines...)
+	content := storedHeader{Header: h, Hash: hash}.appendTo(make([]byte, 0, headerBytes+len(lines)))
+	content = append(append(content, '\n'), lines...)
 	if int64(len(content)) > f.max {
 		return nil, Hash{}, fmt.Errorf("encode batch %d: %d bytes, limit %d", h.Seq, len(content), f.max)
 	}

@@ -41,8 +41,9 @@
 //	 1 byte   1 if this is the writer's first batch, else 0
 //	   ...    the uncompressed record lines, each with its newline
 //
-// Logs and the functions of this package are safe for concurrent use; a Writer
-// belongs to one goroutine at a time. No goroutine outlives the call it serves.
+// Logs and the functions of this package are safe for concurrent use; a Writer or a
+// JournalWriter belongs to one goroutine at a time. No goroutine outlives the call
+// it serves.
 //
 // After a crash everything that was acknowledged is in the bucket. A batch whose
 // outcome was unknown may be there, once and unchanged, or may still appear, but

@@ -14,6 +14,10 @@ import (
 
 const journalRoot = "wake/"
 
+// maxKeptLines bounds the memory, in bytes, that a JournalWriter keeps for the next
+// journal.
+const maxKeptLines = 1 << 20
+
 // Journal is one busy journal: the full set of conversations of one shard of one
 // node that have unsettled work. Who stands in it, and when it may go, is decided
 // by its writer and by the sweeps; this package stores it.
@@ -51,13 +55,22 @@ func (j Journal) valid() error {
 		return fmt.Errorf("number %d is out of range", j.N)
 	}
 	for i, e := range j.Entries {
-		err := errors.Join(validConv(e.Conv), e.Nonce.valid())
-		if e.Seq < -1 || e.Seq > maxSeq {
-			err = errors.Join(err, fmt.Errorf("sequence number %d is out of range", e.Seq))
-		}
-		if err != nil {
+		if err := e.valid(); err != nil {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
+	}
+	return nil
+}
+
+func (e JournalEntry) valid() error {
+	if err := validConv(e.Conv); err != nil {
+		return err
+	}
+	if err := e.Nonce.valid(); err != nil {
+		return err
+	}
+	if e.Seq < -1 || e.Seq > maxSeq {
+		return fmt.Errorf("sequence number %d is out of range", e.Seq)
 	}
 	return nil
 }
@@ -66,32 +79,45 @@ func (j Journal) valid() error {
 // its content is JSON lines, a header {v, member, shard, shards, n, count} and one
 // line {conv, nonce, seq} per entry, in the order given.
 func EncodeJournal(j Journal) ([]byte, error) {
-	lines, err := journalLines(j)
+	lines, err := journalLines(nil, j)
 	if err != nil {
 		return nil, fmt.Errorf("encode journal %d of %s: %w", j.N, j.Member, err)
 	}
 	return newFramer(DefaultMaxBytes, 1).encode(lines), nil
 }
 
-func journalLines(j Journal) ([]byte, error) {
+// journalLines appends to dst what encoding/json would write. Nothing in a valid
+// journal needs escaping.
+func journalLines(dst []byte, j Journal) ([]byte, error) {
 	if err := j.valid(); err != nil {
 		return nil, err
 	}
-	var lines bytes.Buffer
-	enc := json.NewEncoder(&lines)
-	head := journalHeader{SchemaVersion, j.Member, j.Shard, j.Shards, j.N, len(j.Entries)}
-	if err := enc.Encode(head); err != nil {
-		return nil, err
-	}
+	dst = append(dst, `{"v":`...)
+	dst = strconv.AppendInt(dst, SchemaVersion, 10)
+	dst = append(dst, `,"member":"`...)
+	dst = append(dst, j.Member...)
+	dst = append(dst, `","shard":`...)
+	dst = strconv.AppendInt(dst, int64(j.Shard), 10)
+	dst = append(dst, `,"shards":`...)
+	dst = strconv.AppendInt(dst, int64(j.Shards), 10)
+	dst = append(dst, `,"n":`...)
+	dst = strconv.AppendInt(dst, j.N, 10)
+	dst = append(dst, `,"count":`...)
+	dst = strconv.AppendInt(dst, int64(len(j.Entries)), 10)
+	dst = append(dst, "}\n"...)
 	for _, e := range j.Entries {
-		if err := enc.Encode(e); err != nil {
-			return nil, err
-		}
+		dst = append(dst, `{"conv":"`...)
+		dst = append(dst, e.Conv...)
+		dst = append(dst, `","nonce":"`...)
+		dst = append(dst, e.Nonce...)
+		dst = append(dst, `","seq":`...)
+		dst = strconv.AppendInt(dst, e.Seq, 10)
+		dst = append(dst, "}\n"...)
 	}
-	if lines.Len() > DefaultMaxBytes {
-		return nil, fmt.Errorf("%d bytes, limit %d", lines.Len(), DefaultMaxBytes)
+	if len(dst) > DefaultMaxBytes {
+		return nil, fmt.Errorf("%d bytes, limit %d", len(dst), DefaultMaxBytes)
 	}
-	return lines.Bytes(), nil
+	return dst, nil
 }
 
 // DecodeJournal reverses EncodeJournal. It refuses another version, an entry count
@@ -209,20 +235,41 @@ func ReadJournal(ctx context.Context, b Bucket, member string, shard int, n int6
 	return j, nil
 }
 
-// WriteJournal stores a journal under its key. Like a batch it is sent with the
-// same bytes until the outcome is known; if the key is taken by the same content,
-// that is a success, and ErrExists otherwise. ErrUncertain says ctx ended first:
-// the caller may write the same journal again, or leave it behind for the next.
+// JournalWriter stores journals one after another. It belongs to one goroutine at
+// a time.
+type JournalWriter struct {
+	bucket Bucket
+	frames *framer
+	retry  *retry
+	lines  []byte // Content of the last journal; its memory serves the next.
+}
+
+// NewJournalWriter returns a writer of journals in b.
+func NewJournalWriter(b Bucket) *JournalWriter {
+	return &JournalWriter{bucket: b, frames: newFramer(DefaultMaxBytes, 1), retry: newRetry(Retry{})}
+}
+
+// WriteJournal is Write of a new JournalWriter, for who writes a single one.
 func WriteJournal(ctx context.Context, b Bucket, j Journal) error {
-	lines, err := journalLines(j)
+	return NewJournalWriter(b).Write(ctx, j)
+}
+
+// Write stores a journal under its key. Like a batch it is sent with the same
+// bytes until the outcome is known; if the key is taken by the same content, that
+// is a success, and ErrExists otherwise. ErrUncertain says ctx ended first: the
+// caller may write the same journal again, or leave it behind for the next.
+func (w *JournalWriter) Write(ctx context.Context, j Journal) error {
+	lines, err := journalLines(w.lines[:0], j)
 	if err != nil {
 		return fmt.Errorf("write journal %d of %s: %w", j.N, j.Member, &Error{Op: "create", Key: journalRoot, Kind: ErrRefused, Err: err})
 	}
-	f, r, key := newFramer(DefaultMaxBytes, 1), newRetry(Retry{}), JournalKey(j.Member, j.Shard, j.N)
-	data := f.encode(lines)
-	err = createResolved(ctx, b, r, key, func() Body { return Bytes(data) })
+	if w.lines = lines; cap(lines) > maxKeptLines {
+		w.lines = nil
+	}
+	key, data := JournalKey(j.Member, j.Shard, j.N), w.frames.encode(lines)
+	err = createResolved(ctx, w.bucket, w.retry, key, func() Body { return Bytes(data) })
 	if errors.Is(err, ErrExists) {
-		err = sameContent(ctx, b, r, f, key, lines, err)
+		err = w.sameContent(ctx, key, lines, err)
 	}
 	if err != nil {
 		return fmt.Errorf("write journal %d of %s: %w", j.N, j.Member, err)
@@ -233,12 +280,12 @@ func WriteJournal(ctx context.Context, b Bucket, j Journal) error {
 // sameContent returns nil if the object under key holds lines, and exists if it
 // holds anything else. Content is compared, not the frame: another version may
 // compress the same lines to other bytes.
-func sameContent(ctx context.Context, b Bucket, r *retry, f *framer, key string, lines []byte, exists error) error {
-	data, err := readResolved(ctx, r, func(ctx context.Context) ([]byte, error) { return b.Get(ctx, key) })
+func (w *JournalWriter) sameContent(ctx context.Context, key string, lines []byte, exists error) error {
+	data, err := readResolved(ctx, w.retry, func(ctx context.Context) ([]byte, error) { return w.bucket.Get(ctx, key) })
 	if err != nil {
 		return &Error{Op: "create", Key: key, Kind: ErrUncertain, Err: err}
 	}
-	if stored, err := f.decode(data); err != nil || !bytes.Equal(stored, lines) {
+	if stored, err := w.frames.decode(data); err != nil || !bytes.Equal(stored, lines) {
 		return exists
 	}
 	return nil

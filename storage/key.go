@@ -65,7 +65,7 @@ func Start() Position { return Position{Seq: -1} }
 
 // LogKey returns the object key of a batch. conv must be a conversation's key.
 func LogKey(conv conversation.Key, seq int64) string {
-	return logPrefix(conv) + number(seq)
+	return string(conv[:2]) + "/" + string(conv) + "/log/" + number(seq)
 }
 
 // BlobKey returns the object key of an attachment. conv must be a conversation's
@@ -81,16 +81,26 @@ func logPrefix(conv conversation.Key) string { return folder(conv) + "log/" }
 func folder(conv conversation.Key) string { return string(conv[:2]) + "/" + string(conv) + "/" }
 
 func validConv(conv conversation.Key) error {
-	var h Hash
-	if err := h.UnmarshalText([]byte(conv)); err != nil {
+	ok := len(conv) == hex.EncodedLen(len(Hash{}))
+	for _, c := range []byte(conv) {
+		ok = ok && ('0' <= c && c <= '9' || 'a' <= c && c <= 'f')
+	}
+	if !ok {
 		return &Error{Op: "use", Key: string(conv), Kind: ErrRefused, Err: errors.New("not a conversation key")}
 	}
 	return nil
 }
 
-const numberDigits = 16
+const (
+	numberDigits = 16
+	zeros        = "0000000000000000"
+)
 
-func number(n int64) string { return fmt.Sprintf("%0*d", numberDigits, n) }
+// number writes n, which is not negative, with all its digits.
+func number(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	return zeros[:max(0, numberDigits-len(s))] + s
+}
 
 // parseNumber accepts exactly what number returns.
 func parseNumber(s string) (int64, error) {

@@ -156,17 +156,25 @@ func (l *Logs) Tail(ctx context.Context, conv conversation.Key, after int64) (in
 
 // query lists the log above a sequence number.
 func (l *Logs) query(conv conversation.Key, after int64) (ListQuery, error) {
-	if err := validConv(conv); err != nil {
+	if err := validAfter(conv, after); err != nil {
 		return ListQuery{}, err
 	}
 	q := ListQuery{Prefix: logPrefix(conv), Limit: l.pageKeys}
-	switch {
-	case after < -1 || after > maxSeq:
-		return ListQuery{}, &Error{Op: "list", Key: q.Prefix, Kind: ErrRefused, Err: fmt.Errorf("position %d is out of range", after)}
-	case after >= 0:
+	if after >= 0 {
 		q.After = LogKey(conv, after)
 	}
 	return q, nil
+}
+
+// validAfter checks what stands for a conversation and a place in its log.
+func validAfter(conv conversation.Key, after int64) error {
+	if err := validConv(conv); err != nil {
+		return err
+	}
+	if after < -1 || after > maxSeq {
+		return &Error{Op: "list", Key: logPrefix(conv), Kind: ErrRefused, Err: fmt.Errorf("position %d is out of range", after)}
+	}
+	return nil
 }
 
 // contiguous returns how many keys of a page follow each other from next on, and

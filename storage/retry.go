@@ -132,13 +132,12 @@ func createResolved(ctx context.Context, b Bucket, r *retry, key string, next fu
 // kindOf returns the kind of a bucket's error. Anything a bucket should not have
 // returned counts as an unknown outcome.
 func kindOf(err error) error {
-	var e *Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &e):
-		return e.Kind
-	default:
-		return ErrUncertain
 	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return ErrUncertain
 }

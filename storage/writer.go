@@ -43,6 +43,15 @@ func (l *Logs) Writer(conv conversation.Key, nonce Nonce, at Position, epoch int
 	return &Writer{logs: l, conv: conv, nonce: nonce, epoch: epoch, at: at}
 }
 
+// Continue returns a writer that goes on in the place of one with the same nonce, which
+// has stored and verified a batch, nothing else since at, and is never used again. It
+// makes no claim: if somebody has written after at, its first Append is fenced.
+func (l *Logs) Continue(conv conversation.Key, nonce Nonce, at Position, epoch int64) *Writer {
+	w := l.Writer(conv, nonce, at, epoch)
+	w.claimed = true
+	return w
+}
+
 // Nonce returns the writer's nonce.
 func (w *Writer) Nonce() Nonce { return w.nonce }
 
@@ -72,7 +81,7 @@ func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time)
 }
 
 func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
-	if _, err := w.logs.query(w.conv, w.at.Seq); err != nil {
+	if err := validAfter(w.conv, w.at.Seq); err != nil {
 		return Position{}, err
 	}
 	key := LogKey(w.conv, w.at.Seq+1)

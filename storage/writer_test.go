@@ -315,3 +315,30 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestContinue goes on in the place of a writer that claimed: no request verifies a
+// second claim, and whoever wrote meanwhile fences it.
+func TestContinue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := inProcess(memory(t))
+		counter := storagetest.NewCounter(o.Transport)
+		o.Transport = counter
+		logs := storage.NewLogs(open(t, &o), nil)
+		first := mustAppend(t, logs.Writer(keyOf("x"), "n1", storage.Start(), 1), "{\"i\":0}\n")
+		counter.Reset()
+		second := mustAppend(t, logs.Continue(keyOf("x"), "n1", first, 1), "{\"i\":1}\n")
+		if diff := cmp.Diff(map[storagetest.Request]int{{Method: "PUT", Class: storagetest.Log}: 1}, counter.Counts()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		got := readAll(t, logs, keyOf("x"))
+		if len(got) != 2 || got[1].First || got[1].Epoch != 1 || got[1].Position() != second {
+			t.Errorf("log is %+v", got)
+		}
+		mustAppend(t, logs.Writer(keyOf("x"), "n2", second, 2), "")
+		_, err := logs.Continue(keyOf("x"), "n1", second, 1).Append(t.Context(), nil, 0)
+		var fenced *storage.FencedError
+		if !errors.As(err, &fenced) || fenced.Winner != "n2" {
+			t.Errorf("append returned %v, want fenced by n2", err)
+		}
+	})
+}

@@ -55,11 +55,12 @@ func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebble
 
 // pebbleOptions fit a small store inside another program: little memory, few
 // open files. The bloom filters are for conditional creates, which look up keys
-// that are not there.
+// that are not there; the cache is to hold them and the indexes beside memtables,
+// which count as part of it.
 func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure) *pebble.Options {
 	opts := &pebble.Options{
 		FS:                          fs,
-		CacheSize:                   8 << 20,
+		CacheSize:                   16 << 20,
 		MemTableSize:                4 << 20,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
@@ -99,17 +100,28 @@ func (e *pebbleEngine) get(ctx context.Context, key string) (object, error) {
 	return o, err
 }
 
-// lookup reads what is visible now, durable or not.
-func (e *pebbleEngine) lookup(key string, withBytes bool) (object, error) {
-	value, closer, err := e.db.Get(spaceKey(objectSpace, key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return object{}, errNoKey
-	}
+// lookup reads what is visible now, durable or not. It is an iterator and not the
+// engine's Get because Get passes over the filters of the lowest level, where most
+// keys are: a key that is not there, which is the case of every conditional create,
+// would then cost a block of every table that might have it.
+func (e *pebbleEngine) lookup(key string, withBytes bool) (o object, err error) {
+	iter, err := e.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
 	if err != nil {
 		return object{}, fmt.Errorf("read key %q: %w", key, err)
 	}
-	defer closer.Close()
-	o, err := decodeValue(value)
+	defer func() {
+		if cerr := iter.Close(); cerr != nil {
+			o, err = object{}, fmt.Errorf("read key %q: %w", key, cerr)
+		}
+	}()
+	// The prefix of a key is the whole key, so no other one is found.
+	if !iter.SeekPrefixGE(spaceKey(objectSpace, key)) {
+		return object{}, errNoKey
+	}
+	value, err := iter.ValueAndErr()
+	if err == nil {
+		o, err = decodeValue(value)
+	}
 	if err != nil {
 		return object{}, fmt.Errorf("read key %q: %w", key, err)
 	}

@@ -19,6 +19,8 @@ type Bucket struct {
 	core   *minio.Core
 	bucket string
 	prefix string
+	signed bool // Requests are signed, and so carry the digest of their body.
+	create minio.PutObjectOptions
 }
 
 var _ storage.Bucket = (*Bucket)(nil)
@@ -34,9 +36,7 @@ var _ storage.Bucket = (*Bucket)(nil)
 //
 // A context that ends before the request is sent gives an error without kind.
 func (b *Bucket) Create(ctx context.Context, key string, body storage.Body) error {
-	opts := minio.PutObjectOptions{DisableContentSha256: true}
-	opts.SetMatchETagExcept("*")
-	return b.write(ctx, opCreate, key, body, opts)
+	return b.write(ctx, opCreate, key, body, b.create)
 }
 
 // Put implements storage.Bucket.
@@ -50,17 +50,22 @@ func (b *Bucket) write(ctx context.Context, op, key string, body storage.Body, o
 	}
 	reader := &releasedBody{src: body.Reader}
 	defer reader.release()
-	return b.one(ctx, op, key, func(ctx context.Context) error {
-		_, err := b.core.PutObject(ctx, b.bucket, b.prefix+key, reader, body.Size, "", hex.EncodeToString(body.SHA256[:]), opts)
-		return unlessDone(ctx, err)
+	var digest string
+	if b.signed {
+		digest = hex.EncodeToString(body.SHA256[:])
+	}
+	return b.one(ctx, op, key, func(c *call) error {
+		c.write = true
+		_, err := b.core.PutObject(c, b.bucket, b.prefix+key, reader, body.Size, "", digest, opts)
+		return c.unlessDone(err)
 	})
 }
 
 // Get implements storage.Bucket.
 func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
 	var data []byte
-	err := b.one(ctx, opGet, key, func(ctx context.Context) error {
-		r, info, _, err := b.core.GetObject(ctx, b.bucket, b.prefix+key, minio.GetObjectOptions{})
+	err := b.one(ctx, opGet, key, func(c *call) error {
+		r, info, _, err := b.core.GetObject(c, b.bucket, b.prefix+key, minio.GetObjectOptions{})
 		if err != nil {
 			return err
 		}
@@ -78,8 +83,8 @@ func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
 
 // Open implements storage.Bucket. ctx must hold until the reader is closed.
 func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	ctx, call := newCall(ctx)
-	r, info, _, err := b.core.GetObject(ctx, b.bucket, b.prefix+key, minio.GetObjectOptions{})
+	call := newCall(ctx)
+	r, info, _, err := b.core.GetObject(call, b.bucket, b.prefix+key, minio.GetObjectOptions{})
 	if err == nil && info.Size < 0 {
 		r.Close()
 		err = errors.New("answer states no size")
@@ -106,10 +111,10 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 		Prefix: b.prefix + q.Prefix, StartAfter: after, MaxKeys: q.Limit, Recursive: q.Delimiter == "", FetchOwner: &owner,
 	}
 	var page storage.ListPage
-	err := b.one(ctx, opList, q.Prefix, func(ctx context.Context) error {
-		for o := range b.core.ListObjectsIter(ctx, b.bucket, opts) {
+	err := b.one(ctx, opList, q.Prefix, func(c *call) error {
+		for o := range b.core.ListObjectsIter(c, b.bucket, opts) {
 			switch key, ok := strings.CutPrefix(o.Key, b.prefix); {
-			case o.Err != nil && callOf(ctx).more():
+			case o.Err != nil && c.more():
 				page.More = true
 				return nil
 			case o.Err != nil:
@@ -122,7 +127,7 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 				page.Keys = append(page.Keys, storage.ListedKey{Key: key, Size: o.Size})
 			}
 		}
-		return ctx.Err()
+		return c.Err()
 	})
 	if err != nil {
 		return storage.ListPage{}, err
@@ -134,8 +139,8 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 
 // Delete implements storage.Bucket.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := b.one(ctx, opDelete, key, func(ctx context.Context) error {
-		return unlessDone(ctx, b.core.RemoveObject(ctx, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}))
+	err := b.one(ctx, opDelete, key, func(c *call) error {
+		return c.unlessDone(b.core.RemoveObject(c, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}))
 	})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil
@@ -145,18 +150,18 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 
 // unlessDone drops minio-go's error about a write that the answer says is done:
 // minio-go wants one particular status of success.
-func unlessDone(ctx context.Context, err error) error {
-	if callOf(ctx).status/100 == 2 {
+func (c *call) unlessDone(err error) error {
+	if c.status/100 == 2 {
 		return nil
 	}
 	return err
 }
 
 // one performs do as one call and classifies its outcome.
-func (b *Bucket) one(ctx context.Context, op, key string, do func(context.Context) error) error {
-	ctx, call := newCall(ctx)
+func (b *Bucket) one(ctx context.Context, op, key string, do func(*call) error) error {
+	call := newCall(ctx)
 	defer call.end()
-	if err := do(ctx); err != nil {
+	if err := do(call); err != nil {
 		return call.classify(op, key, err)
 	}
 	return nil

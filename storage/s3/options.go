@@ -80,5 +80,10 @@ func New(opts *Options) (*Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s at %s: %w", o.Bucket, o.Endpoint, err)
 	}
-	return &Bucket{core: core, bucket: o.Bucket, prefix: o.Prefix}, nil
+	b := &Bucket{
+		core: core, bucket: o.Bucket, prefix: o.Prefix, signed: o.AccessKey != "" && o.SecretKey != "",
+		create: minio.PutObjectOptions{DisableContentSha256: true},
+	}
+	b.create.SetMatchETagExcept("*")
+	return b, nil
 }
