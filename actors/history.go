@@ -20,6 +20,10 @@ import (
 // missed: the next has all that it had.
 const checkpointTimeout = 30 * time.Second
 
+// maxEncodedBytes bounds the encoded history that an activation keeps for its next
+// model call: about what the largest context windows hold.
+const maxEncodedBytes = 4 << 20
+
 // history is what an activation has cut out of its state, and its checkpoints. It
 // outlives the activation as long as a checkpoint is being stored.
 type history struct {
@@ -39,7 +43,18 @@ type history struct {
 type closedPage struct {
 	ref    *storage.PageRef // nil until it is stored
 	cut    *conversation.HistoryPage
-	loaded []providers.Message // what the model is shown; nil until it is needed
+	pieces []*piece // what the model is shown of it; nil while that is in the bucket only
+}
+
+// piece is history that was cut at one time or read at once. A page that grows keeps
+// its pieces, so that a turn encodes none of them again.
+type piece struct {
+	cut   *conversation.HistoryPage // nil once shown is there
+	shown *providers.Block
+}
+
+func newPage(cut *conversation.HistoryPage) *closedPage {
+	return &closedPage{cut: cut, pieces: []*piece{{cut: cut}}}
 }
 
 // dueCheckpoint is a checkpoint that lacks the references of its pages.
@@ -60,7 +75,7 @@ func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, log 
 		h.pages = append(h.pages, &closedPage{ref: &ref})
 	}
 	if from.Tail != nil {
-		h.tail = &closedPage{cut: from.Tail}
+		h.tail = newPage(from.Tail)
 	}
 	return h
 }
@@ -79,9 +94,9 @@ func (h *history) cut() []*closedPage {
 
 // keep takes what was cut out of the state. The caller holds mu.
 func (h *history) keep(p *conversation.HistoryPage) {
-	next := &closedPage{cut: p}
+	next := newPage(p)
 	if h.tail != nil {
-		next.cut = h.tail.cut.Join(p)
+		next = &closedPage{cut: h.tail.cut.Join(p), pieces: slices.Concat(h.tail.pieces, next.pieces)}
 	}
 	h.tail = next
 	if next.cut.Size() >= h.rt.pageBytes {
@@ -175,42 +190,62 @@ func (h *history) store(ctx context.Context, n int, p *closedPage) (storage.Page
 	return ref, nil
 }
 
-// messages returns what the model is shown of pages, from memory, from the bucket,
-// or, if a page is not what it should be, from the log. next is the exchange after
-// them.
-func (h *history) messages(ctx context.Context, pages []*closedPage, next conversation.SubmissionID) ([]providers.Message, error) {
-	var out []providers.Message
+// blocks returns what the model is shown of pages, from memory, from the bucket, or,
+// if a page is not what it should be, from the log. next is the exchange after them.
+func (h *history) blocks(ctx context.Context, pages []*closedPage, next conversation.SubmissionID) ([]*providers.Block, error) {
+	var out []*providers.Block
 	for _, p := range pages {
-		m, err := h.load(ctx, p)
+		pieces, err := h.load(ctx, p)
+		for i := 0; err == nil && i < len(pieces); i++ {
+			var b *providers.Block
+			b, err = h.show(pieces[i])
+			out = append(out, b)
+		}
 		var corrupt *storage.CorruptError
 		if errors.As(err, &corrupt) {
 			h.log.Warn("page cannot be used, folding the log", "err", err)
-			return h.fold(ctx, next)
+			folded, err := h.fold(ctx, next)
+			return []*providers.Block{folded}, err
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read history: %w", err)
 		}
-		out = append(out, m...)
 	}
 	return out, nil
 }
 
-// load returns what the model is shown of a page and keeps it.
-func (h *history) load(ctx context.Context, p *closedPage) ([]providers.Message, error) {
+// load returns the pieces of a page and keeps them.
+func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 	h.mu.Lock()
-	loaded, page, ref := p.loaded, p.cut, p.ref
+	pieces, ref := p.pieces, p.ref
 	h.mu.Unlock()
-	if loaded != nil {
-		return loaded, nil
-	}
-	if page == nil {
+	if pieces == nil {
 		pages, err := follower.History(ctx, h.rt.logs, h.key, []storage.PageRef{*ref})
 		if err != nil {
 			return nil, err
 		}
-		page = pages[0]
+		pieces = []*piece{{cut: pages[0]}}
 	}
-	list, err := page.Exchanges()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p.pieces == nil {
+		p.pieces = pieces
+	}
+	if p.ref != nil {
+		p.cut = nil
+	}
+	return p.pieces, nil
+}
+
+// show returns what the model is shown of a piece and keeps it.
+func (h *history) show(p *piece) (*providers.Block, error) {
+	h.mu.Lock()
+	cut, shown := p.cut, p.shown
+	h.mu.Unlock()
+	if shown != nil {
+		return shown, nil
+	}
+	list, err := cut.Exchanges()
 	if err != nil {
 		return nil, &storage.CorruptError{Conv: h.key, Err: err}
 	}
@@ -218,21 +253,31 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]providers.Message,
 	for i, x := range list {
 		exchanges[i] = exchange{x.Submission, x.Delivery, x.Steps}
 	}
-	loaded, err = h.rt.messages(h.key, exchanges)
+	messages, err := h.rt.messages(h.key, exchanges)
 	if err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p.loaded = loaded
-	if p.ref != nil {
-		p.cut = nil
+	if p.shown == nil {
+		p.cut, p.shown = nil, providers.NewBlock(messages)
 	}
-	return loaded, nil
+	return p.shown, nil
+}
+
+// limit forgets the encodings of the newest blocks that are too many to be kept for
+// the next call: those of the oldest go on to fit.
+func limit(blocks []*providers.Block) {
+	kept := int64(0)
+	for _, b := range blocks {
+		if kept += b.EncodedBytes(); kept > maxEncodedBytes {
+			b.Forget()
+		}
+	}
 }
 
 // fold returns what the model is shown before a submission, from the log alone.
-func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]providers.Message, error) {
+func (h *history) fold(ctx context.Context, id conversation.SubmissionID) (*providers.Block, error) {
 	state := conversation.NewState()
 	for b, err := range h.rt.logs.Batches(ctx, h.key, storage.Start()) {
 		if err != nil {
@@ -243,5 +288,9 @@ func (h *history) fold(ctx context.Context, id conversation.SubmissionID) ([]pro
 		}
 	}
 	all := exchangesOf(state, id)
-	return h.rt.messages(h.key, all[:max(0, len(all)-1)])
+	messages, err := h.rt.messages(h.key, all[:max(0, len(all)-1)])
+	if err != nil {
+		return nil, err
+	}
+	return providers.NewBlock(messages), nil
 }

@@ -29,6 +29,7 @@ type feed struct {
 
 	mu     sync.Mutex
 	events []machine.ModelEvent
+	text   []byte // more of the last event's text
 	bytes  int
 	posted bool
 	taken  chan struct{} // closed by the next take; nil if nobody asked
@@ -36,13 +37,13 @@ type feed struct {
 
 // push adds an event; it returns the context's error if that ends first.
 func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
-	_, err := f.add(ctx, e)
+	_, err := f.add(ctx, e, false)
 	return err
 }
 
 // deliver is push, and waits until the activation has taken the event.
 func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
-	taken, err := f.add(ctx, e)
+	taken, err := f.add(ctx, e, true)
 	if err != nil {
 		return err
 	}
@@ -54,8 +55,8 @@ func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
 	}
 }
 
-// add adds an event and returns what is closed once it was taken.
-func (f *feed) add(ctx context.Context, e machine.ModelEvent) (<-chan struct{}, error) {
+// add adds an event and returns, if it is asked for, what is closed once it was taken.
+func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken <-chan struct{}, err error) {
 	f.mu.Lock()
 	for f.bytes >= maxFeedBytes {
 		room := f.nextTake()
@@ -69,18 +70,29 @@ func (f *feed) add(ctx context.Context, e machine.ModelEvent) (<-chan struct{}, 
 	}
 	f.bytes += len(e.Text) + len(e.Input)
 	if n := len(f.events); n > 0 && f.events[n-1].Kind == e.Kind && (e.Kind == machine.ModelText || e.Kind == machine.ModelReasoning) {
-		f.events[n-1].Text += e.Text
+		f.text = append(f.text, e.Text...)
 	} else {
+		f.endText()
 		f.events = append(f.events, e)
 	}
 	post := !f.posted
 	f.posted = true
-	taken := f.nextTake()
+	if asked {
+		taken = f.nextTake()
+	}
 	f.mu.Unlock()
 	if post {
 		f.tell(modelReady{f.gen})
 	}
 	return taken, nil
+}
+
+// endText completes the last event. The caller holds mu.
+func (f *feed) endText() {
+	if len(f.text) > 0 {
+		f.events[len(f.events)-1].Text += string(f.text)
+		f.text = f.text[:0]
+	}
 }
 
 // nextTake returns what the next take closes. The caller holds mu.
@@ -95,6 +107,7 @@ func (f *feed) nextTake() <-chan struct{} {
 func (f *feed) take() []machine.ModelEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.endText()
 	out := f.events
 	f.events, f.bytes, f.posted = nil, 0, false
 	if f.taken != nil {
@@ -216,16 +229,16 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
-	messages, err := c.history.messages(ctx, c.closed, c.exchanges[0].submission)
+	history, err := c.history.blocks(ctx, c.closed, c.exchanges[0].submission)
 	if err != nil {
 		return end, err
 	}
+	defer limit(history)
 	now, err := c.rt.messages(c.key, c.exchanges)
 	if err != nil {
 		return end, err
 	}
-	messages = append(messages, now...)
-	req := providers.Request{System: system, Messages: messages}
+	req := providers.Request{System: system, History: history, Messages: now}
 	for _, t := range c.agent.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
 	}

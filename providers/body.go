@@ -9,13 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 )
 
-// Body is the body of a request: JSON in which the base64 of images is not in
-// memory but read while the body is. It does not change and is safe for
-// concurrent use.
+// Body is the body of a request, or a part of one: JSON in which the base64 of
+// images is not in memory but read while the body is. It does not change and is safe
+// for concurrent use.
 type Body struct {
 	parts []bodyPart
 	size  int64
@@ -27,8 +28,32 @@ type bodyPart struct {
 	image Content
 }
 
+// NewBody returns a body of text alone.
+func NewBody(text string) *Body {
+	return &Body{parts: []bodyPart{{text: []byte(text)}}, size: int64(len(text))}
+}
+
 // Size is the length of the body in bytes.
 func (b *Body) Size() int64 { return b.size }
+
+// TextBytes is how many bytes of the body are in memory.
+func (b *Body) TextBytes() int64 {
+	var n int64
+	for _, p := range b.parts {
+		n += int64(len(p.text))
+	}
+	return n
+}
+
+// Inner returns the body without its first front and its last back bytes, in which
+// no image may be. It shares the memory of b.
+func (b *Body) Inner(front, back int) *Body {
+	inner := &Body{parts: slices.Clone(b.parts), size: b.size - int64(front) - int64(back)}
+	first, last := &inner.parts[0], &inner.parts[len(b.parts)-1]
+	first.text = first.text[front:]
+	last.text = last.text[:len(last.text)-back]
+	return inner
+}
 
 // Open returns a reader of the whole body, which the caller closes. It opens the
 // images one by one as it comes to them, with a context that ends with ctx or when
@@ -45,13 +70,18 @@ func (b *Body) open(ctx context.Context) *bodyReader {
 // BodyEncoder makes the Body of one request out of values for encoding/json. The
 // zero value is ready. It belongs to one goroutine.
 type BodyEncoder struct {
-	// mark tells the places of images from all text: nobody can have written what
-	// did not exist yet.
+	// mark tells places from all text: nobody can have written what did not exist yet.
 	mark   string
-	images []Content
+	places []place
 }
 
-// placeDigits is the length of an image's number behind the mark.
+// place is what stands where a mark is: an image, or bodies.
+type place struct {
+	image  Content
+	bodies []*Body
+}
+
+// placeDigits is the length of a place's number behind the mark.
 const placeDigits = 8
 
 // Base64 returns a text that stands for the base64 of i in the values given to
@@ -60,11 +90,21 @@ func (e *BodyEncoder) Base64(i Image) string {
 	if i.Content == nil || i.Content.Size() <= 0 {
 		return ""
 	}
+	return e.place(place{image: i.Content})
+}
+
+// Place returns a value that stands for bodies, one after the other, in the values
+// given to Encode. Together they must be one JSON value.
+func (e *BodyEncoder) Place(bodies ...*Body) json.RawMessage {
+	return json.RawMessage(`"` + e.place(place{bodies: bodies}) + `"`)
+}
+
+func (e *BodyEncoder) place(p place) string {
 	if e.mark == "" {
 		e.mark = rand.Text()
 	}
-	e.images = append(e.images, i.Content)
-	return fmt.Sprintf("%s%0*d", e.mark, placeDigits, len(e.images)-1)
+	e.places = append(e.places, p)
+	return fmt.Sprintf("%s%0*d", e.mark, placeDigits, len(e.places)-1)
 }
 
 // Encode renders v as JSON, without escapes for HTML.
@@ -83,11 +123,21 @@ func (e *BodyEncoder) Encode(v any) (*Body, error) {
 		}
 		text, number := rest[:at], rest[at+len(e.mark):]
 		i, err := strconv.Atoi(string(number[:min(len(number), placeDigits)]))
-		if err != nil || i >= len(e.images) {
+		if err != nil || i >= len(e.places) {
 			return nil, errors.New("encode request: the place of an image is cut")
 		}
 		rest = number[placeDigits:]
-		b.add(bodyPart{text: text, image: e.images[i]})
+		if p := e.places[i]; p.image != nil {
+			b.add(bodyPart{text: text, image: p.image})
+			continue
+		}
+		// Place has put its mark in quotes.
+		b.add(bodyPart{text: text[:len(text)-1]})
+		rest = rest[1:]
+		for _, inner := range e.places[i].bodies {
+			b.parts = append(b.parts, inner.parts...)
+			b.size += inner.size
+		}
 	}
 	b.add(bodyPart{text: rest})
 	return b, nil
@@ -121,14 +171,22 @@ var errBodyClosed = errors.New("read closed body")
 func (r *bodyReader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.ready) == 0 && r.err == nil {
-		r.err = r.fill()
+	n := 0
+	for n < len(p) && r.err == nil {
+		if len(r.ready) == 0 {
+			if n > 0 && (r.image != nil || r.next != nil) {
+				break // what is there need not wait for an image
+			}
+			r.err = r.fill()
+			continue
+		}
+		took := copy(p[n:], r.ready)
+		r.ready = r.ready[took:]
+		n += took
 	}
-	if len(r.ready) == 0 {
+	if n == 0 {
 		return 0, r.err
 	}
-	n := copy(p, r.ready)
-	r.ready = r.ready[n:]
 	return n, nil
 }
 

@@ -25,10 +25,14 @@
 //     ended; no call holds one in memory. One that cannot be read, or is not what
 //     it was, ends the call before the vendor has all of it, and is not taken for
 //     an error of the vendor: KindImageUnavailable or KindImageUnreadable.
+//  8. A model is shown the same, byte for byte, whether messages come in
+//     Request.History or in Request.Messages. A Block keeps at most one encoding,
+//     that of the latest call, as long as it lives or until Block.Forget.
 //
 // A Registry is safe for concurrent use, is never written to disk, and looks
 // up provider, protocol and key on every model call. Requests are not changed
-// and not kept: a Protocol copies what it needs. Keys appear in no error.
+// and, but for the encodings of Blocks, not kept: a Protocol copies what it needs.
+// Keys appear in no error.
 //
 // To add a vendor: implement Codec and wrap it in NewHTTP, or implement
 // Protocol on top of NewStream; call Transform first; run the suites of

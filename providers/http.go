@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
 // HTTPOptions changes an HTTP protocol. Nil and every zero field work.
@@ -19,12 +20,16 @@ type HTTPOptions struct {
 	Client *http.Client
 }
 
-// HTTP is the Protocol of a Codec over net/http. It is safe for concurrent use.
+// HTTP is the Protocol of a Codec over net/http. A connection is used again once the
+// vendor has ended the response, for which a stream waits 50 ms at most after the last
+// event. It is safe for concurrent use.
 type HTTP struct {
 	codec  Codec
 	client *http.Client
 	owned  bool
 }
+
+var _ historyProtocol = (*HTTP)(nil)
 
 // NewHTTP returns the Protocol of codec.
 func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
@@ -35,7 +40,10 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:   true,
-			MaxIdleConnsPerHost: 64,
+			MaxIdleConnsPerHost: 256,
+			IdleConnTimeout:     90 * time.Second,
+			// What does not fit costs a buffer of 32 KiB for each request.
+			WriteBufferSize: 16 << 10,
 			// A compressed stream is held back until a block is full.
 			DisableCompression: true,
 		},
@@ -53,6 +61,9 @@ func (h *HTTP) Close() error {
 	}
 	return nil
 }
+
+// takesHistory implements historyProtocol: codecs encode history block by block.
+func (h *HTTP) takesHistory() {}
 
 // Stream implements Protocol.
 func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error] {
@@ -87,7 +98,31 @@ func (h *HTTP) exchange(hreq *http.Request, a *Assembler) error {
 	if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
 		return responseError(resp)
 	}
-	return h.codec.Decode(resp.Body, a)
+	if err := h.codec.Decode(resp.Body, a); err != nil {
+		return err
+	}
+	if a.finished {
+		drain(resp)
+	}
+	return nil
+}
+
+// After its last event a response has an end of its own, which vendors send at once.
+const (
+	maxDrain     = 16 << 10 // bytes
+	maxDrainTime = 50 * time.Millisecond
+)
+
+// drain reads a response to its end, since a connection whose response was not would
+// not be used again. HTTP/2 has a stream for each response.
+func drain(resp *http.Response) {
+	if resp.ProtoMajor > 1 {
+		return
+	}
+	late := time.AfterFunc(maxDrainTime, func() { _ = resp.Body.Close() })
+	defer late.Stop()
+	// Whatever ends it, the response was complete before.
+	_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
 }
 
 // newRequest returns the request of a call, without its body.

@@ -6,10 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/providertest"
@@ -227,5 +232,134 @@ func TestAbortClosesTheImage(t *testing.T) {
 	}
 	if image.opened != nil && !image.closed() {
 		t.Error("the image is still open")
+	}
+}
+
+// untilFull takes four bytes for the whole answer.
+type untilFull struct{ plainCodec }
+
+// Decode implements providers.Codec.
+func (untilFull) Decode(body io.Reader, a *providers.Assembler) error {
+	var text [4]byte
+	if _, err := io.ReadFull(body, text[:]); err != nil {
+		return err
+	}
+	a.Text(string(text[:]))
+	a.Finish(providers.Done{StopReason: providers.StopStop})
+	return nil
+}
+
+// calling starts a vendor and returns what calls it, and its connections so far.
+func calling(t *testing.T, h http.HandlerFunc) (call func(), connections *atomic.Int32) {
+	connections = new(atomic.Int32)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	protocol := providers.NewHTTP(untilFull{}, nil)
+	t.Cleanup(func() {
+		protocol.Close()
+		server.Close()
+	})
+	m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL}
+	return func() {
+		t.Helper()
+		events, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providers.Request{}, providers.Options{}))
+		if broken != nil || failure != nil || len(events) != 2 {
+			t.Errorf("got %v, %v, %v", events, failure, broken)
+		}
+	}, connections
+}
+
+// pipes is a network without a kernel, so that its time can stand still.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+	dialed atomic.Int32
+}
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	p.dialed.Add(1)
+	ours, theirs := net.Pipe()
+	p.accept <- theirs
+	return ours, nil
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+// TestConnectionIsUsedAgain: a codec stops at the vendor's terminal marker, and the
+// response ends a little later. One that ends much later is not waited for.
+func TestConnectionIsUsedAgain(t *testing.T) {
+	for late, want := range map[time.Duration]int32{10 * time.Millisecond: 1, time.Minute: 20} {
+		synctest.Test(t, func(t *testing.T) {
+			network := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
+			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "full")
+				http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(late):
+				case <-r.Context().Done():
+				}
+			})}
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(network) }()
+			transport := &http.Transport{DialContext: network.dial}
+			protocol := providers.NewHTTP(untilFull{}, &providers.HTTPOptions{Client: &http.Client{Transport: transport}})
+			m := providers.Model{Provider: "p", ID: "m", BaseURL: "http://pipes"}
+			for range 20 {
+				_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providers.Request{}, providers.Options{}))
+				if broken != nil || failure != nil {
+					t.Errorf("got %v, %v", failure, broken)
+				}
+			}
+			if got := network.dialed.Load(); got != want {
+				t.Errorf("20 calls, each ending after %v, made %d connections, want %d", late, got, want)
+			}
+			transport.CloseIdleConnections()
+			server.Close()
+			<-served
+		})
+	}
+}
+
+// TestParallelCallsUseConnectionsAgain: as many as were open at a time are enough.
+func TestParallelCallsUseConnectionsAgain(t *testing.T) {
+	const parallel = 100
+	var arrived sync.WaitGroup
+	call, connections := calling(t, func(w http.ResponseWriter, _ *http.Request) {
+		arrived.Done()
+		arrived.Wait() // all calls are under way at once
+		io.WriteString(w, "full")
+	})
+	for range 3 {
+		arrived.Add(parallel)
+		var calls sync.WaitGroup
+		for range parallel {
+			calls.Go(call)
+		}
+		calls.Wait()
+	}
+	if n := connections.Load(); n > parallel {
+		t.Errorf("3 times %d calls made %d connections", parallel, n)
 	}
 }

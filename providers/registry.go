@@ -196,7 +196,11 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 		if strings.TrimSpace(call.APIKey) == "" {
 			call.APIKey = r.apiKey(provider, reg)
 		}
-		p.Stream(ctx, m, req, call)(yield)
+		if _, ok := p.(historyProtocol); ok {
+			p.Stream(ctx, m, req, call)(yield)
+			return
+		}
+		p.Stream(ctx, m, req.flat(), call)(yield)
 	}
 }
 

@@ -12,7 +12,12 @@ import (
 type Request struct {
 	// System is the system prompt; empty means none.
 	System string
-	// Messages is the conversation so far, oldest first.
+	// History is what comes before Messages, oldest first. A model is shown the same
+	// as if all of it stood in Messages. Only a Codec gets it: Registry.Stream gives
+	// every other Protocol one list.
+	History []*Block
+	// Messages is the conversation so far, or what is left of it after History, oldest
+	// first. After History it begins with a user message.
 	Messages []Message
 	// Tools are what the model may call.
 	Tools []Tool

@@ -16,7 +16,8 @@ const (
 
 // Transform returns the request and options in the form every Protocol encodes
 // from; every Protocol calls it first. Neither argument is changed, but the
-// results share memory with them.
+// results share memory with them. History stays as it is: TransformBlock gives its
+// messages the form.
 //
 //  1. Images become a placeholder text for a model without InputImage, one for
 //     each run of images.
@@ -31,18 +32,7 @@ const (
 //  5. Reasoning stays only in messages of this very model. Empty texts, and
 //     messages left without parts, are dropped.
 func Transform(m Model, req Request, o Options) (Request, Options) {
-	var out []Message
-	messages := req.Messages
-	for len(messages) > 0 {
-		end := 1
-		for end < len(messages) && messages[end].Role != RoleAssistant {
-			end++
-		}
-		out = appendTurn(out, m, messages[:end])
-		messages = messages[end:]
-	}
-	req.Messages = out
-
+	req.Messages = transformMessages(m, req.Messages)
 	if !m.Reasoning || o.ThinkingLevel == ThinkingOff {
 		o.ThinkingLevel = ""
 	}
@@ -51,6 +41,19 @@ func Transform(m Model, req Request, o Options) (Request, Options) {
 	}
 	o.MaxTokens = max(o.MaxTokens, 0)
 	return req, o
+}
+
+func transformMessages(m Model, messages []Message) []Message {
+	var out []Message
+	for len(messages) > 0 {
+		end := 1
+		for end < len(messages) && messages[end].Role != RoleAssistant {
+			end++
+		}
+		out = appendTurn(out, m, messages[:end])
+		messages = messages[end:]
+	}
+	return out
 }
 
 // appendTurn appends one message and those up to the next assistant message.
@@ -83,7 +86,7 @@ type renamedCall struct {
 }
 
 func assistantParts(msg Message, spec string) (parts []Part, calls []renamedCall) {
-	used := map[string]bool{}
+	var used map[string]bool // made for the first call
 	for _, p := range msg.Parts {
 		switch p := p.(type) {
 		case Text:
@@ -98,6 +101,9 @@ func assistantParts(msg Message, spec string) (parts []Part, calls []renamedCall
 			renamed := renamedCall{originalID: p.ID}
 			p.ID = freeID(p.ID, used)
 			p.Arguments = objectArguments(p.Arguments)
+			if used == nil {
+				used = map[string]bool{}
+			}
 			used[p.ID] = true
 			renamed.call = p
 			calls = append(calls, renamed)

@@ -29,6 +29,13 @@ type event struct {
 	Error        json.RawMessage `json:"error"`
 }
 
+// reset empties the event but keeps the memory of its fields.
+func (e *event) reset() {
+	*e = event{
+		Message: e.Message[:0], ContentBlock: e.ContentBlock[:0], Delta: e.Delta[:0], Usage: e.Usage[:0], Error: e.Error[:0],
+	}
+}
+
 type messageStart struct {
 	ID    string `json:"id"`
 	Model string `json:"model"`
@@ -81,6 +88,11 @@ type decoder struct {
 	open     map[int]*openBlock
 	thoughts run
 	finished bool
+
+	// Their memory serves one event after the other.
+	json, inner sse.JSON
+	latest      event
+	fragment    delta
 }
 
 // openBlock is a block between its start and its stop.
@@ -95,8 +107,9 @@ type openBlock struct {
 }
 
 func (d *decoder) event(raw sse.Event) error {
-	var e event
-	if err := json.Unmarshal(raw.Data, &e); err != nil {
+	e := &d.latest
+	e.reset()
+	if err := d.json.Decode(raw.Data, e); err != nil {
 		kind := providers.KindProtocol
 		if raw.Unterminated {
 			kind = providers.KindTruncated
@@ -129,7 +142,7 @@ func (d *decoder) event(raw sse.Event) error {
 
 func (d *decoder) messageStart(raw json.RawMessage) error {
 	var m messageStart
-	if err := decode("message", raw, &m); err != nil {
+	if err := d.decode("message", raw, &m); err != nil {
 		return err
 	}
 	d.done.ResponseID, d.done.ResponseModel = m.ID, m.Model
@@ -137,12 +150,12 @@ func (d *decoder) messageStart(raw json.RawMessage) error {
 	return nil
 }
 
-func (d *decoder) start(e event) error {
+func (d *decoder) start(e *event) error {
 	d.stop(e.Index)
 	var head struct {
 		Type string `json:"type"`
 	}
-	if err := decode("content_block", e.ContentBlock, &head); err != nil {
+	if err := d.decode("content_block", e.ContentBlock, &head); err != nil {
 		return err
 	}
 	o := &openBlock{kind: head.Type}
@@ -150,7 +163,7 @@ func (d *decoder) start(e event) error {
 	var b blockStart
 	switch head.Type {
 	case blockText, blockThinking, blockRedacted, blockToolUse:
-		if err := decode("content_block", e.ContentBlock, &b); err != nil {
+		if err := d.decode("content_block", e.ContentBlock, &b); err != nil {
 			return err
 		}
 	}
@@ -170,7 +183,7 @@ func (d *decoder) start(e event) error {
 	return nil
 }
 
-func (d *decoder) delta(e event) error {
+func (d *decoder) delta(e *event) error {
 	o := d.open[e.Index]
 	if o == nil {
 		return fmt.Errorf("delta of block %d, which is not open", e.Index)
@@ -180,8 +193,9 @@ func (d *decoder) delta(e event) error {
 	default:
 		return nil
 	}
-	var f delta
-	if err := decode("delta", e.Delta, &f); err != nil {
+	f := &d.fragment
+	*f = delta{}
+	if err := d.decode("delta", e.Delta, f); err != nil {
 		return err
 	}
 	switch {
@@ -230,16 +244,16 @@ func (d *decoder) endThoughts() {
 	d.thoughts = nil
 }
 
-func (d *decoder) messageDelta(e event) error {
+func (d *decoder) messageDelta(e *event) error {
 	var u usage
-	if err := decode("usage", e.Usage, &u); err != nil {
+	if err := d.decode("usage", e.Usage, &u); err != nil {
 		return err
 	}
 	u.addTo(&d.done.Usage)
 	var change struct {
 		StopReason string `json:"stop_reason"`
 	}
-	if err := decode("delta", e.Delta, &change); err != nil {
+	if err := d.decode("delta", e.Delta, &change); err != nil {
 		return err
 	}
 	if change.StopReason == "" {
@@ -297,11 +311,11 @@ func (u usage) addTo(total *providers.Usage) {
 }
 
 // decode leaves v as it is if the field is not there.
-func decode(field string, raw json.RawMessage, v any) error {
+func (d *decoder) decode(field string, raw json.RawMessage, v any) error {
 	if !given(raw) {
 		return nil
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := d.inner.Decode(raw, v); err != nil {
 		return fmt.Errorf("decode %s: %w", field, err)
 	}
 	return nil

@@ -17,14 +17,14 @@ const (
 )
 
 type body struct {
-	Model       string    `json:"model"`
-	MaxTokens   int       `json:"max_tokens"`
-	Stream      bool      `json:"stream"`
-	System      []block   `json:"system,omitempty"`
-	Tools       []tool    `json:"tools,omitempty"`
-	Messages    []message `json:"messages"`
-	Thinking    *thinking `json:"thinking,omitempty"`
-	Temperature *float64  `json:"temperature,omitempty"`
+	Model       string          `json:"model"`
+	MaxTokens   int             `json:"max_tokens"`
+	Stream      bool            `json:"stream"`
+	System      []block         `json:"system,omitempty"`
+	Tools       []tool          `json:"tools,omitempty"`
+	Messages    json.RawMessage `json:"messages"`
+	Thinking    *thinking       `json:"thinking,omitempty"`
+	Temperature *float64        `json:"temperature,omitempty"`
 }
 
 type thinking struct {
@@ -45,8 +45,12 @@ type cacheControl struct {
 
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	messages, err := encodeMessages(m, req)
+	if err != nil {
+		return nil, err
+	}
 	var e providers.BodyEncoder
-	b := body{Model: m.ID, Stream: true, Messages: encodeMessages(req.Messages, &e)}
+	b := body{Model: m.ID, Stream: true, Messages: e.Place(messages...)}
 	if !blank(req.System) {
 		b.System = []block{{Type: blockText, Text: req.System, CacheControl: ephemeral()}}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/providertest"
 )
 
 // sent returns the body of a call as it goes out.
@@ -242,4 +243,10 @@ func TestEncodeBadSchema(t *testing.T) {
 	if call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
 		t.Errorf("got %s, want an error", sent(t, call))
 	}
+}
+
+func TestHistoryIsTheSameBytes(t *testing.T) {
+	providertest.RunHistory(t, anthropicmessages.NewCodec(nil), []string{
+		"c2ln", `[{"type":"redacted_thinking","data":"eA=="},{"type":"thinking","thinking":"Hm","signature":"eQ=="}]`, "[",
+	})
 }

@@ -2,7 +2,6 @@ package anthropicmessages
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
@@ -62,39 +61,9 @@ type source struct {
 	Data      string `json:"data"`
 }
 
-func encodeMessages(in []providers.Message, e *providers.BodyEncoder) []message {
-	out := []message{}
-	ids := callIDs{used: map[string]bool{}}
-	for _, msg := range in {
-		side, blocks := sideUser, []block(nil)
-		switch msg.Role {
-		case providers.RoleUser:
-			blocks = encodeContent(msg.Parts, e)
-		case providers.RoleAssistant:
-			side, blocks = sideAssistant, encodeAssistant(msg.Parts, &ids)
-		case providers.RoleTool:
-			blocks = encodeResults(msg.Parts, &ids, e)
-		}
-		switch n := len(out); {
-		case len(blocks) == 0:
-		case n > 0 && out[n-1].Role == side:
-			out[n-1].Content = append(out[n-1].Content, blocks...)
-		default:
-			out = append(out, message{Role: side, Content: blocks})
-		}
-	}
-	for i := len(out) - 1; i >= 0; i-- {
-		if out[i].Role == sideUser {
-			out[i].Content[len(out[i].Content)-1].CacheControl = ephemeral()
-			break
-		}
-	}
-	return out
-}
-
 func encodeAssistant(parts []providers.Part, ids *callIDs) []block {
 	var out []block
-	ids.latest = map[string]string{}
+	ids.latest = nil
 	for _, p := range parts {
 		switch p := p.(type) {
 		case providers.Text:
@@ -139,25 +108,6 @@ func encodeContent(parts []providers.Part, e *providers.BodyEncoder) []block {
 		}
 	}
 	return out
-}
-
-// callIDs makes the ids of calls differ over the whole request, which the
-// vendor asks for; Transform does so within one message only.
-type callIDs struct {
-	used map[string]bool
-	// latest maps the ids of the latest assistant message to those sent.
-	latest map[string]string
-}
-
-func (c *callIDs) add(id string) string {
-	free := plain(id, maxCallID)
-	for n := 2; c.used[free]; n++ {
-		suffix := fmt.Sprintf("_%d", n)
-		free = plain(id, maxCallID-len(suffix)) + suffix
-	}
-	c.used[free] = true
-	c.latest[id] = free
-	return free
 }
 
 // plain replaces what the vendor does not take in names, and shortens them.

@@ -29,6 +29,14 @@ type chunk struct {
 	Error   json.RawMessage `json:"error"`
 }
 
+// reset empties the chunk but keeps the memory of its choices. An element that is
+// decoded into keeps what it had, so all are emptied.
+func (c *chunk) reset() {
+	choices := c.Choices[:cap(c.Choices)]
+	clear(choices)
+	*c = chunk{Choices: choices[:0]}
+}
+
 type choice struct {
 	Delta        delta           `json:"delta"`
 	FinishReason string          `json:"finish_reason"`
@@ -81,11 +89,14 @@ type decoder struct {
 	out   *providers.Assembler
 	done  providers.Done
 	calls calls
+	chunk chunk // its memory serves one event after the other
+	json  sse.JSON
 }
 
 func (d *decoder) event(e sse.Event) error {
-	var c chunk
-	if err := json.Unmarshal(e.Data, &c); err != nil {
+	c := &d.chunk
+	c.reset()
+	if err := d.json.Decode(e.Data, c); err != nil {
 		kind := providers.KindProtocol
 		if e.Unterminated {
 			kind = providers.KindTruncated
@@ -107,10 +118,10 @@ func (d *decoder) event(e sse.Event) error {
 		return nil
 	}
 	// One choice was asked for; a server that sends more gets the first one read.
-	return d.choice(c.Choices[0], e.Data)
+	return d.choice(&c.Choices[0], e.Data)
 }
 
-func (d *decoder) choice(c choice, raw []byte) error {
+func (d *decoder) choice(c *choice, raw []byte) error {
 	if given(c.Error) {
 		return vendorError(c.Error, raw)
 	}

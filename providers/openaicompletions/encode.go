@@ -14,16 +14,16 @@ import (
 const maxCacheKey = 64
 
 type body struct {
-	Model               string        `json:"model"`
-	Messages            []message     `json:"messages"`
-	Stream              bool          `json:"stream"`
-	StreamOptions       streamOptions `json:"stream_options"`
-	Tools               []tool        `json:"tools,omitempty"`
-	MaxTokens           int           `json:"max_tokens,omitempty"`
-	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
-	Temperature         *float64      `json:"temperature,omitempty"`
-	ReasoningEffort     string        `json:"reasoning_effort,omitempty"`
-	PromptCacheKey      string        `json:"prompt_cache_key,omitempty"`
+	Model               string          `json:"model"`
+	Messages            json.RawMessage `json:"messages"`
+	Stream              bool            `json:"stream"`
+	StreamOptions       streamOptions   `json:"stream_options"`
+	Tools               []tool          `json:"tools,omitempty"`
+	MaxTokens           int             `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64        `json:"temperature,omitempty"`
+	ReasoningEffort     string          `json:"reasoning_effort,omitempty"`
+	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
 }
 
 type streamOptions struct {
@@ -76,10 +76,14 @@ type imageURL struct {
 
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	messages, err := encodeMessages(m, req)
+	if err != nil {
+		return nil, err
+	}
 	var e providers.BodyEncoder
 	b := body{
 		Model:         m.ID,
-		Messages:      encodeMessages(req, &e),
+		Messages:      e.Place(messages...),
 		Stream:        true,
 		StreamOptions: streamOptions{IncludeUsage: true},
 		Temperature:   o.Temperature,
@@ -129,22 +133,80 @@ func isOpenAI(baseURL string) bool {
 	return strings.HasSuffix(host, ".openai.com") || strings.HasSuffix(host, ".openai.azure.com")
 }
 
-func encodeMessages(req providers.Request, e *providers.BodyEncoder) []message {
-	out := []message{}
+// fragment is a run of encoded messages without the brackets of an array, nil if
+// there are none.
+type fragment struct{ text *providers.Body }
+
+// encodeMessages returns the pieces of the messages' array.
+func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body, error) {
+	fragments := make([]fragment, 0, len(req.History)+2)
 	if req.System != "" {
-		out = append(out, message{Role: "system", Content: req.System})
+		f, err := newFragment([]message{{Role: "system", Content: req.System}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		fragments = append(fragments, f)
 	}
-	for _, msg := range req.Messages {
+	for _, b := range req.History {
+		f, err := providers.EncodeBlock(b, m, func(fragment) bool { return true }, encodeBlock)
+		if err != nil {
+			return nil, err
+		}
+		fragments = append(fragments, f)
+	}
+	f, err := newFragment(nil, req.Messages)
+	if err != nil {
+		return nil, err
+	}
+	return join(append(fragments, f)), nil
+}
+
+func encodeBlock(messages []providers.Message) (fragment, int64, error) {
+	f, err := newFragment(nil, messages)
+	if err != nil || f.text == nil {
+		return f, 0, err
+	}
+	return f, f.text.TextBytes(), nil
+}
+
+// newFragment encodes messages after those that are in the format already.
+func newFragment(out []message, in []providers.Message) (fragment, error) {
+	var e providers.BodyEncoder
+	for _, msg := range in {
 		switch msg.Role {
 		case providers.RoleUser:
-			out = append(out, message{Role: "user", Content: encodeContent(msg.Parts, e)})
+			out = append(out, message{Role: "user", Content: encodeContent(msg.Parts, &e)})
 		case providers.RoleAssistant:
 			out = append(out, encodeAssistant(msg))
 		case providers.RoleTool:
-			out = append(out, encodeResults(msg.Parts, e)...)
+			out = append(out, encodeResults(msg.Parts, &e)...)
 		}
 	}
-	return out
+	if len(out) == 0 {
+		return fragment{}, nil
+	}
+	text, err := e.Encode(out)
+	if err != nil {
+		return fragment{}, err
+	}
+	return fragment{text.Inner(len("["), len("]\n"))}, nil
+}
+
+// join makes one array of fragments.
+func join(fragments []fragment) []*providers.Body {
+	out := make([]*providers.Body, 1, 2*len(fragments)+2)
+	out[0] = providers.NewBody("[")
+	comma := providers.NewBody(",")
+	for _, f := range fragments {
+		if f.text == nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, comma)
+		}
+		out = append(out, f.text)
+	}
+	return append(out, providers.NewBody("]"))
 }
 
 func encodeAssistant(msg providers.Message) message {

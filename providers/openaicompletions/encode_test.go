@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/providertest"
 )
 
 // sent returns the body of a call as it goes out.
@@ -170,4 +171,8 @@ func TestEncodeBadSchema(t *testing.T) {
 	if call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
 		t.Errorf("got %s, want an error", sent(t, call))
 	}
+}
+
+func TestHistoryIsTheSameBytes(t *testing.T) {
+	providertest.RunHistory(t, openaicompletions.NewCodec(nil), []string{"reasoning_content", "reasoning", "unknown"})
 }

@@ -17,6 +17,8 @@
 //  5. No event takes more than the limit of memory; the first one over it ends
 //     the stream with a *TooLargeError.
 //
+// JSON decodes the data of events, for codecs.
+//
 // A Reader belongs to one goroutine and starts none. It holds nothing that
 // matters after a crash.
 package sse

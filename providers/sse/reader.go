@@ -10,8 +10,11 @@ import (
 // and long tool arguments travel in single events, so it is generous.
 const DefaultMaxEventBytes = 32 << 20
 
+// The buffer of a Reader begins small and grows while the source fills it: a short
+// reply needs little, and a long one few reads.
 const (
-	readSize      = 16 << 10
+	minReadSize   = 2 << 10
+	maxReadSize   = 16 << 10
 	maxEmptyReads = 100
 )
 
@@ -73,7 +76,7 @@ func NewReader(src io.Reader, o *Options) *Reader {
 	if o != nil && o.MaxEventBytes > 0 {
 		limit = o.MaxEventBytes
 	}
-	return &Reader{src: src, limit: limit, buf: make([]byte, readSize), firstLine: true}
+	return &Reader{src: src, limit: limit, firstLine: true}
 }
 
 // Next returns the next event. Its errors are io.EOF at the clean end of the
@@ -124,8 +127,8 @@ func (r *Reader) field(line []byte) {
 	}
 }
 
-// readLine returns the next line without its end. A last line that has no end
-// is still a line; the error comes with the call after it.
+// readLine returns the next line without its end, which is good until the next call.
+// A last line that has no end is still a line; the error comes with the call after it.
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
 	for {
@@ -134,7 +137,7 @@ func (r *Reader) readLine() ([]byte, error) {
 		}
 		if r.start == r.end {
 			if r.err == io.EOF && len(r.line) > 0 {
-				return r.finishLine(), nil
+				return r.finishLine(r.line), nil
 			}
 			return nil, r.err
 		}
@@ -154,18 +157,22 @@ func (r *Reader) readLine() ([]byte, error) {
 			r.start, r.end, r.err = 0, 0, &TooLargeError{Limit: r.limit}
 			return nil, r.err
 		}
-		r.line = append(r.line, rest[:i]...)
-		r.start += i
-		if i < len(rest) {
-			r.skipLF = rest[i] == '\r'
-			r.start++
-			return r.finishLine(), nil
+		if i == len(rest) {
+			r.line = append(r.line, rest...)
+			r.start = r.end
+			continue
 		}
+		r.skipLF = rest[i] == '\r'
+		r.start += i + 1
+		if len(r.line) == 0 {
+			return r.finishLine(rest[:i]), nil
+		}
+		r.line = append(r.line, rest[:i]...)
+		return r.finishLine(r.line), nil
 	}
 }
 
-func (r *Reader) finishLine() []byte {
-	line := r.line
+func (r *Reader) finishLine(line []byte) []byte {
 	if r.firstLine {
 		r.firstLine = false
 		line = bytes.TrimPrefix(line, byteOrderMark)
@@ -174,6 +181,9 @@ func (r *Reader) finishLine() []byte {
 }
 
 func (r *Reader) fill() {
+	if r.end == len(r.buf) && len(r.buf) < maxReadSize {
+		r.buf = make([]byte, max(minReadSize, 2*len(r.buf)))
+	}
 	r.start, r.end = 0, 0
 	for range maxEmptyReads {
 		n, err := r.src.Read(r.buf)

@@ -2,6 +2,7 @@ package sse_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -167,5 +168,33 @@ func FuzzReader(f *testing.F) {
 		check("lf", bytes.NewReader(lf))
 		check("cr", bytes.NewReader(bytes.ReplaceAll(lf, []byte("\n"), []byte("\r"))))
 		check("crlf", bytes.NewReader(bytes.ReplaceAll(lf, []byte("\n"), []byte("\r\n"))))
+	})
+}
+
+// FuzzJSON compares values that are decoded one after the other with each decoded
+// alone.
+func FuzzJSON(f *testing.F) {
+	f.Add(`{"a":1}|{"b":[{}]}|[1,2] |"x"`)
+	f.Add(" {}\n|\t7 8|null")
+	f.Add(`{"a":|{}`)
+	f.Add("{}}|{}")
+	f.Add(" |1")
+	f.Add("\"\u00a0\"\u00a0|12|3")
+	f.Fuzz(func(t *testing.T, all string) {
+		var j sse.JSON
+		for data := range strings.SplitSeq(all, "|") {
+			var want, got any
+			wantErr := json.Unmarshal([]byte(data), &want)
+			err := j.Decode([]byte(data), &got)
+			if (err == nil) != (wantErr == nil) {
+				t.Fatalf("%q in %q: got %v, want %v", data, all, err, wantErr)
+			}
+			if err != nil {
+				return
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%q in %q (-want +got):\n%s", data, all, diff)
+			}
+		}
 	})
 }

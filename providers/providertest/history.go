@@ -1,0 +1,149 @@
+package providertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// RunHistory checks over random conversations that a request with History has, byte
+// for byte, the body it has without: when blocks are encoded for the first time, when
+// their encodings are used again while the conversation grows, when the model changes
+// between two requests, when blocks are left out, and when encodings were dropped.
+// signatures are some of the codec's vendor.
+func RunHistory(t *testing.T, c providers.Codec, signatures []string) {
+	for seed := range uint64(100) {
+		g := &conversations{r: rand.New(rand.NewPCG(seed, 1)), signatures: signatures}
+		checkHistory(t, c, g)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func checkHistory(t *testing.T, c providers.Codec, g *conversations) {
+	models := []providers.Model{
+		{Provider: "p", ID: "m", Reasoning: true, Input: []string{providers.InputText, providers.InputImage}},
+		{Provider: "p", ID: "m", Input: []string{providers.InputText}},
+		{Provider: "p", ID: "other", Input: []string{providers.InputText, providers.InputImage}},
+	}
+	m := models[0]
+	var all, tail []providers.Message
+	var blocks []*providers.Block
+	var sizes []int
+	for range 12 {
+		added := g.exchange()
+		all, tail = append(all, added...), append(tail, added...)
+		req := providers.Request{System: "s", History: blocks, Messages: tail}
+		want := encoded(t, c, m, providers.Request{System: "s", Messages: all})
+		if diff := cmp.Diff(want, encoded(t, c, m, req)); diff != "" {
+			t.Errorf("%d blocks, %d messages after them (-without +with history):\n%s", len(blocks), len(tail), diff)
+			return
+		}
+		if g.r.IntN(2) == 0 {
+			blocks, sizes, tail = append(blocks, providers.NewBlock(tail)), append(sizes, len(tail)), nil
+		}
+		if g.r.IntN(4) == 0 {
+			m = models[g.r.IntN(len(models))]
+		}
+		if n := len(blocks); n > 0 && g.r.IntN(4) == 0 {
+			blocks[g.r.IntN(n)].Forget()
+		}
+		if len(blocks) > 0 && g.r.IntN(8) == 0 {
+			blocks, all, sizes = blocks[1:], all[sizes[0]:], sizes[1:]
+		}
+	}
+}
+
+func encoded(t *testing.T, c providers.Codec, m providers.Model, req providers.Request) string {
+	req, o := providers.Transform(m, req, providers.Options{})
+	call, err := c.Encode(m, req, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := call.Body.Open(t.Context())
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	if err != nil || int64(len(b)) != call.Body.Size() {
+		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
+	}
+	if !json.Valid(b) {
+		t.Fatalf("not JSON: %s", b)
+	}
+	return string(b)
+}
+
+// conversations makes random exchanges, with all that codecs treat in ways of their
+// own.
+type conversations struct {
+	r          *rand.Rand
+	signatures []string
+}
+
+// exchange is a message of a user and, mostly, some steps of the model.
+func (g *conversations) exchange() []providers.Message {
+	out := []providers.Message{{Role: providers.RoleUser, Parts: g.content(2)}}
+	for range g.r.IntN(4) {
+		switch g.r.IntN(5) {
+		case 0:
+			out = append(out, providers.Message{Role: providers.RoleUser, Parts: g.content(1)})
+		default:
+			out = append(out, g.step()...)
+		}
+	}
+	return out
+}
+
+func (g *conversations) content(most int) []providers.Part {
+	var parts []providers.Part
+	for range g.r.IntN(most + 1) {
+		if g.r.IntN(4) == 0 {
+			picture := providers.Bytes(g.text() + "picture")
+			parts = append(parts, providers.Image{MimeType: "image/png", Content: picture})
+			continue
+		}
+		parts = append(parts, providers.Text{Text: g.text()})
+	}
+	return parts
+}
+
+func (g *conversations) text() string {
+	return []string{"", " \n", "hello <b>&", "\u2028\x00\xff\"\\", "größer"}[g.r.IntN(5)]
+}
+
+// step is what the model said, and the results of its calls, some of them missing.
+func (g *conversations) step() []providers.Message {
+	said := providers.Message{Role: providers.RoleAssistant, Model: []string{"p/m", "p/other", ""}[g.r.IntN(3)]}
+	results := providers.Message{Role: providers.RoleTool}
+	for range g.r.IntN(4) {
+		switch g.r.IntN(3) {
+		case 0:
+			signature := ""
+			if n := g.r.IntN(len(g.signatures) + 1); n > 0 {
+				signature = g.signatures[n-1]
+			}
+			said.Parts = append(said.Parts, providers.Reasoning{Text: g.text(), Signature: signature})
+		case 1:
+			said.Parts = append(said.Parts, providers.Text{Text: g.text()})
+		default:
+			id := []string{"", "call_0", "call 0", "call_1", fmt.Sprint("c", g.r.IntN(1000))}[g.r.IntN(5)]
+			arguments := []string{"", `{"n": 12345678901234567890}`, `[1]`, `{"cut`}[g.r.IntN(4)]
+			said.Parts = append(said.Parts, providers.ToolCall{ID: id, Name: "add", Arguments: json.RawMessage(arguments)})
+			if g.r.IntN(4) > 0 {
+				results.Parts = append(results.Parts, providers.ToolResult{
+					CallID: id, Name: "add", Content: g.content(2), IsError: g.r.IntN(3) == 0,
+				})
+			}
+		}
+	}
+	if len(results.Parts) == 0 {
+		return []providers.Message{said}
+	}
+	return []providers.Message{said, results}
+}
