@@ -64,18 +64,20 @@ type (
 // activation is one conversation in memory: the machine and what performs its
 // effects. All fields belong to the actor's goroutine.
 type activation struct {
-	rt     *Runtime
-	log    *slog.Logger
-	key    conversation.Key
-	nonce  storage.Nonce
-	random io.Reader
-	root   *actor.RootContext
-	self   *actor.PID
-	ctx    context.Context // ends with the activation
-	cancel context.CancelFunc
+	rt      *Runtime
+	log     *slog.Logger
+	key     conversation.Key
+	nonce   storage.Nonce
+	resting *restingWriter // the one to go on as, if the log has not moved on; nil once it is open
+	random  io.Reader
+	root    *actor.RootContext
+	self    *actor.PID
+	ctx     context.Context // ends with the activation
+	cancel  context.CancelFunc
 
 	machine *machine.Machine
 	writer  *storage.Writer
+	claimed bool // the writer has a durable batch
 	tail    storage.Position
 	writers int64 // how many there are, this one included once it has a batch
 	history *history
@@ -120,6 +122,8 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.appended(m)
 	case journalLists:
 		a.step(machine.Listed{})
+	case machine.Looked:
+		a.step(m)
 	case modelReady:
 		a.drainFeed(m.gen)
 	case machine.ToolDone:
@@ -141,16 +145,26 @@ func (a *activation) Receive(ctx actor.Context) {
 // start begins the life of the activation: it registers and opens its log.
 func (a *activation) start(key conversation.Key) {
 	a.key, a.random = key, a.rt.entropy(key)
-	a.nonce = storage.Nonce(ulid.MustNew(ulid.Now(), a.random).String())
-	a.log = a.rt.log.With("conversation", string(key), "nonce", string(a.nonce))
 	a.ctx, a.cancel = context.WithCancel(a.rt.life)
-	a.machine = machine.New(machine.Config{
-		Writer: string(a.nonce), Limits: a.rt.limits, Pace: a.rt.opts.Pace, RetryPause: a.rt.opts.RetryPause, IdleAfter: a.rt.opts.IdleAfter,
-		MaxWaiting: a.rt.opts.MaxWaiting, MaxPendingBytes: maxPendingBytes,
-		CheckpointBatches: a.rt.opts.CheckpointBatches, CheckpointBytes: checkpointBytes,
-	})
-	a.rt.enter(key, running{nonce: a.nonce, tell: a.tell})
+	a.machine = machine.New(&a.rt.machines)
+	a.resting = a.rt.resting.take(key)
+	if a.resting != nil {
+		a.assume(a.resting.name())
+	} else {
+		a.assume(a.newNonce())
+	}
 	a.rt.spawn(a.open)
+}
+
+func (a *activation) newNonce() storage.Nonce {
+	return storage.Nonce(ulid.MustNew(ulid.Now(), a.random).String())
+}
+
+// assume gives the activation the name that it writes under.
+func (a *activation) assume(nonce storage.Nonce) {
+	a.nonce = nonce
+	a.log = a.rt.log.With("conversation", string(a.key), "nonce", string(nonce))
+	a.rt.enter(a.key, running{nonce: nonce, tell: a.tell})
 }
 
 // tell sends a message to the activation from any goroutine.
@@ -249,18 +263,38 @@ func (o *openedLog) fold(b storage.Batch) error {
 
 func (a *activation) opened(m openedLog) {
 	if m.err != nil {
+		if a.resting != nil {
+			a.rt.resting.putBack(a.key, *a.resting)
+		}
 		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
 		return
 	}
 	defer a.containOpening()
+	a.chooseWriter(m)
 	if m.state.Exists() {
 		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
 	}
-	a.tail = m.tail
+	a.history = a.rt.newHistory(a.key, m.restored, a.log)
+	a.step(machine.Opened{
+		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since,
+	})
+}
+
+// chooseWriter goes on as the writer at rest if the log still ends where that one left
+// it. Otherwise that writer is over: somebody else has fenced it, and this activation
+// needs a name of its own.
+func (a *activation) chooseWriter(m openedLog) {
+	resting := a.resting
+	a.tail, a.resting = m.tail, nil
+	if resting != nil && (resting.tail == m.tail || !checksResting()) {
+		a.writer, a.claimed, a.writers = a.rt.logs.Continue(a.key, a.nonce, m.tail, m.writers-1), true, m.writers
+		return
+	}
+	if resting != nil {
+		a.assume(a.newNonce())
+	}
 	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, m.writers)
 	a.writers = m.writers + 1 // a checkpoint comes after the first batch
-	a.history = a.rt.newHistory(a.key, m.restored, a.log)
-	a.step(machine.Opened{State: m.state, Claims: m.claims, Since: m.since})
 }
 
 // containOpening ends an activation that panicked over its own log. The next one
@@ -317,6 +351,8 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.List:
 		id := entryID{a.key, a.nonce}
 		a.rt.journal.list(id, int64(e.Seq), func() { a.tell(journalLists{}) })
+	case machine.Look:
+		a.look(e)
 	case machine.Unlist:
 		a.rt.journal.unlist(entryID{a.key, a.nonce})
 	case machine.Reply:
@@ -362,7 +398,7 @@ func (a *activation) appended(m appendDone) {
 		return
 	}
 	a.rt.followers.Offer(a.key, m.pos, a.tail.Hash, m.batch.Records)
-	a.tail = m.pos
+	a.tail, a.claimed = m.pos, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
 }
 
@@ -413,6 +449,10 @@ func (a *activation) setTimer(e machine.SetTimer) {
 func (a *activation) stop(e machine.Stop) {
 	a.stopping = true
 	switch e.Reason {
+	case machine.StopPassivated:
+		if a.claimed {
+			a.rt.resting.put(a.key, a.nonce, a.tail)
+		}
 	case machine.StopLost:
 		a.log.Warn("conversation stepped down", "fenced", errors.Is(e.Err, storage.ErrFenced), "err", e.Err)
 		a.rt.askSweep()

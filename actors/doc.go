@@ -23,6 +23,10 @@
 //     durable and verified. What they do is at least once; what is recorded of it
 //     is exactly once.
 //  4. A reader is shown only what is durable. A read activates nothing.
+//  5. A conversation that is durably idle goes out of memory after
+//     Options.IdleShedAfter. What is kept of it is its writer's name and position: the
+//     next activation here reads the log and goes on as that writer, without a claim,
+//     if nobody has written since. At Options.IdleAfter that is forgotten too.
 //
 // After a crash everything is in the bucket: the next start sweeps the busy
 // journals that the old incarnation left and activates whatever they list.

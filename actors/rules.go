@@ -4,11 +4,13 @@ package actors
 
 import "context"
 
-// The rules of the busy journal hold unconditionally. A build with the tag
-// mutants can switch one off, to show that the simulation notices.
+// The rules of the busy journal and of writers at rest hold unconditionally. A build
+// with the tag mutants can switch one off, to show that the simulation notices.
 
 func waitsForJournal() bool { return true }
 func sweepsOwnSet() bool    { return true }
+func checksResting() bool   { return true }
+func looksAtLog() bool      { return true }
 
 // withPending has no effect: a retried append sends what the first attempt sent.
 func withPending(ctx context.Context, _ []byte) context.Context { return ctx }

@@ -11,10 +11,12 @@ import (
 )
 
 // rules are switched off when true. They hold for the whole process.
-var rules struct{ waitsForJournal, sweepsOwnSet atomic.Bool }
+var rules struct{ waitsForJournal, sweepsOwnSet, checksResting, looksAtLog atomic.Bool }
 
 func waitsForJournal() bool { return !rules.waitsForJournal.Load() }
 func sweepsOwnSet() bool    { return !rules.sweepsOwnSet.Load() }
+func checksResting() bool   { return !rules.checksResting.Load() }
+func looksAtLog() bool      { return !rules.looksAtLog.Load() }
 
 // withPending lets a retried append send one record more than the first attempt
 // when R1 is off, as a writer would that adds what has gathered meanwhile.

@@ -46,8 +46,11 @@ type Options struct {
 	FirstEvent, BetweenEvents, WholeCall time.Duration
 	// HookTimeout bounds a hook of an agent. Zero is 10 s.
 	HookTimeout time.Duration
-	// IdleAfter is how long an idle conversation stays in memory. Zero is 5 min.
-	IdleAfter time.Duration
+	// IdleShedAfter is how long an idle conversation stays in memory, and IdleAfter how
+	// long it stays this node's: until then the next submission reads the log again but
+	// needs no new claim on it. Both count from its last work. Zero is 30 s and 5 min;
+	// nothing stays longer than IdleAfter.
+	IdleShedAfter, IdleAfter time.Duration
 	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
 	SweepEvery time.Duration
 	// AppendTimeout is how long an append may stay unresolved before its
@@ -89,6 +92,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"BetweenEvents", &out.BetweenEvents, 30 * time.Second},
 		{"WholeCall", &out.WholeCall, 10 * time.Minute},
 		{"HookTimeout", &out.HookTimeout, 10 * time.Second},
+		{"IdleShedAfter", &out.IdleShedAfter, 30 * time.Second},
 		{"IdleAfter", &out.IdleAfter, 5 * time.Minute},
 		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
@@ -132,6 +136,8 @@ type Runtime struct {
 	followers *follower.Set
 	host      host
 	journal   *journal
+	resting   *resting
+	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
 	pageBytes int       // about the size of a page of closed history
 	// entropy returns the randomness of one activation; simulations bring their own.
@@ -210,6 +216,12 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 			return nil, fmt.Errorf("agent %q is registered twice", a.Name)
 		}
 		r.agents[a.Name] = a
+	}
+	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
+	r.machines = machine.Config{
+		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
+		MaxWaiting: o.MaxWaiting, MaxPendingBytes: maxPendingBytes,
+		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes,
 	}
 	if r.followers, err = follower.New(r.logs, &follower.Options{Logger: o.Logger}); err != nil {
 		return nil, err
@@ -363,6 +375,9 @@ func (r *Runtime) leave(key conversation.Key, nonce storage.Nonce) {
 	if r.active[key].nonce == nonce {
 		delete(r.active, key)
 	}
+	if len(r.active) == 0 {
+		r.active = map[conversation.Key]running{} // a map never shrinks
+	}
 	r.checkQuiet()
 }
 
@@ -374,11 +389,12 @@ func (r *Runtime) checkQuiet() {
 	}
 }
 
-// writes reports whether a writer runs on this node.
+// writes reports whether a writer runs on this node, or rests. One that rests owes
+// nothing: its entry is about to leave the journal.
 func (r *Runtime) writes(key conversation.Key, nonce storage.Nonce) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.active[key].nonce == nonce
+	return r.active[key].nonce == nonce || r.resting.has(key, nonce)
 }
 
 // limits are an agent's rules as far as the machine needs them.

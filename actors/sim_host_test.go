@@ -134,10 +134,15 @@ func (h *simHost) close() []*simSlot {
 // Request implements host as package grain does: what certainly reached no actor
 // is repeated.
 func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (proto.Message, error) {
+	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("%T %x", m, content)
 	last := errSimStopped
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		if peer := h.fleet.host(h.site.Owner(id)); peer != nil {
-			reply, err := h.ask(ctx, peer, id, m)
+			reply, err := h.ask(ctx, peer, id, m, h.site.Message(ctx, id, what))
 			if err == nil || !errors.Is(err, errSimDeadLetter) {
 				return reply, err
 			}
@@ -157,7 +162,11 @@ func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (prot
 }
 
 // ask sends a request to a member and waits for its reply.
-func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Message) (proto.Message, error) {
+func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Message, c chaos.Course) (proto.Message, error) {
+	unknown := fmt.Errorf("request %q to %s: %w", id, peer.site.Member, grain.ErrOutcomeUnknown)
+	if !h.travel(ctx, peer, c.There) {
+		return nil, unknown
+	}
 	pid, err := peer.activate(id)
 	if err != nil {
 		return nil, err
@@ -166,30 +175,57 @@ func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Mes
 	self, _ := peer.system.ProcessRegistry.Add(k, peer.system.ProcessRegistry.NextID())
 	defer peer.system.ProcessRegistry.Remove(self)
 	peer.system.Root.RequestWithCustomSender(pid, m, self)
+	var reply any
 	select {
-	case reply := <-k.reply:
-		switch reply := reply.(type) {
-		case *actor.DeadLetterResponse:
-			return nil, errSimDeadLetter
-		case *cluster.GrainErrorResponse:
-			return nil, grain.ErrPanicked
-		case proto.Message:
-			if peer != h && h.site.Loses(id) {
-				break
-			}
-			return reply, nil
-		}
-		// A lost reply shows when the caller's time is up, or a while later.
-		select {
-		case <-ctx.Done():
-		case <-h.gone:
-		case <-time.After(3 * time.Second):
-		}
+	case reply = <-k.reply:
 	case <-ctx.Done():
 	case <-peer.gone:
 	case <-h.gone:
 	}
-	return nil, fmt.Errorf("request %q to %s: %w", id, peer.site.Member, grain.ErrOutcomeUnknown)
+	late := c.Back
+	if peer != h && c.Lost { // It shows when the caller's time is up, or a while later.
+		late = 3 * time.Second
+	}
+	if !h.travel(ctx, peer, late) {
+		if peer.isGone() && !h.isGone() {
+			h.travel(ctx, h, c.Back) // Those who asked the same peer notice one by one.
+		}
+		return nil, unknown
+	}
+	switch reply := reply.(type) {
+	case *actor.DeadLetterResponse:
+		return nil, errSimDeadLetter
+	case *cluster.GrainErrorResponse:
+		return nil, grain.ErrPanicked
+	case proto.Message:
+		if peer == h || !c.Lost {
+			return reply, nil
+		}
+	}
+	return nil, unknown
+}
+
+// travel lets a message pass between two hosts. It reports false when the sender
+// waits no longer, or when one of the hosts goes: what it says as it goes is lost.
+func (h *simHost) travel(ctx context.Context, peer *simHost, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-peer.gone:
+	case <-h.gone:
+	}
+	return ctx.Err() == nil && !peer.isGone() && !h.isGone()
+}
+
+func (h *simHost) isGone() bool {
+	select {
+	case <-h.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // activate returns the activation of an identity. One that is about to end keeps

@@ -26,6 +26,7 @@ import (
 
 const (
 	simSweepEvery = 10 * time.Second
+	simShedAfter  = 3 * time.Second
 	simIdleAfter  = 15 * time.Second
 	simFirstEvent = 4 * time.Second
 	simRetryPause = 300 * time.Millisecond
@@ -64,7 +65,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet) (chaos.Node, error) {
 	rt, err := newRuntime(bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, RetryPause: simRetryPause,
-		IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4,
+		IdleShedAfter: simShedAfter, IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4,
 	})
 	if err != nil {
 		return nil, err

@@ -42,6 +42,7 @@ func (r *Runtime) sweepLoop(ctx context.Context) {
 			continue
 		case <-t.C:
 		}
+		r.resting.expire()
 		if err := r.sweep(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("sweep busy journals", "err", err)
 		}

@@ -2,7 +2,6 @@ package follower
 
 import (
 	"context"
-	"sync"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -15,12 +14,12 @@ func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, err
 	l := f.pages[r.span]
 	if l == nil {
 		l = &flight{done: make(chan struct{})}
+		if f.pages == nil {
+			f.pages, f.resets = map[span]*flight{}, &resets{slot: make(chan struct{}, 1)}
+		}
 		if !f.set.spawn(ctx, f, func(ctx context.Context) { f.readPage(ctx, l, r) }) {
 			f.in.Unlock()
 			return conversation.Page{}, f.set.unavailable(errStopped)
-		}
-		if f.pages == nil {
-			f.pages = map[span]*flight{}
 		}
 		f.pages[r.span] = l
 	}
@@ -81,9 +80,11 @@ func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 // resets encodes old batches whose projection needs the state at them. That
 // takes a fold of the log up to the batch, so the fold is kept for the next such
 // batch, and of the pages as much as is retained of a conversation anyway: a
-// reader that walks a log, or many that do, fold it about once.
+// reader that walks a log, or many that do, fold it about once. The fields belong to
+// whoever has put something into slot: the bucket is read meanwhile, so that those
+// who wait must be able to give up, which a mutex does not allow.
 type resets struct {
-	mu    sync.Mutex
+	slot  chan struct{}
 	state *conversation.State // nil before the first fold and after an error
 	at    storage.Position
 	pages map[conversation.Offset][]byte
@@ -93,8 +94,12 @@ type resets struct {
 
 // page returns the page of exactly the batch at off.
 func (c *resets) page(ctx context.Context, f *follower, id conversation.ConversationID, off conversation.Offset) ([]byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.slot <- struct{}{}:
+		defer func() { <-c.slot }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if page, ok := c.pages[off]; ok {
 		return page, nil
 	}

@@ -61,7 +61,7 @@ type follower struct {
 	work sync.Mutex
 	view *view
 
-	resets resets
+	resets *resets // with pages
 }
 
 // flight is one bucket read that callers share. page and err are set before done

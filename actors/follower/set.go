@@ -36,7 +36,7 @@ type Options struct {
 	Logger *slog.Logger
 	// IdleAfter is how long a follower without readers is kept, and how long a
 	// conversation whose log is damaged is refused without reading it again;
-	// default 30 s.
+	// default 20 s.
 	IdleAfter time.Duration
 	// RetainBytes bounds the encoded chunks kept per follower, once for its newest
 	// batches and once for old compactions that readers asked for; default 1 MiB.
@@ -62,7 +62,7 @@ func (o *Options) filled() (Options, error) {
 		out.Logger = slog.New(slog.DiscardHandler)
 	}
 	if out.IdleAfter == 0 {
-		out.IdleAfter = 30 * time.Second
+		out.IdleAfter = 20 * time.Second
 	}
 	if out.RetainBytes == 0 {
 		out.RetainBytes = 1 << 20
@@ -135,7 +135,7 @@ func New(source Source, options *Options) (*Set, error) {
 // reads as unavailable and returns nil once everything the set started has
 // ended. It is called once.
 func (s *Set) Run(ctx context.Context) error {
-	ticker := time.NewTicker(max(s.options.IdleAfter/2, time.Millisecond))
+	ticker := time.NewTicker(max(s.options.IdleAfter/4, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
@@ -206,6 +206,9 @@ func (s *Set) drop(f *follower) {
 	f.idle = nil
 	delete(s.followers, f.key)
 	delete(s.addresses, f.address)
+	if len(s.followers) == 0 { // a map never shrinks
+		s.followers, s.addresses = map[conversation.Key]*follower{}, map[conversation.Address]*follower{}
+	}
 }
 
 // acquire returns the follower of a conversation in use; release ends the use.

@@ -19,8 +19,10 @@ import (
 func (w *world) settle(ctx context.Context) {
 	w.trace.add("", "faults and clients end")
 	for slot := range slots {
+		w.apart("resume", slot)
 		w.pause(slot, false)
 	}
+	w.apart("heal")
 	w.net.heal()
 	w.revive()
 	w.mu.Lock()

@@ -86,7 +86,11 @@ func (w *world) client(ctx context.Context, name string, at conversation.Address
 				same = w.newPost(twin, at, key, "rather-"+key)
 				p.rival, same.rival = same, p
 			}
-			wg.Go(func() { w.deliver(ctx, twin, same, 3) })
+			wg.Go(func() {
+				ctx := as(ctx, key+" again")
+				w.apart(key)
+				w.deliver(ctx, twin, same, 3)
+			})
 		}
 		w.deliver(ctx, rng, p, tries)
 	}
@@ -105,6 +109,9 @@ func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int)
 		if err == nil {
 			w.trace.add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
 			w.acknowledged(ack{p, receipt})
+			if other := w.pick(rng.IntN(slots)); rng.IntN(5) == 0 && other != nil { // which may not have heard of it
+				w.abort(ctx, other, p.Address)
+			}
 			w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
 			return
 		}
@@ -140,6 +147,7 @@ func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *pos
 	if err == nil && receipt.SubmissionID == "" {
 		receipt, err = m.node.Admit(ctx, p.Admission)
 	}
+	w.apart(p.Key, callerOf(ctx))
 	if m.life.Err() != nil {
 		return receipt, errDead
 	}
@@ -221,15 +229,26 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	defer cancel()
 	call, owed := w.ledger.abort(at.Key())
 	any, err := m.node.Abort(ctx, at)
+	var wrong string
+	switch {
+	case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable:
+		wrong = fmt.Sprintf("an abort ends with %v", err)
+	case err == nil && any:
+		if left := w.ledger.aborted(at.Key(), call, owed); len(left) > 0 {
+			wrong = fmt.Sprintf("an abort was granted and has not ended %v", left)
+		}
+	case err == nil && !w.ledger.denied(call):
+		wrong = fmt.Sprintf("an abort has found nothing, and all the time the log owed something, at first %v", owed)
+	}
+	w.apart("abort", at.ID, callerOf(ctx))
 	w.trace.add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, err)
 	switch {
 	case m.life.Err() != nil || ctx.Err() != nil:
-	case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable:
-		w.trace.violate(m.id, "an abort ends with %v", err)
+	case wrong != "":
+		w.trace.violate(m.id, "%s", wrong)
 	case err == nil && any:
 		w.shown.add(didAbort)
-		if left := w.ledger.aborted(at.Key(), call, owed); len(left) > 0 {
-			w.trace.violate(m.id, "an abort was granted and has not ended %v", left)
-		}
+	case err == nil:
+		w.shown.add(didFindNothing)
 	}
 }

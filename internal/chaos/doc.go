@@ -26,13 +26,15 @@
 //  3. The final log is contiguous and its chain fits. What a reader has seen of an
 //     offset is what the final log shows there, without gap or repetition, also when
 //     it resumes from an earlier offset at another node; what it reduced, and every
-//     snapshot taken meanwhile, equals the fold of the log.
+//     snapshot taken meanwhile, equals the fold of the log. A read that its caller
+//     leaves ends at that moment.
 //  4. A model call begins only for an attempt that is durable, under a writer
 //     whose claim had nothing of another writer above it when it was acknowledged.
 //     A tool runs only for a call that is durable.
 //  5. An offset in a receipt can be read at once, at every node.
 //  6. When an abort is granted, all that was owed when it was asked for has ended.
-//     What an abort covers settles as aborted with it, and nothing else does.
+//     What an abort covers settles as aborted with it, and nothing else does. One that
+//     finds nothing is right: at some place since it was asked for the log owed nothing.
 //  7. Damage to heads, checkpoints and pages of history changes nothing of this.
 //  8. When faults and clients have ended and only time passes, every acknowledged
 //     submission settles, no node lists or holds anything, and no journal of a
@@ -40,10 +42,12 @@
 //
 // What never happens proves nothing: a [Shown] says what did, and what is lacking.
 //
-// A seed decides what is asked of whom and when, which node fails and what happens
-// to the n-th request of a node for a key. What remains to the scheduler of
-// goroutines is the order of things due at the same nanosecond of virtual time:
-// most seeds repeat their trace but for the order of such lines, a few do not.
+// A seed has one trace, to the nanosecond, on any number of cores: it decides what is
+// asked of whom and when, which node fails, and what happens to the n-th request that
+// a node makes for a key on somebody's behalf. The scheduler of goroutines decides
+// only what happens at one nanosecond, so that nothing may which could tell; apart.go
+// says how. A schedule asks of its nodes that they are as good: no randomness but that
+// of [Site], and nothing that depends on the order of a map.
 //
 // Run starts goroutines and waits for all of them. Nothing survives it.
 package chaos

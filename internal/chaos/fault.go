@@ -66,7 +66,7 @@ type course struct {
 
 // plan decides the course of a request.
 func plan(seed uint64, rate float64, o op) course {
-	id := fmt.Sprint(o.member, " ", o.method, " ", o.key, " ", o.attempt)
+	id := o.id()
 	c := course{
 		there: between(draw(seed, "there", id), time.Millisecond, 40*time.Millisecond),
 		back:  between(draw(seed, "back", id), time.Millisecond, 40*time.Millisecond),

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type ledger struct {
 	admitted map[conversation.Key]map[conversation.SubmissionID]bool // true once settled
 	aborts   map[conversation.Key][]*abortCall
 	failures map[conversation.SubmissionID]failed
+	unread   map[conversation.Key]int // reads of pages of history that came to nothing
 	decoded  map[string]storage.Batch // by the object's bytes
 }
 
@@ -38,8 +40,11 @@ type failed struct {
 	row  int  // calls in a row
 }
 
-// abortCall is a request to abort, from when it was made until it was granted.
-type abortCall struct{ from, to int }
+// abortCall is a request to abort, from when it was made until it was answered.
+type abortCall struct {
+	from, to int
+	free     bool // the log has owed nothing at some time in between
+}
 
 type landing struct {
 	at    int
@@ -72,7 +77,7 @@ func newLedger(t *trace) *ledger {
 		trace: t, batches: map[conversation.Key]map[int64]landing{}, claims: map[storage.Nonce]*claim{},
 		attempts: map[attemptID]sentAttempt{}, calls: map[conversation.CallID]bool{},
 		started: map[conversation.CallID]int{}, decoded: map[string]storage.Batch{},
-		writes: map[string]int{}, sources: map[string]int{}, failures: map[conversation.SubmissionID]failed{},
+		writes: map[string]int{}, sources: map[string]int{}, failures: map[conversation.SubmissionID]failed{}, unread: map[conversation.Key]int{},
 		admitted: map[conversation.Key]map[conversation.SubmissionID]bool{}, aborts: map[conversation.Key][]*abortCall{},
 	}
 }
@@ -163,8 +168,32 @@ func (l *ledger) landed(key string, body []byte) {
 			l.admitted[conv][r.Submission] = false
 		case *conversation.SubmissionSettled:
 			l.admitted[conv][r.Submission] = true
+			l.settled(conv)
 		}
 	}
+}
+
+// settled notes that a log may owe nothing, if only until the next record of the same
+// batch: aborts have their places between records. l.mu is held.
+func (l *ledger) settled(conv conversation.Key) {
+	if len(l.owed(conv)) > 0 {
+		return
+	}
+	for _, c := range l.aborts[conv] {
+		c.free = c.free || c.to == math.MaxInt
+	}
+}
+
+// owed returns what a log has admitted and not settled; l.mu is held.
+func (l *ledger) owed(conv conversation.Key) []conversation.SubmissionID {
+	var owed []conversation.SubmissionID
+	for id, settled := range l.admitted[conv] {
+		if !settled {
+			owed = append(owed, id)
+		}
+	}
+	slices.Sort(owed)
+	return owed
 }
 
 // recordNames formats record lines when the trace is told.
@@ -265,18 +294,22 @@ func (l *ledger) failed(id conversation.SubmissionID, n int, passing bool) {
 	l.failures[id] = f
 }
 
+// lost notes that a request has come to nothing. A model call may fail for want of
+// the history that it was to be shown.
+func (l *ledger) lost(o op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if parts := strings.Split(o.key, "/"); o.method == http.MethodGet && len(parts) == 4 && parts[2] == "page" {
+		l.unread[conversation.Key(parts[1])]++
+	}
+}
+
 // abort notes that an abort is asked for and returns it with what it has to end.
 func (l *ledger) abort(conv conversation.Key) (*abortCall, []conversation.SubmissionID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var owed []conversation.SubmissionID
-	for id, settled := range l.admitted[conv] {
-		if !settled {
-			owed = append(owed, id)
-		}
-	}
-	slices.Sort(owed)
-	c := &abortCall{from: l.now, to: math.MaxInt}
+	owed := l.owed(conv)
+	c := &abortCall{from: l.now, to: math.MaxInt, free: len(owed) == 0}
 	l.aborts[conv] = append(l.aborts[conv], c)
 	return c, owed
 }
@@ -287,6 +320,15 @@ func (l *ledger) aborted(conv conversation.Key, c *abortCall, owed []conversatio
 	defer l.mu.Unlock()
 	c.to = l.now
 	return slices.DeleteFunc(slices.Clone(owed), func(id conversation.SubmissionID) bool { return l.admitted[conv][id] })
+}
+
+// denied notes that an abort has found nothing and reports whether that was so at
+// some time since it was asked for.
+func (l *ledger) denied(c *abortCall) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.to = l.now
+	return c.free
 }
 
 // asked reports whether somebody wanted an abort when a batch landed.

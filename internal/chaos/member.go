@@ -21,17 +21,17 @@ func (w *world) start(slot int) error {
 		}
 	}
 	w.mu.Unlock()
-	m := &member{slot: slot, id: fmt.Sprintf("n%d-%d", slot, n), done: make(chan struct{}), reading: map[conversation.Address]chan struct{}{}}
+	m := &member{slot: slot, id: fmt.Sprintf("n%d-%d", slot, n), done: make(chan struct{})}
 	m.link = w.net.link(m.id)
 	reg, err := newProviders(w, m.link)
 	if err != nil {
 		return fmt.Errorf("register model: %w", err)
 	}
 	m.node, err = w.opts.Build(Site{
-		Member: m.id, Transport: m.link, Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: w.trace.logger(m.id),
+		Member: m.id, Transport: m.link, Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: w.trace.logger(m.id, m.link.isDead),
 		Entropy: w.entropy(m.id),
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
-		Loses:   func(conv string) bool { return w.loses(m.id, conv) },
+		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },
 		Panicked: func(reason any, stack []byte) {
 			w.trace.violate(m.id, "an actor panics: %v\n%s", reason, stack)
 		},
@@ -40,7 +40,7 @@ func (w *world) start(slot int) error {
 		return fmt.Errorf("build node %s: %w", m.id, err)
 	}
 	m.life, m.end = context.WithCancel(context.Background())
-	serving, stop := context.WithCancel(m.life)
+	serving, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	w.mu.Lock()
 	w.nodes[slot] = m
@@ -51,10 +51,11 @@ func (w *world) start(slot int) error {
 		defer close(m.done)
 		m.err = m.node.Run(serving)
 		m.end()
-		if m.err != nil {
+		if m.err != nil && !m.link.isDead() {
 			w.trace.add(m.id, "ends: %v", m.err)
 		}
 	}()
+	w.apart("start", m.id)
 	return nil
 }
 
@@ -77,7 +78,8 @@ func (w *world) entropy(member string) func(string) io.Reader {
 }
 
 // crash ends the present incarnation of a slot: from now on nothing of it reaches
-// anybody, except what is under way already.
+// anybody, except what is under way already. It takes no time: what the dead does to
+// come to its end is waited for by stop.
 func (w *world) crash(slot int) {
 	w.mu.Lock()
 	m := w.nodes[slot]
@@ -86,9 +88,9 @@ func (w *world) crash(slot int) {
 	w.shown.add(didCrash)
 	w.trace.add(m.id, "crashes")
 	m.link.kill()
+	m.end() // Its callers are to learn of its death, not of how it dies.
 	m.node.Kill()
-	m.end()
-	<-m.done
+	m.stop()
 }
 
 // drain ends the present incarnation of a slot in an orderly way. It may take too
@@ -163,36 +165,31 @@ func alive(ctx context.Context, m *member) (context.Context, context.CancelFunc)
 	}
 }
 
-// updates reads a page at a node, one at a time for each conversation, to the end
-// even when its caller has gone: readers of old batches wait for each other behind a
-// mutex, where virtual time stands still.
+// updates reads a page at a node.
 func (w *world) updates(ctx context.Context, m *member, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
-	w.mu.Lock()
-	turn := m.reading[at]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		m.reading[at] = turn
+	defer w.read(ctx, m, time.Now())
+	return m.node.Reader().Updates(ctx, at, after, limit)
+}
+
+// snapshot takes a snapshot at a node.
+func (w *world) snapshot(ctx context.Context, m *member, at conversation.Address) (conversation.Page, error) {
+	defer w.read(ctx, m, time.Now())
+	return m.node.Reader().Snapshot(ctx, at)
+}
+
+// wait waits at a node for what comes after an offset.
+func (w *world) wait(ctx context.Context, m *member, at conversation.Address, after conversation.Offset) error {
+	defer w.read(ctx, m, time.Now())
+	return m.node.Reader().Wait(ctx, at, after)
+}
+
+// read ends a read: one that its caller has left ends at once.
+func (w *world) read(ctx context.Context, m *member, began time.Time) {
+	if end, ok := ctx.Deadline(); ok && ctx.Err() != nil {
+		w.shown.add(didLeave)
+		if late := min(time.Since(end), time.Since(began)); late > 0 {
+			w.trace.violate(m.id, "a read goes on for %v after %s has left", late, callerOf(ctx))
+		}
 	}
-	w.mu.Unlock()
-	select {
-	case turn <- struct{}{}:
-	case <-ctx.Done():
-		return conversation.Page{}, ctx.Err()
-	}
-	type result struct {
-		page conversation.Page
-		err  error
-	}
-	done := make(chan result, 1)
-	w.reads.Go(func() {
-		page, err := m.node.Reader().Updates(context.WithoutCancel(ctx), at, after, limit)
-		done <- result{page, err}
-		<-turn
-	})
-	select {
-	case r := <-done:
-		return r.page, r.err
-	case <-ctx.Done():
-		return conversation.Page{}, ctx.Err()
-	}
+	w.apart("read", callerOf(ctx)) // Others have waited for the same.
 }

@@ -78,13 +78,33 @@ func (m *model) trouble(body string, step, n int) trouble {
 	return fine
 }
 
-// Stream implements providers.Protocol.
+// Stream implements providers.Protocol. Whoever takes an event has done with it
+// before the next comes.
 func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
+	events := m.stream(ctx, spec, req)
+	return func(yield func(providers.Event, error) bool) {
+		n := 0
+		for e, err := range events {
+			if !yield(e, err) {
+				return
+			}
+			n++
+			if _, end := e.(providers.Done); err == nil && !end {
+				sleep(ctx, between(draw(m.world.seed, "event", req.System, n), 0, tremble))
+			}
+		}
+	}
+}
+
+func (m *model) stream(ctx context.Context, spec providers.Model, req providers.Request) iter.Seq2[providers.Event, error] {
 	return providers.NewStream(ctx, spec, func(out *providers.Assembler) error {
 		var sub, body string
 		var attempt, step int
 		if _, err := fmt.Sscan(req.System, &sub, &attempt, &step, &body); err != nil {
 			return fmt.Errorf("read instructions: %w", err)
+		}
+		if err := begin(ctx); err != nil {
+			return err
 		}
 		if m.link.isDead() {
 			return errDead
@@ -207,6 +227,9 @@ func (m *model) call(body string, step int, i uint64) (name, args string) {
 		millis += 1500 // slow
 	}
 	args = fmt.Sprintf(`{"millis":%d,"writes":%d}`, millis, writes)
+	if i == 1 { // It begins with another, and must not end with that.
+		return "work", args
+	}
 	switch d % 16 {
 	case 0:
 		return "missing", args

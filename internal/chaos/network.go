@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,12 +29,19 @@ func (timeoutError) Temporary() bool { return true }
 // op is one request.
 type op struct {
 	member, method, key string // the key of a LIST is its prefix
-	attempt             int    // how many requests of these three came before
+	after               string // what a LIST starts after
+	caller              string // on whose behalf, "" if a node acts by itself
+	attempt             int    // how many requests of all these came before
 }
 
 func (o op) writes() bool { return o.method == http.MethodPut || o.method == http.MethodDelete }
 
-func (o op) String() string { return fmt.Sprintf("%s %s #%d", o.method, o.key, o.attempt) }
+// id tells a request from all others of its schedule.
+func (o op) id() string { return fmt.Sprintln(o.member, o.method, o.key, o.after, o.caller, o.attempt) }
+
+func (o op) String() string {
+	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s #%d %s", o.method, o.key, o.after, o.attempt, o.caller)), " ")
+}
 
 // network carries the requests of all nodes to the store.
 type network struct {
@@ -89,6 +97,7 @@ func (n *network) course(o op) course {
 	}
 	if c.fate != delivered {
 		n.shown.add(didFault + deed(c.fate.String()))
+		n.ledger.lost(o)
 		n.trace.add(o.member, "%v: %v", c.fate, o)
 	}
 	return c
@@ -106,8 +115,9 @@ func (n *network) heal() {
 		}
 	}
 	n.mu.Unlock()
+	slices.SortFunc(land, func(a, b *lateRequest) int { return strings.Compare(a.op.id(), b.op.id()) })
 	for _, l := range land {
-		if draw(n.seed, "drop", l.op)%3 > 0 {
+		if draw(n.seed, "drop", l.op.id())%3 > 0 {
 			n.trace.add(l.op.member, "lands at the end: %v", l.op)
 			l.land()
 		}
@@ -250,8 +260,9 @@ func (l *link) pause(on bool) {
 	}
 }
 
-// pass waits until the process runs.
-func (l *link) pass(ctx context.Context) error {
+// pass waits until the process runs. What a pause has held up goes on one by one.
+func (l *link) pass(ctx context.Context, o op) error {
+	held := false
 	for {
 		l.mu.Lock()
 		dead, resume := l.dead, l.resume
@@ -259,11 +270,18 @@ func (l *link) pass(ctx context.Context) error {
 		switch {
 		case dead:
 			return errDead
+		case resume == nil && held:
+			held = false
+			if err := sleep(ctx, between(draw(l.net.seed, "held up", o.id()), 0, tremble)); err != nil {
+				return err
+			}
+			continue
 		case resume == nil:
 			return ctx.Err()
 		}
 		select {
 		case <-resume:
+			held = true
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -276,10 +294,13 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.pass(req.Context()); err != nil {
+	if err := begin(req.Context()); err != nil {
 		return nil, err
 	}
 	o := l.count(req)
+	if err := l.pass(req.Context(), o); err != nil {
+		return nil, err
+	}
 	c := l.net.course(o)
 	if o.method == http.MethodPut {
 		l.net.ledger.sent(l.member, o.key, r.body)
@@ -288,7 +309,7 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.wait(req.Context(), c.back); err != nil {
+	if err := l.wait(req.Context(), o, c.back); err != nil {
 		answer.discard()
 		return nil, err
 	}
@@ -303,17 +324,17 @@ func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, err
 	switch c.fate {
 	case delayed:
 		l.net.later(c.late, o, r)
-		if err := l.wait(ctx, c.there); err != nil {
+		if err := l.wait(ctx, o, c.there); err != nil {
 			return reply{}, err
 		}
 		return reply{}, timeoutError{}
 	case dropped:
-		return reply{}, l.wait(ctx, time.Hour)
+		return reply{}, l.wait(ctx, o, time.Hour)
 	case errorBefore:
-		return failure(r.Request, http.StatusServiceUnavailable, "SlowDown"), l.wait(ctx, c.there)
+		return failure(r.Request, http.StatusServiceUnavailable, "SlowDown"), l.wait(ctx, o, c.there)
 	}
 	began := time.Now()
-	if err := l.wait(ctx, c.there); err != nil {
+	if err := l.wait(ctx, o, c.there); err != nil {
 		if left := c.there - time.Since(began); o.writes() {
 			l.net.later(max(left, 0), o, r) // It left the process; nobody calls it back.
 		}
@@ -337,23 +358,24 @@ func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, err
 }
 
 // wait lets time pass for this process.
-func (l *link) wait(ctx context.Context, d time.Duration) error {
+func (l *link) wait(ctx context.Context, o op, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return l.pass(ctx)
+		return l.pass(ctx, o)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 func (l *link) count(req *http.Request) op {
-	o := op{member: l.member, method: req.Method}
+	o := op{member: l.member, method: req.Method, caller: callerOf(req.Context())}
 	q := req.URL.Query()
 	_, o.key, _ = strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	if o.key == "" && req.Method == http.MethodGet {
 		o.method, o.key = "LIST", q.Get("prefix")
+		o.after = strings.TrimPrefix(q.Get("start-after"), o.key)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

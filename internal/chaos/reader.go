@@ -52,9 +52,16 @@ func (r *reader) run(ctx context.Context) {
 
 // step makes one read at a node.
 func (r *reader) step(ctx context.Context, m *member) {
+	patience := between(r.rng.Uint64(), time.Second, 5*time.Second)
+	if r.rng.IntN(3) == 0 { // not a second
+		patience /= 50
+	}
+	if m.life.Err() != nil {
+		return
+	}
 	ctx, cancel := alive(ctx, m)
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, between(r.rng.Uint64(), time.Second, 5*time.Second))
+	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var err error
 	switch n := r.rng.IntN(12); {
@@ -83,7 +90,7 @@ func (r *reader) step(ctx context.Context, m *member) {
 
 // follow waits for news and takes a page of them.
 func (r *reader) follow(ctx context.Context, m *member) error {
-	if err := m.node.Reader().Wait(ctx, r.at, r.offset); err != nil {
+	if err := r.world.wait(ctx, m, r.at, r.offset); err != nil {
 		return err
 	}
 	return r.updates(ctx, m, 1+r.rng.IntN(6))
@@ -100,7 +107,7 @@ func (r *reader) begin(ctx context.Context, m *member) error {
 		}
 		return err
 	}
-	page, err := m.node.Reader().Snapshot(ctx, r.at)
+	page, err := r.world.snapshot(ctx, m, r.at)
 	if err != nil {
 		return err
 	}
@@ -115,7 +122,7 @@ func (r *reader) begin(ctx context.Context, m *member) error {
 
 // snapshot takes a snapshot, to be compared in the end.
 func (r *reader) snapshot(ctx context.Context, m *member) error {
-	page, err := m.node.Reader().Snapshot(ctx, r.at)
+	page, err := r.world.snapshot(ctx, m, r.at)
 	if err == nil {
 		r.snapshots = append(r.snapshots, page)
 	}

@@ -47,10 +47,18 @@ type Site struct {
 	// Owner returns the member this node believes to own a conversation, "" if it
 	// knows none.
 	Owner func(conv string) string
-	// Loses reports whether the reply to a message to another node is lost.
-	Loses func(conv string) bool
+	// Message decides the course of a message to a conversation. What names its
+	// content; ctx is that of the request it belongs to.
+	Message func(ctx context.Context, conv, what string) Course
 	// Panicked reports the panic of an actor: each is a violation.
 	Panicked func(reason any, stack []byte)
+}
+
+// Course is how long a message and its reply are under way, and whether the reply
+// gets lost. Messages of a node to itself take their time, too, but lose nothing.
+type Course struct {
+	There, Back time.Duration
+	Lost        bool
 }
 
 // Options say what a schedule runs on. All fields are required.
@@ -86,6 +94,9 @@ const (
 	// maxAttempts and maxRetries are what Parley allows a submission, and a model call.
 	maxAttempts = 10
 	maxRetries  = 3
+	// pageReads is how often the bucket is asked for a page of history before a model
+	// call fails for the want of it.
+	pageReads = 4
 )
 
 // world is one schedule under way.
@@ -105,13 +116,13 @@ type world struct {
 	all     []*member
 	views   [slots]view
 	oneView bool
-	lost    map[string]int // messages between nodes, counted
 	acks    map[string]ack // by conversation and key
 	uids    map[conversation.Address]conversation.UID
 	readers []*reader
 
+	moments, messages counter
+
 	shown *tally
-	reads sync.WaitGroup       // pages under way
 	turn  [slots]chan struct{} // held by who disturbs a slot
 }
 
@@ -133,8 +144,6 @@ type member struct {
 	done chan struct{}      // closed when Run has returned
 	err  error              // of Run
 
-	reading map[conversation.Address]chan struct{} // held by who reads a page
-
 	leaving bool // was asked for an orderly end
 	gone    bool // is not there any more
 	killed  bool
@@ -144,7 +153,7 @@ type member struct {
 // that the schedule could not be run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &world{
-		seed: opts.Seed, opts: opts, trace: newTrace(), lost: map[string]int{}, acks: map[string]ack{},
+		seed: opts.Seed, opts: opts, trace: newTrace(), acks: map[string]ack{},
 		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &tally{n: Shown{}},
 	}
 	for i := range w.turn {
@@ -163,7 +172,6 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	w.settle(ctx)
 	w.stop()
-	w.reads.Wait()
 	w.check(ctx)
 	w.shown.addN(didAck, len(w.acks))
 	w.shown.addN(didBatch, w.ledger.now)
@@ -183,19 +191,26 @@ func (w *world) busy(ctx context.Context) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, busyTime)
-	defer cancel()
 	var wg sync.WaitGroup
+	goAs := func(name string, do func(context.Context)) {
+		end := busyTime + between(draw(w.seed, "end", name), 0, tremble)
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(as(ctx, name), end)
+			defer cancel()
+			do(ctx)
+		})
+	}
 	for c := range conversations {
-		wg.Go(func() { w.client(ctx, fmt.Sprint("client-", c), address(c)) })
-		wg.Go(func() { w.aborter(ctx, fmt.Sprint("aborter-", c), address(c)) })
+		client, aborter := fmt.Sprint("client-", c), fmt.Sprint("aborter-", c)
+		goAs(client, func(ctx context.Context) { w.client(ctx, client, address(c)) })
+		goAs(aborter, func(ctx context.Context) { w.aborter(ctx, aborter, address(c)) })
 		r := w.newReader(fmt.Sprint("reader-", c), address(c))
-		wg.Go(func() { r.run(ctx) })
+		goAs(r.name, r.run)
 	}
 	for slot := range slots {
-		wg.Go(func() { w.disturb(ctx, slot) })
+		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context) { w.disturb(ctx, slot) })
 	}
-	wg.Go(func() { w.outages(ctx) })
+	goAs("outages", w.outages)
 	wg.Wait()
 	return nil
 }
@@ -245,6 +260,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 		}
 	}
 	for _, slot := range gone {
+		w.apart("crash", slot)
 		w.crash(slot)
 	}
 	if rng.IntN(2) == 0 {
@@ -324,15 +340,4 @@ func (w *world) owner(slot int, conv string) string {
 		}
 	}
 	return id
-}
-
-func (w *world) loses(member, conv string) bool {
-	w.net.mu.Lock()
-	rate := w.net.rate
-	w.net.mu.Unlock()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	id := member + " " + conv
-	w.lost[id]++
-	return share(draw(w.seed, "message", id, w.lost[id])) < rate/3
 }

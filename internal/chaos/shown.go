@@ -12,40 +12,42 @@ import (
 type deed string
 
 const (
-	didAck        deed = "acknowledged"
-	didConflict   deed = "conflict refused"
-	didWrongUID   deed = "wrong uid refused"
-	didExist      deed = "creation refused"
-	didPrecheck   deed = "precheck"
-	didKnown      deed = "precheck knew the key"
-	didAsk        deed = "asked again at the end"
-	didAttach     deed = "attachment read"
-	didImage      deed = "image seen by a model"
-	didAbort      deed = "abort"
-	didSettle     deed = "settled "
-	didBatch      deed = "batch"
-	didClaim      deed = "claim"
-	didModel      deed = "model call"
-	didFail       deed = "model "
-	didDrop       deed = "step dropped"
-	didTool       deed = "tool call"
-	didToolFail   deed = "tool failed"
-	didData       deed = "data written"
-	didHook       deed = "hook "
-	didRead       deed = "page read"
-	didReread     deed = "page read again"
-	didSnapshot   deed = "snapshot compared"
-	didRestore    deed = "checkpoint read"
-	didPage       deed = "history page read"
-	didDamage     deed = "cache damaged"
-	didMeetDamage deed = "damage met"
-	didCrash      deed = "crash"
-	didTwoCrash   deed = "two crashes at once"
-	didDrain      deed = "drain"
-	didCutDrain   deed = "crash in a drain"
-	didOutage     deed = "outage"
-	didLate       deed = "landed late"
-	didFault      deed = "fault: "
+	didAck         deed = "acknowledged"
+	didConflict    deed = "conflict refused"
+	didWrongUID    deed = "wrong uid refused"
+	didExist       deed = "creation refused"
+	didPrecheck    deed = "precheck"
+	didKnown       deed = "precheck knew the key"
+	didAsk         deed = "asked again at the end"
+	didAttach      deed = "attachment read"
+	didImage       deed = "image seen by a model"
+	didAbort       deed = "abort"
+	didFindNothing deed = "abort without effect"
+	didSettle      deed = "settled "
+	didBatch       deed = "batch"
+	didClaim       deed = "claim"
+	didModel       deed = "model call"
+	didFail        deed = "model "
+	didDrop        deed = "step dropped"
+	didTool        deed = "tool call"
+	didToolFail    deed = "tool failed"
+	didData        deed = "data written"
+	didHook        deed = "hook "
+	didRead        deed = "page read"
+	didReread      deed = "page read again"
+	didLeave       deed = "read left"
+	didSnapshot    deed = "snapshot compared"
+	didRestore     deed = "checkpoint read"
+	didPage        deed = "history page read"
+	didDamage      deed = "cache damaged"
+	didMeetDamage  deed = "damage met"
+	didCrash       deed = "crash"
+	didTwoCrash    deed = "two crashes at once"
+	didDrain       deed = "drain"
+	didCutDrain    deed = "crash in a drain"
+	didOutage      deed = "outage"
+	didLate        deed = "landed late"
+	didFault       deed = "fault: "
 )
 
 // Shown counts what schedules have exercised.
@@ -84,9 +86,9 @@ func (s Shown) Lacking(schedules int) []string {
 func wanted() map[deed]int {
 	out := map[deed]int{
 		didAck: 3000, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,
-		didConflict: 20, didWrongUID: 30, didExist: 10, didPrecheck: 200, didKnown: 20, didAsk: 2000, didAttach: 100, didImage: 100, didAbort: 100,
+		didConflict: 20, didWrongUID: 30, didExist: 10, didPrecheck: 200, didKnown: 20, didAsk: 2000, didAttach: 100, didImage: 100, didAbort: 100, didFindNothing: 100,
 		didSettle + "completed": 1000, didSettle + "failed": 100, didSettle + "aborted": 100,
-		didDrop: 100, didToolFail: 300, didData: 500, didSnapshot: 300,
+		didDrop: 100, didToolFail: 300, didData: 500, didSnapshot: 300, didLeave: 500,
 		didRestore: 500, didPage: 50, didDamage: 100, didMeetDamage: 30,
 		didCrash: 500, didTwoCrash: 30, didDrain: 100, didCutDrain: 20, didOutage: 100, didLate: 500,
 	}

@@ -63,14 +63,15 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	if !ok {
 		w.trace.violate("tool", "a tool runs without its call")
 	}
-	if ctx.Err() != nil {
-		return "", ctx.Err()
+	if err := begin(ctx); err != nil {
+		return "", err
 	}
 	if err := w.ledger.tool(call.ID); err != nil {
 		w.trace.violate("tool", "%v", err)
 	}
 	for n := range in.Writes + 1 {
-		if err := sleep(ctx, time.Duration(in.Millis)*time.Millisecond/time.Duration(in.Writes+1)); err != nil {
+		length := time.Duration(in.Millis) * time.Millisecond / time.Duration(in.Writes+1)
+		if err := sleep(ctx, length+between(draw(w.seed, "tool", call.ID, n), 0, tremble)); err != nil {
 			return "", err
 		}
 		if n == in.Writes {
@@ -157,6 +158,7 @@ func (a *author) decorate(ctx context.Context, hook, body string) (map[string]an
 		panic("the hook went very wrong")
 	case dawdles:
 		if err := sleep(ctx, time.Minute); err != nil {
+			sleep(context.WithoutCancel(ctx), tremble) // Who waits has left by then.
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,23 +53,30 @@ func (t *trace) violation() string {
 	return t.broken[0]
 }
 
+// lines tells what happened. What one event has set going in several goroutines of
+// a node happens at the same nanosecond and in no order: it is told in the order of
+// its words.
 func (t *trace) lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]string, 0, len(t.events))
 	for _, e := range t.events {
-		out = append(out, fmt.Sprintf("%10.4fs %-6s %s", e.at.Seconds(), e.who, fmt.Sprintf(e.format, e.args...)))
+		out = append(out, fmt.Sprintf("%14.9fs %-6s %s", e.at.Seconds(), e.who, fmt.Sprintf(e.format, e.args...)))
 	}
+	slices.Sort(out)
 	return out
 }
 
-// logger returns a logger whose records become events.
-func (t *trace) logger(who string) *slog.Logger { return slog.New(&handler{trace: t, who: who}) }
+// logger returns a logger whose records become events while silent reports false.
+func (t *trace) logger(who string, silent func() bool) *slog.Logger {
+	return slog.New(&handler{trace: t, who: who, silent: silent})
+}
 
 type handler struct {
-	trace *trace
-	who   string
-	attrs []slog.Attr
+	trace  *trace
+	who    string
+	silent func() bool
+	attrs  []slog.Attr
 }
 
 // Enabled implements slog.Handler.
@@ -76,6 +84,9 @@ func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= sl
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	if h.silent() {
+		return nil
+	}
 	attrs := append([]slog.Attr(nil), h.attrs...)
 	r.Attrs(func(a slog.Attr) bool {
 		attrs = append(attrs, a)
@@ -87,7 +98,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.trace, h.who, append(append([]slog.Attr(nil), h.attrs...), attrs...)}
+	return &handler{h.trace, h.who, h.silent, append(append([]slog.Attr(nil), h.attrs...), attrs...)}
 }
 
 // WithGroup implements slog.Handler. Groups are not shown.

@@ -49,6 +49,7 @@ func (w *world) checkAborts(at conversation.Address, log *knownLog) {
 
 // record is what a log says of the work on one submission.
 type record struct {
+	conv     conversation.Key
 	sub      *conversation.Submission
 	settled  *conversation.SubmissionSettled
 	started  []json.RawMessage // metadata of its first step
@@ -67,7 +68,7 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 		for _, r := range b.Records {
 			switch r := r.(type) {
 			case *conversation.SubmissionAdmitted:
-				work[r.Submission] = &record{sub: log.state.Submission(r.Submission)}
+				work[r.Submission] = &record{conv: at.Key(), sub: log.state.Submission(r.Submission)}
 			case *conversation.SubmissionSettled:
 				work[r.Submission].settled = r
 			case *conversation.ResponseStarted:
@@ -195,16 +196,17 @@ func (w *world) checkHooks(rec *record) {
 // checkFailure checks that a submission had a reason to fail.
 func (w *world) checkFailure(rec *record) {
 	w.ledger.mu.Lock()
-	f := w.ledger.failures[rec.sub.ID]
+	f, unread := w.ledger.failures[rec.sub.ID], w.ledger.unread[rec.conv]
 	w.ledger.mu.Unlock()
 	err := rec.settled.Error
 	switch {
 	case err == nil:
 		w.trace.violate(rec.sub.Delivery.Body, "failed without an error")
-	case err.Type == conversation.CodeModelFailed && (f.good || f.row > maxRetries):
+	case err.Type == conversation.CodeModelFailed && (f.good || f.row+unread/pageReads > maxRetries):
 	case err.Type == conversation.CodeRetryExhausted && rec.sub.Attempts >= maxAttempts:
 	default:
-		w.trace.violate(rec.sub.Delivery.Body, "failed with %+v after %d attempts, its model calls: %+v", *err, rec.sub.Attempts, f)
+		w.trace.violate(rec.sub.Delivery.Body, "failed with %+v after %d attempts, its model calls: %+v, lost reads of history: %d",
+			*err, rec.sub.Attempts, f, unread)
 	}
 }
 

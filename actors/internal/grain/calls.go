@@ -9,42 +9,85 @@ import (
 
 // calls asks actors and waits for their replies. It stands in for the library's futures, which know
 // no context and write their result without a lock when two answers meet.
+//
+// All calls are one process, which the library passes the request ID of a reply's PID: a process for
+// each would cost the library's registry a table of its own for nearly every name it has ever seen.
 type calls struct {
 	system *actor.ActorSystem
+	name   string                    // of the process
 	isUp   func(address string) bool // whether address is in the current view
 	closed chan struct{}             // closed when the cluster goes down
 
 	mu     sync.Mutex
+	last   uint32                        // request ID
+	open   map[uint32]*call              // by request ID, never 0
 	remote map[string]map[*call]struct{} // calls to other members, by address
 }
 
+var _ actor.Process = (*calls)(nil)
+
 func newCalls(system *actor.ActorSystem, isUp func(address string) bool) *calls {
-	return &calls{
+	c := &calls{
 		system: system,
+		// The member's ID keeps a late reply to an earlier process at this address from being taken for ours.
+		name:   system.ID + "calls",
 		isUp:   isUp,
 		closed: make(chan struct{}),
+		open:   make(map[uint32]*call),
 		remote: make(map[string]map[*call]struct{}),
 	}
+	system.ProcessRegistry.Add(c, c.name)
+	return c
 }
 
-// call is the process that one question's reply is addressed to. The first reply counts.
+// call is one question. The first reply counts.
 type call struct {
 	reply chan any // capacity 1
 }
 
-var _ actor.Process = (*call)(nil)
-
-func (c *call) SendUserMessage(_ *actor.PID, message any) {
-	_, m, _ := actor.UnwrapEnvelope(message)
+func (c *call) answer(m any) {
 	select {
 	case c.reply <- m:
 	default:
 	}
 }
 
-func (c *call) SendSystemMessage(*actor.PID, any) {}
+// SendUserMessage implements actor.Process: it brings a reply to its call, if that still waits.
+func (c *calls) SendUserMessage(to *actor.PID, message any) {
+	_, m, _ := actor.UnwrapEnvelope(message)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.open[to.GetRequestId()]; k != nil {
+		k.answer(m)
+	}
+}
 
-func (c *call) Stop(*actor.PID) {}
+// SendSystemMessage implements actor.Process.
+func (c *calls) SendSystemMessage(*actor.PID, any) {}
+
+// Stop implements actor.Process.
+func (c *calls) Stop(*actor.PID) {}
+
+// begin makes a call and the PID that its reply is addressed to. An ID comes back after 4 billion
+// calls, when nobody can have kept a reply for so long.
+func (c *calls) begin() (*call, *actor.PID) {
+	k := &call{reply: make(chan any, 1)}
+	pid := actor.NewPID(c.system.Address(), c.name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.last++; c.last == 0 || c.open[c.last] != nil; {
+		c.last++
+	}
+	c.open[c.last] = k
+	pid.RequestId = c.last
+	return k, pid
+}
+
+func (c *calls) end(pid *actor.PID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, pid.RequestId)
+}
 
 // memberLeft is put into a call when its target's member has left the view.
 type memberLeft struct{}
@@ -52,10 +95,8 @@ type memberLeft struct{}
 // ask sends m to target and waits. It returns errDeadLetter or errNotMember when the target certainly
 // did not see m; with errMemberLeft, errStopped and ctx's error that is unknown.
 func (c *calls) ask(ctx context.Context, target *actor.PID, m any) (any, error) {
-	k := &call{reply: make(chan any, 1)}
-	// The member's ID keeps a late reply to an earlier process at this address from being taken for ours.
-	pid, _ := c.system.ProcessRegistry.Add(k, c.system.ID+c.system.ProcessRegistry.NextID())
-	defer c.system.ProcessRegistry.Remove(pid)
+	k, pid := c.begin()
+	defer c.end(pid)
 	if target.Address != c.system.Address() {
 		c.track(target.Address, k)
 		defer c.untrack(target.Address, k)
@@ -115,6 +156,6 @@ func (c *calls) left(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := range c.remote[address] {
-		k.SendUserMessage(nil, memberLeft{})
+		k.answer(memberLeft{})
 	}
 }

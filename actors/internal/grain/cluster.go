@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -104,6 +105,7 @@ func (c *Cluster) assemble(newActor func() actor.Actor) {
 		// The library's dead-letter throttle keeps a goroutine for this long; its log line is dropped anyway.
 		actor.WithDeadLetterThrottleInterval(time.Millisecond),
 	)
+	compactRegistry(c.system.ProcessRegistry)
 	kind := cluster.NewKind(c.kind, actor.PropsFromProducer(newActor,
 		actor.WithMailbox(bouncing(c.log)),
 		actor.WithReceiverMiddleware(guard(c.log)),
@@ -132,6 +134,23 @@ func (c *Cluster) assemble(newActor func() actor.Actor) {
 			cache.remove(t.ClusterIdentity.GetIdentity(), t.Pid)
 		}
 	})
+}
+
+// registryTables is what the library's process registry is left with, each table being 32 maps that
+// have a lock of their own.
+const registryTables = 8
+
+// compactRegistry takes away most of the 1024 tables of a registry. Empty, they are 3 MB, and as
+// processes come and go nearly each of the 32,768 maps comes to hold its first few slots for good.
+func compactRegistry(r *actor.ProcessRegistryValue) {
+	all := r.LocalPIDs.LocalPIDs
+	r.LocalPIDs = &actor.SliceMap{LocalPIDs: slices.Clone(all[:registryTables])}
+	for _, table := range all { // the library has registered some processes of its own
+		for id, process := range table.Items() {
+			table.Remove(id)
+			r.LocalPIDs.GetBucket(id).Set(id, process)
+		}
+	}
 }
 
 // Start listens, joins the membership and returns when the first view that holds this member is in

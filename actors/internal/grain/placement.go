@@ -109,7 +109,11 @@ func (p *placement) spawn(ctx actor.Context, ci *cluster.ClusterIdentity) (pid *
 			err = fmt.Errorf("make actor: panic: %s", panicText(r))
 		}
 	}()
-	return ctx.SpawnPrefix(cluster.WithClusterIdentity(p.lookup.props, ci), ci.Identity), nil
+	// The context's own Spawn would keep the PID in its set of children, whose backing array keeps
+	// every one that has ended until a later child takes its place. This member counts them itself.
+	system := ctx.ActorSystem()
+	name := ctx.Self().Id + "/" + ci.Identity + system.ProcessRegistry.NextID()
+	return actor.DefaultSpawner(system, name, cluster.WithClusterIdentity(p.lookup.props, ci), ctx)
 }
 
 func (p *placement) stop(ctx actor.Context, s *slot) {
@@ -126,6 +130,9 @@ func (p *placement) terminated(ctx actor.Context, who *actor.PID) {
 	}
 	delete(p.byPID, who.Id)
 	delete(p.byID, s.ci.Identity)
+	if len(p.byID) == 0 {
+		p.byID, p.byPID = make(map[string]*slot), make(map[string]*slot) // a map never shrinks
+	}
 	p.lookup.active.Store(int64(len(p.byPID)))
 	for _, caller := range s.waiting {
 		p.activate(ctx, s.ci, caller)

@@ -8,15 +8,15 @@ import (
 
 // abort ends everything that is owed a settlement. It is decided at its place in
 // the record order: what a record enqueued before it has settled is settled, and
-// the reply waits for that record. Intent and outcomes leave in one batch, so that
-// no crash comes between them.
+// the reply waits for that record. That there is nothing is confirmed. Intent and
+// outcomes leave in one batch, so that no crash comes between them.
 func (m *Machine) abort(in Abort) {
 	if m.closed(in.To) {
 		return
 	}
 	owed := slices.Clone(m.state.Unsettled())
 	if len(owed) == 0 {
-		m.reply(in.To, Aborted{}, false)
+		m.confirm(in.To, Aborted{})
 		return
 	}
 	request := &conversation.AbortRequested{At: m.env.Wall}

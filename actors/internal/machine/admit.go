@@ -42,7 +42,7 @@ func (m *Machine) admit(in Admit) {
 		return
 	}
 	if refusal := m.check(a); refusal != nil {
-		m.refuse(in, refusal)
+		m.confirm(in.To, Refused{refusal})
 		return
 	}
 	if len(m.state.Unsettled()) >= m.cfg.MaxWaiting {

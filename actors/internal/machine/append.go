@@ -119,7 +119,7 @@ func (m *Machine) appended(in Appended) {
 	m.durable, m.inflight = in.Offset, nil
 	if !m.claimed {
 		m.claimed = true
-		m.claims = append(m.claims, Claim{Seq: in.Offset, Nonce: m.cfg.Writer})
+		m.claims = append(m.claims, Claim{Seq: in.Offset, Nonce: m.writer})
 	}
 }
 
@@ -139,7 +139,7 @@ func (m *Machine) flush() {
 }
 
 func (m *Machine) ripe(w wait) (Answer, bool) {
-	if m.durable < w.offset || w.listed && !m.listed {
+	if m.durable < w.offset || w.listed && !m.listed || !m.confirmed(w) {
 		return nil, false
 	}
 	if w.poke == nil {

@@ -44,7 +44,7 @@ func (m *Machine) startNext() {
 	}
 	sub := m.state.Unsettled()[0]
 	m.enqueue(true, &conversation.AttemptStarted{
-		Submission: sub.ID, Attempt: sub.Attempts + 1, Writer: m.cfg.Writer, At: m.env.Wall,
+		Submission: sub.ID, Attempt: sub.Attempts + 1, Writer: m.writer, At: m.env.Wall,
 	})
 	m.run = &run{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }

@@ -15,7 +15,8 @@
 //     together in the next one. A composed batch is never changed.
 //  2. Every reply, also a refusal, waits until the records it rests on are
 //     durable. An admission of unsettled work waits also until a landed journal
-//     lists this writer.
+//     lists this writer; one that is refused for what the log lacks, and an abort
+//     that finds nothing, until the bucket has shown that the log ends here.
 //  3. Author code and model calls begin only after attempt_started is durable;
 //     a tool only after its call is.
 //  4. Control records never wait for the pace; streamed text does.
@@ -23,6 +24,9 @@
 //     the state and the state refuses a second one.
 //  6. After a lost append the machine is stopped: everybody waiting is told that
 //     the outcome is unknown, and no further append is asked for.
+//  7. A machine that passivates owes nothing: all that it wrote is durable and
+//     settled, nothing is in flight and no journal need list its writer. Another one
+//     may go on as that writer, without a claim, if nobody has written since.
 //
 // A Machine is owned by one goroutine. It panics only on a broken invariant of
 // its own; the activation then ends and the next one recovers from the log.

@@ -30,7 +30,7 @@ type StopReason string
 
 // The reasons of [Stop].
 const (
-	StopPassivated StopReason = "passivated"
+	StopPassivated StopReason = "passivated" // idle; its writer may go on in another machine
 	StopDrained    StopReason = "drained"
 	StopLost       StopReason = "lost"   // an append was fenced or is unknown
 	StopUnread     StopReason = "unread" // the log could not be opened
@@ -41,6 +41,9 @@ type (
 	Append struct{ Batch conversation.Batch }
 	// List makes the journal list this writer; [Listed] answers.
 	List struct{ Seq conversation.Offset }
+	// Look asks the bucket where the log ends, of which everything up to After is
+	// known; [Looked] answers.
+	Look struct{ After conversation.Offset }
 	// Unlist lets the journal forget this writer, at its leisure.
 	Unlist struct{}
 	// Reply answers a caller.
@@ -100,6 +103,7 @@ type (
 
 func (Append) effect()         {}
 func (List) effect()           {}
+func (Look) effect()           {}
 func (Unlist) effect()         {}
 func (Reply) effect()          {}
 func (CallModel) effect()      {}

@@ -66,12 +66,16 @@ type ModelEvent struct {
 }
 
 type (
-	// Opened delivers the folded log. Claims are in order of Seq, and Since is how
-	// many batches were read after the checkpoint, if there is one.
+	// Opened delivers the folded log and names the writer incarnation of this machine:
+	// a new one, or, if Claimed, one that an earlier machine has put to rest, with the
+	// log at the very batch that it ended at. Claims are in order of Seq, and Since is
+	// how many batches were read after the checkpoint, if there is one.
 	Opened struct {
-		State  *conversation.State
-		Claims []Claim
-		Since  int
+		Writer  string
+		Claimed bool
+		State   *conversation.State
+		Claims  []Claim
+		Since   int
 	}
 	// OpenFailed says that the log could not be read: not now, or Permanent, not
 	// until somebody mends it.
@@ -102,6 +106,12 @@ type (
 	AppendLost struct{ Err error }
 	// Listed says that a landed journal, and any in flight, list this writer.
 	Listed struct{}
+	// Looked says at which offset the log ended some time after the [Look], or why
+	// that cannot be known.
+	Looked struct {
+		Tail conversation.Offset
+		Err  error
+	}
 
 	// Model delivers events of the call gen. Name is the model that is called.
 	Model struct {
@@ -143,6 +153,7 @@ func (Poke) input()             {}
 func (Appended) input()         {}
 func (AppendLost) input()       {}
 func (Listed) input()           {}
+func (Looked) input()           {}
 func (Model) input()            {}
 func (ToolDone) input()         {}
 func (ResponseFinished) input() {}

@@ -25,8 +25,6 @@ type Limits struct {
 
 // Config is what a machine is made with. All fields are required.
 type Config struct {
-	// Writer is the nonce of this writer incarnation.
-	Writer string
 	// Limits returns the rules of a registered agent.
 	Limits func(agent string) (Limits, bool)
 	// Pace is the least time between the starts of two appends of streamed text.
@@ -53,7 +51,8 @@ type Config struct {
 // Invariant: state is folded through every record enqueued, durable or not.
 // Invariant: inflight.Offset == durable+1 while an append is in flight.
 type Machine struct {
-	cfg          Config
+	cfg          *Config
+	writer       string // the nonce of this writer incarnation
 	state        *conversation.State
 	claims       []Claim
 	backlog      []Input // before Opened
@@ -69,6 +68,7 @@ type Machine struct {
 	paceSet   bool
 
 	waits   []wait
+	looks   looks
 	listing bool
 	listed  bool
 
@@ -100,11 +100,13 @@ type wait struct {
 	value  Answer
 	offset conversation.Offset
 	listed bool  // waits for the journal too
+	look   int   // waits for the look of this number too, 0 for none
 	poke   *Poke // answered by what is so then; value is unused
 }
 
-// New returns a machine that waits for [Opened].
-func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
+// New returns a machine that waits for [Opened]. Many may share a configuration,
+// which must not be changed.
+func New(cfg *Config) *Machine { return &Machine{cfg: cfg} }
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
 // until the next Step.
@@ -204,8 +206,10 @@ func unopened(in OpenFailed) *conversation.Error {
 }
 
 func (m *Machine) open(in Opened) {
+	m.writer, m.claimed = in.Writer, in.Claimed
 	m.state, m.claims = in.State, in.Claims
 	m.durable, m.grown.batches = in.State.Head(), in.Since
+	m.looks.tail = m.durable
 	m.resume()
 }
 
@@ -223,6 +227,8 @@ func (m *Machine) take(in Input) {
 		m.stepDown(in.Err)
 	case Listed:
 		m.listing, m.listed = false, true
+	case Looked:
+		m.looked(in)
 	case Model:
 		m.model(in)
 	case ToolDone:

@@ -4,7 +4,7 @@ package machine
 // first: a batch of another nonce above the listed position must stand in the
 // durable prefix. What this machine remembers of an idle log is no proof.
 func (m *Machine) poke(in Poke) {
-	if in.Nonce == m.cfg.Writer || m.draining || len(m.waits) >= m.cfg.MaxWaiting {
+	if in.Nonce == m.writer || m.draining || len(m.waits) >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Poked{Unknown: true}})
 		return
 	}

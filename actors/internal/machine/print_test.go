@@ -57,6 +57,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		printRecords(w, e.Batch.Records)
 	case machine.List:
 		fmt.Fprintf(w, "list seq=%d\n", int64(e.Seq))
+	case machine.Look:
+		fmt.Fprintf(w, "look after=%d\n", int64(e.After))
 	case machine.Unlist:
 		fmt.Fprintln(w, "unlist")
 	case machine.Reply:

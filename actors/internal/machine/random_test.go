@@ -30,7 +30,7 @@ func TestRandomSchedules(t *testing.T) {
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
-		"checkpoint", "page", "resumed",
+		"checkpoint", "page", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
 	} {
 		if seen[want] < seeds/100 {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -58,8 +58,12 @@ func play(seed uint64, seen map[string]int) (err error) {
 func (w *world) disturb() {
 	switch {
 	case !w.booted:
-		if w.chance(30) && w.m != nil {
+		switch {
+		case w.m != nil && w.chance(30):
 			w.knock()
+			return
+		case w.resting != nil && w.chance(15):
+			w.overtake()
 			return
 		}
 		w.begin()
@@ -94,14 +98,14 @@ func (w *world) disturb() {
 		w.pass()
 		return
 	}
-	w.progress(w.r.IntN(5))
+	w.progress(w.r.IntN(6))
 }
 
 // progress lets something answer that is under way, beginning with the given one.
 // It reports whether anything was.
 func (w *world) progress(first int) bool {
-	for i := range 5 {
-		switch (first + i) % 5 {
+	for i := range 6 {
+		switch (first + i) % 6 {
 		case 0:
 			if w.inflight != nil {
 				w.note("appended %d", int64(w.inflight.Offset))
@@ -133,9 +137,45 @@ func (w *world) progress(first int) bool {
 				w.finishHook()
 				return true
 			}
+		case 5:
+			if w.looking {
+				w.look()
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// look shows the machine where the log ends: at its own newest batch, at the one in
+// flight, which may have landed or not, or at one of another writer.
+func (w *world) look() {
+	in := machine.Looked{Tail: conversation.Offset(len(w.log) - 1)}
+	fault, overtaken := w.r.IntN(100), false
+	switch {
+	case w.calm:
+	case fault < 10:
+		w.seen["look failed"]++
+		in = machine.Looked{Err: errors.New("away")}
+	case fault < 40 && w.inflight != nil:
+		w.seen["look behind an append"]++
+		in.Tail = w.inflight.Offset
+	case fault < 60 && w.inflight == nil:
+		w.overtake()
+		w.seen["look overtaken"]++
+		overtaken = true
+		in.Tail++
+	}
+	w.note("looked %d %v", int64(in.Tail), in.Err)
+	w.looking = false
+	if in.Err == nil {
+		w.seen["looked"]++
+		w.looked, w.shown = w.looks, in.Tail
+	}
+	w.do(in)
+	if overtaken && w.booted {
+		violate("goes on above a batch of another writer")
+	}
 }
 
 func (w *world) landJournal() {
@@ -163,7 +203,10 @@ func (w *world) open() {
 	if err != nil {
 		violate("open: %v", err)
 	}
-	w.note("open")
+	w.note("open as %s", in.Writer)
+	if in.Claimed {
+		w.seen["goes on"]++
+	}
 	w.do(in)
 }
 
@@ -180,6 +223,18 @@ func (w *world) knock() {
 	for _, in := range []machine.Input{machine.Listed{}, machine.Drain{}, machine.Tick{Timer: machine.TimerIdle}} {
 		if out := w.step(in); len(out) > 0 {
 			violate("a stopped machine does %#v", out)
+		}
+	}
+}
+
+// overtake lets another writer go on with the log of one at rest.
+func (w *world) overtake() {
+	w.seen["overtaken"]++
+	w.note("overtaken")
+	w.intrude(fmt.Sprintf("foreign%d", len(w.log)))
+	for _, s := range []*conversation.State{w.durable, w.ahead} {
+		if err := s.Apply(w.log[len(w.log)-1].batch); err != nil {
+			violate("%v", err)
 		}
 	}
 }
@@ -202,6 +257,7 @@ func (w *world) crash() {
 		}
 	}
 	w.journal = kept
+	w.resting = nil
 	w.gone()
 }
 
@@ -251,7 +307,7 @@ func (w *world) admit() {
 	}
 	w.caller++
 	in.To = w.caller
-	w.callers[in.To] = in
+	w.callers[in.To], w.asked[in.To] = in, w.looks
 	w.note("admit %d key=%s body=%q %+v precheck=%v", in.To, a.Key, a.Delivery.Body, a.Condition, in.Precheck)
 	w.do(in)
 }
@@ -269,7 +325,7 @@ func (w *world) poke() {
 func (w *world) abort() {
 	w.caller++
 	in := machine.Abort{To: w.caller}
-	w.callers[in.To] = in
+	w.callers[in.To], w.asked[in.To] = in, w.looks
 	w.aborts[in.To] = nil
 	for _, sub := range w.m.State().Unsettled() {
 		w.aborts[in.To] = append(w.aborts[in.To], sub.ID)
@@ -440,7 +496,7 @@ func (w *world) due(timers ...machine.Timer) bool {
 func (w *world) sweep() bool {
 	w.tidy(true)
 	for _, e := range w.journal {
-		if w.booted && e.writer == w.cfg.Writer {
+		if w.booted && e.writer == w.writer {
 			continue
 		}
 		w.seen["swept"]++

@@ -32,6 +32,8 @@ type checkpoint struct {
 // nothing by itself: its users answer the effects.
 type rig struct {
 	cfg      machine.Config
+	writer   string   // of the activation; final once it is open
+	resting  *resting // what an activation that passivated has left
 	limits   machine.Limits
 	m        *machine.Machine
 	log      []entry
@@ -66,10 +68,47 @@ func checkObject(data json.RawMessage) error {
 	return nil
 }
 
-// boot begins a new activation.
+// resting is the writer of an activation that passivated, and where the log ended.
+type resting struct {
+	writer string
+	at     conversation.Offset
+}
+
+// boot begins a new activation. The name is for one that finds no writer at rest.
 func (r *rig) boot(writer string) {
-	r.cfg.Writer = writer
-	r.m, r.inflight, r.pages = machine.New(r.cfg), nil, nil
+	r.writer = writer
+	r.m, r.inflight, r.pages = machine.New(&r.cfg), nil, nil
+}
+
+// stopped keeps the writer of an activation that passivated, if it has a batch. One
+// that could not read its log has not used the writer.
+func (r *rig) stopped(e machine.Stop) {
+	switch {
+	case e.Reason == machine.StopUnread:
+	case e.Reason == machine.StopPassivated && r.claimed():
+		r.resting = &resting{r.writer, conversation.Offset(len(r.log) - 1)}
+	default:
+		r.resting = nil
+	}
+}
+
+// claimed reports whether the activation's writer has a durable batch.
+func (r *rig) claimed() bool {
+	for _, e := range r.log {
+		if e.writer == r.writer {
+			return true
+		}
+	}
+	return false
+}
+
+// name completes an input that opens the log: a writer at rest goes on if the log ends
+// where it did.
+func (r *rig) name(in *machine.Opened) {
+	if r.resting != nil && r.resting.at == in.State.Head() {
+		r.writer, in.Claimed = r.resting.writer, true
+	}
+	in.Writer = r.writer
 }
 
 // step takes an input; the effects are a copy.
@@ -87,6 +126,8 @@ func (r *rig) step(in machine.Input) []machine.Effect {
 				r.pages = append(r.pages[:len(r.pages):len(r.pages)], e.Closed)
 			}
 			r.saved = &checkpoint{e, r.pages}
+		case machine.Stop:
+			r.stopped(e)
 		}
 	}
 	return out
@@ -132,6 +173,7 @@ func (r *rig) opened() (machine.Opened, error) {
 			out.Claims = append(out.Claims, machine.Claim{Seq: e.batch.Offset, Nonce: e.writer})
 		}
 	}
+	r.name(&out)
 	return out, err
 }
 
@@ -153,6 +195,7 @@ func (r *rig) resumed() (machine.Opened, error) {
 		}
 		out.Since++
 	}
+	r.name(&out)
 	return out, nil
 }
 
@@ -166,7 +209,7 @@ func (r *rig) land() (conversation.Offset, error) {
 	if want := conversation.Offset(len(r.log)); b.Offset != want {
 		return b.Offset, fmt.Errorf("batch %d stands at %d", int64(b.Offset), int64(want))
 	}
-	r.log = append(r.log, entry{r.cfg.Writer, r.decoded})
+	r.log = append(r.log, entry{r.writer, r.decoded})
 	return b.Offset, nil
 }
 

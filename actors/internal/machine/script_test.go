@@ -35,6 +35,7 @@ import (
 //	intrude   another writer= takes the next offset unseen
 //	advance   both clocks go on
 //	crash     the machine is gone; the next one writes as the given name [landed]
+//	again     the machine has stopped, its process goes on; the next one takes over the writer at rest
 //	state     transcript and settlements; "durable" shows those of the log
 //	context   what the newest model call sees
 //	full      whether streamed text is held back
@@ -75,6 +76,12 @@ func (s *script) run(w *strings.Builder) {
 	case "new":
 		s.configure()
 	case "crash":
+		s.resting = nil
+		s.crash()
+	case "again":
+		if !s.m.Stopped() {
+			s.d.Fatalf(s.t, "the machine has not stopped")
+		}
 		s.crash()
 	case "intrude":
 		s.intrude(s.arg("writer"))
@@ -209,6 +216,11 @@ func (s *script) input() machine.Input {
 		return machine.AppendLost{Err: errFenced}
 	case "listed":
 		return machine.Listed{}
+	case "looked":
+		if s.d.HasArg("failed") {
+			return machine.Looked{Err: errors.New("the bucket is away")}
+		}
+		return machine.Looked{Tail: conversation.Offset(s.number("tail", len(s.log)-1))}
 	case "model":
 		return s.model()
 	case "tool":

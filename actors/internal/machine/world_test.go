@@ -28,7 +28,12 @@ type world struct {
 
 	listing bool
 	listed  bool
-	journal []listing // as the bucket holds it, and what is about to
+	looking bool
+	looks   int                     // that have begun
+	looked  int                     // the newest that has shown the end of the log
+	shown   conversation.Offset     // what it has shown
+	asked   map[machine.ReplyID]int // how many had begun when somebody asked
+	journal []listing               // as the bucket holds it, and what is about to
 
 	call   *modelCall
 	tools  []machine.RunTool
@@ -82,12 +87,15 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	w := &world{
 		rig: newRig(), r: rand.New(rand.NewPCG(seed, 15)), seen: seen,
 		timers: map[machine.Timer]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
-		aborts: map[machine.ReplyID][]conversation.SubmissionID{},
-		acked:  map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{},
+		aborts: map[machine.ReplyID][]conversation.SubmissionID{}, asked: map[machine.ReplyID]int{},
+		acked: map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxPendingBytes = 20*time.Second, 6, 40
+	if w.chance(30) {
+		w.cfg.IdleAfter = time.Second
+	}
 	if w.chance(40) {
 		w.cfg.CheckpointBatches, w.cfg.CheckpointBytes = 1+w.r.IntN(12), 1+w.r.IntN(4000)
 	}
@@ -105,10 +113,11 @@ func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
 // boot begins an activation under a new name.
 func (w *world) begin() {
 	w.lives++
-	w.rig.boot(fmt.Sprintf("w%d", w.lives))
-	w.note("new writer=%s", w.cfg.Writer)
+	fresh := fmt.Sprintf("w%d", w.lives)
+	w.boot(fresh)
+	w.note("new writer=%s", fresh)
 	w.booted, w.read, w.appends = true, false, 0
-	w.listing, w.listed = false, false
+	w.listing, w.listed, w.looking = false, false, false
 }
 
 // gone forgets what lived in the process: callers are not answered, and what was
@@ -167,6 +176,8 @@ func (w *world) effect(e machine.Effect) {
 		w.append(e.Batch)
 	case machine.List:
 		w.list(e)
+	case machine.Look:
+		w.beginLook(e)
 	case machine.Unlist:
 		w.unlist()
 	case machine.Reply:
@@ -262,7 +273,24 @@ func (w *world) list(e machine.List) {
 		violate("list at %d, the log ends at %d", int64(e.Seq), len(w.log)-1)
 	}
 	w.listing = true
-	w.journal = append(w.journal, listing{writer: w.cfg.Writer, seq: e.Seq})
+	w.journal = append(w.journal, listing{writer: w.writer, seq: e.Seq})
+}
+
+func (w *world) beginLook(e machine.Look) {
+	if w.looking || int(e.After) != len(w.log)-1 {
+		violate("look after %d, the log ends at %d, another is under way: %v", int64(e.After), len(w.log)-1, w.looking)
+	}
+	w.looking = true
+	w.looks++
+}
+
+// confirmed checks that an answer which rests on what the log lacks was preceded by
+// a look that began after the question, and that what it has shown is known.
+func (w *world) confirmed(to machine.ReplyID) {
+	if w.looked <= w.asked[to] || int(w.shown) >= len(w.log) {
+		violate("answer without a look: %d were begun when it was asked for, look %d has shown %d, the log ends at %d",
+			w.asked[to], w.looked, int64(w.shown), len(w.log)-1)
+	}
 }
 
 func (w *world) unlist() {
@@ -271,7 +299,7 @@ func (w *world) unlist() {
 	}
 	w.listed = false
 	for i := range w.journal {
-		if w.journal[i].writer == w.cfg.Writer {
+		if w.journal[i].writer == w.writer {
 			w.journal[i].leaving = true
 		}
 	}
@@ -292,7 +320,7 @@ func (w *world) tidy(all bool) {
 func (w *world) callModel(e machine.CallModel) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
-	case sub == nil || !sub.Running || sub.Writer != w.cfg.Writer || sub.Attempts != e.Attempt:
+	case sub == nil || !sub.Running || sub.Writer != w.writer || sub.Attempts != e.Attempt:
 		violate("model call of %s without its attempt", e.Submission)
 	case w.call != nil || len(w.tools) > 0 || w.ending != nil:
 		violate("model call beside another, a tool or a hook")
@@ -411,16 +439,6 @@ func (w *world) shows(writer string, seq conversation.Offset) bool {
 	return false
 }
 
-// claimed reports whether the activation has a durable batch.
-func (w *world) claimed() bool {
-	for _, e := range w.log {
-		if e.writer == w.cfg.Writer {
-			return true
-		}
-	}
-	return false
-}
-
 func (w *world) reply(e machine.Reply) {
 	asked, ok := w.callers[e.To]
 	if !ok {
@@ -438,6 +456,9 @@ func (w *world) reply(e machine.Reply) {
 		w.seen[string(v.Err.Code)]++
 		if a, ok := asked.(machine.Admit); ok {
 			w.refusal(a, v.Err)
+			if v.Err.Code != conversation.CodeSubmissionConflict && v.Err.Code != conversation.CodeUnavailable {
+				w.confirmed(e.To)
+			}
 		}
 	case machine.Clear:
 		if !asked.(machine.Admit).Precheck {
@@ -481,6 +502,9 @@ func (w *world) refusal(asked machine.Admit, err *conversation.Error) {
 func (w *world) aborted(to machine.ReplyID, v machine.Aborted) {
 	if v.Any != (len(w.aborts[to]) > 0) {
 		violate("abort of %v answers %v", w.aborts[to], v.Any)
+	}
+	if !v.Any {
+		w.confirmed(to)
 	}
 	for _, id := range w.aborts[to] {
 		w.seen["aborted"]++

@@ -1,0 +1,105 @@
+package follower_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// heldFold is a set in which the fold for one old batch has begun and goes on when
+// proceed is closed. In a bubble, time passes for those who wait for a channel and
+// stands still for those who wait for a mutex.
+type heldFold struct {
+	*follower.Set
+	history *history
+	old     []conversation.Offset // batches that need the state at them
+	stays   <-chan error          // of the read that folds up to old[0]
+	proceed chan struct{}
+}
+
+func newHeldFold(t *testing.T) *heldFold {
+	h := turns(t, 6)
+	source := newBucket(h.pushes...)
+	f := &heldFold{history: h, proceed: make(chan struct{})}
+	for i, p := range h.pushes {
+		for _, r := range p.records {
+			switch r.(type) {
+			case *conversation.StepDropped, *conversation.Compacted:
+				f.old = append(f.old, conversation.Offset(i))
+			}
+		}
+	}
+	f.Set = start(t, source, &follower.Options{RetainBytes: 1, LoadTimeout: time.Minute})
+	wantHead(t, f.Set, h.head())
+	held, first := make(chan struct{}), true
+	source.listed = func(context.Context) {
+		if first {
+			first = false
+			close(held)
+			<-f.proceed
+		}
+	}
+	f.stays = f.read(t, f.old[0], time.Hour)
+	<-held
+	return f
+}
+
+// read reads one batch and tells whether it was the right one.
+func (f *heldFold) read(t *testing.T, off conversation.Offset, patience time.Duration) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		page, err := f.Updates(ctx, address(), off-1, 1)
+		if err == nil && string(page.JSON) != f.history.page(off-1, off) {
+			err = errors.New("the page is another")
+		}
+		done <- err
+	}()
+	return done
+}
+
+func TestColdReadIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHeldFold(t)
+		began := time.Now()
+		other, same := f.read(t, f.old[1], time.Second), f.read(t, f.old[0], 2*time.Second)
+		if err := <-other; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("who waits for the fold leaves after %v with %v", time.Since(began), err)
+		}
+		if err := <-same; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 2*time.Second {
+			t.Errorf("who waits for the same page leaves after %v with %v", time.Since(began), err)
+		}
+		close(f.proceed)
+		if err := <-f.stays; err != nil {
+			t.Errorf("who stays gets %v", err)
+		}
+		for _, off := range f.old {
+			if err := <-f.read(t, off, time.Hour); err != nil {
+				t.Errorf("batch %d is read later: %v", off, err)
+			}
+		}
+	})
+}
+
+func TestWaitForAFoldTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHeldFold(t)
+		began := time.Now()
+		err := <-f.read(t, f.old[1], time.Hour)
+		wantCode(t, "a read behind the fold", err, conversation.CodeUnavailable)
+		if time.Since(began) != time.Minute {
+			t.Errorf("it gave up after %v", time.Since(began))
+		}
+		close(f.proceed)
+		<-f.stays // its time is up at the same moment: it ends, in one way or the other
+		if err := <-f.read(t, f.old[1], time.Hour); err != nil {
+			t.Errorf("it is read later: %v", err)
+		}
+	})
+}

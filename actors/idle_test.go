@@ -1,0 +1,168 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// shedding is a node whose conversations go out of memory at once when they are idle.
+func shedding(w *world) *node {
+	opts := agents(chatAgent())
+	opts.Pace, opts.IdleShedAfter = longPace, time.Millisecond
+	return w.start(setup{opts: opts, model: says(3)})
+}
+
+// shed has a turn and waits until its conversation is out of memory, and its node out
+// of the journal.
+func (n *node) shed(at conversation.Address, turn int) {
+	n.w.tb.Helper()
+	n.admit(at, fmt.Sprint(turn), "hello")
+	n.w.untilSettled(at, turn)
+	eventually(n.w.tb, "passivation", func() bool { return n.rt.Activations() == 0 })
+	n.w.untilAtRest()
+}
+
+// claims returns who wrote the first batch of a writer, in order.
+func (w *world) claims(at conversation.Address) []storage.Nonce {
+	w.tb.Helper()
+	var out []storage.Nonce
+	for b, err := range w.logs.Batches(context.Background(), at.Key(), storage.Start()) {
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		if b.First {
+			out = append(out, b.Nonce)
+		}
+	}
+	return out
+}
+
+// TestIdleConversationNeedsNoNewClaim counts what an admission costs that meets a
+// conversation which is out of memory: the log is read, and nothing is verified.
+func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
+	w := newWorld(t)
+	n := shedding(w)
+	at := chat("c")
+	n.shed(at, 1)
+	batches := len(w.batches(at))
+	n.counts.Reset()
+	n.shed(at, 2)
+	bill{
+		get(storagetest.Ckpt): 1, list(storagetest.Log): 1, get(storagetest.Log): batches, put(storagetest.Log): 3, put(storagetest.Wake): 2,
+		{Method: "DELETE", Class: storagetest.Wake}: 2,
+	}.check(t, "turn on a conversation out of memory", n.counts.Counts())
+	n.shed(at, 3)
+	if got := w.claims(at); len(got) != 1 {
+		t.Errorf("claims of %v, want one", got)
+	}
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWriterAtRestIsOver lets another writer go on with a conversation that is out of
+// memory. The node notices it, before it admits anything, and claims the log anew.
+func TestWriterAtRestIsOver(t *testing.T) {
+	w := newWorld(t)
+	n := shedding(w)
+	at := chat("c")
+	n.shed(at, 1)
+	tail := storage.Start()
+	for b, err := range w.logs.Batches(t.Context(), at.Key(), storage.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tail = b.Position()
+	}
+	if _, err := w.logs.Writer(at.Key(), "stranger", tail, 9).Append(t.Context(), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	batches := len(w.batches(at))
+	n.counts.Reset()
+	n.shed(at, 2)
+	if got := w.claims(at); len(got) != 3 || got[1] != "stranger" || got[2] == got[0] {
+		t.Errorf("claims of %v, want three", got)
+	}
+	if got, want := n.counts.Counts()[put(storagetest.Log)], len(w.batches(at))-batches; got != want {
+		t.Errorf("%d appends stored %d batches: one was lost to find out", got, want)
+	}
+	n.shed(at, 3)
+	if got := w.claims(at); len(got) != 3 {
+		t.Errorf("claims of %v after another turn, want three", got)
+	}
+}
+
+// TestWriterSurvivesAnAbsentBucket lets an activation fail to open its log: the writer
+// at rest was not used, so it still is.
+func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
+	w := newWorld(t)
+	n := shedding(w)
+	at := chat("c")
+	n.shed(at, 1)
+	n.fault.Store(int32(storagetest.ErrorBefore))
+	_, err := n.rt.Admit(t.Context(), message(at, "2", "hello"))
+	codeIs(t, err, conversation.CodeUnavailable)
+	if !strings.Contains(n.log.String(), "conversation cannot be opened") {
+		t.Error("the activation has opened its log, or still tries")
+	}
+	n.fault.Store(int32(storagetest.None))
+	n.shed(at, 2)
+	if got := w.claims(at); len(got) != 1 {
+		t.Errorf("claims of %v, want one", got)
+	}
+}
+
+// TestIdleConversationsCostLittle weighs nodes whose conversations are idle. What one
+// costs includes what the test itself remembers of each request, and a share of what a
+// node under more load has made once; with all of them in memory it would be 8 kB.
+func TestIdleConversationsCostLittle(t *testing.T) {
+	const some, more, bound = 500, 2500, 4000
+	each := (weigh(t, more) - weigh(t, some)) / (more - some)
+	t.Logf("%d bytes per idle conversation", each)
+	if each > bound {
+		t.Errorf("%d bytes per idle conversation, want at most %d", each, bound)
+	}
+}
+
+// weigh returns the size of the live objects of a node with so many idle conversations.
+func weigh(t *testing.T, conversations int) int64 {
+	w := newWorld(t)
+	n := shedding(w)
+	var wg sync.WaitGroup
+	for first := range 16 {
+		wg.Go(func() {
+			for i := first; i < conversations; i += 16 {
+				if _, err := n.rt.Admit(t.Context(), message(chat(fmt.Sprint(i)), "k", "hello")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	w.untilAtRest()
+	eventually(t, "passivation", func() bool { return n.rt.Activations() == 0 })
+	with := live()
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	n.rt = nil // what is left is the bucket
+	return with - live()
+}
+
+// live returns the size of the live objects.
+func live() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what finalizers and pools have kept
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

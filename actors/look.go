@@ -1,0 +1,23 @@
+package actors
+
+import (
+	"context"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// look asks the bucket by one LIST where the log ends; [machine.Looked] brings the
+// answer, within the time that a caller has who set no earlier deadline.
+func (a *activation) look(e machine.Look) {
+	a.rt.spawn(func() {
+		if !looksAtLog() {
+			a.tell(machine.Looked{Tail: e.After})
+			return
+		}
+		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
+		defer cancel()
+		tail, err := a.rt.logs.Tail(ctx, a.key, int64(e.After))
+		a.tell(machine.Looked{Tail: conversation.Offset(tail), Err: err})
+	})
+}

@@ -1,0 +1,65 @@
+package actors
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var simSame = flag.Uint64("same", 50, "run so many seeds of the simulation three times and compare their traces")
+
+// TestSameSeedSameTrace runs seeds on one core, on two, and on more cores than the
+// machine has with several schedules at once. Whatever the scheduler of goroutines
+// does, a seed has one trace, to the nanosecond.
+func TestSameSeedSameTrace(t *testing.T) {
+	system := newSimSystem(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	want := make([][]string, *simSame)
+	known := map[string]int{}
+	for seed := range want {
+		want[seed] = runSeed(t, system, uint64(seed)).Trace()
+		all := strings.Join(want[seed], "\n")
+		if other, ok := known[all]; ok || len(want[seed]) < 20 {
+			t.Errorf("seed %d tells %d lines, the same as seed %d: %v", seed, len(want[seed]), other, ok)
+		}
+		known[all] = seed
+	}
+	var mu sync.Mutex // A diff is told in one piece.
+	for cores, shards := range map[int]int{2: 1, 2 * runtime.NumCPU(): 4} {
+		runtime.GOMAXPROCS(cores)
+		t.Run(fmt.Sprint(cores), func(t *testing.T) {
+			for shard := range shards {
+				t.Run(fmt.Sprint(shard), func(t *testing.T) {
+					t.Parallel()
+					for seed := shard; seed < len(want); seed += shards {
+						got := runSeed(t, system, uint64(seed)).Trace()
+						mu.Lock()
+						compareTraces(t, seed, want[seed], got)
+						mu.Unlock()
+					}
+				})
+			}
+		})
+	}
+}
+
+// compareTraces tells where two traces begin to differ.
+func compareTraces(t *testing.T, seed int, want, got []string) {
+	t.Helper()
+	if slices.Equal(want, got) {
+		return
+	}
+	n := 0
+	for n < min(len(want), len(got)) && want[n] == got[n] {
+		n++
+	}
+	about := func(lines []string) string {
+		return strings.Join(lines[max(0, min(n-3, len(lines))):min(n+3, len(lines))], "\n")
+	}
+	t.Errorf("seed %d: %d lines, then %d; from line %d on they differ:\n%s\n--- and then\n%s",
+		seed, len(want), len(got), n, about(want), about(got))
+}
