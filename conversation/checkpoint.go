@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 1
+const Reducer = 2
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
 // is not damaged: fold the log instead.
@@ -34,6 +34,13 @@ type (
 		Author      map[string]json.RawMessage `json:"author,omitempty"`
 		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
 		Compacted   *Compacted                 `json:"compacted,omitempty"`
+		Children    []childForm                `json:"children,omitempty"`
+	}
+	// childForm is a subagent's work and its response, if it has begun.
+	childForm struct {
+		submissionForm
+		Response  *messageForm `json:"response,omitempty"`
+		Compacted *Compacted   `json:"compacted,omitempty"`
 	}
 	messageForm struct {
 		View     Message         `json:"view"`
@@ -51,9 +58,12 @@ type (
 		Data         json.RawMessage `json:"data,omitempty"`
 		Call         CallID          `json:"call,omitempty"`
 		ProviderCall string          `json:"providerCall,omitempty"`
+		Durable      bool            `json:"durable,omitempty"`
 		Settled      bool            `json:"settled,omitempty"`
 		Failed       bool            `json:"failed,omitempty"`
 		Output       json.RawMessage `json:"output,omitempty"`
+		Images       []Attachment    `json:"images,omitempty"`
+		Terminate    bool            `json:"terminate,omitempty"`
 		ErrorText    string          `json:"errorText,omitempty"`
 		DurationMs   *int64          `json:"durationMs,omitempty"`
 		File         *Attachment     `json:"file,omitempty"`
@@ -94,6 +104,13 @@ func EncodeState(s *State) ([]byte, error) {
 	for _, m := range s.messages {
 		f.Messages = append(f.Messages, s.messageForm(m))
 	}
+	for _, c := range s.children {
+		child := childForm{submissionForm: formOf(c), Compacted: c.compacted}
+		if m := s.byID[c.Message]; m != nil {
+			child.Response = new(s.messageForm(m))
+		}
+		f.Children = append(f.Children, child)
+	}
 	b, err := EncodeJSON(&f)
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
@@ -121,8 +138,9 @@ func (s *State) messageForm(m *message) messageForm {
 	for _, p := range m.parts {
 		pf := partForm{
 			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: string(p.text), Streaming: p.streaming,
-			Signature: p.signature, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall,
-			Settled: p.settled, Failed: p.failed, Output: p.output, ErrorText: p.errorText, DurationMs: p.durationMs,
+			Signature: p.signature, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
+			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate,
+			ErrorText: p.errorText, DurationMs: p.durationMs,
 		}
 		if p.kind == PartTypeFile {
 			pf.File = &p.file
@@ -166,6 +184,11 @@ func DecodeState(b []byte) (*State, error) {
 			return nil, fmt.Errorf("decode state: message %s: %w", f.Messages[i].View.ID, err)
 		}
 	}
+	for i := range f.Children {
+		if err := s.restoreChild(&f.Children[i]); err != nil {
+			return nil, fmt.Errorf("decode state: subagent %s: %w", f.Children[i].Child, err)
+		}
+	}
 	return s, s.checkRestored()
 }
 
@@ -183,6 +206,34 @@ func reducerOf(b []byte) (version int, err error) {
 }
 
 func (s *State) restoreSubmission(f *submissionForm) {
+	sub := f.submission()
+	s.submissions = append(s.submissions, sub)
+	s.bySub[sub.ID] = sub
+	if !sub.Settled {
+		s.unsettled = append(s.unsettled, sub)
+	}
+}
+
+// restoreChild comes after what its parent is.
+func (s *State) restoreChild(f *childForm) error {
+	sub := f.submission()
+	sub.compacted = f.Compacted
+	if sub.Child == "" || s.bySub[sub.ID] != nil || s.calls[sub.Call] == nil || s.bySub[sub.Parent] == nil {
+		return errors.New("fits nothing")
+	}
+	s.children = append(s.children, sub)
+	s.bySub[sub.ID] = sub
+	if f.Response == nil {
+		return nil
+	}
+	if err := s.restoreMessage(f.Response); err != nil {
+		return err
+	}
+	s.messages = s.messages[:len(s.messages)-1]
+	return nil
+}
+
+func (f *submissionForm) submission() *Submission {
 	sub := new(Submission) // not a part of f, which would be kept
 	*sub = f.Submission
 	sub.delivered, sub.elapsed = f.Delivered, f.Elapsed
@@ -191,11 +242,7 @@ func (s *State) restoreSubmission(f *submissionForm) {
 			turn: st.Turn, model: st.Model, completed: st.Completed, stop: st.StopReason, usage: st.Usage, note: st.Note,
 		})
 	}
-	s.submissions = append(s.submissions, sub)
-	s.bySub[sub.ID] = sub
-	if !sub.Settled {
-		s.unsettled = append(s.unsettled, sub)
-	}
+	return sub
 }
 
 func (s *State) restoreKeys(keys []keyForm) error {
@@ -235,8 +282,8 @@ func (s *State) restoreMessage(f *messageForm) error {
 	for _, pf := range f.Parts {
 		p := &part{
 			kind: pf.Kind, streaming: pf.Streaming, signature: pf.Signature, name: pf.Name, data: pf.Data, call: pf.Call,
-			providerCall: pf.ProviderCall, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
-			errorText: pf.ErrorText, durationMs: pf.DurationMs,
+			providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
+			images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs,
 		}
 		if pf.Text != "" {
 			p.text = []byte(pf.Text)

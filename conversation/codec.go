@@ -49,6 +49,7 @@ func recordTable() []recordKind {
 		{TypeStateWritten, true, func() Record { return new(StateWritten) }},
 		{TypeStepRecorded, true, func() Record { return new(StepRecorded) }},
 		{TypeParked, true, func() Record { return new(Parked) }},
+		{TypeHookDone, true, func() Record { return new(HookDone) }},
 		{TypeChildStarted, true, func() Record { return new(ChildStarted) }},
 		{TypeChildSettled, true, func() Record { return new(ChildSettled) }},
 		{TypeConversationDeleted, true, func() Record { return new(ConversationDeleted) }},

@@ -32,9 +32,12 @@ type ToolCall struct {
 	ProviderCall string          `json:"providerCall,omitempty"`
 	Name         string          `json:"name"`
 	Input        json.RawMessage `json:"input,omitempty"`
+	Durable      bool            `json:"durable,omitempty"`
 	Settled      bool            `json:"settled,omitempty"`
 	Failed       bool            `json:"failed,omitempty"`
 	Output       json.RawMessage `json:"output,omitempty"`
+	Images       []Attachment    `json:"images,omitempty"`
+	Terminate    bool            `json:"terminate,omitempty"`
 	ErrorText    string          `json:"errorText,omitempty"`
 }
 
@@ -63,8 +66,8 @@ func (p *part) stepPart() StepPart {
 		return StepPart{Kind: PartReasoning, Text: string(p.text), Signature: p.signature}
 	case PartTypeTool:
 		return StepPart{Tool: &ToolCall{
-			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data,
-			Settled: p.settled, Failed: p.failed, Output: p.output, ErrorText: p.errorText,
+			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data, Durable: p.durable,
+			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
 		}}
 	}
 	return StepPart{Kind: PartText, Text: string(p.text)}
@@ -97,6 +100,9 @@ func (s *Submission) OpenCalls() []ToolCall {
 // itself. A message admitted later is not part of it, wherever it stands in the
 // log. What [State.Cut] took out comes before them.
 func (s *State) Exchanges(id SubmissionID) []*Submission {
+	if sub := s.bySub[id]; sub != nil && sub.Child != "" { // a subagent knows its task alone
+		return []*Submission{sub}
+	}
 	var out []*Submission
 	for _, sub := range s.submissions {
 		if sub.ID == id {

@@ -61,7 +61,7 @@ func (s *State) foldRest(r Record) error {
 			sub.Aborted = true
 		}
 	case *Compacted:
-		s.compacted = r
+		return s.foldCompacted(r)
 	case *StateWritten:
 		if isNull(r.Value) {
 			delete(s.author, r.Key)
@@ -73,6 +73,12 @@ func (s *State) foldRest(r Record) error {
 			return s.bad(r, "unknown call %s", r.Call)
 		}
 		s.recorded[r.Call] = append(s.recorded[r.Call], *r)
+	case *HookDone:
+		return s.foldHook(r)
+	case *ChildStarted:
+		return s.foldChildStarted(r)
+	case *ChildSettled:
+		return s.foldChildSettled(r)
 	case *Parked:
 		sub, err := s.open(r, r.Submission)
 		if err != nil {
@@ -145,6 +151,9 @@ func (s *State) foldStarted(r *ResponseStarted) error {
 	if !sub.Running {
 		return s.bad(r, "submission %s is not running", sub.ID)
 	}
+	if err := s.belongs(r, sub); err != nil {
+		return err
+	}
 	if st := sub.lastStep(); st != nil && !st.completed {
 		return s.bad(r, "turn %s is under way", st.turn)
 	}
@@ -158,6 +167,9 @@ func (s *State) foldStarted(r *ResponseStarted) error {
 		}
 		if err := s.addMessage(r, m); err != nil {
 			return err
+		}
+		if r.Child != "" { // nobody sees it
+			s.messages = s.messages[:len(s.messages)-1]
 		}
 		sub.Message = r.Message
 	} else if sub.Message != r.Message {
@@ -216,7 +228,7 @@ func (s *State) foldCalled(r *ToolCalled) error {
 	if last := m.last(); last != nil {
 		last.streaming = false
 	}
-	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, sub: m.sub}
+	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, durable: r.Durable, sub: m.sub}
 	m.add(st, p)
 	s.calls[r.Call] = p
 	return nil
@@ -230,9 +242,16 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 	if p.settled {
 		return s.bad(r, "call %s is settled", r.Call)
 	}
+	if c := s.ChildOf(r.Call); c != nil && !c.Settled {
+		return s.bad(r, "subagent %s is under way", c.Child)
+	}
+	if err := s.belongs(r, p.sub); err != nil {
+		return err
+	}
 	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
+	p.images, p.terminate = r.Attachments, r.Terminate
 	if r.ElapsedMs > 0 {
-		p.sub.elapsed[1] = r.ElapsedMs
+		s.root(p.sub).elapsed[1] = r.ElapsedMs
 	}
 	return nil
 }
@@ -250,7 +269,7 @@ func (s *State) foldCompleted(r *StepCompleted) error {
 		p.streaming = false
 	}
 	if r.ElapsedMs > 0 {
-		m.sub.elapsed[1] = r.ElapsedMs
+		s.root(m.sub).elapsed[1] = r.ElapsedMs
 	}
 	return nil
 }
@@ -276,11 +295,16 @@ func (s *State) foldDecoration(r Record) error {
 }
 
 func (s *State) foldAdvisory(r *Advisory) error {
-	if err := s.addMessage(r, advisoryMessage(r)); err != nil {
-		return err
+	if r.Child == "" {
+		if err := s.addMessage(r, advisoryMessage(r)); err != nil {
+			return err
+		}
 	}
 	if r.Display == DisplayHidden && r.Submission != "" && r.Text != "" {
 		sub, err := s.open(r, r.Submission)
+		if err == nil {
+			err = s.belongs(r, sub)
+		}
 		if err != nil {
 			return err
 		}
@@ -299,6 +323,9 @@ func (s *State) foldDropped(r *StepDropped) error {
 		return s.bad(r, "unknown turn %s", r.Turn)
 	}
 	dropped := m.sub.steps[i]
+	for _, p := range dropped.parts {
+		delete(s.calls, p.call)
+	}
 	m.sub.steps = slices.Delete(m.sub.steps, i, i+1)
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.step == dropped })
 	return nil

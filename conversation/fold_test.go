@@ -46,6 +46,23 @@ func called(call conversation.CallID) conversation.Record {
 	return &conversation.ToolCalled{Message: "res_1", Call: call, Name: "label", Input: json.RawMessage(`{}`), At: at}
 }
 
+// task starts the subagent child_n for a call; its work is the submission task_n.
+func task(n int, call conversation.CallID) conversation.Record {
+	return &conversation.ChildStarted{
+		Child: conversation.ConversationID(fmt.Sprint("child_", n)), Submission: conversation.SubmissionID(fmt.Sprint("task_", n)),
+		Call: call, Agent: "helper", Prompt: "Look it up.", At: at,
+	}
+}
+
+func taskDone(n int) conversation.Record {
+	return &conversation.ChildSettled{Child: conversation.ConversationID(fmt.Sprint("child_", n)), Outcome: conversation.OutcomeCompleted, At: at}
+}
+
+// hidden is started for child_1.
+func hidden(message conversation.MessageID, sub conversation.SubmissionID, turn conversation.TurnID) conversation.Record {
+	return &conversation.ResponseStarted{Message: message, Submission: sub, Child: "child_1", Turn: turn, At: at}
+}
+
 // running returns a state in which sub_1 has a step under way and sub_2 waits.
 func running(t *testing.T) *conversation.State {
 	t.Helper()
@@ -67,10 +84,7 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		return &conversation.Delta{Message: m, Kind: conversation.PartText, Text: "a"}
 	}
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
-	for name, c := range map[string]struct {
-		list records
-		want string
-	}{
+	for name, c := range map[string]wrongEnd{
 		"second creation":          {records{created()}, "the conversation exists as inst_1"},
 		"submission twice":         {records{admitted(1)}, "submission sub_1 exists"},
 		"message twice":            {records{&conversation.SubmissionAdmitted{Submission: "sub_9", Message: "msg_1"}}, "message msg_1 exists"},
@@ -83,18 +97,21 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"response after release": {records{
 			completed("res_1", "turn_1"), &conversation.AttemptReleased{Submission: "sub_1", Attempt: 1}, started("res_1", "sub_1", "turn_2"),
 		}, "submission sub_1 is not running"},
-		"step inside a step":     {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is under way"},
-		"other response":         {records{completed("res_1", "turn_1"), started("res_9", "sub_1", "turn_2")}, "the response of sub_1 is res_1"},
-		"response is a message":  {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1), started("msg_1", "sub_2", "turn_2")}, "message msg_1 exists"},
-		"text of nothing":        {records{text("res_9")}, "unknown response res_9"},
-		"text of a user":         {records{text("msg_1")}, "unknown response msg_1"},
-		"text after the step":    {records{completed("res_1", "turn_1"), text("res_1")}, "has no step under way"},
-		"signature of nothing":   {records{&conversation.PartDone{Message: "res_9"}}, "unknown response res_9"},
-		"signature of text":      {records{text("res_1"), &conversation.PartDone{Message: "res_1"}}, "turn turn_1 has no reasoning"},
-		"call of nothing":        {records{&conversation.ToolCalled{Message: "res_9", Call: "call_1"}}, "unknown response res_9"},
-		"call twice":             {records{called("call_1"), called("call_1")}, "call call_1 exists"},
-		"call after the step":    {records{completed("res_1", "turn_1"), called("call_1")}, "has no step under way"},
-		"outcome of nothing":     {records{ok}, "unknown call call_1"},
+		"step inside a step":    {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is under way"},
+		"other response":        {records{completed("res_1", "turn_1"), started("res_9", "sub_1", "turn_2")}, "the response of sub_1 is res_1"},
+		"response is a message": {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1), started("msg_1", "sub_2", "turn_2")}, "message msg_1 exists"},
+		"text of nothing":       {records{text("res_9")}, "unknown response res_9"},
+		"text of a user":        {records{text("msg_1")}, "unknown response msg_1"},
+		"text after the step":   {records{completed("res_1", "turn_1"), text("res_1")}, "has no step under way"},
+		"signature of nothing":  {records{&conversation.PartDone{Message: "res_9"}}, "unknown response res_9"},
+		"signature of text":     {records{text("res_1"), &conversation.PartDone{Message: "res_1"}}, "turn turn_1 has no reasoning"},
+		"call of nothing":       {records{&conversation.ToolCalled{Message: "res_9", Call: "call_1"}}, "unknown response res_9"},
+		"call twice":            {records{called("call_1"), called("call_1")}, "call call_1 exists"},
+		"call after the step":   {records{completed("res_1", "turn_1"), called("call_1")}, "has no step under way"},
+		"outcome of nothing":    {records{ok}, "unknown call call_1"},
+		"outcome of a withdrawn call": {records{
+			called("call_1"), &conversation.StepDropped{Message: "res_1", Turn: "turn_1"}, ok,
+		}, "unknown call call_1"},
 		"outcome twice":          {records{called("call_1"), ok, ok}, "call call_1 is settled"},
 		"end of nothing":         {records{completed("res_9", "turn_1")}, "unknown response res_9"},
 		"end of another turn":    {records{completed("res_1", "turn_9")}, "turn turn_1 is under way, not turn_9"},
@@ -119,21 +136,56 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"after the deletion":     {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
 		"deletion twice":         {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := running(t)
-			last := len(c.list) - 1
-			if err := s.Apply(conversation.Batch{Offset: 2, Records: c.list[:last]}); err != nil {
-				t.Fatalf("the record before is refused: %v", err)
-			}
-			err := s.Extend(2, c.list[last])
-			var bad *conversation.InvariantError
-			if !errors.As(err, &bad) || !strings.Contains(bad.Reason, c.want) {
-				t.Fatalf("error is %v, want %q", err, c.want)
-			}
-			if bad.Offset != 2 || bad.Type != c.list[last].Type() {
-				t.Errorf("error names batch %d and type %s", bad.Offset, bad.Type)
-			}
-		})
+		t.Run(name, func(t *testing.T) { cannotFollow(t, c) })
+	}
+}
+
+// wrongEnd is a list of records of which the last one cannot stand.
+type wrongEnd struct {
+	list records
+	want string
+}
+
+func cannotFollow(t *testing.T, c wrongEnd) {
+	t.Helper()
+	s := running(t)
+	last := len(c.list) - 1
+	if err := s.Apply(conversation.Batch{Offset: 2, Records: c.list[:last]}); err != nil {
+		t.Fatalf("the record before is refused: %v", err)
+	}
+	err := s.Extend(2, c.list[last])
+	var bad *conversation.InvariantError
+	if !errors.As(err, &bad) || !strings.Contains(bad.Reason, c.want) {
+		t.Fatalf("error is %v, want %q", err, c.want)
+	}
+	if bad.Offset != 2 || bad.Type != c.list[last].Type() {
+		t.Errorf("error names batch %d and type %s", bad.Offset, bad.Type)
+	}
+}
+
+func TestTasksThatCannotFollow(t *testing.T) {
+	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
+	for name, c := range map[string]wrongEnd{
+		"hook of nothing":       {records{&conversation.HookDone{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"task of nothing":       {records{task(1, "call_9")}, "call call_9 is not open"},
+		"task of an outcome":    {records{called("call_1"), ok, task(1, "call_1")}, "call call_1 is not open"},
+		"task as a submission":  {records{called("call_1"), &conversation.ChildStarted{Child: "c", Submission: "sub_2", Call: "call_1"}}, "submission sub_2 exists"},
+		"task twice":            {records{called("call_1"), task(1, "call_1"), task(2, "call_1")}, "call call_1 has its subagent"},
+		"outcome before a task": {records{called("call_1"), task(1, "call_1"), ok}, "subagent child_1 is under way"},
+		"settlement of a task":  {records{called("call_1"), task(1, "call_1"), completed("res_1", "turn_1"), settled("sub_1")}, "subagent child_1 is under way"},
+		"task ends twice":       {records{called("call_1"), task(1, "call_1"), taskDone(1), taskDone(1)}, "subagent child_1 is not under way"},
+		"end of no task":        {records{taskDone(9)}, "subagent child_9 is not under way"},
+		"task shows itself":     {records{called("call_1"), task(1, "call_1"), started("res_2", "task_1", "turn_2")}, `belongs to "child_1", not to ""`},
+		"task writes data": {records{
+			called("call_1"), task(1, "call_1"), hidden("res_2", "task_1", "turn_2"), &conversation.DataWritten{Message: "res_2", Name: "n"},
+		}, `belongs to "child_1", not to ""`},
+		"response hides itself": {records{completed("res_1", "turn_1"), hidden("res_1", "sub_1", "turn_2")}, `belongs to "", not to "child_1"`},
+		"summary of no task":    {records{&conversation.Compacted{Child: "child_9"}}, "subagent child_9 is not under way"},
+		"task ends in a step": {records{
+			called("call_1"), task(1, "call_1"), hidden("res_2", "task_1", "turn_2"), taskDone(1),
+		}, "subagent child_1 has a step under way"},
+	} {
+		t.Run(name, func(t *testing.T) { cannotFollow(t, c) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -21,6 +22,8 @@ import (
 //   - Data parts and metadata are written only while no text part is streaming.
 //   - Metadata stands at most on the first step's response_started.
 //   - Only the step under way is withdrawn, and none of its calls has an outcome.
+//   - A subagent works for a call without an outcome, and has ended before that call
+//     has one; so have the calls of its steps.
 //   - A deletion waits until nothing is owed, and ends its batch.
 //
 // Every prefix of such a history is one too, so histories end anywhere.
@@ -46,6 +49,9 @@ type work struct {
 	streaming bool // the last part is text or reasoning
 	over      bool // settled
 	calls     []conversation.CallID
+	child     conversation.ConversationID // of a subagent
+	depth     int
+	tasks     []conversation.CallID // calls that have, or had, a subagent
 }
 
 func generate(seed uint64) []conversation.Batch {
@@ -240,9 +246,9 @@ func (g *generator) openStep(w *work) {
 	w.turn = conversation.TurnID(g.next("turn"))
 	w.open, w.streaming = true, false
 	r := &conversation.ResponseStarted{
-		Message: w.message, Submission: w.sub, Turn: w.turn, Model: "anthropic/x", At: g.now(),
+		Message: w.message, Submission: w.sub, Child: w.child, Turn: w.turn, Model: "anthropic/x", At: g.now(),
 	}
-	if !w.started && g.chance(40) {
+	if !w.started && w.child == "" && g.chance(40) {
 		r.Metadata = g.object()
 	}
 	w.started = true
@@ -280,9 +286,9 @@ func (g *generator) step(w *work) {
 func (g *generator) delta(w *work) {
 	w.streaming = true
 	kind := pick(g.r, conversation.PartText, conversation.PartText, conversation.PartReasoning)
-	g.add(&conversation.Delta{Message: w.message, Kind: kind, Text: g.text()})
+	g.add(&conversation.Delta{Message: w.message, Child: w.child, Kind: kind, Text: g.text()})
 	if kind == conversation.PartReasoning && g.chance(30) {
-		g.add(&conversation.PartDone{Message: w.message, Signature: "sig"})
+		g.add(&conversation.PartDone{Message: w.message, Child: w.child, Signature: "sig"})
 	}
 }
 
@@ -291,7 +297,7 @@ func (g *generator) call(w *work) {
 	id := conversation.CallID(g.next("call"))
 	w.calls = append(w.calls, id)
 	g.add(&conversation.ToolCalled{
-		Message: w.message, Call: id, ProviderCall: "toolu", Name: "label", Input: g.json(), At: g.now(),
+		Message: w.message, Child: w.child, Call: id, ProviderCall: "toolu", Name: "label", Input: g.json(), Durable: g.chance(20), At: g.now(),
 	})
 }
 
@@ -313,7 +319,7 @@ func (g *generator) closeStep(w *work, reason string) {
 	}
 	w.open, w.streaming = false, false
 	g.add(&conversation.StepCompleted{
-		Message: w.message, Turn: w.turn, StopReason: reason, Usage: conversation.Usage{Output: 3}, ElapsedMs: 5, At: g.now(),
+		Message: w.message, Child: w.child, Turn: w.turn, StopReason: reason, Usage: conversation.Usage{Output: 3}, ElapsedMs: 5, At: g.now(),
 	})
 }
 
@@ -333,9 +339,9 @@ func (g *generator) settleCalls(w *work) {
 			g.add(&conversation.StepRecorded{Call: id, Name: "fetch", Output: g.json()})
 			continue
 		case n < 24:
-			child := conversation.ConversationID(g.next("conv"))
-			g.add(&conversation.ChildStarted{Child: child, Call: id, Agent: "sub", At: g.now()})
-			g.add(&conversation.ChildSettled{Child: child, Outcome: conversation.OutcomeCompleted, At: g.now()})
+			if !w.asked(id) {
+				g.subagent(w, id)
+			}
 			continue
 		case n < 28:
 			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: "waits for a timer"})
@@ -348,14 +354,76 @@ func (g *generator) settleCalls(w *work) {
 		}
 		w.calls = w.calls[1:]
 		took := int64(g.r.IntN(9))
-		r := &conversation.ToolSettled{Call: id, DurationMs: pick(g.r, nil, &took), ElapsedMs: 7, At: g.now()}
+		r := &conversation.ToolSettled{Call: id, Child: w.child, DurationMs: pick(g.r, nil, &took), ElapsedMs: 7, At: g.now()}
 		if g.chance(30) {
 			r.Failed, r.ErrorText = true, pick(g.r, "", "no such label")
 		} else {
-			r.Output = pick(g.r, nil, g.json())
+			r.Output, r.Terminate = pick(g.r, nil, g.json()), g.chance(10)
+			if g.chance(10) {
+				r.Attachments = []conversation.Attachment{{
+					ID: conversation.AttachmentID(g.next("att")), SHA256: "00ff", MimeType: "image/png", Size: 3,
+				}}
+			}
 		}
 		g.add(r)
 	}
+}
+
+// asked reports whether a call has its subagent, which it has only once.
+func (w *work) asked(id conversation.CallID) bool {
+	if slices.Contains(w.tasks, id) {
+		return true
+	}
+	w.tasks = append(w.tasks, id)
+	return false
+}
+
+// subagent works for a call, perhaps with subagents of its own, from its start to
+// its end.
+func (g *generator) subagent(w *work, call conversation.CallID) {
+	if w.depth == conversation.MaxDepth {
+		return
+	}
+	c := &work{
+		sub: conversation.SubmissionID(g.next("sub")), message: conversation.MessageID(g.next("msg")),
+		child: conversation.ConversationID(g.next("conv")), depth: w.depth + 1,
+	}
+	g.add(&conversation.ChildStarted{
+		Child: c.child, Submission: c.sub, Call: call, Agent: "sub", Prompt: g.text(), At: g.now(),
+	})
+	for range g.r.IntN(3) {
+		g.openStep(c)
+		for range g.r.IntN(4) {
+			switch n := g.r.IntN(100); {
+			case n < 10:
+				g.add(&conversation.StepDropped{Message: c.message, Child: c.child, Turn: c.turn})
+				c.open, c.calls = false, nil
+				g.openStep(c)
+			case n < 40:
+				g.call(c)
+			default:
+				g.delta(c)
+			}
+		}
+		g.closeStep(c, "stop")
+		for _, id := range c.calls {
+			if g.chance(30) {
+				g.subagent(c, id)
+			}
+			g.add(&conversation.ToolSettled{Call: id, Child: c.child, Output: g.json(), ElapsedMs: 8, At: g.now()})
+		}
+		c.calls = nil
+	}
+	if g.chance(20) {
+		g.add(&conversation.Compacted{Child: c.child, Summary: "so far", FirstKept: c.sub, FirstTurn: c.turn, At: g.now()})
+	}
+	if g.chance(30) {
+		g.add(&conversation.Advisory{
+			Message: conversation.MessageID(g.next("msg")), Child: c.child, Submission: c.sub, Text: "continue",
+			Display: conversation.DisplayHidden,
+		})
+	}
+	g.add(&conversation.ChildSettled{Child: c.child, Outcome: conversation.OutcomeCompleted, At: g.now()})
 }
 
 // closeAll ends what a lost or aborted attempt left open.
@@ -438,6 +506,8 @@ func (g *generator) between(w *work) {
 		g.decorate(w)
 	case n < 50:
 		g.note()
+	case n < 60:
+		g.add(&conversation.HookDone{Submission: w.sub, Hook: pick(g.r, conversation.HookStarted, conversation.HookContinued)})
 	}
 }
 

@@ -154,6 +154,7 @@ func (s *State) Cut() (*HistoryPage, error) {
 			if p.kind == PartTypeFile {
 				attachments = append(attachments, p.file)
 			}
+			attachments = append(attachments, p.images...)
 		}
 	}
 	over := s.over(gone)

@@ -157,6 +157,9 @@ func chunksOf(id ConversationID, b Batch, at func() (*Snapshot, error), yield fu
 	}
 	pos := Position{Batch: b.Offset}
 	for _, r := range b.Records {
+		if childOf(r) != "" {
+			continue
+		}
 		c, ok := project(r)
 		if !ok {
 			continue
@@ -182,6 +185,9 @@ func boundary(b Batch, at func() (*Snapshot, error)) (*Snapshot, error) {
 			}
 			return s.Snapshot(), nil
 		case *Compacted, *StepDropped:
+			if childOf(r) != "" {
+				continue
+			}
 			if at == nil {
 				return nil, fmt.Errorf("%s needs the state at its batch", r.Type())
 			}

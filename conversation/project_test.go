@@ -32,7 +32,7 @@ func chunksJSON(t *testing.T, b conversation.Batch, snap func() (*conversation.S
 
 // variants adds the samples whose chunks depend on more than their type.
 func variants() []conversation.Record {
-	return append(samples(),
+	return append(public(),
 		&conversation.SubmissionAdmitted{
 			Submission: "sub_2", Message: "msg_4", Delivery: conversation.Delivery{
 				Kind: conversation.KindSignal, Body: "<done>", Type: "build.done", TagName: "build",
@@ -157,7 +157,7 @@ func TestInternalBatchShowsNothing(t *testing.T) {
 		shown[name] = true
 	}
 	var internal records
-	for _, r := range samples() {
+	for _, r := range public() {
 		if !shown[r.Type()] {
 			internal = append(internal, r)
 		}
@@ -165,7 +165,16 @@ func TestInternalBatchShowsNothing(t *testing.T) {
 	if len(internal) != len(conversation.Types())-len(shown) {
 		t.Fatalf("%d internal records", len(internal))
 	}
-	for _, list := range []records{nil, internal} {
+	var hidden records // what a subagent does
+	for i, r := range samples() {
+		if !cmp.Equal(r, public()[i]) {
+			hidden = append(hidden, r)
+		}
+	}
+	if len(hidden) != 9 {
+		t.Fatalf("%d records of a subagent", len(hidden))
+	}
+	for _, list := range []records{nil, internal, hidden} {
 		if got := chunksJSON(t, conversation.Batch{Offset: 3, Records: list}, nil); len(got) > 0 {
 			t.Errorf("%d internal records show %v", len(list), got)
 		}

@@ -28,6 +28,7 @@ const (
 	TypeStateWritten        RecordType = "state_written"
 	TypeStepRecorded        RecordType = "step_recorded"
 	TypeParked              RecordType = "parked"
+	TypeHookDone            RecordType = "hook_done"
 	TypeChildStarted        RecordType = "child_started"
 	TypeChildSettled        RecordType = "child_settled"
 	TypeConversationDeleted RecordType = "conversation_deleted"
@@ -68,8 +69,30 @@ const (
 	DisplayDiagnostic Display = "diagnostic"
 )
 
+// Hook names a hook of an author whose end is recorded.
+type Hook string
+
+// The hooks of [HookDone].
+const (
+	// HookStarted is shown a delivery before the first model call for it.
+	HookStarted Hook = "delivery_started"
+	// HookContinued has asked for more after the model wanted to stop.
+	HookContinued Hook = "continued"
+)
+
 // ReasonInterrupted is the stop reason of a step that was closed by recovery.
 const ReasonInterrupted = "interrupted"
+
+// CompactionReason says why a history was compacted.
+type CompactionReason string
+
+// The three reasons: the context came near the model's window, the model refused it
+// as too long, or somebody asked for it.
+const (
+	CompactionThreshold CompactionReason = "threshold"
+	CompactionOverflow  CompactionReason = "overflow"
+	CompactionManual    CompactionReason = "manual"
+)
 
 // Usage counts the tokens of a model step.
 type Usage struct {
@@ -140,10 +163,12 @@ type (
 	}
 
 	// ResponseStarted opens a step of the response. Every step of a submission has
-	// the same message and its own turn.
+	// the same message and its own turn. Child, here and in other records, is the
+	// subagent conversation it belongs to: then no client sees it.
 	ResponseStarted struct {
 		Message    MessageID       `json:"message"`
 		Submission SubmissionID    `json:"submission"`
+		Child      ConversationID  `json:"child,omitempty"`
 		Turn       TurnID          `json:"turn"`
 		Model      string          `json:"model,omitempty"`
 		Metadata   json.RawMessage `json:"metadata,omitempty"`
@@ -153,49 +178,59 @@ type (
 	// Delta is streamed text, coalesced within its batch. Text is stored here and
 	// nowhere else.
 	Delta struct {
-		Message MessageID `json:"message"`
-		Kind    PartKind  `json:"kind"`
-		Text    string    `json:"text"`
+		Message MessageID      `json:"message"`
+		Child   ConversationID `json:"child,omitempty"`
+		Kind    PartKind       `json:"kind"`
+		Text    string         `json:"text"`
 	}
 
 	// PartDone closes the facts of a reasoning part that only the model sees.
 	PartDone struct {
-		Message   MessageID `json:"message"`
-		Signature string    `json:"signature"`
+		Message   MessageID      `json:"message"`
+		Child     ConversationID `json:"child,omitempty"`
+		Signature string         `json:"signature"`
 	}
 
 	// ToolCalled is a complete call of the model. ProviderCall is the vendor's own
-	// id of it.
+	// id of it. Durable says that the call may be run again, with what it recorded.
 	ToolCalled struct {
 		Message      MessageID       `json:"message"`
+		Child        ConversationID  `json:"child,omitempty"`
 		Call         CallID          `json:"call"`
 		ProviderCall string          `json:"providerCall,omitempty"`
 		Name         string          `json:"name"`
 		Input        json.RawMessage `json:"input"`
+		Durable      bool            `json:"durable,omitempty"`
 		At           Time            `json:"at"`
 	}
 
 	// ToolSettled is the single outcome of a call: Output, or ErrorText when
 	// Failed. DurationMs is the handler's time; nil if it did not run to an end.
+	// Attachments are images that belong to the output. Terminate asks to end the
+	// response if all calls of the step do.
 	ToolSettled struct {
-		Call       CallID          `json:"call"`
-		Output     json.RawMessage `json:"output,omitempty"`
-		Failed     bool            `json:"failed,omitempty"`
-		ErrorText  string          `json:"errorText,omitempty"`
-		DurationMs *int64          `json:"durationMs,omitempty"`
-		ElapsedMs  int64           `json:"elapsedMs,omitempty"`
-		At         Time            `json:"at"`
+		Call        CallID          `json:"call"`
+		Child       ConversationID  `json:"child,omitempty"`
+		Output      json.RawMessage `json:"output,omitempty"`
+		Attachments []Attachment    `json:"attachments,omitempty"`
+		Terminate   bool            `json:"terminate,omitempty"`
+		Failed      bool            `json:"failed,omitempty"`
+		ErrorText   string          `json:"errorText,omitempty"`
+		DurationMs  *int64          `json:"durationMs,omitempty"`
+		ElapsedMs   int64           `json:"elapsedMs,omitempty"`
+		At          Time            `json:"at"`
 	}
 
 	// StepCompleted closes a step. ElapsedMs is the monotonic time since its
 	// attempt started.
 	StepCompleted struct {
-		Message    MessageID `json:"message"`
-		Turn       TurnID    `json:"turn"`
-		StopReason string    `json:"stopReason"`
-		Usage      Usage     `json:"usage,omitzero"`
-		ElapsedMs  int64     `json:"elapsedMs,omitempty"`
-		At         Time      `json:"at"`
+		Message    MessageID      `json:"message"`
+		Child      ConversationID `json:"child,omitempty"`
+		Turn       TurnID         `json:"turn"`
+		StopReason string         `json:"stopReason"`
+		Usage      Usage          `json:"usage,omitzero"`
+		ElapsedMs  int64          `json:"elapsedMs,omitempty"`
+		At         Time           `json:"at"`
 	}
 
 	// DataWritten appends a data part to a response.
@@ -214,6 +249,7 @@ type (
 	// Advisory is a message of the runtime itself.
 	Advisory struct {
 		Message    MessageID         `json:"message"`
+		Child      ConversationID    `json:"child,omitempty"`
 		Submission SubmissionID      `json:"submission,omitempty"`
 		TagName    string            `json:"tagName,omitempty"`
 		Attributes map[string]string `json:"attributes,omitempty"`
@@ -239,17 +275,25 @@ type (
 
 	// StepDropped withdraws a step from the transcript.
 	StepDropped struct {
-		Message MessageID `json:"message"`
-		Turn    TurnID    `json:"turn"`
+		Message MessageID      `json:"message"`
+		Child   ConversationID `json:"child,omitempty"`
+		Turn    TurnID         `json:"turn"`
 	}
 
 	// Compacted replaces the model's view of everything before FirstKept by a
-	// summary. The transcript stays.
+	// summary. Before counts the exchanges it stands for. Of FirstKept itself, steps
+	// before FirstTurn are part of the summary; empty keeps all of them. The transcript
+	// stays.
 	Compacted struct {
-		Summary   string       `json:"summary"`
-		FirstKept SubmissionID `json:"firstKept"`
-		Usage     Usage        `json:"usage,omitzero"`
-		At        Time         `json:"at"`
+		Child     ConversationID   `json:"child,omitempty"`
+		Summary   string           `json:"summary"`
+		FirstKept SubmissionID     `json:"firstKept"`
+		FirstTurn TurnID           `json:"firstTurn,omitempty"`
+		Before    int              `json:"before,omitempty"`
+		Reason    CompactionReason `json:"reason,omitempty"`
+		Model     string           `json:"model,omitempty"`
+		Usage     Usage            `json:"usage,omitzero"`
+		At        Time             `json:"at"`
 	}
 
 	// StateWritten sets one key of the author's persistent state; null removes it.
@@ -272,18 +316,28 @@ type (
 		Reason     string       `json:"reason"`
 	}
 
-	// ChildStarted opens a subagent conversation on behalf of a call.
-	ChildStarted struct {
-		Child ConversationID `json:"child"`
-		Call  CallID         `json:"call"`
-		Agent string         `json:"agent"`
-		At    Time           `json:"at"`
+	// HookDone says that a hook has come to its end for a submission.
+	HookDone struct {
+		Submission SubmissionID `json:"submission"`
+		Hook       Hook         `json:"hook"`
 	}
 
-	// ChildSettled ends a subagent conversation.
+	// ChildStarted opens a subagent conversation on behalf of a call. Its work is the
+	// hidden submission named, which is never settled by itself.
+	ChildStarted struct {
+		Child      ConversationID `json:"child"`
+		Submission SubmissionID   `json:"submission"`
+		Call       CallID         `json:"call"`
+		Agent      string         `json:"agent"`
+		Prompt     string         `json:"prompt"`
+		At         Time           `json:"at"`
+	}
+
+	// ChildSettled ends a subagent conversation; its usage is that of all its steps.
 	ChildSettled struct {
 		Child   ConversationID `json:"child"`
 		Outcome Outcome        `json:"outcome"`
+		Usage   Usage          `json:"usage,omitzero"`
 		At      Time           `json:"at"`
 	}
 
@@ -359,6 +413,9 @@ func (*StepRecorded) Type() RecordType { return TypeStepRecorded }
 
 // Type implements [Record].
 func (*Parked) Type() RecordType { return TypeParked }
+
+// Type implements [Record].
+func (*HookDone) Type() RecordType { return TypeHookDone }
 
 // Type implements [Record].
 func (*ChildStarted) Type() RecordType { return TypeChildStarted }

@@ -42,25 +42,26 @@ func samples() []conversation.Record {
 		&conversation.AttemptStarted{Submission: "sub_1", Attempt: 2, Writer: "w_1", At: at},
 		&conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"},
 		&conversation.ResponseStarted{
-			Message: "msg_2", Submission: "sub_1", Turn: "turn_1", Model: "anthropic/x",
+			Message: "msg_2", Submission: "sub_1", Child: "conv_2", Turn: "turn_1", Model: "anthropic/x",
 			Metadata: json.RawMessage(`{"cost":1.50}`), At: at,
 		},
-		&conversation.Delta{Message: "msg_2", Kind: conversation.PartReasoning, Text: "a\r\n\"<b>\u2028\x00😀"},
-		&conversation.PartDone{Message: "msg_2", Signature: "c2ln"},
+		&conversation.Delta{Message: "msg_2", Child: "conv_2", Kind: conversation.PartReasoning, Text: "a\r\n\"<b>\u2028\x00😀"},
+		&conversation.PartDone{Message: "msg_2", Child: "conv_2", Signature: "c2ln"},
 		&conversation.ToolCalled{
-			Message: "msg_2", Call: "call_1", ProviderCall: "toolu_1", Name: "label", Input: json.RawMessage(`{"n":1}`), At: at,
+			Message: "msg_2", Child: "conv_2", Call: "call_1", ProviderCall: "toolu_1", Name: "label", Input: json.RawMessage(`{"n":1}`), Durable: true, At: at,
 		},
 		&conversation.ToolSettled{
-			Call: "call_1", Output: json.RawMessage(`"ok"`), Failed: true, ErrorText: "no such label",
-			DurationMs: ptr[int64](12), ElapsedMs: 34, At: at,
+			Call: "call_1", Child: "conv_2", Output: json.RawMessage(`"ok"`), Failed: true, ErrorText: "no such label", Terminate: true,
+			Attachments: []conversation.Attachment{{ID: "att_2", SHA256: "cd", MimeType: "image/png", Size: 4, Filename: "b.png"}},
+			DurationMs:  ptr[int64](12), ElapsedMs: 34, At: at,
 		},
 		&conversation.StepCompleted{
-			Message: "msg_2", Turn: "turn_1", StopReason: conversation.ReasonInterrupted, Usage: usage, ElapsedMs: 35, At: at,
+			Message: "msg_2", Child: "conv_2", Turn: "turn_1", StopReason: conversation.ReasonInterrupted, Usage: usage, ElapsedMs: 35, At: at,
 		},
 		&conversation.DataWritten{Message: "msg_2", Name: "plan", Data: json.RawMessage(`[null,"<"]`)},
 		&conversation.MetadataMerged{Message: "msg_2", Metadata: json.RawMessage(`{"a":{"b":12345678901234567890}}`)},
 		&conversation.Advisory{
-			Message: "msg_3", Submission: "sub_1", TagName: "stream_continued", Attributes: map[string]string{"k": "v"},
+			Message: "msg_3", Child: "conv_2", Submission: "sub_1", TagName: "stream_continued", Attributes: map[string]string{"k": "v"},
 			Text: "Go on.", Display: conversation.DisplayHidden,
 		},
 		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, At: at},
@@ -70,15 +71,49 @@ func samples() []conversation.Record {
 				Type: conversation.CodeRetryExhausted, Message: "All attempts were used.", Meta: map[string]any{"attempts": 10.0},
 			},
 		},
-		&conversation.StepDropped{Message: "msg_2", Turn: "turn_1"},
-		&conversation.Compacted{Summary: "so far", FirstKept: "sub_1", Usage: usage, At: at},
+		&conversation.StepDropped{Message: "msg_2", Child: "conv_2", Turn: "turn_1"},
+		&conversation.Compacted{
+			Child: "conv_2", Summary: "so far", FirstKept: "sub_1", FirstTurn: "turn_1", Before: 2, Reason: conversation.CompactionManual,
+			Model: "anthropic/x", Usage: usage, At: at,
+		},
 		&conversation.StateWritten{Key: "seen", Value: json.RawMessage(`{"n":2}`)},
 		&conversation.StepRecorded{Call: "call_1", Name: "fetch", Output: json.RawMessage(`7`)},
 		&conversation.Parked{Submission: "sub_1", Until: at, Reason: "timer"},
-		&conversation.ChildStarted{Child: "conv_2", Call: "call_1", Agent: "helper", At: at},
-		&conversation.ChildSettled{Child: "conv_2", Outcome: conversation.OutcomeCompleted, At: at},
+		&conversation.HookDone{Submission: "sub_1", Hook: conversation.HookContinued},
+		&conversation.ChildStarted{
+			Child: "conv_2", Submission: "sub_2", Call: "call_1", Agent: "helper", Prompt: "Look it up.", At: at,
+		},
+		&conversation.ChildSettled{Child: "conv_2", Outcome: conversation.OutcomeCompleted, Usage: usage, At: at},
 		&conversation.ConversationDeleted{At: at},
 	}
+}
+
+// public returns the samples as the conversation itself has them, not a subagent.
+func public() []conversation.Record {
+	out := samples()
+	for _, r := range out {
+		switch r := r.(type) {
+		case *conversation.ResponseStarted:
+			r.Child = ""
+		case *conversation.Delta:
+			r.Child = ""
+		case *conversation.PartDone:
+			r.Child = ""
+		case *conversation.ToolCalled:
+			r.Child = ""
+		case *conversation.ToolSettled:
+			r.Child = ""
+		case *conversation.StepCompleted:
+			r.Child = ""
+		case *conversation.StepDropped:
+			r.Child = ""
+		case *conversation.Advisory:
+			r.Child = ""
+		case *conversation.Compacted:
+			r.Child = ""
+		}
+	}
+	return out
 }
 
 // golden compares with a file in testdata, or writes it if told to.

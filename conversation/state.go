@@ -53,6 +53,9 @@ type State struct {
 	author      map[string]json.RawMessage
 	recorded    map[CallID][]StepRecorded
 	compacted   *Compacted
+	// children are the subagent conversations of unsettled submissions, oldest first;
+	// they are in bySub too, and their responses in byID, but in no list.
+	children []*Submission
 }
 
 // NewState returns the state before the first batch.
@@ -96,8 +99,11 @@ type part struct {
 	settled      bool
 	failed       bool
 	output       json.RawMessage
+	images       []Attachment
+	terminate    bool
 	errorText    string
 	durationMs   *int64
+	durable      bool
 
 	file Attachment
 }
@@ -137,10 +143,22 @@ type Submission struct {
 	Parked  *Parked   `json:"parked,omitempty"`
 	Settled bool      `json:"settled,omitempty"`
 	Outcome Outcome   `json:"outcome,omitempty"`
+	// Prepared is set once the hook at the start of a delivery has ended; Continued
+	// counts how often the model was sent on.
+	Prepared  bool `json:"prepared,omitempty"`
+	Continued int  `json:"continued,omitempty"`
+
+	// Of the hidden submission of a subagent: its conversation, the agent's name, the
+	// call that asked for it, and the submission that call belongs to.
+	Child  ConversationID `json:"child,omitempty"`
+	Agent  string         `json:"agent,omitempty"`
+	Call   CallID         `json:"call,omitempty"`
+	Parent SubmissionID   `json:"parent,omitempty"`
 
 	delivered MessageID // its own message in the transcript
 	steps     []*step
-	elapsed   [2]int64 // milliseconds: earlier attempts, current attempt
+	elapsed   [2]int64   // milliseconds: earlier attempts, current attempt
+	compacted *Compacted // of a subagent
 }
 
 // Elapsed is the monotonic time recorded over all attempts.
@@ -170,6 +188,9 @@ func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 		for _, p := range m.parts {
 			if p.kind == PartTypeFile && p.file.ID == id {
 				return p.file, true
+			}
+			if i := slices.IndexFunc(p.images, func(a Attachment) bool { return a.ID == id }); i >= 0 {
+				return p.images[i], true
 			}
 		}
 	}
@@ -240,7 +261,7 @@ func (s *State) response(r Record, id MessageID) (*message, error) {
 	if m == nil || m.sub == nil {
 		return nil, s.bad(r, "unknown response %s", id)
 	}
-	return m, nil
+	return m, s.belongs(r, m.sub)
 }
 
 // openStep returns the response and its step under way.
@@ -294,6 +315,12 @@ func (s *State) settle(r *SubmissionSettled) error {
 	if st := sub.lastStep(); st != nil && !st.completed {
 		return s.bad(r, "submission %s has a step under way", r.Submission)
 	}
+	for _, c := range s.children {
+		if s.root(c) == sub && !c.Settled {
+			return s.bad(r, "subagent %s is under way", c.Child)
+		}
+	}
+	s.dropChildren(sub)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	i := slices.Index(s.unsettled, sub)
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)

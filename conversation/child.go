@@ -1,0 +1,184 @@
+package conversation
+
+import "slices"
+
+// MaxDepth bounds how deep subagents may hand tasks on: a task of the agent itself
+// has depth 1.
+const MaxDepth = 4
+
+// childOf returns the subagent conversation a record belongs to, "" if it belongs to
+// the conversation itself.
+func childOf(r Record) ConversationID {
+	switch r := r.(type) {
+	case *ResponseStarted:
+		return r.Child
+	case *Delta:
+		return r.Child
+	case *PartDone:
+		return r.Child
+	case *ToolCalled:
+		return r.Child
+	case *ToolSettled:
+		return r.Child
+	case *StepCompleted:
+		return r.Child
+	case *StepDropped:
+		return r.Child
+	case *Advisory:
+		return r.Child
+	case *Compacted:
+		return r.Child
+	}
+	return ""
+}
+
+// Children returns the subagent conversations that work, or have worked, for a
+// submission that is not settled, oldest first; those of subagents included.
+func (s *State) Children(id SubmissionID) []*Submission {
+	var out []*Submission
+	for _, c := range s.children {
+		if root := s.root(c); root.ID == id {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ChildOf returns the subagent conversation that a call has asked for, or nil.
+func (s *State) ChildOf(call CallID) *Submission {
+	i := slices.IndexFunc(s.children, func(c *Submission) bool { return c.Call == call })
+	if i < 0 {
+		return nil
+	}
+	return s.children[i]
+}
+
+// Depth is how many subagents stand between a submission and the conversation
+// itself, 0 for one of the conversation's own.
+func (s *State) Depth(id SubmissionID) int {
+	n := 0
+	for sub := s.bySub[id]; sub != nil && sub.Child != ""; sub = s.bySub[sub.Parent] {
+		n++
+	}
+	return n
+}
+
+// Recorded returns the steps that a durable tool's call has finished, in order. The
+// slice is shared and read-only.
+func (s *State) Recorded(call CallID) []StepRecorded { return s.recorded[call] }
+
+// Compacted returns the newest compaction of what the model sees while it works on
+// id: of this life, or of the subagent; nil if there is none. It is read-only.
+func (s *State) Compacted(id SubmissionID) *Compacted {
+	if sub := s.bySub[id]; sub != nil && sub.Child != "" {
+		return sub.compacted
+	}
+	return s.compacted
+}
+
+// root returns the submission of the conversation that a subagent works for; others
+// are their own.
+func (s *State) root(sub *Submission) *Submission {
+	for sub.Child != "" {
+		sub = s.bySub[sub.Parent]
+	}
+	return sub
+}
+
+// belongs checks that a record of a submission's work names its subagent, or none:
+// by that alone clients are spared it.
+func (s *State) belongs(r Record, sub *Submission) error {
+	if child := childOf(r); child != sub.Child {
+		return s.bad(r, "submission %s belongs to %q, not to %q", sub.ID, sub.Child, child)
+	}
+	return nil
+}
+
+func (s *State) foldHook(r *HookDone) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	switch r.Hook {
+	case HookStarted:
+		sub.Prepared = true
+	case HookContinued:
+		sub.Continued++
+	}
+	return nil
+}
+
+func (s *State) foldChildStarted(r *ChildStarted) error {
+	call := s.calls[r.Call]
+	switch {
+	case call == nil || call.settled:
+		return s.bad(r, "call %s is not open", r.Call)
+	case s.bySub[r.Submission] != nil:
+		return s.bad(r, "submission %s exists", r.Submission)
+	case s.ChildOf(r.Call) != nil:
+		return s.bad(r, "call %s has its subagent", r.Call)
+	case s.Depth(call.sub.ID) >= MaxDepth:
+		return s.bad(r, "it stands too deep")
+	}
+	sub := &Submission{
+		ID: r.Submission, Delivery: Delivery{Kind: KindUser, Body: r.Prompt}, Offset: s.head,
+		AdmittedAt: r.At, Running: true, Attempts: 1, Child: r.Child, Agent: r.Agent, Call: r.Call, Parent: call.sub.ID,
+	}
+	s.children = append(s.children, sub)
+	s.bySub[sub.ID] = sub
+	return nil
+}
+
+func (s *State) foldChildSettled(r *ChildSettled) error {
+	i := slices.IndexFunc(s.children, func(c *Submission) bool { return c.Child == r.Child })
+	if i < 0 || s.children[i].Settled {
+		return s.bad(r, "subagent %s is not under way", r.Child)
+	}
+	sub := s.children[i]
+	if st := sub.lastStep(); st != nil && !st.completed {
+		return s.bad(r, "subagent %s has a step under way", r.Child)
+	}
+	for _, c := range s.children {
+		if c.Parent == sub.ID && !c.Settled {
+			return s.bad(r, "subagent %s works for it", c.Child)
+		}
+	}
+	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
+	return nil
+}
+
+func (s *State) foldCompacted(r *Compacted) error {
+	if r.Child == "" {
+		s.compacted = r
+		return nil
+	}
+	i := slices.IndexFunc(s.children, func(c *Submission) bool { return c.Child == r.Child })
+	if i < 0 || s.children[i].Settled {
+		return s.bad(r, "subagent %s is not under way", r.Child)
+	}
+	s.children[i].compacted = r
+	return nil
+}
+
+// dropChildren forgets the subagents of a submission that settles: their outcomes
+// are those of its calls.
+func (s *State) dropChildren(sub *Submission) {
+	gone := func(c *Submission) bool { return s.root(c) == sub }
+	var ids []*Submission
+	for _, c := range s.children {
+		if gone(c) {
+			ids = append(ids, c)
+		}
+	}
+	s.children = slices.DeleteFunc(s.children, gone)
+	for _, c := range ids {
+		if m := s.byID[c.Message]; m != nil {
+			for _, p := range m.parts {
+				delete(s.calls, p.call)
+				delete(s.recorded, p.call)
+			}
+			delete(s.byID, c.Message)
+		}
+		delete(s.bySub, c.ID)
+	}
+}

@@ -1,0 +1,127 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// TestSubagentIsHidden: the work of a subagent is in the state, for the model and
+// for recovery, and in nothing a client can read; it ends with its submission.
+func TestSubagentIsHidden(t *testing.T) {
+	s := running(t)
+	apply(t, s, called("call_1"), completed("res_1", "turn_1"))
+	before, err := conversation.EncodeJSON(s.Snapshot().Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := records{
+		task(1, "call_1"), hidden("res_2", "task_1", "turn_2"),
+		&conversation.Delta{Message: "res_2", Child: "child_1", Kind: conversation.PartText, Text: "found it"},
+		&conversation.ToolCalled{Message: "res_2", Child: "child_1", Call: "call_2", Name: "label", Input: json.RawMessage(`{}`), At: at},
+		&conversation.StepCompleted{Message: "res_2", Child: "child_1", Turn: "turn_2", StopReason: "tool_use", ElapsedMs: 150, At: at},
+		task(2, "call_2"), taskDone(2),
+		&conversation.ToolSettled{Call: "call_2", Child: "child_1", Output: json.RawMessage(`1`), ElapsedMs: 160, At: at},
+		&conversation.Advisory{Message: "msg_9", Child: "child_1", Submission: "task_1", Text: "Go on.", Display: conversation.DisplayHidden},
+	}
+	for _, r := range work {
+		apply(t, s, r)
+		if got := chunksJSON(t, conversation.Batch{Offset: s.Head(), Records: records{r}}, nil); len(got) > 0 {
+			t.Errorf("%s shows %v", r.Type(), got)
+		}
+	}
+	after, err := conversation.EncodeJSON(s.Snapshot().Messages)
+	if err != nil || string(after) != string(before) {
+		t.Errorf("a client sees %s, %v, and before %s", after, err, before)
+	}
+	child := s.ChildOf("call_1")
+	var got []string
+	for _, st := range child.Steps() {
+		got = append(got, fmt.Sprint(st.Turn, st.Note, len(st.Parts)))
+	}
+	if diff := cmp.Diff([]string{"turn_22", "Go on.0"}, got); diff != "" || child.Agent != "helper" || child.Delivery.Body != "Look it up." {
+		t.Errorf("the subagent %+v has done (-want +got):\n%s", child, diff)
+	}
+	if x := s.Exchanges("task_1"); len(x) != 1 || x[0] != child {
+		t.Errorf("it knows %v", x)
+	}
+	if a, b := s.Depth("task_1"), s.Depth("task_2"); a != 1 || b != 2 || s.Depth("sub_1") != 0 {
+		t.Errorf("depths %d and %d", a, b)
+	}
+	if n := len(s.Children("sub_1")); n != 2 || len(s.Children("sub_2")) != 0 {
+		t.Errorf("%d subagents", n)
+	}
+	if ms := s.Submission("sub_1").Elapsed().Milliseconds(); ms != 160 {
+		t.Errorf("the submission took %d ms", ms)
+	}
+	apply(t, s, taskDone(1), &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`"found it"`), At: at}, settled("sub_1"))
+	if s.ChildOf("call_1") != nil || s.Submission("task_1") != nil || len(s.Children("sub_1")) != 0 {
+		t.Error("a subagent outlives its submission")
+	}
+}
+
+// TestSubagentsHaveADepth: one more than MaxDepth is not folded.
+func TestSubagentsHaveADepth(t *testing.T) {
+	s := running(t)
+	apply(t, s, called("call_0"))
+	for n := 1; ; n++ {
+		err := s.Extend(s.Head(), task(n, conversation.CallID(fmt.Sprint("call_", n-1))))
+		if n > conversation.MaxDepth {
+			if err == nil {
+				t.Errorf("depth %d is folded", n)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, id := conversation.ConversationID(fmt.Sprint("child_", n)), conversation.MessageID(fmt.Sprint("deep_", n))
+		apply(t, s,
+			&conversation.ResponseStarted{Message: id, Submission: conversation.SubmissionID(fmt.Sprint("task_", n)), Child: child, Turn: "t", At: at},
+			&conversation.ToolCalled{Message: id, Child: child, Call: conversation.CallID(fmt.Sprint("call_", n)), Name: "task", At: at})
+	}
+}
+
+// TestImagesOfTools: an image of a tool's output is an attachment of the
+// conversation, also once its message was cut.
+func TestImagesOfTools(t *testing.T) {
+	s := running(t)
+	image := conversation.Attachment{ID: "att_1", SHA256: "cd", MimeType: "image/png", Size: 4}
+	apply(t, s, called("call_1"), completed("res_1", "turn_1"), &conversation.ToolSettled{
+		Call: "call_1", Output: json.RawMessage(`1`), Attachments: []conversation.Attachment{image}, Terminate: true, At: at,
+	}, settled("sub_1"))
+	call := s.Submission("sub_1").Steps()[0].Parts[0].Tool
+	if !call.Terminate || cmp.Diff([]conversation.Attachment{image}, call.Images) != "" {
+		t.Errorf("the model's view is %+v", call)
+	}
+	if got, ok := s.Attachment("att_1"); !ok || got != image {
+		t.Errorf("found %+v, %t", got, ok)
+	}
+	apply(t, s, attempt("sub_2", 1))
+	page, err := s.Cut()
+	if err != nil || page == nil {
+		t.Fatalf("cut %v, %v", page, err)
+	}
+	if err := s.Attach([]*conversation.HistoryPage{page}); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := s.Attachment("att_1"); !ok || got != image {
+		t.Errorf("after the cut, found %+v, %t", got, ok)
+	}
+}
+
+// TestHooksAreRecorded: what a hook has done is known to the next attempt.
+func TestHooksAreRecorded(t *testing.T) {
+	s := running(t)
+	apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookStarted})
+	for range 2 {
+		apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookContinued})
+	}
+	if sub := s.Submission("sub_1"); !sub.Prepared || sub.Continued != 2 {
+		t.Errorf("%+v", sub)
+	}
+}
