@@ -25,6 +25,11 @@ type Agent struct {
 	// the program registered.
 	Model string
 
+	// Fallbacks are models like Model that are asked in this order when the calls of
+	// the one before fail for good, after the retries each has. One that was given up is
+	// not asked again in the same attempt.
+	Fallbacks []string
+
 	// ThinkingLevel is how much the model may reason before it answers; zero means
 	// [ThinkingOff]. Models that cannot reason ignore it.
 	ThinkingLevel ThinkingLevel
@@ -38,19 +43,38 @@ type Agent struct {
 	// prompt that stays the same is cached by vendors. An error ends the attempt.
 	InstructionsFunc func(ctx context.Context, t *Turn) (string, error)
 
+	// Prepare may change what holds for one model call: model, instructions, tools,
+	// subagents. It is called before every one, after InstructionsFunc, with a setup
+	// that says what the fields of the agent say. It reads state and writes none. An
+	// error ends the attempt, as does a setup that cannot be.
+	Prepare func(ctx context.Context, t *Turn, s *Setup) error
+
 	// Tools are what the model may call. Names are unique within the agent.
 	Tools []Tool
 
+	// Subagents are whom the model may hand tasks to, by the tool [TaskTool]. It
+	// chooses by their Description, which they need, and names them by their Name,
+	// unique among them. A subagent works in a conversation of its own that no client
+	// sees, and what it says last is the task's result. It has its own instructions
+	// and tools; without a Model it has its parent's (see [Agent.Inherit]). It may
+	// have subagents, down to [MaxTaskDepth], and none of InitialData, State, Data,
+	// Hooks and Durability, which belong to conversations that callers reach.
+	Subagents []*Agent
+
 	// ToolConcurrency bounds the calls of one step that run at once; the others
-	// wait for their turn, in call order. Zero means [DefaultToolConcurrency], 1
-	// runs one after the other.
+	// wait for their turn, in call order; tasks of subagents are calls too. Zero means
+	// [DefaultToolConcurrency], 1 runs one after the other.
 	ToolConcurrency int
 
 	// Data are the data writers whose data may appear in responses. Names are
 	// unique within the agent.
 	Data []Data
 
-	// Hooks are called at moments of a response.
+	// State are the persistent values of each conversation. Names are unique within
+	// the agent.
+	State []StateDefinition
+
+	// Hooks are called at moments of a submission.
 	Hooks Hooks
 
 	// InitialData is what the first delivery of a conversation must bring along;
@@ -60,6 +84,9 @@ type Agent struct {
 
 	// Durability bounds the work on one submission.
 	Durability Durability
+
+	// Compaction says when the model's view of a long conversation is summarized.
+	Compaction Compaction
 }
 
 // DefaultToolConcurrency is how many calls of a step run at once.
@@ -112,13 +139,14 @@ const (
 )
 
 // Tool returns the tool of that name, and whether the agent has it.
-func (a *Agent) Tool(name string) (Tool, bool) {
-	for _, t := range a.Tools {
-		if t.Name() == name {
-			return t, true
-		}
+func (a *Agent) Tool(name string) (Tool, bool) { return findTool(a.Tools, name) }
+
+func findTool(tools []Tool, name string) (Tool, bool) {
+	i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name() == name })
+	if i < 0 {
+		return Tool{}, false
 	}
-	return Tool{}, false
+	return tools[i], true
 }
 
 // WritesData reports whether data of that name may appear in responses.
@@ -126,14 +154,19 @@ func (a *Agent) WritesData(name string) bool {
 	return slices.ContainsFunc(a.Data, func(d Data) bool { return d.Name() == name })
 }
 
+// KeepsState reports whether a persistent value of that name is the agent's.
+func (a *Agent) KeepsState(name string) bool {
+	return slices.ContainsFunc(a.State, func(d StateDefinition) bool { return d.Name() == name })
+}
+
 // InstructionsFor returns the system prompt of a turn. An error is the author's,
-// or a [*PanicError].
+// or a [*PanicError]. [Agent.SetupFor] calls it.
 func (a *Agent) InstructionsFor(ctx context.Context, t *Turn) (text string, err error) {
 	if a.InstructionsFunc == nil {
 		return a.Instructions, nil
 	}
 	defer contain("instructions of agent "+a.Name, &err)
-	return a.InstructionsFunc(ctx, t)
+	return a.InstructionsFunc(withReadOnlyState(ctx), t)
 }
 
 // CheckInitialData decides whether a conversation of this agent may be created

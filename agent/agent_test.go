@@ -24,6 +24,12 @@ func TestValidateAccepts(t *testing.T) {
 		{Name: "a", Model: "p/m"},
 		{Name: "a0-9", Model: "router/vendor/model:free", ThinkingLevel: agent.ThinkingMax, Instructions: "Be kind."},
 		{Name: strings.Repeat("a", 63), Model: "p/m", InitialData: agent.SchemaFor[int]()},
+		{
+			Name: "a", Model: "p/m", Fallbacks: []string{"p/n", "q/m"}, Subagents: []*agent.Agent{scout()},
+			State: []agent.StateDefinition{agent.NewState("n", 1), agent.NewState("m", 1)}, Data: []agent.Data{agent.NewDataWriter[int]("n", nil)},
+			Compaction: agent.Compaction{Off: true, ReserveTokens: 1, KeepRecentTokens: 1, Model: "p/small", Instructions: "Keep names."},
+			Durability: agent.Durability{MaxAttempts: 1, Timeout: time.Second}, ToolConcurrency: 1,
+		},
 	} {
 		if err := a.Validate(); err != nil {
 			t.Errorf("%s: %v", a.Name, err)
@@ -57,6 +63,17 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"empty schema", func(a *agent.Agent) { a.InitialData = new(agent.Schema) }, "InitialData", "NewSchema"},
 		{"empty tool", func(a *agent.Agent) { a.Tools = append(a.Tools, agent.Tool{}) }, "Tools[1]", "NewTool"},
 		{"tools at once", func(a *agent.Agent) { a.ToolConcurrency = -1 }, "ToolConcurrency", "default of 16"},
+		{"bad fallback", func(a *agent.Agent) { a.Fallbacks = []string{"p/m", "gpt"} }, "Fallbacks[1]", "provider/model"},
+		{"fallback twice", func(a *agent.Agent) { a.Fallbacks = []string{"p/m", "p/m"} }, "Fallbacks[1]", "asked before already"},
+		{"fallback is the model", func(a *agent.Agent) { a.Fallbacks = []string{a.Model} }, "Fallbacks[0]", "asked before already"},
+		{"reserve", func(a *agent.Agent) { a.Compaction.ReserveTokens = -1 }, "Compaction.ReserveTokens", "default of 20000"},
+		{"keep", func(a *agent.Agent) { a.Compaction.KeepRecentTokens = -1 }, "Compaction.KeepRecentTokens", "default of 8000"},
+		{"summarizer", func(a *agent.Agent) { a.Compaction.Model = "gpt" }, "Compaction.Model", "provider/model"},
+		{"no state", func(a *agent.Agent) { a.State = []agent.StateDefinition{nil} }, "State[0]", "NewState"},
+		{"state twice", func(a *agent.Agent) {
+			a.State = []agent.StateDefinition{agent.NewState("n", 1), agent.NewState("n", "")}
+		}, "State[1]", "State[0]"},
+		{"no subagent", func(a *agent.Agent) { a.Subagents = []*agent.Agent{nil} }, "Subagents[0]", "is nil"},
 		{"no data", func(a *agent.Agent) { a.Data = []agent.Data{nil} }, "Data[0]", "NewDataWriter"},
 		{"data twice", func(a *agent.Agent) {
 			a.Data = []agent.Data{agent.NewDataWriter[int]("n", nil), agent.NewDataWriter[string]("n", nil)}

@@ -74,7 +74,8 @@ func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 
 // Write adds one part with the data to the response under way. It returns when the
 // data has its place in the conversation, before what its caller writes or returns
-// later; clients see it as soon as it is durable. Every write is a part of its own.
+// later; clients see it as soon as it is durable. Every write is a part of its own: a
+// durable call that runs again writes again, except within steps that are recorded.
 //
 // The error is [ErrNoResponse], a [*SchemaError], one that says why the data
 // cannot be recorded, or that of ctx: then it is not known whether it was.

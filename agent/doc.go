@@ -11,14 +11,60 @@
 //		},
 //	}
 //
-// Authors write values of [Agent] and build tools with [NewTool]; package actors
-// calls [Agent.Validate] when it starts, [Agent.CheckInitialData] before a
-// conversation is created, [Agent.InstructionsFor] before every model call,
-// [Tool.Call] for every call of the model, and the [Hooks] at moments of a
-// response. Tools and hooks show clients structured data through a [DataWriter]. The package imports the ground and the
-// two JSON-schema libraries, which stay behind [Schema].
+// # Definition
 //
-// Guarantees:
+// An [Agent] is fields for what stays the same and functions for what does not.
+// Before every model call its fields are put into a [Setup], [Agent.InstructionsFunc]
+// computes the prompt if it depends on the [Turn], and [Agent.Prepare] may change
+// anything: another model for a hard delivery, a tool for some callers only.
+// [Agent.Fallbacks] are asked when a model fails for good. [Agent.Validate] lists
+// every mistake at once; it runs when the program starts, and fits in a test.
+//
+// # Tools
+//
+// [NewTool] makes a tool from a function; the schema the model sees comes from the
+// input type. What does not fit never reaches the function: the model is told what
+// to correct. Calls of one step run in parallel, up to [Agent.ToolConcurrency]. An
+// error is shown to the model and does not end the submission. A tool that returns
+// a [Result] can end the run or show images. A [DataWriter] shows clients
+// structured data beside the text.
+//
+// # State
+//
+// [NewState] names a value that each conversation keeps. Tools and hooks read and
+// write it through their context, and a write becomes durable together with the
+// outcome of the call or hook that made it: both are there after a crash, or
+// neither. See [State] for the rule.
+//
+// # Durable tools
+//
+// A call that a crash interrupts is not run again, because nobody knows how far it
+// came: the model is told that its outcome is unknown. With [ToolOptions.Durable]
+// it runs again from the start, and every [Step] that was recorded gives its result
+// without running. [Dispatch] from such a tool sends no message twice.
+//
+// # Hooks
+//
+// [Hooks] are called at moments of a submission: when a delivery is taken up, when
+// its response starts, when it would stop (and may be told to go on), when it is
+// finished, and when its settlement is durable.
+//
+// # Subagents
+//
+// [Agent.Subagents] are agents the model may hand a task to. Each task runs in a
+// conversation of its own, and what it says last is the result.
+//
+// # Testing your tools
+//
+// A tool is called like a function: [Tool.Run] with a JSON input. What the runtime
+// puts into the context a test puts there by [WithCall], [WithState], [WithSteps],
+// [WithData] and [WithDispatcher]. [Agent.SetupFor], [Agent.StartDelivery],
+// [Agent.BeforeStop] and their like call what an author wrote as the runtime does.
+//
+// # Guarantees
+//
+// Package actors calls what is named above, and nothing else is called. The package
+// imports the ground and the two JSON-schema libraries, which stay behind [Schema].
 //
 //  1. The input schema a model sees is the schema its input is checked against,
 //     and what was checked is what the function receives: duplicate members and
@@ -26,16 +72,17 @@
 //  2. A function of an author runs only with valid input. Everything else is an
 //     [*InputError] that names each place and problem, for the model to act on.
 //  3. No integer loses digits on its way in or out.
-//  4. A panic in a tool, a hook or an instructions function is a [*PanicError]; its
-//     text never shows the value or the stack, which are for logs.
+//  4. A panic in a tool, a hook, Prepare or an instructions function is a
+//     [*PanicError]; its text never shows the value or the stack, which are for logs.
 //  5. A schema never reads a file or the network, whatever its "$ref" says.
+//  6. What is read from state fits its type, or is a [*StateError].
+//  7. A step's function is not called where its result is recorded.
 //
 // An Agent and its tools are read-only once handed to the runtime, and are then
 // used by many conversations at the same time: functions of an author must be
 // safe for concurrent use. The package starts no goroutine.
 //
-// Nothing here survives a crash, so after one the runtime may ask again for what
-// it had asked before: instructions are evaluated anew, and a tool call whose
-// outcome was not recorded is reported to the model as interrupted instead of
-// being run twice.
+// The package itself keeps nothing, so after a crash the runtime may ask again for
+// what it had asked before: a model call that is made again is set up again, and a
+// hook whose end was not recorded is called again. [Hooks.Settled] alone is not.
 package agent

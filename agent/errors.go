@@ -92,6 +92,18 @@ func (e *OutputError) Error() string {
 // Unwrap returns the cause.
 func (e *OutputError) Unwrap() error { return e.Err }
 
+// ResultError says that the images of a tool's [Result] cannot be shown. Its text
+// is written for the model, which may ask for fewer or others.
+type ResultError struct {
+	Tool   string
+	Issues []Issue
+}
+
+// Error implements error.
+func (e *ResultError) Error() string {
+	return fmt.Sprintf("tool %s returned images that cannot be shown: %s", e.Tool, joinIssues(e.Issues))
+}
+
 // TimeoutError says that a tool gave up because its own time limit had passed.
 type TimeoutError struct {
 	Tool  string

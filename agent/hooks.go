@@ -4,29 +4,62 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Hooks are an author's functions at moments of a response. Each may be nil.
+// Hooks are an author's functions at moments of a submission. Each may be nil.
 //
-// A hook decorates a response and cannot fail it: an error, a panic or a hook that
-// takes longer than 10 seconds, or what the program set, is logged, and the response goes on without its
-// metadata. After a crash a hook whose metadata was not recorded is called again.
+// A hook has 10 seconds, or what the program set. One that fails (by an error, a
+// panic, or too long a run) is logged, and work goes on as if it had said nothing;
+// only [Hooks.DeliveryStarted] fails the submission. Unless its doc says otherwise,
+// a hook is called again after a crash if what it said was not recorded, may write
+// state (see [State]) and may send messages (see [Dispatch]).
 type Hooks struct {
+	// DeliveryStarted is called once per delivery, before its first model call: the
+	// place to load what the agent works with into its state. It runs again only if
+	// the process died before its end was recorded. If it fails, the submission fails
+	// at once, because the model would work without what it needs; callers are told
+	// that the agent could not start, and nothing of the error.
+	DeliveryStarted func(ctx context.Context, t *Turn) error
+
 	// ResponseStarted is called before the first model call of a response. What it
 	// returns is the metadata the response starts with; nil is none.
 	ResponseStarted func(ctx context.Context, t *Turn) (metadata map[string]any, err error)
 
-	// ResponseFinished is called once the model has ended a response and its last
-	// step is durable, before the submission settles as completed. What it returns
-	// is merged deeply onto the metadata; nil leaves it as it is. It may write data
-	// (see [DataWriter]). It is not called for a response that fails or is aborted.
+	// WouldStop is called whenever the response would end: the model has called no
+	// tool, or every tool of the step asked to end the run ([Result.Terminate]). A
+	// text that is not blank goes to the model as an advisory, which clients do not
+	// see, and the run goes on; empty lets it end. A submission goes on
+	// [MaxContinuations] times; to ask for more fails it. WouldStop is not called for
+	// a response that fails or is aborted.
+	WouldStop func(ctx context.Context, r *Response) (again string, err error)
+
+	// ResponseFinished is called once the model has ended a response, WouldStop has
+	// let it, and its last step is durable, before the submission settles as
+	// completed. What it returns is merged deeply onto the metadata; nil leaves it as
+	// it is. It may write data (see [DataWriter]). It is not called for a response
+	// that fails or is aborted.
 	ResponseFinished func(ctx context.Context, r *Response) (metadata map[string]any, err error)
+
+	// Settled is called after the settlement of a submission is durable, whatever the
+	// outcome, by the process that recorded it. It is called at most once: if that
+	// process dies in between, nobody calls it. So it is for notices; an effect that
+	// must not be lost belongs into a tool or DeliveryStarted. Nothing waits for it,
+	// and it may read state but not write it.
+	Settled func(ctx context.Context, s *Settlement) error
 }
 
-// Response is the facts of a response that has ended. It is read-only and valid
-// during the call it is handed to.
+// MaxContinuations is how often [Hooks.WouldStop] may make one submission go on.
+const MaxContinuations = 32
+
+func (h *Hooks) any() bool {
+	return h.DeliveryStarted != nil || h.ResponseStarted != nil || h.WouldStop != nil || h.ResponseFinished != nil || h.Settled != nil
+}
+
+// Response is the facts of a response that has ended or would. It is read-only and
+// valid during the call it is handed to.
 type Response struct {
 	// Turn is that of the attempt that ends the response. Step is 0 if an earlier
 	// attempt made the last model call.
@@ -39,6 +72,42 @@ type Response struct {
 	StopReason string
 	// Usage is the sum over the steps of the response, in tokens.
 	Usage conversation.Usage
+	// Continuations counts how often WouldStop has made this submission go on, over
+	// all attempts.
+	Continuations int
+}
+
+// Settlement is how a submission ended. It is read-only and valid during the call
+// it is handed to.
+type Settlement struct {
+	// Address is where the conversation is reached, UID its current incarnation.
+	Address conversation.Address
+	UID     conversation.UID
+	// Submission is the delivery that was worked on, Attempts the tries at it; 0 if it
+	// was aborted before the first.
+	Submission conversation.SubmissionID
+	Attempts   int
+	// Delivery is what the caller sent.
+	Delivery conversation.Delivery
+	// Outcome is how it ended. Error says why it did not complete; nil if it did.
+	Outcome conversation.Outcome
+	Error   *conversation.SettlementError
+	// Message is the response in the transcript, empty if there is none; Text is what
+	// it says as far as it came, its text parts joined by blank lines.
+	Message conversation.MessageID
+	Text    string
+	// Usage is the sum over the steps of the response, in tokens.
+	Usage conversation.Usage
+}
+
+// StartDelivery calls the hook DeliveryStarted. The error is the author's or a
+// [*PanicError].
+func (a *Agent) StartDelivery(ctx context.Context, t *Turn) (err error) {
+	if a.Hooks.DeliveryStarted == nil {
+		return nil
+	}
+	defer contain(a.hook("DeliveryStarted"), &err)
+	return a.Hooks.DeliveryStarted(withOrigin(ctx, string(t.Submission)+"/DeliveryStarted"), t)
 }
 
 // StartResponse calls the hook ResponseStarted and returns its metadata as a JSON
@@ -46,23 +115,54 @@ type Response struct {
 // says that the metadata has no JSON form.
 func (a *Agent) StartResponse(ctx context.Context, t *Turn) (json.RawMessage, error) {
 	return a.metadata("ResponseStarted", a.Hooks.ResponseStarted != nil, func() (map[string]any, error) {
-		return a.Hooks.ResponseStarted(ctx, t)
+		return a.Hooks.ResponseStarted(withOrigin(ctx, string(t.Submission)+"/ResponseStarted"), t)
 	})
+}
+
+// BeforeStop calls the hook WouldStop and returns what the model is told to go on
+// with, empty if the response may end. The error is the author's, a [*PanicError],
+// or says that the text is too long to record.
+func (a *Agent) BeforeStop(ctx context.Context, r *Response) (again string, err error) {
+	if a.Hooks.WouldStop == nil {
+		return "", nil
+	}
+	defer contain(a.hook("WouldStop"), &err)
+	again, err = a.Hooks.WouldStop(withOrigin(ctx, fmt.Sprintf("%s/WouldStop/%d", r.Submission, r.Continuations)), r)
+	switch {
+	case err != nil || strings.TrimSpace(again) == "":
+		return "", err
+	case len(again) > conversation.MaxPayloadBytes:
+		return "", fmt.Errorf("text of WouldStop has %d bytes, at most %d are taken", len(again), conversation.MaxPayloadBytes)
+	}
+	return again, nil
 }
 
 // FinishResponse calls the hook ResponseFinished, as [Agent.StartResponse] does
 // the other.
 func (a *Agent) FinishResponse(ctx context.Context, r *Response) (json.RawMessage, error) {
 	return a.metadata("ResponseFinished", a.Hooks.ResponseFinished != nil, func() (map[string]any, error) {
-		return a.Hooks.ResponseFinished(ctx, r)
+		return a.Hooks.ResponseFinished(withOrigin(ctx, string(r.Submission)+"/ResponseFinished"), r)
 	})
 }
+
+// AfterSettlement calls the hook Settled. The error is the author's or a
+// [*PanicError].
+func (a *Agent) AfterSettlement(ctx context.Context, s *Settlement) (err error) {
+	if a.Hooks.Settled == nil {
+		return nil
+	}
+	defer contain(a.hook("Settled"), &err)
+	return a.Hooks.Settled(withReadOnlyState(withOrigin(ctx, string(s.Submission)+"/Settled")), s)
+}
+
+// hook names a hook in errors.
+func (a *Agent) hook(name string) string { return "hook " + name + " of agent " + a.Name }
 
 func (a *Agent) metadata(hook string, set bool, call func() (map[string]any, error)) (raw json.RawMessage, err error) {
 	if !set {
 		return nil, nil
 	}
-	defer contain("hook "+hook+" of agent "+a.Name, &err)
+	defer contain(a.hook(hook), &err)
 	m, err := call()
 	if err != nil || len(m) == 0 {
 		return nil, err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ type Tool struct {
 	description string
 	input       *Schema
 	timeout     time.Duration
+	durable     bool
 	call        func(ctx context.Context, input any) (any, error)
 }
 
@@ -28,14 +30,24 @@ type ToolOptions struct {
 	// for bounds, enumerations and types with a JSON form of their own.
 	InputSchema json.RawMessage
 
-	// Timeout bounds one call: the context of the function ends when it has
-	// passed. Zero leaves the call to the time budget of its submission.
+	// Timeout bounds one run of a call: the context of the function ends when it has
+	// passed, and the model is told. Zero means [DefaultToolTimeout]. There is no call
+	// without a limit: a longer one than [Durability.Timeout] is cut by it.
 	Timeout time.Duration
+
+	// Durable makes a call that a crash interrupts run again, from its start, with
+	// the same input and [Call.ID]. What is in a [Step] and recorded is not run again.
+	// Other tools are not run again: the model is told that the outcome is unknown.
+	Durable bool
 }
+
+// DefaultToolTimeout is how long one run of a call may take.
+const DefaultToolTimeout = 10 * time.Minute
 
 // NewTool makes a tool from a function. What the function returns is shown to the
 // model as JSON; an error is shown to it by its text, and never ends a
-// submission. Input, output and error text also stand in the transcript that
+// submission. A [Result] says more than a value: it can end the run and show
+// images. Input, output and error text also stand in the transcript that
 // clients of the conversation read: put nothing into them that they may not see.
 //
 // The input schema is derived from In, a struct or a map with string keys: JSON
@@ -72,7 +84,7 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 
 // newTool is the part of NewTool that does not depend on types.
 func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool, error) {
-	t := Tool{name: name, description: description, timeout: opts.Timeout}
+	t := Tool{name: name, description: description, timeout: cmp.Or(opts.Timeout, DefaultToolTimeout), durable: opts.Durable}
 	if problem := toolNameProblem(name); problem != "" {
 		return t, errors.New(problem)
 	}
@@ -80,7 +92,7 @@ func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool
 		return t, errors.New("description is empty; the model chooses by it")
 	}
 	if opts.Timeout < 0 {
-		return t, fmt.Errorf("timeout is %v; use a positive duration, or 0 for none", opts.Timeout)
+		return t, fmt.Errorf("timeout is %v; use a positive duration, or 0 for the default of %v", opts.Timeout, DefaultToolTimeout)
 	}
 	var err error
 	if opts.InputSchema != nil {
@@ -115,19 +127,32 @@ func (t Tool) InputSchema() json.RawMessage {
 	return t.input.JSON()
 }
 
-// Timeout returns the time limit of one call; zero means that it has none of its
-// own.
+// Timeout returns the time limit of one run of a call. It is zero for the zero Tool
+// only.
 func (t Tool) Timeout() time.Duration { return t.timeout }
 
-// Call checks the input, runs the function and returns its result as JSON. Empty
-// input stands for an empty object, because some models send nothing to a tool
-// without parameters.
+// Durable reports whether a call that was interrupted runs again.
+func (t Tool) Durable() bool { return t.durable }
+
+// Call is [Tool.Run] for whom the output is enough.
+func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	out, err := t.Run(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	return out.Output, nil
+}
+
+// Run checks the input, runs the function and returns what it came to. Empty input
+// stands for an empty object, because some models send nothing to a tool without
+// parameters. Steps are there only if the tool is durable and ctx has them, see
+// [WithSteps].
 //
-// The error is an [*InputError], [*PanicError], [*OutputError] or [*TimeoutError],
-// or the function's own. A function that ignores its context is not left behind:
-// Call returns when the function does, and whoever cannot wait runs Call in a
-// goroutine.
-func (t Tool) Call(ctx context.Context, raw json.RawMessage) (out json.RawMessage, err error) {
+// The error is an [*InputError], [*PanicError], [*OutputError], [*ResultError] or
+// [*TimeoutError], or the function's own. A function that ignores its context is
+// not left behind: Run returns when the function does, and whoever cannot wait runs
+// Run in a goroutine.
+func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err error) {
 	if t.call == nil {
 		return nil, errors.New("call tool: the zero Tool has no function")
 	}
@@ -138,12 +163,14 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (out json.RawMessag
 	if len(issues) > 0 {
 		return nil, &InputError{Tool: t.name, Issues: issues}
 	}
-	limit := &TimeoutError{Tool: t.name, Limit: t.timeout}
-	if t.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t.timeout, limit)
-		defer cancel()
+	c, _ := CallFrom(ctx)
+	ctx = withOrigin(ctx, string(c.ID))
+	if !t.durable {
+		ctx = withoutSteps(ctx)
 	}
+	limit := &TimeoutError{Tool: t.name, Limit: t.timeout}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, limit)
+	defer cancel()
 	defer contain("tool "+t.name, &err)
 	result, err := t.call(ctx, input)
 	if err != nil {
@@ -153,11 +180,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (out json.RawMessag
 		}
 		return nil, err
 	}
-	out, err = encode(result)
-	if err != nil {
-		return nil, &OutputError{Tool: t.name, Err: err}
-	}
-	return out, nil
+	return t.outcome(result)
 }
 
 // decodeInput fills dst from a validated value. The value is written out again
@@ -168,7 +191,12 @@ func decodeInput(v, dst any) error {
 	if err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
+	return decodeJSON(b, dst)
+}
+
+// decodeJSON fills dst; numbers in places of type any keep their digits.
+func decodeJSON(raw json.RawMessage, dst any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	return dec.Decode(dst)
 }

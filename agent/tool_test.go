@@ -37,7 +37,7 @@ func labelTool() agent.Tool {
 
 func TestToolDescribesItself(t *testing.T) {
 	tool := labelTool()
-	if tool.Name() != "label" || tool.Description() != "Label an issue." || tool.Timeout() != 0 {
+	if tool.Name() != "label" || tool.Description() != "Label an issue." || tool.Timeout() != 10*time.Minute || tool.Durable() {
 		t.Errorf("got %q, %q, %v", tool.Name(), tool.Description(), tool.Timeout())
 	}
 	const want = `{"type":"object","properties":{` +

@@ -7,8 +7,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Turn is the facts an instructions function or a hook may build on. It is read-only and
-// valid during the call it is handed to.
+// Turn is the facts that [Agent.InstructionsFunc], [Agent.Prepare] and hooks may
+// build on. It is read-only and valid during the call it is handed to. Persistent
+// state is read through the context, see [State].
 type Turn struct {
 	// Address is where the conversation is reached, UID its current incarnation.
 	Address conversation.Address
@@ -35,16 +36,20 @@ type Call struct {
 	Attempt    int
 	// Turn is the model round trip that asked for the call.
 	Turn conversation.TurnID
-	// ID names this call, unique in the conversation. It makes a good idempotency
-	// key for what the tool does elsewhere.
+	// ID names this call, unique in the conversation, and stays when a durable call is
+	// run again. It makes a good idempotency key for what the tool does elsewhere.
 	ID conversation.CallID
+	// Delivery is what the caller of the conversation sent, InitialData what the
+	// conversation was created with; nil if nothing.
+	Delivery    conversation.Delivery
+	InitialData json.RawMessage
 }
 
 // callKey is the context key of a Call.
 type callKey struct{}
 
 // WithCall returns a context that carries the facts of a call. The runtime calls
-// it before [Tool.Call]; tests of tools may.
+// it before [Tool.Run]; tests of tools may.
 func WithCall(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }

@@ -17,7 +17,7 @@ const toolNamePattern = `^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`
 // reservedToolNames are kept for tools of the runtime itself, so that adding one
 // later never collides with an author's.
 func reservedToolNames() []string {
-	return []string{"activate_skill", "finish", "give_up", "read_skill_resource", "task"}
+	return []string{"activate_skill", "finish", "give_up", "read_skill_resource", TaskTool}
 }
 
 // Validate reports every mistake of the definition at once, each with the field's
@@ -31,15 +31,8 @@ func (a *Agent) Validate() error {
 	if !regexp.MustCompile(namePattern).MatchString(a.Name) {
 		bad("Name", "%q does not match %s; choose a name such as \"issue-triage\"", a.Name, namePattern)
 	}
-	if problem := modelProblem(a.Model); problem != "" {
-		bad("Model", "%s", problem)
-	}
-	if !slices.Contains(thinkingLevels(), a.ThinkingLevel) {
-		bad("ThinkingLevel", "%q is unknown; use one of %q", a.ThinkingLevel, thinkingLevels()[1:])
-	}
-	if a.Instructions != "" && a.InstructionsFunc != nil {
-		bad("InstructionsFunc", "is set beside Instructions; keep one of the two")
-	}
+	issues = append(issues, modelIssues(a.Model, a.Fallbacks)...)
+	issues = append(issues, a.commonIssues()...)
 	if a.Durability.MaxAttempts < 0 {
 		bad("Durability.MaxAttempts", "is %d; use 1 or more, or 0 for the default of %d", a.Durability.MaxAttempts, DefaultMaxAttempts)
 	}
@@ -49,21 +42,57 @@ func (a *Agent) Validate() error {
 	if a.InitialData != nil && a.InitialData.compiled == nil {
 		bad("InitialData", "is an empty Schema; make it with NewSchema or SchemaFor")
 	}
-	if a.ToolConcurrency < 0 {
-		bad("ToolConcurrency", "is %d; use 1 or more, or 0 for the default of %d", a.ToolConcurrency, DefaultToolConcurrency)
-	}
-	issues = append(issues, a.toolIssues()...)
-	issues = append(issues, a.dataIssues()...)
+	issues = append(issues, nameIssues("Data", "NewDataWriter", a.Data)...)
+	issues = append(issues, nameIssues("State", "NewState", a.State)...)
+	issues = append(issues, a.taskIssues(a.Subagents)...)
 	if len(issues) == 0 {
 		return nil
 	}
 	return &DefinitionError{Agent: a.Name, Issues: issues}
 }
 
-func (a *Agent) toolIssues() []Issue {
+// commonIssues checks what agents and subagents have in common, without models and
+// subagents.
+func (a *Agent) commonIssues() []Issue {
+	issues := thinkingIssues(a.ThinkingLevel)
+	if a.Instructions != "" && a.InstructionsFunc != nil {
+		issues = append(issues, Issue{"InstructionsFunc", "is set beside Instructions; keep one of the two"})
+	}
+	if a.ToolConcurrency < 0 {
+		issues = append(issues, Issue{"ToolConcurrency", fmt.Sprintf("is %d; use 1 or more, or 0 for the default of %d", a.ToolConcurrency, DefaultToolConcurrency)})
+	}
+	issues = append(issues, toolIssues(a.Tools)...)
+	return append(issues, a.Compaction.issues()...)
+}
+
+func thinkingIssues(level ThinkingLevel) []Issue {
+	if slices.Contains(thinkingLevels(), level) {
+		return nil
+	}
+	return []Issue{{"ThinkingLevel", fmt.Sprintf("%q is unknown; use one of %q", level, thinkingLevels()[1:])}}
+}
+
+func modelIssues(model string, fallbacks []string) []Issue {
+	var issues []Issue
+	if problem := modelProblem(model); problem != "" {
+		issues = append(issues, Issue{"Model", problem})
+	}
+	for i, f := range fallbacks {
+		problem := modelProblem(f)
+		if problem == "" && (f == model || slices.Contains(fallbacks[:i], f)) {
+			problem = fmt.Sprintf("%q is asked before already; remove it", f)
+		}
+		if problem != "" {
+			issues = append(issues, Issue{fmt.Sprintf("Fallbacks[%d]", i), problem})
+		}
+	}
+	return issues
+}
+
+func toolIssues(tools []Tool) []Issue {
 	var issues []Issue
 	first := map[string]int{}
-	for i, t := range a.Tools {
+	for i, t := range tools {
 		field := fmt.Sprintf("Tools[%d]", i)
 		if t.call == nil {
 			issues = append(issues, Issue{field, "is an empty Tool; make it with NewTool"})
@@ -78,17 +107,22 @@ func (a *Agent) toolIssues() []Issue {
 	return issues
 }
 
-func (a *Agent) dataIssues() []Issue {
+// nameIssues checks a list of data writers or state.
+func nameIssues[N interface {
+	comparable
+	Name() string
+}](list, maker string, named []N) []Issue {
+	var none N
 	var issues []Issue
 	first := map[string]int{}
-	for i, d := range a.Data {
-		field := fmt.Sprintf("Data[%d]", i)
-		if d == nil {
-			issues = append(issues, Issue{field, "is nil; make it with NewDataWriter"})
+	for i, d := range named {
+		field := fmt.Sprintf("%s[%d]", list, i)
+		if d == none {
+			issues = append(issues, Issue{field, "is nil; make it with " + maker})
 			continue
 		}
 		if j, ok := first[d.Name()]; ok {
-			issues = append(issues, Issue{field, fmt.Sprintf("is named %q like Data[%d]; rename one of the two", d.Name(), j)})
+			issues = append(issues, Issue{field, fmt.Sprintf("is named %q like %s[%d]; rename one of the two", d.Name(), list, j)})
 			continue
 		}
 		first[d.Name()] = i

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Limits of a dispatch.
+const (
+	maxIdempotencyKey = 256 // characters
+	maxConversationID = 512 // bytes
+)
+
+// ErrNoDispatcher says that nothing can be sent from here: the context is not that
+// of a tool or a hook.
+var ErrNoDispatcher = errors.New("there is nobody to dispatch: use the context of a tool or a hook")
+
+// Message is a delivery to a conversation and what it depends on.
+type Message struct {
+	// Delivery is what is sent. An empty Kind means a user's message. Attachments
+	// cannot be dispatched: their bytes belong to one conversation.
+	Delivery conversation.Delivery
+
+	// InitialData is for a conversation that this message creates; nil means none.
+	InitialData json.RawMessage
+
+	// Condition restricts the message to an incarnation; zero delivers always.
+	Condition conversation.Condition
+
+	// IdempotencyKey makes a repetition safe: a conversation admits one message per
+	// key, and answers others with the receipt of the first. It has up to 256
+	// characters; empty means one of [Dispatch]'s own.
+	IdempotencyKey string
+}
+
+// Text is a user's message with that text.
+func Text(body string) Message {
+	return Message{Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body}}
+}
+
+// Dispatch sends a message to a conversation, which may be the one it is called in:
+// its address stands in [Call] and [Turn]. It may be of any agent of the program.
+// When Dispatch returns, the message is durable and will reach exactly one
+// settlement, whatever dies. It does not wait for that: a message to the own
+// conversation is worked on after the submission under way.
+//
+// Without an IdempotencyKey the key is made of the tool call's id, the step if it
+// is one, and how many messages it has sent to that conversation before: a durable
+// call that runs again after a crash sends none twice, and one that would send
+// something else in its place gets a [*conversation.Error] with code
+// submission_conflict. Messages to one conversation that are sent at the same time
+// have no order, and one that is tried again after an error counts as another, so
+// both need keys of their own. In a hook, submission and hook take the place of the
+// call. Outside both, as in a test without [WithCall], the key is random.
+//
+// The error is [ErrNoDispatcher], a [*conversation.Error], or the runtime's; after
+// one of the latter it may not be known whether the message was taken.
+func Dispatch(ctx context.Context, to conversation.Address, m Message) (conversation.Receipt, error) {
+	d, ok := ctx.Value(dispatcherKey{}).(Dispatcher)
+	err := error(ErrNoDispatcher)
+	var a conversation.Admission
+	if ok {
+		a, err = m.Admission(to)
+	}
+	var receipt conversation.Receipt
+	if err == nil {
+		if a.Key == "" {
+			a.Key = nextKey(ctx, to)
+		}
+		receipt, err = d.Admit(ctx, a)
+	}
+	if err != nil {
+		return conversation.Receipt{}, fmt.Errorf("dispatch to %s/%s: %w", to.Agent, shorten(to.ID), err)
+	}
+	return receipt, nil
+}
+
+// Admission returns what a runtime is asked to accept for the message, under the
+// message's own key, which may be empty. The error is a [*conversation.Error] with
+// code invalid_request. [Dispatch] and the runtime call it; others need not.
+func (m Message) Admission(to conversation.Address) (conversation.Admission, error) {
+	if m.Delivery.Kind == "" {
+		m.Delivery.Kind = conversation.KindUser
+	}
+	if err := m.check(to); err != nil {
+		return conversation.Admission{}, err
+	}
+	return conversation.Admission{
+		Address: to, Delivery: m.Delivery, Condition: m.Condition, InitialData: m.InitialData, Key: m.IdempotencyKey,
+	}, nil
+}
+
+// check holds a message against the rules that callers from outside are held
+// against.
+func (m *Message) check(to conversation.Address) error {
+	invalid := func(format string, args ...any) error {
+		return conversation.Errorf(conversation.CodeInvalidRequest, format, args...)
+	}
+	d := m.Delivery
+	signal := d.Kind == conversation.KindSignal
+	switch {
+	case to.Agent == "" || to.ID == "" || len(to.ID) > maxConversationID || !utf8.ValidString(to.ID):
+		return invalid("An address needs an agent and an id of at most %d bytes.", maxConversationID)
+	case !signal && d.Kind != conversation.KindUser:
+		return invalid("The kind %.40q is unknown.", d.Kind)
+	case len(d.Attachments) > 0:
+		return invalid("Attachments cannot be dispatched.")
+	case len(d.Body) > conversation.MaxPayloadBytes:
+		return invalid("The body is longer than the limit of %d bytes.", conversation.MaxPayloadBytes)
+	case signal && d.Type == "":
+		return invalid("A signal needs a type.")
+	case !signal && (d.Type != "" || d.TagName != "" || len(d.Attributes) > 0):
+		return invalid("Type, tag name and attributes are a signal's, and the kind is %q.", d.Kind)
+	case d.TagName != "" && !conversation.ValidTagName(d.TagName):
+		return invalid("The tag name %.40q cannot be one.", d.TagName)
+	case m.Condition.Set && m.InitialData != nil:
+		return invalid("A uid and initial data contradict each other: initial data are for a conversation that is to be created.")
+	case utf8.RuneCountInString(m.IdempotencyKey) > maxIdempotencyKey:
+		return invalid("The idempotency key has more than %d characters.", maxIdempotencyKey)
+	}
+	if m.InitialData != nil {
+		if err := conversation.CheckPayload(m.InitialData); err != nil {
+			return invalid("The initial data %v.", err)
+		}
+	}
+	return nil
+}
+
+// Dispatcher takes what tools and hooks send. Every [conversation.Dispatcher] is
+// one. Implementations are safe for concurrent use.
+type Dispatcher interface {
+	// Admit accepts a delivery durably.
+	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
+}
+
+// dispatcherKey is the context key of a Dispatcher.
+type dispatcherKey struct{}
+
+// WithDispatcher returns a context in which [Dispatch] sends by d. The runtime
+// calls it before tools and hooks; tests of tools may.
+func WithDispatcher(ctx context.Context, d Dispatcher) context.Context {
+	return context.WithValue(ctx, dispatcherKey{}, d)
+}
+
+// originKey is the context key of an *origin.
+type originKey struct{}
+
+// origin is one run of what sends messages, which a later run of the same resumes
+// under the same name.
+type origin struct {
+	name string // of the call or hook; empty if nothing can run again
+	step string // "/" and a digest of the step's name; empty outside of steps
+	mu   sync.Mutex
+	sent map[conversation.Address]int
+}
+
+func withOrigin(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, originKey{}, &origin{name: name, sent: map[conversation.Address]int{}})
+}
+
+// withStepOrigin gives a step its own count, because a later run of the call may
+// leave the step out.
+func withStepOrigin(ctx context.Context, step string) context.Context {
+	o := &origin{sent: map[conversation.Address]int{}}
+	if outer, ok := ctx.Value(originKey{}).(*origin); ok && outer.name != "" {
+		digest := sha256.Sum256([]byte(step)) // a key has less room than a name
+		o.name, o.step = outer.name, "/"+hex.EncodeToString(digest[:8])
+	}
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// nextKey returns the idempotency key of the next message to a conversation.
+func nextKey(ctx context.Context, to conversation.Address) string {
+	o, ok := ctx.Value(originKey{}).(*origin)
+	if !ok || o.name == "" {
+		return rand.Text()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent[to]++
+	return fmt.Sprintf("%s%s/%d", o.name, o.step, o.sent[to])
+}

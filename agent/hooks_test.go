@@ -1,0 +1,112 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+func TestHooksAreContained(t *testing.T) {
+	var answer func() error
+	a := &agent.Agent{Name: "a"}
+	turn, resp, settled := &agent.Turn{Submission: "sub_1"}, &agent.Response{}, &agent.Settlement{}
+	calls := map[string]func() error{
+		"DeliveryStarted": func() error { return a.StartDelivery(t.Context(), turn) },
+		"WouldStop":       func() error { _, err := a.BeforeStop(t.Context(), resp); return err },
+		"Settled":         func() error { return a.AfterSettlement(t.Context(), settled) },
+	}
+	for name, call := range calls {
+		if err := call(); err != nil {
+			t.Errorf("%s without a hook: %v", name, err)
+		}
+	}
+	a.Hooks = agent.Hooks{
+		DeliveryStarted: func(_ context.Context, got *agent.Turn) error { same(t, got, turn); return answer() },
+		WouldStop:       func(_ context.Context, got *agent.Response) (string, error) { same(t, got, resp); return "x", answer() },
+		Settled:         func(_ context.Context, got *agent.Settlement) error { same(t, got, settled); return answer() },
+	}
+	own := errors.New("own")
+	for name, call := range calls {
+		answer = func() error { return nil }
+		if err := call(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		answer = func() error { return own }
+		if err := call(); err != own {
+			t.Errorf("%s: got %v, want the error as it was returned", name, err)
+		}
+		answer = func() error { panic("secret") }
+		err := call()
+		var crash *agent.PanicError
+		if !errors.As(err, &crash) || err.Error() != "hook "+name+" of agent a crashed" {
+			t.Errorf("%s: got %v, want a PanicError", name, err)
+		}
+	}
+}
+
+func same[T any](t *testing.T, got, want *T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("the hook was handed %+v, want %+v", got, want)
+	}
+}
+
+func TestBeforeStop(t *testing.T) {
+	for _, tc := range []struct {
+		name, says string
+		err        error
+		want       string
+		wrong      string
+	}{
+		{"nothing", "", nil, "", ""},
+		{"blank", " \n\t", nil, "", ""},
+		{"a text", " The tests fail.\n", nil, " The tests fail.\n", ""},
+		{"a text and an error", "Go on.", errors.New("own"), "", "own"},
+		{"as long as may be", strings.Repeat("x", conversation.MaxPayloadBytes), nil, strings.Repeat("x", conversation.MaxPayloadBytes), ""},
+		{"too long", strings.Repeat("x", conversation.MaxPayloadBytes+1), nil, "", "text of WouldStop has 4194305 bytes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := &agent.Agent{Name: "a", Hooks: agent.Hooks{
+				WouldStop: func(context.Context, *agent.Response) (string, error) { return tc.says, tc.err },
+			}}
+			got, err := a.BeforeStop(t.Context(), &agent.Response{})
+			if got != tc.want || (err == nil) != (tc.wrong == "") || err != nil && !strings.HasPrefix(err.Error(), tc.wrong) {
+				t.Errorf("got %.40q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestHooksAndState(t *testing.T) {
+	state := agent.NewState("n", 0)
+	add := func(ctx context.Context) error {
+		_, err := state.Update(ctx, func(n int) int { return n + 1 })
+		return err
+	}
+	a := &agent.Agent{Name: "a", Hooks: agent.Hooks{
+		DeliveryStarted:  func(ctx context.Context, _ *agent.Turn) error { return add(ctx) },
+		ResponseStarted:  func(ctx context.Context, _ *agent.Turn) (map[string]any, error) { return nil, add(ctx) },
+		WouldStop:        func(ctx context.Context, _ *agent.Response) (string, error) { return "", add(ctx) },
+		ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) { return nil, add(ctx) },
+		Settled: func(ctx context.Context, _ *agent.Settlement) error {
+			if n, err := state.Get(ctx); n != 4 || err != nil {
+				t.Errorf("after the others: got %d, %v, want 4", n, err)
+			}
+			return add(ctx)
+		},
+	}}
+	ctx := agent.WithState(t.Context(), newShelf())
+	_, started := a.StartResponse(ctx, &agent.Turn{})
+	_, stop := a.BeforeStop(ctx, &agent.Response{})
+	_, finished := a.FinishResponse(ctx, &agent.Response{})
+	if err := errors.Join(a.StartDelivery(ctx, &agent.Turn{}), started, stop, finished); err != nil {
+		t.Error(err)
+	}
+	if err := a.AfterSettlement(ctx, &agent.Settlement{}); !errors.Is(err, agent.ErrReadOnly) {
+		t.Errorf("after the settlement: got %v, want ErrReadOnly", err)
+	}
+}

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// maxStepName limits the name of a step, in bytes.
+const maxStepName = 128
+
+// ErrNoSteps says that a step cannot be recorded: it does not run in a call of a
+// durable tool.
+var ErrNoSteps = errors.New("there is nothing to record steps in: set Durable in the tool's options and use the context of its call")
+
+// StepError says what went wrong with a step itself, as opposed to its function.
+type StepError struct {
+	Step string
+	Err  error
+}
+
+// Error implements error.
+func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", shorten(e.Step), e.Err) }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Step runs a part of a durable tool that must not run again once it is done:
+// something with an effect elsewhere, or that costs. It calls fn once per call and
+// name and records the result, which is durable when Step returns. A call that
+// runs again after a crash gets the recorded result, and fn is not called.
+//
+// What is left to the author: a process may die after the effect of fn and before
+// its record; then fn is called again. Hand the other service a key made of the
+// call's id and the step's name (see [CallFrom]) where that matters.
+//
+// T must survive JSON; what Step returns has been through it, also the first time,
+// so a call sees the same whether it is run again or not. A result is recorded
+// under the rules of [conversation.CheckPayload]. An error of fn is returned as it
+// is and not recorded, and the name may be tried again. The name, 1 to 128 bytes,
+// is part of what is stored: a program that renames a step does it again.
+//
+// Steps of one call may run at the same time and within one another. State is only
+// read in a step ([ErrReadOnly]): return what is to be kept and write it after the
+// step, so that it is written again when the call is.
+//
+// Every other error is a [*StepError]: [ErrNoSteps], a name that is used twice in
+// one call, a result that cannot be recorded, or a recorded one that is no T.
+func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
+	var zero T
+	fail := func(err error) (T, error) { return zero, &StepError{Step: name, Err: err} }
+
+	s, _ := ctx.Value(stepsKey{}).(*steps)
+	if s == nil {
+		return fail(ErrNoSteps)
+	}
+	if err := s.begin(name); err != nil {
+		return fail(err)
+	}
+	raw, ok := s.recorder.Recorded(name)
+	if !ok {
+		result, err := runStep(ctx, s, name, fn)
+		if err != nil {
+			return zero, err
+		}
+		if raw, err = encode(result); err == nil {
+			err = conversation.CheckPayload(raw)
+		}
+		if err != nil {
+			return fail(fmt.Errorf("result cannot be recorded: %w", err))
+		}
+		// What fn did is done, so time that has run out must not keep it from being
+		// recorded; the recorder has a limit of its own.
+		if err := s.recorder.Record(context.WithoutCancel(ctx), name, raw); err != nil {
+			return fail(fmt.Errorf("record result: %w", err))
+		}
+	}
+	var result T
+	if err := decodeJSON(raw, &result); err != nil {
+		return fail(fmt.Errorf("recorded result does not fit %T: %w", zero, err))
+	}
+	return result, nil
+}
+
+// runStep calls a step's function. Unless it succeeds, the name is free again.
+func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
+	done := false
+	defer func() {
+		if !done {
+			s.forget(name)
+		}
+	}()
+	result, err = fn(withStepOrigin(withReadOnlyState(ctx), name))
+	done = err == nil
+	return result, err
+}
+
+// StepRecorder keeps the steps of one call. Implementations are safe for
+// concurrent use.
+type StepRecorder interface {
+	// Recorded returns the result of a step that was recorded in this or an earlier
+	// run of the call, and whether there is one. The bytes are shared and must not be
+	// changed.
+	Recorded(name string) (json.RawMessage, bool)
+	// Record makes a result durable before it returns. The context carries the
+	// call's values and no limit of the tool; the recorder ends with its run. After
+	// an error it is not known whether the result is durable.
+	Record(ctx context.Context, name string, output json.RawMessage) error
+}
+
+// stepsKey is the context key of *steps.
+type stepsKey struct{}
+
+// steps is what [Step] needs in one run of a call.
+type steps struct {
+	recorder StepRecorder
+	mu       sync.Mutex
+	begun    map[string]bool
+}
+
+// WithSteps returns a context in which [Step] records to r. The runtime calls it
+// before each run of a durable tool's call, once per run; tests of tools may.
+func WithSteps(ctx context.Context, r StepRecorder) context.Context {
+	return context.WithValue(ctx, stepsKey{}, &steps{recorder: r, begun: map[string]bool{}})
+}
+
+// withoutSteps returns a context in which there are none.
+func withoutSteps(ctx context.Context) context.Context {
+	if ctx.Value(stepsKey{}) == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, stepsKey{}, (*steps)(nil))
+}
+
+func (s *steps) begin(name string) error {
+	if name == "" || len(name) > maxStepName || !utf8.ValidString(name) {
+		return fmt.Errorf("name must be UTF-8 of 1 to %d bytes", maxStepName)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun[name] {
+		return errors.New("name is used twice in one call; give every step its own")
+	}
+	s.begun[name] = true
+	return nil
+}
+
+func (s *steps) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.begun, name)
+}

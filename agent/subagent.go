@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// TaskTool is the name of the tool by which a model hands a task to a subagent.
+// The runtime adds it to the tools of an agent that has subagents.
+const TaskTool = "task"
+
+// MaxTaskDepth bounds how deep tasks are handed on: the tasks of an agent's own
+// conversation are at depth 1, and a task at this depth has nobody to hand on to.
+const MaxTaskDepth = 4
+
+// Inherit returns a subagent as it works for a model call of its parent: where it
+// names no model, it has the parent's model and fallbacks, and the parent's
+// thinking level unless it sets its own. Neither argument is changed.
+func (a *Agent) Inherit(parent *Setup) *Agent {
+	if a.Model != "" {
+		return a
+	}
+	child := *a
+	child.Model, child.Fallbacks = parent.Model, slices.Clone(parent.Fallbacks)
+	if child.ThinkingLevel == "" {
+		child.ThinkingLevel = parent.ThinkingLevel
+	}
+	return &child
+}
+
+// taskIssues returns what is wrong with the subagents of a, at any depth.
+func (a *Agent) taskIssues(subagents []*Agent) []Issue {
+	return subagentIssues(subagents, "", []*Agent{a})
+}
+
+// subagentIssues checks the subagents of the last of ancestors, which begin with
+// the agent that is no subagent itself. It ends, because it goes down no further
+// than tasks may.
+func subagentIssues(subagents []*Agent, path string, ancestors []*Agent) []Issue {
+	if len(subagents) > 0 && len(ancestors) > MaxTaskDepth {
+		return []Issue{{path + "Subagents", fmt.Sprintf("are deeper than tasks are handed on; at most %d levels are", MaxTaskDepth)}}
+	}
+	var issues []Issue
+	first := map[string]int{}
+	for i, sub := range subagents {
+		field := fmt.Sprintf("%sSubagents[%d]", path, i)
+		switch {
+		case sub == nil:
+			issues = append(issues, Issue{field, "is nil"})
+			continue
+		case slices.Contains(ancestors, sub):
+			issues = append(issues, Issue{field, fmt.Sprintf("leads back to agent %q; an agent cannot hand a task to itself or to one that works for it", sub.Name)})
+			continue
+		}
+		if j, ok := first[sub.Name]; ok {
+			issues = append(issues, Issue{field, fmt.Sprintf("is named %q like %sSubagents[%d]; rename one of the two", sub.Name, path, j)})
+		} else {
+			first[sub.Name] = i
+		}
+		for _, issue := range sub.subagentOwn() {
+			issues = append(issues, Issue{field + "." + issue.Path, issue.Problem})
+		}
+		issues = append(issues, subagentIssues(sub.Subagents, field+".", append(ancestors, sub))...)
+	}
+	return issues
+}
+
+// subagentOwn returns what is wrong with a as a subagent, leaving out its own
+// subagents.
+func (a *Agent) subagentOwn() []Issue {
+	var issues []Issue
+	bad := func(field, format string, args ...any) {
+		issues = append(issues, Issue{field, fmt.Sprintf(format, args...)})
+	}
+	if !regexp.MustCompile(namePattern).MatchString(a.Name) {
+		bad("Name", "%q does not match %s", a.Name, namePattern)
+	}
+	if a.Description == "" {
+		bad("Description", "is empty; the model chooses a subagent by it")
+	}
+	switch {
+	case a.Model != "":
+		issues = append(issues, modelIssues(a.Model, a.Fallbacks)...)
+	case len(a.Fallbacks) > 0:
+		bad("Fallbacks", "are set without a Model; set one, or leave both to the parent's")
+	}
+	// What follows belongs to a conversation that callers reach. It would be ignored,
+	// so it is refused.
+	if a.InitialData != nil {
+		bad("InitialData", "is set; a task has no caller who could send it, so write it into the task")
+	}
+	if len(a.State) > 0 {
+		bad("State", "is set; state belongs to the conversation that hands out the task")
+	}
+	if len(a.Data) > 0 {
+		bad("Data", "is set; a task has no response that clients see")
+	}
+	if a.Hooks.any() {
+		bad("Hooks", "are set; they are called for the conversation that hands out the task")
+	}
+	if a.Durability != (Durability{}) {
+		bad("Durability", "is set; a task is bounded by the submission it belongs to")
+	}
+	return append(issues, a.commonIssues()...)
+}
