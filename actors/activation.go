@@ -85,10 +85,12 @@ type activation struct {
 	callers    map[machine.ReplyID]*actor.PID
 	nextCaller machine.ReplyID
 	timers     [machine.Timers]activationTimer
-	runCtx     context.Context // of the model call and its tools
-	cancelRun  context.CancelFunc
-	feed       *feed // of the model call under way
-	starved    bool  // feed has events the machine has no room for
+	retries    map[int]*time.Timer // of failed model calls, by gen
+	works      map[int]*work       // by gen; nil while nothing runs
+	summaries  map[int]context.CancelFunc
+	steps      map[machine.ReplyID]chan error // of durable tools, being recorded
+	author     *authorState                   // of the newest work
+	starved    bool                           // a feed has events the machine has no room for
 	stopping   bool
 }
 
@@ -114,6 +116,8 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.admit(ctx.Sender(), m)
 	case *wire.AbortRequest:
 		a.step(machine.Abort{To: a.caller(ctx.Sender())})
+	case *wire.CompactRequest:
+		a.step(machine.Compact{To: a.caller(ctx.Sender()), Instructions: m.GetInstructions()})
 	case *wire.PokeRequest:
 		a.step(machine.Poke{To: a.caller(ctx.Sender()), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
 	case openedLog:
@@ -128,14 +132,21 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.drainFeed(m.gen)
 	case machine.ToolDone:
 		a.step(m)
+	case machine.TaskCalled:
+		a.step(m)
+	case machine.DeliveryPrepared:
+		a.step(m)
 	case machine.ResponseFinished:
 		a.step(m)
+	case machine.Summarized:
+		delete(a.summaries, m.Gen)
+		a.step(m)
+	case stepRequest:
+		a.recordStep(m)
 	case machine.Drain:
 		a.step(m)
 	case timerFired:
-		if a.timers[m.timer].n == m.n {
-			a.step(machine.Tick{Timer: m.timer})
-		}
+		a.tick(m)
 	}
 	if a.stopping {
 		grain.Passivate(ctx)
@@ -180,6 +191,12 @@ func (a *activation) end() {
 		if a.timers[i].t != nil {
 			a.timers[i].t.Stop()
 		}
+	}
+	for _, t := range a.retries {
+		t.Stop()
+	}
+	for _, done := range a.steps {
+		done <- errStepLost
 	}
 	for _, to := range a.callers { // those of an end that the machine did not decide
 		a.root.Send(to, answerMessage(machine.Moved{}))
@@ -338,9 +355,9 @@ func (a *activation) step(in machine.Input) {
 	for _, e := range a.machine.Step(env, in) {
 		a.perform(e)
 	}
-	if a.starved && !a.machine.Full() && a.feed != nil {
+	if a.starved && !a.machine.Full() {
 		a.starved = false
-		a.drainFeed(a.feed.gen)
+		a.drainFeeds()
 	}
 }
 
@@ -361,12 +378,18 @@ func (a *activation) perform(e machine.Effect) {
 		a.callModel(e)
 	case machine.RunTool:
 		a.runTool(e)
+	case machine.PrepareDelivery:
+		a.prepareDelivery(e)
 	case machine.FinishResponse:
 		a.finishResponse(e)
+	case machine.ShowSettlement:
+		a.showSettlement(e)
+	case machine.Summarize:
+		a.summarize(e)
 	case machine.Checkpoint:
 		a.history.checkpoint(e, a.tail, a.writers)
 	case machine.Cancel:
-		a.endRun()
+		a.endWork(e.Gen)
 	case machine.SetTimer:
 		a.setTimer(e)
 	case machine.Stop:
@@ -403,6 +426,15 @@ func (a *activation) appended(m appendDone) {
 }
 
 func (a *activation) reply(e machine.Reply) {
+	if done, ok := a.steps[e.To]; ok {
+		delete(a.steps, e.To)
+		var err error
+		if _, kept := e.Value.(machine.StepKept); !kept {
+			err = errStepLost
+		}
+		done <- err
+		return
+	}
 	to := a.callers[e.To]
 	delete(a.callers, e.To)
 	if to != nil {
@@ -421,6 +453,8 @@ func answerMessage(v machine.Answer) proto.Message {
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(v.Err)}}
 	case machine.Aborted:
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Aborted{Aborted: v.Any}}
+	case machine.Compacted:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Compacted{Compacted: v.Any}}
 	case machine.Clear:
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Clear{Clear: true}}
 	case machine.Poked:
@@ -436,6 +470,14 @@ func answerMessage(v machine.Answer) proto.Message {
 }
 
 func (a *activation) setTimer(e machine.SetTimer) {
+	if e.Timer == machine.TimerRetry {
+		if a.retries == nil {
+			a.retries = map[int]*time.Timer{}
+		}
+		fired := timerFired{timer: e.Timer, n: e.Gen}
+		a.retries[e.Gen] = time.AfterFunc(e.After, func() { a.tell(fired) })
+		return
+	}
 	slot := &a.timers[e.Timer]
 	if slot.t != nil {
 		slot.t.Stop()
@@ -443,6 +485,18 @@ func (a *activation) setTimer(e machine.SetTimer) {
 	slot.n++
 	fired := timerFired{e.Timer, slot.n}
 	slot.t = time.AfterFunc(e.After, func() { a.tell(fired) })
+}
+
+// tick hands a timer that went off to the machine, unless it was set anew.
+func (a *activation) tick(m timerFired) {
+	if m.timer == machine.TimerRetry {
+		delete(a.retries, m.n)
+		a.step(machine.Tick{Timer: m.timer, Gen: m.n})
+		return
+	}
+	if a.timers[m.timer].n == m.n {
+		a.step(machine.Tick{Timer: m.timer})
+	}
 }
 
 // stop ends the activation once the message at hand is done.

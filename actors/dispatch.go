@@ -104,10 +104,15 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 // call brings a request to the owner of a conversation, again when the owner steps
 // down, until it is decided or time is up. The request must be safe to repeat.
 func (r *Runtime) call(ctx context.Context, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
+	return r.callWithin(ctx, r.opts.AdmitTimeout, at, request)
+}
+
+// callWithin is call with another limit of time.
+func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
 	if !r.serving.Load() || r.draining.Load() {
 		return nil, conversation.Unavailable(retryAfter, nil)
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	panics := 0
 	for pause := moveBackoff / 16; ; pause = min(2*pause, moveBackoff) {

@@ -12,6 +12,10 @@
 // as a message to the activation's own PID. A PID is one activation; a result
 // that outlives it reaches nobody.
 //
+// A program that holds a Runtime needs no edge: [Runtime.Dispatch] sends,
+// [Runtime.Read] waits for the reply, [Runtime.Compact] shortens what the model is
+// sent of a conversation.
+//
 // Guarantees:
 //
 //  1. An admission that returned a receipt is durable, its writer's claim is

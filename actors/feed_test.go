@@ -47,13 +47,15 @@ func TestFeedCoalescesTextInOrder(t *testing.T) {
 		reasoning("ab"), text("cd"), reasoning("e"), text("f"), call("x"), call("y"), text("gh"),
 		{Kind: machine.ModelDone, StopReason: "stop"},
 	}
-	if diff := cmp.Diff(want, f.take()); diff != "" {
+	f.from("demo/one")
+	model, got := f.take()
+	if diff := cmp.Diff(want, got); diff != "" || model != "demo/one" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if *told != 1 {
 		t.Errorf("told %d times before anything was taken, want 1", *told)
 	}
-	if got := f.take(); len(got) != 0 {
+	if _, got := f.take(); len(got) != 0 {
 		t.Errorf("took %v twice", got)
 	}
 	if err := f.push(t.Context(), text("i")); err != nil {
@@ -85,7 +87,8 @@ func TestFullFeedHoldsTheProducerBack(t *testing.T) {
 		}
 		took := 0
 		for range 3 {
-			for _, e := range f.take() {
+			_, events := f.take()
+			for _, e := range events {
 				took += len(e.Text)
 			}
 			synctest.Wait()
@@ -116,7 +119,7 @@ func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
 		if err := <-result; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled push returned %v", err)
 		}
-		if got := f.take(); len(got) != 1 || len(got[0].Text) != maxFeedBytes {
+		if _, got := f.take(); len(got) != 1 || len(got[0].Text) != maxFeedBytes {
 			t.Errorf("the feed holds %d events after a cancelled push, want the first alone", len(got))
 		}
 	})

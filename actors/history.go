@@ -37,6 +37,8 @@ type history struct {
 	due    *dueCheckpoint // the newest that waits
 	saving bool
 	newest *storage.Checkpoint // got or put last
+	// viewed is the compaction that pieces were shown after, nil if none.
+	viewed *conversation.Compacted
 }
 
 // closedPage is a page in memory, in the bucket, or both.
@@ -51,6 +53,7 @@ type closedPage struct {
 type piece struct {
 	cut   *conversation.HistoryPage // nil once shown is there
 	shown *providers.Block
+	first bool // it holds where the view begins after a compaction
 }
 
 func newPage(cut *conversation.HistoryPage) *closedPage {
@@ -190,28 +193,122 @@ func (h *history) store(ctx context.Context, n int, p *closedPage) (storage.Page
 	return ref, nil
 }
 
-// blocks returns what the model is shown of pages, from memory, from the bucket, or,
-// if a page is not what it should be, from the log. next is the exchange after them.
-func (h *history) blocks(ctx context.Context, pages []*closedPage, next conversation.SubmissionID) ([]*providers.Block, error) {
+// blocks returns what the model is shown of pages after a compaction, from memory, from
+// the bucket, or, if a page is not what it should be, from the log. next is the
+// exchange after them.
+func (h *history) blocks(
+	ctx context.Context, pages []*closedPage, after *conversation.Compacted, next conversation.SubmissionID,
+) ([]*providers.Block, error) {
+	h.view(pages, after)
 	var out []*providers.Block
-	for _, p := range pages {
-		pieces, err := h.load(ctx, p)
-		for i := 0; err == nil && i < len(pieces); i++ {
-			var b *providers.Block
-			b, err = h.show(pieces[i])
-			out = append(out, b)
-		}
+	for _, p := range slices.Backward(pages) {
+		blocks, first, err := h.page(ctx, p, after)
 		var corrupt *storage.CorruptError
 		if errors.As(err, &corrupt) {
 			h.log.Warn("page cannot be used, folding the log", "err", err)
-			folded, err := h.fold(ctx, next)
-			return []*providers.Block{folded}, err
+			folded, err := h.fold(ctx, after, next)
+			if err != nil {
+				return nil, err
+			}
+			messages, err := h.rt.messages(h.key, folded)
+			return []*providers.Block{providers.NewBlock(messages)}, err
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read history: %w", err)
 		}
+		if out = append(blocks, out...); first {
+			break
+		}
 	}
 	return out, nil
+}
+
+// page returns what the model is shown of a page, and whether the view begins there.
+func (h *history) page(ctx context.Context, p *closedPage, after *conversation.Compacted) (out []*providers.Block, first bool, err error) {
+	pieces, err := h.load(ctx, p)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, piece := range slices.Backward(pieces) {
+		b, err := h.show(piece, after)
+		if err != nil {
+			return nil, false, err
+		}
+		out = append([]*providers.Block{b}, out...)
+		if piece.first {
+			return out, true, nil
+		}
+	}
+	return out, false, nil
+}
+
+// view forgets what was shown of pages if that was before a compaction.
+func (h *history) view(pages []*closedPage, after *conversation.Compacted) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.viewed == after {
+		return
+	}
+	h.viewed = after
+	all := slices.Concat(pages, h.pages) // those that have grown meanwhile too
+	if h.tail != nil {
+		all = append(all, h.tail)
+	}
+	for _, p := range all {
+		p.pieces = nil // it is read again
+		if p.cut != nil {
+			p.pieces = []*piece{{cut: p.cut}}
+		}
+	}
+}
+
+// exchanges returns what pages hold from where a view begins after a compaction, as
+// blocks does.
+func (h *history) exchanges(
+	ctx context.Context, pages []*closedPage, after *conversation.Compacted, next conversation.SubmissionID,
+) ([]conversation.Exchange, error) {
+	out, err := h.paged(ctx, pages, after)
+	var corrupt *storage.CorruptError
+	if !errors.As(err, &corrupt) {
+		return out, err
+	}
+	h.log.Warn("page cannot be used, folding the log", "err", err)
+	folded, err := h.fold(ctx, after, next)
+	return exported(folded), err
+}
+
+// paged is exchanges without the log.
+func (h *history) paged(ctx context.Context, pages []*closedPage, after *conversation.Compacted) ([]conversation.Exchange, error) {
+	var out []conversation.Exchange
+	for _, p := range slices.Backward(pages) {
+		h.mu.Lock()
+		page, ref := p.cut, p.ref
+		h.mu.Unlock()
+		if page == nil {
+			read, err := follower.History(ctx, h.rt.logs, h.key, []storage.PageRef{*ref})
+			if err != nil {
+				return nil, err
+			}
+			page = read[0]
+		}
+		list, err := page.Exchanges()
+		if err != nil {
+			return nil, &storage.CorruptError{Conv: h.key, Err: err}
+		}
+		i := firstOf(list, after)
+		if out = append(list[max(0, i):len(list):len(list)], out...); i >= 0 {
+			break
+		}
+	}
+	return out, nil
+}
+
+// firstOf returns where a view begins in a list, -1 if not there.
+func firstOf(list []conversation.Exchange, after *conversation.Compacted) int {
+	if after == nil {
+		return -1
+	}
+	return slices.IndexFunc(list, func(x conversation.Exchange) bool { return x.Submission == after.FirstKept })
 }
 
 // load returns the pieces of a page and keeps them.
@@ -238,7 +335,7 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 }
 
 // show returns what the model is shown of a piece and keeps it.
-func (h *history) show(p *piece) (*providers.Block, error) {
+func (h *history) show(p *piece, after *conversation.Compacted) (*providers.Block, error) {
 	h.mu.Lock()
 	cut, shown := p.cut, p.shown
 	h.mu.Unlock()
@@ -249,9 +346,13 @@ func (h *history) show(p *piece) (*providers.Block, error) {
 	if err != nil {
 		return nil, &storage.CorruptError{Conv: h.key, Err: err}
 	}
-	exchanges := make([]exchange, len(list))
-	for i, x := range list {
-		exchanges[i] = exchange{x.Submission, x.Delivery, x.Steps}
+	first := firstOf(list, after)
+	var exchanges []exchange
+	for i, x := range list[max(0, first):] {
+		if i == 0 && first >= 0 {
+			x.Steps = stepsSince(x.Steps, after.FirstTurn)
+		}
+		exchanges = append(exchanges, exchange{x.Submission, x.Delivery, x.Steps})
 	}
 	messages, err := h.rt.messages(h.key, exchanges)
 	if err != nil {
@@ -259,8 +360,11 @@ func (h *history) show(p *piece) (*providers.Block, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.viewed != after { // a call that was given up; what is kept is for the next
+		return providers.NewBlock(messages), nil
+	}
 	if p.shown == nil {
-		p.cut, p.shown = nil, providers.NewBlock(messages)
+		p.cut, p.shown, p.first = nil, providers.NewBlock(messages), first >= 0
 	}
 	return p.shown, nil
 }
@@ -276,8 +380,9 @@ func limit(blocks []*providers.Block) {
 	}
 }
 
-// fold returns what the model is shown before a submission, from the log alone.
-func (h *history) fold(ctx context.Context, id conversation.SubmissionID) (*providers.Block, error) {
+// fold returns what a view after a compaction has before a submission, all that there
+// is if that is not known, from the log alone.
+func (h *history) fold(ctx context.Context, after *conversation.Compacted, next conversation.SubmissionID) ([]exchange, error) {
 	state := conversation.NewState()
 	for b, err := range h.rt.logs.Batches(ctx, h.key, storage.Start()) {
 		if err != nil {
@@ -287,10 +392,10 @@ func (h *history) fold(ctx context.Context, id conversation.SubmissionID) (*prov
 			return nil, err
 		}
 	}
-	all := exchangesOf(state, id)
-	messages, err := h.rt.messages(h.key, all[:max(0, len(all)-1)])
-	if err != nil {
-		return nil, err
+	all := exchangesOf(state, next)
+	if n := len(all); n > 0 && all[n-1].submission == next {
+		all = all[:n-1]
 	}
-	return providers.NewBlock(messages), nil
+	view, _ := since(all, after)
+	return view, nil
 }

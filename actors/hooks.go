@@ -12,70 +12,136 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// decorate calls a hook and returns its metadata. Whatever goes wrong is logged and
-// is no metadata. The hook has its own goroutine, because it may ignore its context.
-func (r *Runtime) decorate(ctx context.Context, log *slog.Logger, hook func(context.Context) (json.RawMessage, error)) json.RawMessage {
+// hook calls a hook of an author within its time. It has its own goroutine, because
+// it may ignore its context.
+func hook[T any](ctx context.Context, r *Runtime, call func(context.Context) (T, error)) (T, error) {
 	within, cancel := context.WithTimeout(ctx, r.opts.HookTimeout)
 	defer cancel()
 	type result struct {
-		metadata json.RawMessage
-		err      error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	r.spawn(func() {
-		metadata, err := hook(within)
-		done <- result{metadata, err}
+		v, err := call(within)
+		done <- result{v, err}
 	})
-	var out result
 	select {
-	case out = <-done:
+	case out := <-done:
+		return out.value, out.err
 	case <-within.Done():
-		out.err = fmt.Errorf("wait for hook: %w", within.Err())
+		var none T
+		return none, fmt.Errorf("wait for hook: %w", within.Err())
 	}
-	if out.err == nil && out.metadata != nil {
-		out.err = conversation.CheckPayload(out.metadata)
+}
+
+// decorate calls a hook and returns its metadata. Whatever goes wrong is logged and
+// is no metadata.
+func (r *Runtime) decorate(ctx context.Context, log *slog.Logger, call func(context.Context) (json.RawMessage, error)) json.RawMessage {
+	metadata, err := hook(ctx, r, call)
+	if err == nil && metadata != nil {
+		err = conversation.CheckPayload(metadata)
 	}
 	switch {
 	case ctx.Err() != nil: // the run was cancelled; nobody listens
 		return nil
-	case out.err != nil:
-		log.Warn("hook failed", "err", out.err, "cause", cause(out.err))
+	case err != nil:
+		log.Warn("hook failed", "err", err, "cause", cause(err))
 		return nil
 	}
-	return out.metadata
+	return metadata
 }
 
 // startResponse asks the author for the metadata a new response starts with.
 func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
-	if !c.fresh || c.agent.Hooks.ResponseStarted == nil {
+	ag := c.author.agent
+	if !c.fresh || ag.Hooks.ResponseStarted == nil {
 		return nil
 	}
 	log := c.rt.log.With("conversation", string(c.key), "submission", string(c.turn.Submission), "hook", "ResponseStarted")
-	metadata := c.rt.decorate(ctx, log, func(ctx context.Context) (json.RawMessage, error) {
-		return c.agent.StartResponse(ctx, c.turn)
+	s := c.author.within(agent.WithDispatcher(ctx, c.rt), ag)
+	metadata := c.rt.decorate(s.ctx, log, func(ctx context.Context) (json.RawMessage, error) {
+		return ag.StartResponse(ctx, c.turn)
 	})
-	if metadata == nil {
+	written := s.writes.take()
+	defer s.writes.release()
+	if metadata == nil && len(written) == 0 {
 		return nil
 	}
-	return f.push(ctx, machine.ModelEvent{Kind: machine.ModelMetadata, Input: metadata})
+	return f.push(ctx, machine.ModelEvent{Kind: machine.ModelMetadata, Input: metadata, State: written})
+}
+
+// prepareDelivery shows a delivery to its author before the first model call;
+// [machine.DeliveryPrepared] brings the end of it.
+func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
+	w := a.begin(e.Gen, e.Submission)
+	ag, turn := w.author.agent, a.turnOf(a.machine.State().Submission(e.Submission), 0)
+	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
+	a.rt.spawn(func() {
+		s := w.author.within(agent.WithDispatcher(w.ctx, a.rt), ag)
+		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, ag.StartDelivery(ctx, turn)
+		})
+		out := machine.DeliveryPrepared{Gen: e.Gen, State: s.writes.take()}
+		defer s.writes.release()
+		if w.ctx.Err() != nil {
+			return // the run was cancelled; nobody listens
+		}
+		if err != nil {
+			log.Warn("hook failed", "err", err, "cause", cause(err))
+			out.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNotStarted}
+		}
+		a.tell(out)
+	})
 }
 
 // finishResponse shows a complete response to its author; [machine.ResponseFinished]
 // brings what they say.
 func (a *activation) finishResponse(e machine.FinishResponse) {
-	state := a.machine.State()
-	sub := state.Submission(e.Submission)
-	ag := a.rt.agents[state.Created().Agent]
-	resp := responseOf(sub)
-	resp.Turn = *a.turnOf(sub, e.Attempt, e.Step)
-	ctx, f := a.beginRun(e.Gen)
-	log := a.log.With("submission", string(e.Submission), "hook", "ResponseFinished")
+	sub := a.machine.State().Submission(e.Submission)
+	w := a.begin(e.Gen, e.Submission)
+	ag, resp := w.author.agent, responseOf(sub)
+	resp.Turn, resp.Continuations = *a.turnOf(sub, e.Step), sub.Continued
+	log := a.log.With("submission", string(e.Submission))
 	a.rt.spawn(func() {
-		metadata := a.rt.decorate(ctx, log, func(ctx context.Context) (json.RawMessage, error) {
-			return ag.FinishResponse(agent.WithData(ctx, f.writer(ctx, ag)), resp)
+		s := w.author.within(agent.WithDispatcher(w.ctx, a.rt), ag)
+		out := machine.ResponseFinished{Gen: e.Gen}
+		again, err := hook(s.ctx, a.rt, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
+		if err != nil && w.ctx.Err() == nil {
+			log.Warn("hook failed", "hook", "WouldStop", "err", err, "cause", cause(err))
+		}
+		if out.Again = again; again == "" {
+			out.Metadata = a.rt.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
+				return ag.FinishResponse(agent.WithData(ctx, w.feed.writer(ctx, w.author)), resp)
+			})
+		}
+		out.State = s.writes.take()
+		defer s.writes.release()
+		if w.ctx.Err() == nil {
+			a.tell(out)
+		}
+	})
+}
+
+// showSettlement tells the author of a settlement. Nobody waits for it.
+func (a *activation) showSettlement(e machine.ShowSettlement) {
+	state := a.machine.State()
+	sub := e.Submission
+	created, resp := state.Created(), responseOf(sub)
+	ag := a.rt.agents[created.Agent]
+	told := &agent.Settlement{
+		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID, Submission: sub.ID, Attempts: sub.Attempts,
+		Delivery: sub.Delivery, Outcome: e.Outcome, Error: e.Err, Message: sub.Message, Text: resp.Text, Usage: resp.Usage,
+	}
+	u := &author{name: ag.Name, agent: ag, state: a.newState("")}
+	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
+	a.rt.spawn(func() {
+		s := u.within(agent.WithDispatcher(a.rt.life, a.rt), ag)
+		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, ag.AfterSettlement(ctx, told)
 		})
-		if ctx.Err() == nil {
-			a.tell(machine.ResponseFinished{Gen: e.Gen, Metadata: metadata})
+		if err != nil {
+			log.Warn("hook failed", "err", err, "cause", cause(err))
 		}
 	})
 }
@@ -103,13 +169,13 @@ func responseOf(sub *conversation.Submission) *agent.Response {
 // writer is where data writers of an agent hand what they write while run holds. An
 // author may keep their context's values beyond its end: nobody takes the data then,
 // or whoever does throws it away.
-func (f *feed) writer(run context.Context, ag *agent.Agent) func(context.Context, string, json.RawMessage) error {
+func (f *feed) writer(run context.Context, u *author) func(context.Context, string, json.RawMessage) error {
 	return func(ctx context.Context, name string, data json.RawMessage) error {
 		if run.Err() != nil {
 			return agent.ErrNoResponse
 		}
-		if !ag.WritesData(name) {
-			return fmt.Errorf("agent %q does not list it: add the writer to Agent.Data", ag.Name)
+		if !u.writesData(name) {
+			return fmt.Errorf("agent %q does not list it: add the writer to Agent.Data", u.name)
 		}
 		if err := conversation.CheckPayload(data); err != nil {
 			return err

@@ -31,6 +31,44 @@ func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange
 	return out
 }
 
+// exported are exchanges as packages outside know them.
+func exported(list []exchange) []conversation.Exchange {
+	var out []conversation.Exchange
+	for _, x := range list {
+		out = append(out, conversation.Exchange{Submission: x.submission, Delivery: x.delivery, Steps: x.steps})
+	}
+	return out
+}
+
+// since returns what is left of exchanges after a compaction, and whether what comes
+// before them is part of the view.
+func since(exchanges []exchange, c *conversation.Compacted) (open []exchange, older bool) {
+	if c == nil {
+		return exchanges, true
+	}
+	i := slices.IndexFunc(exchanges, func(x exchange) bool { return x.submission == c.FirstKept })
+	if i < 0 {
+		return exchanges, true
+	}
+	open = slices.Clone(exchanges[i:])
+	open[0].steps = stepsSince(open[0].steps, c.FirstTurn)
+	return open, false
+}
+
+// stepsSince drops the steps before a turn, "" none of them.
+func stepsSince(steps []conversation.Step, turn conversation.TurnID) []conversation.Step {
+	if turn == "" {
+		return steps
+	}
+	return steps[max(0, slices.IndexFunc(steps, func(st conversation.Step) bool { return st.Turn == turn })):]
+}
+
+// summaryMessage shows a model what was left out.
+func summaryMessage(c *conversation.Compacted) providers.Message {
+	text := fmt.Sprintf("<summary>\n%s\n\n%s\n</summary>", saySummaryShown, escape(c.Summary))
+	return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
+}
+
 // messages renders exchanges for a provider, which opens their attachments while
 // it sends them.
 func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]providers.Message, error) {
@@ -42,7 +80,11 @@ func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]provid
 		}
 		out = append(out, m)
 		for _, st := range x.steps {
-			out = append(out, stepMessages(st)...)
+			m, err := r.stepMessages(key, st)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, m...)
 		}
 	}
 	return out, nil
@@ -55,14 +97,22 @@ func (r *Runtime) deliveryMessage(key conversation.Key, d conversation.Delivery)
 		return m, nil
 	}
 	m.Parts = append(m.Parts, providers.Text{Text: d.Body})
-	for _, at := range d.Attachments {
+	images, err := r.images(key, d.Attachments)
+	m.Parts = append(m.Parts, images...)
+	return m, err
+}
+
+// images shows attachments.
+func (r *Runtime) images(key conversation.Key, list []conversation.Attachment) ([]providers.Part, error) {
+	var out []providers.Part
+	for _, at := range list {
 		content := &picture{bucket: r.bucket, key: key, size: at.Size}
 		if err := content.digest.UnmarshalText([]byte(at.SHA256)); err != nil {
-			return m, fmt.Errorf("read attachment %s: %w", at.ID, err)
+			return nil, fmt.Errorf("read attachment %s: %w", at.ID, err)
 		}
-		m.Parts = append(m.Parts, providers.Image{MimeType: at.MimeType, Content: content})
+		out = append(out, providers.Image{MimeType: at.MimeType, Content: content})
 	}
-	return m, nil
+	return out, nil
 }
 
 // picture is an attachment as a model call reads it: never whole in memory.
@@ -110,10 +160,10 @@ func contentError(err error) error {
 // stepMessages renders a step: what the model said and called, then the results
 // in call order. A note is shown as a user message, which every vendor takes in
 // mid-conversation.
-func stepMessages(st conversation.Step) []providers.Message {
+func (r *Runtime) stepMessages(key conversation.Key, st conversation.Step) ([]providers.Message, error) {
 	if st.Note != "" {
-		note := fmt.Sprintf("<advisory type=\"response_interrupted\">\n%s\n</advisory>", escape(st.Note))
-		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}
+		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(st.Note))
+		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}, nil
 	}
 	said := providers.Message{Role: providers.RoleAssistant, Model: st.Model}
 	results := providers.Message{Role: providers.RoleTool}
@@ -122,7 +172,11 @@ func stepMessages(st conversation.Step) []providers.Message {
 		case p.Tool != nil:
 			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input})
 			if p.Tool.Settled {
-				results.Parts = append(results.Parts, toolResult(p.Tool))
+				result, err := r.toolResult(key, p.Tool)
+				if err != nil {
+					return nil, err
+				}
+				results.Parts = append(results.Parts, result)
 			}
 		case p.Kind == conversation.PartReasoning:
 			said.Parts = append(said.Parts, providers.Reasoning{Text: p.Text, Signature: p.Signature})
@@ -131,12 +185,12 @@ func stepMessages(st conversation.Step) []providers.Message {
 		}
 	}
 	if len(said.Parts) == 0 {
-		return nil
+		return nil, nil
 	}
 	if len(results.Parts) == 0 {
-		return []providers.Message{said}
+		return []providers.Message{said}, nil
 	}
-	return []providers.Message{said, results}
+	return []providers.Message{said, results}, nil
 }
 
 // callID is the vendor's id of a call, or ours where it had none.
@@ -147,14 +201,15 @@ func callID(t *conversation.ToolCall) string {
 	return string(t.Call)
 }
 
-func toolResult(t *conversation.ToolCall) providers.ToolResult {
+func (r *Runtime) toolResult(key conversation.Key, t *conversation.ToolCall) (providers.ToolResult, error) {
 	text := t.ErrorText
 	if !t.Failed {
 		text = outputText(t.Output)
 	}
+	images, err := r.images(key, t.Images)
 	return providers.ToolResult{
-		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: []providers.Part{providers.Text{Text: text}},
-	}
+		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: append([]providers.Part{providers.Text{Text: text}}, images...),
+	}, err
 }
 
 // outputText shows a string as it is and anything else as JSON.

@@ -185,7 +185,7 @@ func checkContinued(t *testing.T, w *world, at conversation.Address, seen []stri
 	wantSeen := []string{
 		"user: tell me a story",
 		"assistant: Once upon a time",
-		"user: <advisory type=\"response_interrupted\">\n" + note.Text + "\n</advisory>",
+		"user: <advisory>\n" + note.Text + "\n</advisory>",
 	}
 	if diff := cmp.Diff(wantSeen, seen); diff != "" {
 		t.Errorf("what the model saw (-want +got):\n%s", diff)

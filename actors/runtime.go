@@ -406,6 +406,8 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	d := a.Durability.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData,
-		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency), FinishHook: a.Hooks.ResponseFinished != nil,
+		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
+		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
+		SettledHook: a.Hooks.Settled != nil,
 	}, true
 }

@@ -23,11 +23,11 @@ const maxFeedBytes = 1 << 20
 // feed carries a model call's events to the activation. Events that wait are
 // delivered together, adjacent text as one; a full feed holds the stream back.
 type feed struct {
-	gen   int
-	model string
-	tell  func(any)
+	gen  int
+	tell func(any)
 
 	mu     sync.Mutex
+	model  string // who speaks
 	events []machine.ModelEvent
 	text   []byte // more of the last event's text
 	bytes  int
@@ -103,72 +103,53 @@ func (f *feed) nextTake() <-chan struct{} {
 	return f.taken
 }
 
-// take returns what waits.
-func (f *feed) take() []machine.ModelEvent {
+// from names the model whose events follow.
+func (f *feed) from(model string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.model = model
+}
+
+// take returns what waits, and who said it.
+func (f *feed) take() (model string, out []machine.ModelEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.endText()
-	out := f.events
+	out = f.events
 	f.events, f.bytes, f.posted = nil, 0, false
 	if f.taken != nil {
 		close(f.taken)
 		f.taken = nil
 	}
-	return out
-}
-
-// drainFeed gives the machine what the model call gen has produced, unless it has
-// no room: then the next landed append asks again.
-func (a *activation) drainFeed(gen int) {
-	if a.feed == nil || a.feed.gen != gen {
-		return
-	}
-	if a.machine.Full() {
-		a.starved = true
-		return
-	}
-	a.step(machine.Model{Gen: gen, Name: a.feed.model, Events: a.feed.take()})
+	return f.model, out
 }
 
 // callModel starts a model call. What it needs of the state is copied before it
 // returns.
 func (a *activation) callModel(e machine.CallModel) {
 	state := a.machine.State()
-	created := state.Created()
-	ag := a.rt.agents[created.Agent]
 	sub := state.Submission(e.Submission)
+	w := a.begin(e.Gen, e.Submission)
 	call := &modelCall{
-		rt: a.rt, key: a.key, agent: ag, turn: a.turnOf(sub, e.Attempt, e.Step), fresh: sub.Message == "",
-		exchanges: exchangesOf(state, sub.ID), session: string(created.ConversationID),
-		history: a.history, closed: a.history.cut(),
+		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
+		fallback: e.Fallback, exchanges: exchangesOf(state, sub.ID), session: string(state.Created().ConversationID),
+		compacted: state.Compacted(sub.ID), history: a.history,
 	}
-	ctx, f := a.beginRun(e.Gen)
-	a.rt.spawn(func() { call.run(ctx, f) })
+	if sub.Child == "" {
+		call.closed = a.history.cut()
+	} else {
+		call.session = string(sub.Child)
+	}
+	a.rt.spawn(func() { call.run(w.ctx, w.feed) })
 }
 
 // turnOf is the facts an author's functions get of a turn.
-func (a *activation) turnOf(sub *conversation.Submission, attempt, step int) *agent.Turn {
-	created := a.machine.State().Created()
+func (a *activation) turnOf(sub *conversation.Submission, step int) *agent.Turn {
+	state := a.machine.State()
+	created, root := state.Created(), rootOf(state, sub.ID)
 	return &agent.Turn{
 		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
-		Submission: sub.ID, Attempt: attempt, Step: step, Delivery: sub.Delivery, InitialData: created.InitialData,
-	}
-}
-
-// beginRun makes the context and the feed of what runs under gen, and ends what ran
-// before.
-func (a *activation) beginRun(gen int) (context.Context, *feed) {
-	a.endRun()
-	a.runCtx, a.cancelRun = context.WithCancel(a.ctx)
-	a.feed = &feed{gen: gen, model: a.rt.agents[a.machine.State().Created().Agent].Model, tell: a.tell}
-	return a.runCtx, a.feed
-}
-
-// endRun cancels the model call and the tools under way, if any.
-func (a *activation) endRun() {
-	if a.cancelRun != nil {
-		a.cancelRun()
-		a.cancelRun, a.feed, a.starved = nil, nil, false
+		Submission: root.ID, Attempt: root.Attempts, Step: step, Delivery: sub.Delivery, InitialData: created.InitialData,
 	}
 }
 
@@ -176,9 +157,13 @@ func (a *activation) endRun() {
 type modelCall struct {
 	rt        *Runtime
 	key       conversation.Key
-	agent     *agent.Agent
+	author    *author
 	turn      *agent.Turn
 	fresh     bool // the response has not begun
+	fallback  int  // models that were given up
+	model     string
+	more      bool                    // there is another model to ask
+	compacted *conversation.Compacted // what the view begins with, or nil
 	history   *history
 	closed    []*closedPage // what comes before exchanges
 	exchanges []exchange
@@ -192,83 +177,90 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		if ctx.Err() != nil {
 			return // the run was cancelled; nobody listens
 		}
-		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.turn.Address.Agent, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.agent.Model, "err", err, "cause", cause(err))
-		end = failedCall(err)
+		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
+			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
+		end = c.failed(err)
 	}
 	// An error means that the run was cancelled.
 	_ = f.push(ctx, end)
 }
 
-// errSilence is the cause of a call that was given up because nothing came.
-var errSilence = errors.New("model was silent for too long")
+// errOverflow is a reply that shows that its request did not fit.
+var errOverflow = errors.New("the model dropped what did not fit into its window")
 
-// errTooLong is the cause of a call that went on for longer than any may.
-var errTooLong = errors.New("model call took too long")
-
-// failedCall is the event for a call that failed.
-func failedCall(err error) machine.ModelEvent {
+// failed is the event for a call that failed.
+func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	var vendor *providers.Error
 	switch {
-	case errors.Is(err, errSilence), errors.Is(err, errTooLong), errors.Is(err, storage.ErrUnavailable):
+	case errors.Is(err, storage.ErrUnavailable):
+		// The bucket is away: nothing could be asked, so nothing is held against the model.
+		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
+	case errors.Is(err, errSilence), errors.Is(err, errTooLong):
 		out.Retry = true
+	case errors.Is(err, errOverflow):
+		out.Overflow = true
 	case errors.As(err, &vendor):
 		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
+		out.Overflow = vendor.Kind == providers.KindContextOverflow
+	}
+	// Another model helps with what a model did, not with what the agent did.
+	out.Fallback = c.more && !errors.Is(err, errInstructions)
+	if out.Overflow {
+		out.Err.Message = sayTooLong
 	}
 	return out
 }
 
-// stream pushes all events but the last, which it returns. It gives up a call that
-// is silent or endless.
+// stream pushes all events but the last, which it returns.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
-	system, err := c.agent.InstructionsFor(ctx, c.turn)
+	setup, err := c.author.prepare(ctx, c.turn)
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
 	}
+	c.model, c.more = c.author.choose(setup, c.fallback)
+	f.from(c.model)
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
-	history, err := c.history.blocks(ctx, c.closed, c.exchanges[0].submission)
+	history, now, err := c.view(ctx)
 	if err != nil {
 		return end, err
 	}
 	defer limit(history)
-	now, err := c.rt.messages(c.key, c.exchanges)
-	if err != nil {
-		return end, err
-	}
-	req := providers.Request{System: system, History: history, Messages: now}
-	for _, t := range c.agent.Tools {
+	req := providers.Request{System: setup.Instructions, History: history, Messages: now}
+	for _, t := range setup.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
 	}
-	o := &c.rt.opts
-	call, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
-	silence := time.AfterFunc(o.FirstEvent, func() { giveUp(errSilence) })
-	defer silence.Stop()
-	whole := time.AfterFunc(o.WholeCall, func() { giveUp(errTooLong) })
-	defer whole.Stop()
-	opts := providers.Options{ThinkingLevel: providers.ThinkingLevel(c.agent.ThinkingLevel), SessionID: c.session}
-	for e, err := range o.Providers.Stream(call, c.agent.Model, req, opts) {
+	if len(setup.Subagents) > 0 && handsOn(c.author.depth) {
+		req.Tools = append(req.Tools, taskTool(setup))
+	}
+	return c.listen(ctx, f, setup, req)
+}
+
+// listen pushes what the model says. It gives up a call that is silent or endless.
+func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
+	call, watch := c.rt.watch(ctx)
+	defer watch.end()
+	opts := providers.Options{ThinkingLevel: providers.ThinkingLevel(setup.ThinkingLevel), SessionID: c.session}
+	for e, err := range c.rt.opts.Providers.Stream(call, c.model, req, opts) {
 		if err != nil {
-			if ctx.Err() == nil && call.Err() != nil {
-				err = context.Cause(call)
-			}
-			return end, err
+			return end, watch.cause(ctx, err)
 		}
 		// Waiting for room in a full feed is not the model's silence.
-		silence.Stop()
+		watch.pause()
 		if done, ok := e.(providers.Done); ok {
-			end = machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(done.StopReason), Usage: conversation.Usage(done.Usage)}
+			if end, err = c.done(done); err != nil {
+				return end, err
+			}
 			continue
 		}
-		if out, ok := modelEvent(e); ok {
+		if out, ok := modelEvent(e, setup); ok {
 			if err := f.push(ctx, out); err != nil {
 				return end, err
 			}
 		}
-		silence.Reset(o.BetweenEvents)
+		watch.heard()
 	}
 	if end.Kind != machine.ModelDone {
 		return end, errors.New("stream ended without its end")
@@ -276,9 +268,82 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	return end, nil
 }
 
+// done is the event for the end of a call.
+func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
+	end := machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(d.StopReason), Usage: conversation.Usage(d.Usage)}
+	model, err := c.rt.opts.Providers.Resolve(c.model)
+	if err != nil {
+		return end, err
+	}
+	if providers.Overflowed(model, d) {
+		return end, errOverflow
+	}
+	c.author.mu.Lock()
+	end.Full = full(c.author.who.Compaction, model, d.Usage)
+	c.author.mu.Unlock()
+	return end, nil
+}
+
+// view returns what the model is shown.
+func (c *modelCall) view(ctx context.Context) (history []*providers.Block, now []providers.Message, err error) {
+	open, older := since(c.exchanges, c.compacted)
+	if older && len(c.closed) > 0 {
+		if history, err = c.history.blocks(ctx, c.closed, c.compacted, c.exchanges[0].submission); err != nil {
+			return nil, nil, err
+		}
+	}
+	if now, err = c.rt.messages(c.key, open); err != nil || c.compacted == nil {
+		return history, now, err
+	}
+	begin := []providers.Message{summaryMessage(c.compacted)}
+	if len(history) == 0 {
+		return nil, append(begin, now...), nil
+	}
+	return append([]*providers.Block{providers.NewBlock(begin)}, history...), now, nil
+}
+
+// watch bounds the silence and the length of a model call.
+type watch struct {
+	rt      *Runtime
+	call    context.Context
+	giveUp  context.CancelCauseFunc
+	silence *time.Timer
+	whole   *time.Timer
+}
+
+// watch returns the context of a model call, which ends when the model is silent or
+// goes on for too long.
+func (r *Runtime) watch(ctx context.Context) (context.Context, *watch) {
+	w := &watch{rt: r}
+	w.call, w.giveUp = context.WithCancelCause(ctx)
+	w.silence = time.AfterFunc(r.opts.FirstEvent, func() { w.giveUp(errSilence) })
+	w.whole = time.AfterFunc(r.opts.WholeCall, func() { w.giveUp(errTooLong) })
+	return w.call, w
+}
+
+// pause stops counting silence until heard.
+func (w *watch) pause() { w.silence.Stop() }
+
+// heard says that the model has spoken.
+func (w *watch) heard() { w.silence.Reset(w.rt.opts.BetweenEvents) }
+
+// cause returns why the call was given up, or err.
+func (w *watch) cause(ctx context.Context, err error) error {
+	if ctx.Err() == nil && w.call.Err() != nil {
+		return context.Cause(w.call)
+	}
+	return err
+}
+
+func (w *watch) end() {
+	w.silence.Stop()
+	w.whole.Stop()
+	w.giveUp(nil)
+}
+
 // modelEvent translates a provider's event; those that only show progress are
 // left out.
-func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
+func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool) {
 	switch e := e.(type) {
 	case providers.TextDelta:
 		return machine.ModelEvent{Kind: machine.ModelText, Text: e.Text}, true
@@ -294,10 +359,19 @@ func modelEvent(e providers.Event) (machine.ModelEvent, bool) {
 			// No tool takes a string, so the model is told.
 			input, _ = json.Marshal(fmt.Sprintf("(left out: what was sent %v)", err))
 		}
-		return machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: e.ID, Name: name, Input: input}, true
+		tool, ok := setup.Tool(name)
+		return machine.ModelEvent{
+			Kind: machine.ModelCall, ProviderCall: e.ID, Name: name, Input: input, Durable: ok && tool.Durable(),
+		}, true
 	}
 	return machine.ModelEvent{}, false
 }
+
+// errSilence is the cause of a call that was given up because nothing came.
+var errSilence = errors.New("model was silent for too long")
+
+// errTooLong is the cause of a call that went on for longer than any may.
+var errTooLong = errors.New("model call took too long")
 
 // maxLoggedBody bounds a vendor's words in a log line, in bytes.
 const maxLoggedBody = 2 << 10
@@ -333,43 +407,4 @@ func settlementError(err error) *conversation.SettlementError {
 	return &conversation.SettlementError{
 		Type: conversation.CodeModelFailed, Message: sayModelFailed, Meta: map[string]any{"reason": reason},
 	}
-}
-
-// runTool starts a tool call; [machine.ToolDone] brings its outcome.
-func (a *activation) runTool(e machine.RunTool) {
-	created := a.machine.State().Created()
-	ctx := agent.WithCall(a.runCtx, agent.Call{
-		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
-		Submission: e.Submission, Attempt: a.machine.State().Submission(e.Submission).Attempts, Turn: e.Turn, ID: e.Call,
-	})
-	ag := a.rt.agents[created.Agent]
-	ctx = agent.WithData(ctx, a.feed.writer(a.runCtx, ag))
-	tool, ok := ag.Tool(e.Name)
-	log := a.log
-	a.rt.spawn(func() {
-		done := machine.ToolDone{Gen: e.Gen, Call: e.Call}
-		if !ok {
-			done.NotRun, done.Failed, done.ErrorText = true, true, fmt.Sprintf(sayUnknownTool, e.Name)
-			a.tell(done)
-			return
-		}
-		began := time.Now()
-		out, err := tool.Call(ctx, e.Input)
-		done.Duration = time.Since(began)
-		if err != nil {
-			if ctx.Err() != nil {
-				return // the run was cancelled; nobody listens
-			}
-			log.Warn("tool failed", "tool", e.Name, "call", string(e.Call), "err", err, "cause", cause(err))
-			done.Failed, done.ErrorText = true, err.Error()
-		}
-		if err == nil {
-			if err := conversation.CheckPayload(out); err != nil {
-				log.Warn("tool output refused", "tool", e.Name, "call", string(e.Call), "err", err)
-				done.Failed, done.ErrorText, out = true, fmt.Sprintf(sayOutputRefused, err), nil
-			}
-		}
-		done.Output = out
-		a.tell(done)
-	})
 }

@@ -205,6 +205,7 @@ func TestToolKnowsItsCall(t *testing.T) {
 	started := only[*conversation.ResponseStarted](w.records(chat("c")))[0]
 	want := agent.Call{
 		Address: chat("c"), UID: r.UID, Submission: r.SubmissionID, Attempt: 1, Turn: started.Turn, ID: called.Call,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "go"},
 	}
 	if diff := cmp.Diff(want, await(t, facts, "the tool")); diff != "" {
 		t.Errorf("facts of the call (-want +got):\n%s", diff)

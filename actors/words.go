@@ -4,6 +4,26 @@ package actors
 const (
 	sayModelFailed    = "The model could not complete the reply."
 	sayNoInstructions = "The agent could not prepare the reply."
+	sayNotStarted     = "The agent could not start on the message."
+	sayNoTools        = "This call did not run: the agent could not prepare its tools. It may help to call again."
 	sayOutputRefused  = "The tool ran, but its output is left out: it %v."
+	sayImageLost      = "The tool ran, but its images could not be stored. Call it again if they are still needed."
 	sayUnknownTool    = "There is no tool named %q. Use one of the tools you were given."
+	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
+
+	sayTaskTool = "Hand a task to another agent, which works on it alone and answers with its result. " +
+		"It knows nothing of this conversation but your prompt. Several tasks of one reply run side by side. The agents:"
+	sayTaskAgent   = "Who shall do it."
+	sayTaskPrompt  = "The whole task, with all that is needed to do it."
+	sayTaskInput   = "The input needs an agent and a prompt, both strings. Correct the input and call the tool again."
+	sayTaskUnknown = "There is no agent named %q. The agents are: %s."
+
+	// What a model that writes a summary is told, and how a summary is shown.
+	saySummarize = "You shorten a conversation between a user and an assistant that goes on after you. Write a summary that lets the assistant " +
+		"continue without what is left out: the user's goals and wishes, decisions and why, facts, names, numbers, identifiers and file paths " +
+		"word for word, what was done with which result, what failed, and what is still open. Do not answer the conversation. " +
+		"Write plain text, at most 800 words."
+	saySummaryBefore = "What came even before, as it was summarized last time. Keep what still matters of it:"
+	saySummaryThen   = "What follows it:"
+	saySummaryShown  = "The beginning of this conversation was left out. This is a summary of it:"
 )

@@ -106,8 +106,9 @@ func (s *speaker) count(to, from int) {
 	}
 }
 
-// note matches what the runtime shows a model about an interruption.
-var note = regexp.MustCompile(`(?s)^<[A-Za-z][^>]*\stype="[^"]*(?:interrupt|continu|abort)[^"]*".*>$`)
+// note matches what the runtime tells a model in mid-conversation, such as that it
+// was interrupted.
+var note = regexp.MustCompile(`(?s)^<(?:advisory>|[A-Za-z][^>]*\stype="[^"]*(?:interrupt|continu|abort)[^"]*").*>$`)
 
 // latestCommand returns the last user message that is not a note, -1 if there
 // is none. All after it belongs to the answer.

@@ -102,6 +102,7 @@ func TestAnswers(t *testing.T) {
 		{"tool result lost", request(user("time"), calling("c")), "The tool time failed: There is no result: the call was interrupted, and whether it took effect is unknown."},
 		{"interrupted after result", request(user("time"), calling("c"), result("c", "noon"), assistant("The tool"), user(noteText)), "The tool time says: noon"},
 		{"interrupted count", request(user("long 6"), assistant("1 2 3"), user(noteText)), "4 5 6"},
+		{"interrupted count, advisory", request(user("long 6"), assistant("1 2 3"), user("<advisory>\nGo on.\n</advisory>")), "4 5 6"},
 		{"interrupted twice", request(user("long 6"), assistant("1 2 3"), user(noteText), assistant("4"), user(noteText)), "5 6"},
 		{"interrupted at the end", request(user("long 3"), assistant("1 2 3"), user(noteText)), "That is all of it."},
 		{"interrupted without note", request(user("long 6"), assistant("1 2 3")), "4 5 6"},

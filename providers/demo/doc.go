@@ -19,8 +19,8 @@
 //  2. Every request is answered. If the last messages are a piece of an
 //     interrupted answer, with or without a note that says so, the model goes
 //     on: a count resumes behind the last number it reached. A note is a user
-//     message that is one element whose type attribute speaks of an
-//     interruption, a continuation or an abort.
+//     message that is one element: an advisory, or one whose type attribute
+//     speaks of an interruption, a continuation or an abort.
 //  3. Ending ctx ends the stream at once, also between two words.
 //
 // A Demo is safe for concurrent use and keeps nothing.

@@ -24,10 +24,7 @@ func (m *Machine) abort(in Abort) {
 		request.Submissions = append(request.Submissions, sub.ID)
 	}
 	m.enqueue(true, request)
-	if m.run != nil {
-		m.emit(Cancel{m.gen})
-	}
-	m.closeStep(owed[0], toolAborted, toolAborted)
+	m.closeWork(owed[0], toolAborted, toolAborted, false)
 	why := failure(conversation.CodeAborted, sayAborted, nil)
 	for _, sub := range owed {
 		m.advise(sub, why)

@@ -43,6 +43,16 @@ func weight(r conversation.Record) int {
 		return len(r.Input)
 	case *conversation.ToolSettled:
 		return len(r.Output) + len(r.ErrorText)
+	case *conversation.StepRecorded:
+		return len(r.Output)
+	case *conversation.StateWritten:
+		return len(r.Value)
+	case *conversation.ChildStarted:
+		return len(r.Prompt)
+	case *conversation.Compacted:
+		return len(r.Summary)
+	case *conversation.Advisory:
+		return len(r.Text)
 	case *conversation.ResponseStarted:
 		return len(r.Metadata)
 	case *conversation.DataWritten:
@@ -66,8 +76,8 @@ func deliveryWeight(d conversation.Delivery) int {
 
 // enqueueDelta adds streamed text, coalescing it with text of the same kind that
 // is still waiting.
-func (m *Machine) enqueueDelta(id conversation.MessageID, kind conversation.PartKind, text string) {
-	piece := &conversation.Delta{Message: id, Kind: kind, Text: text}
+func (m *Machine) enqueueDelta(r *run, id conversation.MessageID, kind conversation.PartKind, text string) {
+	piece := &conversation.Delta{Message: id, Child: r.child, Kind: kind, Text: text}
 	if n := len(m.pending.records); n > 0 {
 		last, ok := m.pending.records[n-1].(*conversation.Delta)
 		if ok && last.Message == id && last.Kind == kind {
@@ -100,7 +110,7 @@ func (m *Machine) driveAppend() {
 		if wait := m.lastStart + m.cfg.Pace - m.env.Mono; wait > 0 {
 			if !m.paceSet {
 				m.paceSet = true
-				m.emit(SetTimer{TimerPace, wait})
+				m.emit(SetTimer{Timer: TimerPace, After: wait})
 			}
 			return
 		}

@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -12,29 +13,76 @@ import (
 type phase int
 
 const (
-	phaseStarting phase = iota // attempt_started is on its way
-	phaseModel                 // a model call is under way
-	phaseCalling               // the step's calls are on their way to the log
-	phaseTools                 // tools run
-	phaseRetry                 // a failed model call waits to be repeated
-	phaseEnding                // the response's last step is on its way to the log
-	phaseFinish                // the author sees the response
+	phaseStarting   phase = iota // attempt_started, or child_started, is on its way
+	phasePreparing               // the author sees the delivery
+	phaseModel                   // a model call is under way
+	phaseCalling                 // the step's calls are on their way to the log
+	phaseTools                   // tools run
+	phaseRetry                   // a failed model call waits to be repeated
+	phaseCompacting              // a model call waits for a summary of its context
+	phaseEnding                  // the response's last step is on its way to the log
+	phaseFinish                  // the author sees the response
 )
 
-// run is the attempt under way.
+// run is the work under way on one submission: the attempt at the first unsettled
+// one, or a subagent's task.
 type run struct {
 	submission conversation.SubmissionID
+	child      conversation.ConversationID // of a subagent's run
+	gen        int                         // of what runs outside for it
 	phase      phase
-	at         conversation.Offset // the batch phaseStarting, phaseCalling and phaseEnding wait for
-	began      time.Duration       // Env.Mono when the attempt became durable
-	turn       conversation.TurnID // of the model call
-	opened     bool                // response_started of the turn is recorded
-	step       int                 // model calls of this attempt, repetitions not counted
-	retries    int                 // repetitions of the model call
-	metadata   json.RawMessage     // of the response, until it is open
+	at         conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
+	began      time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
+	turn       conversation.TurnID           // of the model call
+	opened     bool                          // response_started of the turn is recorded
+	step       int                           // model calls of this attempt, repetitions not counted
+	retries    int                           // repetitions of the model call
+	fallback   int                           // models given up
+	cutOff     int                           // steps in a row that ended at the model's limit in a call
+	compacted  bool                          // the model call was too long once
+	failed     *conversation.SettlementError // what a summary may still mend
+	unasked    int                           // repetitions because the model could not be asked
+	metadata   json.RawMessage               // of the response, until it is open
+	written    []StateWrite                  // by the author for the response, until it is open
 	waiting    []conversation.ToolCall
 	running    int // tools
 }
+
+// newGen names what runs outside for a run from now on. Results under the name it
+// had are ignored.
+func (m *Machine) newGen(r *run) int {
+	m.gen++
+	r.gen = m.gen
+	return r.gen
+}
+
+// runOf returns the run that gen names, or nil.
+func (m *Machine) runOf(gen int) *run {
+	if m.run != nil && m.run.gen == gen {
+		return m.run
+	}
+	for _, r := range m.tasks {
+		if r.gen == gen {
+			return r
+		}
+	}
+	return nil
+}
+
+// runFor returns the run of a submission, or nil.
+func (m *Machine) runFor(id conversation.SubmissionID) *run {
+	if m.run != nil && m.run.submission == id {
+		return m.run
+	}
+	for _, r := range m.tasks {
+		if r.submission == id {
+			return r
+		}
+	}
+	return nil
+}
+
+func (m *Machine) sub(r *run) *conversation.Submission { return m.state.Submission(r.submission) }
 
 // startNext begins an attempt at the first unsettled submission unless one is
 // under way.
@@ -49,22 +97,88 @@ func (m *Machine) startNext() {
 	m.run = &run{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }
 
-// continueRun takes the step that waits for durable records.
-func (m *Machine) continueRun() {
-	if m.run == nil || m.durable < m.run.at {
+// continueRuns takes the steps that wait for durable records. A step may end runs
+// and begin others.
+func (m *Machine) continueRuns() {
+	for r := m.ripeRun(); r != nil; r = m.ripeRun() {
+		m.continueRun(r)
+	}
+}
+
+// ripeRun returns a run whose next step may be taken, or nil.
+func (m *Machine) ripeRun() *run {
+	if m.run == nil {
+		return nil
+	}
+	ripe := func(r *run) bool {
+		return m.durable >= r.at && (r.phase == phaseStarting || r.phase == phaseCalling || r.phase == phaseEnding)
+	}
+	if ripe(m.run) {
+		return m.run
+	}
+	if i := slices.IndexFunc(m.tasks, ripe); i >= 0 {
+		return m.tasks[i]
+	}
+	return nil
+}
+
+func (m *Machine) continueRun(r *run) {
+	switch r.phase {
+	case phaseStarting:
+		if r.child == "" {
+			r.began = m.env.Mono
+			left := m.limits().Timeout - m.sub(r).Elapsed()
+			m.emit(SetTimer{Timer: TimerBudget, After: max(left, 0)})
+		}
+		m.begin(r)
+	case phaseCalling:
+		m.runTools(r)
+	case phaseEnding:
+		m.finish(r)
+	}
+}
+
+// begin starts, or takes up again, the work of a run.
+func (m *Machine) begin(r *run) {
+	if r.child == "" && m.limits().StartHook && !m.sub(r).Prepared {
+		r.phase = phasePreparing
+		m.emit(PrepareDelivery{Gen: m.newGen(r), Submission: r.submission, Attempt: m.sub(r).Attempts})
 		return
 	}
-	switch m.run.phase {
-	case phaseStarting:
-		m.run.began = m.env.Mono
-		left := m.limits().Timeout - m.state.Submission(m.run.submission).Elapsed()
-		m.emit(SetTimer{TimerBudget, max(left, 0)})
-		m.proceed()
-	case phaseCalling:
-		m.runTools()
-	case phaseEnding:
-		m.finish()
+	m.proceed(r)
+}
+
+// proceed takes the next step of a run: tools of an earlier attempt that can be run
+// again, the end of a response that is complete, or a model call.
+func (m *Machine) proceed(r *run) {
+	sub := m.sub(r)
+	switch {
+	case len(sub.OpenCalls()) > 0:
+		m.runTools(r)
+	case answered(sub):
+		m.finish(r)
+	default:
+		m.callModel(r)
 	}
+}
+
+// answered reports whether a response has come to its end, so that only the author's
+// look at it is missing.
+func answered(sub *conversation.Submission) bool {
+	steps := sub.Steps()
+	if len(steps) == 0 {
+		return false
+	}
+	last := steps[len(steps)-1]
+	return last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && ends(last)
+}
+
+// ends reports whether no model call follows a completed step: nothing was called,
+// or all that was called asked for the end.
+func ends(st conversation.Step) bool {
+	return !slices.ContainsFunc(st.Parts, func(p conversation.StepPart) bool {
+		return p.Tool != nil && !p.Tool.Terminate
+	})
 }
 
 // limits are the rules of this conversation's agent.
@@ -76,68 +190,122 @@ func (m *Machine) limits() Limits {
 	return l
 }
 
-// cancel ends the run under way, if any, and whatever runs for it.
+// cancel ends the work under way, if any.
 func (m *Machine) cancel() {
-	if m.run == nil {
-		return
+	if m.run != nil {
+		m.cancelRuns()
 	}
-	m.emit(Cancel{m.gen})
-	m.gen++
-	m.run = nil
+	for _, j := range m.jobs {
+		m.emit(Cancel{j.gen})
+		if j.asked {
+			m.emit(Reply{j.to, Moved{}})
+		}
+	}
+	m.jobs = nil
 }
 
-// resume takes over what an earlier writer left: a half-written step is closed
-// and kept, calls without an outcome get one, and the first submission is tried
-// again, within its limits.
+// cancelRuns ends the run and those of its subagents, and what runs for them.
+func (m *Machine) cancelRuns() {
+	for _, r := range slices.Backward(m.tasks) {
+		m.endRun(r)
+	}
+	m.endRun(m.run)
+	m.run, m.tasks = nil, nil
+}
+
+// endRun ends what runs outside for a run and forgets it.
+func (m *Machine) endRun(r *run) {
+	if r.gen != 0 {
+		m.emit(Cancel{r.gen})
+	}
+	m.jobs = slices.DeleteFunc(m.jobs, func(j *compaction) bool {
+		if j.run == r && !j.kept {
+			m.emit(Cancel{j.gen})
+			return true
+		}
+		if j.run == r {
+			j.run = nil
+		}
+		return false
+	})
+	m.tasks = slices.DeleteFunc(slices.Clone(m.tasks), func(t *run) bool { return t == r })
+}
+
+// resume takes over what an earlier writer left: half-written steps are closed
+// and kept, calls without an outcome that cannot be run again get one, and the first
+// submission is tried again, within its limits.
 func (m *Machine) resume() {
 	queue := m.state.Unsettled()
 	if len(queue) == 0 {
 		return
 	}
 	m.ensureListed()
-	sub := queue[0]
-	cut := m.closeStep(sub, toolNotStarted, toolUnknown)
-	limits := m.limits()
-	over := sub.Attempts >= limits.MaxAttempts
+	sub, limits := queue[0], m.limits()
+	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Elapsed() >= limits.Timeout
+	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
 	switch {
-	case answered(sub) && (over || sub.Elapsed() >= limits.Timeout):
+	case answered(sub) && (tried || late):
 		m.settle(sub, conversation.OutcomeCompleted, nil)
-	case over:
+	case tried:
 		m.giveUp(sub, failure(conversation.CodeRetryExhausted, sayRetryExhausted,
 			map[string]any{"attempts": sub.Attempts, "maxAttempts": limits.MaxAttempts}))
-	case sub.Elapsed() >= limits.Timeout:
+	case late:
 		m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
 	default:
-		if cut {
-			m.enqueue(true, &conversation.Advisory{
-				Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
-				Text: noteContinue, Display: conversation.DisplayHidden,
-			})
-		}
 		m.startNext()
 	}
 }
 
+// closeWork closes what is half-written of a submission and of its subagents. To go
+// on, calls that can be run again stay open, and subagents; otherwise they end too.
+func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started string, goOn bool) {
+	for _, c := range slices.Backward(m.state.Children(sub.ID)) {
+		if c.Settled {
+			continue
+		}
+		m.closeStep(c, notStarted, started, goOn)
+		if !goOn {
+			m.enqueue(true, &conversation.ChildSettled{Child: c.Child, Outcome: conversation.OutcomeAborted, Usage: usageOf(c), At: m.env.Wall})
+		}
+	}
+	m.closeStep(sub, notStarted, started, goOn)
+}
+
 // closeStep ends the step under way and its calls. Calls of a step whose stream
-// never ended did not start; calls of a completed step may have. It reports
-// whether text was cut off, with no outcome of a call after it: the model then
-// has to be told to go on.
-func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started string) (cut bool) {
-	callText := started
+// never ended did not start; calls of a completed step may have. If text was cut
+// off, with no outcome of a call after it, the model that goes on is told so.
+func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started string, goOn bool) {
+	text, cut, half := started, false, false
 	if turn := sub.OpenStep(); turn != "" {
 		steps := sub.Steps()
-		callText, cut = notStarted, hasText(steps[len(steps)-1])
+		text, cut, half = notStarted, hasText(steps[len(steps)-1]), true
 		m.enqueue(true, &conversation.StepCompleted{
-			Message: sub.Message, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
+			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
 		})
 	}
 	for _, c := range sub.OpenCalls() {
+		if goOn && !half && again(c) {
+			continue
+		}
 		cut = false
 		m.enqueue(true, &conversation.ToolSettled{
-			Call: c.Call, Failed: true, ErrorText: callText, ElapsedMs: m.elapsed(), At: m.env.Wall,
+			Call: c.Call, Child: sub.Child, Failed: true, ErrorText: text, ElapsedMs: m.elapsed(), At: m.env.Wall,
 		})
 	}
-	return cut
+	if cut && goOn {
+		m.tell(sub, noteContinue)
+	}
+}
+
+// again reports whether a call whose outcome is unknown may be run once more.
+func again(c conversation.ToolCall) bool { return c.Durable || c.Name == TaskTool }
+
+// tell leaves a note to the model that only it sees.
+func (m *Machine) tell(sub *conversation.Submission, text string) {
+	m.enqueue(true, &conversation.Advisory{
+		Message: conversation.MessageID(m.ids.next("msg_")), Child: sub.Child, Submission: sub.ID,
+		Text: text, Display: conversation.DisplayHidden,
+	})
 }
 
 func hasText(s conversation.Step) bool {
@@ -170,39 +338,54 @@ func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outc
 	m.startNext()
 }
 
+// settlement is one the author is told of once it is durable.
+type settlement struct {
+	ShowSettlement
+	at conversation.Offset
+}
+
 // conclude records the one outcome of a submission.
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	total := sub.Elapsed().Milliseconds()
 	if m.run != nil && m.run.submission == sub.ID {
 		total += m.elapsed() - sub.ElapsedNow().Milliseconds()
-		m.gen++
-		m.run = nil
+		m.cancelRuns()
 	}
 	m.enqueue(true, &conversation.SubmissionSettled{
 		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, At: m.env.Wall,
 	})
+	if m.limits().SettledHook {
+		m.settled = append(m.settled, settlement{ShowSettlement{sub, outcome, err}, m.nextOffset()})
+	}
+}
+
+// showSettled tells the author of settlements that are durable by now.
+func (m *Machine) showSettled() {
+	for len(m.settled) > 0 && m.settled[0].at <= m.durable {
+		m.emit(m.settled[0].ShowSettlement)
+		m.settled = m.settled[1:]
+	}
 }
 
 // budgetSpent ends a submission whose total time is used up.
 func (m *Machine) budgetSpent() {
-	if m.run == nil || m.run.phase == phaseStarting {
+	r := m.run
+	if r == nil || r.phase == phaseStarting {
 		return
 	}
-	if m.run.phase == phaseEnding || m.run.phase == phaseFinish {
-		// The response is complete: its author's words about it do not fail it.
-		m.emit(Cancel{m.gen})
-		m.settle(m.state.Submission(m.run.submission), conversation.OutcomeCompleted, nil)
-		return
-	}
-	sub := m.state.Submission(m.run.submission)
+	sub := m.sub(r)
 	before := sub.Elapsed() - sub.ElapsedNow()
-	left := m.limits().Timeout - before - (m.env.Mono - m.run.began)
+	left := m.limits().Timeout - before - (m.env.Mono - r.began)
 	if left > 0 { // the timer of an earlier submission
-		m.emit(SetTimer{TimerBudget, left})
+		m.emit(SetTimer{Timer: TimerBudget, After: left})
 		return
 	}
-	m.emit(Cancel{m.gen})
-	m.closeStep(sub, toolTimeUp, toolTimeUp)
+	if r.phase == phaseEnding || r.phase == phaseFinish {
+		// The response is complete: its author's words about it do not fail it.
+		m.settle(sub, conversation.OutcomeCompleted, nil)
+		return
+	}
+	m.closeWork(sub, toolTimeUp, toolTimeUp, false)
 	m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
 }
 

@@ -51,16 +51,21 @@ type (
 		To    ReplyID
 		Value Answer
 	}
-	// CallModel starts the model call gen for a submission. The shell builds the
-	// request from [Machine.State] before it returns to its mailbox.
+	// CallModel starts the model call gen for a submission, which may be a subagent's,
+	// and ends what ran for it before. Fallback counts the agent's models that were
+	// given up. The shell builds the request from [Machine.State] before it returns to
+	// its mailbox.
 	CallModel struct {
 		Gen        int
 		Submission conversation.SubmissionID
 		Turn       conversation.TurnID
 		Attempt    int
 		Step       int
+		Fallback   int
 	}
-	// RunTool runs one call of the run gen.
+	// RunTool runs one call of the run gen; [ToolDone] answers, or [TaskCalled] if it
+	// hands a task to a subagent. Recorded are the steps of a durable tool that an
+	// earlier run of the call has finished.
 	RunTool struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -68,6 +73,29 @@ type (
 		Call       conversation.CallID
 		Name       string
 		Input      json.RawMessage
+		Recorded   []conversation.StepRecorded
+	}
+	// PrepareDelivery shows the author a delivery before the first model call for it;
+	// [DeliveryPrepared] answers.
+	PrepareDelivery struct {
+		Gen        int
+		Submission conversation.SubmissionID
+		Attempt    int
+	}
+	// ShowSettlement tells the author of a settlement, which is durable. Nobody answers.
+	// The submission may have been cut out of the state already.
+	ShowSettlement struct {
+		Submission *conversation.Submission
+		Outcome    conversation.Outcome
+		Err        *conversation.SettlementError
+	}
+	// Summarize asks for a summary of what the model sees while it works on a
+	// submission, "" for what it would see next; [Summarized] answers.
+	Summarize struct {
+		Gen          int
+		Submission   conversation.SubmissionID
+		Reason       conversation.CompactionReason
+		Instructions string
 	}
 	// FinishResponse shows the author the response of a submission, which is durable
 	// and complete; [ResponseFinished] answers.
@@ -89,9 +117,11 @@ type (
 	}
 	// Cancel ends whatever runs under gen; its results are ignored.
 	Cancel struct{ Gen int }
-	// SetTimer asks for a [Tick] after a while.
+	// SetTimer asks for a [Tick] after a while. Gen is set for TimerRetry, of which
+	// each gen has its own.
 	SetTimer struct {
 		Timer Timer
+		Gen   int
 		After time.Duration
 	}
 	// Stop ends the activation.
@@ -101,18 +131,21 @@ type (
 	}
 )
 
-func (Append) effect()         {}
-func (List) effect()           {}
-func (Look) effect()           {}
-func (Unlist) effect()         {}
-func (Reply) effect()          {}
-func (CallModel) effect()      {}
-func (RunTool) effect()        {}
-func (FinishResponse) effect() {}
-func (Checkpoint) effect()     {}
-func (Cancel) effect()         {}
-func (SetTimer) effect()       {}
-func (Stop) effect()           {}
+func (Append) effect()          {}
+func (List) effect()            {}
+func (Look) effect()            {}
+func (Unlist) effect()          {}
+func (Reply) effect()           {}
+func (CallModel) effect()       {}
+func (RunTool) effect()         {}
+func (PrepareDelivery) effect() {}
+func (ShowSettlement) effect()  {}
+func (Summarize) effect()       {}
+func (FinishResponse) effect()  {}
+func (Checkpoint) effect()      {}
+func (Cancel) effect()          {}
+func (SetTimer) effect()        {}
+func (Stop) effect()            {}
 
 // Answer is what a caller is told.
 type Answer interface{ answer() }
@@ -126,6 +159,10 @@ type (
 	Clear struct{}
 	// Aborted answers an abort: whether there was anything.
 	Aborted struct{ Any bool }
+	// Compacted answers a [Compact]: whether there was anything to compact.
+	Compacted struct{ Any bool }
+	// StepKept says that a [StepDone] is durable.
+	StepKept struct{}
 	// Moved says that the outcome is unknown; the caller repeats under its key.
 	Moved struct{}
 	// Poked answers a poke after its writer is fenced: Held if work remains, which
@@ -136,9 +173,11 @@ type (
 	}
 )
 
-func (Admitted) answer() {}
-func (Refused) answer()  {}
-func (Clear) answer()    {}
-func (Aborted) answer()  {}
-func (Moved) answer()    {}
-func (Poked) answer()    {}
+func (Admitted) answer()  {}
+func (Refused) answer()   {}
+func (Clear) answer()     {}
+func (Aborted) answer()   {}
+func (Compacted) answer() {}
+func (StepKept) answer()  {}
+func (Moved) answer()     {}
+func (Poked) answer()     {}

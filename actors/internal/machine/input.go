@@ -40,7 +40,8 @@ const (
 	ModelCall
 	ModelDone
 	ModelFailed
-	// ModelMetadata is what a new response starts with. It comes first, if at all.
+	// ModelMetadata is what a new response starts with, and in State what its author
+	// wrote for it. It comes first, if at all.
 	ModelMetadata
 	// ModelData is data that a tool or a hook writes; it may come after ModelDone.
 	ModelData
@@ -55,14 +56,29 @@ type ModelEvent struct {
 	ProviderCall string
 	Name         string
 	Input        json.RawMessage
-	// The end.
+	Durable      bool
+	State        []StateWrite
+	// The end. Full says that the context has come near the model's window.
 	StopReason string
 	Usage      conversation.Usage
+	Full       bool
 	// A failure: Err may be shown to clients. Retry says that the same call may
-	// succeed later, RetryAfter how long the vendor asks to wait.
+	// succeed later, RetryAfter how long the vendor asks to wait; Overflow that the
+	// context is too long for the model; Fallback that there is another model to ask.
+	// Unasked, before all others, says that nothing was asked of the model yet.
 	Err        *conversation.SettlementError
+	Unasked    bool
 	Retry      bool
 	RetryAfter time.Duration
+	Overflow   bool
+	Fallback   bool
+}
+
+// StateWrite is a key of the author's persistent state and its new value; null
+// removes it.
+type StateWrite struct {
+	Key   string
+	Value json.RawMessage
 }
 
 type (
@@ -121,26 +137,77 @@ type (
 	}
 	// ToolDone delivers the outcome of a call of the run gen. Output is valid JSON
 	// unless Failed; ErrorText is for the model and for clients. NotRun says that no
-	// handler ran, so there is no duration.
+	// handler ran, so there is no duration. State is what the handler wrote.
 	ToolDone struct {
 		Gen       int
 		Call      conversation.CallID
 		Output    json.RawMessage
+		Images    []conversation.Attachment
+		Terminate bool
+		State     []StateWrite
 		Failed    bool
 		NotRun    bool
 		ErrorText string
 		Duration  time.Duration
 	}
+	// StepDone asks to record the result of a durable tool's step; [StepKept] answers.
+	StepDone struct {
+		To     ReplyID
+		Gen    int
+		Call   conversation.CallID
+		Name   string
+		Output json.RawMessage
+	}
+	// TaskCalled says that a call of the run gen hands a task to a subagent.
+	TaskCalled struct {
+		Gen    int
+		Call   conversation.CallID
+		Agent  string
+		Prompt string
+	}
 
+	// DeliveryPrepared says that the author has seen the delivery of the run gen. Err
+	// fails the submission.
+	DeliveryPrepared struct {
+		Gen   int
+		State []StateWrite
+		Err   *conversation.SettlementError
+	}
 	// ResponseFinished says that the author has seen the response of the run gen.
-	// Metadata is a JSON object to merge, or nil.
+	// Metadata is a JSON object to merge, or nil. Again, if not empty, is said to the
+	// model, which goes on.
 	ResponseFinished struct {
 		Gen      int
 		Metadata json.RawMessage
+		Again    string
+		State    []StateWrite
+	}
+
+	// Compact asks for a compaction; [Compacted] answers.
+	Compact struct {
+		To           ReplyID
+		Instructions string
+	}
+	// Summarized delivers the summary that gen asked for: of all before FirstKept, and
+	// of its steps before FirstTurn. Before counts the exchanges before FirstKept.
+	// Nothing says that there is nothing to leave out, Err that there is no summary.
+	Summarized struct {
+		Gen       int
+		Summary   string
+		FirstKept conversation.SubmissionID
+		FirstTurn conversation.TurnID
+		Before    int
+		Model     string
+		Usage     conversation.Usage
+		Nothing   bool
+		Err       *conversation.Error
 	}
 
 	// Tick says that a timer set by [SetTimer] went off.
-	Tick struct{ Timer Timer }
+	Tick struct {
+		Timer Timer
+		Gen   int
+	}
 	// Drain asks to release the conversation at the next durable boundary.
 	Drain struct{}
 )
@@ -156,6 +223,11 @@ func (Listed) input()           {}
 func (Looked) input()           {}
 func (Model) input()            {}
 func (ToolDone) input()         {}
+func (StepDone) input()         {}
+func (TaskCalled) input()       {}
+func (DeliveryPrepared) input() {}
 func (ResponseFinished) input() {}
+func (Compact) input()          {}
+func (Summarized) input()       {}
 func (Tick) input()             {}
 func (Drain) input()            {}

@@ -19,8 +19,9 @@ type Limits struct {
 	CheckInitialData func(json.RawMessage) error
 	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
 	ToolConcurrency int
-	// FinishHook says that a response is shown to its author before it settles.
-	FinishHook bool
+	// StartHook says that a delivery is shown to its author before the first model
+	// call for it, FinishHook a response before it settles, SettledHook a settlement.
+	StartHook, FinishHook, SettledHook bool
 }
 
 // Config is what a machine is made with. All fields are required.
@@ -72,8 +73,11 @@ type Machine struct {
 	listing bool
 	listed  bool
 
-	run      *run
-	gen      int
+	run      *run   // of the first unsettled submission
+	tasks    []*run // of subagents that work for it, oldest first
+	jobs     []*compaction
+	settled  []settlement // not durable yet
+	gen      int          // counts whatever runs outside
 	draining bool
 	idling   bool
 
@@ -146,6 +150,10 @@ func (m *Machine) turnAway(in Input) {
 		m.emit(Reply{in.To, Moved{}})
 	case Poke:
 		m.emit(Reply{in.To, Poked{Unknown: true}})
+	case Compact:
+		m.emit(Reply{in.To, Moved{}})
+	case StepDone:
+		m.emit(Reply{in.To, Moved{}})
 	}
 }
 
@@ -165,6 +173,8 @@ func (m *Machine) beforeOpen(in Input) {
 			case Admit:
 				m.emit(Reply{b.To, Refused{unopened(in)}})
 			case Abort:
+				m.emit(Reply{b.To, Refused{unopened(in)}})
+			case Compact:
 				m.emit(Reply{b.To, Refused{unopened(in)}})
 			default:
 				m.turnAway(b)
@@ -187,14 +197,21 @@ func (m *Machine) beforeOpen(in Input) {
 		}
 		m.backlog = append(m.backlog, in)
 	case Abort:
-		if len(m.backlog) >= m.cfg.MaxWaiting {
-			m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
-			return
-		}
-		m.backlog = append(m.backlog, in)
+		m.keep(in.To, in)
+	case Compact:
+		m.keep(in.To, in)
 	case Drain:
 		m.backlog = append(m.backlog, in)
 	}
+}
+
+// keep keeps a request until the log is read.
+func (m *Machine) keep(to ReplyID, in Input) {
+	if len(m.backlog) >= m.cfg.MaxWaiting {
+		m.emit(Reply{to, Refused{conversation.Unavailable(time.Second, nil)}})
+		return
+	}
+	m.backlog = append(m.backlog, in)
 }
 
 // unopened is what callers are told of a log that could not be read.
@@ -233,23 +250,35 @@ func (m *Machine) take(in Input) {
 		m.model(in)
 	case ToolDone:
 		m.toolDone(in)
+	case StepDone:
+		m.stepDone(in)
+	case TaskCalled:
+		m.taskCalled(in)
+	case DeliveryPrepared:
+		m.deliveryPrepared(in)
 	case ResponseFinished:
 		m.responseFinished(in)
+	case Compact:
+		m.compactNow(in)
+	case Summarized:
+		m.summarized(in)
 	case Tick:
-		m.tick(in.Timer)
+		m.tick(in)
 	case Drain:
 		m.drain()
 	}
 }
 
-func (m *Machine) tick(t Timer) {
-	switch t {
+func (m *Machine) tick(in Tick) {
+	switch in.Timer {
 	case TimerPace:
 		m.paceSet = false
 	case TimerBudget:
 		m.budgetSpent()
 	case TimerRetry:
-		m.retry()
+		if r := m.runOf(in.Gen); r != nil && r.phase == phaseRetry {
+			m.startCall(r)
+		}
 	case TimerIdle:
 		if m.idle() {
 			m.stop(StopPassivated, nil)
@@ -263,8 +292,9 @@ func (m *Machine) advance() {
 		return
 	}
 	m.flush()
+	m.showSettled()
 	m.checkpoint(m.cfg.CheckpointBatches)
-	m.continueRun()
+	m.continueRuns()
 	m.driveAppend()
 	m.rest()
 }
@@ -272,7 +302,7 @@ func (m *Machine) advance() {
 // idle reports that nothing is under way. A listing is waited for too: it would
 // outlive the activation and nobody would take it back.
 func (m *Machine) idle() bool {
-	return m.run == nil && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
+	return m.run == nil && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
 // rest looks after a machine with nothing to do.
@@ -291,17 +321,20 @@ func (m *Machine) rest() {
 	}
 	if !m.idling {
 		m.idling = true
-		m.emit(SetTimer{TimerIdle, m.cfg.IdleAfter})
+		m.emit(SetTimer{Timer: TimerIdle, After: m.cfg.IdleAfter})
 	}
 }
 
 func (m *Machine) drain() {
 	m.draining = true
-	if m.run == nil {
+	var sub *conversation.Submission
+	if m.run != nil {
+		sub = m.sub(m.run)
+	}
+	m.cancel()
+	if sub == nil {
 		return
 	}
-	sub := m.state.Submission(m.run.submission)
-	m.cancel()
 	m.enqueue(true, &conversation.AttemptReleased{Submission: sub.ID, Attempt: sub.Attempts, Reason: "drain"})
 }
 

@@ -64,9 +64,23 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 	case machine.Reply:
 		fmt.Fprintf(w, "reply %d: %s\n", e.To, answerText(e.Value))
 	case machine.CallModel:
-		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
+		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d step=%d", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
+		if e.Fallback > 0 {
+			fmt.Fprintf(w, " fallback=%d", e.Fallback)
+		}
+		fmt.Fprintln(w)
 	case machine.RunTool:
-		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s\n", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
+		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
+		for _, s := range e.Recorded {
+			fmt.Fprintf(w, " %s=%s", s.Name, s.Output)
+		}
+		fmt.Fprintln(w)
+	case machine.PrepareDelivery:
+		fmt.Fprintf(w, "prepare-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)
+	case machine.ShowSettlement:
+		fmt.Fprintf(w, "show-settlement %s %s\n", e.Submission.ID, e.Outcome)
+	case machine.Summarize:
+		fmt.Fprintf(w, "summarize gen=%d %s%s%s\n", e.Gen, e.Reason, suffix(" ", string(e.Submission)), suffix(": ", e.Instructions))
 	case machine.FinishResponse:
 		fmt.Fprintf(w, "finish-response gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
 	case machine.Checkpoint:
@@ -78,7 +92,11 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 	case machine.Cancel:
 		fmt.Fprintf(w, "cancel gen=%d\n", e.Gen)
 	case machine.SetTimer:
-		fmt.Fprintf(w, "set-timer %s %s\n", timerNames[e.Timer], e.After)
+		fmt.Fprintf(w, "set-timer %s %s", timerNames[e.Timer], e.After)
+		if e.Gen != 0 {
+			fmt.Fprintf(w, " gen=%d", e.Gen)
+		}
+		fmt.Fprintln(w)
 	case machine.Stop:
 		fmt.Fprintf(w, "stop %s%s\n", e.Reason, suffix(": ", e.Err))
 	}
@@ -119,6 +137,10 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("aborted=%v", v.Any)
 	case machine.Moved:
 		return "moved"
+	case machine.Compacted:
+		return fmt.Sprintf("compacted=%v", v.Any)
+	case machine.StepKept:
+		return "kept"
 	case machine.Poked:
 		switch {
 		case v.Unknown:
@@ -155,30 +177,52 @@ func recordText(r conversation.Record) string {
 	case *conversation.AttemptReleased:
 		return fmt.Sprintf("%s attempt=%d %s", r.Submission, r.Attempt, r.Reason)
 	case *conversation.ResponseStarted:
-		return fmt.Sprintf("%s %s %s %s%s", r.Message, r.Submission, r.Turn, r.Model, suffix(" metadata=", string(r.Metadata)))
+		return childText(r.Child) + fmt.Sprintf("%s %s %s %s%s", r.Message, r.Submission, r.Turn, r.Model, suffix(" metadata=", string(r.Metadata)))
 	case *conversation.DataWritten:
 		return fmt.Sprintf("%s %s %s", r.Message, r.Name, r.Data)
 	case *conversation.MetadataMerged:
 		return fmt.Sprintf("%s %s", r.Message, r.Metadata)
 	case *conversation.Delta:
-		return fmt.Sprintf("%s %s %q", r.Message, r.Kind, r.Text)
+		return childText(r.Child) + fmt.Sprintf("%s %s %q", r.Message, r.Kind, r.Text)
 	case *conversation.PartDone:
 		return fmt.Sprintf("%s signature=%s", r.Message, r.Signature)
 	case *conversation.ToolCalled:
-		return fmt.Sprintf("%s %s %s %s", r.Message, r.Call, r.Name, r.Input)
+		s := childText(r.Child) + fmt.Sprintf("%s %s %s %s", r.Message, r.Call, r.Name, r.Input)
+		if r.Durable {
+			s += " durable"
+		}
+		return s
 	case *conversation.ToolSettled:
-		s := fmt.Sprintf("%s output=%s", r.Call, r.Output)
+		s := childText(r.Child) + fmt.Sprintf("%s output=%s", r.Call, r.Output)
 		if r.Failed {
-			s = fmt.Sprintf("%s failed: %s", r.Call, r.ErrorText)
+			s = childText(r.Child) + fmt.Sprintf("%s failed: %s", r.Call, r.ErrorText)
+		}
+		for _, a := range r.Attachments {
+			s += fmt.Sprintf(" %s=%s", a.ID, a.MimeType)
+		}
+		if r.Terminate {
+			s += " terminate"
 		}
 		if r.DurationMs != nil {
 			s += fmt.Sprintf(" took=%dms", *r.DurationMs)
 		}
 		return s + elapsedText(r.ElapsedMs)
 	case *conversation.StepCompleted:
-		return fmt.Sprintf("%s %s %s%s", r.Message, r.Turn, r.StopReason, elapsedText(r.ElapsedMs))
+		return childText(r.Child) + fmt.Sprintf("%s %s %s%s", r.Message, r.Turn, r.StopReason, elapsedText(r.ElapsedMs))
+	case *conversation.StateWritten:
+		return fmt.Sprintf("%s=%s", r.Key, r.Value)
+	case *conversation.StepRecorded:
+		return fmt.Sprintf("%s %s=%s", r.Call, r.Name, r.Output)
+	case *conversation.HookDone:
+		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
+	case *conversation.ChildStarted:
+		return fmt.Sprintf("%s %s %s %s %q", r.Child, r.Submission, r.Call, r.Agent, r.Prompt)
+	case *conversation.ChildSettled:
+		return fmt.Sprintf("%s %s", r.Child, r.Outcome)
+	case *conversation.Compacted:
+		return childText(r.Child) + fmt.Sprintf("%s %q first=%s%s", r.Reason, r.Summary, r.FirstKept, suffix(" ", string(r.FirstTurn)))
 	case *conversation.Advisory:
-		return fmt.Sprintf("%s %s %s %q%s", r.Message, r.Submission, r.Display, r.Text, attributesText(r.Attributes))
+		return childText(r.Child) + fmt.Sprintf("%s %s %s %q%s", r.Message, r.Submission, r.Display, r.Text, attributesText(r.Attributes))
 	case *conversation.SubmissionSettled:
 		s := fmt.Sprintf("%s %s%s", r.Submission, r.Outcome, elapsedText(r.ElapsedMs))
 		if r.Error != nil {
@@ -187,6 +231,13 @@ func recordText(r conversation.Record) string {
 		return s
 	}
 	return fmt.Sprintf("%+v", r)
+}
+
+func childText(id conversation.ConversationID) string {
+	if id == "" {
+		return ""
+	}
+	return fmt.Sprintf("[%s] ", id)
 }
 
 func elapsedText(ms int64) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ func TestRandomSchedules(t *testing.T) {
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
 		"checkpoint", "page", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
+		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
+		"summarize threshold", "summarize overflow", "summarize manual",
 	} {
 		if seen[want] < seeds/100 {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -84,6 +87,9 @@ func (w *world) disturb() {
 		w.abort()
 		return
 	case w.chance(1):
+		w.compact()
+		return
+	case w.chance(1):
 		w.note("drain")
 		w.do(machine.Drain{})
 		return
@@ -98,14 +104,14 @@ func (w *world) disturb() {
 		w.pass()
 		return
 	}
-	w.progress(w.r.IntN(6))
+	w.progress(w.r.IntN(8))
 }
 
 // progress lets something answer that is under way, beginning with the given one.
 // It reports whether anything was.
 func (w *world) progress(first int) bool {
-	for i := range 6 {
-		switch (first + i) % 6 {
+	for i := range 8 {
+		switch (first + i) % 8 {
 		case 0:
 			if w.inflight != nil {
 				w.note("appended %d", int64(w.inflight.Offset))
@@ -121,14 +127,14 @@ func (w *world) progress(first int) bool {
 				return true
 			}
 		case 2:
-			if w.call != nil {
-				w.speak()
+			if len(w.calls) > 0 {
+				w.speak(w.calls[w.r.IntN(len(w.calls))])
 				return true
 			}
 		case 3:
 			if len(w.tools) > 0 {
 				w.write(w.tools[0].Gen)
-				w.finishTool()
+				w.useTool()
 				return true
 			}
 		case 4:
@@ -140,6 +146,16 @@ func (w *world) progress(first int) bool {
 		case 5:
 			if w.looking {
 				w.look()
+				return true
+			}
+		case 6:
+			if w.start != nil {
+				w.prepared()
+				return true
+			}
+		case 7:
+			if len(w.jobs) > 0 {
+				w.summarized()
 				return true
 			}
 		}
@@ -349,7 +365,7 @@ func (w *world) pass() {
 		by = time.Duration(w.r.IntN(20_000)) * time.Millisecond
 	}
 	if w.booted && w.chance(5) { // a timer that is early
-		delete(w.timers, machine.TimerBudget)
+		delete(w.timers, machine.Tick{Timer: machine.TimerBudget})
 		w.note("tick budget, early")
 		w.do(machine.Tick{Timer: machine.TimerBudget})
 	}
@@ -361,30 +377,43 @@ func (w *world) elapse(by time.Duration) {
 	w.mono += by
 	w.wall += conversation.Time(by.Milliseconds())
 	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget, machine.TimerIdle} {
-		if at, ok := w.timers[timer]; ok && at <= w.mono && w.booted {
-			delete(w.timers, timer)
-			w.note("tick %s", timerNames[timer])
-			w.do(machine.Tick{Timer: timer})
+		for _, tick := range w.set(timer) {
+			if at, ok := w.timers[tick]; ok && at <= w.mono && w.booted {
+				delete(w.timers, tick)
+				w.note("tick %s %d", timerNames[timer], tick.Gen)
+				w.do(tick)
+			}
 		}
 	}
 }
 
+// set returns the timers of a name that are set, in the order of their gens.
+func (w *world) set(timer machine.Timer) []machine.Tick {
+	var out []machine.Tick
+	for tick := range w.timers {
+		if tick.Timer == timer {
+			out = append(out, tick)
+		}
+	}
+	slices.SortFunc(out, func(a, b machine.Tick) int { return a.Gen - b.Gen })
+	return out
+}
+
 // speak delivers some events of the model call.
-func (w *world) speak() {
+func (w *world) speak(c *modelCall) {
 	if w.m.Full() { // the stream is held back until an append lands
 		w.seen["full"]++
-		if _, ok := w.timers[machine.TimerPace]; !ok && w.inflight == nil {
+		if _, ok := w.timers[machine.Tick{Timer: machine.TimerPace}]; !ok && w.inflight == nil {
 			violate("full, and nothing makes room")
 		}
 		w.pass()
 		return
 	}
-	c := w.call
 	in := machine.Model{Gen: c.Gen, Name: "demo/one"}
 	for range 1 + w.r.IntN(3) {
 		in.Events = append(in.Events, w.event(c))
 		if k := in.Events[len(in.Events)-1].Kind; k == machine.ModelDone || k == machine.ModelFailed {
-			w.call = nil
+			w.calls = slices.DeleteFunc(w.calls, func(other *modelCall) bool { return other == c })
 			in.Events = append(in.Events, machine.ModelEvent{Kind: machine.ModelText, Text: "after the end"})
 			break
 		}
@@ -405,32 +434,28 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	case n < 68:
 		return machine.ModelEvent{Kind: machine.ModelSignature, Text: "sig" + text}
 	case n < 78:
-		return machine.ModelEvent{Kind: machine.ModelCall, Name: "t", ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
+		e := machine.ModelEvent{Kind: machine.ModelCall, Name: "t", ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
+		switch {
+		case w.chance(25):
+			e.Durable = true
+		case w.chance(30):
+			e.Name = machine.TaskTool
+		}
+		return e
 	case n < 80:
 		return machine.ModelEvent{Kind: machine.ModelText}
 	case n < 82:
-		return machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, Err: &conversation.SettlementError{
+		return machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, Unasked: n == 80, Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model now",
 		}}
 	case n < 84:
-		return machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{
+		return machine.ModelEvent{Kind: machine.ModelFailed, Overflow: w.chance(30), Fallback: w.chance(30), Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model",
 		}}
+	case n < 86:
+		return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "length"}
 	}
-	return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop"}
-}
-
-func (w *world) finishTool() {
-	i := w.r.IntN(len(w.tools))
-	c := w.tools[i]
-	w.tools = append(w.tools[:i:i], w.tools[i+1:]...)
-	in := machine.ToolDone{Gen: c.Gen, Call: c.Call, Output: json.RawMessage(`[1]`), Duration: time.Millisecond}
-	if w.chance(20) {
-		in.Failed, in.ErrorText = true, "broken"
-	}
-	w.stale = append(w.stale, in)
-	w.note("tool %s failed=%v", c.Call, in.Failed)
-	w.do(in)
+	return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
 }
 
 // write writes data for clients, or not.
@@ -448,9 +473,13 @@ func (w *world) write(gen int) {
 // finishHook lets the author's look at a response end.
 func (w *world) finishHook() {
 	in := machine.ResponseFinished{Gen: w.ending.Gen}
-	if w.chance(70) {
+	switch {
+	case w.chance(20):
+		in.Again = "More."
+	case w.chance(70):
 		in.Metadata = json.RawMessage(`{"seen":{"by":"author"}}`)
 	}
+	in.State = w.writes()
 	w.ending = nil
 	w.stale = append(w.stale, in)
 	w.note("finished gen=%d %s", in.Gen, in.Metadata)
@@ -480,11 +509,11 @@ func (w *world) settleDown() {
 // due waits for the first of the timers and reports whether one was set.
 func (w *world) due(timers ...machine.Timer) bool {
 	for _, timer := range timers {
-		if timer == machine.TimerBudget && w.call == nil && len(w.tools) == 0 && w.ending == nil {
+		if timer == machine.TimerBudget && !w.working() {
 			continue // it belongs to a run that is over
 		}
-		if at, ok := w.timers[timer]; ok {
-			w.elapse(max(0, at-w.mono))
+		for _, tick := range w.set(timer) {
+			w.elapse(max(0, w.timers[tick]-w.mono))
 			return true
 		}
 	}

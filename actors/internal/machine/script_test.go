@@ -18,7 +18,7 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= finish checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= start finish settled checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
@@ -26,9 +26,14 @@ import (
 //	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
 //	listed    the journal lists the writer
 //	model     events of the model call, one per line [gen=]
-//	tool      a tool ends: call= output= | failed= [took=] [gen=]
-//	finished  the author has seen the response [metadata=] [gen=]
-//	tick      a timer went off
+//	tool      a tool ends: call= output= | failed= [took=] [terminate] [image=] [set=key:value] [gen=]
+//	step      a durable tool's step ends: call= name= output= [gen=]
+//	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
+//	prepared  the author has seen the delivery [failed=] [set=key:value] [gen=]
+//	finished  the author has seen the response [metadata=] [again=] [set=key:value] [gen=]
+//	compact   a caller asks for a compaction [instructions=]
+//	summary   text= first= [turn=] [before=] | nothing | failed= [gen=]
+//	tick      a timer went off [gen= of retry]
 //	poke      nonce= seq=
 //	abort     a caller asks to abort whatever is owed
 //	drain
@@ -66,6 +71,8 @@ type script struct {
 	caller machine.ReplyID
 	gen    int                       // of the newest model call
 	sub    conversation.SubmissionID // of the newest model call
+	retry  int                       // gen of the newest retry timer
+	job    int                       // gen of the newest summary asked for
 	lives  int
 }
 
@@ -96,14 +103,29 @@ func (s *script) run(w *strings.Builder) {
 	default:
 		effects := s.step(s.input())
 		for _, e := range effects {
-			switch e := e.(type) {
-			case machine.CallModel:
-				s.gen, s.sub = e.Gen, e.Submission
-			case machine.FinishResponse:
-				s.gen, s.sub = e.Gen, e.Submission
-			}
+			s.follow(e)
 		}
 		printEffects(w, effects)
+	}
+}
+
+// follow remembers what commands mean when they name no gen.
+func (s *script) follow(e machine.Effect) {
+	switch e := e.(type) {
+	case machine.CallModel:
+		s.gen, s.sub = e.Gen, e.Submission
+	case machine.RunTool:
+		s.gen = e.Gen
+	case machine.FinishResponse:
+		s.gen, s.sub = e.Gen, e.Submission
+	case machine.PrepareDelivery:
+		s.gen = e.Gen
+	case machine.Summarize:
+		s.job = e.Gen
+	case machine.SetTimer:
+		if e.Timer == machine.TimerRetry {
+			s.retry = e.Gen
+		}
 	}
 }
 
@@ -147,7 +169,7 @@ func (s *script) configure() {
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
-	s.limits.FinishHook = s.d.HasArg("finish")
+	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
 	s.crash()
 }
 
@@ -224,12 +246,17 @@ func (s *script) input() machine.Input {
 	case "model":
 		return s.model()
 	case "tool":
-		return machine.ToolDone{
+		in := machine.ToolDone{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Output: json.RawMessage(s.arg("output")),
 			Failed: s.d.HasArg("failed"), ErrorText: s.arg("failed"), Duration: s.duration("took", 0),
+			Terminate: s.d.HasArg("terminate"), State: s.state(),
 		}
+		if s.d.HasArg("image") {
+			in.Images = []conversation.Attachment{{SHA256: "00ff", MimeType: s.arg("image"), Size: 2}}
+		}
+		return in
 	case "finished":
-		in := machine.ResponseFinished{Gen: s.number("gen", s.gen)}
+		in := machine.ResponseFinished{Gen: s.number("gen", s.gen), Again: s.arg("again"), State: s.state()}
 		if s.d.HasArg("metadata") {
 			in.Metadata = json.RawMessage(s.arg("metadata"))
 		}
@@ -237,7 +264,11 @@ func (s *script) input() machine.Input {
 	case "tick":
 		for timer, name := range timerNames {
 			if s.d.HasArg(name) {
-				return machine.Tick{Timer: timer}
+				in := machine.Tick{Timer: timer}
+				if timer == machine.TimerRetry {
+					in.Gen = s.number("gen", s.retry)
+				}
+				return in
 			}
 		}
 	case "poke":
@@ -249,8 +280,52 @@ func (s *script) input() machine.Input {
 	case "drain":
 		return machine.Drain{}
 	}
+	return s.loopInput()
+}
+
+// loopInput translates a command about steps, subagents, hooks and summaries.
+func (s *script) loopInput() machine.Input {
+	switch s.d.Cmd {
+	case "step":
+		s.caller++
+		return machine.StepDone{
+			To: s.caller, Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
+			Name: s.arg("name"), Output: json.RawMessage(s.arg("output")),
+		}
+	case "task":
+		return machine.TaskCalled{
+			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Agent: s.arg("agent"), Prompt: s.arg("prompt"),
+		}
+	case "prepared":
+		in := machine.DeliveryPrepared{Gen: s.number("gen", s.gen), State: s.state()}
+		if s.d.HasArg("failed") {
+			in.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: s.arg("failed")}
+		}
+		return in
+	case "compact":
+		s.caller++
+		return machine.Compact{To: s.caller, Instructions: s.arg("instructions")}
+	case "summary":
+		in := machine.Summarized{
+			Gen: s.number("gen", s.job), Summary: s.arg("text"), FirstKept: conversation.SubmissionID(s.arg("first")),
+			FirstTurn: conversation.TurnID(s.arg("turn")), Before: s.number("before", 0), Nothing: s.d.HasArg("nothing"),
+		}
+		if s.d.HasArg("failed") {
+			in.Err = conversation.Unavailable(time.Second, errors.New(s.arg("failed")))
+		}
+		return in
+	}
 	s.d.Fatalf(s.t, "unknown command")
 	return nil
+}
+
+// state is what an author wrote: set=key:value.
+func (s *script) state() []machine.StateWrite {
+	key, value, ok := strings.Cut(s.arg("set"), ":")
+	if !ok {
+		return nil
+	}
+	return []machine.StateWrite{{Key: key, Value: json.RawMessage(value)}}
 }
 
 // open reads the log after putting the batches of the input under it: one JSON
@@ -304,7 +379,8 @@ func (s *script) admit() machine.Input {
 }
 
 // model reads events: text, reasoning and signature with the rest of the line,
-// call and data with a name and JSON, metadata with JSON, done with a stop reason, failed with a code.
+// call, durable and data with a name and JSON, metadata with JSON, done and full with a stop reason,
+// failed, overflow and fallback with words, away for a model that could not be asked.
 func (s *script) model() machine.Input {
 	in := machine.Model{Gen: s.number("gen", s.gen), Name: "demo/one"}
 	for line := range strings.Lines(s.d.Input) {
@@ -317,19 +393,23 @@ func (s *script) model() machine.Input {
 			e.Kind = machine.ModelReasoning
 		case "signature":
 			e.Kind = machine.ModelSignature
-		case "call":
+		case "call", "durable":
 			name, input, _ := strings.Cut(rest, " ")
-			e = machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: "p-" + name, Name: name, Input: json.RawMessage(input)}
+			e = machine.ModelEvent{Kind: machine.ModelCall, Durable: kind == "durable", ProviderCall: "p-" + name, Name: name, Input: json.RawMessage(input)}
 		case "data":
 			name, data, _ := strings.Cut(rest, " ")
 			e = machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: json.RawMessage(data)}
 		case "metadata":
 			e = machine.ModelEvent{Kind: machine.ModelMetadata, Input: json.RawMessage(rest)}
-		case "done":
-			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest}
-		case "failed":
-			e = machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{
+		case "done", "full":
+			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest, Full: kind == "full"}
+		case "failed", "overflow", "fallback":
+			e = machine.ModelEvent{Kind: machine.ModelFailed, Overflow: kind == "overflow", Fallback: kind == "fallback", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,
+			}}
+		case "away": // nothing could be asked
+			e = machine.ModelEvent{Kind: machine.ModelFailed, Unasked: true, Retry: true, Fallback: true, Err: &conversation.SettlementError{
+				Type: conversation.CodeModelFailed, Message: "away",
 			}}
 		case "passing": // a failure that may pass; rest is what the vendor asks to wait
 			after, err := time.ParseDuration(rest)

@@ -10,11 +10,16 @@ const (
 	toolUnknown    = "The outcome of this call is unknown: the process ended while it ran. It may or may not have taken effect; check before repeating it."
 	toolTimeUp     = "This call was stopped: the time for the whole submission is used up."
 
-	toolAborted = "This call was stopped: the conversation was aborted. It may or may not have taken effect."
+	toolCutOff     = "This call did not run: the reply reached the model's length limit. Call again, with less in one reply."
+	toolTooDeep    = "This task was not handed on: subagents may stand at most %d deep. Do it without another subagent."
+	toolTaskFailed = "The subagent could not complete the task."
+	toolAborted    = "This call was stopped: the conversation was aborted. It may or may not have taken effect."
 
 	sayAborted        = "The submission was aborted."
 	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
 	sayDamaged        = "The conversation's record cannot be read."
+	sayCutOff         = "The model reached its length limit again and again."
+	sayContinued      = "The reply was continued as often as allowed and never came to an end."
 	sayTimeout        = "The submission used up its total time."
 )
 

@@ -1,7 +1,6 @@
 package machine_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -35,20 +34,25 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
-	call   *modelCall
-	tools  []machine.RunTool
+	calls  []*modelCall
+	tools  []*toolRun
 	ending *machine.FinishResponse // the author looks at it
+	start  *machine.PrepareDelivery
+	jobs   []machine.Summarize
 	ran    map[conversation.CallID]bool
-	stale  []machine.Input // results of what was cancelled
-	timers map[machine.Timer]time.Duration
+	told   map[conversation.SubmissionID]bool // settlements their author was told of
+	stale  []machine.Input                    // results of what was cancelled
+	timers map[machine.Tick]time.Duration
 
 	caller  machine.ReplyID
+	serial  int
 	callers map[machine.ReplyID]machine.Input
 	aborts  map[machine.ReplyID][]conversation.SubmissionID // what was owed when an abort was asked for
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
 	said    map[conversation.TurnID]*spoken
 	logged  map[conversation.TurnID]*spoken
+	turns   map[conversation.MessageID]conversation.TurnID // the newest of each response in the log
 
 	lastStart time.Duration
 	appends   int // of this activation
@@ -65,6 +69,15 @@ type listing struct {
 
 type modelCall struct {
 	machine.CallModel
+}
+
+// toolRun is a call that runs, and the steps it has recorded or waits for.
+type toolRun struct {
+	machine.RunTool
+	durable bool
+	steps   map[string]bool // recorded
+	asks    machine.ReplyID // a step is being recorded; 0 if none
+	asked   string
 }
 
 // spoken is the text of a turn by kind.
@@ -86,10 +99,11 @@ func violate(format string, args ...any) { panic(violation(fmt.Sprintf(format, a
 func newWorld(seed uint64, seen map[string]int) *world {
 	w := &world{
 		rig: newRig(), r: rand.New(rand.NewPCG(seed, 15)), seen: seen,
-		timers: map[machine.Timer]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
+		timers: map[machine.Tick]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
 		aborts: map[machine.ReplyID][]conversation.SubmissionID{}, asked: map[machine.ReplyID]int{},
-		acked: map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{},
+		acked: map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
+		turns: map[conversation.MessageID]conversation.TurnID{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxPendingBytes = 20*time.Second, 6, 40
@@ -100,6 +114,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.cfg.CheckpointBatches, w.cfg.CheckpointBytes = 1+w.r.IntN(12), 1+w.r.IntN(4000)
 	}
 	w.limits.ToolConcurrency, w.limits.FinishHook = 1+w.r.IntN(3), w.chance(50)
+	w.limits.StartHook, w.limits.SettledHook = w.chance(30), w.chance(50)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	return w
 }
@@ -126,7 +141,8 @@ func (w *world) gone() {
 	if w.inflight != nil {
 		w.drop()
 	}
-	w.booted, w.call, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
+	w.booted, w.calls, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
+	w.start, w.jobs = nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -162,7 +178,7 @@ func (w *world) do(in machine.Input) {
 		}
 		w.effect(e)
 	}
-	if _, ok := w.timers[machine.TimerBudget]; !ok && (w.call != nil || len(w.tools) > 0 || w.ending != nil) {
+	if _, ok := w.timers[machine.Tick{Timer: machine.TimerBudget}]; !ok && w.working() {
 		violate("runs without a bound on its time")
 	}
 }
@@ -188,12 +204,18 @@ func (w *world) effect(e machine.Effect) {
 		w.runTool(e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
+	case machine.PrepareDelivery:
+		w.prepareDelivery(e)
+	case machine.ShowSettlement:
+		w.showSettlement(e)
+	case machine.Summarize:
+		w.summarize(e)
 	case machine.Checkpoint:
 		w.checkpoint(e)
 	case machine.Cancel:
-		w.cancel()
+		w.cancel(e.Gen)
 	case machine.SetTimer:
-		w.timers[e.Timer] = w.mono + e.After
+		w.timers[machine.Tick{Timer: e.Timer, Gen: e.Gen}] = w.mono + e.After
 	case machine.Stop:
 		w.stop(e)
 	}
@@ -238,8 +260,14 @@ func (w *world) landed() conversation.Offset {
 			if r.Error != nil {
 				w.seen[string(r.Error.Type)]++
 			}
+		case *conversation.ResponseStarted:
+			w.turns[r.Message] = r.Turn
+			w.seen[string(r.Type())]++
+		case *conversation.StepRecorded:
+			w.seen[string(r.Type())]++
+			w.recorded(r)
 		case *conversation.Delta:
-			turn := w.turnOf(r.Message)
+			turn := w.turns[r.Message]
 			if w.logged[turn] == nil {
 				w.logged[turn] = &spoken{}
 			}
@@ -249,20 +277,6 @@ func (w *world) landed() conversation.Offset {
 		}
 	}
 	return at
-}
-
-// turnOf returns the newest turn of a response in the log.
-func (w *world) turnOf(id conversation.MessageID) conversation.TurnID {
-	for i := len(w.log) - 1; i >= 0; i-- {
-		records := w.log[i].batch.Records
-		for j := len(records) - 1; j >= 0; j-- {
-			if r, ok := records[j].(*conversation.ResponseStarted); ok && r.Message == id {
-				return r.Turn
-			}
-		}
-	}
-	violate("text of the unknown response %s", id)
-	return ""
 }
 
 func (w *world) list(e machine.List) {
@@ -317,55 +331,6 @@ func (w *world) tidy(all bool) {
 	w.journal = kept
 }
 
-func (w *world) callModel(e machine.CallModel) {
-	sub := w.durable.Submission(e.Submission)
-	switch {
-	case sub == nil || !sub.Running || sub.Writer != w.writer || sub.Attempts != e.Attempt:
-		violate("model call of %s without its attempt", e.Submission)
-	case w.call != nil || len(w.tools) > 0 || w.ending != nil:
-		violate("model call beside another, a tool or a hook")
-	case w.said[e.Turn] != nil:
-		violate("turn %s again", e.Turn)
-	}
-	if sub := w.m.State().Submission(e.Submission); sub.OpenStep() != "" || len(sub.OpenCalls()) > 0 {
-		violate("model call with the open step %q and calls %+v", sub.OpenStep(), sub.OpenCalls())
-	}
-	w.call = &modelCall{CallModel: e}
-	w.said[e.Turn] = &spoken{}
-}
-
-func (w *world) runTool(e machine.RunTool) {
-	sub := w.durable.Submission(e.Submission)
-	if sub == nil || sub.OpenStep() != "" {
-		violate("tool of %s before its step is over", e.Submission)
-	}
-	if w.ran[e.Call] {
-		violate("tool %s runs again", e.Call)
-	}
-	if len(w.tools) >= w.limits.ToolConcurrency {
-		violate("tool %s is one too many", e.Call)
-	}
-	w.ran[e.Call] = true
-	for _, c := range sub.OpenCalls() {
-		if c.Call == e.Call {
-			w.tools = append(w.tools, e)
-			return
-		}
-	}
-	violate("tool %s is not called in the log", e.Call)
-}
-
-func (w *world) finishResponse(e machine.FinishResponse) {
-	sub := w.durable.Submission(e.Submission)
-	switch {
-	case !w.limits.FinishHook || w.call != nil || len(w.tools) > 0 || w.ending != nil:
-		violate("%+v beside others", e)
-	case sub == nil || !sub.Running || sub.Settled || sub.OpenStep() != "" || len(sub.OpenCalls()) > 0:
-		violate("the response of %s is shown before its end is durable", e.Submission)
-	}
-	w.ending = &e
-}
-
 // checkpoint checks that a checkpoint says what the log says.
 func (w *world) checkpoint(e machine.Checkpoint) {
 	w.seen["checkpoint"]++
@@ -390,21 +355,6 @@ func (w *world) checkpoint(e machine.Checkpoint) {
 	if err != nil || string(got) != string(want) {
 		violate("checkpoint at %d says\n%s\nthe log says\n%s (%v)", int64(e.At), got, want, err)
 	}
-}
-
-func (w *world) cancel() {
-	if w.call != nil {
-		w.stale = append(w.stale, machine.Model{Gen: w.call.Gen, Name: "demo/one", Events: []machine.ModelEvent{
-			{Kind: machine.ModelText, Text: "stale"}, {Kind: machine.ModelDone, StopReason: "stop"},
-		}})
-	}
-	for _, c := range w.tools {
-		w.stale = append(w.stale, machine.ToolDone{Gen: c.Gen, Call: c.Call})
-	}
-	if w.ending != nil {
-		w.stale = append(w.stale, machine.ResponseFinished{Gen: w.ending.Gen, Metadata: json.RawMessage(`{"stale":true}`)})
-	}
-	w.call, w.tools, w.ending = nil, nil, nil
 }
 
 func (w *world) stop(e machine.Stop) {
@@ -466,6 +416,10 @@ func (w *world) reply(e machine.Reply) {
 		}
 	case machine.Poked:
 		w.poked(asked.(machine.Poke), v)
+	case machine.StepKept:
+		w.kept(e.To, asked.(machine.StepDone))
+	case machine.Moved:
+		w.stepped(e.To, false)
 	}
 }
 

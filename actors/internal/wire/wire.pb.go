@@ -70,7 +70,7 @@ func (x PokeReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PokeReply_Answer.Descriptor instead.
 func (PokeReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{6, 0}
+	return file_wire_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // AdmitRequest asks the owner of a conversation to decide an admission.
@@ -165,8 +165,54 @@ func (*AbortRequest) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{1}
 }
 
-// OwnerReply answers an AdmitRequest or an AbortRequest once everything it rests
-// on is durable.
+// CompactRequest asks the owner to compact the model's view of the conversation now.
+type CompactRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the summary should heed beside what the agent says about it; may be empty.
+	Instructions  string `protobuf:"bytes,1,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactRequest) Reset() {
+	*x = CompactRequest{}
+	mi := &file_wire_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactRequest) ProtoMessage() {}
+
+func (x *CompactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactRequest.ProtoReflect.Descriptor instead.
+func (*CompactRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CompactRequest) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+// OwnerReply answers an AdmitRequest, an AbortRequest or a CompactRequest once
+// everything it rests on is durable.
 type OwnerReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
@@ -176,6 +222,7 @@ type OwnerReply struct {
 	//	*OwnerReply_Moved
 	//	*OwnerReply_Clear
 	//	*OwnerReply_Aborted
+	//	*OwnerReply_Compacted
 	Result        isOwnerReply_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -183,7 +230,7 @@ type OwnerReply struct {
 
 func (x *OwnerReply) Reset() {
 	*x = OwnerReply{}
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -195,7 +242,7 @@ func (x *OwnerReply) String() string {
 func (*OwnerReply) ProtoMessage() {}
 
 func (x *OwnerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -208,7 +255,7 @@ func (x *OwnerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReply.ProtoReflect.Descriptor instead.
 func (*OwnerReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{2}
+	return file_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OwnerReply) GetResult() isOwnerReply_Result {
@@ -263,6 +310,15 @@ func (x *OwnerReply) GetAborted() bool {
 	return false
 }
 
+func (x *OwnerReply) GetCompacted() bool {
+	if x != nil {
+		if x, ok := x.Result.(*OwnerReply_Compacted); ok {
+			return x.Compacted
+		}
+	}
+	return false
+}
+
 type isOwnerReply_Result interface {
 	isOwnerReply_Result()
 }
@@ -290,6 +346,11 @@ type OwnerReply_Aborted struct {
 	Aborted bool `protobuf:"varint,5,opt,name=aborted,proto3,oneof"`
 }
 
+type OwnerReply_Compacted struct {
+	// Whether there was anything to compact.
+	Compacted bool `protobuf:"varint,6,opt,name=compacted,proto3,oneof"`
+}
+
 func (*OwnerReply_Receipt) isOwnerReply_Result() {}
 
 func (*OwnerReply_Failure) isOwnerReply_Result() {}
@@ -299,6 +360,8 @@ func (*OwnerReply_Moved) isOwnerReply_Result() {}
 func (*OwnerReply_Clear) isOwnerReply_Result() {}
 
 func (*OwnerReply_Aborted) isOwnerReply_Result() {}
+
+func (*OwnerReply_Compacted) isOwnerReply_Result() {}
 
 type Receipt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -312,7 +375,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +387,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +400,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{3}
+	return file_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Receipt) GetSubmissionId() string {
@@ -382,7 +445,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +457,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +470,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{4}
+	return file_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Failure) GetCode() string {
@@ -450,7 +513,7 @@ type PokeRequest struct {
 
 func (x *PokeRequest) Reset() {
 	*x = PokeRequest{}
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +525,7 @@ func (x *PokeRequest) String() string {
 func (*PokeRequest) ProtoMessage() {}
 
 func (x *PokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +538,7 @@ func (x *PokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PokeRequest.ProtoReflect.Descriptor instead.
 func (*PokeRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{5}
+	return file_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PokeRequest) GetNonce() string {
@@ -502,7 +565,7 @@ type PokeReply struct {
 
 func (x *PokeReply) Reset() {
 	*x = PokeReply{}
-	mi := &file_wire_proto_msgTypes[6]
+	mi := &file_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +577,7 @@ func (x *PokeReply) String() string {
 func (*PokeReply) ProtoMessage() {}
 
 func (x *PokeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[6]
+	mi := &file_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +590,7 @@ func (x *PokeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PokeReply.ProtoReflect.Descriptor instead.
 func (*PokeReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{6}
+	return file_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PokeReply) GetAnswer() PokeReply_Answer {
@@ -546,14 +609,17 @@ const file_wire_proto_rawDesc = "" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tadmission\x18\x01 \x01(\fR\tadmission\x12\x1a\n" +
 	"\bprecheck\x18\x02 \x01(\bR\bprecheck\"\x0e\n" +
-	"\fAbortRequest\"\xcc\x01\n" +
+	"\fAbortRequest\"4\n" +
+	"\x0eCompactRequest\x12\"\n" +
+	"\finstructions\x18\x01 \x01(\tR\finstructions\"\xec\x01\n" +
 	"\n" +
 	"OwnerReply\x123\n" +
 	"\areceipt\x18\x01 \x01(\v2\x17.parley.wire.v1.ReceiptH\x00R\areceipt\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x17.parley.wire.v1.FailureH\x00R\afailure\x12\x16\n" +
 	"\x05moved\x18\x03 \x01(\bH\x00R\x05moved\x12\x16\n" +
 	"\x05clear\x18\x04 \x01(\bH\x00R\x05clear\x12\x1a\n" +
-	"\aaborted\x18\x05 \x01(\bH\x00R\aabortedB\b\n" +
+	"\aaborted\x18\x05 \x01(\bH\x00R\aaborted\x12\x1e\n" +
+	"\tcompacted\x18\x06 \x01(\bH\x00R\tcompactedB\b\n" +
 	"\x06result\"|\n" +
 	"\aReceipt\x12#\n" +
 	"\rsubmission_id\x18\x01 \x01(\tR\fsubmissionId\x12\x10\n" +
@@ -588,20 +654,21 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_wire_proto_goTypes = []any{
-	(PokeReply_Answer)(0), // 0: parley.wire.v1.PokeReply.Answer
-	(*AdmitRequest)(nil),  // 1: parley.wire.v1.AdmitRequest
-	(*AbortRequest)(nil),  // 2: parley.wire.v1.AbortRequest
-	(*OwnerReply)(nil),    // 3: parley.wire.v1.OwnerReply
-	(*Receipt)(nil),       // 4: parley.wire.v1.Receipt
-	(*Failure)(nil),       // 5: parley.wire.v1.Failure
-	(*PokeRequest)(nil),   // 6: parley.wire.v1.PokeRequest
-	(*PokeReply)(nil),     // 7: parley.wire.v1.PokeReply
+	(PokeReply_Answer)(0),  // 0: parley.wire.v1.PokeReply.Answer
+	(*AdmitRequest)(nil),   // 1: parley.wire.v1.AdmitRequest
+	(*AbortRequest)(nil),   // 2: parley.wire.v1.AbortRequest
+	(*CompactRequest)(nil), // 3: parley.wire.v1.CompactRequest
+	(*OwnerReply)(nil),     // 4: parley.wire.v1.OwnerReply
+	(*Receipt)(nil),        // 5: parley.wire.v1.Receipt
+	(*Failure)(nil),        // 6: parley.wire.v1.Failure
+	(*PokeRequest)(nil),    // 7: parley.wire.v1.PokeRequest
+	(*PokeReply)(nil),      // 8: parley.wire.v1.PokeReply
 }
 var file_wire_proto_depIdxs = []int32{
-	4, // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
-	5, // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
+	5, // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
+	6, // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
 	0, // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
@@ -615,12 +682,13 @@ func file_wire_proto_init() {
 	if File_wire_proto != nil {
 		return
 	}
-	file_wire_proto_msgTypes[2].OneofWrappers = []any{
+	file_wire_proto_msgTypes[3].OneofWrappers = []any{
 		(*OwnerReply_Receipt)(nil),
 		(*OwnerReply_Failure)(nil),
 		(*OwnerReply_Moved)(nil),
 		(*OwnerReply_Clear)(nil),
 		(*OwnerReply_Aborted)(nil),
+		(*OwnerReply_Compacted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -628,7 +696,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,378 @@
+package actors_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// story is one submission and the processes that work on it, one after the other, each
+// until a boundary where it dies. A boundary is where an effect begins or ends: a
+// request to the bucket is sent, or it has landed and its answer is under way; an
+// author's function or a model is called, or has something to say.
+type story struct {
+	*loop
+	name  string // decides what happens to writes whose sender dies
+	lost  bool   // none of them lands
+	lives []*life
+	late  sync.WaitGroup // requests that outlive their sender
+
+	mu      sync.Mutex
+	deeds   []deed
+	views   []view
+	landed  map[string]time.Time // when each batch was stored, by key
+	zombies int                  // batches that were stored after their sender had died
+}
+
+// deed is one call of a function of the author's, or of a model.
+type deed struct {
+	what string
+	call conversation.CallID
+	life int
+	at   time.Time
+}
+
+// view is what a model was shown.
+type view struct {
+	seen []string
+	at   time.Time
+}
+
+// life is one process of a story.
+type life struct {
+	s      *story
+	number int
+	dies   int // at which boundary, counted from 0; immortal for none
+	died   chan struct{}
+	node   *actorNode
+
+	mu    sync.Mutex
+	dead  bool
+	trace []string // the boundaries passed
+	times map[string]int
+}
+
+const immortal = -1
+
+// memberName fits the names that [actors.LocalFleet] gives.
+var memberName = regexp.MustCompile(`local-\d+`)
+
+var errDead = errors.New("the process is dead")
+
+// draw returns a number that depends on its arguments only.
+func draw(what ...any) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, what...)
+	x := h.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	return x ^ x>>31
+}
+
+// pass gets to a boundary. It takes a moment that nothing else takes, so that the
+// boundaries of a story always come in the same order. It is an error if the process
+// has died by then or dies there; here says which.
+func (p *life) pass(ctx context.Context, name string) (here bool, err error) {
+	p.mu.Lock()
+	nth := p.times[name]
+	p.times[name]++
+	p.mu.Unlock()
+	time.Sleep(time.Millisecond + time.Duration(draw(name, nth)%uint64(40*time.Millisecond)))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead {
+		return false, errDead
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	p.trace = append(p.trace, name)
+	if len(p.trace)-1 != p.dies {
+		return false, nil
+	}
+	p.dead = true
+	close(p.died)
+	return true, errDead
+}
+
+// at is pass for code that runs in the process: it does not come back if that dies.
+func (p *life) at(ctx context.Context, name string) error {
+	_, err := p.pass(ctx, name)
+	if errors.Is(err, errDead) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+// does is at, and notes that a function runs.
+func (p *life) does(ctx context.Context, what string, call conversation.CallID) error {
+	if err := p.at(ctx, what+" begins"); err != nil {
+		return err
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.deeds = append(p.s.deeds, deed{what, call, p.number, time.Now()})
+	return nil
+}
+
+// RoundTrip carries a request of the process.
+func (p *life) RoundTrip(r *http.Request) (*http.Response, error) {
+	key := strings.TrimPrefix(r.URL.Path, "/")
+	name := r.Method + " " + key
+	if prefix := r.URL.Query().Get("prefix"); prefix != "" {
+		name = "LIST " + prefix
+	}
+	name = memberName.ReplaceAllString(name, "member")
+	if here, err := p.pass(r.Context(), "send "+name); err != nil {
+		if errors.Is(err, errDead) && !here {
+			p.leave(r, name)
+		}
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := p.s.send(r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.pass(r.Context(), "landed "+name); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// leave decides on a write that was under way when its sender died: it is lost, or
+// lands, or lands much later.
+func (p *life) leave(r *http.Request, name string) {
+	fate := draw(p.s.name, p.number, name)
+	if r.Method != http.MethodPut && r.Method != http.MethodDelete || p.s.lost || fate%4 == 0 {
+		return
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return // a body that is closed was not sent
+		}
+	}
+	later := r.Clone(context.WithoutCancel(r.Context()))
+	later.Body = io.NopCloser(bytes.NewReader(body))
+	after := time.Duration(0)
+	if fate%4 == 1 {
+		after = time.Duration(fate>>2%uint64(15*time.Second)) + time.Second
+	}
+	p.s.late.Go(func() {
+		time.Sleep(after)
+		resp, err := p.s.send(later)
+		if err != nil {
+			return
+		}
+		resp.Body.Close()
+		if r.Method == http.MethodPut && resp.StatusCode == http.StatusOK && strings.Contains(name, "/log/") {
+			p.s.mu.Lock()
+			defer p.s.mu.Unlock()
+			p.s.zombies++
+		}
+	})
+}
+
+// send stores, and notes when.
+func (s *story) send(r *http.Request) (*http.Response, error) {
+	resp, err := s.loop.RoundTrip(r)
+	if err == nil && r.Method == http.MethodPut && resp.StatusCode == http.StatusOK {
+		_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.landed[key] = time.Now()
+	}
+	return resp, err
+}
+
+// live lets a process work until it dies, or until the work is done and all is quiet.
+// It reports whether it died.
+func (s *story) live(dies int) bool {
+	s.tb.Helper()
+	p := &life{s: s, number: len(s.lives), dies: dies, died: make(chan struct{}), times: map[string]int{}}
+	s.lives = append(s.lives, p)
+	done := p.start()
+	go p.deliver()
+	quiet := make(chan struct{})
+	left := make(chan struct{})
+	go func() { // What a dying process reads is none of its effects.
+		defer close(left)
+		for range int(longest / time.Second) {
+			if len(only[*conversation.SubmissionSettled](s.records(chat("c")))) > 0 {
+				time.Sleep(20 * time.Second)
+				close(quiet)
+				return
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-p.died:
+				return
+			}
+		}
+	}()
+	died := false
+	select {
+	case <-p.died:
+		died = true
+	case <-quiet:
+	case err := <-done:
+		s.tb.Fatalf("run ended: %v", err)
+	case <-time.After(longest):
+		s.tb.Fatalf("life %d settles nothing:\n%s", p.number, s.lines(chat("c")))
+	}
+	if died {
+		p.node.die()
+	}
+	p.mu.Lock()
+	p.dies = immortal
+	p.mu.Unlock()
+	<-left
+	synctest.Wait()
+	return died
+}
+
+// start makes a process that runs.
+func (p *life) start() <-chan error {
+	tb := p.s.tb
+	tb.Helper()
+	opts := agents(p.agent())
+	n := &node{w: p.s.world, fault: new(atomic.Int32), log: &lockedBuffer{}}
+	opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
+	opts.Providers = providers.NewRegistry(nil)
+	opts.Providers.RegisterProtocol("test", p.cast())
+	size := window["model"]
+	if err := opts.Providers.RegisterProvider("test", providers.Registration{
+		API: "test", BaseURL: "test:", Models: map[string]providers.ModelOverride{"model": {ContextWindow: &size}},
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	rt, kill, err := p.s.fleet.Node(tb, bucketOver(tb, p), &opts, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n.rt = rt
+	p.node = &actorNode{n, kill}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		done <- rt.Run(ctx)
+		close(ended)
+	}()
+	n.stop = sync.OnceValue(func() error {
+		cancel()
+		<-ended
+		return nil
+	})
+	tb.Cleanup(func() {
+		_ = n.stop()
+		if tb.Failed() {
+			tb.Logf("log of life %d:\n%s", p.number, n.log)
+		}
+	})
+	return done
+}
+
+// deliver repeats the submission until it is accepted, as a client does.
+func (p *life) deliver() {
+	select {
+	case <-p.node.rt.Ready():
+	case <-p.died:
+		return
+	}
+	p.s.mu.Lock()
+	accepted := slices.ContainsFunc(p.s.deeds, func(d deed) bool { return d.what == "accepted" })
+	p.s.mu.Unlock()
+	for range 30 {
+		if accepted {
+			return
+		}
+		_, err := p.node.rt.Admit(context.Background(), message(chat("c"), "1", "go"))
+		select {
+		case <-p.died:
+			return
+		default:
+		}
+		if err == nil {
+			p.s.mu.Lock()
+			p.s.deeds = append(p.s.deeds, deed{what: "accepted", life: p.number, at: time.Now()})
+			p.s.mu.Unlock()
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	p.s.tb.Errorf("life %d accepts nothing", p.number)
+}
+
+// fact is a record and when it became durable.
+type fact struct {
+	record conversation.Record
+	at     time.Time
+}
+
+// facts returns the log.
+func (s *story) facts() []fact {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []fact
+	for b, err := range s.logs.Batches(context.Background(), chat("c").Key(), storage.Start()) {
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		at, ok := s.landed[storage.LogKey(chat("c").Key(), b.Seq)]
+		if !ok {
+			s.tb.Fatalf("nobody has stored batch %d", b.Seq)
+		}
+		for _, r := range records {
+			out = append(out, fact{r, at})
+		}
+	}
+	return out
+}
+
+// inStory tells a story in a bubble: a process for each boundary where one dies, and a
+// last one that does not. A life that ends well before its boundary ends the story. If
+// lost is set, no write lands that was under way when its sender died.
+func inStory(t *testing.T, fleet *actors.LocalFleet, dies []int, lost bool, check func(t *testing.T, s *story)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
+		s := &story{loop: &loop{newWorld(t), fleet}, name: fmt.Sprint(dies), lost: lost, landed: map[string]time.Time{}}
+		t.Cleanup(s.late.Wait)
+		for _, k := range append(slices.Clone(dies), immortal) {
+			if !s.live(k) {
+				break
+			}
+		}
+		s.late.Wait()
+		check(t, s)
+	})
+}

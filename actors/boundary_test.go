@@ -1,0 +1,568 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// The run of a story: the model calls a plain and a durable tool, then hands a task to
+// a subagent which calls a tool and answers, then answers. The second step fills its
+// window, so that the first is summarized while the subagent works.
+
+// agent is the agent of the run, as this process has it.
+func (p *life) agent() *agent.Agent {
+	look := p.plain("look", "fog")
+	a := withSubagents(compacting(p.plain("plain", "plainly"), p.deploy()), researcher(look))
+	a.Compaction.KeepRecentTokens = 5
+	a.Hooks = agent.Hooks{
+		DeliveryStarted: func(ctx context.Context, _ *agent.Turn) error { return p.whole(ctx, "delivery hook", "") },
+		ResponseStarted: func(ctx context.Context, _ *agent.Turn) (map[string]any, error) {
+			return map[string]any{"began": true}, p.whole(ctx, "response hook", "")
+		},
+		WouldStop: func(ctx context.Context, _ *agent.Response) (string, error) {
+			return "", p.whole(ctx, "stop hook", "")
+		},
+		ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) {
+			return map[string]any{"ended": true}, p.whole(ctx, "finish hook", "")
+		},
+		Settled: func(ctx context.Context, _ *agent.Settlement) error { return p.whole(ctx, "settled hook", "") },
+	}
+	return a
+}
+
+// whole is a function that has a beginning and an end.
+func (p *life) whole(ctx context.Context, what string, call conversation.CallID) error {
+	if err := p.does(ctx, what, call); err != nil {
+		return err
+	}
+	return p.at(ctx, what+" ends")
+}
+
+// plain is a tool that is not durable.
+func (p *life) plain(name, result string) agent.Tool {
+	return agent.NewTool(name, "Returns a text.", func(ctx context.Context, _ struct{}) (string, error) {
+		call, _ := agent.CallFrom(ctx)
+		return result, p.whole(ctx, "tool "+name, call.ID)
+	}, nil)
+}
+
+// deploy is a durable tool of three steps.
+func (p *life) deploy() agent.Tool {
+	return agent.NewTool("deploy", "Deploys.", func(ctx context.Context, _ struct{}) (string, error) {
+		call, _ := agent.CallFrom(ctx)
+		if err := p.does(ctx, "tool deploy", call.ID); err != nil {
+			return "", err
+		}
+		var out []string
+		for _, name := range []string{"one", "two", "three"} {
+			done, err := agent.Step(ctx, name, func(ctx context.Context) (string, error) {
+				return name + " done", p.whole(ctx, "step "+name, call.ID)
+			})
+			if err != nil {
+				return "", err
+			}
+			out = append(out, done)
+		}
+		return strings.Join(out, ", "), p.at(ctx, "tool deploy ends")
+	}, &agent.ToolOptions{Durable: true})
+}
+
+// cast is the models of the run. They go by what they are shown alone.
+func (p *life) cast() *cast {
+	return &cast{models: map[string]script{
+		"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			seen := asked{req: req}.seen()
+			all := strings.Join(seen, "\n")
+			p.s.mu.Lock()
+			p.s.views = append(p.s.views, view{seen, time.Now()})
+			p.s.mu.Unlock()
+			switch {
+			case strings.Contains(all, "=child result"):
+				return p.answers(ctx, a, "model 3", seen, "All ", "done.")
+			case strings.Contains(all, "three done"):
+				return p.calls(ctx, a, "model 2", much, task("researcher", "childish task"))
+			}
+			return p.calls(ctx, a, "model 1", little, "plain", "deploy")
+		},
+		"child": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			seen := asked{req: req}.seen()
+			if all := strings.Join(seen, "\n"); strings.Contains(all, "=fog") || strings.Contains(all, sayUnknown) {
+				return p.answers(ctx, a, "child 2", seen, "child ", "result")
+			}
+			return p.calls(ctx, a, "child 1", little, "look")
+		},
+		"sum": func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
+			return p.answers(ctx, a, "summary", nil, "They ", "worked.")
+		},
+	}}
+}
+
+// sayUnknown begins what a model is told of a call that may have run.
+const sayUnknown = "The outcome of this call is unknown"
+
+// calls is a reply of calls.
+func (p *life) calls(ctx context.Context, a *providers.Assembler, what string, u providers.Usage, calls ...string) error {
+	if err := p.does(ctx, what, ""); err != nil {
+		return err
+	}
+	for i, c := range calls {
+		name, input, _ := strings.Cut(c+" {}", " ")
+		if strings.HasPrefix(c, agent.TaskTool) {
+			input = strings.TrimSuffix(input, " {}")
+		}
+		a.CallArguments(a.StartCall(fmt.Sprint("p", i+1), name), input)
+		if err := p.at(ctx, fmt.Sprint(what, " has called ", name)); err != nil {
+			return err
+		}
+	}
+	a.Finish(providers.Done{StopReason: providers.StopToolUse, Usage: u})
+	return p.at(ctx, what+" ends")
+}
+
+// answers is a reply of texts. A model that is told to go on leaves out what it is
+// shown of them.
+func (p *life) answers(ctx context.Context, a *providers.Assembler, what string, seen []string, texts ...string) error {
+	if err := p.does(ctx, what, ""); err != nil {
+		return err
+	}
+	said := ""
+	for _, s := range seen {
+		text, ok := strings.CutPrefix(s, "assistant: ")
+		if whole := strings.Join(texts, ""); ok && strings.HasPrefix(whole, said+text) {
+			said += text
+		}
+	}
+	if len(seen) > 0 && !strings.Contains(seen[len(seen)-1], "continue exactly") {
+		said = "" // nobody says that it is to go on
+	}
+	for _, text := range texts {
+		if len(said) >= len(text) {
+			said = said[len(text):]
+			continue
+		}
+		a.Text(text[len(said):])
+		said = ""
+		if err := p.at(ctx, fmt.Sprint(what, " has said ", text)); err != nil {
+			return err
+		}
+	}
+	a.Finish(providers.Done{StopReason: providers.StopStop, Usage: little})
+	return p.at(ctx, what+" ends")
+}
+
+// check fails the test unless the story has ended as it should.
+func (s *story) check(t *testing.T) {
+	t.Helper()
+	facts := s.facts()
+	s.checkSettled(t, facts)
+	s.checkOutcomes(t, facts)
+	s.checkDeeds(t, facts)
+	s.checkView(t, facts)
+	s.checkClients(t, facts)
+	if t.Failed() {
+		for i, p := range s.lives {
+			t.Logf("life %d passed\n\t%s", i, strings.Join(p.trace, "\n\t"))
+		}
+		t.Logf("deeds:\n%+v\nlog:\n%s", s.deeds, s.lines(chat("c")))
+	}
+}
+
+func (s *story) checkSettled(t *testing.T, facts []fact) {
+	t.Helper()
+	var admitted, settled int
+	for _, f := range facts {
+		switch r := f.record.(type) {
+		case *conversation.SubmissionAdmitted:
+			admitted++
+		case *conversation.SubmissionSettled:
+			settled++
+			if r.Outcome != conversation.OutcomeCompleted {
+				t.Errorf("settled as %+v with %+v", r, r.Error)
+			}
+		}
+	}
+	if admitted != 1 || settled != 1 {
+		t.Errorf("%d submissions and %d settlements, want one each", admitted, settled)
+	}
+}
+
+// ran counts the runs of a call's function.
+func (s *story) ran(what string, call conversation.CallID) (n int) {
+	for _, d := range s.deeds {
+		if d.what == what && d.call == call {
+			n++
+		}
+	}
+	return n
+}
+
+// checkOutcomes: every call and every subagent has one outcome, which says whether it
+// may have run.
+func (s *story) checkOutcomes(t *testing.T, facts []fact) {
+	t.Helper()
+	names, settled, succeeded := map[conversation.CallID]string{}, map[conversation.CallID]int{}, map[string]int{}
+	children, unsettled := 0, 0
+	for _, f := range facts {
+		switch r := f.record.(type) {
+		case *conversation.ToolCalled:
+			names[r.Call] = r.Name
+		case *conversation.ToolSettled:
+			settled[r.Call]++
+			name := names[r.Call]
+			plain := name == "plain" || name == "look"
+			switch n := s.ran("tool "+name, r.Call); {
+			case !r.Failed:
+				succeeded[name]++
+				if plain && n != 1 {
+					t.Errorf("%s succeeded and ran %d times", name, n)
+				}
+			case strings.HasPrefix(r.ErrorText, "This call did not run") && n == 0:
+			case strings.HasPrefix(r.ErrorText, sayUnknown) && plain && n <= 1:
+				succeeded[name]++
+			default:
+				t.Errorf("%s ran %d times and ended with %q", name, n, r.ErrorText)
+			}
+		case *conversation.ChildStarted:
+			children, unsettled = children+1, unsettled+1
+		case *conversation.ChildSettled:
+			if unsettled--; r.Outcome != conversation.OutcomeCompleted {
+				t.Errorf("the subagent ended as %+v", r)
+			}
+		}
+	}
+	for call, name := range names {
+		if settled[call] != 1 {
+			t.Errorf("%d outcomes of %s %s", settled[call], name, call)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"plain": 1, "deploy": 1, "task": 1, "look": 1}, succeeded); diff != "" {
+		t.Errorf("outcomes but of calls that did not run (-want +got):\n%s", diff)
+	}
+	if children != 1 || unsettled != 0 {
+		t.Errorf("%d subagents, %d without an outcome", children, unsettled)
+	}
+}
+
+// ends returns when the result of each deed became durable, and fails if one did twice.
+func ends(t *testing.T, facts []fact) map[deed]time.Time {
+	t.Helper()
+	out := map[deed]time.Time{}
+	names := map[conversation.CallID]string{}
+	called := map[conversation.ConversationID]string{} // the newest call of an open step
+	end := func(f fact, what string, call conversation.CallID) {
+		if _, ok := out[deed{what: what, call: call}]; ok {
+			t.Errorf("the result of %s %s was recorded twice", what, call)
+		}
+		out[deed{what: what, call: call}] = f.at
+	}
+	for _, f := range facts {
+		switch r := f.record.(type) {
+		case *conversation.HookDone:
+			end(f, "delivery hook", "")
+		case *conversation.ResponseStarted:
+			if _, ok := out[deed{what: "response hook"}]; !ok && r.Child == "" {
+				end(f, "response hook", "")
+			}
+		case *conversation.ToolCalled:
+			names[r.Call], called[r.Child] = r.Name, r.Name
+			end(f, "call", r.Call)
+		case *conversation.StepRecorded:
+			end(f, "step "+r.Name, r.Call)
+		case *conversation.ToolSettled:
+			end(f, "tool "+names[r.Call], r.Call)
+		case *conversation.StepCompleted:
+			if r.StopReason != conversation.ReasonInterrupted {
+				end(f, map[string]string{"deploy": "model 1", "task": "model 2", "": "model 3", "look": "child 1", "child": "child 2"}[called[r.Child]], "")
+			}
+			called[r.Child] = ""
+			if r.Child != "" {
+				called[r.Child] = "child"
+			}
+		case *conversation.SubmissionSettled:
+			end(f, "stop hook", "")
+			end(f, "finish hook", "")
+			end(f, "settlement", "")
+		}
+	}
+	return out
+}
+
+// checkDeeds: nothing is done once its result is durable, nothing twice in one life,
+// and what is not known to have ended only if it may be done again.
+func (s *story) checkDeeds(t *testing.T, facts []fact) {
+	t.Helper()
+	ends := ends(t, facts)
+	type where struct {
+		what string
+		call conversation.CallID
+		life int
+	}
+	count := map[where]int{}
+	for _, d := range s.deeds {
+		if on, ok := rests(d); ok {
+			if at, ok := ends[on]; !ok || d.at.Before(at) {
+				t.Errorf("%s %s was done in life %d before the end of %s was durable", d.what, d.call, d.life, on.what)
+			}
+		}
+		if at, ok := ends[deed{what: d.what, call: d.call}]; ok && d.at.After(at) {
+			t.Errorf("%s %s was done again in life %d, %v after its result was durable", d.what, d.call, d.life, d.at.Sub(at))
+		}
+		if d.what != "accepted" {
+			count[where{d.what, d.call, d.life}]++
+		}
+		if d.what == "settled hook" || d.what == "accepted" || d.what == "tool plain" || d.what == "tool look" {
+			count[where{d.what, d.call, -1}]++
+		}
+	}
+	for what, n := range count {
+		if n > 1 {
+			t.Errorf("%d times: %+v", n, what)
+		}
+	}
+	for _, what := range []string{"model 1", "model 2", "model 3", "child 1", "child 2"} {
+		if _, ok := ends[deed{what: what}]; !ok {
+			t.Errorf("%s has no end in the log", what)
+		}
+	}
+}
+
+// rests returns what must be durable before something is done, if anything must.
+func rests(d deed) (on deed, ok bool) {
+	before := map[string]string{
+		"tool plain": "call", "tool deploy": "call", "tool look": "call", "step one": "call", "step two": "step one", "step three": "step two",
+	}
+	if on, ok := before[d.what]; ok {
+		return deed{what: on, call: d.call}, true
+	}
+	before = map[string]string{
+		"model 1": "delivery hook", "child 1": "model 2", "child 2": "child 1", "stop hook": "model 3",
+		"finish hook": "model 3", "settled hook": "settlement",
+	}
+	what, ok := before[d.what]
+	return deed{what: what}, ok
+}
+
+// checkView: the model's last request holds each result once, or a summary of it.
+func (s *story) checkView(t *testing.T, facts []fact) {
+	t.Helper()
+	last := s.views[len(s.views)-1]
+	all := strings.Join(last.seen, "\n")
+	summarized := last.seen[0] == summaryOf("They worked.")
+	if got, want := strings.Count(all, "three done"), map[bool]int{false: 1}[summarized]; got != want || strings.Count(all, "=child result") != 1 {
+		t.Errorf("the last request is %q", last.seen)
+	}
+	if !summarized && last.seen[0] != "user: go" {
+		t.Errorf("the last request begins with %q", last.seen[0])
+	}
+	compactions := 0
+	for _, f := range facts {
+		if r, ok := f.record.(*conversation.Compacted); ok {
+			compactions++
+			if r.Child != "" || r.Summary != "They worked." {
+				t.Errorf("recorded %+v", r)
+			}
+			if last.at.Sub(f.at) > time.Second && !summarized {
+				t.Errorf("a request %v after the summary does not show it", last.at.Sub(f.at))
+			}
+		}
+	}
+	if compactions > 1 || summarized && compactions == 0 {
+		t.Errorf("%d compactions, and the view is %q", compactions, last.seen)
+	}
+}
+
+// checkClients: who starts anywhere gets to the same transcript, which is complete and
+// has nothing of the subagent.
+func (s *story) checkClients(t *testing.T, facts []fact) {
+	t.Helper()
+	at, n := chat("c"), s.lives[len(s.lives)-1].node
+	end := n.snapshot(at)
+	want, err := conversation.EncodeJSON(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := conversation.NewState()
+	begin := (*conversation.Snapshot)(nil)
+	for i, b := range append(s.batches(at), nil) {
+		tr, err := client.NewTranscript(begin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks, next := n.updates(at, tr.Offset())
+		if err := tr.Apply(client.Update{Chunks: chunks, Next: next, UpToDate: true}); err != nil {
+			t.Fatalf("updates before batch %d: %v", i, err)
+		}
+		if got, err := conversation.EncodeJSON(tr.Snapshot()); err != nil || string(got) != string(want) {
+			t.Fatalf("a client that begins before batch %d has, with %v,\n%s\nthe snapshot is\n%s", i, err, got, want)
+		}
+		if b == nil {
+			break
+		}
+		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: b}); err != nil {
+			t.Fatal(err)
+		}
+		begin = state.Snapshot()
+	}
+	checkTranscript(t, end)
+	lacks(t, "what clients see", n.public(at), "fog", `"look"`, "They worked", "continue exactly")
+	for _, f := range facts {
+		if r, ok := f.record.(*conversation.ChildStarted); ok {
+			lacks(t, "what clients see", n.public(at), string(r.Child), string(r.Submission))
+		}
+	}
+}
+
+func checkTranscript(t *testing.T, s conversation.Snapshot) {
+	t.Helper()
+	if len(s.Messages) != 2 || len(s.Settlements) != 1 {
+		t.Fatalf("%d messages and %d settlements", len(s.Messages), len(s.Settlements))
+	}
+	text := ""
+	for _, p := range s.Messages[1].Parts {
+		switch {
+		case p.Type == conversation.PartTypeTool:
+			if p.State != conversation.StateOutputAvailable && p.State != conversation.StateOutputError {
+				t.Errorf("a call stays open: %+v", p)
+			}
+		case p.State != conversation.StateDone:
+			t.Errorf("a part stays open: %+v", p)
+		case p.Text != nil:
+			text += *p.Text
+		}
+	}
+	if text != "All done." {
+		t.Errorf("the answer is %q", text)
+	}
+	meta, err := json.Marshal(s.Messages[1].Metadata)
+	if err != nil || string(meta) != `{"began":true,"ended":true}` {
+		t.Errorf("the response has the metadata %s, %v", meta, err)
+	}
+}
+
+// TestDeathAtEveryBoundary lets the process die once at every boundary of the run, with
+// all that was under way lost and with some of it landing then or later.
+func TestDeathAtEveryBoundary(t *testing.T) {
+	fleet := actors.NewLocalFleet(t)
+	boundaries := wholeStory(t, fleet)
+	shown := map[string]int{}
+	for k, name := range boundaries {
+		for _, lost := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
+				inStory(t, fleet, []int{k}, lost, func(t *testing.T, s *story) {
+					if got := s.lives[0].trace; len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
+						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
+					}
+					s.check(t)
+					s.show(shown)
+					if t.Failed() {
+						t.Logf("dead at %q", name)
+					}
+				})
+			})
+		}
+	}
+	t.Logf("%d boundaries, which show %v", len(boundaries), shown)
+	for _, what := range []string{
+		"durable tool resumed", "step repeated", "outcome unknown", "call not run", "reply interrupted", "subagent resumed",
+		"summary lost", "landed after death",
+	} {
+		if shown[what] == 0 {
+			t.Errorf("no story shows: %s", what)
+		}
+	}
+}
+
+// show counts what a story is an example of.
+func (s *story) show(shown map[string]int) {
+	lives, steps := map[string]map[int]bool{}, map[string]int{}
+	for _, d := range s.deeds {
+		if lives[d.what] == nil {
+			lives[d.what] = map[int]bool{}
+		}
+		lives[d.what][d.life] = true
+		if strings.HasPrefix(d.what, "step ") {
+			steps[d.what+string(d.call)]++
+		}
+	}
+	log := s.lines(chat("c"))
+	repeated := false
+	for _, n := range steps {
+		repeated = repeated || n > 1
+	}
+	child := lives["child 1"][0] || lives["child 2"][0]
+	for what, is := range map[string]bool{
+		"durable tool resumed": len(lives["tool deploy"]) > 1 && len(lives["model 1"]) == 1,
+		"step repeated":        repeated,
+		"outcome unknown":      strings.Contains(log, sayUnknown),
+		"call not run":         strings.Contains(log, "This call did not run"),
+		"reply interrupted":    strings.Contains(log, `"stopReason":"interrupted"`),
+		"subagent resumed":     child && lives["child 2"][1] && len(lives["model 2"]) == 1,
+		"summary lost":         !strings.Contains(log, `"type":"compacted"`),
+		"landed after death":   s.zombies > 0,
+	} {
+		if is {
+			shown[what]++
+		}
+	}
+}
+
+// wholeStory returns the boundaries of a run in which nobody dies.
+func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
+	t.Helper()
+	inStory(t, fleet, nil, true, func(t *testing.T, s *story) {
+		boundaries = slices.Clone(s.lives[0].trace) // without what check reads
+		s.check(t)
+		if got := len(only[*conversation.Compacted](s.records(chat("c")))); got != 1 {
+			t.Errorf("%d compactions", got)
+		}
+	})
+	for _, what := range []string{
+		"tool plain ends", "tool look ends", "step one begins", "step three ends", "model 3 has said All ", "child 2 ends",
+		"summary ends", "delivery hook begins", "finish hook ends", "settled hook ends",
+	} {
+		if !slices.Contains(boundaries, what) {
+			t.Errorf("%q is no boundary", what)
+		}
+	}
+	if len(boundaries) < 40 {
+		t.Fatalf("only %d boundaries", len(boundaries))
+	}
+	return boundaries
+}
+
+// TestDeathAtTwoBoundaries lets a second process die as well, at a boundary of what is
+// left to do.
+func TestDeathAtTwoBoundaries(t *testing.T) {
+	const pairs = 60
+	fleet := actors.NewLocalFleet(t)
+	boundaries := wholeStory(t, fleet)
+	twice := 0
+	for i := range pairs {
+		first := int(draw("first", i) % uint64(len(boundaries)))
+		second := int(draw("second", i) % uint64(len(boundaries)-first+20))
+		t.Run(fmt.Sprint(first, "-", second), func(t *testing.T) {
+			inStory(t, fleet, []int{first, second}, i%3 == 0, func(t *testing.T, s *story) {
+				s.check(t)
+				if len(s.lives) == 3 {
+					twice++
+				}
+			})
+		})
+	}
+	if twice < pairs/2 {
+		t.Errorf("only %d of %d stories have two deaths", twice, pairs)
+	}
+}

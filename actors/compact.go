@@ -1,0 +1,263 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/summary"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+const (
+	// maxSummaryInput bounds what a summarizer is shown, in bytes, also where the window
+	// of its model is not known.
+	maxSummaryInput = 400 << 10
+	// maxSummaryTokens bounds a summary.
+	maxSummaryTokens = 4096
+	// maxSummaryBytes bounds what is kept of one.
+	maxSummaryBytes = 64 << 10
+)
+
+// full reports whether a model's context has come near its window.
+func full(c agent.Compaction, m providers.Model, u providers.Usage) bool {
+	if c.Off || m.ContextWindow <= 0 {
+		return false
+	}
+	used := u.Total
+	if used == 0 {
+		used = u.Input + u.CacheRead + u.CacheWrite + u.Output
+	}
+	return used > int64(m.ContextWindow-reserve(c, m))
+}
+
+// reserve is the room that stays free, at most half of the window.
+func reserve(c agent.Compaction, m providers.Model) int {
+	return min(c.WithDefaults(m.MaxTokens).ReserveTokens, m.ContextWindow/2)
+}
+
+// summaryJob makes one summary outside the actor.
+type summaryJob struct {
+	rt        *Runtime
+	key       conversation.Key
+	gen       int
+	author    *author
+	before    *conversation.Compacted // the one it continues, or nil
+	history   *history                // of the conversation's own view
+	closed    []*closedPage
+	exchanges []exchange
+	words     string
+	session   string
+}
+
+// summarize starts a summary; [machine.Summarized] brings it.
+func (a *activation) summarize(e machine.Summarize) {
+	state := a.machine.State()
+	id := e.Submission
+	job := &summaryJob{
+		rt: a.rt, key: a.key, gen: e.Gen, before: state.Compacted(id), exchanges: exchangesOf(state, id),
+		words: e.Instructions, session: string(state.Created().ConversationID),
+	}
+	switch sub := state.Submission(id); {
+	case sub == nil: // nobody works
+		name := state.Created().Agent
+		job.author = &author{name: name, agent: a.rt.agents[name], turn: &agent.Turn{
+			Address: conversation.Address{Agent: name, ID: state.Created().ID}, UID: state.Created().UID, InitialData: state.Created().InitialData,
+		}, state: a.newState("")}
+	default:
+		job.author = a.authorOf(id)
+	}
+	if sub := state.Submission(id); sub == nil || sub.Child == "" {
+		job.history, job.closed = a.history, a.history.cut()
+	}
+	job.exchanges = settledSteps(job.exchanges)
+	ctx, cancel := context.WithCancel(a.ctx)
+	if a.summaries == nil {
+		a.summaries = map[int]context.CancelFunc{}
+	}
+	a.summaries[e.Gen] = cancel
+	log := a.log.With("reason", string(e.Reason))
+	a.rt.spawn(func() {
+		defer cancel()
+		out, err := job.within(ctx, a.rt.summaryTime())
+		if ctx.Err() != nil {
+			return // nobody listens
+		}
+		if err != nil {
+			log.Warn("conversation is not compacted", "err", err, "cause", cause(err))
+			out.Err = conversation.Unavailable(time.Minute, err)
+		}
+		out.Gen = job.gen
+		a.tell(out)
+	})
+}
+
+// settledSteps leaves out steps under way: they may be withdrawn, and a view cannot
+// begin at what is not there.
+func settledSteps(list []exchange) []exchange {
+	for i := range list {
+		list[i].steps = slices.DeleteFunc(list[i].steps, func(st conversation.Step) bool { return st.Note == "" && !st.Completed })
+	}
+	return list
+}
+
+// summaryTime bounds a compaction: the summarizer's model is asked at most twice.
+func (r *Runtime) summaryTime() time.Duration { return 2*r.opts.WholeCall + time.Minute }
+
+// within is make, bounded also where an author's function ignores its context: a
+// conversation whose compaction never ends would stay busy for ever.
+func (j *summaryJob) within(ctx context.Context, limit time.Duration) (machine.Summarized, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	type result struct {
+		out machine.Summarized
+		err error
+	}
+	done := make(chan result, 1)
+	j.rt.spawn(func() {
+		out, err := j.make(ctx)
+		done <- result{out, err}
+	})
+	select {
+	case r := <-done:
+		return r.out, r.err
+	case <-ctx.Done():
+		return machine.Summarized{}, fmt.Errorf("wait for summary: %w", ctx.Err())
+	}
+}
+
+// make writes the summary.
+func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err error) {
+	setup, err := j.author.current(ctx)
+	if err != nil {
+		return out, err
+	}
+	// A subagent's settings are those of its agent; it inherits none.
+	j.author.mu.Lock()
+	rules := j.author.who.Compaction
+	j.author.mu.Unlock()
+	spec := setup.Model
+	if rules.Model != "" {
+		spec = rules.Model
+	}
+	model, err := j.rt.opts.Providers.Resolve(spec)
+	if err != nil {
+		return out, err
+	}
+	list, first, err := j.list(ctx)
+	if err != nil {
+		return out, err
+	}
+	cut, ok := summary.Plan(list, first, rules.WithDefaults(model.MaxTokens).KeepRecentTokens)
+	if !ok {
+		out.Nothing = true
+		return out, nil
+	}
+	limit := maxSummaryInput
+	if model.ContextWindow > 0 {
+		limit = min(limit, max(model.ContextWindow-maxSummaryTokens, 1024)*3)
+	}
+	text, usage, err := j.ask(ctx, spec, j.prompt(summary.Text(list, first, cut, limit)), strings.Join(nonEmpty(saySummarize, rules.Instructions, j.words), "\n\n"))
+	if err != nil {
+		return out, err
+	}
+	before := 0
+	if j.before != nil {
+		before = j.before.Before
+	}
+	return machine.Summarized{
+		Summary: text, FirstKept: list[cut.First].Submission, FirstTurn: cut.Turn, Before: before + cut.First, Model: spec, Usage: usage,
+	}, nil
+}
+
+// list returns what the model sees, oldest first, and from which step on.
+func (j *summaryJob) list(ctx context.Context) ([]conversation.Exchange, conversation.TurnID, error) {
+	var list []conversation.Exchange
+	at := -1
+	if j.before != nil {
+		at = slices.IndexFunc(j.exchanges, func(x exchange) bool { return x.submission == j.before.FirstKept })
+	}
+	if at < 0 && j.history != nil {
+		var err error
+		var next conversation.SubmissionID
+		if len(j.exchanges) > 0 {
+			next = j.exchanges[0].submission
+		}
+		if list, err = j.history.exchanges(ctx, j.closed, j.before, next); err != nil {
+			return nil, "", err
+		}
+	}
+	list = append(list, exported(j.exchanges[max(at, 0):])...)
+	if j.before == nil {
+		return list, "", nil
+	}
+	return list, j.before.FirstTurn, nil
+}
+
+// prompt is what the summarizer reads.
+func (j *summaryJob) prompt(text string) string {
+	if j.before == nil {
+		return text
+	}
+	return strings.Join([]string{saySummaryBefore, j.before.Summary, saySummaryThen, text}, "\n\n")
+}
+
+func nonEmpty(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
+}
+
+// ask calls the summarizer's model, once more after a passing failure.
+func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (string, conversation.Usage, error) {
+	req := providers.Request{System: system, Messages: []providers.Message{
+		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: prompt}}},
+	}}
+	var usage conversation.Usage
+	for attempt := 0; ; attempt++ {
+		text, used, err := j.once(ctx, spec, req)
+		usage.Add(used)
+		var vendor *providers.Error
+		if err == nil || attempt > 0 || !errors.As(err, &vendor) || !vendor.Retryable() {
+			return text, usage, err
+		}
+		pause := time.NewTimer(max(j.rt.opts.RetryPause, min(vendor.RetryAfter, time.Minute)))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return "", usage, ctx.Err()
+		}
+	}
+}
+
+func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request) (string, conversation.Usage, error) {
+	watched, watch := j.rt.watch(ctx)
+	defer watch.end()
+	var text strings.Builder
+	var usage conversation.Usage
+	done := false
+	for e, err := range j.rt.opts.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens}) {
+		if err != nil {
+			return "", usage, watch.cause(ctx, err)
+		}
+		switch e := e.(type) {
+		case providers.TextDelta:
+			text.WriteString(e.Text)
+		case providers.Done:
+			usage, done = conversation.Usage(e.Usage), true
+		}
+		watch.heard()
+		if text.Len() > maxSummaryBytes {
+			return "", usage, fmt.Errorf("summary is longer than %d bytes", maxSummaryBytes)
+		}
+	}
+	if !done || strings.TrimSpace(text.String()) == "" {
+		return "", usage, errors.New("the model wrote no summary")
+	}
+	return text.String(), usage, nil
+}

@@ -1,0 +1,71 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+// A program sends a message to a conversation of its own agents, and waits for what
+// the agent answers. It needs no HTTP for that.
+func ExampleRuntime_Dispatch() {
+	store := local.NewMemory() // local.Open keeps the conversations in a folder
+	defer store.Close()
+	bucket, err := s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	models := providers.NewRegistry(nil)
+	models.RegisterProtocol(demo.API, demo.New(0))
+	if err := models.RegisterProvider("demo", demo.Registration()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	clerk := &agent.Agent{Name: "clerk", Model: "demo/parrot", Instructions: "Be brief."}
+	runtime, err := actors.New(bucket, &actors.Options{Agents: []*agent.Agent{clerk}, Providers: models})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- runtime.Run(ctx) }()
+	<-runtime.Ready()
+
+	receipt, err := runtime.Dispatch(ctx, "clerk", "order-7", agent.Text("long 3"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// The receipt may be stored: whoever has it reads the reply, also after a restart.
+	reply, err := runtime.Read(ctx, conversation.Address{Agent: "clerk", ID: "order-7"}, receipt)
+	var settled *actors.SettledError
+	switch {
+	case errors.As(err, &settled):
+		fmt.Println("the clerk gave up:", settled)
+	case err != nil:
+		fmt.Println(err)
+	default:
+		fmt.Println(reply.Outcome, reply.Text)
+	}
+	// Nothing is old enough yet to be summarized for the model.
+	fmt.Println(runtime.Compact(ctx, conversation.Address{Agent: "clerk", ID: "order-7"}, "Keep the numbers of orders."))
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// completed 1 2 3
+	// false <nil>
+	// <nil>
+}

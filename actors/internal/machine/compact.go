@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// compaction is a summary that is being made. Of each view, the conversation's and
+// that of each subagent, there is one at a time.
+type compaction struct {
+	gen    int
+	child  conversation.ConversationID // whose view; "" is the conversation's
+	reason conversation.CompactionReason
+	run    *run // that waits for it, or whose context it is; nil if nobody needs it
+	kept   bool // goes on without its run
+	asked  bool
+	to     ReplyID // who asked
+}
+
+// compactSoon has the view of a run shortened while the work goes on.
+func (m *Machine) compactSoon(r *run) {
+	m.summarize(&compaction{child: r.child, reason: conversation.CompactionThreshold, run: r, kept: r.child == ""}, "")
+}
+
+// compactRun has the view of a run shortened before its model call is repeated.
+func (m *Machine) compactRun(r *run, failed *conversation.SettlementError) {
+	r.phase, r.failed = phaseCompacting, failed
+	for _, j := range m.jobs {
+		if j.child == r.child {
+			j.run = r
+			return
+		}
+	}
+	m.summarize(&compaction{child: r.child, reason: conversation.CompactionOverflow, run: r}, "")
+}
+
+// compactNow compacts the conversation's view because somebody asks for it.
+func (m *Machine) compactNow(in Compact) {
+	if m.closed(in.To) {
+		return
+	}
+	j := &compaction{reason: conversation.CompactionManual, kept: true, asked: true, to: in.To}
+	if !m.state.Exists() {
+		m.reply(in.To, Compacted{}, false)
+		return
+	}
+	if slices.ContainsFunc(m.jobs, func(j *compaction) bool { return j.child == "" }) {
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
+		return
+	}
+	m.summarize(j, in.Instructions)
+}
+
+// summarize asks for a summary unless one of that view is being made.
+func (m *Machine) summarize(j *compaction, instructions string) {
+	if slices.ContainsFunc(m.jobs, func(other *compaction) bool { return other.child == j.child }) {
+		return
+	}
+	m.gen++
+	j.gen = m.gen
+	m.jobs = append(m.jobs, j)
+	e := Summarize{Gen: j.gen, Reason: j.reason, Instructions: instructions}
+	if j.run != nil {
+		e.Submission = j.run.submission
+	}
+	m.emit(e)
+}
+
+// summarized records a summary and goes on with what waits for it.
+func (m *Machine) summarized(in Summarized) {
+	i := slices.IndexFunc(m.jobs, func(j *compaction) bool { return j.gen == in.Gen })
+	if i < 0 {
+		return
+	}
+	j := m.jobs[i]
+	m.jobs = slices.Delete(m.jobs, i, i+1)
+	done := in.Err == nil && !in.Nothing
+	if done {
+		m.enqueue(true, &conversation.Compacted{
+			Child: j.child, Summary: in.Summary, FirstKept: in.FirstKept, FirstTurn: in.FirstTurn, Before: in.Before,
+			Reason: j.reason, Model: in.Model, Usage: in.Usage, At: m.env.Wall,
+		})
+	}
+	if j.asked {
+		if in.Err != nil {
+			m.emit(Reply{j.to, Refused{in.Err}})
+		} else {
+			m.reply(j.to, Compacted{Any: done}, false)
+		}
+	}
+	r := j.run
+	if r == nil || r.phase != phaseCompacting {
+		return
+	}
+	r.compacted = true
+	if done {
+		m.startCall(r)
+		return
+	}
+	m.fail(r, r.failed)
+}

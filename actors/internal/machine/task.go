@@ -1,0 +1,99 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// TaskTool is the name of the tool by which a model hands a task to a subagent.
+const TaskTool = "task"
+
+// taskCalled begins a subagent's work on a call.
+func (m *Machine) taskCalled(in TaskCalled) {
+	r := m.runOf(in.Gen)
+	if r == nil || r.phase != phaseTools || !m.owed(r, in.Call) || m.state.ChildOf(in.Call) != nil {
+		return
+	}
+	if m.state.Depth(r.submission) >= conversation.MaxDepth {
+		m.outcome(r, nil, &conversation.ToolSettled{
+			Call: in.Call, Child: r.child, Failed: true, ErrorText: fmt.Sprintf(toolTooDeep, conversation.MaxDepth),
+			ElapsedMs: m.elapsed(), At: m.env.Wall,
+		})
+		return
+	}
+	started := &conversation.ChildStarted{
+		Child: conversation.ConversationID(m.ids.next("conv_")), Submission: conversation.SubmissionID(m.ids.next("sub_")),
+		Call: in.Call, Agent: in.Agent, Prompt: in.Prompt, At: m.env.Wall,
+	}
+	m.enqueue(true, started)
+	m.tasks = append(m.tasks, &run{submission: started.Submission, child: started.Child, phase: phaseStarting, at: m.nextOffset()})
+}
+
+// resumeTask goes on with the work of a subagent that an earlier attempt began, and
+// reports whether there is one.
+func (m *Machine) resumeTask(c conversation.ToolCall) bool {
+	sub := m.state.ChildOf(c.Call)
+	if sub == nil {
+		return false
+	}
+	m.tasks = append(m.tasks, &run{submission: sub.ID, child: sub.Child, phase: phaseStarting, at: m.durable})
+	return true
+}
+
+// endTask ends a subagent's work with the outcome of the call that asked for it.
+func (m *Machine) endTask(r *run, outcome conversation.Outcome) {
+	sub := m.sub(r)
+	parent := m.runFor(sub.Parent)
+	done := &conversation.ToolSettled{Call: sub.Call, Child: parent.child, ElapsedMs: m.elapsed(), At: m.env.Wall}
+	if outcome == conversation.OutcomeCompleted {
+		done.Output = textOf(sub)
+	} else {
+		done.Failed, done.ErrorText = true, toolTaskFailed
+	}
+	m.endRun(r)
+	m.outcome(parent, nil, done, &conversation.ChildSettled{
+		Child: sub.Child, Outcome: outcome, Usage: usageOf(sub), At: m.env.Wall,
+	})
+}
+
+// textOf is what a subagent says in the end, as JSON. The last step may go on with what
+// was said before a process died: then both are.
+func textOf(sub *conversation.Submission) []byte {
+	var text string
+	for i, st := range slices.Backward(sub.Steps()) {
+		last := i == len(sub.Steps())-1
+		if !last && st.Note == "" && (st.StopReason != conversation.ReasonInterrupted || calls(st)) {
+			break
+		}
+		text = said(st) + text
+	}
+	out, _ := conversation.EncodeJSON(text) // a string has its JSON
+	return out
+}
+
+// said is the text of a step.
+func said(st conversation.Step) string {
+	var texts []string
+	for _, p := range st.Parts {
+		if p.Tool == nil && p.Kind == conversation.PartText {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+func calls(st conversation.Step) bool {
+	return slices.ContainsFunc(st.Parts, func(p conversation.StepPart) bool { return p.Tool != nil })
+}
+
+// usageOf sums what the steps of a submission have used.
+func usageOf(sub *conversation.Submission) conversation.Usage {
+	var sum conversation.Usage
+	for _, st := range sub.Steps() {
+		sum.Add(st.Usage)
+	}
+	return sum
+}

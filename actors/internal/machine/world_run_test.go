@@ -1,0 +1,296 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// working reports whether anything runs for a submission.
+func (w *world) working() bool {
+	return len(w.calls) > 0 || len(w.tools) > 0 || w.ending != nil || w.start != nil
+}
+
+// busy reports whether a submission has something running that nothing may run
+// beside.
+func (w *world) busy(id conversation.SubmissionID) bool {
+	return slices.ContainsFunc(w.calls, func(c *modelCall) bool { return c.Submission == id }) ||
+		slices.ContainsFunc(w.tools, func(c *toolRun) bool { return c.Submission == id }) ||
+		w.ending != nil && w.ending.Submission == id || w.start != nil && w.start.Submission == id
+}
+
+// attempted returns the submission if its attempt, or that of the submission it
+// works for, is durable.
+func (w *world) attempted(id conversation.SubmissionID) *conversation.Submission {
+	sub := w.durable.Submission(id)
+	root := sub
+	for root != nil && root.Child != "" {
+		root = w.durable.Submission(root.Parent)
+	}
+	if root == nil || !root.Running || root.Writer != w.writer {
+		violate("%s runs without its attempt", id)
+	}
+	return sub
+}
+
+func (w *world) callModel(e machine.CallModel) {
+	w.attempted(e.Submission)
+	switch {
+	case w.busy(e.Submission):
+		violate("model call beside another, a tool or a hook")
+	case w.said[e.Turn] != nil:
+		violate("turn %s again", e.Turn)
+	}
+	sub := w.m.State().Submission(e.Submission)
+	if sub.OpenStep() != "" || len(sub.OpenCalls()) > 0 {
+		violate("model call with the open step %q and calls %+v", sub.OpenStep(), sub.OpenCalls())
+	}
+	if w.limits.StartHook && sub.Child == "" && !sub.Prepared {
+		violate("model call before the author has seen %s", sub.ID)
+	}
+	w.calls = append(w.calls, &modelCall{CallModel: e})
+	w.said[e.Turn] = &spoken{}
+}
+
+func (w *world) runTool(e machine.RunTool) {
+	sub := w.attempted(e.Submission)
+	if sub.OpenStep() != "" {
+		violate("tool of %s before its step is over", e.Submission)
+	}
+	running := 0
+	for _, c := range w.tools {
+		if c.Submission == e.Submission {
+			running++
+		}
+	}
+	if running >= w.limits.ToolConcurrency {
+		violate("tool %s is one too many", e.Call)
+	}
+	i := slices.IndexFunc(sub.OpenCalls(), func(c conversation.ToolCall) bool { return c.Call == e.Call })
+	if i < 0 {
+		violate("tool %s is not called in the log", e.Call)
+	}
+	c := sub.OpenCalls()[i]
+	if w.ran[e.Call] && !c.Durable && c.Name != machine.TaskTool {
+		violate("tool %s runs again", e.Call)
+	}
+	if w.ran[e.Call] {
+		w.seen["rerun"]++
+	}
+	w.ran[e.Call] = true
+	run := &toolRun{RunTool: e, durable: c.Durable, steps: map[string]bool{}}
+	for _, s := range e.Recorded {
+		run.steps[s.Name] = true
+	}
+	for _, s := range w.durable.Recorded(e.Call) {
+		if !run.steps[s.Name] {
+			violate("tool %s is not told of its step %s", e.Call, s.Name)
+		}
+	}
+	w.tools = append(w.tools, run)
+}
+
+// recorded checks that a step is recorded once.
+func (w *world) recorded(r *conversation.StepRecorded) {
+	n := 0
+	for _, s := range w.durable.Recorded(r.Call) {
+		if s.Name == r.Name {
+			n++
+		}
+	}
+	if n != 1 {
+		violate("step %s of %s stands %d times", r.Name, r.Call, n)
+	}
+}
+
+func (w *world) finishResponse(e machine.FinishResponse) {
+	sub := w.durable.Submission(e.Submission)
+	switch {
+	case !w.limits.FinishHook || w.busy(e.Submission):
+		violate("%+v beside others", e)
+	case sub == nil || !sub.Running || sub.Settled || sub.OpenStep() != "" || len(sub.OpenCalls()) > 0:
+		violate("the response of %s is shown before its end is durable", e.Submission)
+	}
+	w.ending = &e
+}
+
+func (w *world) prepareDelivery(e machine.PrepareDelivery) {
+	sub := w.attempted(e.Submission)
+	if !w.limits.StartHook || w.busy(e.Submission) || sub.Prepared {
+		violate("%+v beside others, or again", e)
+	}
+	w.start = &e
+}
+
+func (w *world) showSettlement(e machine.ShowSettlement) {
+	w.seen["shown"]++
+	id := e.Submission.ID // the state may have it no more
+	sub := w.durable.Submission(id)
+	if !w.limits.SettledHook || sub == nil || !sub.Settled || sub.Outcome != e.Outcome || w.told[id] {
+		violate("%+v is shown: %+v", e, sub)
+	}
+	w.told[id] = true
+}
+
+func (w *world) summarize(e machine.Summarize) {
+	w.seen["summarize "+string(e.Reason)]++
+	for _, j := range w.jobs {
+		if w.view(j) == w.view(e) {
+			violate("two summaries of %q", w.view(e))
+		}
+	}
+	w.jobs = append(w.jobs, e)
+}
+
+// view is whose context a summary is of.
+func (w *world) view(e machine.Summarize) conversation.ConversationID {
+	if sub := w.m.State().Submission(e.Submission); sub != nil {
+		return sub.Child
+	}
+	return ""
+}
+
+func (w *world) cancel(gen int) {
+	w.calls = slices.DeleteFunc(w.calls, func(c *modelCall) bool {
+		if c.Gen == gen {
+			w.stale = append(w.stale, machine.Model{Gen: gen, Name: "demo/one", Events: []machine.ModelEvent{
+				{Kind: machine.ModelText, Text: "stale"}, {Kind: machine.ModelDone, StopReason: "stop"},
+			}})
+		}
+		return c.Gen == gen
+	})
+	w.tools = slices.DeleteFunc(w.tools, func(c *toolRun) bool {
+		if c.Gen == gen {
+			w.stale = append(w.stale, machine.ToolDone{Gen: gen, Call: c.Call}, machine.TaskCalled{Gen: gen, Call: c.Call})
+		}
+		return c.Gen == gen
+	})
+	if w.ending != nil && w.ending.Gen == gen {
+		w.stale = append(w.stale, machine.ResponseFinished{Gen: gen, Metadata: json.RawMessage(`{"stale":true}`)})
+		w.ending = nil
+	}
+	if w.start != nil && w.start.Gen == gen {
+		w.stale = append(w.stale, machine.DeliveryPrepared{Gen: gen})
+		w.start = nil
+	}
+	w.jobs = slices.DeleteFunc(w.jobs, func(j machine.Summarize) bool {
+		if j.Gen == gen {
+			w.stale = append(w.stale, machine.Summarized{Gen: gen, Summary: "stale"})
+		}
+		return j.Gen == gen
+	})
+}
+
+// prepared lets the author's look at a delivery end.
+func (w *world) prepared() {
+	in := machine.DeliveryPrepared{Gen: w.start.Gen, State: w.writes()}
+	if w.chance(10) {
+		in.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: "not prepared"}
+	}
+	w.start = nil
+	w.stale = append(w.stale, in)
+	w.note("prepared gen=%d failed=%v", in.Gen, in.Err != nil)
+	w.do(in)
+}
+
+// writes is what an author wrote.
+func (w *world) writes() []machine.StateWrite {
+	if w.chance(60) {
+		return nil
+	}
+	w.serial++
+	return []machine.StateWrite{{Key: "n", Value: json.RawMessage(fmt.Sprint(w.serial))}}
+}
+
+// summarized ends a summary.
+func (w *world) summarized() {
+	i := w.r.IntN(len(w.jobs))
+	e := w.jobs[i]
+	w.jobs = slices.Delete(w.jobs, i, i+1)
+	in := machine.Summarized{Gen: e.Gen, Summary: "so far", Before: 1}
+	switch {
+	case w.chance(15):
+		in.Nothing = true
+	case w.chance(15):
+		in.Err = conversation.Unavailable(0, nil)
+	}
+	w.stale = append(w.stale, in)
+	w.note("summarized gen=%d nothing=%v failed=%v", in.Gen, in.Nothing, in.Err != nil)
+	w.do(in)
+}
+
+// compact asks for a compaction.
+func (w *world) compact() {
+	w.caller++
+	in := machine.Compact{To: w.caller}
+	w.callers[in.To] = in
+	w.note("compact %d", in.To)
+	w.do(in)
+}
+
+// useTool lets a call take a step, hand a task on, or end.
+func (w *world) useTool() {
+	i := w.r.IntN(len(w.tools))
+	c := w.tools[i]
+	if c.asks != 0 { // it waits for its step
+		return
+	}
+	if c.durable && w.chance(50) {
+		w.takeStep(c)
+		return
+	}
+	w.tools = slices.Delete(w.tools, i, i+1)
+	if c.Name == machine.TaskTool && w.chance(80) {
+		in := machine.TaskCalled{Gen: c.Gen, Call: c.Call, Agent: "helper", Prompt: "Look it up."}
+		w.stale = append(w.stale, in)
+		w.note("task %s", c.Call)
+		w.do(in)
+		return
+	}
+	in := machine.ToolDone{
+		Gen: c.Gen, Call: c.Call, Output: json.RawMessage(`[1]`), Duration: 1000000, State: w.writes(), Terminate: w.chance(20),
+	}
+	if w.chance(20) {
+		in.Failed, in.ErrorText = true, "broken"
+	}
+	if w.chance(10) {
+		in.Images = []conversation.Attachment{{SHA256: "00ff", MimeType: "image/png", Size: 2}}
+	}
+	w.stale = append(w.stale, in)
+	w.note("tool %s failed=%v", c.Call, in.Failed)
+	w.do(in)
+}
+
+// takeStep takes a step that is not recorded, and records it.
+func (w *world) takeStep(c *toolRun) {
+	name := fmt.Sprintf("s%d", w.r.IntN(3))
+	if c.steps[name] {
+		return
+	}
+	w.caller++
+	in := machine.StepDone{To: w.caller, Gen: c.Gen, Call: c.Call, Name: name, Output: json.RawMessage(`1`)}
+	w.callers[in.To] = in
+	c.asks, c.asked = in.To, name
+	w.note("step %s of %s", name, c.Call)
+	w.do(in)
+}
+
+// kept checks that a step is durable once it is said to be.
+func (w *world) kept(to machine.ReplyID, asked machine.StepDone) {
+	if !slices.ContainsFunc(w.durable.Recorded(asked.Call), func(s conversation.StepRecorded) bool { return s.Name == asked.Name }) &&
+		w.durable.Exists() && w.m.State().Recorded(asked.Call) != nil {
+		violate("step %s of %s is kept and not durable", asked.Name, asked.Call)
+	}
+	w.stepped(to, true)
+}
+
+func (w *world) stepped(to machine.ReplyID, kept bool) {
+	for _, c := range w.tools {
+		if c.asks == to {
+			c.asks, c.steps[c.asked] = 0, kept
+		}
+	}
+}

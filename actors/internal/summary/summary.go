@@ -1,0 +1,185 @@
+package summary
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	// bytesPerToken is what vendors' tokenizers need on average for English text. An
+	// estimate is only used for what a vendor has not counted yet.
+	bytesPerToken = 4
+	// imageBytes stands for an image in an estimate.
+	imageBytes = 4800
+	// maxOutcome bounds the outcome of a call within a text to be summarized, in bytes.
+	maxOutcome = 2000
+)
+
+// unit is what a cut does not divide: a delivery, or a step with the outcomes of its
+// calls and the notes after it.
+type unit struct {
+	exchange int
+	turn     conversation.TurnID // "" of a delivery
+	bytes    int
+}
+
+// Cut says what stays: exchanges from First on; of that one, steps from Turn on, or
+// all if it is empty.
+type Cut struct {
+	First int
+	Turn  conversation.TurnID
+}
+
+// Plan returns where to cut so that about keep tokens stay, and whether there is
+// anything to leave out. first is where the view begins already: the exchange 0 of
+// list from the turn on, or from its delivery if it is empty.
+func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Cut, bool) {
+	units := unitsOf(list, first)
+	if len(units) < 2 {
+		return Cut{}, false
+	}
+	at, kept := len(units)-1, units[len(units)-1].bytes
+	for at > 0 && (kept+units[at-1].bytes)/bytesPerToken <= keep {
+		at--
+		kept += units[at].bytes
+	}
+	if at == 0 || at == 1 && units[0].turn == "" && units[1].exchange == units[0].exchange {
+		return Cut{}, false // a delivery stays with its steps
+	}
+	return Cut{First: units[at].exchange, Turn: units[at].turn}, true
+}
+
+func unitsOf(list []conversation.Exchange, first conversation.TurnID) []unit {
+	var units []unit
+	for i, x := range list {
+		skip := i == 0 && first != ""
+		if !skip {
+			units = append(units, unit{exchange: i, bytes: deliveryBytes(x.Delivery)})
+		}
+		for _, st := range x.Steps {
+			skip = skip && st.Turn != first
+			switch {
+			case skip:
+			case st.Note != "" && len(units) > 0:
+				units[len(units)-1].bytes += len(st.Note)
+			case st.Note == "":
+				units = append(units, unit{exchange: i, turn: st.Turn, bytes: stepBytes(st)})
+			}
+		}
+	}
+	return units
+}
+
+func deliveryBytes(d conversation.Delivery) int {
+	n := len(d.Body) + imageBytes*len(d.Attachments)
+	for k, v := range d.Attributes {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+func stepBytes(st conversation.Step) int {
+	n := len(st.Note)
+	for _, p := range st.Parts {
+		n += len(p.Text)
+		if t := p.Tool; t != nil {
+			n += len(t.Name) + len(t.Input) + len(t.Output) + len(t.ErrorText) + imageBytes*len(t.Images)
+		}
+	}
+	return n
+}
+
+// Tokens estimates what exchanges, from the turn first on, take of a model's window.
+func Tokens(list []conversation.Exchange, first conversation.TurnID) int {
+	n := 0
+	for _, u := range unitsOf(list, first) {
+		n += u.bytes
+	}
+	return n / bytesPerToken
+}
+
+// Text writes down what a cut leaves out, in at most limit bytes.
+func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limit int) string {
+	var lines []string
+	for i, x := range list[:min(cut.First+1, len(list))] {
+		skip := i == 0 && first != ""
+		last := i == cut.First
+		if !skip && (!last || cut.Turn != "") {
+			lines = append(lines, said(x.Delivery))
+		}
+		for _, st := range x.Steps {
+			if last && (cut.Turn == "" || st.Turn == cut.Turn) {
+				break
+			}
+			skip = skip && st.Turn != first
+			if !skip {
+				lines = append(lines, stepText(st)...)
+			}
+		}
+	}
+	return shortened(lines, limit)
+}
+
+func said(d conversation.Delivery) string {
+	who := "User"
+	if d.Kind == conversation.KindSignal {
+		who = "Signal " + d.Type
+	}
+	text := who + ": " + d.Body
+	if n := len(d.Attachments); n > 0 {
+		text += fmt.Sprintf(" [%d images]", n)
+	}
+	return text
+}
+
+func stepText(st conversation.Step) []string {
+	var lines []string
+	for _, p := range st.Parts {
+		switch {
+		case p.Tool != nil:
+			lines = append(lines, fmt.Sprintf("Call %s: %s", p.Tool.Name, p.Tool.Input), outcome(p.Tool))
+		case p.Kind == conversation.PartText:
+			lines = append(lines, "Assistant: "+p.Text)
+		}
+	}
+	return lines
+}
+
+func outcome(t *conversation.ToolCall) string {
+	text := "Outcome: " + string(t.Output)
+	if t.Failed {
+		text = "Failed: " + t.ErrorText
+	}
+	if len(text) <= maxOutcome {
+		return text
+	}
+	return valid(text[:maxOutcome]) + fmt.Sprintf(" [%d bytes left out]", len(text)-maxOutcome)
+}
+
+// shortened joins lines and leaves out the oldest of too many.
+func shortened(lines []string, limit int) string {
+	const mark = "[what came before is left out]\n"
+	text := strings.Join(lines, "\n")
+	if len(text) <= limit {
+		return text
+	}
+	text = text[len(text)-max(0, limit-len(mark)):]
+	for text != "" && !utf8.RuneStart(text[0]) {
+		text = text[1:]
+	}
+	return mark + text
+}
+
+// valid drops a character that was cut in two.
+func valid(s string) string {
+	for s != "" {
+		if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n > 1 {
+			return s
+		}
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,140 @@
+package summary_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/summary"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// talk makes exchanges: each word is a delivery of that many bytes, followed by the
+// sizes of its steps.
+func talk(lines ...string) []conversation.Exchange {
+	var out []conversation.Exchange
+	turn := 0
+	for i, line := range lines {
+		var sizes []int
+		for _, w := range strings.Fields(line) {
+			var n int
+			fmt.Sscan(w, &n)
+			sizes = append(sizes, n)
+		}
+		x := conversation.Exchange{Submission: conversation.SubmissionID(fmt.Sprint("sub_", i))}
+		x.Delivery = conversation.Delivery{Kind: conversation.KindUser, Body: strings.Repeat("u", sizes[0])}
+		for _, n := range sizes[1:] {
+			turn++
+			x.Steps = append(x.Steps, conversation.Step{
+				Turn: conversation.TurnID(fmt.Sprint("turn_", turn)), Completed: true,
+				Parts: []conversation.StepPart{{Kind: conversation.PartText, Text: strings.Repeat("a", n)}},
+			})
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		list  []conversation.Exchange
+		first conversation.TurnID
+		keep  int
+		want  summary.Cut
+		ok    bool
+	}{
+		{"nothing", nil, "", 10, summary.Cut{}, false},
+		{"all fits", talk("40 40", "40 40"), "", 1000, summary.Cut{}, false},
+		{"whole exchanges", talk("40 40", "40 40", "40 40"), "", 20, summary.Cut{First: 2}, true},
+		{"within an exchange", talk("40 40", "40 40 40 40"), "", 20, summary.Cut{First: 1, Turn: "turn_3"}, true},
+		{"the last is kept, however long", talk("40 40", "40 4000"), "", 1, summary.Cut{First: 1, Turn: "turn_2"}, true},
+		{"a delivery alone is not left out", talk("40 40"), "", 1, summary.Cut{}, false},
+		{"a delivery and a step are", talk("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
+		{"what was cut before is no more", talk("40 40 40"), "turn_2", 1, summary.Cut{}, false},
+		{"but what came after", talk("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
+		{"a message without an answer", talk("40 40", "40"), "", 1, summary.Cut{First: 1}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := summary.Plan(tt.list, tt.first, tt.keep)
+			if got != tt.want || ok != tt.ok {
+				t.Errorf("got %+v, %t, want %+v, %t", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestText(t *testing.T) {
+	list := talk("1 1", "1 1 1")
+	list[0].Delivery = conversation.Delivery{
+		Kind: conversation.KindUser, Body: "Look at this", Attachments: []conversation.Attachment{{}, {}},
+	}
+	list[0].Steps[0].Parts = []conversation.StepPart{
+		{Kind: conversation.PartReasoning, Text: "hm"}, {Kind: conversation.PartText, Text: "I see."},
+		{Tool: &conversation.ToolCall{Name: "weather", Input: json.RawMessage(`{"city":"Bern"}`), Settled: true, Output: json.RawMessage(`"sun"`)}},
+		{Tool: &conversation.ToolCall{Name: "label", Input: json.RawMessage(`{}`), Settled: true, Failed: true, ErrorText: "no such label"}},
+		{Tool: &conversation.ToolCall{Name: "read", Input: json.RawMessage(`{}`), Settled: true, Output: json.RawMessage(`"` + strings.Repeat("é", 2000) + `"`)}},
+	}
+	list[1].Delivery = conversation.Delivery{Kind: conversation.KindSignal, Type: "build.done", Body: "It broke."}
+	got := summary.Text(list, "", summary.Cut{First: 1, Turn: "turn_3"}, 1<<20)
+	want := strings.Join([]string{
+		"User: Look at this [2 images]", "Assistant: I see.", `Call weather: {"city":"Bern"}`, `Outcome: "sun"`,
+		"Call label: {}", "Failed: no such label",
+		"Call read: {}", `Outcome: "` + strings.Repeat("é", 995) + " [2011 bytes left out]",
+		"Signal build.done: It broke.", "Assistant: a",
+	}, "\n")
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := summary.Text(list, "turn_1", summary.Cut{First: 1}, 1<<20); !strings.HasPrefix(got, "Assistant: I see.") || strings.Contains(got, "Signal") {
+		t.Errorf("from a turn on: %q", got)
+	}
+	short := summary.Text(list, "", summary.Cut{First: 1, Turn: "turn_3"}, 70)
+	if len(short) > 70 || !strings.HasPrefix(short, "[what came before is left out]\n") || !strings.HasSuffix(short, "Assistant: a") {
+		t.Errorf("shortened: %q", short)
+	}
+}
+
+// TestPlansFit: over random talks, cutting again and again, nothing is lost or told
+// twice, what is left out fits in the bound, and it ends.
+func TestPlansFit(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var lines []string
+		for range 1 + r.IntN(6) {
+			line := fmt.Sprint(1 + r.IntN(200))
+			for range r.IntN(5) {
+				line += fmt.Sprint(" ", 1+r.IntN(400))
+			}
+			lines = append(lines, line)
+		}
+		list, first := talk(lines...), conversation.TurnID("")
+		whole := summary.Tokens(list, first)
+		for n := 0; ; n++ {
+			cut, ok := summary.Plan(list, first, r.IntN(100))
+			if !ok {
+				if cut, ok = summary.Plan(list, first, 0); !ok {
+					break
+				}
+			}
+			if n > 100 {
+				t.Fatalf("seed %d: does not end", seed)
+			}
+			limit := 40 + r.IntN(500)
+			if text := summary.Text(list, first, cut, limit); len(text) > limit || !utf8.ValidString(text) || text == "" {
+				t.Fatalf("seed %d: %d bytes of %d: %q", seed, len(text), limit, text)
+			}
+			list, first = list[cut.First:], cut.Turn
+			if left := summary.Tokens(list, first); left > whole {
+				t.Fatalf("seed %d: %d tokens before, %d after", seed, whole, left)
+			} else {
+				whole = left
+			}
+		}
+	}
+}

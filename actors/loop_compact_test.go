@@ -1,0 +1,447 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+var (
+	// window is the size of a model that is full at 500 tokens.
+	window = map[string]int{"model": 1000}
+	little = providers.Usage{Input: 90, Output: 10, Total: 100}
+	much   = providers.Usage{Input: 590, Output: 10, Total: 600}
+	// tooLong is what a vendor says of a request that does not fit.
+	tooLong = providers.ResponseError(413, nil, []byte(`{"error":{"message":"Request too large."}}`))
+)
+
+// compacting is an agent whose summaries another model writes, and which keeps about
+// 50 tokens word for word.
+func compacting(tools ...agent.Tool) *agent.Agent {
+	a := chatAgent(tools...)
+	a.Compaction = agent.Compaction{Model: "test/sum", KeepRecentTokens: 50, Instructions: "Keep the names."}
+	return a
+}
+
+// words is a text of 80 bytes, 20 tokens, that begins with a mark.
+func words(mark string) string { return mark + strings.Repeat(".", 80-len(mark)) }
+
+// summaryOf is how a model is shown a summary.
+func summaryOf(text string) string {
+	return "user: <summary>\nThe beginning of this conversation was left out. This is a summary of it:\n\n" + text + "\n</summary>"
+}
+
+// TestThresholdCompaction: a model that is nearly full is shown a summary from then on.
+// Nobody waits for it, and the transcript stays whole.
+func TestThresholdCompaction(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		begun, release := make(chan struct{}), make(chan struct{})
+		c := &cast{models: map[string]script{
+			"model": inTurn(tellsAt(words("one"), little), tellsAt(words("two"), much), tellsAt(words("three"), much), tells(words("four"))),
+			"sum":   held(begun, release, tells("They <talked>.")),
+		}}
+		n := l.run(part{opts: agents(compacting()), cast: c, windows: window})
+		say := func(i int, text string) {
+			t.Helper()
+			n.admit(chat("c"), fmt.Sprint(i), words(text))
+			l.completes(chat("c"), i)
+		}
+		say(1, "first")
+		say(2, "second")
+		await(t, begun, "the summary")
+		say(3, "third") // answered while the summary is being written
+		if got := len(c.requests("model")[2].seen()); got != 5 {
+			t.Errorf("the third request has %d messages, want all 5", got)
+		}
+		_, before := n.updates(chat("c"), 0)
+		close(release)
+		l.passes("the compaction", func() bool { return len(only[*conversation.Compacted](l.records(chat("c")))) == 1 })
+		say(4, "fourth")
+
+		want := []string{
+			summaryOf("They &lt;talked&gt;."), "user: " + words("second"), "assistant: " + words("two"),
+			"user: " + words("third"), "assistant: " + words("three"), "user: " + words("fourth"),
+		}
+		if diff := cmp.Diff(want, c.last(t, "model")); diff != "" {
+			t.Errorf("the request after it (-want +got):\n%s", diff)
+		}
+		sum := c.requests("sum")
+		if len(sum) != 1 || len(sum[0].req.Tools) != 0 {
+			t.Fatalf("summaries were asked for with %+v", sum)
+		}
+		wants(t, "the summarizer's prompt", strings.Join(sum[0].seen(), "\n"), "User: first", "Assistant: one")
+		lacks(t, "the summarizer's prompt", strings.Join(sum[0].seen(), "\n"), "second", "third")
+		wants(t, "the summarizer's instructions", sum[0].req.System, "Write a summary", "Keep the names.")
+		checkPublic(t, l, n, before, 8)
+		lacks(t, "what clients see", n.public(chat("c")), "talked")
+	})
+}
+
+// checkPublic compares what clients see of a compacted conversation with what they
+// would without: all messages, and a reset where the summary was recorded.
+func checkPublic(t *testing.T, l *loop, n *actorNode, before conversation.Offset, messages int) {
+	t.Helper()
+	if got := len(n.snapshot(chat("c")).Messages); got != messages {
+		t.Errorf("the transcript has %d messages, want %d", got, messages)
+	}
+	at := conversation.Offset(slices.IndexFunc(l.batches(chat("c")), func(b []conversation.Record) bool {
+		return len(only[*conversation.Compacted](b)) > 0
+	}))
+	for _, after := range []conversation.Offset{conversation.Start, before} {
+		chunks, _ := n.updates(chat("c"), after)
+		var seen []conversation.Chunk
+		for _, c := range chunks {
+			if c.Position.Batch == at {
+				seen = append(seen, c)
+			}
+		}
+		if len(seen) != 1 || seen[0].Type != conversation.ChunkReset || len(seen[0].Snapshot.Messages) != messages-2 {
+			t.Errorf("a reader after %v sees %+v of the compaction", after, seen)
+		}
+	}
+}
+
+// TestIncrementalSummaries: a summary continues the one before it.
+func TestIncrementalSummaries(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		c := &cast{models: map[string]script{
+			"model": inTurn(tellsAt(words("a1"), little), tellsAt(words("a2"), much), tellsAt(words("a3"), little), tellsAt(words("a4"), much), tells("a5")),
+			"sum":   inTurn(tells("Summary one."), tells("Summary two.")),
+		}}
+		n := l.run(part{opts: agents(compacting()), cast: c, windows: window})
+		for i := 1; i <= 5; i++ {
+			n.admit(chat("c"), fmt.Sprint(i), words(fmt.Sprint("q", i)))
+			l.completes(chat("c"), i)
+			time.Sleep(time.Minute) // the summary, if there is one, is recorded
+		}
+		sums := c.requests("sum")
+		if len(sums) != 2 {
+			t.Fatalf("%d summaries", len(sums))
+		}
+		second := strings.Join(sums[1].seen(), "\n")
+		wants(t, "the second prompt", second, "Summary one.", "User: q2", "Assistant: a2", "User: q3")
+		lacks(t, "the second prompt", second, "q1", "a1", "q4", "a4")
+		last := strings.Join(c.last(t, "model"), "\n")
+		wants(t, "the last request", last, "Summary two.", "q4", "a4", "q5")
+		lacks(t, "the last request", last, "Summary one.", "q3", "a3")
+		var before []int
+		for _, r := range only[*conversation.Compacted](l.records(chat("c"))) {
+			before = append(before, r.Before)
+		}
+		if diff := cmp.Diff([]int{1, 3}, before); diff != "" {
+			t.Errorf("exchanges left out (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestViewAfterRestarts: a node that reads a conversation out of checkpoints and pages,
+// which were cut before and after compactions, shows its model the same as one that
+// never died.
+func TestViewAfterRestarts(t *testing.T) {
+	const turns = 24
+	asked := func(t *testing.T, page, checkpoint, restart int, damage func(*loop)) (views [][]string) {
+		inLoop(t, func(t *testing.T, l *loop) {
+			i := 0
+			c := &cast{models: map[string]script{
+				"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+					looks := map[bool]int{true: 1}[i%5 == 3]
+					usage := little
+					if i%7 == 6 { // The view is cut between its steps.
+						looks, usage = 2, much
+					}
+					steps := 0
+					for m := len(req.Messages) - 1; req.Messages[m].Role != providers.RoleUser; m -= 2 {
+						steps++
+					}
+					if steps < looks {
+						return asks("look")(ctx, req, a)
+					}
+					return tellsAt(words(fmt.Sprint("a", i)), usage)(ctx, req, a)
+				},
+				"sum": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+					return tells(fmt.Sprint("Summary after ", i))(ctx, req, a)
+				},
+			}}
+			opts := agents(compacting(returning("look", words("fog"))))
+			opts.CheckpointBatches = checkpoint
+			p := part{opts: opts, cast: c, windows: window, page: page}
+			n := l.run(p)
+			for ; i < turns; i++ {
+				n.admit(chat("c"), fmt.Sprint(i), words(fmt.Sprint("q", i)))
+				l.completes(chat("c"), i+1)
+				time.Sleep(10 * time.Second)
+				if i%restart == restart-1 {
+					n.die()
+					damage(l)
+					n = l.run(p)
+				}
+			}
+			if pages := len(l.keysWith("/page/")); (page == 400) != (pages > 0) {
+				t.Errorf("%d pages are in the bucket", pages)
+			}
+			if got := len(only[*conversation.Compacted](l.records(chat("c")))); got != 3 {
+				t.Errorf("%d compactions", got)
+			}
+			for _, r := range only[*conversation.Compacted](l.records(chat("c"))) {
+				if r.FirstTurn == "" {
+					t.Errorf("the view is cut at a message: %+v", r)
+				}
+			}
+			for _, r := range c.requests("model") {
+				views = append(views, r.seen())
+			}
+		})
+		return views
+	}
+	want := asked(t, 0, 10_000, 10_000, nil)
+	for _, restart := range []int{10_000, 3, 1} {
+		if diff := cmp.Diff(want, asked(t, 400, 4, restart, func(*loop) {})); diff != "" {
+			t.Errorf("with restarts after every %d turns (-want +got):\n%s", restart, diff)
+		}
+	}
+	garbage := func(l *loop) {
+		for _, key := range l.keysWith("/page/") {
+			if err := l.bucket.Put(context.Background(), key, storage.Bytes([]byte("garbage"))); err != nil {
+				l.tb.Fatal(err)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, asked(t, 400, 4, 5, garbage)); diff != "" {
+		t.Errorf("with pages that are damaged at every restart (-want +got):\n%s", diff)
+	}
+}
+
+// TestCompactionWithinASubmission: the steps of a tool loop are left out, too, and no
+// call is parted from its outcome.
+func TestCompactionWithinASubmission(t *testing.T) {
+	for name, at := range map[string]script{"threshold": nil, "overflow": fails(tooLong)} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				// A tool that takes long enough for a summary to be written meanwhile.
+				look := agent.NewTool("look", "Looks.", func(context.Context, struct {
+					At string `json:"at"`
+				}) (string, error) {
+					time.Sleep(5 * time.Second)
+					return words("fog"), nil
+				}, nil)
+				look1, look2, look3 := asksAt(little, `look {"at":"1"}`), asksAt(little, `look {"at":"2"}`), asksAt(much, `look {"at":"3"}`, `look {"at":"4"}`)
+				model := inTurn(look1, look2, look3, tells("done"))
+				if at != nil {
+					model = inTurn(look1, look2, asksAt(little, `look {"at":"3"}`, `look {"at":"4"}`), at, tells("done"))
+				}
+				c := &cast{models: map[string]script{"model": model, "sum": tells("It looked.")}}
+				n := l.run(part{opts: agents(compacting(look)), cast: c, windows: window})
+				n.admit(chat("c"), "1", "go")
+				l.completes(chat("c"), 1)
+				want := []string{summaryOf("It looked."), "user: go"}
+				if at == nil { // The outcomes of the third step were not there yet: there was room for the second.
+					want = append(want, `assistant: look{"at":"2"}`, "tool: p1="+words("fog"))
+				}
+				want = append(want, `assistant: look{"at":"3"}|look{"at":"4"}`, "tool: p1="+words("fog")+"|p2="+words("fog"))
+				if diff := cmp.Diff(want, c.last(t, "model")); diff != "" {
+					t.Errorf("the last request (-want +got):\n%s", diff)
+				}
+				wants(t, "the prompt", strings.Join(c.last(t, "sum"), "\n"), `Call look: {"at":"1"}`, `Outcome: "fog`)
+				lacks(t, "the prompt", strings.Join(c.last(t, "sum"), "\n"), `{"at":"3"}`)
+				if got := len(toolParts(n.snapshot(chat("c")))); got != 4 {
+					t.Errorf("clients see %d calls, want 4", got)
+				}
+			})
+		})
+	}
+}
+
+// TestOverflow: what is too long, however a vendor says so, is shortened once.
+func TestOverflow(t *testing.T) {
+	inWords := providers.ResponseError(400, nil, []byte(`{"error":{"message":"prompt is too long: 1200 tokens > 1000 maximum"}}`))
+	silent := tellsAt("cut words", providers.Usage{Input: 1001, Output: 2, Total: 1003})
+	noRoom := func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+		a.Finish(providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 995, Total: 995}})
+		return nil
+	}
+	for name, tt := range map[string]struct {
+		fail script
+		off  bool
+	}{
+		"413": {fails(tooLong), false}, "vendor's words": {fails(inWords), false}, "silent": {silent, false}, "no room": {noRoom, false}, "off": {fails(tooLong), true},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, again %v", name, again), func(t *testing.T) {
+				inLoop(t, func(t *testing.T, l *loop) {
+					a := compacting()
+					a.Compaction.Off = tt.off
+					scripts := []script{tellsAt(words("one"), little), tellsAt(words("two"), little), tt.fail, tells("done")}
+					if again {
+						scripts = append(scripts[:3], tt.fail)
+					}
+					c := &cast{models: map[string]script{"model": inTurn(scripts...), "sum": tells("They talked.")}}
+					n := l.run(part{opts: agents(a), cast: c, windows: window})
+					for i := 1; i <= 2; i++ {
+						n.admit(chat("c"), fmt.Sprint(i), words("hello"))
+						l.completes(chat("c"), i)
+					}
+					n.admit(chat("c"), "3", words("now"))
+					s := l.settles(chat("c"), 3)[2]
+					if got := len(c.requests("sum")); got != 1 {
+						t.Errorf("%d summaries, want 1", got)
+					}
+					if got := len(c.requests("model")); got != 4 {
+						t.Errorf("%d model calls, want 4", got)
+					}
+					if seen := c.last(t, "model"); seen[0] != summaryOf("They talked.") || seen[len(seen)-1] != "user: "+words("now") {
+						t.Errorf("the last request is %q", seen)
+					}
+					lacks(t, "the transcript", fmt.Sprint(n.response(chat("c"))), "cut words")
+					checkOverflow(t, s, again)
+				})
+			})
+		}
+	}
+}
+
+// sayTooLong is what callers are told of a conversation that does not fit.
+const sayTooLong = "The conversation is too long for the model, and could not be shortened."
+
+func checkOverflow(t *testing.T, s *conversation.SubmissionSettled, failed bool) {
+	t.Helper()
+	switch {
+	case !failed && s.Outcome != conversation.OutcomeCompleted:
+		t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+	case failed && (s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != sayTooLong):
+		t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+	}
+}
+
+// TestOverflowThatCannotBeMended: nothing to leave out, or nobody to write a summary.
+func TestOverflowThatCannotBeMended(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sum  script
+		body string
+	}{
+		"one long message":     {tells("never asked"), strings.Repeat("x", 4000)},
+		"no summary":           {fails(errNoCredit), "hello"},
+		"an empty summary":     {tells("  "), "hello"},
+		"a summary cut short":  {fails(nil), "hello"},
+		"an endless summary":   {tells(strings.Repeat("x", 100_000)), "hello"},
+		"a summary at a loss":  {fails(tooLong), "hello"},
+		"a broken summarizer":  {fails(errors.New("broken")), "hello"},
+		"a silent summarizer":  {hangs("", nil), "hello"},
+		"a summarizer unknown": {nil, "hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				scripts := []script{fails(tooLong)}
+				turns := 0
+				if name != "one long message" {
+					scripts, turns = []script{tells(words("one")), tells(words("two")), fails(tooLong)}, 2
+				}
+				c := &cast{models: map[string]script{"model": inTurn(scripts...), "sum": tt.sum}}
+				n := l.run(part{opts: agents(compacting()), cast: c, windows: window})
+				for i := range turns {
+					n.admit(chat("c"), fmt.Sprint(i), words("hi"))
+					l.completes(chat("c"), i+1)
+				}
+				n.admit(chat("c"), "last", tt.body)
+				checkOverflow(t, l.settles(chat("c"), turns+1)[turns], true)
+				if name == "one long message" && len(c.requests("sum")) > 0 {
+					t.Error("a summary of nothing was asked for")
+				}
+				if got := only[*conversation.Compacted](l.records(chat("c"))); len(got) != 0 {
+					t.Errorf("recorded %+v", got[0])
+				}
+			})
+		})
+	}
+}
+
+// TestCompactionOff turns the threshold off: see TestOverflow for what stays.
+func TestCompactionOff(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		inLoop(t, func(t *testing.T, l *loop) {
+			a := compacting()
+			a.Compaction.Off = off
+			c := &cast{models: map[string]script{"model": tellsAt(words("text"), much), "sum": tells("They talked.")}}
+			n := l.run(part{opts: agents(a), cast: c, windows: window})
+			for i := 1; i <= 3; i++ {
+				n.admit(chat("c"), fmt.Sprint(i), words("hi"))
+				l.completes(chat("c"), i)
+			}
+			if got := len(c.requests("sum")); (got == 0) != off {
+				t.Errorf("off is %v, and %d summaries were asked for", off, got)
+			}
+		})
+	}
+}
+
+// TestCompactionThatIsLost kills a node while a summary is written for a submission
+// that has settled, and for one that waits: nobody misses it.
+func TestCompactionThatIsLost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		third   script
+		settled int
+	}{"after its submission": {tellsAt(words("three"), much), 3}, "for its submission": {fails(tooLong), 2}} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				begun := make(chan struct{})
+				c := &cast{models: map[string]script{
+					"model": inTurn(tells(words("one")), tells(words("two")), tt.third, tells("done")),
+					"sum":   inTurn(hangs("They", begun), tells("They talked.")),
+				}}
+				p := part{opts: agents(compacting()), cast: c, windows: window}
+				n := l.run(p)
+				for i := 1; i <= 3; i++ {
+					n.admit(chat("c"), fmt.Sprint(i), words("hi"))
+					if i <= tt.settled {
+						l.completes(chat("c"), i)
+					}
+				}
+				await(t, begun, "the summary")
+				n.die()
+				n = l.run(p)
+				l.completes(chat("c"), 3)
+				n.admit(chat("c"), "4", "and?")
+				l.completes(chat("c"), 4)
+				if got := len(n.snapshot(chat("c")).Messages); got != 8 {
+					t.Errorf("%d messages, want 8", got)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainDoesNotWaitForSummaries ends a node in order while one is written.
+func TestDrainDoesNotWaitForSummaries(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		begun := make(chan struct{})
+		c := &cast{models: map[string]script{"model": tellsAt(words("text"), much), "sum": hangs("They", begun)}}
+		var opts actors.Options = agents(compacting())
+		opts.BetweenEvents = longest
+		n := l.run(part{opts: opts, cast: c, windows: window})
+		for i := 1; i <= 3; i++ {
+			n.admit(chat("c"), fmt.Sprint(i), words("hi"))
+			l.completes(chat("c"), i)
+		}
+		await(t, begun, "the summary")
+		synctest.Wait()
+		began := time.Now()
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the end took %v", took)
+		}
+	})
+}

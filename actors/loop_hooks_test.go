@@ -1,0 +1,270 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// TestDeliveryStarted is called once per delivery, also if a node dies after it, and
+// again if the node died within it.
+func TestDeliveryStarted(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k, within, answering := &work{}, make(chan struct{}), make(chan struct{})
+		gate := firstTime(within)
+		a := chatAgent(returning("look", "fog"))
+		a.Hooks.DeliveryStarted = func(ctx context.Context, turn *agent.Turn) error {
+			k.did(fmt.Sprint(turn.Delivery.Body, " ", turn.Attempt))
+			return gate(ctx)
+		}
+		c := alone(inTurn(hangs("Well", answering), asks("look"), tells("done")))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "one")
+		await(t, within, "the hook")
+		n.die()
+		n = l.run(part{opts: agents(a), cast: c})
+		await(t, answering, "the model")
+		l.passes("the end of the hook", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 1 })
+		n.die()
+		n = l.run(part{opts: agents(a), cast: c})
+		l.completes(chat("c"), 1)
+		n.admit(chat("c"), "2", "two")
+		l.completes(chat("c"), 2)
+		if diff := cmp.Diff(map[string]int{"one 1": 1, "one 2": 1, "two 1": 1}, k.counts()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestDeliveryStartedFails: the model is never asked, and callers learn nothing of why.
+func TestDeliveryStartedFails(t *testing.T) {
+	for name, hook := range map[string]func(context.Context) error{
+		"error": func(context.Context) error { return errors.New("secret of the author") },
+		"panic": func(context.Context) error { panic("secret of the author") },
+		"hangs": func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("secret of the author")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				a := chatAgent()
+				first := true
+				a.Hooks.DeliveryStarted = func(ctx context.Context, _ *agent.Turn) error {
+					if !first {
+						return nil
+					}
+					first = false
+					return hook(ctx)
+				}
+				c := alone(tells("done"))
+				n := l.run(part{opts: agents(a), cast: c})
+				n.admit(chat("c"), "1", "one")
+				s := l.settles(chat("c"), 1)[0]
+				want := &conversation.SettlementError{Type: conversation.CodeInternal, Message: "The agent could not start on the message."}
+				if diff := cmp.Diff(want, s.Error); diff != "" || s.Outcome != conversation.OutcomeFailed {
+					t.Errorf("settled as %s (-want +got):\n%s", s.Outcome, diff)
+				}
+				if got := len(c.requests("")); got != 0 {
+					t.Errorf("the model was asked %d times", got)
+				}
+				lacks(t, "the log", l.lines(chat("c")), "secret")
+				lacks(t, "what clients see", n.public(chat("c")), "secret")
+				wants(t, "what the operator sees", n.log.String(), "hook=DeliveryStarted")
+				n.admit(chat("c"), "2", "two")
+				l.completes(chat("c"), 2)
+			})
+		})
+	}
+}
+
+// TestWouldStop sends the model on with a note that only it sees, and shows the end of
+// the response to its author once.
+func TestWouldStop(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var stops, ends []string
+		a := chatAgent(agent.NewTool("last", "Ends.", func(context.Context, struct{}) (agent.Result, error) {
+			return agent.Result{Terminate: true}, nil
+		}, nil))
+		a.Hooks = agent.Hooks{
+			WouldStop: func(_ context.Context, r *agent.Response) (string, error) {
+				stops = append(stops, fmt.Sprintf("%d %q", r.Continuations, r.Text))
+				return []string{"Check <it>.", "Once more.", "  \n"}[r.Continuations], nil
+			},
+			ResponseFinished: func(_ context.Context, r *agent.Response) (map[string]any, error) {
+				ends = append(ends, fmt.Sprintf("%d %q %d", r.Continuations, r.Text, r.Usage.Total))
+				return map[string]any{"ok": true}, nil
+			},
+		}
+		c := alone(inTurn(tells("One."), asks("last"), tells("Three.")))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		if diff := cmp.Diff([]string{`0 "One."`, `1 "One."`, `2 "One.\n\nThree."`}, stops); diff != "" {
+			t.Errorf("WouldStop (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{`2 "One.\n\nThree." 39`}, ends); diff != "" {
+			t.Errorf("ResponseFinished (-want +got):\n%s", diff)
+		}
+		note := "user: <advisory>\nCheck &lt;it&gt;.\n</advisory>"
+		if diff := cmp.Diff([]string{"user: go", "assistant: One.", note}, c.requests("model")[1].seen()); diff != "" {
+			t.Errorf("the second request (-want +got):\n%s", diff)
+		}
+		seen := c.last(t, "model")
+		wants(t, "the third request", seen[len(seen)-1], "Once more.")
+		for _, m := range n.snapshot(chat("c")).Messages {
+			if m.Display == conversation.DisplayVisible && m.Role != conversation.RoleUser && m.ID != n.response(chat("c")).ID {
+				t.Errorf("clients see the message %+v", m)
+			}
+		}
+		checkHidden(t, n, "Check", "Once more")
+	})
+}
+
+// checkHidden fails if a message that is for people holds one of the texts.
+func checkHidden(t *testing.T, n *actorNode, texts ...string) {
+	t.Helper()
+	for _, m := range n.snapshot(chat("c")).Messages {
+		for _, p := range m.Parts {
+			for _, text := range texts {
+				if p.Text != nil && strings.Contains(*p.Text, text) && m.Display != conversation.DisplayHidden {
+					t.Errorf("%q stands in %+v", text, m)
+				}
+			}
+		}
+	}
+}
+
+// TestWouldStopForEver: 32 times are granted, over a crash too, and the next fails.
+func TestWouldStopForEver(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		stops, ended, again := 0, false, make(chan struct{})
+		a := chatAgent()
+		a.Hooks = agent.Hooks{
+			WouldStop: func(context.Context, *agent.Response) (string, error) {
+				stops++
+				return "More.", nil
+			},
+			ResponseFinished: func(context.Context, *agent.Response) (map[string]any, error) {
+				ended = true
+				return nil, nil
+			},
+		}
+		var scripts []script
+		for range 10 {
+			scripts = append(scripts, tells("text"))
+		}
+		c := alone(inTurn(append(scripts, hangs("half", again), tells("text"))...))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		await(t, again, "the eleventh call")
+		l.passes("the tenth time", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 10 })
+		n.die()
+		l.run(part{opts: agents(a), cast: c})
+		s := l.settles(chat("c"), 1)[0]
+		want := &conversation.SettlementError{
+			Type: conversation.CodeModelFailed, Message: "The reply was continued as often as allowed and never came to an end.",
+			Meta: map[string]any{"reason": "continued", "times": 32.0},
+		}
+		if diff := cmp.Diff(want, s.Error); diff != "" {
+			t.Errorf("settled as %s (-want +got):\n%s", s.Outcome, diff)
+		}
+		if stops != agent.MaxContinuations+1 || ended {
+			t.Errorf("the hook was asked %d times, want 33; told of the end: %v", stops, ended)
+		}
+		if got := len(c.requests("model")); got != 34 { // one of them was lost with its node
+			t.Errorf("%d model calls, want 34", got)
+		}
+	})
+}
+
+// TestSettledIsToldOnce after each settlement, whatever its outcome, when it can be read.
+func TestSettledIsToldOnce(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var mu sync.Mutex
+		var told []string
+		begun := make(chan struct{})
+		a := chatAgent(returning("look", "fog"))
+		a.Hooks.Settled = func(_ context.Context, s *agent.Settlement) error {
+			durable := 0
+			for _, r := range only[*conversation.SubmissionSettled](l.records(chat("c"))) {
+				if r.Submission == s.Submission {
+					durable++
+				}
+			}
+			reason := ""
+			if s.Error != nil {
+				reason = string(s.Error.Type)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%s %s %s %q %d durable=%d attempts=%d", s.Delivery.Body, s.Outcome, reason, s.Text, s.Usage.Total, durable, s.Attempts))
+			return errors.New("nobody minds")
+		}
+		c := alone(inTurn(asks("look"), tells("Fog."), fails(&providers.Error{Kind: providers.KindQuota}), hangs("Half", begun)))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "one")
+		l.completes(chat("c"), 1)
+		n.admit(chat("c"), "2", "two")
+		l.settles(chat("c"), 2)
+		n.admit(chat("c"), "3", "three")
+		await(t, begun, "the model")
+		l.passes("the text", func() bool { return strings.Contains(l.lines(chat("c")), "Half") })
+		n.admit(chat("c"), "4", "four")
+		if _, err := n.rt.Abort(t.Context(), chat("c")); err != nil {
+			t.Fatal(err)
+		}
+		l.settles(chat("c"), 4)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		slices.Sort(told[2:]) // both settle at once
+		want := []string{
+			`one completed  "Fog." 27 durable=1 attempts=1`,
+			`two failed model_failed "" 0 durable=1 attempts=1`,
+			`four aborted submission_aborted "" 0 durable=1 attempts=0`,
+			`three aborted submission_aborted "Half" 0 durable=1 attempts=1`,
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestSettledIsNotToldTwice kills a node whose settlement is durable and which was not
+// told so: nobody calls the hook.
+func TestSettledIsNotToldTwice(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k := &work{}
+		a := chatAgent()
+		a.Hooks.Settled = func(context.Context, *agent.Settlement) error {
+			k.did("settled")
+			return nil
+		}
+		c := alone(tells("done"))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "one")
+		l.completes(chat("c"), 1)
+		if diff := cmp.Diff(map[string]int{"settled": 1}, k.counts()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		n.die()
+		n = l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "one") // known: it wakes the conversation only
+		time.Sleep(time.Hour)
+		if diff := cmp.Diff(map[string]int{"settled": 1}, k.counts()); diff != "" {
+			t.Errorf("calls after a restart (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/parleyrun/parley/internal/chaos"
+	"github.com/parleyrun/parley/storage"
+)
+
+// LocalFleet makes runtimes that need no sockets, so that tests of this package's
+// surface can run in a bubble. It is made outside of the bubble: its actor system is
+// slow to make.
+type LocalFleet struct {
+	system *actor.ActorSystem
+
+	mu    sync.Mutex
+	nodes int
+}
+
+// NewLocalFleet returns a fleet that ends with the test.
+func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSimSystem(t)} }
+
+// Node makes a runtime, and what kills it as the end of its process does. Its
+// history has pages of about that size, 0 for the usual one.
+func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, page int) (*Runtime, func(), error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes++
+	rt, err := newRuntime(bucket, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if page > 0 {
+		rt.pageBytes = page
+	}
+	name := fmt.Sprintf("local-%d", f.nodes)
+	site := chaos.Site{
+		Member: name, Owner: func(string) string { return name },
+		Message:  func(context.Context, string, string) chaos.Course { return chaos.Course{} },
+		Panicked: func(reason any, stack []byte) { t.Errorf("an actor panicked: %v\n%s", reason, stack) },
+	}
+	h := newSimHost(site, &simFleet{system: f.system, hosts: map[string]*simHost{}})
+	h.rt = rt
+	rt.attach(h)
+	return rt, h.kill, nil
+}

@@ -1,0 +1,117 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// looped answers with a call until five have an outcome.
+func looped(_ context.Context, req providers.Request, a *providers.Assembler) error {
+	results := 0
+	for _, m := range req.Messages {
+		if m.Role == providers.RoleTool {
+			results++
+		}
+	}
+	if results < 5 {
+		a.CallArguments(a.StartCall(fmt.Sprint("p", results), "count"), fmt.Sprintf(`{"n":%d}`, results))
+		a.Finish(providers.Done{StopReason: providers.StopToolUse})
+		return nil
+	}
+	a.Text("counted")
+	a.Finish(providers.Done{StopReason: providers.StopStop})
+	return nil
+}
+
+// TestManyConversations runs a thousand conversations with a tool loop of five steps on
+// one node, all of them at the same time at first: each settles once, and the node is
+// idle again afterwards.
+func TestManyConversations(t *testing.T) {
+	const conversations, calls = 1000, 5
+	w := newWorld(t)
+	var ran, settled atomic.Int64
+	var together sync.WaitGroup // the first calls of all conversations, which are held
+	var hold atomic.Bool
+	release := make(chan struct{})
+	a := chatAgent(agent.NewTool("count", "Counts.", func(_ context.Context, in struct {
+		N int `json:"n"`
+	}) (int, error) {
+		if ran.Add(1); in.N == 0 && hold.Load() {
+			together.Done()
+			<-release
+		}
+		return in.N + 1, nil
+	}, nil))
+	a.Hooks.Settled = func(context.Context, *agent.Settlement) error {
+		settled.Add(1)
+		return nil
+	}
+	opts := agents(a)
+	opts.IdleShedAfter, opts.IdleAfter = 100*time.Millisecond, 200*time.Millisecond
+	opts.AdmitTimeout, opts.Pace = patience, time.Millisecond
+	n := w.start(setup{opts: opts, model: script(looped)})
+	n.admit(chat("warm"), "k", "count") // what is made once is made
+	eventually(t, "a settlement", func() bool { return settled.Load() == 1 })
+	goroutines, heap := atRest(t, n)
+	together.Add(conversations)
+	hold.Store(true)
+
+	var callers sync.WaitGroup
+	for shard := range 20 {
+		callers.Go(func() {
+			for i := shard; i < conversations; i += 20 {
+				if _, err := n.rt.Admit(t.Context(), message(chat(fmt.Sprint(i)), "k", "count")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	together.Wait()
+	var busy runtime.MemStats
+	runtime.ReadMemStats(&busy)
+	active := n.rt.Activations()
+	close(release)
+	eventually(t, "all settlements", func() bool { return settled.Load() == conversations+1 })
+	for i := range conversations {
+		at := chat(fmt.Sprint(i))
+		records := w.records(at)
+		outcomes(t, records)
+		if got := len(only[*conversation.ToolSettled](records)); got != calls {
+			t.Errorf("%s has %d outcomes, want %d", at.ID, got, calls)
+		}
+	}
+	if got := ran.Load(); got != calls*(conversations+1) {
+		t.Errorf("%d calls ran, want %d", got, calls*(conversations+1))
+	}
+	after, left := atRest(t, n)
+	t.Logf("%d active at once with %d KiB each; goroutines %d, then %d; heap %d KiB, then %d KiB",
+		active, (busy.HeapAlloc-heap)/uint64(max(active, 1))>>10, goroutines, after, heap>>10, left>>10)
+	if active < conversations {
+		t.Errorf("%d conversations were active at once, want %d", active, conversations)
+	}
+	if lines := n.log.String(); strings.Contains(lines, "level=ERROR") {
+		t.Errorf("the log has errors:\n%s", lines)
+	}
+	eventually(t, fmt.Sprintf("%d goroutines", goroutines), func() bool { return runtime.NumGoroutine() <= goroutines+20 })
+}
+
+// atRest waits until no conversation is in memory, and returns what is left.
+func atRest(t *testing.T, n *node) (goroutines int, heap uint64) {
+	t.Helper()
+	eventually(t, "an idle node", func() bool { return n.rt.Activations() == 0 })
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return runtime.NumGoroutine(), m.HeapAlloc
+}

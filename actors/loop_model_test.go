@@ -1,0 +1,307 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+var errNoCredit = &providers.Error{Kind: providers.KindQuota, Status: 402, Err: errors.New("words of the vendor")}
+
+// TestPrepareHoldsForOneCall has another model, prompt and tools in every step.
+func TestPrepareHoldsForOneCall(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := chatAgent(returning("first", "one"))
+		a.Prepare = func(_ context.Context, turn *agent.Turn, s *agent.Setup) error {
+			switch turn.Step {
+			case 2:
+				s.Model, s.Instructions = "test/big", s.Instructions+" Think."
+				s.Tools = append(s.Tools, returning("second", "two"))
+			case 3:
+				s.Tools = nil
+			}
+			return nil
+		}
+		c := &cast{models: map[string]script{"model": inTurn(asks("first", "second"), tells("done")), "big": asks("second", "first")}}
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		var got []string
+		for _, r := range c.requests("") {
+			var tools []string
+			for _, tool := range r.req.Tools {
+				tools = append(tools, tool.Name)
+			}
+			got = append(got, fmt.Sprint(r.model, " ", r.req.System, " ", tools))
+		}
+		want := []string{"model Be brief. [first]", "big Be brief. Think. [first second]", "model Be brief. []"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		// The tools of a step are those that its model was given.
+		seen := c.last(t, "model")
+		wants(t, "the first results", seen[2], "p1=one", `p2!There is no tool named "second"`)
+		wants(t, "the second results", seen[4], "p1=two|p2=one")
+		var models []string
+		for _, r := range only[*conversation.ResponseStarted](l.records(chat("c"))) {
+			models = append(models, r.Model)
+		}
+		if diff := cmp.Diff([]string{"test/model", "test/big", "test/model"}, models); diff != "" {
+			t.Errorf("recorded models (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestFallbacks asks the next model when one fails for good, and starts with the first
+// again for the next submission.
+func TestFallbacks(t *testing.T) {
+	half := func(err error) script {
+		return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+			a.Text("words of the first")
+			return err
+		}
+	}
+	for name, tt := range map[string]struct {
+		first script
+		calls int // of the first model, per submission
+	}{
+		"for good":          {fails(errNoCredit), 1},
+		"for good, late":    {half(errNoCredit), 1},
+		"again and again":   {half(&providers.Error{Kind: providers.KindOverloaded, Status: 503}), 4},
+		"in another format": {fails(&providers.Error{Kind: providers.KindProtocol}), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				a := chatAgent()
+				a.Fallbacks = []string{"test/second", "test/third"}
+				c := &cast{models: map[string]script{"model": tt.first, "second": fails(errNoCredit), "third": tells("Words of the third.")}}
+				n := l.run(part{opts: agents(a), cast: c})
+				for i := range 2 {
+					n.admit(chat("c"), fmt.Sprint(i), "go")
+					l.completes(chat("c"), i+1)
+				}
+				for model, want := range map[string]int{"model": 2 * tt.calls, "second": 2, "third": 2} {
+					if got := len(c.requests(model)); got != want {
+						t.Errorf("%s was asked %d times, want %d", model, got, want)
+					}
+				}
+				var texts []string
+				for _, m := range n.snapshot(chat("c")).Messages {
+					for _, p := range m.Parts {
+						texts = append(texts, *p.Text)
+					}
+				}
+				if diff := cmp.Diff([]string{"go", "Words of the third.", "go", "Words of the third."}, texts); diff != "" {
+					t.Errorf("transcript (-want +got):\n%s", diff)
+				}
+				kept := l.fold(chat("c")).Exchanges("")
+				for _, sub := range kept {
+					if steps := sub.Steps(); len(steps) != 1 || steps[0].Model != "test/third" {
+						t.Errorf("the steps are %+v, want one of test/third", steps)
+					}
+				}
+				if len(kept) != 2 {
+					t.Errorf("%d exchanges", len(kept))
+				}
+			})
+		})
+	}
+}
+
+// fold is the state that a log says.
+func (l *loop) fold(at conversation.Address) *conversation.State {
+	l.tb.Helper()
+	s := conversation.NewState()
+	for i, records := range l.batches(at) {
+		if err := s.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: records}); err != nil {
+			l.tb.Fatal(err)
+		}
+	}
+	return s
+}
+
+// TestAllModelsFail settles with what the last one did, in our words.
+func TestAllModelsFail(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := chatAgent()
+		a.Fallbacks = []string{"test/second", "test/unknown"}
+		c := &cast{models: map[string]script{"model": fails(errNoCredit), "second": fails(errNoCredit)}}
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		if diff := cmp.Diff(modelFailed("invalid_request"), l.settles(chat("c"), 1)[0].Error); diff != "" {
+			t.Errorf("settled (-want +got):\n%s", diff)
+		}
+		lacks(t, "what clients see", n.public(chat("c")), "words of the vendor")
+	})
+}
+
+// TestVendorsPauseIsKept waits as long as a vendor asks for, but not for ever.
+func TestVendorsPauseIsKept(t *testing.T) {
+	for header, want := range map[string]time.Duration{"2": 2 * time.Second, "3600": time.Minute, "": 0} {
+		t.Run(header, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				busy := providers.ResponseError(429, http.Header{"Retry-After": {header}}, []byte(`{"error":{"message":"slow down"}}`))
+				c := alone(inTurn(fails(busy), tells("done")))
+				n := l.run(part{opts: agents(chatAgent()), cast: c})
+				n.admit(chat("c"), "1", "go")
+				l.completes(chat("c"), 1)
+				r := c.requests("model")
+				if got := r[1].at.Sub(r[0].at).Truncate(100 * time.Millisecond); got != want {
+					t.Errorf("asked again after %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestSilentStreams are given up after a minute without a first event and after 30 s
+// without another, repeated three times, and then fail.
+func TestSilentStreams(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		wait time.Duration
+	}{"from the start": {"", time.Minute}, "between events": {"half", 30 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				c := alone(hangs(tt.text, nil))
+				n := l.run(part{opts: agents(chatAgent()), cast: c})
+				n.admit(chat("c"), "1", "go")
+				s := l.settles(chat("c"), 1)[0]
+				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed {
+					t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+				}
+				r := c.requests("model")
+				if len(r) != 4 {
+					t.Fatalf("%d calls, want 4", len(r))
+				}
+				for i := range 3 {
+					if got := r[i+1].at.Sub(r[i].at).Truncate(time.Second); got != tt.wait {
+						t.Errorf("call %d is given up after %v, want %v", i+1, got, tt.wait)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTruncatedStream ends without its end marker: what it said is withdrawn, no call of
+// it runs, and the next one counts.
+func TestTruncatedStream(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		ran := 0
+		count := agent.NewTool("count", "Counts.", func(context.Context, struct{}) (int, error) {
+			ran++
+			return ran, nil
+		}, nil)
+		c := alone(inTurn(func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+			a.Text("lost words")
+			a.CallArguments(a.StartCall("p1", "count"), "{}")
+			return nil
+		}, tells("All of it.")))
+		n := l.run(part{opts: agents(chatAgent(count)), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		if ran != 0 || len(only[*conversation.StepDropped](l.records(chat("c")))) > 1 {
+			t.Errorf("the tool ran %d times; the log is\n%s", ran, l.lines(chat("c")))
+		}
+		if parts := n.response(chat("c")).Parts; len(parts) != 1 || *parts[0].Text != "All of it." {
+			t.Errorf("the response is %+v", parts)
+		}
+		if diff := cmp.Diff([]string{"user: go"}, c.last(t, "model")); diff != "" {
+			t.Errorf("the second call is shown (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestNothingOutlastsItsBudget hangs whatever can hang: the submission fails when its
+// time is up, once, and the next one is worked on.
+func TestNothingOutlastsItsBudget(t *testing.T) {
+	endless := func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
+		for ctx.Err() == nil {
+			a.Text("more ")
+			time.Sleep(20 * time.Second)
+		}
+		return ctx.Err()
+	}
+	tooLong := providers.ResponseError(413, nil, []byte(`{"error":{"message":"too large"}}`))
+	for name, tt := range map[string]struct{ model, child, sum script }{
+		"tool":               {model: asks("stuck")},
+		"durable tool":       {model: asks("stuck-durable")},
+		"stream":             {model: hangs("", nil)},
+		"endless stream":     {model: endless},
+		"subagent's stream":  {model: asks(task("child", "go")), child: endless},
+		"subagent's tool":    {model: asks(task("child", "go")), child: asks("stuck")},
+		"summary":            {model: fails(tooLong), sum: endless},
+		"vendor's pause":     {model: fails(&providers.Error{Kind: providers.KindRateLimit, RetryAfter: time.Hour})},
+		"one tool of a step": {model: asks("fine", "stuck")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				end := make(chan struct{})
+				t.Cleanup(func() { close(end) })
+				stuck := func(name string, durable bool) agent.Tool {
+					return agent.NewTool(name, "Ignores all.", func(context.Context, struct{}) (string, error) {
+						<-end
+						return "late", nil
+					}, &agent.ToolOptions{Durable: durable})
+				}
+				tools := []agent.Tool{stuck("stuck", false), stuck("stuck-durable", true), returning("fine", "good")}
+				a := chatAgent(tools...)
+				a.Subagents = []*agent.Agent{{Name: "child", Description: "A child.", Model: "test/child", Tools: tools}}
+				a.Durability.Timeout, a.Compaction.Model, a.Compaction.KeepRecentTokens = 2*time.Minute, "test/sum", 1
+				c := &cast{models: map[string]script{"model": inTurn(tells(strings.Repeat("x", 400)), tt.model), "child": tt.child, "sum": tt.sum}}
+				n := l.run(part{opts: agents(a), cast: c})
+				n.admit(chat("c"), "0", "begin")
+				l.completes(chat("c"), 1)
+				began := time.Now()
+				n.admit(chat("c"), "1", "go")
+				s := l.settles(chat("c"), 2)[1]
+				if took := time.Since(began).Truncate(time.Second); took > 2*time.Minute+time.Second {
+					t.Errorf("took %v", took)
+				}
+				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeTimeout {
+					t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+				}
+				c.models["model"] = tells("done")
+				n.admit(chat("c"), "2", "and now?")
+				l.completes(chat("c"), 3)
+				time.Sleep(time.Hour) // nothing comes after it
+				l.settles(chat("c"), 3)
+			})
+		})
+	}
+}
+
+// TestFallbackOfAnotherModel: a model that Prepare names is asked, whatever failed in
+// an earlier step.
+func TestFallbackOfAnotherModel(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := chatAgent(returning("look", "fog"))
+		a.Fallbacks = []string{"test/second"}
+		a.Prepare = func(_ context.Context, turn *agent.Turn, s *agent.Setup) error {
+			if turn.Step > 1 {
+				s.Model = "test/strong"
+			}
+			return nil
+		}
+		c := &cast{models: map[string]script{
+			"model": fails(errNoCredit), "second": inTurn(asks("look"), tells("by second")), "strong": tells("by strong"),
+		}}
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		if got := len(c.requests("strong")); got != 1 {
+			t.Errorf("the model that Prepare named was asked %d times, want once", got)
+		}
+	})
+}

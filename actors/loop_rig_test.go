@@ -1,0 +1,362 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// longest bounds the waits of tests in a bubble, in virtual time.
+const longest = 6 * time.Hour
+
+// loop is a bucket and the nodes over it, in a bubble.
+type loop struct {
+	*world
+	fleet *actors.LocalFleet
+}
+
+// inLoop runs a test in a bubble.
+func inLoop(t *testing.T, test func(t *testing.T, l *loop)) {
+	t.Helper()
+	fleet := actors.NewLocalFleet(t)
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
+		test(t, &loop{newWorld(t), fleet})
+	})
+}
+
+// part is what a node of a loop is made of.
+type part struct {
+	opts    actors.Options
+	cast    *cast
+	windows map[string]int // of the models, in tokens
+	page    int            // see [actors.LocalFleet]
+	decide  func(storagetest.Op) storagetest.Kind
+	hold    func(storagetest.Op) // see storagetest.Plan
+}
+
+// actorNode is a node that can die.
+type actorNode struct {
+	*node
+	stopActors func()
+}
+
+// run makes a node and waits until it serves. It is stopped with the test.
+func (l *loop) run(p part) *actorNode {
+	l.tb.Helper()
+	n := &node{w: l.world, counts: storagetest.NewCounter(l), fault: new(atomic.Int32), log: &lockedBuffer{}}
+	link := storagetest.Faulty(n.counts, storagetest.Plan{
+		Decide: func(op storagetest.Op) storagetest.Kind {
+			if kind := storagetest.Kind(n.fault.Load()); kind != 0 || p.decide == nil {
+				return kind
+			}
+			return p.decide(op)
+		},
+		Hold: p.hold,
+	})
+	p.opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
+	p.opts.Providers = providers.NewRegistry(nil)
+	p.opts.Providers.RegisterProtocol("test", p.cast)
+	models := map[string]providers.ModelOverride{}
+	for id, window := range p.windows {
+		models[id] = providers.ModelOverride{ContextWindow: &window}
+	}
+	if err := p.opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:", Models: models}); err != nil {
+		l.tb.Fatal(err)
+	}
+	rt, kill, err := l.fleet.Node(l.tb, bucketOver(l.tb, link), &p.opts, p.page)
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	n.rt = rt
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- rt.Run(ctx) }()
+	n.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	l.tb.Cleanup(func() {
+		_ = n.stop() // tests that care call stop themselves
+		if l.tb.Failed() {
+			l.tb.Logf("log of a node:\n%s", n.log)
+		}
+	})
+	select {
+	case <-rt.Ready():
+	case err := <-done:
+		l.tb.Fatalf("run ended: %v", err)
+	}
+	return &actorNode{n, kill}
+}
+
+// die ends a node as the end of its process does: nothing of it lands any more, and
+// nothing in its memory goes on.
+func (n *actorNode) die() {
+	n.cut()
+	n.stopActors()
+	_ = n.stop() // what it says about a bucket that is gone is of no interest
+}
+
+// settles waits until a conversation has n settlements, and until nothing moves.
+func (l *loop) settles(at conversation.Address, n int) []*conversation.SubmissionSettled {
+	l.tb.Helper()
+	l.passes(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
+		return len(only[*conversation.SubmissionSettled](l.records(at))) >= n
+	})
+	synctest.Wait()
+	got := only[*conversation.SubmissionSettled](l.records(at))
+	if len(got) != n {
+		l.tb.Errorf("%d settlements of %s, want %d", len(got), at.ID, n)
+	}
+	seen := map[conversation.SubmissionID]bool{}
+	for _, s := range got {
+		if seen[s.Submission] {
+			l.tb.Errorf("submission %s settled twice", s.Submission)
+		}
+		seen[s.Submission] = true
+	}
+	return got
+}
+
+// completes is settles, and the last submission has completed.
+func (l *loop) completes(at conversation.Address, n int) {
+	l.tb.Helper()
+	if got := l.settles(at, n); got[n-1].Outcome != conversation.OutcomeCompleted {
+		l.tb.Errorf("settled as %+v with %+v", got[n-1], got[n-1].Error)
+	}
+}
+
+// passes waits for something in the bucket, for as long as virtual time has.
+func (l *loop) passes(what string, ok func() bool) {
+	l.tb.Helper()
+	deadline := time.After(longest)
+	for {
+		l.mu.Lock()
+		change := l.change
+		l.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-change:
+		case <-deadline:
+			l.tb.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// batchWith returns the batch of a log that holds the only record of a type which
+// fits, and fails the test if there is none.
+func batchWith[T conversation.Record](l *loop, at conversation.Address, fits func(T) bool) []conversation.Record {
+	l.tb.Helper()
+	for _, b := range l.batches(at) {
+		if slices.ContainsFunc(only[T](b), fits) {
+			return b
+		}
+	}
+	l.tb.Fatalf("no record fits in\n%s", l.lines(at))
+	return nil
+}
+
+// cast is a vendor whose models are scripts, by their id. It keeps what it was asked.
+type cast struct {
+	models map[string]script
+
+	mu    sync.Mutex
+	asked []asked
+}
+
+// asked is one request to a model.
+type asked struct {
+	model string
+	req   providers.Request
+	at    time.Time
+}
+
+// alone is a cast of the model that [spec] names.
+func alone(s script) *cast { return &cast{models: map[string]script{"model": s}} }
+
+// Stream implements providers.Protocol.
+func (c *cast) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+	c.mu.Lock()
+	c.asked = append(c.asked, asked{m.ID, req, time.Now()})
+	c.mu.Unlock()
+	s := c.models[m.ID]
+	if s == nil {
+		s = fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 404})
+	}
+	return s.Stream(ctx, m, req, o)
+}
+
+// requests returns what a model was asked so far, "" for all models.
+func (c *cast) requests(model string) []asked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []asked
+	for _, a := range c.asked {
+		if model == "" || a.model == model {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// last returns all messages of the newest request to a model.
+func (c *cast) last(tb testing.TB, model string) []string {
+	tb.Helper()
+	list := c.requests(model)
+	if len(list) == 0 {
+		tb.Fatalf("model %s was never asked", model)
+	}
+	return list[len(list)-1].seen()
+}
+
+// seen returns the texts of all messages of a request, history first.
+func (a asked) seen() []string {
+	req := a.req
+	var all []providers.Message
+	for _, b := range req.History {
+		all = append(all, providers.TransformBlock(providers.Model{Input: []string{providers.InputText, providers.InputImage}}, b)...)
+	}
+	req.Messages = append(all, req.Messages...)
+	return shown(req)
+}
+
+// inTurn answers each call with the next script, and with the last for ever.
+func inTurn(scripts ...script) script {
+	var n atomic.Int32
+	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		i := min(int(n.Add(1)), len(scripts))
+		return scripts[i-1](ctx, req, a)
+	}
+}
+
+// tells answers with a text.
+func tells(text string) script {
+	return tellsAt(text, providers.Usage{Input: 10, Output: 2, Total: 12})
+}
+
+func tellsAt(text string, u providers.Usage) script {
+	return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+		a.Text(text)
+		a.Finish(providers.Done{StopReason: providers.StopStop, Usage: u})
+		return nil
+	}
+}
+
+// asks answers with calls, each a name and its input; their ids are p1, p2 and so on.
+func asks(calls ...string) script {
+	return asksAt(providers.Usage{Input: 10, Output: 5, Total: 15}, calls...)
+}
+
+func asksAt(u providers.Usage, calls ...string) script {
+	return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+		for i, c := range calls {
+			name, input, _ := strings.Cut(c, " ")
+			if input == "" {
+				input = "{}"
+			}
+			a.CallArguments(a.StartCall(fmt.Sprintf("p%d", i+1), name), input)
+		}
+		a.Finish(providers.Done{StopReason: providers.StopToolUse, Usage: u})
+		return nil
+	}
+}
+
+// task is a call that hands a task to a subagent.
+func task(who, prompt string) string {
+	return fmt.Sprintf(`task {"agent":%q,"prompt":%q}`, who, prompt)
+}
+
+// fails answers with an error.
+func fails(err error) script {
+	return func(context.Context, providers.Request, *providers.Assembler) error { return err }
+}
+
+// hangs says a text, closes begun unless it is nil, and then nothing.
+func hangs(text string, begun chan<- struct{}) script {
+	return func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
+		if text != "" {
+			a.Text(text)
+		}
+		if begun != nil {
+			close(begun)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// held waits for release before it goes on with next.
+func held(begun chan<- struct{}, release <-chan struct{}, next script) script {
+	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		close(begun)
+		select {
+		case <-release:
+			return next(ctx, req, a)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// returning is a tool that returns a text at once.
+func returning(name, text string) agent.Tool {
+	return agent.NewTool(name, "Returns a text.", func(context.Context, struct{}) (string, error) { return text, nil }, nil)
+}
+
+// wants fails the test unless a text holds all parts.
+func wants(tb testing.TB, what, text string, parts ...string) {
+	tb.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			tb.Errorf("%s lacks %q: %s", what, p, text)
+		}
+	}
+}
+
+// lacks fails the test if a text holds one of the parts.
+func lacks(tb testing.TB, what, text string, parts ...string) {
+	tb.Helper()
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			tb.Errorf("%s holds %q: %s", what, p, text)
+		}
+	}
+}
+
+// public is all that clients can read of a conversation: its snapshot, and every
+// chunk from the start.
+func (n *actorNode) public(at conversation.Address) string {
+	n.w.tb.Helper()
+	page, err := n.rt.Reader().Snapshot(context.Background(), at)
+	if err != nil {
+		n.w.tb.Fatal(err)
+	}
+	var out strings.Builder
+	out.Write(page.JSON)
+	for after, more := conversation.Start, true; more; {
+		page, err := n.rt.Reader().Updates(context.Background(), at, after, 2)
+		if err != nil {
+			n.w.tb.Fatal(err)
+		}
+		out.Write(page.JSON)
+		after, more = page.Next, !page.UpToDate
+	}
+	return out.String()
+}

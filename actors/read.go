@@ -1,0 +1,173 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// replyPage is how many batches are looked through at once for a settlement.
+const replyPage = 64
+
+// Reply is what an agent answered to a submission that is settled.
+type Reply struct {
+	// Submission is what it answers.
+	Submission conversation.SubmissionID
+	// Message names the response in the transcript; empty if the agent said nothing.
+	Message conversation.MessageID
+	// Text is what it said, its text parts joined by blank lines, without reasoning.
+	Text string
+	// Data has the values of its data parts, in the order they were written.
+	Data []conversation.NamedData
+	// Metadata is the JSON object the agent's author put onto the response; nil if
+	// nothing.
+	Metadata json.RawMessage
+	// Outcome is how it ended, Error why if that is not completed; Error may be nil.
+	Outcome conversation.Outcome
+	Error   *conversation.SettlementError
+}
+
+// SettledError says that a submission was settled otherwise than completed.
+type SettledError struct{ Settlement conversation.Settlement }
+
+// Error implements error. Its text may be shown to callers.
+func (e *SettledError) Error() string {
+	s := fmt.Sprintf("submission %s: %s", e.Settlement.SubmissionID, e.Settlement.Outcome)
+	if why := e.Settlement.Error; why != nil {
+		s += fmt.Sprintf(": %s: %s", why.Type, why.Message)
+	}
+	return s
+}
+
+// Read returns the reply to a message once its submission is settled, on whatever
+// node that happens; it activates nothing. Submission id and offset of the receipt,
+// which may have been stored meanwhile, are all it needs. It waits for as long as
+// ctx lives, also while the bucket gives no answer, and ends with
+// runtime_unavailable when this node stops.
+//
+// A submission that failed or was aborted is a [*SettledError], beside the reply as
+// far as it got. Any other error comes without a reply: ctx's, or a
+// [*conversation.Error], whose code is stream_not_found if the conversation was
+// never created and invalid_request if it has no such submission. It is
+// safe for concurrent use.
+func (r *Runtime) Read(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*Reply, error) {
+	s, err := r.untilSettled(ctx, at, receipt)
+	if err != nil {
+		return nil, fmt.Errorf("read the reply to submission %.80s: %w", receipt.SubmissionID, err)
+	}
+	m, end := s.Reply(receipt.SubmissionID)
+	reply := &Reply{Submission: receipt.SubmissionID, Outcome: end.Outcome, Error: end.Error}
+	if m != nil {
+		reply.Message, reply.Text, reply.Data, reply.Metadata = m.ID, m.Text(), m.Data(), m.Metadata
+	}
+	if end.Outcome != conversation.OutcomeCompleted {
+		return reply, &SettledError{*end}
+	}
+	return reply, nil
+}
+
+// untilSettled returns a snapshot that has the settlement of a submission.
+func (r *Runtime) untilSettled(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*conversation.Snapshot, error) {
+	reader := r.Reader()
+	next, looked := receipt.Offset, false
+	for {
+		s, err := r.readOn(ctx, reader, at, receipt.SubmissionID, &next, &looked)
+		if s != nil {
+			return s, nil
+		}
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if conversation.CodeOf(err) != conversation.CodeUnavailable || r.draining.Load() {
+			return nil, err
+		}
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// readOn reads on from next, or waits at the head. It returns a snapshot once the
+// submission is settled. looked says that a snapshot has shown it to be there.
+func (r *Runtime) readOn(
+	ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID, next *conversation.Offset, looked *bool,
+) (*conversation.Snapshot, error) {
+	page, err := reader.Updates(ctx, at, *next, replyPage)
+	if err != nil {
+		return nil, err
+	}
+	settled, err := settles(page.JSON, id)
+	if err != nil {
+		return nil, err
+	}
+	if settled || page.UpToDate && !*looked {
+		s, err := snapshotOf(ctx, reader, at)
+		if err != nil {
+			return nil, err
+		}
+		if _, end := s.Reply(id); end != nil {
+			return s, nil
+		}
+		if !slices.ContainsFunc(s.Messages, func(m conversation.Message) bool { return m.SubmissionID == id }) {
+			return nil, conversation.Errorf(conversation.CodeInvalidRequest, "The conversation has no submission %.80q.", string(id))
+		}
+		*looked = true
+	}
+	*next = page.Next
+	if page.UpToDate {
+		return nil, reader.Wait(ctx, at, *next)
+	}
+	return nil, nil
+}
+
+// settles reports whether a page of chunks has the settlement of a submission.
+func settles(page []byte, id conversation.SubmissionID) (bool, error) {
+	// The rest of a chunk is not worth decoding.
+	var chunks []struct {
+		Type         conversation.ChunkType    `json:"type"`
+		SubmissionID conversation.SubmissionID `json:"submissionId"`
+		Snapshot     *struct {
+			Settlements []struct {
+				SubmissionID conversation.SubmissionID `json:"submissionId"`
+			} `json:"settlements"`
+		} `json:"snapshot"`
+	}
+	if err := json.Unmarshal(page, &chunks); err != nil {
+		return false, fmt.Errorf("decode chunks: %w", err)
+	}
+	for _, c := range chunks {
+		if c.Type == conversation.ChunkSettled && c.SubmissionID == id {
+			return true, nil
+		}
+		if c.Snapshot == nil {
+			continue
+		}
+		for _, s := range c.Snapshot.Settlements {
+			if s.SubmissionID == id {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func snapshotOf(ctx context.Context, reader conversation.Reader, at conversation.Address) (*conversation.Snapshot, error) {
+	page, err := reader.Snapshot(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	var s conversation.Snapshot
+	if err := json.Unmarshal(page.JSON, &s); err != nil {
+		return nil, fmt.Errorf("decode snapshot: %w", err)
+	}
+	return &s, nil
+}

@@ -1,0 +1,279 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(strictAgent(t)), model: says(1)})
+	good := agent.Text("hello")
+	good.InitialData = json.RawMessage(`{"repo":"parley"}`)
+	good.IdempotencyKey = "k"
+	first, err := n.rt.Dispatch(t.Context(), "chat", "warm", good)
+	if err != nil || first.Deduplicated || first.SubmissionID == "" {
+		t.Fatalf("dispatched as %+v, %v", first, err)
+	}
+	w.untilSettled(chat("warm"), 1)
+	w.untilAtRest()
+	change := func(f func(m *agent.Message)) agent.Message {
+		m := good
+		m.IdempotencyKey = ""
+		f(&m)
+		return m
+	}
+	for name, test := range map[string]struct {
+		id   string
+		m    agent.Message
+		want conversation.Code
+	}{
+		"no id":            {"", agent.Text("x"), conversation.CodeInvalidRequest},
+		"attachment":       {"cold", change(func(m *agent.Message) { m.Delivery.Attachments = make([]conversation.Attachment, 1) }), conversation.CodeInvalidRequest},
+		"data are no JSON": {"cold", change(func(m *agent.Message) { m.InitialData = json.RawMessage(`{`) }), conversation.CodeInvalidRequest},
+		"data do not fit":  {"cold", change(func(m *agent.Message) { m.InitialData = json.RawMessage(`{"repo":1}`) }), conversation.CodeInvalidRequest},
+		"no data":          {"cold", agent.Text("x"), conversation.CodeInvalidRequest},
+		"is not there": {"cold", change(func(m *agent.Message) {
+			m.InitialData, m.Condition = nil, conversation.Condition{Set: true, UID: first.UID}
+		}), conversation.CodeInstanceNotFound},
+		"is there": {"warm", change(func(m *agent.Message) { m.Condition.Absent = true }), conversation.CodeInstanceExists},
+		"other message of the key": {"warm", change(func(m *agent.Message) {
+			m.Delivery.Body, m.IdempotencyKey = "bye", "k"
+		}), conversation.CodeSubmissionConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := w.listing()
+			_, err := n.rt.Dispatch(t.Context(), "chat", test.id, test.m)
+			codeIs(t, err, test.want)
+			if diff := cmp.Diff(before, w.listing()); diff != "" {
+				t.Errorf("the bucket changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+	var unknown *actors.UnknownAgentError
+	if _, err := n.rt.Dispatch(t.Context(), "nobody", "x", good); !errors.As(err, &unknown) || unknown.Agent != "nobody" {
+		t.Errorf("an agent that is not registered: %v", err)
+	}
+	again, err := n.rt.Dispatch(t.Context(), "chat", "warm", good)
+	first.Deduplicated = true
+	if diff := cmp.Diff(first, again); err != nil || diff != "" {
+		t.Errorf("the same again: %v, receipt (-want +got):\n%s", err, diff)
+	}
+	seen := map[conversation.SubmissionID]bool{}
+	for range 2 { // without a key each is one of its own
+		r, err := n.rt.Dispatch(t.Context(), "chat", "warm", agent.Text("hello"))
+		if err != nil || r.Deduplicated || seen[r.SubmissionID] {
+			t.Errorf("without a key: %+v, %v", r, err)
+		}
+		seen[r.SubmissionID] = true
+	}
+}
+
+// TestReadReturnsTheWholeReply on the node that gave it, and on the next one, which
+// activates nothing for it.
+func TestReadReturnsTheWholeReply(t *testing.T) {
+	w := newWorld(t)
+	written := agent.NewDataWriter[progress]("progress", nil)
+	look := agent.NewTool("look", "Look.", func(ctx context.Context, _ struct{}) (string, error) {
+		return "sun", errors.Join(written.Write(ctx, progress{50}), written.Write(ctx, progress{100}))
+	}, nil)
+	a := chatAgent(look)
+	a.Data = []agent.Data{written}
+	a.Hooks.ResponseStarted = func(context.Context, *agent.Turn) (map[string]any, error) { return map[string]any{"n": 1}, nil }
+	n := w.start(setup{opts: agents(a), model: lookUp()})
+	receipt, err := n.rt.Dispatch(t.Context(), "chat", "c", agent.Text("how is it?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := n.rt.Read(t.Context(), chat("c"), receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &actors.Reply{
+		Submission: receipt.SubmissionID, Message: n.response(chat("c")).ID, Text: "Let me see.\n\nIt is sunny.",
+		Data: []conversation.NamedData{
+			{Name: "progress", Data: json.RawMessage(`{"percent":50}`)}, {Name: "progress", Data: json.RawMessage(`{"percent":100}`)},
+		},
+		Metadata: json.RawMessage(`{"n":1}`), Outcome: conversation.OutcomeCompleted,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w.untilAtRest()
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	n = w.start(setup{opts: agents(a), model: lookUp()})
+	later, err := n.rt.Read(t.Context(), chat("c"), receipt)
+	if diff := cmp.Diff(want, later); err != nil || diff != "" {
+		t.Errorf("on the next node: %v (-want +got):\n%s", err, diff)
+	}
+	if got := n.rt.Activations(); got != 0 {
+		t.Errorf("reading made %d activations", got)
+	}
+}
+
+func TestReadWaitsForTheSettlement(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent()), model: model})
+	receipt := n.admit(chat("c"), "1", "hello")
+	type result struct {
+		reply *actors.Reply
+		err   error
+	}
+	read := func(ctx context.Context) <-chan result {
+		done := make(chan result, 1)
+		go func() {
+			reply, err := n.rt.Read(ctx, chat("c"), receipt)
+			done <- result{reply, err}
+		}()
+		return done
+	}
+	c := model.next(t)
+	brief, cancel := context.WithCancel(t.Context())
+	early := read(brief)
+	whole := read(t.Context())
+	c.text("half")
+	cancel()
+	if got := await(t, early, "the end of a wait"); !errors.Is(got.err, context.Canceled) || got.reply != nil {
+		t.Errorf("a wait that was given up: %+v", got)
+	}
+	c.text(" and half")
+	c.finish()
+	if got := await(t, whole, "the reply"); got.err != nil || got.reply.Text != "half and half" || got.reply.Outcome != conversation.OutcomeCompleted {
+		t.Errorf("got %+v, %v", got.reply, got.err)
+	}
+}
+
+func TestReadOfWhatDidNotComplete(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	n := w.start(setup{opts: agents(chatAgent()), model: model})
+	settles := func(outcome conversation.Outcome, code conversation.Code, end func(*modelCall)) {
+		t.Helper()
+		receipt := n.admit(chat("c"), string(outcome), "hello")
+		c := model.next(t)
+		text := "half, then " + string(outcome)
+		c.text(text)
+		end(c)
+		reply, err := n.rt.Read(t.Context(), chat("c"), receipt)
+		var settled *actors.SettledError
+		if !errors.As(err, &settled) {
+			t.Fatalf("got %v, want a SettledError", err)
+		}
+		s := settled.Settlement
+		if s.SubmissionID != receipt.SubmissionID || s.Outcome != outcome || s.Error == nil || s.Error.Type != code || !strings.Contains(err.Error(), s.Error.Message) {
+			t.Errorf("settled %+v, %v", s, err)
+		}
+		if reply == nil || reply.Outcome != outcome || reply.Error == nil || reply.Text != text {
+			t.Errorf("the reply is %+v, want %q", reply, text)
+		}
+	}
+	settles(conversation.OutcomeFailed, conversation.CodeModelFailed, func(c *modelCall) {
+		c.fail(&providers.Error{Kind: providers.KindQuota, Status: 402, Err: errors.New("402 no credit")})
+	})
+	settles(conversation.OutcomeAborted, conversation.CodeAborted, func(*modelCall) {
+		// What the model said is to be there before it is cut off.
+		eventually(t, "the text", func() bool { return strings.Contains(transcriptOf(n, chat("c")), "half, then aborted") })
+		if any, err := n.rt.Abort(t.Context(), chat("c")); err != nil || !any {
+			t.Errorf("abort: %t, %v", any, err)
+		}
+	})
+}
+
+func TestReadRefusesWhatItCannotFind(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	receipt := n.admit(chat("c"), "1", "hello")
+	w.untilSettled(chat("c"), 1)
+	_, err := n.rt.Read(t.Context(), chat("none"), receipt)
+	codeIs(t, err, conversation.CodeStreamNotFound)
+	_, err = n.rt.Read(t.Context(), chat("c"), conversation.Receipt{SubmissionID: "sub_none", Offset: receipt.Offset})
+	codeIs(t, err, conversation.CodeInvalidRequest)
+	_, err = n.rt.Read(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: 1 << 40})
+	codeIs(t, err, conversation.CodeStreamStoreFailure)
+	// An offset behind the settlement still finds it.
+	head, err := n.rt.Reader().Head(t.Context(), chat("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := n.rt.Read(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: head}); err != nil || reply.Text == "" {
+		t.Errorf("from the head: %+v, %v", reply, err)
+	}
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	_, err = n.rt.Read(t.Context(), chat("c"), receipt)
+	codeIs(t, err, conversation.CodeUnavailable)
+}
+
+// absent is a bucket that gives no answer while it is away.
+type absent struct {
+	http.RoundTripper
+	away  atomic.Bool
+	asked chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *absent) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !a.away.Load() {
+		return a.RoundTripper.RoundTrip(r)
+	}
+	select {
+	case a.asked <- struct{}{}:
+	default:
+	}
+	return nil, errors.New("the bucket is away")
+}
+
+// TestReadOutlivesTheBucketsAbsence begins while the bucket gives no answer.
+func TestReadOutlivesTheBucketsAbsence(t *testing.T) {
+	w := newWorld(t)
+	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	receipt := n.admit(chat("c"), "1", "hello")
+	w.untilSettled(chat("c"), 1)
+	w.untilAtRest()
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	link := &absent{RoundTripper: w.store, asked: make(chan struct{}, 1)}
+	rt, err := actors.New(bucketOver(t, link), &actors.Options{Agents: []*agent.Agent{chatAgent()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rt.Run(ctx) }()
+	await(t, rt.Ready(), "a node")
+	link.away.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		_, err := rt.Read(t.Context(), chat("c"), receipt)
+		done <- err
+	}()
+	await(t, link.asked, "a request")
+	// What it asked for is refused by the time another reader was refused.
+	_, err = rt.Reader().Head(t.Context(), chat("c"))
+	codeIs(t, err, conversation.CodeUnavailable)
+	link.away.Store(false)
+	if err := await(t, done, "the reply"); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := await(t, ended, "the end of the node"); err != nil {
+		t.Error(err)
+	}
+}

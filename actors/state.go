@@ -1,0 +1,164 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// authorState is the author's persistent state as those see it who work on one
+// submission: what is durable, and over it what they have written. It is safe for
+// concurrent use.
+//
+// Calls that write take turns, each from its first write until its outcome is on its
+// way to the log. So an outcome is recorded with what its call has written, and with
+// nothing of a call whose own outcome is not known.
+type authorState struct {
+	submission conversation.SubmissionID
+	writer     chan struct{} // holds an element while a call writes
+
+	mu     sync.Mutex
+	values map[string]json.RawMessage
+}
+
+// stateOf returns the state for the work on a submission, which all of it shares.
+func (a *activation) stateOf(sub *conversation.Submission) *authorState {
+	if a.author == nil || a.author.submission != sub.ID {
+		a.author = a.newState(sub.ID)
+	}
+	return a.author
+}
+
+func (a *activation) newState(id conversation.SubmissionID) *authorState {
+	s := &authorState{submission: id, writer: make(chan struct{}, 1), values: map[string]json.RawMessage{}}
+	maps.Copy(s.values, a.machine.State().AuthorState())
+	return s
+}
+
+// stateWrites is what one call or hook reads and writes of an author's state. It
+// implements [agent.Store].
+type stateWrites struct {
+	state *authorState
+	agent *agent.Agent
+	over  chan struct{} // closed once the outcome stands
+	gate  chan struct{} // holds an element during an update
+
+	// Guarded by gate.
+	holds   bool // it is this call's turn to write
+	written map[string]bool
+}
+
+var _ agent.Store = (*stateWrites)(nil)
+
+func newStateWrites(state *authorState, ag *agent.Agent) *stateWrites {
+	return &stateWrites{state: state, agent: ag, over: make(chan struct{}), gate: make(chan struct{}, 1), written: map[string]bool{}}
+}
+
+// Get implements [agent.Store].
+func (w *stateWrites) Get(name string) (json.RawMessage, bool, error) {
+	if err := w.known(name); err != nil {
+		return nil, false, err
+	}
+	w.state.mu.Lock()
+	defer w.state.mu.Unlock()
+	v, ok := w.state.values[name]
+	return v, ok, nil
+}
+
+// Update implements [agent.Store].
+func (w *stateWrites) Update(ctx context.Context, name string, fn func(json.RawMessage) (json.RawMessage, error)) error {
+	if err := w.known(name); err != nil {
+		return err
+	}
+	if err := w.enter(ctx, w.gate); err != nil {
+		return err
+	}
+	defer func() { <-w.gate }()
+	select {
+	case <-w.over: // while both were open
+		return agent.ErrNoState
+	default:
+	}
+	if !w.holds {
+		if err := w.enter(ctx, w.state.writer); err != nil {
+			return err
+		}
+		w.holds = true
+	}
+	w.state.mu.Lock()
+	old := w.state.values[name]
+	w.state.mu.Unlock()
+	v, err := fn(old)
+	if err != nil || v == nil {
+		return err
+	}
+	w.state.mu.Lock()
+	defer w.state.mu.Unlock()
+	if string(v) == "null" {
+		delete(w.state.values, name)
+	} else {
+		w.state.values[name] = v
+	}
+	w.written[name] = true
+	return nil
+}
+
+// enter puts an element into slot, unless ctx ends or the outcome stands first.
+func (w *stateWrites) enter(ctx context.Context, slot chan struct{}) error {
+	select {
+	case <-w.over:
+		return agent.ErrNoState
+	default:
+	}
+	select {
+	case slot <- struct{}{}:
+		return nil
+	case <-w.over:
+		return agent.ErrNoState
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *stateWrites) known(name string) error {
+	if !w.agent.KeepsState(name) {
+		return fmt.Errorf("agent %q does not list it: add the state to Agent.State", w.agent.Name)
+	}
+	return nil
+}
+
+// take ends the writing and returns what was written, for the log. It is called once,
+// and release once that is on its way.
+func (w *stateWrites) take() []machine.StateWrite {
+	if w == nil {
+		return nil
+	}
+	close(w.over)
+	w.gate <- struct{}{}
+	defer func() { <-w.gate }()
+	w.state.mu.Lock()
+	defer w.state.mu.Unlock()
+	var out []machine.StateWrite
+	for _, name := range slices.Sorted(maps.Keys(w.written)) {
+		v, ok := w.state.values[name]
+		if !ok {
+			v = json.RawMessage("null")
+		}
+		out = append(out, machine.StateWrite{Key: name, Value: v})
+	}
+	return out
+}
+
+// release lets the next call write.
+func (w *stateWrites) release() {
+	if w != nil && w.holds {
+		<-w.state.writer
+	}
+}

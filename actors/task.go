@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// taskInput is what a model hands to a subagent.
+type taskInput struct {
+	Agent  string `json:"agent"`
+	Prompt string `json:"prompt"`
+}
+
+// taskTool describes the subagents of a set-up to the model.
+func taskTool(setup *agent.Setup) providers.Tool {
+	var names []string
+	about := sayTaskTool
+	for _, s := range setup.Subagents {
+		names = append(names, s.Name)
+		about += fmt.Sprintf("\n- %s: %s", s.Name, s.Description)
+	}
+	schema := map[string]any{
+		"type": "object", "additionalProperties": false, "required": []string{"agent", "prompt"},
+		"properties": map[string]any{
+			"agent":  map[string]any{"type": "string", "enum": names, "description": sayTaskAgent},
+			"prompt": map[string]any{"type": "string", "description": sayTaskPrompt},
+		},
+	}
+	raw, _ := json.Marshal(schema) // of strings and maps only
+	return providers.Tool{Name: machine.TaskTool, Description: about, InputSchema: raw}
+}
+
+// readTask checks a call of the task tool. problem is for the model.
+func readTask(setup *agent.Setup, e machine.RunTool) (task machine.TaskCalled, problem string) {
+	var in taskInput
+	if err := json.Unmarshal(e.Input, &in); err != nil || strings.TrimSpace(in.Prompt) == "" {
+		return task, sayTaskInput
+	}
+	if _, ok := setup.Subagent(in.Agent); !ok {
+		var names []string
+		for _, s := range setup.Subagents {
+			names = append(names, s.Name)
+		}
+		return task, fmt.Sprintf(sayTaskUnknown, in.Agent, strings.Join(names, ", "))
+	}
+	return machine.TaskCalled{Gen: e.Gen, Call: e.Call, Agent: in.Agent, Prompt: in.Prompt}, ""
+}
+
+// handsOn reports whether a submission may hand tasks to subagents.
+func handsOn(depth int) bool { return depth < conversation.MaxDepth }

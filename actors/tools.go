@@ -1,0 +1,262 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// toolGrace is how much longer than its limit a tool may take that does not heed its
+// context. Then the call is over, whatever its function does.
+const toolGrace = 5 * time.Second
+
+// toolCall is one call outside the actor.
+type toolCall struct {
+	rt     *Runtime
+	a      *activation // to tell; its fields belong to the actor
+	key    conversation.Key
+	author *author
+	run    machine.RunTool
+	ctx    context.Context // of the work
+	feed   *feed
+	call   agent.Call
+	writes *stateWrites // nil if there is no state, and until the tool runs
+}
+
+// runTool starts a tool call; [machine.ToolDone] or [machine.TaskCalled] brings its
+// outcome.
+func (a *activation) runTool(e machine.RunTool) {
+	state := a.machine.State()
+	created := state.Created()
+	root := rootOf(state, e.Submission)
+	w := a.begin(e.Gen, e.Submission)
+	c := &toolCall{
+		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed,
+		call: agent.Call{
+			Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
+			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
+		},
+	}
+	log := a.log.With("submission", string(c.call.Submission), "tool", e.Name, "call", string(e.Call))
+	a.rt.spawn(func() {
+		out, err := c.perform()
+		defer func() { c.writes.release() }()
+		if c.ctx.Err() != nil {
+			return // the run was cancelled; nobody listens
+		}
+		if err != nil {
+			log.Warn("tool failed", "err", err, "cause", cause(err))
+		}
+		a.tell(out)
+	})
+}
+
+// rootOf returns the submission of the conversation that a submission works for.
+func rootOf(s *conversation.State, id conversation.SubmissionID) *conversation.Submission {
+	sub := s.Submission(id)
+	for sub.Child != "" {
+		sub = s.Submission(sub.Parent)
+	}
+	return sub
+}
+
+// perform returns what the machine is told of the call. The error is for the log.
+func (c *toolCall) perform() (any, error) {
+	done := machine.ToolDone{Gen: c.run.Gen, Call: c.run.Call}
+	refuse := func(text string, err error) (any, error) {
+		done.NotRun, done.Failed, done.ErrorText = true, true, text
+		return done, err
+	}
+	setup, err := c.author.current(c.ctx)
+	if err != nil {
+		return refuse(sayNoTools, fmt.Errorf("%w: %w", errInstructions, err))
+	}
+	if c.run.Name == machine.TaskTool && len(setup.Subagents) > 0 {
+		task, problem := readTask(setup, c.run)
+		if problem != "" {
+			return refuse(problem, nil)
+		}
+		return task, nil
+	}
+	tool, ok := setup.Tool(c.run.Name)
+	if !ok {
+		return refuse(fmt.Sprintf(sayUnknownTool, c.run.Name), nil)
+	}
+	began := time.Now()
+	out, err := c.use(tool)
+	done.Duration, done.State = time.Since(began), c.writes.take()
+	if err == nil {
+		done.Output, done.Images, err = c.keep(out)
+		done.Terminate = out.Terminate
+	}
+	if err != nil {
+		done.Failed, done.ErrorText = true, err.Error()
+	}
+	return done, err
+}
+
+// use runs the tool, and gives up one that goes on beyond its limit.
+func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
+	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.rt)
+	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
+	s := c.author.within(ctx, c.author.agent)
+	ctx, c.writes = s.ctx, s.writes
+	if tool.Durable() {
+		ctx = agent.WithSteps(ctx, newSteps(c))
+	}
+	type result struct {
+		out *agent.Outcome
+		err error
+	}
+	ended := make(chan result, 1)
+	c.rt.spawn(func() {
+		out, err := tool.Run(ctx, c.run.Input)
+		ended <- result{out, err}
+	})
+	late := time.NewTimer(tool.Timeout() + toolGrace)
+	defer late.Stop()
+	var r result
+	select {
+	case r = <-ended:
+	case <-late.C:
+		r.err = &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}
+	case <-c.ctx.Done():
+		r.err = c.ctx.Err()
+	}
+	return r.out, r.err
+}
+
+// shownOutput is the output of a call that has images: clients fetch them by their
+// ids, as attachments.
+type shownOutput struct {
+	Output json.RawMessage `json:"output"`
+	Images []shownImage    `json:"images"`
+}
+
+type shownImage struct {
+	ID       conversation.AttachmentID `json:"id"`
+	MimeType string                    `json:"mimeType"`
+	Size     int64                     `json:"size"`
+	Filename string                    `json:"filename,omitempty"`
+}
+
+// keep stores the images of an outcome and returns what is recorded of it.
+func (c *toolCall) keep(out *agent.Outcome) (json.RawMessage, []conversation.Attachment, error) {
+	raw := out.Output
+	if err := conversation.CheckPayload(raw); err != nil {
+		return nil, nil, fmt.Errorf(sayOutputRefused, err)
+	}
+	if len(out.Images) == 0 {
+		return raw, nil, nil
+	}
+	shown := shownOutput{Output: raw}
+	if len(raw) == 0 {
+		shown.Output = json.RawMessage("null")
+	}
+	var images []conversation.Attachment
+	for i, m := range out.Images {
+		body := storage.Bytes(m.Data)
+		if err := c.put(body); err != nil {
+			return nil, nil, err
+		}
+		at := conversation.Attachment{
+			ID: c.imageID(i), SHA256: storage.Digest(body.SHA256).String(), MimeType: m.MimeType, Size: body.Size, Filename: m.Filename,
+		}
+		images = append(images, at)
+		shown.Images = append(shown.Images, shownImage{at.ID, at.MimeType, at.Size, at.Filename})
+	}
+	raw, err := conversation.EncodeJSON(shown)
+	return raw, images, err
+}
+
+func (c *toolCall) put(body storage.Body) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.rt.opts.AdmitTimeout+time.Duration(body.Size>>20)*time.Second)
+	defer cancel()
+	if err := storage.PutBlob(ctx, c.rt.bucket, c.key, body); err != nil {
+		c.rt.log.Warn("image of a tool is not stored", "conversation", string(c.key), "call", string(c.run.Call), "err", err)
+		return errors.New(sayImageLost)
+	}
+	return nil
+}
+
+// imageID names an image of the call. A call that runs again names it alike.
+func (c *toolCall) imageID(n int) conversation.AttachmentID {
+	sum := sha256.Sum256(fmt.Append(nil, c.run.Call, n))
+	called, err := ulid.Parse(strings.TrimPrefix(string(c.run.Call), "call_"))
+	if err != nil {
+		called = ulid.Make()
+	}
+	id := ulid.MustNew(called.Time(), bytes.NewReader(sum[:]))
+	return conversation.AttachmentID("att_" + id.String())
+}
+
+// steps records the steps of one run of a durable tool's call. It implements
+// [agent.StepRecorder].
+type steps struct {
+	call     *toolCall
+	recorded map[string]json.RawMessage
+}
+
+var _ agent.StepRecorder = (*steps)(nil)
+
+func newSteps(c *toolCall) *steps {
+	s := &steps{call: c, recorded: map[string]json.RawMessage{}}
+	for _, r := range c.run.Recorded {
+		s.recorded[r.Name] = r.Output
+	}
+	return s
+}
+
+// Recorded implements [agent.StepRecorder]. What this run records is not asked for
+// again.
+func (s *steps) Recorded(name string) (json.RawMessage, bool) {
+	raw, ok := s.recorded[name]
+	return raw, ok
+}
+
+// stepRequest asks the actor to record a step. done gets one value.
+type stepRequest struct {
+	machine.StepDone
+	done chan error
+}
+
+// errStepLost says that a step may not be durable: the conversation is handed on.
+var errStepLost = errors.New("the run is over")
+
+// Record implements [agent.StepRecorder].
+func (s *steps) Record(_ context.Context, name string, output json.RawMessage) error {
+	c := s.call
+	ask := stepRequest{
+		StepDone: machine.StepDone{Gen: c.run.Gen, Call: c.run.Call, Name: name, Output: output}, done: make(chan error, 1),
+	}
+	c.a.tell(ask)
+	select {
+	case err := <-ask.done:
+		return err
+	case <-c.ctx.Done():
+		return errStepLost
+	}
+}
+
+// recordStep hands a step to the machine.
+func (a *activation) recordStep(m stepRequest) {
+	a.nextCaller++
+	m.To = a.nextCaller
+	if a.steps == nil {
+		a.steps = map[machine.ReplyID]chan error{}
+	}
+	a.steps[m.To] = m.done
+	a.step(m.StepDone)
+}
