@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -67,16 +66,9 @@ func (t *Transcript) Reply(id conversation.SubmissionID) *Reply {
 		return out
 	}
 	v := m.snapshot()
-	var texts []string
-	for _, p := range v.Parts {
-		name, isData := strings.CutPrefix(p.Type, conversation.DataPrefix)
-		switch {
-		case p.Type == conversation.PartTypeText && p.Text != nil:
-			texts = append(texts, *p.Text)
-		case isData:
-			out.Data[name] = append(out.Data[name], p.Data)
-		}
+	for _, d := range v.Data() {
+		out.Data[d.Name] = append(out.Data[d.Name], d.Data)
 	}
-	out.Text, out.Metadata, out.Message = strings.Join(texts, "\n\n"), v.Metadata, &v
+	out.Text, out.Metadata, out.Message = v.Text(), v.Metadata, &v
 	return out
 }

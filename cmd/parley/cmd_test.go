@@ -82,6 +82,10 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 	write(t, "good.yaml", "listen: 127.0.0.1:0\n"+agents)
 	write(t, "busy.yaml", "listen: "+busy.Listener.Addr().String()+"\n"+agents)
 	write(t, "keyless.yaml", "agents:\n  echo: {mounts: [/agents/echo], model: openai/m}\n")
+	write(t, "keyless-fallback.yaml", "agents:\n  echo: {model: demo/parrot, fallbacks: [openai/m]}\n")
+	write(t, "keyless-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents: [{name: sub, description: d, compaction: {model: anthropic/m}}]\n")
+	write(t, "lost-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents:\n      - {name: sub, description: d, model: nobody/m}\n")
+	write(t, "single-fallback.yaml", "model: demo/parrot\nfallbacks:\n  - nobody/m\n")
 	write(t, "typo.yaml", "listn: 127.0.0.1:0\n"+agents)
 	write(t, "file", "")
 	write(t, "nowhere.yaml", "listen: 127.0.0.1:0\nbucket: {dir: file}\n"+agents)
@@ -95,6 +99,11 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"serve with arguments":  {[]string{"serve", "good.yaml"}, []string{"parley serve --config good.yaml"}},
 		"serve with a typo":     {[]string{"serve", "--config", "typo.yaml"}, []string{"typo.yaml:1", "listn"}},
 		"serve without key":     {[]string{"serve", "--config", "keyless.yaml"}, []string{"keyless.yaml: agent \"echo\"", "set OPENAI_API_KEY"}},
+		"serve without key 2":   {[]string{"serve", "--config", "keyless-fallback.yaml"}, []string{"keyless-fallback.yaml: agent \"echo\": model \"openai/m\"", "set OPENAI_API_KEY"}},
+		"serve without key 3":   {[]string{"serve", "--config", "keyless-subagent.yaml"}, []string{"agent \"echo\": subagent \"sub\"", "set ANTHROPIC_API_KEY"}},
+		"serve of no provider":  {[]string{"serve", "--config", "lost-subagent.yaml"}, []string{"lost-subagent.yaml:5: agents.echo.subagents[0].model", "add it to providers"}},
+		"dev of no provider":    {[]string{"dev", "--config", "lost-subagent.yaml"}, []string{"lost-subagent.yaml:5: agents.echo.subagents[0].model"}},
+		"run of no provider":    {[]string{"run", "single-fallback.yaml", "-m", "x"}, []string{"single-fallback.yaml:3: fallbacks[0]"}},
 		"serve on a taken port": {[]string{"serve", "--config", "busy.yaml"}, []string{busy.Listener.Addr().String(), "at listen in busy.yaml"}},
 		"serve without folder":  {[]string{"serve", "--config", "nowhere.yaml"}, []string{"nowhere.yaml", "open the data folder", "file"}},
 		"log format is unknown": {[]string{"serve", "--config", "good.yaml", "--log-format", "xml"}, []string{"use text or json"}},

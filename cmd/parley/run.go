@@ -184,15 +184,9 @@ type runResult struct {
 	UID          conversation.UID              `json:"uid"`
 	Outcome      conversation.Outcome          `json:"outcome"`
 	Text         string                        `json:"text"`
-	Data         []runData                     `json:"data,omitempty"`
+	Data         []conversation.NamedData      `json:"data,omitempty"`
 	Metadata     json.RawMessage               `json:"metadata,omitempty"`
 	Error        *conversation.SettlementError `json:"error,omitempty"`
-}
-
-// runData is one data part of the reply.
-type runData struct {
-	Name string          `json:"name"`
-	Data json.RawMessage `json:"data"`
 }
 
 // talk is one message to a conversation of a node, and the reply.
@@ -278,27 +272,12 @@ func (t *talk) follow(ctx context.Context, receipt conversation.Receipt) error {
 // resultOf reads the reply to a message out of its conversation.
 func resultOf(at conversation.Address, receipt conversation.Receipt, s conversation.Snapshot) *runResult {
 	r := &runResult{ID: at.ID, Agent: at.Agent, SubmissionID: receipt.SubmissionID, UID: receipt.UID}
-	for _, e := range s.Settlements {
-		if e.SubmissionID == receipt.SubmissionID {
-			r.Outcome, r.Error = e.Outcome, e.Error
-		}
+	m, end := s.Reply(receipt.SubmissionID)
+	if end != nil {
+		r.Outcome, r.Error = end.Outcome, end.Error
 	}
-	var texts []string
-	for _, m := range s.Messages {
-		if m.Role != conversation.RoleAssistant || m.SubmissionID != receipt.SubmissionID {
-			continue
-		}
-		r.Metadata = m.Metadata
-		for _, p := range m.Parts {
-			name, data := strings.CutPrefix(p.Type, conversation.DataPrefix)
-			switch {
-			case data:
-				r.Data = append(r.Data, runData{name, p.Data})
-			case p.Type == conversation.PartTypeText:
-				texts = append(texts, *p.Text)
-			}
-		}
+	if m != nil {
+		r.Text, r.Data, r.Metadata = m.Text(), m.Data(), m.Metadata
 	}
-	r.Text = strings.Join(texts, "\n\n")
 	return r
 }

@@ -106,7 +106,7 @@ func registryOf(configured map[string]providers.Registration) (*providers.Regist
 	return newProviders(demo.DefaultPace, os.Getenv, configured)
 }
 
-// checkAgents tells a user which agent's model cannot be called.
+// checkAgents tells a user which agent's models cannot be called.
 func checkAgents(file string, conf *config.Server) error {
 	reg, err := registryOf(conf.Providers)
 	if err != nil {
@@ -120,9 +120,21 @@ func checkAgents(file string, conf *config.Server) error {
 	return nil
 }
 
+// checkAgent looks at every model that an agent and its subagents name: one that
+// cannot be called would be found out only when it is needed.
 func checkAgent(reg *providers.Registry, a *agent.Agent) error {
-	if err := checkModel(reg, a.Model, fmt.Sprintf("use %q, which is offline", demoModel)); err != nil {
-		return fmt.Errorf("agent %q: %w", a.Name, err)
+	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
+		if spec == "" { // the parent's, or the conversation's
+			continue
+		}
+		if err := checkModel(reg, spec, fmt.Sprintf("use %q, which is offline", demoModel)); err != nil {
+			return fmt.Errorf("agent %q: %w", a.Name, err)
+		}
+	}
+	for _, sub := range a.Subagents {
+		if err := checkAgent(reg, sub); err != nil {
+			return fmt.Errorf("agent %q: sub%w", a.Name, err)
+		}
 	}
 	return nil
 }

@@ -213,7 +213,10 @@ func admitted(t *testing.T, at *url.URL, key, text string) receipt {
 }
 
 func settled(id conversation.SubmissionID) func(conversation.Chunk) bool {
-	return func(c conversation.Chunk) bool { return c.Type == conversation.ChunkSettled && c.SubmissionID == id }
+	return func(c conversation.Chunk) bool {
+		_, ok := settlementOf(c, id)
+		return ok
+	}
 }
 
 func settlements(s conversation.Snapshot, id conversation.SubmissionID) (outcomes []conversation.Outcome) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,12 +98,10 @@ func nameOf(file string) (name, good string) {
 
 // definition is what every agent may say about itself.
 func (r *reader) definition(a *agent.Agent) []field {
-	return []field{
+	return slices.Concat([]field{
 		{name: "description", example: `"Says everything again."`, read: r.text(&a.Description)},
 		{name: "model", example: "openai/gpt-5", read: r.text(&a.Model), required: true},
-		{name: "instructions", example: `"You are terse."`, read: r.text(&a.Instructions)},
-		{name: "thinkingLevel", example: "medium", read: r.text((*string)(&a.ThinkingLevel))},
-		{name: "toolConcurrency", example: "16", read: r.whole(func(n int64) { a.ToolConcurrency = int(n) })},
+	}, r.common(a, 0), []field{
 		{name: "durability", example: "{maxAttempts: 10, timeout: 1h}", read: func(v value) {
 			r.fields(v, []field{
 				{name: "maxAttempts", example: "10", read: r.whole(func(n int64) { a.Durability.MaxAttempts = int(n) })},
@@ -112,7 +109,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 			})
 		}},
 		{name: "initialData", example: "{type: object}", read: r.schema(&a.InitialData)},
-	}
+	})
 }
 
 // define checks a whole agent. What stands at a key that has a mistake already is
@@ -124,47 +121,45 @@ func (r *reader) define(a *agent.Agent, at *path, known map[string]providers.Reg
 			r.blameIssue(at, issue)
 		}
 	}
-	model := at.key("model")
-	v, ok := r.seen[model.String()]
-	provider, _, slash := strings.Cut(a.Model, "/")
-	if _, configured := known[provider]; !ok || !slash || r.blamed[model.String()] || configured || slices.Contains(r.opts.Providers, provider) {
-		return
-	}
-	ids := slices.Sorted(maps.Keys(known))
-	for _, id := range r.opts.Providers {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	f := fault{problem: quote(provider) + " is not a provider: neither built in nor a key of providers"}
-	switch near := nearest(provider, ids); {
-	case near != "":
-		f.remedy = "did you mean " + near + "?"
-	case len(ids) > 0:
-		f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
-	default:
-		f.remedy = "add it to providers"
-	}
-	r.blame(v, f)
+	r.providersOf(a, at, known)
 }
 
-// blameIssue turns what package agent says about a field into a mistake: the field
-// Durability.Timeout is the key durability.timeout.
-func (r *reader) blameIssue(at *path, issue agent.Issue) {
-	key := at
-	if at == nil || issue.Path != "Name" { // The key of a server's agent is its name.
-		for step := range strings.SplitSeq(issue.Path, ".") {
-			key = key.key(strings.ToLower(step[:1]) + step[1:])
+// keyOf is where the file says what package agent calls by the path of a field: the
+// field Subagents[1].Compaction.Model is the key subagents[1].compaction.model. It
+// reports false inside of what is no subagent at all, which was said already.
+func (r *reader) keyOf(at *path, field string) (*path, bool) {
+	for step := range strings.SplitSeq(field, ".") {
+		name, index, isItem := strings.Cut(strings.TrimSuffix(step, "]"), "[")
+		at = at.key(strings.ToLower(name[:1]) + name[1:])
+		if i, err := strconv.Atoi(index); isItem && err == nil {
+			at = at.item(i)
+			if v, ok := r.seen[at.String()]; ok && name == "Subagents" && v.node.kind != mapping {
+				return nil, false
+			}
 		}
 	}
-	v, ok := r.seen[key.String()]
-	if r.blamed[key.String()] {
+	return at, true
+}
+
+// blameIssue turns what package agent says about a field into a mistake.
+func (r *reader) blameIssue(at *path, issue agent.Issue) {
+	key, ok := at, true
+	if at == nil || issue.Path != "Name" { // The key of a server's agent is its name.
+		key, ok = r.keyOf(at, issue.Path)
+	}
+	// Several without a name are not namesakes: each lacks one.
+	if !ok || r.blamed[key.String()] || strings.HasPrefix(issue.Problem, `is named ""`) {
 		return
 	}
+	v, ok := r.seen[key.String()]
 	problem, remedy, _ := strings.Cut(issue.Problem, "; ")
-	if issue.Path == "Model" {
+	problem = strings.NewReplacer("Subagents[", "subagents[", "a Model", "a model").Replace(problem)
+	last := issue.Path[strings.LastIndexByte(issue.Path, '.')+1:]
+	switch {
+	case last == "Model" || strings.HasPrefix(last, "Fallbacks[") && !strings.HasPrefix(remedy, "remove it"):
 		remedy = "write for example openai/gpt-5"
+	case strings.HasPrefix(issue.Path, "Subagents") && (last == "Name" || last == "Description"):
+		remedy = "write for example " + v.example
 	}
 	f := fault{problem, cmp.Or(remedy, "correct the value")}
 	switch {

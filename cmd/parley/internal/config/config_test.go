@@ -214,8 +214,18 @@ func showAgent(indent string, a *agent.Agent, mounts []string) string {
 	if a.InitialData != nil {
 		schema = string(a.InitialData.JSON())
 	}
-	return fmt.Sprintf("%sagent %s (%q) at %q: model %s, %q, thinking %q, concurrency %d, durability %+v, initial data %s\n",
+	out := fmt.Sprintf("%sagent %s (%q) at %q: model %s, %q, thinking %q, concurrency %d, durability %+v, initial data %s\n",
 		indent, a.Name, a.Description, mounts, a.Model, a.Instructions, a.ThinkingLevel, a.ToolConcurrency, a.Durability, schema)
+	if len(a.Fallbacks) > 0 {
+		out += fmt.Sprintf("%s  fallbacks %q\n", indent, a.Fallbacks)
+	}
+	if a.Compaction != (agent.Compaction{}) {
+		out += fmt.Sprintf("%s  compaction %+v\n", indent, a.Compaction)
+	}
+	for _, sub := range a.Subagents {
+		out += showAgent(indent+"  ", sub, nil)
+	}
+	return out
 }
 
 func TestMissingFile(t *testing.T) {

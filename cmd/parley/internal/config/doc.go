@@ -10,8 +10,8 @@
 //
 // Guarantees:
 //
-//  1. A result is complete and checked: every agent is valid and names a known
-//     provider, every provider can be registered, mounts are well formed and
+//  1. A result is complete and checked: every agent is valid, all models that it and
+//     its subagents name are of known providers, every provider can be registered, mounts are well formed and
 //     unique, named variables are resolved, defaults are filled in.
 //  2. All mistakes of a file come at once, in the order of its lines, and each has
 //     a file, a line, a key and a remedy. A file that is not yaml has one mistake.
@@ -45,6 +45,18 @@
 //	  echo:
 //	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
 //	     thinkingLevel: off, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object}}
+//	  desk:
+//	    model: anthropic/claude-opus-4-6
+//	    fallbacks: [openai/gpt-5, local/m1]      # asked in this order when the one before fails for good
+//	    compaction: {off: false, reserveTokens: 20000, keepRecentTokens: 8000, model: local/m1, instructions: Keep order numbers.}
+//	    subagents:                               # whom the model may hand tasks to, with the tool "task"
+//	      - {name: researcher, description: Looks things up., instructions: You search.}
+//
+// A subagent needs name and description; its other keys are model, fallbacks,
+// instructions, thinkingLevel, toolConcurrency, compaction and subagents, down to
+// four levels. Without a model it has its parent's model and fallbacks, and the
+// parent's thinkingLevel unless it sets its own. toolConcurrency bounds the tasks
+// that run at once. Package agent says what each of them means.
 //
 // The file of "parley run" has the keys of one agent, without mounts, beside name
 // and providers; the name defaults to that of the file.

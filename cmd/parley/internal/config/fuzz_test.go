@@ -122,9 +122,23 @@ func checkAgents(t *testing.T, regs map[string]providers.Registration, agents ..
 		if err := a.Validate(); err != nil {
 			t.Error(err)
 		}
-		if _, err := registry.Resolve(a.Model); err != nil {
+		checkModels(t, registry, a)
+	}
+}
+
+// checkModels resolves whatever an agent and its subagents name.
+func checkModels(t *testing.T, registry *providers.Registry, a *agent.Agent) {
+	t.Helper()
+	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
+		if spec == "" {
+			continue
+		}
+		if _, err := registry.Resolve(spec); err != nil {
 			t.Error(err)
 		}
+	}
+	for _, sub := range a.Subagents {
+		checkModels(t, registry, sub)
 	}
 }
 

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// fallbacks reads a list of models. It keeps the place of each, also of one with a
+// mistake, so that what package agent says about the third is about the third.
+func (r *reader) fallbacks(dst *[]string) func(value) {
+	return func(v value) {
+		for _, item := range r.items(v) {
+			r.seen[item.at.String()] = item
+			s, _ := r.checked(item)
+			*dst = append(*dst, s)
+		}
+	}
+}
+
+// compaction reads when and how conversations are summarized for the model.
+func (r *reader) compaction(dst *agent.Compaction) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "off", example: "true", read: r.truth(func(t bool) { dst.Off = t })},
+			{name: "reserveTokens", example: "20000", read: r.whole(func(n int64) { dst.ReserveTokens = int(n) })},
+			{name: "keepRecentTokens", example: "8000", read: r.whole(func(n int64) { dst.KeepRecentTokens = int(n) })},
+			{name: "model", example: "openai/gpt-5", read: r.text(&dst.Model)},
+			{name: "instructions", example: `"Keep every order number."`, read: r.text(&dst.Instructions)},
+		})
+	}
+}
+
+// exampleSubagent is a subagent on one line.
+const exampleSubagent = "{name: researcher, description: Looks things up., instructions: You search.}"
+
+// subagents reads those whom the agent at a depth may hand tasks to. Like fallbacks
+// it keeps the place of each.
+func (r *reader) subagents(dst *[]*agent.Agent, depth int) func(value) {
+	return func(v value) {
+		if depth > agent.MaxTaskDepth {
+			r.blameKey(v, fault{
+				fmt.Sprintf("are deeper than tasks are handed on, which is %d levels", agent.MaxTaskDepth), "remove the key, or move the subagents up",
+			})
+			return
+		}
+		for _, item := range r.items(v) {
+			r.seen[item.at.String()] = item
+			sub := &agent.Agent{}
+			*dst = append(*dst, sub)
+			r.fields(item, append([]field{
+				{name: "name", example: "researcher", read: r.text(&sub.Name), required: true},
+				{name: "description", example: `"Looks things up."`, read: r.text(&sub.Description), required: true},
+				{name: "model", example: "openai/gpt-5", read: r.text(&sub.Model)},
+			}, r.common(sub, depth)...))
+		}
+	}
+}
+
+// common is what agents and subagents may say about themselves.
+func (r *reader) common(a *agent.Agent, depth int) []field {
+	return []field{
+		{name: "fallbacks", example: "[anthropic/claude-opus-4-6]", read: r.fallbacks(&a.Fallbacks)},
+		{name: "instructions", example: `"You are terse."`, read: r.text(&a.Instructions)},
+		{name: "thinkingLevel", example: "medium", read: r.text((*string)(&a.ThinkingLevel))},
+		{name: "toolConcurrency", example: "16", read: r.whole(func(n int64) { a.ToolConcurrency = int(n) })},
+		{name: "compaction", example: "{reserveTokens: 20000, keepRecentTokens: 8000}", read: r.compaction(&a.Compaction)},
+		{name: "subagents", example: "[" + exampleSubagent + "]", read: r.subagents(&a.Subagents, depth+1)},
+	}
+}
+
+// providersOf checks that every model which an agent and its subagents name is of a
+// known provider.
+func (r *reader) providersOf(a *agent.Agent, at *path, known map[string]providers.Registration) {
+	r.providerOf(a.Model, at.key("model"), known)
+	for i, spec := range a.Fallbacks {
+		r.providerOf(spec, at.key("fallbacks").item(i), known)
+	}
+	r.providerOf(a.Compaction.Model, at.key("compaction").key("model"), known)
+	for i, sub := range a.Subagents {
+		r.providersOf(sub, at.key("subagents").item(i), known)
+	}
+}
+
+func (r *reader) providerOf(spec string, at *path, known map[string]providers.Registration) {
+	v, ok := r.seen[at.String()]
+	provider, _, slash := strings.Cut(spec, "/")
+	if _, configured := known[provider]; !ok || !slash || r.blamed[at.String()] || configured || slices.Contains(r.opts.Providers, provider) {
+		return
+	}
+	ids := slices.Sorted(maps.Keys(known))
+	for _, id := range r.opts.Providers {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	f := fault{problem: quote(provider) + " is not a provider: neither built in nor a key of providers"}
+	switch near := nearest(provider, ids); {
+	case near != "":
+		f.remedy = "did you mean " + near + "?"
+	case len(ids) > 0:
+		f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
+	default:
+		f.remedy = "add it to providers"
+	}
+	r.blame(v, f)
+}
