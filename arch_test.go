@@ -51,12 +51,13 @@ func packages() []row {
 		{"providers/sse", 1, format, nil, nil},
 
 		{"actors", 2, runtime,
-			list("actors/follower", "actors/internal/grain", "actors/internal/machine", "actors/internal/membership", "actors/internal/wire", "agent", "conversation", "providers", "storage"),
+			list("actors/follower", "actors/internal/grain", "actors/internal/machine", "actors/internal/membership", "actors/internal/summary", "actors/internal/wire", "agent", "conversation", "providers", "storage"),
 			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "golang.org/x/sync", "google.golang.org/protobuf")},
 		{"actors/follower", 2, runtime, list("conversation", "storage"), nil},
 		{"actors/internal/grain", 2, runtime, nil, list("github.com/asynkron/protoactor-go", "google.golang.org/grpc", "google.golang.org/protobuf")},
 		{"actors/internal/machine", 2, runtime, list("conversation"), list("github.com/oklog/ulid")},
 		{"actors/internal/membership", 2, runtime, list("conversation", "storage"), list("golang.org/x/sync")},
+		{"actors/internal/summary", 2, runtime, list("conversation"), nil},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
 		{"client", 3, edge, list("conversation"), nil},
@@ -78,6 +79,8 @@ func packages() []row {
 		{"cmd/parley/internal/bench", 4, command, nil, list("golang.org/x/sync")},
 		{"cmd/parley/internal/config", 4, command, nil, list("go.yaml.in/yaml")},
 		{"examples/quickstart", 4, command, nil, list("github.com/gorilla/mux", "golang.org/x/sync")},
+		{"examples/research", 4, command, nil, list("golang.org/x/sync")},
+		{"examples/support", 4, command, nil, list("golang.org/x/sync")},
 	}
 }
 

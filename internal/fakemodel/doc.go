@@ -33,6 +33,7 @@
 //	message="…"         the words of status and fail; ErrorText if left out
 //	times=N             truncate, fail, hang and status of this step happen on the first N calls
 //	                    with the same messages, and are left out afterwards
+//	only=model          truncate, fail, hang and status of this step happen to this model only
 //	pace=D              wait D, as in 5ms, before each word of this step
 //	finish=reason       stop, length, tool or filter, in place of what would be said
 //	note=text           nothing; makes texts differ that would count together

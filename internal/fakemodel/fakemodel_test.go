@@ -201,6 +201,25 @@ func TestTimesCountsByText(t *testing.T) {
 	})
 }
 
+func TestOnlyNamesWhoFails(t *testing.T) {
+	both(t, nil, func(t *testing.T, c *client) {
+		prompt := user("status=401 times=1 only=m2 tokens=1")
+		if got, _ := c.ask(t, providers.Options{}, prompt); got.Text != "w1" {
+			t.Errorf("m1 answered %+v, want a word", got)
+		}
+		// What another model did is not counted.
+		c.of.ID = "m2"
+		for i, want := range []providers.ErrorKind{providers.KindAuth, ""} {
+			if got, _ := c.ask(t, providers.Options{}, prompt); got.Kind != want {
+				t.Errorf("call %d of m2 is %+v, want kind %q", i, got, want)
+			}
+		}
+		if got, _ := c.ask(t, providers.Options{}, user("only= tokens=1")); got.Kind != providers.KindInvalidRequest {
+			t.Errorf("without a name: %+v, want a refusal", got)
+		}
+	})
+}
+
 // TestStepsAnswerTools plays a response of three steps, with everything sent back
 // as a runtime does.
 func TestStepsAnswerTools(t *testing.T) {

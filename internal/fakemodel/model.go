@@ -176,7 +176,7 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
 		writeJSON(w, http.StatusBadRequest, f.failure(http.StatusBadRequest, err.Error()))
 		return
 	}
-	faulty := s.times == 0 || m.count(p) <= s.times
+	faulty := (s.only == "" || s.only == p.model) && (s.times == 0 || m.count(p) <= s.times)
 	if s.status != 0 && faulty {
 		if s.retryAfter >= 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter))

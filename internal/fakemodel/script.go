@@ -41,6 +41,8 @@ type step struct {
 	message            string
 	// times is 0 for always.
 	times int
+	// only is empty for every model.
+	only string
 	// pace is negative for the model's own.
 	pace time.Duration
 	// finish is empty where what is said decides.
@@ -145,6 +147,8 @@ func commandOf(name string) command {
 		return number(0, 3600, func(s *step, n int) { s.retryAfter = n })
 	case "times":
 		return number(1, maxWords, func(s *step, n int) { s.times = n })
+	case "only":
+		return only
 	case "note":
 		return func(*parser, *step, string) error { return nil }
 	case "pace":
@@ -160,6 +164,14 @@ func hold(_ *parser, s *step, gate string) error {
 		return fmt.Errorf("want the name of a gate")
 	}
 	s.do(action{verb: verbHold, text: gate})
+	return nil
+}
+
+func only(_ *parser, s *step, model string) error {
+	if model == "" {
+		return fmt.Errorf("want the name of a model")
+	}
+	s.only = model
 	return nil
 }
 

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/agent"
+)
+
+// newTeam defines the lead and whom it may hand tasks to.
+func newTeam(lead, fallback, critic string, notes library) *agent.Agent {
+	return &agent.Agent{
+		Name:          "research",
+		Model:         lead,
+		Fallbacks:     []string{fallback},
+		ThinkingLevel: agent.ThinkingMedium,
+		Instructions: "Answer the question. Split it into parts that can be looked up on their own, hand all of them to the reader at once, " +
+			"let the critic look at your draft, and say which notes the answer rests on.",
+		Subagents: []*agent.Agent{
+			{
+				// Without a model of its own the reader works with the lead's, and falls
+				// back where the lead does.
+				Name:         "reader",
+				Description:  "Looks one thing up in the notes and reports what they say about it.",
+				Instructions: "Look the topic up. Report what the notes say and name them; add nothing of your own.",
+				Tools:        []agent.Tool{agent.NewTool("look_up", "Read the note about a topic.", notes.lookUp, nil)},
+			},
+			{
+				// Another model has other blind spots.
+				Name:         "critic",
+				Description:  "Says what is wrong with a draft, or missing.",
+				Model:        critic,
+				Instructions: "Name the weakest claim of the draft and what would support it. Two sentences.",
+			},
+		},
+		// Two readers at a time are enough to be fast, and few enough for the vendor.
+		ToolConcurrency: 2,
+		// Research reads much. Room for a long answer stays free, and a summary must not
+		// lose what the answer rests on.
+		Compaction: agent.Compaction{
+			ReserveTokens: 30_000,
+			Instructions:  "Keep the name of every note that was quoted.",
+		},
+	}
+}
+
+// library is notes by topic.
+type library map[string]string
+
+func newLibrary() library {
+	return library{
+		"tea":    "Tea keeps people awake for four hours. It is served hot.",
+		"coffee": "Coffee keeps people awake for six hours. It is served hot, too.",
+		"water":  "Water keeps nobody awake.",
+	}
+}
+
+type lookUpInput struct {
+	Topic string `json:"topic" jsonschema:"one word in lower case"`
+}
+
+// lookUp is a tool. Its error tells the model what it may ask for instead.
+func (l library) lookUp(_ context.Context, in lookUpInput) (string, error) {
+	note, ok := l[in.Topic]
+	if !ok {
+		return "", fmt.Errorf("there is no note about %q, only about %s", in.Topic, strings.Join(slices.Sorted(maps.Keys(l)), ", "))
+	}
+	return note, nil
+}
