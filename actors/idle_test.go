@@ -111,7 +111,7 @@ func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
 	n.fault.Store(int32(storagetest.ErrorBefore))
 	_, err := n.rt.Admit(t.Context(), message(at, "2", "hello"))
 	codeIs(t, err, conversation.CodeUnavailable)
-	w.until("the end of the activation", func() bool { return strings.Contains(n.log.String(), "conversation cannot be opened") })
+	eventually(t, "the end of the activation", func() bool { return strings.Contains(n.log.String(), "conversation cannot be opened") })
 	n.fault.Store(int32(storagetest.None))
 	n.shed(at, 2)
 	if got := w.claims(at); len(got) != 1 {

@@ -138,6 +138,12 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	return r.out, r.err
 }
 
+// told is an error in words for the model.
+type told string
+
+// Error implements error.
+func (t told) Error() string { return string(t) }
+
 // shownOutput is the output of a call that has images: clients fetch them by their
 // ids, as attachments.
 type shownOutput struct {
@@ -156,7 +162,7 @@ type shownImage struct {
 func (c *toolCall) keep(out *agent.Outcome) (json.RawMessage, []conversation.Attachment, error) {
 	raw := out.Output
 	if err := conversation.CheckPayload(raw); err != nil {
-		return nil, nil, fmt.Errorf(sayOutputRefused, err)
+		return nil, nil, told(fmt.Sprintf(sayOutputRefused, err))
 	}
 	if len(out.Images) == 0 {
 		return raw, nil, nil
@@ -186,7 +192,7 @@ func (c *toolCall) put(body storage.Body) error {
 	defer cancel()
 	if err := storage.PutBlob(ctx, c.rt.bucket, c.key, body); err != nil {
 		c.rt.log.Warn("image of a tool is not stored", "conversation", string(c.key), "call", string(c.run.Call), "err", err)
-		return errors.New(sayImageLost)
+		return told(sayImageLost)
 	}
 	return nil
 }
