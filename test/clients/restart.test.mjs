@@ -15,7 +15,7 @@ import { ask, conversation, eventually, modelCalls, observing, ofRole, release, 
 const rounds = [0, 1, 2];
 
 /** What the model says to the note that its reply was interrupted. */
-const continued = /^You said: <advisory type="response_interrupted">/;
+const continued = /^You said: <advisory>/;
 
 const textParts = (message) => message.parts.filter(({ type }) => type === 'text').map(({ text }) => text);
 const outcomes = ({ settlements }) => settlements.map(({ submissionId, outcome }) => [submissionId, outcome]);
