@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { secondOpinion } from './opinion.mjs';
-import { ask, conversation, library, observing, ofRole, release, say, served, unique, words } from './suite.mjs';
+import { ask, conversation, eventually, library, observing, ofRole, release, say, served, unique, words } from './suite.mjs';
 
 /**
  * Lets run do something to a conversation, keeps snapshots of what it looks like
- * meanwhile, and has everything judged.
+ * meanwhile, which run may wait for, and has everything judged.
  */
 async function judged(client, run) {
   const snapshots = [];
@@ -28,7 +28,7 @@ async function judged(client, run) {
       more = true;
       asking ??= keep();
     });
-    for (const admission of await run(client, watcher)) await watcher.untilSettled(admission);
+    for (const admission of await run(client, watcher, snapshots)) await watcher.untilSettled(admission);
     stop();
     await asking;
   });
@@ -45,12 +45,20 @@ const signal = { kind: 'signal', type: 'deploy', body: 'deployed "<&>"', tagName
 describe('state and chunks are the later state', { concurrency: true }, () => {
   for (const [format, mount] of Object.entries(served)) {
     test(`texts, thoughts, images, signals: ${format}`, async () => {
-      const { different, history, snapshots } = await judged(conversation(mount), async (client) => [
-        await client.send({ message: { kind: 'user', body: 'Look', attachments: [image] } }),
-        await say(client, 'reasoning=20 tokens=60 pace=4ms'),
-        await client.send({ message: signal }),
-        await say(client, 'say="One, " tool=nonsense {"a":[1,{"b":null}]} then reasoning=3 say="two, " tool=nothing {} then tokens=30 pace=4ms'),
-      ]);
+      const { different, history, snapshots } = await judged(conversation(mount), async (client, _, snapshots) => {
+        const gate = unique('gate');
+        const admissions = [
+          await client.send({ message: { kind: 'user', body: 'Look', attachments: [image] } }),
+          await say(client, `reasoning=20 hold=${gate}-1 tokens=60 pace=4ms hold=${gate}-2 tokens=2`),
+          await client.send({ message: signal }),
+          await say(client, 'say="One, " tool=nonsense {"a":[1,{"b":null}]} then reasoning=3 say="two, " tool=nothing {} then tokens=30 pace=4ms'),
+        ];
+        await eventually(() => withState(snapshots, 'reasoning', 'streaming'), 'a snapshot of a thought as it came');
+        await release(`${gate}-1`);
+        await eventually(() => withState(snapshots, 'text', 'streaming'), 'a snapshot of a text as it came');
+        await release(`${gate}-2`);
+        return admissions;
+      });
       assert.equal(different, 0);
       assert.deepEqual(settled(history), Array(5).fill('completed'));
       assert.ok(withState(snapshots, 'text', 'streaming') && withState(snapshots, 'reasoning', 'streaming'), 'seen while it came');
