@@ -52,6 +52,16 @@ func (a *activation) authorOf(id conversation.SubmissionID) *author {
 	return u
 }
 
+// bystander returns the agent as the author of what belongs to no work on a
+// submission.
+func (a *activation) bystander() *author {
+	created := a.machine.State().Created()
+	return &author{
+		name: created.Agent, agent: a.rt.agents[created.Agent], state: a.newState(""),
+		turn: &agent.Turn{Address: created.Address(), UID: created.UID, InitialData: created.InitialData},
+	}
+}
+
 // prepare evaluates what holds for a model call.
 func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, error) {
 	who := u.agent
@@ -102,6 +112,13 @@ func (u *author) choose(setup *agent.Setup, fallen int) (model string, more bool
 	}
 	u.asked = left[0]
 	return left[0], len(left) > 1
+}
+
+// compaction returns the rules of whoever was set up last: a subagent inherits none.
+func (u *author) compaction() agent.Compaction {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.who.Compaction
 }
 
 // writesData reports whether data of that name may appear in responses.

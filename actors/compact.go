@@ -45,7 +45,6 @@ func reserve(c agent.Compaction, m providers.Model) int {
 // summaryJob makes one summary outside the actor.
 type summaryJob struct {
 	rt        *Runtime
-	key       conversation.Key
 	gen       int
 	author    *author
 	before    *conversation.Compacted // the one it continues, or nil
@@ -53,7 +52,6 @@ type summaryJob struct {
 	closed    []*closedPage
 	exchanges []exchange
 	words     string
-	session   string
 }
 
 // summarize starts a summary; [machine.Summarized] brings it.
@@ -61,22 +59,17 @@ func (a *activation) summarize(e machine.Summarize) {
 	state := a.machine.State()
 	id := e.Submission
 	job := &summaryJob{
-		rt: a.rt, key: a.key, gen: e.Gen, before: state.Compacted(id), exchanges: exchangesOf(state, id),
-		words: e.Instructions, session: string(state.Created().ConversationID),
+		rt: a.rt, gen: e.Gen, before: state.Compacted(id), exchanges: settledSteps(exchangesOf(state, id)), words: e.Instructions,
 	}
-	switch sub := state.Submission(id); {
-	case sub == nil: // nobody works
-		name := state.Created().Agent
-		job.author = &author{name: name, agent: a.rt.agents[name], turn: &agent.Turn{
-			Address: conversation.Address{Agent: name, ID: state.Created().ID}, UID: state.Created().UID, InitialData: state.Created().InitialData,
-		}, state: a.newState("")}
-	default:
+	sub := state.Submission(id)
+	if sub == nil { // nobody works
+		job.author = a.bystander()
+	} else {
 		job.author = a.authorOf(id)
 	}
-	if sub := state.Submission(id); sub == nil || sub.Child == "" {
+	if sub == nil || sub.Child == "" {
 		job.history, job.closed = a.history, a.history.cut()
 	}
-	job.exchanges = settledSteps(job.exchanges)
 	ctx, cancel := context.WithCancel(a.ctx)
 	if a.summaries == nil {
 		a.summaries = map[int]context.CancelFunc{}
@@ -113,23 +106,9 @@ func (r *Runtime) summaryTime() time.Duration { return 2*r.opts.WholeCall + time
 // within is make, bounded also where an author's function ignores its context: a
 // conversation whose compaction never ends would stay busy for ever.
 func (j *summaryJob) within(ctx context.Context, limit time.Duration) (machine.Summarized, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("wait for summary: %w", context.DeadlineExceeded))
 	defer cancel()
-	type result struct {
-		out machine.Summarized
-		err error
-	}
-	done := make(chan result, 1)
-	j.rt.spawn(func() {
-		out, err := j.make(ctx)
-		done <- result{out, err}
-	})
-	select {
-	case r := <-done:
-		return r.out, r.err
-	case <-ctx.Done():
-		return machine.Summarized{}, fmt.Errorf("wait for summary: %w", ctx.Err())
-	}
+	return aside(ctx, j.rt, func() (machine.Summarized, error) { return j.make(ctx) })
 }
 
 // make writes the summary.
@@ -138,10 +117,7 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	if err != nil {
 		return out, err
 	}
-	// A subagent's settings are those of its agent; it inherits none.
-	j.author.mu.Lock()
-	rules := j.author.who.Compaction
-	j.author.mu.Unlock()
+	rules := j.author.compaction()
 	spec := setup.Model
 	if rules.Model != "" {
 		spec = rules.Model

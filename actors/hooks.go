@@ -12,27 +12,32 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// hook calls a hook of an author within its time. It has its own goroutine, because
-// it may ignore its context.
-func hook[T any](ctx context.Context, r *Runtime, call func(context.Context) (T, error)) (T, error) {
-	within, cancel := context.WithTimeout(ctx, r.opts.HookTimeout)
-	defer cancel()
+// aside runs a function of an author in a goroutine of its own, because it may ignore
+// its context, and waits for it until ctx ends. The error is then why it did.
+func aside[T any](ctx context.Context, r *Runtime, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
 	r.spawn(func() {
-		v, err := call(within)
+		v, err := call()
 		done <- result{v, err}
 	})
 	select {
 	case out := <-done:
 		return out.value, out.err
-	case <-within.Done():
+	case <-ctx.Done():
 		var none T
-		return none, fmt.Errorf("wait for hook: %w", within.Err())
+		return none, context.Cause(ctx)
 	}
+}
+
+// hook calls a hook of an author within its time.
+func hook[T any](ctx context.Context, r *Runtime, call func(context.Context) (T, error)) (T, error) {
+	within, cancel := context.WithTimeoutCause(ctx, r.opts.HookTimeout, fmt.Errorf("wait for hook: %w", context.DeadlineExceeded))
+	defer cancel()
+	return aside(within, r, func() (T, error) { return call(within) })
 }
 
 // decorate calls a hook and returns its metadata. Whatever goes wrong is logged and
@@ -128,17 +133,16 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 	state := a.machine.State()
 	sub := e.Submission
 	created, resp := state.Created(), responseOf(sub)
-	ag := a.rt.agents[created.Agent]
 	told := &agent.Settlement{
-		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID, Submission: sub.ID, Attempts: sub.Attempts,
+		Address: created.Address(), UID: created.UID, Submission: sub.ID, Attempts: sub.Attempts,
 		Delivery: sub.Delivery, Outcome: e.Outcome, Error: e.Err, Message: sub.Message, Text: resp.Text, Usage: resp.Usage,
 	}
-	u := &author{name: ag.Name, agent: ag, state: a.newState("")}
+	u := a.bystander()
 	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
 	a.rt.spawn(func() {
-		s := u.within(agent.WithDispatcher(a.rt.life, a.rt), ag)
+		s := u.within(agent.WithDispatcher(a.rt.life, a.rt), u.agent)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, ag.AfterSettlement(ctx, told)
+			return struct{}{}, u.agent.AfterSettlement(ctx, told)
 		})
 		if err != nil {
 			log.Warn("hook failed", "err", err, "cause", cause(err))
@@ -148,14 +152,13 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 
 // responseOf is what a response says and what it cost.
 func responseOf(sub *conversation.Submission) *agent.Response {
-	resp := &agent.Response{Message: sub.Message}
+	resp := &agent.Response{Message: sub.Message, Usage: sub.Usage()}
 	var texts []string
 	for _, st := range sub.Steps() {
 		if st.Note != "" {
 			continue
 		}
 		resp.StopReason = st.StopReason
-		resp.Usage.Add(st.Usage)
 		for _, p := range st.Parts {
 			if p.Tool == nil && p.Kind == conversation.PartText {
 				texts = append(texts, p.Text)

@@ -617,7 +617,7 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 			}
 			// What a node would take over if it got that far.
 			owed := storage.Journal{Member: "dead", Shards: 1, Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
-			if err := storage.WriteJournal(t.Context(), w.bucket, owed); err != nil {
+			if err := storage.NewJournalWriter(w.bucket).Write(t.Context(), owed); err != nil {
 				t.Fatal(err)
 			}
 			var ran atomic.Bool

@@ -164,7 +164,7 @@ func askedOnce(entries ...storage.JournalEntry) map[string]int {
 func writeJournal(t *testing.T, bucket storage.Bucket, member string, n int64, entries ...storage.JournalEntry) {
 	t.Helper()
 	j := storage.Journal{Member: member, Shards: 1, N: n, Entries: entries}
-	if err := storage.WriteJournal(t.Context(), bucket, j); err != nil {
+	if err := storage.NewJournalWriter(bucket).Write(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -33,7 +33,7 @@ func taskTool(setup *agent.Setup) providers.Tool {
 		},
 	}
 	raw, _ := json.Marshal(schema) // of strings and maps only
-	return providers.Tool{Name: machine.TaskTool, Description: about, InputSchema: raw}
+	return providers.Tool{Name: conversation.TaskTool, Description: about, InputSchema: raw}
 }
 
 // readTask checks a call of the task tool. problem is for the model.
@@ -51,6 +51,3 @@ func readTask(setup *agent.Setup, e machine.RunTool) (task machine.TaskCalled, p
 	}
 	return machine.TaskCalled{Gen: e.Gen, Call: e.Call, Agent: in.Agent, Prompt: in.Prompt}, ""
 }
-
-// handsOn reports whether a submission may hand tasks to subagents.
-func handsOn(depth int) bool { return depth < conversation.MaxDepth }

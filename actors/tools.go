@@ -45,7 +45,7 @@ func (a *activation) runTool(e machine.RunTool) {
 	c := &toolCall{
 		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed,
 		call: agent.Call{
-			Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
+			Address: created.Address(), UID: created.UID,
 			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
 		},
 	}
@@ -83,7 +83,7 @@ func (c *toolCall) perform() (any, error) {
 	if err != nil {
 		return refuse(sayNoTools, fmt.Errorf("%w: %w", errInstructions, err))
 	}
-	if c.run.Name == machine.TaskTool && len(setup.Subagents) > 0 {
+	if c.run.Name == conversation.TaskTool && len(setup.Subagents) > 0 {
 		task, problem := readTask(setup, c.run)
 		if problem != "" {
 			return refuse(problem, nil)
@@ -116,26 +116,10 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	if tool.Durable() {
 		ctx = agent.WithSteps(ctx, newSteps(c))
 	}
-	type result struct {
-		out *agent.Outcome
-		err error
-	}
-	ended := make(chan result, 1)
-	c.rt.spawn(func() {
-		out, err := tool.Run(ctx, c.run.Input)
-		ended <- result{out, err}
-	})
-	late := time.NewTimer(tool.Timeout() + toolGrace)
-	defer late.Stop()
-	var r result
-	select {
-	case r = <-ended:
-	case <-late.C:
-		r.err = &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}
-	case <-c.ctx.Done():
-		r.err = c.ctx.Err()
-	}
-	return r.out, r.err
+	late := &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}
+	patience, cancel := context.WithTimeoutCause(c.ctx, tool.Timeout()+toolGrace, late)
+	defer cancel()
+	return aside(patience, c.rt, func() (*agent.Outcome, error) { return tool.Run(ctx, c.run.Input) })
 }
 
 // told is an error in words for the model.

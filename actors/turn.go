@@ -148,7 +148,7 @@ func (a *activation) turnOf(sub *conversation.Submission, step int) *agent.Turn 
 	state := a.machine.State()
 	created, root := state.Created(), rootOf(state, sub.ID)
 	return &agent.Turn{
-		Address: conversation.Address{Agent: created.Agent, ID: created.ID}, UID: created.UID,
+		Address: created.Address(), UID: created.UID,
 		Submission: root.ID, Attempt: root.Attempts, Step: step, Delivery: sub.Delivery, InitialData: created.InitialData,
 	}
 }
@@ -232,7 +232,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	for _, t := range setup.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
 	}
-	if len(setup.Subagents) > 0 && handsOn(c.author.depth) {
+	if len(setup.Subagents) > 0 && c.author.depth < conversation.MaxDepth {
 		req.Tools = append(req.Tools, taskTool(setup))
 	}
 	return c.listen(ctx, f, setup, req)
@@ -278,9 +278,7 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 	if providers.Overflowed(model, d) {
 		return end, errOverflow
 	}
-	c.author.mu.Lock()
-	end.Full = full(c.author.who.Compaction, model, d.Usage)
-	c.author.mu.Unlock()
+	end.Full = full(c.author.compaction(), model, d.Usage)
 	return end, nil
 }
 

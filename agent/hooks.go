@@ -52,7 +52,7 @@ type Hooks struct {
 }
 
 // MaxContinuations is how often [Hooks.WouldStop] may make one submission go on.
-const MaxContinuations = 32
+const MaxContinuations = conversation.MaxContinued
 
 func (h *Hooks) any() bool {
 	return h.DeliveryStarted != nil || h.ResponseStarted != nil || h.WouldStop != nil || h.ResponseFinished != nil || h.Settled != nil

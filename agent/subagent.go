@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/parleyrun/parley/conversation"
 )
 
 // TaskTool is the name of the tool by which a model hands a task to a subagent.
 // The runtime adds it to the tools of an agent that has subagents.
-const TaskTool = "task"
+const TaskTool = conversation.TaskTool
 
 // MaxTaskDepth bounds how deep tasks are handed on: the tasks of an agent's own
 // conversation are at depth 1, and a task at this depth has nobody to hand on to.
-const MaxTaskDepth = 4
+const MaxTaskDepth = conversation.MaxDepth
 
 // Inherit returns a subagent as it works for a model call of its parent: where it
 // names no model, it has the parent's model and fallbacks, and the parent's

@@ -2,6 +2,13 @@ package conversation
 
 import "slices"
 
+// TaskTool is the name of the tool by which a model hands a task to a subagent.
+const TaskTool = "task"
+
+// MaxContinued bounds how often an author may send the model on after it wanted to
+// stop.
+const MaxContinued = 32
+
 // MaxDepth bounds how deep subagents may hand tasks on: a task of the agent itself
 // has depth 1.
 const MaxDepth = 4

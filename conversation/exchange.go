@@ -46,13 +46,34 @@ type ToolCall struct {
 func (s *Submission) Steps() []Step {
 	out := make([]Step, 0, len(s.steps))
 	for _, st := range s.steps {
-		v := st.facts()
-		for _, p := range st.parts {
-			v.Parts = append(v.Parts, p.stepPart())
-		}
-		out = append(out, v)
+		out = append(out, st.view())
 	}
 	return out
+}
+
+// LastStep returns the newest step, or note, as Steps does, and whether there is one.
+func (s *Submission) LastStep() (Step, bool) {
+	if len(s.steps) == 0 {
+		return Step{}, false
+	}
+	return s.steps[len(s.steps)-1].view(), true
+}
+
+// Usage is what all steps have used.
+func (s *Submission) Usage() Usage {
+	var sum Usage
+	for _, st := range s.steps {
+		sum.Add(st.usage)
+	}
+	return sum
+}
+
+func (st *step) view() Step {
+	v := st.facts()
+	for _, p := range st.parts {
+		v.Parts = append(v.Parts, p.stepPart())
+	}
+	return v
 }
 
 // facts is a step without its parts.

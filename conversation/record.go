@@ -354,6 +354,9 @@ type (
 	}
 )
 
+// Address is where the conversation is reached.
+func (r *ConversationCreated) Address() Address { return Address{Agent: r.Agent, ID: r.ID} }
+
 // Type implements [Record].
 func (*ConversationCreated) Type() RecordType { return TypeConversationCreated }
 

@@ -249,11 +249,6 @@ func NewJournalWriter(b Bucket) *JournalWriter {
 	return &JournalWriter{bucket: b, frames: newFramer(DefaultMaxBytes, 1), retry: newRetry(Retry{})}
 }
 
-// WriteJournal is Write of a new JournalWriter, for who writes a single one.
-func WriteJournal(ctx context.Context, b Bucket, j Journal) error {
-	return NewJournalWriter(b).Write(ctx, j)
-}
-
 // Write stores a journal under its key. Like a batch it is sent with the same
 // bytes until the outcome is known; if the key is taken by the same content, that
 // is a success, and ErrExists otherwise. ErrUncertain says ctx ended first: the

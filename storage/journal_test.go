@@ -116,7 +116,7 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 		{Member: "a", Shard: 1, Shards: 2, N: 0}, {Member: "a-b", Shard: 0, Shards: 1, N: 7}, {Member: "b", Shard: 10, Shards: 11, N: 5},
 	}
 	for _, j := range stored {
-		if err := storage.WriteJournal(t.Context(), b, j); err != nil {
+		if err := storage.NewJournalWriter(b).Write(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 func TestReadJournal(t *testing.T) {
 	b := bucket(t, memory(t))
 	j := journal(5, "x", "y")
-	if err := storage.WriteJournal(t.Context(), b, j); err != nil {
+	if err := storage.NewJournalWriter(b).Write(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
 	got, err := storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 5)
@@ -192,13 +192,13 @@ func TestWriteJournalResolves(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory(t)
 				b := bucket(t, faults(store, "PUT", ks...))
-				if err := storage.WriteJournal(t.Context(), b, journal(1, "x")); err != nil {
+				if err := storage.NewJournalWriter(b).Write(t.Context(), journal(1, "x")); err != nil {
 					t.Fatal(err)
 				}
-				if err := storage.WriteJournal(t.Context(), b, journal(1, "x")); err != nil {
+				if err := storage.NewJournalWriter(b).Write(t.Context(), journal(1, "x")); err != nil {
 					t.Errorf("same content again: %v", err)
 				}
-				err := storage.WriteJournal(t.Context(), b, journal(1, "x", "y"))
+				err := storage.NewJournalWriter(b).Write(t.Context(), journal(1, "x", "y"))
 				if !errors.Is(err, storage.ErrExists) {
 					t.Errorf("other content under the key: %v, want exists", err)
 				}
@@ -207,7 +207,7 @@ func TestWriteJournalResolves(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := bucket(t, storagetest.Faulty(memory(t), storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
-		if err := storage.WriteJournal(withTimeout(t, time.Second), b, journal(1)); !errors.Is(err, storage.ErrUncertain) {
+		if err := storage.NewJournalWriter(b).Write(withTimeout(t, time.Second), journal(1)); !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("without an answer: %v, want an unknown outcome", err)
 		}
 	})

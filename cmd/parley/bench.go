@@ -69,10 +69,8 @@ func benchCommand() *cobra.Command {
 
 func runBench(ctx context.Context, cfg benchConfig, out io.Writer) (err error) {
 	o := cfg.options
-	if cfg.tokenEnv != "" {
-		if o.Token = strings.TrimSpace(os.Getenv(cfg.tokenEnv)); o.Token == "" {
-			return fmt.Errorf("--token-env %s: the variable is not set; put the server's token into it", cfg.tokenEnv)
-		}
+	if o.Token, err = tokenOf(cfg.tokenEnv); err != nil {
+		return err
 	}
 	if o.Program, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)

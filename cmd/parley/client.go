@@ -23,13 +23,23 @@ func tokenFlag(cmd *cobra.Command, name *string) {
 // newClient returns a client with the token of a variable, with none if tokenEnv is
 // "". It tells warn why something is tried again.
 func newClient(at *url.URL, tokenEnv string, warn func(error)) (*client.Conversation, error) {
-	o := &client.Options{Retrying: warn}
-	if tokenEnv != "" {
-		if o.Token = strings.TrimSpace(os.Getenv(tokenEnv)); o.Token == "" {
-			return nil, fmt.Errorf("--token-env %s: the variable is not set; put the server's token into it", tokenEnv)
-		}
+	token, err := tokenOf(tokenEnv)
+	if err != nil {
+		return nil, err
 	}
-	return client.New(at.String(), o)
+	return client.New(at.String(), &client.Options{Retrying: warn, Token: token})
+}
+
+// tokenOf returns the token of a variable, none if tokenEnv is "".
+func tokenOf(tokenEnv string) (string, error) {
+	if tokenEnv == "" {
+		return "", nil
+	}
+	token := strings.TrimSpace(os.Getenv(tokenEnv))
+	if token == "" {
+		return "", fmt.Errorf("--token-env %s: the variable is not set; put the server's token into it", tokenEnv)
+	}
+	return token, nil
 }
 
 // warner says once that a server does not answer, so that nobody waits in the dark.

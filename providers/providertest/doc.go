@@ -4,7 +4,8 @@
 // guarantees package providers lists; RunCodec feeds one recorded response to
 // a Codec whole, cut anywhere and framed in every way servers frame it;
 // RunHistory compares the bodies of requests with and without History. Check is
-// the judge of the order of events, for tests of one's own.
+// the judge of the order of events, for tests of one's own. BenchmarkEncode and
+// BenchmarkDecode measure a Codec.
 //
 // Nothing here depends on time: a stream that does not end when it should
 // hangs its test, which the time limit of go test reports.

@@ -50,7 +50,7 @@ type Op struct {
 func (o Op) writes() bool { return o.Method == http.MethodPut || o.Method == http.MethodDelete }
 
 // Plan decides the fate of requests. The zero Plan injects nothing. Its functions
-// may be called from several goroutines at once, without a lock held.
+// are called one at a time, with the transport's lock held: they must not wait.
 type Plan struct {
 	// Seed makes the decisions.
 	Seed uint64

@@ -165,12 +165,8 @@ func (m *Machine) proceed(r *run) {
 // answered reports whether a response has come to its end, so that only the author's
 // look at it is missing.
 func answered(sub *conversation.Submission) bool {
-	steps := sub.Steps()
-	if len(steps) == 0 {
-		return false
-	}
-	last := steps[len(steps)-1]
-	return last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && ends(last)
+	last, ok := sub.LastStep()
+	return ok && last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && ends(last)
 }
 
 // ends reports whether no model call follows a completed step: nothing was called,
@@ -265,7 +261,7 @@ func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started st
 		}
 		m.closeStep(c, notStarted, started, goOn)
 		if !goOn {
-			m.enqueue(true, &conversation.ChildSettled{Child: c.Child, Outcome: conversation.OutcomeAborted, Usage: usageOf(c), At: m.env.Wall})
+			m.enqueue(true, &conversation.ChildSettled{Child: c.Child, Outcome: conversation.OutcomeAborted, Usage: c.Usage(), At: m.env.Wall})
 		}
 	}
 	m.closeStep(sub, notStarted, started, goOn)
@@ -277,8 +273,8 @@ func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started st
 func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started string, goOn bool) {
 	text, cut, half := started, false, false
 	if turn := sub.OpenStep(); turn != "" {
-		steps := sub.Steps()
-		text, cut, half = notStarted, hasText(steps[len(steps)-1]), true
+		last, _ := sub.LastStep()
+		text, cut, half = notStarted, hasText(last), true
 		m.enqueue(true, &conversation.StepCompleted{
 			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
 		})
@@ -298,7 +294,7 @@ func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started st
 }
 
 // again reports whether a call whose outcome is unknown may be run once more.
-func again(c conversation.ToolCall) bool { return c.Durable || c.Name == TaskTool }
+func again(c conversation.ToolCall) bool { return c.Durable || c.Name == conversation.TaskTool }
 
 // tell leaves a note to the model that only it sees.
 func (m *Machine) tell(sub *conversation.Submission, text string) {

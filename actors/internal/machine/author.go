@@ -2,10 +2,6 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// maxContinued bounds how often an author may send the model on after it wanted to
-// stop.
-const maxContinued = 32
-
 // deliveryPrepared goes on after the author has seen a delivery.
 func (m *Machine) deliveryPrepared(in DeliveryPrepared) {
 	r := m.runOf(in.Gen)
@@ -31,9 +27,9 @@ func (m *Machine) finish(r *run) {
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 	default:
 		r.phase = phaseFinish
-		steps := sub.Steps()
+		last, _ := sub.LastStep()
 		m.emit(FinishResponse{
-			Gen: m.newGen(r), Submission: r.submission, Turn: steps[len(steps)-1].Turn, Attempt: sub.Attempts, Step: r.step,
+			Gen: m.newGen(r), Submission: r.submission, Turn: last.Turn, Attempt: sub.Attempts, Step: r.step,
 		})
 	}
 }
@@ -55,7 +51,7 @@ func (m *Machine) responseFinished(in ResponseFinished) {
 	switch {
 	case in.Again == "":
 		m.settle(sub, conversation.OutcomeCompleted, nil)
-	case sub.Continued >= maxContinued:
+	case sub.Continued >= conversation.MaxContinued:
 		m.giveUp(sub, failure(conversation.CodeModelFailed, sayContinued, map[string]any{"reason": "continued", "times": sub.Continued}))
 	default:
 		m.enqueue(true, &conversation.HookDone{Submission: sub.ID, Hook: conversation.HookContinued})

@@ -26,11 +26,9 @@ func (m *Machine) compactSoon(r *run) {
 // compactRun has the view of a run shortened before its model call is repeated.
 func (m *Machine) compactRun(r *run, failed *conversation.SettlementError) {
 	r.phase, r.failed = phaseCompacting, failed
-	for _, j := range m.jobs {
-		if j.child == r.child {
-			j.run = r
-			return
-		}
+	if j := m.job(r.child); j != nil {
+		j.run = r
+		return
 	}
 	m.summarize(&compaction{child: r.child, reason: conversation.CompactionOverflow, run: r}, "")
 }
@@ -40,21 +38,29 @@ func (m *Machine) compactNow(in Compact) {
 	if m.closed(in.To) {
 		return
 	}
-	j := &compaction{reason: conversation.CompactionManual, kept: true, asked: true, to: in.To}
 	if !m.state.Exists() {
 		m.reply(in.To, Compacted{}, false)
 		return
 	}
-	if slices.ContainsFunc(m.jobs, func(j *compaction) bool { return j.child == "" }) {
+	if m.job("") != nil {
 		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
 		return
 	}
-	m.summarize(j, in.Instructions)
+	m.summarize(&compaction{reason: conversation.CompactionManual, kept: true, asked: true, to: in.To}, in.Instructions)
+}
+
+// job returns the summary of a view that is being made, or nil.
+func (m *Machine) job(child conversation.ConversationID) *compaction {
+	i := slices.IndexFunc(m.jobs, func(j *compaction) bool { return j.child == child })
+	if i < 0 {
+		return nil
+	}
+	return m.jobs[i]
 }
 
 // summarize asks for a summary unless one of that view is being made.
 func (m *Machine) summarize(j *compaction, instructions string) {
-	if slices.ContainsFunc(m.jobs, func(other *compaction) bool { return other.child == j.child }) {
+	if m.job(j.child) != nil {
 		return
 	}
 	m.gen++

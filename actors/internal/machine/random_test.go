@@ -439,7 +439,7 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 		case w.chance(25):
 			e.Durable = true
 		case w.chance(30):
-			e.Name = machine.TaskTool
+			e.Name = conversation.TaskTool
 		}
 		return e
 	case n < 80:

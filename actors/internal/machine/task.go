@@ -8,9 +8,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TaskTool is the name of the tool by which a model hands a task to a subagent.
-const TaskTool = "task"
-
 // taskCalled begins a subagent's work on a call.
 func (m *Machine) taskCalled(in TaskCalled) {
 	r := m.runOf(in.Gen)
@@ -55,7 +52,7 @@ func (m *Machine) endTask(r *run, outcome conversation.Outcome) {
 	}
 	m.endRun(r)
 	m.outcome(parent, nil, done, &conversation.ChildSettled{
-		Child: sub.Child, Outcome: outcome, Usage: usageOf(sub), At: m.env.Wall,
+		Child: sub.Child, Outcome: outcome, Usage: sub.Usage(), At: m.env.Wall,
 	})
 }
 
@@ -63,8 +60,9 @@ func (m *Machine) endTask(r *run, outcome conversation.Outcome) {
 // was said before a process died: then both are.
 func textOf(sub *conversation.Submission) []byte {
 	var text string
-	for i, st := range slices.Backward(sub.Steps()) {
-		last := i == len(sub.Steps())-1
+	steps := sub.Steps()
+	for i, st := range slices.Backward(steps) {
+		last := i == len(steps)-1
 		if !last && st.Note == "" && (st.StopReason != conversation.ReasonInterrupted || calls(st)) {
 			break
 		}
@@ -87,13 +85,4 @@ func said(st conversation.Step) string {
 
 func calls(st conversation.Step) bool {
 	return slices.ContainsFunc(st.Parts, func(p conversation.StepPart) bool { return p.Tool != nil })
-}
-
-// usageOf sums what the steps of a submission have used.
-func usageOf(sub *conversation.Submission) conversation.Usage {
-	var sum conversation.Usage
-	for _, st := range sub.Steps() {
-		sum.Add(st.Usage)
-	}
-	return sum
 }

@@ -12,8 +12,8 @@ func (m *Machine) runTools(r *run) {
 	r.phase = phaseTools
 	if r.gen == 0 || r.turn == "" { // no model call of this attempt has begun anything
 		m.newGen(r)
-		steps := m.sub(r).Steps()
-		r.turn = steps[len(steps)-1].Turn
+		last, _ := m.sub(r).LastStep()
+		r.turn = last.Turn
 	}
 	r.waiting, r.running = m.sub(r).OpenCalls(), 0
 	m.startTools(r)
@@ -24,7 +24,7 @@ func (m *Machine) startTools(r *run) {
 	for len(r.waiting) > 0 && r.running < m.limits().ToolConcurrency {
 		c := r.waiting[0]
 		r.waiting, r.running = r.waiting[1:], r.running+1
-		if c.Name == TaskTool && m.resumeTask(c) {
+		if c.Name == conversation.TaskTool && m.resumeTask(c) {
 			continue
 		}
 		m.emit(RunTool{
@@ -64,8 +64,7 @@ func (m *Machine) outcome(r *run, state []StateWrite, done *conversation.ToolSet
 	if r.running > 0 {
 		return
 	}
-	steps := m.sub(r).Steps()
-	if ends(steps[len(steps)-1]) {
+	if last, _ := m.sub(r).LastStep(); ends(last) {
 		m.ended(r)
 		return
 	}

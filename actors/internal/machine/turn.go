@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -115,13 +116,8 @@ func (m *Machine) openResponse(r *run, model string) conversation.MessageID {
 
 // reasoned reports whether the step under way has a reasoning part to sign.
 func (m *Machine) reasoned(r *run) bool {
-	steps := m.sub(r).Steps()
-	for _, p := range steps[len(steps)-1].Parts {
-		if p.Kind == conversation.PartReasoning {
-			return true
-		}
-	}
-	return false
+	last, _ := m.sub(r).LastStep()
+	return slices.ContainsFunc(last.Parts, func(p conversation.StepPart) bool { return p.Kind == conversation.PartReasoning })
 }
 
 func (m *Machine) modelDone(r *run, e ModelEvent) {

@@ -74,7 +74,7 @@ func (w *world) runTool(e machine.RunTool) {
 		violate("tool %s is not called in the log", e.Call)
 	}
 	c := sub.OpenCalls()[i]
-	if w.ran[e.Call] && !c.Durable && c.Name != machine.TaskTool {
+	if w.ran[e.Call] && !c.Durable && c.Name != conversation.TaskTool {
 		violate("tool %s runs again", e.Call)
 	}
 	if w.ran[e.Call] {
@@ -243,7 +243,7 @@ func (w *world) useTool() {
 		return
 	}
 	w.tools = slices.Delete(w.tools, i, i+1)
-	if c.Name == machine.TaskTool && w.chance(80) {
+	if c.Name == conversation.TaskTool && w.chance(80) {
 		in := machine.TaskCalled{Gen: c.Gen, Call: c.Call, Agent: "helper", Prompt: "Look it up."}
 		w.stale = append(w.stale, in)
 		w.note("task %s", c.Call)
