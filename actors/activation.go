@@ -49,9 +49,9 @@ type (
 		damaged bool
 	}
 	appendDone struct {
-		batch conversation.Batch
-		pos   storage.Position
-		err   error
+		batch  conversation.Batch
+		stored storage.Batch
+		err    error
 	}
 	journalLists struct{}
 	modelReady   struct{ gen int }
@@ -387,7 +387,7 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.Summarize:
 		a.summarize(e)
 	case machine.Checkpoint:
-		a.history.checkpoint(e, a.tail, a.writers)
+		a.history.checkpoint(e, a.checkpointHere())
 	case machine.Cancel:
 		a.endWork(e.Gen)
 	case machine.SetTimer:
@@ -408,8 +408,8 @@ func (a *activation) append(b conversation.Batch) {
 	a.rt.spawn(func() {
 		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AppendTimeout)
 		defer cancel()
-		pos, err := a.writer.Append(withPending(ctx, lines), lines, at)
-		a.tell(appendDone{batch: b, pos: pos, err: err})
+		_, err := a.writer.Append(withPending(ctx, lines), lines, at)
+		a.tell(appendDone{batch: b, stored: a.writer.Stored(), err: err})
 	})
 }
 
@@ -420,8 +420,10 @@ func (a *activation) appended(m appendDone) {
 		a.step(machine.AppendLost{Err: m.err})
 		return
 	}
-	a.rt.followers.Offer(a.key, m.pos, a.tail.Hash, m.batch.Records)
-	a.tail, a.claimed = m.pos, true
+	at := m.stored.Position()
+	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
+	a.history.wrote(m.stored)
+	a.tail, a.claimed = at, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
 }
 

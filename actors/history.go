@@ -37,6 +37,10 @@ type history struct {
 	due    *dueCheckpoint // the newest that waits
 	saving bool
 	newest *storage.Checkpoint // got or put last
+	recent []storage.Batch     // the newest of the log that no segment holds
+	bytes  int                 // of their lines
+
+	segments *storage.Compactor // belongs to who saves
 	// viewed is the compaction that pieces were shown after, nil if none.
 	viewed *conversation.Compacted
 }
@@ -63,13 +67,15 @@ func newPage(cut *conversation.HistoryPage) *closedPage {
 // dueCheckpoint is a checkpoint that lacks the references of its pages.
 type dueCheckpoint struct {
 	storage.Checkpoint
+	address conversation.Address
+	day     string // on which it was taken
 	pages int // how many full ones belong to it
 	tail  *conversation.HistoryPage
 }
 
 // newHistory makes a history of what was restored, nil if nothing was.
 func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, log *slog.Logger) *history {
-	h := &history{rt: r, key: key, log: log}
+	h := &history{rt: r, key: key, log: log, segments: r.logs.Compactor(key)}
 	if from == nil {
 		return h
 	}
@@ -109,13 +115,14 @@ func (h *history) keep(p *conversation.HistoryPage) {
 
 // checkpoint stores a checkpoint and its pages in the background, one checkpoint at
 // a time; of those that wait the newest is enough.
-func (h *history) checkpoint(e machine.Checkpoint, at storage.Position, writers int64) {
+func (h *history) checkpoint(e machine.Checkpoint, due *dueCheckpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Closed != nil {
 		h.keep(e.Closed)
 	}
-	h.due = &dueCheckpoint{Checkpoint: storage.Checkpoint{At: at, Writers: writers, State: e.State}, pages: len(h.pages)}
+	due.State, due.pages = e.State, len(h.pages)
+	h.due = due
 	if h.tail != nil {
 		h.due.tail = h.tail.cut
 	}
@@ -145,7 +152,9 @@ func (h *history) next(ctx context.Context) bool {
 	defer cancel()
 	if err := h.save(ctx, due); err != nil {
 		h.log.Warn("checkpoint is not stored", "offset", due.At.Seq, "err", err)
+		return true
 	}
+	h.archive(ctx, due.At.Seq)
 	return true
 }
 
@@ -162,6 +171,9 @@ func (h *history) save(ctx context.Context, due *dueCheckpoint) error {
 		if due.Tail, err = conversation.EncodeHistory(due.tail); err != nil {
 			return err
 		}
+	}
+	if err := h.index(ctx, due); err != nil {
+		return err
 	}
 	if err := h.rt.logs.PutCheckpoint(ctx, h.key, &due.Checkpoint, h.newest); err != nil {
 		return err

@@ -63,6 +63,12 @@ type Options struct {
 	// CheckpointBatches is how many batches a log grows by until a checkpoint is
 	// stored, if it does not grow by 256 KiB before. Zero is 64.
 	CheckpointBatches int
+	// CompactBatches is how many batches wait until they are put into a segment together,
+	// when a checkpoint is stored and at the end of a turn. Zero is 32.
+	CompactBatches int
+	// CompactGrace is how long batches stay that are in a segment, for readers who are
+	// about to read them. Zero is 10 min.
+	CompactGrace time.Duration
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
@@ -98,6 +104,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
 		{"AdmitTimeout", &out.AdmitTimeout, 10 * time.Second},
 		{"DrainTimeout", &out.DrainTimeout, 10 * time.Second},
+		{"CompactGrace", &out.CompactGrace, 10 * time.Minute},
 	} {
 		if *d.value < 0 {
 			return out, fmt.Errorf("option %s is negative: %v", d.name, *d.value)
@@ -106,14 +113,19 @@ func (o *Options) withDefaults() (Options, error) {
 			*d.value = d.zero
 		}
 	}
-	if out.CheckpointBatches < 0 || out.MaxWaiting < 0 {
-		return out, errors.New("option CheckpointBatches or MaxWaiting is negative")
-	}
-	if out.CheckpointBatches == 0 {
-		out.CheckpointBatches = 64
-	}
-	if out.MaxWaiting == 0 {
-		out.MaxWaiting = 1000
+	for _, n := range []struct {
+		name  string
+		value *int
+		zero  int
+	}{
+		{"CheckpointBatches", &out.CheckpointBatches, 64},
+		{"CompactBatches", &out.CompactBatches, 32},
+		{"MaxWaiting", &out.MaxWaiting, 1000},
+	} {
+		if *n.value < 0 {
+			return out, fmt.Errorf("option %s is negative: %d", n.name, *n.value)
+		}
+		*n.value = cmp.Or(*n.value, n.zero)
 	}
 	if out.Logger == nil {
 		out.Logger = slog.New(slog.DiscardHandler)
@@ -137,6 +149,7 @@ type Runtime struct {
 	host      host
 	journal   *journal
 	resting   *resting
+	garbage   *garbage
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
 	pageBytes int       // about the size of a page of closed history
@@ -218,10 +231,12 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		r.agents[a.Name] = a
 	}
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
+	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
 		MaxWaiting: o.MaxWaiting, MaxPendingBytes: maxPendingBytes,
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes,
+		RestBatches: o.CompactBatches,
 	}
 	if r.followers, err = follower.New(r.logs, &follower.Options{Logger: o.Logger}); err != nil {
 		return nil, err
@@ -265,6 +280,7 @@ func (r *Runtime) serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var followErr error
 	wg.Go(func() { r.journal.run(inner) })
+	wg.Go(func() { r.garbage.run(inner) })
 	wg.Go(func() { followErr = r.followers.Run(inner) })
 	var sweeps sync.WaitGroup
 	sweeps.Go(func() { r.sweepLoop(ctx) })

@@ -25,11 +25,12 @@ import (
 )
 
 const (
-	simSweepEvery = 10 * time.Second
-	simShedAfter  = 3 * time.Second
-	simIdleAfter  = 15 * time.Second
-	simFirstEvent = 4 * time.Second
-	simRetryPause = 300 * time.Millisecond
+	simSweepEvery   = 10 * time.Second
+	simShedAfter    = 3 * time.Second
+	simIdleAfter    = 15 * time.Second
+	simFirstEvent   = 4 * time.Second
+	simRetryPause   = 300 * time.Millisecond
+	simCompactGrace = 500 * time.Millisecond
 )
 
 var (
@@ -65,7 +66,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet) (chaos.Node, error) {
 	rt, err := newRuntime(bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, RetryPause: simRetryPause,
-		IdleShedAfter: simShedAfter, IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4,
+		IdleShedAfter: simShedAfter, IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4, CompactBatches: 4, CompactGrace: simCompactGrace,
 	})
 	if err != nil {
 		return nil, err

@@ -27,6 +27,9 @@ type Bucket interface {
 	// Get returns the whole object: ErrNotFound, ErrUnavailable or ErrRefused
 	// otherwise. The caller owns the slice.
 	Get(ctx context.Context, key string) ([]byte, error)
+	// GetRange returns length bytes of the object from an offset on, more than 0 and
+	// all of them within it. Errors are those of Get.
+	GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error)
 	// Open streams the object and returns its size in bytes. Errors are those of
 	// Get; a Read that ends early fails, it never returns io.EOF. The caller closes.
 	Open(ctx context.Context, key string) (io.ReadCloser, int64, error)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
 )
 
 // Checkpoint is what a log folds to at a position, so that opening the log does
@@ -20,6 +21,8 @@ type Checkpoint struct {
 	// Claims are the newest claims up to At, in order, and Writers counts them all.
 	Claims  []Claim
 	Writers int64
+	// Indexed is the day of the newest index entry, "" if there is none; see [IndexEntry].
+	Indexed string
 	// Pages are the closed history that State leaves out, oldest first.
 	Pages []PageRef
 	// State is one line of JSON without its newline, and Tail zero or more lines, each
@@ -58,6 +61,7 @@ type checkpointHeader struct {
 	Hash    Hash      `json:"hash"`
 	Writers int64     `json:"writers"`
 	Claims  []Claim   `json:"claims"`
+	Indexed string    `json:"indexed,omitempty"`
 	Pages   []PageRef `json:"pages"`
 }
 
@@ -86,10 +90,10 @@ func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	if bytes.IndexByte(c.State, '\n') >= 0 || len(c.State) == 0 {
 		return nil, errors.New("state is not one line")
 	}
-	if err := validLines(c.Tail); err != nil {
+	if err := segment.CheckLines(c.Tail); err != nil {
 		return nil, fmt.Errorf("tail: %w", err)
 	}
-	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Pages}
+	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Pages}
 	if err := h.valid(); err != nil {
 		return nil, err
 	}
@@ -99,24 +103,24 @@ func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	}
 	content := make([]byte, 0, len(head)+len(c.State)+len(c.Tail)+2)
 	content = append(append(append(append(append(content, head...), '\n'), c.State...), '\n'), c.Tail...)
-	if int64(len(content)) > l.frames.max {
-		return nil, fmt.Errorf("%d bytes, limit %d", len(content), l.frames.max)
+	if int64(len(content)) > l.frames.Limit() {
+		return nil, fmt.Errorf("%d bytes, limit %d", len(content), l.frames.Limit())
 	}
-	return l.frames.encode(content), nil
+	return l.frames.Encode(content), nil
 }
 
 func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
-	content, err := l.frames.decode(data)
+	content, err := l.frames.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	line, rest, err := cutLine(content)
+	line, rest, err := segment.CutLine(content)
 	if err != nil {
 		return nil, err
 	}
-	state, tail, err := cutLine(rest)
+	state, tail, err := segment.CutLine(rest)
 	if err == nil {
-		err = validLines(tail)
+		err = segment.CheckLines(tail)
 	}
 	if err != nil {
 		return nil, err
@@ -125,7 +129,7 @@ func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
 	if err := json.Unmarshal(line, &h); err != nil {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
-	c := &Checkpoint{At: Position{h.Seq, h.Hash}, Claims: h.Claims, Writers: h.Writers, Pages: h.Pages, State: state, Tail: tail}
+	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Pages: h.Pages, State: state, Tail: tail}
 	return c, h.valid()
 }
 
@@ -139,7 +143,7 @@ func (h *checkpointHeader) valid() error {
 		return fmt.Errorf("%d claims of %d writers", len(h.Claims), h.Writers)
 	}
 	for i, c := range h.Claims {
-		if c.Nonce.valid() != nil || c.Seq < 0 || c.Seq > h.Seq || i > 0 && c.Seq <= h.Claims[i-1].Seq {
+		if c.Nonce.Validate() != nil || c.Seq < 0 || c.Seq > h.Seq || i > 0 && c.Seq <= h.Claims[i-1].Seq {
 			return fmt.Errorf("claim %d is out of order", i)
 		}
 	}
@@ -156,7 +160,7 @@ func (l *Logs) PutPage(ctx context.Context, conv conversation.Key, n int, conten
 	if err := validConv(conv); err != nil {
 		return PageRef{}, fmt.Errorf("put page: %w", err)
 	}
-	data := l.frames.encode(content)
+	data := l.frames.Encode(content)
 	ref := PageRef{N: n, Digest: sha256.Sum256(data), Size: int64(len(data))}
 	err := createResolved(ctx, l.bucket, l.retry, PageKey(conv, ref), func() Body { return Bytes(data) })
 	if err != nil && !errors.Is(err, ErrExists) {
@@ -174,7 +178,7 @@ func (l *Logs) Page(ctx context.Context, conv conversation.Key, ref PageRef) ([]
 	key := PageKey(conv, ref)
 	data, err := l.getNamed(ctx, conv, key, ref.Digest)
 	if err == nil {
-		data, err = l.frames.decode(data)
+		data, err = l.frames.Decode(data)
 		if err != nil {
 			err = &CorruptError{Conv: conv, Key: key, Err: err}
 		}

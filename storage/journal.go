@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
 )
 
 const journalRoot = "wake/"
@@ -47,7 +48,7 @@ type journalHeader struct {
 
 func (j Journal) valid() error {
 	switch {
-	case len(j.Member) == 0 || len(j.Member) > 128 || !plain(j.Member):
+	case len(j.Member) == 0 || len(j.Member) > 128 || !segment.Plain(j.Member):
 		return fmt.Errorf("member %q: want 1 to 128 letters, digits, '-' or '_'", j.Member)
 	case j.Shard < 0 || j.Shard >= j.Shards:
 		return fmt.Errorf("shard %d of %d is out of range", j.Shard, j.Shards)
@@ -66,7 +67,7 @@ func (e JournalEntry) valid() error {
 	if err := validConv(e.Conv); err != nil {
 		return err
 	}
-	if err := e.Nonce.valid(); err != nil {
+	if err := e.Nonce.Validate(); err != nil {
 		return err
 	}
 	if e.Seq < -1 || e.Seq > maxSeq {
@@ -83,7 +84,7 @@ func EncodeJournal(j Journal) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode journal %d of %s: %w", j.N, j.Member, err)
 	}
-	return newFramer(DefaultMaxBytes, 1).encode(lines), nil
+	return segment.NewFramer(DefaultMaxBytes, 1).Encode(lines), nil
 }
 
 // journalLines appends to dst what encoding/json would write. Nothing in a valid
@@ -124,15 +125,15 @@ func journalLines(dst []byte, j Journal) ([]byte, error) {
 // that differs from the header's, and content above DefaultMaxBytes. Fields it
 // does not know are ignored.
 func DecodeJournal(data []byte) (Journal, error) {
-	return decodeJournal(newFramer(DefaultMaxBytes, 1), data)
+	return decodeJournal(segment.NewFramer(DefaultMaxBytes, 1), data)
 }
 
-func decodeJournal(f *framer, data []byte) (Journal, error) {
-	lines, err := f.decode(data)
+func decodeJournal(f *segment.Framer, data []byte) (Journal, error) {
+	lines, err := f.Decode(data)
 	if err != nil {
 		return Journal{}, fmt.Errorf("decode journal: %w", err)
 	}
-	line, lines, err := cutLine(lines)
+	line, lines, err := segment.CutLine(lines)
 	if err != nil {
 		return Journal{}, fmt.Errorf("decode journal header: %w", err)
 	}
@@ -146,7 +147,7 @@ func decodeJournal(f *framer, data []byte) (Journal, error) {
 	j := Journal{Member: h.Member, Shard: h.Shard, Shards: h.Shards, N: h.N}
 	for len(lines) > 0 {
 		var e JournalEntry
-		if line, lines, err = cutLine(lines); err == nil {
+		if line, lines, err = segment.CutLine(lines); err == nil {
 			err = json.Unmarshal(line, &e)
 		}
 		if err != nil {
@@ -239,14 +240,14 @@ func ReadJournal(ctx context.Context, b Bucket, member string, shard int, n int6
 // a time.
 type JournalWriter struct {
 	bucket Bucket
-	frames *framer
+	frames *segment.Framer
 	retry  *retry
 	lines  []byte // Content of the last journal; its memory serves the next.
 }
 
 // NewJournalWriter returns a writer of journals in b.
 func NewJournalWriter(b Bucket) *JournalWriter {
-	return &JournalWriter{bucket: b, frames: newFramer(DefaultMaxBytes, 1), retry: newRetry(Retry{})}
+	return &JournalWriter{bucket: b, frames: segment.NewFramer(DefaultMaxBytes, 1), retry: newRetry(Retry{})}
 }
 
 // Write stores a journal under its key. Like a batch it is sent with the same
@@ -261,7 +262,7 @@ func (w *JournalWriter) Write(ctx context.Context, j Journal) error {
 	if w.lines = lines; cap(lines) > maxKeptLines {
 		w.lines = nil
 	}
-	key, data := JournalKey(j.Member, j.Shard, j.N), w.frames.encode(lines)
+	key, data := JournalKey(j.Member, j.Shard, j.N), w.frames.Encode(lines)
 	err = createResolved(ctx, w.bucket, w.retry, key, func() Body { return Bytes(data) })
 	if errors.Is(err, ErrExists) {
 		err = w.sameContent(ctx, key, lines, err)
@@ -280,7 +281,7 @@ func (w *JournalWriter) sameContent(ctx context.Context, key string, lines []byt
 	if err != nil {
 		return &Error{Op: "create", Key: key, Kind: ErrUncertain, Err: err}
 	}
-	if stored, err := w.frames.decode(data); err != nil || !bytes.Equal(stored, lines) {
+	if stored, err := w.frames.Decode(data); err != nil || !bytes.Equal(stored, lines) {
 		return exists
 	}
 	return nil

@@ -5,34 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
 )
 
-// Nonce identifies one writer incarnation: 1 to 64 letters, digits, '-' or '_',
-// unique among all writers there ever are. It stands in every batch.
-type Nonce string
+// These are of package segment, where the bytes of a log are described.
+type (
+	// Nonce identifies one writer incarnation.
+	Nonce = segment.Nonce
+	// Hash links a batch to the one before it.
+	Hash = segment.Hash
+	// Position names a batch and everything before it.
+	Position = segment.Position
+	// Header is the first line of a batch object.
+	Header = segment.Header
+	// Batch is one decoded batch object.
+	Batch = segment.Batch
+)
 
-func (n Nonce) valid() error {
-	if len(n) == 0 || len(n) > 64 || !plain(string(n)) {
-		return fmt.Errorf("nonce %q: want 1 to 64 letters, digits, '-' or '_'", string(n))
-	}
-	return nil
-}
-
-// Hash links a batch to the one before it; see the package comment for what it
-// covers. Its text form is 32 hexadecimal digits.
-type Hash [16]byte
-
-// String returns the text form.
-func (h Hash) String() string { return hex.EncodeToString(h[:]) }
-
-// MarshalText implements encoding.TextMarshaler.
-func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (h *Hash) UnmarshalText(text []byte) error { return unhex(h[:], text) }
+// Start returns the position before batch 0.
+func Start() Position { return segment.Start() }
 
 // Digest is the SHA-256 of an attachment. Its text form is 64 hexadecimal digits.
 type Digest [32]byte
@@ -44,24 +37,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Digest) UnmarshalText(text []byte) error { return unhex(d[:], text) }
-
-func unhex(dst, text []byte) error {
-	if len(text) != hex.EncodedLen(len(dst)) || strings.ToLower(string(text)) != string(text) {
-		return fmt.Errorf("parse %q: want %d lower-case hexadecimal digits", text, hex.EncodedLen(len(dst)))
-	}
-	_, err := hex.Decode(dst, text)
-	return err
-}
-
-// Position names a batch and everything before it.
-type Position struct {
-	Seq  int64 // Sequence number of the batch, -1 before batch 0.
-	Hash Hash  // Hash of that batch, zero before batch 0.
-}
-
-// Start returns the position before batch 0.
-func Start() Position { return Position{Seq: -1} }
+func (d *Digest) UnmarshalText(text []byte) error { return segment.Unhex(d[:], text) }
 
 // LogKey returns the object key of a batch. conv must be a conversation's key.
 func LogKey(conv conversation.Key, seq int64) string {
@@ -109,17 +85,4 @@ func parseNumber(s string) (int64, error) {
 		return 0, fmt.Errorf("parse number %q: want %d digits", s, numberDigits)
 	}
 	return int64(n), nil
-}
-
-// plain reports whether s has only letters, digits, '-' and '_', so that it can
-// stand in a key and in JSON without escaping.
-func plain(s string) bool {
-	for _, c := range []byte(s) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
-		default:
-			return false
-		}
-	}
-	return true
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
-	"strings"
 	"sync"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
 )
 
 // LogOptions tunes Logs. The zero value works.
@@ -29,7 +29,8 @@ type LogOptions struct {
 // for concurrent use.
 type Logs struct {
 	bucket   Bucket
-	frames   *framer
+	frames   *segment.Framer
+	segments *segment.Codec
 	prefetch int
 	pageKeys int
 	retry    *retry
@@ -41,9 +42,11 @@ func NewLogs(b Bucket, opts *LogOptions) *Logs {
 	if opts != nil {
 		o = *opts
 	}
+	limit, parallel := orDefault(o.MaxBatchBytes, DefaultMaxBytes), runtime.GOMAXPROCS(0)
 	return &Logs{
 		bucket:   b,
-		frames:   newFramer(orDefault(o.MaxBatchBytes, DefaultMaxBytes), runtime.GOMAXPROCS(0)),
+		frames:   segment.NewFramer(limit, parallel),
+		segments: segment.NewCodec(limit, parallel),
 		prefetch: orDefault(o.Prefetch, 8),
 		pageKeys: min(1000, orDefault(o.PageKeys, 1000)),
 		retry:    newRetry(o.Retry),
@@ -73,69 +76,6 @@ func (l *Logs) Resume(ctx context.Context, conv conversation.Key, after Position
 			yield(Batch{}, fmt.Errorf("resume log of %s: %w", conv, err))
 		}
 	}
-}
-
-// errStopped ends a walk whose consumer has enough.
-var errStopped = errors.New("stopped by the consumer")
-
-// walk visits the batches after a position, which it finds by a LIST of the keys
-// above listed. If that is lower, the log must have a key.
-func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, listed int64, visit func(Batch) bool) error {
-	q, err := l.query(conv, listed)
-	if err != nil {
-		return err
-	}
-	reached := listed == at.Seq
-	err = listAll(ctx, l.bucket, l.retry, q, func(page []ListedKey) error {
-		if !reached && len(page) > 0 && page[0].Key == LogKey(conv, at.Seq) {
-			page = page[1:]
-		}
-		reached = true
-		present, gap := contiguous(conv, q.Prefix, page, at.Seq+1)
-		err := l.fetch(ctx, conv, at.Seq+1, present, func(b Batch) error {
-			if err := follows(conv, b, at); err != nil {
-				return err
-			}
-			at = b.Position()
-			if !visit(b) {
-				return errStopped
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return gap
-	})
-	if err == nil && !reached {
-		err = &GapError{Conv: conv, Seq: at.Seq, Next: -1}
-	}
-	return err
-}
-
-// Range returns the batches first to last, both included, checked against each
-// other but not against what is before first. A missing one is a [*GapError].
-func (l *Logs) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]Batch, error) {
-	if _, err := l.query(conv, first-1); err != nil {
-		return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
-	}
-	if last < first {
-		return nil, nil
-	}
-	var batches []Batch
-	err := l.fetch(ctx, conv, first, last-first+1, func(b Batch) error {
-		if n := len(batches); n > 0 {
-			if err := follows(conv, b, batches[n-1].Position()); err != nil {
-				return err
-			}
-		}
-		batches = append(batches, b)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
-	}
-	return batches, nil
 }
 
 // Tail returns the highest sequence number above after, or after if there is
@@ -175,38 +115,6 @@ func validAfter(conv conversation.Key, after int64) error {
 		return &Error{Op: "list", Key: logPrefix(conv), Kind: ErrRefused, Err: fmt.Errorf("position %d is out of range", after)}
 	}
 	return nil
-}
-
-// contiguous returns how many keys of a page follow each other from next on, and
-// why the rest does not.
-func contiguous(conv conversation.Key, prefix string, page []ListedKey, next int64) (int64, error) {
-	for i, k := range page {
-		seq, err := seqOf(conv, prefix, k.Key)
-		if err != nil {
-			return int64(i), err
-		}
-		if want := next + int64(i); seq != want {
-			return int64(i), &GapError{Conv: conv, Seq: want, Next: seq}
-		}
-	}
-	return int64(len(page)), nil
-}
-
-func seqOf(conv conversation.Key, prefix, key string) (int64, error) {
-	seq, err := parseNumber(strings.TrimPrefix(key, prefix))
-	if err != nil {
-		return 0, &CorruptError{Conv: conv, Key: key, Seq: -1, Err: err}
-	}
-	return seq, nil
-}
-
-// follows checks the chain.
-func follows(conv conversation.Key, b Batch, at Position) error {
-	if b.Prev == at.Hash {
-		return nil
-	}
-	return &CorruptError{Conv: conv, Key: LogKey(conv, b.Seq), Seq: b.Seq,
-		Err: fmt.Errorf("follows hash %s, batch %d has %s", b.Prev, at.Seq, at.Hash)}
 }
 
 // fetch gets count batches from first on, several at once, and visits them in

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
 )
 
 const (
@@ -62,7 +63,7 @@ func (e Epoch) valid() error {
 	case len(e.Members) > maxMembers:
 		return fmt.Errorf("%d members, limit %d", len(e.Members), maxMembers)
 	}
-	if err := e.Nonce.valid(); err != nil {
+	if err := e.Nonce.Validate(); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -92,7 +93,7 @@ func (m Member) Validate() error {
 		return fmt.Errorf("member %q: %d record types, limit %d", m.ID, len(m.Records), maxMemberRecords)
 	}
 	for _, r := range m.Records {
-		if len(r) == 0 || len(r) > 64 || !plain(string(r)) {
+		if len(r) == 0 || len(r) > 64 || !segment.Plain(string(r)) {
 			return fmt.Errorf("member %q: record type %q: want 1 to 64 letters, digits, '-' or '_'", m.ID, string(r))
 		}
 	}
@@ -100,7 +101,7 @@ func (m Member) Validate() error {
 }
 
 func validMember(id string) error {
-	if len(id) == 0 || len(id) > 128 || !plain(id) {
+	if len(id) == 0 || len(id) > 128 || !segment.Plain(id) {
 		return fmt.Errorf("member %q: want 1 to 128 letters, digits, '-' or '_'", id)
 	}
 	return nil

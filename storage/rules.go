@@ -9,7 +9,10 @@ import "context"
 
 func frozenBody() bool  { return true }
 func readBack() bool    { return true }
+func pinFirst() bool    { return true }
 func verifyClaim() bool { return true }
+func keepHighest() bool { return true }
+func checkChain() bool  { return true }
 
 // rebuild would build a batch anew for a retry; R1 forbids it.
 func (w *Writer) rebuild(context.Context, Header, []byte) ([]byte, Hash) {

@@ -12,10 +12,13 @@ import (
 const (
 	RuleFrozenBody  = "R1" // A retry sends the same bytes.
 	RuleReadBack    = "R2" // A 412 is read back.
+	RulePinFirst    = "R3" // The first batch of a writer is not deleted.
 	RuleVerifyClaim = "R4" // The first batch is acknowledged after a LIST.
+	RuleKeepHighest = "R5" // The highest key of a log is not deleted.
+	RuleCheckChain  = "R6" // What is read continues the chain, and segments win.
 )
 
-var rules struct{ frozenBody, readBack, verifyClaim switchedOff }
+var rules struct{ frozenBody, readBack, pinFirst, verifyClaim, keepHighest, checkChain switchedOff }
 
 // switchedOff is false, the rule holds, unless a test breaks it.
 type switchedOff struct{ atomic.Bool }
@@ -23,21 +26,22 @@ type switchedOff struct{ atomic.Bool }
 // SetRule switches a rule of the log on or off for the whole process. It exists
 // only in builds with the tag mutants.
 func SetRule(name string, on bool) {
-	switch name {
-	case RuleFrozenBody:
-		rules.frozenBody.Store(!on)
-	case RuleReadBack:
-		rules.readBack.Store(!on)
-	case RuleVerifyClaim:
-		rules.verifyClaim.Store(!on)
-	default:
+	rule := map[string]*switchedOff{
+		RuleFrozenBody: &rules.frozenBody, RuleReadBack: &rules.readBack, RulePinFirst: &rules.pinFirst,
+		RuleVerifyClaim: &rules.verifyClaim, RuleKeepHighest: &rules.keepHighest, RuleCheckChain: &rules.checkChain,
+	}[name]
+	if rule == nil {
 		panic(fmt.Sprintf("storage: no rule %q", name))
 	}
+	rule.Store(!on)
 }
 
 func frozenBody() bool  { return !rules.frozenBody.Load() }
 func readBack() bool    { return !rules.readBack.Load() }
+func pinFirst() bool    { return !rules.pinFirst.Load() }
 func verifyClaim() bool { return !rules.verifyClaim.Load() }
+func keepHighest() bool { return !rules.keepHighest.Load() }
+func checkChain() bool  { return !rules.checkChain.Load() }
 
 type pendingKey struct{}
 

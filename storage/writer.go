@@ -33,6 +33,7 @@ type Writer struct {
 	// The fields below belong to the Append that holds busy.
 	at      Position // Last batch of this writer, or the position it was made on.
 	claimed bool     // The first batch is stored and verified.
+	stored  Batch    // What Append has stored last.
 	spent   error    // Why the writer stopped for good.
 }
 
@@ -80,6 +81,10 @@ func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time)
 	return pos, nil
 }
 
+// Stored returns the batch that the last Append stored, with the lines it was given. It
+// must not be called while an Append runs.
+func (w *Writer) Stored() Batch { return w.stored }
+
 func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
 	if err := validAfter(w.conv, w.at.Seq); err != nil {
 		return Position{}, err
@@ -109,7 +114,8 @@ func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time)
 	if err == nil && head.First && verifyClaim() {
 		err = w.verify(ctx, head.Seq)
 	}
-	return Position{Seq: head.Seq, Hash: hash}, err
+	w.stored = Batch{Header: head, Lines: lines, Hash: hash}
+	return w.stored.Position(), err
 }
 
 // settle decides a 412 by what is stored (R2). Only an own batch with the own

@@ -28,7 +28,7 @@ const (
 func newForged(t *testing.T) *forged {
 	t.Helper()
 	f := &forged{world: &world{trace: newTrace(), shown: &tally{n: Shown{}}, acks: map[string]ack{}}, at: address(0)}
-	f.ledger = newLedger(f.trace)
+	f.ledger = newLedger(f.trace, &tally{n: Shown{}})
 	for ; ; f.seed++ {
 		if f.mode("started", "hi") == decorates && f.mode("finished", "hi") == decorates && lastStep(f.seed, "hi") == 1 {
 			break

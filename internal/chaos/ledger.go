@@ -17,6 +17,7 @@ import (
 // when a claim was acknowledged to its writer.
 type ledger struct {
 	trace *trace
+	shown *tally
 
 	mu       sync.Mutex
 	now      int // counts landings
@@ -32,6 +33,7 @@ type ledger struct {
 	failures map[conversation.SubmissionID]failed
 	unread   map[conversation.Key]int // reads of pages of history that came to nothing
 	decoded  map[string]storage.Batch // by the object's bytes
+	deleted  map[string]bool          // keys of batches
 }
 
 // failed is what a model has refused to a submission.
@@ -72,9 +74,9 @@ type sentAttempt struct {
 	seq   int64
 }
 
-func newLedger(t *trace) *ledger {
+func newLedger(t *trace, shown *tally) *ledger {
 	return &ledger{
-		trace: t, batches: map[conversation.Key]map[int64]landing{}, claims: map[storage.Nonce]*claim{},
+		trace: t, shown: shown, deleted: map[string]bool{}, batches: map[conversation.Key]map[int64]landing{}, claims: map[storage.Nonce]*claim{},
 		attempts: map[attemptID]sentAttempt{}, calls: map[conversation.CallID]bool{},
 		started: map[conversation.CallID]int{}, decoded: map[string]storage.Batch{},
 		writes: map[string]int{}, sources: map[string]int{}, failures: map[conversation.SubmissionID]failed{}, unread: map[conversation.Key]int{},
@@ -144,12 +146,13 @@ func (l *ledger) landed(key string, body []byte) {
 	if !ok {
 		return
 	}
+	if old, ok := l.batches[conv][seq]; ok {
+		l.landedAgain(key, old, b)
+		return
+	}
 	l.now++
 	if l.batches[conv] == nil {
 		l.batches[conv] = map[int64]landing{}
-	}
-	if old, ok := l.batches[conv][seq]; ok {
-		l.trace.violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
 	}
 	l.batches[conv][seq] = landing{l.now, b.Nonce, b.Hash}
 	l.trace.add("store", "%.6s/%d by %s first=%v: %s", conv, seq, b.Nonce, b.First, recordNames(b.Lines))
@@ -171,6 +174,29 @@ func (l *ledger) landed(key string, body []byte) {
 			l.settled(conv)
 		}
 	}
+}
+
+// landedAgain notes what takes a key that a compaction has freed: the same batch once
+// more, or a claim on a stale view, which is no part of the log. l.mu is held.
+func (l *ledger) landedAgain(key string, old landing, b storage.Batch) {
+	switch {
+	case !l.deleted[key], old.hash != b.Hash && !b.First:
+		l.trace.violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
+	case old.hash != b.Hash:
+		l.trace.add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
+		l.shown.add(didOrphan)
+	}
+}
+
+// wasDeleted notes that the store has deleted an object.
+func (l *ledger) wasDeleted(key string) {
+	if _, _, ok := logKey(key); !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deleted[key] = true
+	l.shown.add(didDelete)
 }
 
 // settled notes that a log may owe nothing, if only until the next record of the same

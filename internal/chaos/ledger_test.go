@@ -31,7 +31,7 @@ func TestDeniedAborts(t *testing.T) {
 		"the next is always there":     {batches{{admit("a")}}, batches{{admit("b"), settle("a")}, {admit("c"), settle("b")}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, at := newLedger(newTrace()), address(0).Key()
+			l, at := newLedger(newTrace(), &tally{n: Shown{}}), address(0).Key()
 			seq := int64(0)
 			land := func(all batches) {
 				for _, records := range all {

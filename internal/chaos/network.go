@@ -174,6 +174,12 @@ func (n *network) land(ctx context.Context, o op, r *request) reply {
 	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 {
 		n.ledger.landed(o.key, r.body)
 	}
+	if err == nil && o.method == http.MethodDelete && resp.StatusCode/100 == 2 {
+		n.ledger.wasDeleted(o.key)
+	}
+	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 && strings.Contains(o.key, "/seg/") {
+		n.shown.add(didSegment)
+	}
 	if err == nil && o.method == http.MethodGet && cached(o.key) {
 		body, readErr := io.ReadAll(resp.Body)
 		resp.Body.Close()

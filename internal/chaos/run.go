@@ -159,7 +159,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	for i := range w.turn {
 		w.turn[i] = make(chan struct{}, 1)
 	}
-	w.ledger = newLedger(w.trace)
+	w.ledger = newLedger(w.trace, w.shown)
 	w.net = newNetwork(w, []float64{0, .1, .3}[opts.Seed%3])
 	w.agent = newAgent(w)
 	var err error

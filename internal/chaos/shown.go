@@ -47,6 +47,9 @@ const (
 	didCutDrain    deed = "crash in a drain"
 	didOutage      deed = "outage"
 	didLate        deed = "landed late"
+	didSegment     deed = "segment"
+	didDelete      deed = "batch deleted"
+	didOrphan      deed = "key taken again"
 	didFault       deed = "fault: "
 )
 

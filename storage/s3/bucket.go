@@ -63,9 +63,29 @@ func (b *Bucket) write(ctx context.Context, op, key string, body storage.Body, o
 
 // Get implements storage.Bucket.
 func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
+	return b.get(ctx, key, minio.GetObjectOptions{})
+}
+
+// GetRange implements storage.Bucket.
+func (b *Bucket) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	var opts minio.GetObjectOptions
+	if offset < 0 || length <= 0 {
+		return nil, &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
+	}
+	if err := opts.SetRange(offset, offset+length-1); err != nil {
+		return nil, &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: err}
+	}
+	data, err := b.get(ctx, key, opts)
+	if err == nil && int64(len(data)) != length {
+		err = &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("object has %d of the %d bytes from %d on", len(data), length, offset)}
+	}
+	return data, err
+}
+
+func (b *Bucket) get(ctx context.Context, key string, opts minio.GetObjectOptions) ([]byte, error) {
 	var data []byte
 	err := b.one(ctx, opGet, key, func(c *call) error {
-		r, info, _, err := b.core.GetObject(c, b.bucket, b.prefix+key, minio.GetObjectOptions{})
+		r, info, _, err := b.core.GetObject(c, b.bucket, b.prefix+key, opts)
 		if err != nil {
 			return err
 		}

@@ -42,6 +42,9 @@ type Config struct {
 	// is due. An activation that ends writes one after an eighth of the batches; below
 	// that, reading them costs little more than reading a checkpoint.
 	CheckpointBatches, CheckpointBytes int
+	// RestBatches is how much a log grows until a checkpoint is due when no submission is
+	// at work, so that its batches can be compacted; 0 is as CheckpointBatches.
+	RestBatches int
 	// MaxPendingBytes bounds what waits for an append: streamed text is held back
 	// above it, see [Machine.Full], and admissions are refused above twice as much.
 	MaxPendingBytes int
@@ -294,6 +297,9 @@ func (m *Machine) advance() {
 	m.flush()
 	m.showSettled()
 	m.checkpoint(m.cfg.CheckpointBatches)
+	if m.run == nil && m.cfg.RestBatches > 0 {
+		m.checkpoint(m.cfg.RestBatches)
+	}
 	m.continueRuns()
 	m.driveAppend()
 	m.rest()

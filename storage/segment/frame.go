@@ -1,53 +1,51 @@
-package storage
+package segment
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
 )
 
-// DefaultMaxBytes is how many bytes a batch or a journal may have when decoded,
-// unless an option says otherwise.
-const DefaultMaxBytes = 64 << 20
-
-// framer turns lines into one zstd frame and back. It is safe for concurrent use.
+// Framer turns lines into one zstd frame and back. It is safe for concurrent use.
 //
 // It is owned, never shared by the whole process: its channels belong to the
 // synctest bubble that made it and may not be used from another.
-type framer struct {
+type Framer struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 	max int64
 }
 
-// newFramer returns a framer that decodes up to limit bytes, using up to parallel
+// NewFramer returns a framer that decodes up to limit bytes, using up to parallel
 // goroutines of its callers at once.
-func newFramer(limit int64, parallel int) *framer {
+func NewFramer(limit int64, parallel int) *Framer {
 	enc, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
 		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderConcurrency(parallel))
 	if err != nil {
-		panic(fmt.Sprintf("storage: zstd encoder options: %v", err))
+		panic(fmt.Sprintf("segment: zstd encoder options: %v", err))
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(limit)), zstd.WithDecoderConcurrency(parallel))
 	if err != nil {
-		panic(fmt.Sprintf("storage: zstd decoder options: %v", err))
+		panic(fmt.Sprintf("segment: zstd decoder options: %v", err))
 	}
-	return &framer{enc: enc, dec: dec, max: limit}
+	return &Framer{enc: enc, dec: dec, max: limit}
 }
 
-// encode returns the frame of lines. Text shrinks to about half, mostly less; what
+// Limit is how many bytes a frame may have when decoded.
+func (f *Framer) Limit() int64 { return f.max }
+
+// Encode returns the frame of lines. Text shrinks to about half, mostly less; what
 // does not grows the frame once.
-func (f *framer) encode(lines []byte) []byte {
+func (f *Framer) Encode(lines []byte) []byte {
 	const overhead = 64
 	return f.enc.EncodeAll(lines, make([]byte, 0, len(lines)/2+overhead))
 }
 
-// decode returns the content of data, which must be exactly one frame that
+// Decode returns the content of data, which must be exactly one frame that
 // states its size and carries a checksum.
-func (f *framer) decode(data []byte) ([]byte, error) {
+func (f *Framer) Decode(data []byte) ([]byte, error) {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil {
 		return nil, fmt.Errorf("read frame header: %w", err)
@@ -85,26 +83,4 @@ func frameSize(data []byte, header int) int {
 		}
 	}
 	return -1
-}
-
-// validLines checks that every line has content and ends in a newline.
-func validLines(lines []byte) error {
-	switch {
-	case len(lines) == 0:
-		return nil
-	case lines[len(lines)-1] != '\n':
-		return errors.New("last line does not end in a newline")
-	case lines[0] == '\n' || bytes.Contains(lines, []byte("\n\n")):
-		return errors.New("empty line")
-	}
-	return nil
-}
-
-// cutLine splits lines after the first newline; line is without it.
-func cutLine(lines []byte) (line, rest []byte, err error) {
-	line, rest, ok := bytes.Cut(lines, []byte{'\n'})
-	if !ok {
-		return nil, nil, errors.New("line does not end in a newline")
-	}
-	return line, rest, nil
 }

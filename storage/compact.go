@@ -1,0 +1,388 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+const (
+	// maxSegmentBytes is the size from which a segment is not merged any more.
+	maxSegmentBytes = 8 << 20
+	// mergeWidth is how many segments of one size class make one of the next, and by how
+	// much the classes differ.
+	mergeWidth = 16
+)
+
+// Compactor puts the batches of one conversation into segments, and says what nobody
+// needs afterwards. Any number of compactors may work on one log, on any view of it: what
+// they store is the same history, and what they delete is in it.
+//
+// Guarantees:
+//
+//  1. A segment holds only batches that continue the hash of the segment before it and
+//     that another batch has continued (R6).
+//  2. What is to be deleted are batches that a segment holds, none of them the first of
+//     a writer (R3) and none the highest of the log (R5), and segments that a larger one
+//     contains.
+//
+// It belongs to one goroutine at a time, and keeps what it has learned of the segments.
+type Compactor struct {
+	logs    *Logs
+	conv    conversation.Key
+	refs    []SegmentRef // that no other contains, in order
+	covered Position     // up to which they go
+	known   bool         // refs and covered are what the bucket has, or had
+}
+
+// Compactor returns a compactor of a conversation. It sends nothing.
+func (l *Logs) Compactor(conv conversation.Key) *Compactor {
+	return &Compactor{logs: l, conv: conv, covered: Start()}
+}
+
+// Covered is the number of the last batch that is known to be in a segment, -1 if none.
+func (c *Compactor) Covered() int64 { return c.covered.Seq }
+
+// Compact stores segments of what none covers yet, as far as batch upTo, if these are
+// at least least batches. recent are durable batches of the log that the caller has at
+// hand, contiguous, its last ones; what is missing between the segments and them is
+// read. It returns the keys to delete once readers have had time to end, which
+// [Logs.Remove] does; also with an error, those it is sure of.
+func (c *Compactor) Compact(ctx context.Context, upTo int64, recent []Batch, least int) (garbage []string, err error) {
+	defer func() {
+		if err != nil {
+			c.known = false
+			err = fmt.Errorf("compact log of %s: %w", c.conv, err)
+		}
+	}()
+	if err := validAfter(c.conv, upTo); err != nil {
+		return nil, err
+	}
+	if !c.known {
+		if garbage, err = c.learn(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if upTo-c.covered.Seq >= int64(max(least, 1)) {
+		stored, err := c.store(ctx, upTo, recent)
+		garbage = append(garbage, stored...)
+		if err != nil {
+			return garbage, err
+		}
+	}
+	merged, err := c.merge(ctx)
+	return append(garbage, merged...), err
+}
+
+// learn reads what there is: the segments, and what earlier compactions have left
+// behind.
+func (c *Compactor) learn(ctx context.Context) (garbage []string, err error) {
+	c.covered = Start()
+	all, err := c.logs.Segments(ctx, c.conv, 0)
+	if err != nil {
+		return nil, err
+	}
+	var contained []SegmentRef
+	c.refs, contained = chainOf(all)
+	for _, ref := range contained {
+		garbage = append(garbage, SegmentKey(c.conv, ref.First, ref.Last))
+	}
+	if n := len(c.refs); n > 0 {
+		s, err := c.logs.openSegment(ctx, c.conv, c.refs[n-1])
+		if err != nil {
+			return nil, err
+		}
+		c.covered = Position{Seq: s.index.Last, Hash: s.index.Hash}
+		left, err := c.leftovers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		garbage = append(garbage, left...)
+	}
+	c.known = true
+	return garbage, nil
+}
+
+// chainOf returns the segments to read a log by, from batch 0 on, each as long as
+// possible, and those that one of them contains.
+func chainOf(all []SegmentRef) (chain, contained []SegmentRef) {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b SegmentRef) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last)) })
+	for i := 0; i < len(sorted); {
+		end := int64(-1)
+		if n := len(chain); n > 0 {
+			end = chain[n-1].Last
+		}
+		best := -1
+		for ; i < len(sorted) && sorted[i].First <= end+1; i++ {
+			if best < 0 || sorted[i].Last > sorted[best].Last {
+				best = i
+			}
+		}
+		if best < 0 || sorted[best].Last <= end {
+			break // nothing continues the chain, or all that is left lies within it
+		}
+		chain = append(chain, sorted[best])
+	}
+	for _, ref := range all {
+		if slices.ContainsFunc(chain, func(c SegmentRef) bool { return c != ref && c.First <= ref.First && ref.Last <= c.Last }) {
+			contained = append(contained, ref)
+		}
+	}
+	return chain, contained
+}
+
+// leftovers returns the keys of batches that segments hold and that may be deleted.
+func (c *Compactor) leftovers(ctx context.Context) ([]string, error) {
+	var seqs []int64
+	q := ListQuery{Prefix: logPrefix(c.conv), Limit: c.logs.pageKeys}
+	err := listAll(ctx, c.logs.bucket, c.logs.retry, q, func(page []ListedKey) error {
+		for _, k := range page {
+			seq, err := seqOf(c.conv, q.Prefix, k.Key)
+			if err != nil {
+				return err
+			}
+			if seq > c.covered.Seq {
+				return errStopped
+			}
+			seqs = append(seqs, seq)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errStopped) {
+		return nil, err
+	}
+	var keys []string
+	for _, ref := range c.refs {
+		n := 0
+		for n < len(seqs) && seqs[n] <= ref.Last {
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		s, err := c.logs.openSegment(ctx, c.conv, ref)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, c.unpinned(seqs[:n], s.index.Claims())...)
+		seqs = seqs[n:]
+	}
+	return keys, nil
+}
+
+// unpinned returns the keys of batches but for those that are claims (R3).
+func (c *Compactor) unpinned(seqs, claims []int64) []string {
+	var keys []string
+	for _, seq := range seqs {
+		if !pinFirst() || !slices.Contains(claims, seq) {
+			keys = append(keys, LogKey(c.conv, seq))
+		}
+	}
+	return keys
+}
+
+// store makes segments of the batches from the covered ones up to one.
+func (c *Compactor) store(ctx context.Context, upTo int64, recent []Batch) (garbage []string, err error) {
+	b := c.logs.segments.Build()
+	var last *Batch // which nothing is known to follow (R5)
+	take := func(next Batch) error {
+		if last != nil {
+			if err := c.add(b, *last); err != nil {
+				return err
+			}
+			if b.Size() >= maxSegmentBytes {
+				keys, err := c.put(ctx, b)
+				if err != nil {
+					return err
+				}
+				garbage = append(garbage, keys...)
+				b = c.logs.segments.Build()
+			}
+		}
+		last = nil
+		if next.Seq > upTo {
+			return errStopped
+		}
+		last = &next
+		return nil
+	}
+	if err = c.each(ctx, recent, take); err != nil && !errors.Is(err, errStopped) {
+		return garbage, err
+	}
+	if !keepHighest() && last != nil {
+		err = c.add(b, *last)
+	}
+	if b.Last() < 0 || err != nil && !errors.Is(err, errStopped) {
+		return garbage, err
+	}
+	keys, err := c.put(ctx, b)
+	return append(garbage, keys...), err
+}
+
+// add adds a batch to a segment that is to follow the covered ones.
+func (c *Compactor) add(b *segment.Builder, next Batch) error {
+	if b.Last() < 0 && checkChain() {
+		if err := follows(LogKey(c.conv, next.Seq), c.conv, next, c.covered); err != nil {
+			return err
+		}
+	}
+	return b.Add(next)
+}
+
+// each visits the batches after the covered ones: what lies between them and recent,
+// which is read, and recent.
+func (c *Compactor) each(ctx context.Context, recent []Batch, visit func(Batch) error) error {
+	skip := 0
+	for skip < len(recent) && recent[skip].Seq <= c.covered.Seq {
+		skip++
+	}
+	recent = recent[skip:]
+	if len(recent) == 0 || recent[0].Seq != c.covered.Seq+1 {
+		for b, err := range c.logs.Batches(ctx, c.conv, c.covered) {
+			if err != nil {
+				return err
+			}
+			if len(recent) > 0 && b.Seq >= recent[0].Seq {
+				break
+			}
+			if err := visit(b); err != nil {
+				return err
+			}
+		}
+	}
+	for _, b := range recent {
+		if err := visit(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put stores a segment and returns the batches that may be deleted for it.
+func (c *Compactor) put(ctx context.Context, b *segment.Builder) ([]string, error) {
+	ref, index, err := c.create(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	c.refs = append(c.refs, ref)
+	c.covered = Position{Seq: index.Last, Hash: index.Hash}
+	seqs := make([]int64, 0, index.Last-index.First+1)
+	for seq := index.First; seq <= index.Last; seq++ {
+		seqs = append(seqs, seq)
+	}
+	return c.unpinned(seqs, index.Claims()), nil
+}
+
+// create stores an object. One that is there already holds the same batches.
+func (c *Compactor) create(ctx context.Context, b *segment.Builder) (SegmentRef, *segment.Index, error) {
+	data, index, err := b.Finish()
+	if err != nil {
+		return SegmentRef{}, nil, err
+	}
+	ref := SegmentRef{First: index.First, Last: index.Last, Size: int64(len(data))}
+	key := SegmentKey(c.conv, ref.First, ref.Last)
+	err = createResolved(ctx, c.logs.bucket, c.logs.retry, key, func() Body { return Bytes(data) })
+	if errors.Is(err, ErrExists) {
+		c.known = false // it may have another size
+		err = nil
+	}
+	return ref, index, err
+}
+
+// merge makes one segment of mergeWidth that follow each other and are of the same size
+// class, as long as there are such, and returns what it has replaced.
+func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
+	for {
+		from := c.mergeable()
+		if from < 0 || !c.known {
+			return garbage, nil
+		}
+		parts := slices.Clone(c.refs[from : from+mergeWidth])
+		whole, err := c.join(ctx, parts)
+		if err != nil {
+			return garbage, err
+		}
+		c.refs = slices.Replace(c.refs, from, from+mergeWidth, whole)
+		// From the highest on: what is left of the parts when this ends early lies at the
+		// beginning, so that who looks for a batch finds one of them or the whole.
+		for _, ref := range slices.Backward(parts) {
+			garbage = append(garbage, SegmentKey(c.conv, ref.First, ref.Last))
+		}
+	}
+}
+
+// mergeable returns where mergeWidth segments follow each other none of which is above
+// some size class, -1 if nowhere. The smallest come first.
+func (c *Compactor) mergeable() int {
+	for class := range sizeClasses {
+		run := 0
+		for i, ref := range c.refs {
+			if i > 0 && ref.First != c.refs[i-1].Last+1 {
+				run = 0
+			}
+			if run++; sizeClass(ref) > class {
+				run = 0
+			}
+			if run == mergeWidth {
+				return i - mergeWidth + 1
+			}
+		}
+	}
+	return -1
+}
+
+// sizeClasses is how many classes of segments there are that are merged: mergeWidth of
+// one make one of the next, and of the last one that is not merged any more.
+const sizeClasses = 3
+
+// sizeClass returns the class of a segment, sizeClasses if it is not merged.
+func sizeClass(ref SegmentRef) int {
+	class := sizeClasses
+	for limit := int64(maxSegmentBytes / mergeWidth); ref.Size < limit && class > 0; limit /= mergeWidth {
+		class--
+	}
+	return class
+}
+
+// join stores one segment of what others hold.
+func (c *Compactor) join(ctx context.Context, parts []SegmentRef) (SegmentRef, error) {
+	b := c.logs.segments.Build()
+	for _, ref := range parts {
+		if err := c.logs.readSegment(ctx, c.conv, ref, ref.First, ref.Last, b.Add); err != nil {
+			return SegmentRef{}, err
+		}
+	}
+	ref, _, err := c.create(ctx, b)
+	return ref, err
+}
+
+// Remove deletes what a [Compactor] has called garbage, in that order, once each. It tries
+// all of them and returns what went wrong; what is left is found by a later compaction. A
+// key that is no batch or segment of the conversation is refused before anything is
+// deleted.
+func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string) error {
+	for _, key := range keys {
+		_, logErr := parseNumber(strings.TrimPrefix(key, logPrefix(conv)))
+		_, _, segErr := parseSegment(strings.TrimPrefix(key, segmentPrefix(conv)))
+		if logErr != nil && segErr != nil {
+			return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("no batch or segment of the conversation")}
+		}
+	}
+	var errs []error
+	for _, key := range keys {
+		attempt, cancel := context.WithTimeout(ctx, l.retry.Attempt)
+		err := l.bucket.Delete(attempt, key)
+		cancel()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete what a segment replaces: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

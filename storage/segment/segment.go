@@ -1,0 +1,423 @@
+package segment
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	// frameBytes is about how much content a frame has: enough to compress well, and
+	// little enough to be read for one batch.
+	frameBytes = 64 << 10
+	// headBytes is more than a header line takes.
+	headBytes = 512
+	// maxIndexBytes bounds what an index may take into memory.
+	maxIndexBytes = 64 << 20
+
+	skippableMagic = 0x184D2A5E
+	footerMagic    = "PSEG"
+	footerBytes    = 8
+	skippableBytes = 8
+)
+
+// Index says what a segment holds, and where.
+//
+// Invariant: Frames has at least one entry, and so has Writers; both ascend, and their
+// first begins at First.
+type Index struct {
+	Version int      `json:"v"`
+	First   int64    `json:"first"`   // Number of the first batch.
+	Last    int64    `json:"last"`    // Number of the last batch.
+	Prev    Hash     `json:"prev"`    // Hash of batch First-1, zero for batch 0.
+	Hash    Hash     `json:"hash"`    // Hash of batch Last.
+	Writers []Writer `json:"writers"` // Who wrote it, in order.
+	Frames  []Frame  `json:"frames"`  // Where it lies, in order and without a gap from offset 0.
+}
+
+// Writer is a run of batches of one writer incarnation.
+type Writer struct {
+	Seq   int64 `json:"seq"` // Its first batch in the segment.
+	Nonce Nonce `json:"nonce"`
+	First bool  `json:"first,omitempty"` // Batch Seq is its first at all, which is never deleted from the log.
+	Epoch int64 `json:"epoch"`
+}
+
+// Frame is a run of batches that are compressed together.
+type Frame struct {
+	Seq  int64 `json:"seq"`  // Its first batch.
+	Size int64 `json:"size"` // Bytes of the object it takes.
+}
+
+// Find returns the frame that holds a batch of the segment, and its offset in bytes.
+func (x *Index) Find(seq int64) (frame int, offset int64) {
+	frame, _ = slices.BinarySearchFunc(x.Frames, seq+1, func(f Frame, seq int64) int { return cmp.Compare(f.Seq, seq) })
+	frame--
+	for _, f := range x.Frames[:frame] {
+		offset += f.Size
+	}
+	return frame, offset
+}
+
+// End returns the number of the last batch of a frame.
+func (x *Index) End(frame int) int64 {
+	if frame+1 < len(x.Frames) {
+		return x.Frames[frame+1].Seq - 1
+	}
+	return x.Last
+}
+
+// Claims returns the batches of the segment that are the first of their writer.
+func (x *Index) Claims() []int64 {
+	var seqs []int64
+	for _, w := range x.Writers {
+		if w.First {
+			seqs = append(seqs, w.Seq)
+		}
+	}
+	return seqs
+}
+
+func (x *Index) validate() error {
+	switch {
+	case x.Version != Version:
+		return fmt.Errorf("version %d, supported is %d", x.Version, Version)
+	case x.First < 0 || x.Last < x.First || x.Last > MaxSeq:
+		return fmt.Errorf("batches %d to %d are out of range", x.First, x.Last)
+	case len(x.Frames) == 0 || x.Frames[0].Seq != x.First || len(x.Writers) == 0 || x.Writers[0].Seq != x.First:
+		return fmt.Errorf("nothing begins at batch %d", x.First)
+	}
+	for i, f := range x.Frames {
+		if f.Size <= 0 || f.Size > MaxSeq || f.Seq > x.Last || i > 0 && f.Seq <= x.Frames[i-1].Seq {
+			return fmt.Errorf("frame %d is out of order", i)
+		}
+	}
+	for i, w := range x.Writers {
+		if w.Nonce.Validate() != nil || w.Seq > x.Last || i > 0 && (w.Seq <= x.Writers[i-1].Seq || w.First && w.Nonce == x.Writers[i-1].Nonce) {
+			return fmt.Errorf("writer %d is out of order", i)
+		}
+	}
+	return nil
+}
+
+// headLine is the line in front of the records of a batch. What follows from the batch
+// before it in the same frame is left out.
+type headLine struct {
+	Version *int              `json:"v"` // Of the first batch in a frame, as are Prev and Seq.
+	Seq     *int64            `json:"seq"`
+	Prev    *Hash             `json:"prev"`
+	Nonce   Nonce             `json:"nonce"` // Of the first batch in a frame, and of a writer; so are First and Epoch.
+	First   bool              `json:"first"`
+	Epoch   int64             `json:"epoch"`
+	Records int               `json:"records"` // Lines that follow.
+	At      conversation.Time `json:"at"`
+}
+
+// Codec makes and reads segments. It is safe for concurrent use, and owned as a
+// [Framer] is.
+type Codec struct {
+	frames *Framer
+	index  *Framer
+	once   sync.Once
+	enc    *zstd.Encoder // made when the first segment is
+}
+
+// NewCodec returns a codec whose frames hold a batch of up to limit bytes and
+// are decoded by up to parallel goroutines of its callers at once.
+func NewCodec(limit int64, parallel int) *Codec {
+	return &Codec{frames: NewFramer(limit+frameBytes+headBytes, parallel), index: NewFramer(maxIndexBytes, parallel)}
+}
+
+func (c *Codec) encoder() *zstd.Encoder {
+	c.once.Do(func() {
+		var err error
+		// Levels above cost three times the work for a few percent.
+		c.enc, err = zstd.NewWriter(nil,
+			zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
+			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			panic(fmt.Sprintf("segment: zstd encoder options: %v", err))
+		}
+	})
+	return c.enc
+}
+
+// Builder makes one segment. It belongs to one goroutine at a time.
+type Builder struct {
+	enc     *zstd.Encoder
+	index   Index
+	object  []byte
+	content []byte // of the frame under way
+	last    Header
+}
+
+// Build returns a builder without a batch.
+func (c *Codec) Build() *Builder { return &Builder{enc: c.encoder(), index: Index{Version: Version}} }
+
+// Add appends a batch, which must follow the one added before. lines are not kept.
+func (b *Builder) Add(batch Batch) error {
+	err := errors.Join(batch.Validate(), CheckLines(batch.Lines))
+	begun := len(b.index.Writers) > 0
+	switch {
+	case err != nil:
+	case begun && (batch.Seq != b.index.Last+1 || batch.Prev != b.index.Hash):
+		err = fmt.Errorf("does not follow batch %d", b.index.Last)
+	case begun && batch.Nonce == b.last.Nonce && batch.First:
+		err = fmt.Errorf("is the first of %s a second time", batch.Nonce)
+	case batch.Chain(batch.Lines) != batch.Hash:
+		err = errors.New("has another hash")
+	}
+	if err != nil {
+		return fmt.Errorf("add batch %d: %w", batch.Seq, err)
+	}
+	if !begun {
+		b.index.First, b.index.Prev = batch.Seq, batch.Prev
+	}
+	writer := !begun || batch.Nonce != b.last.Nonce || batch.Epoch != b.last.Epoch
+	if writer {
+		b.index.Writers = append(b.index.Writers, Writer{batch.Seq, batch.Nonce, batch.First, batch.Epoch})
+	}
+	if len(b.content) > 0 && len(b.content)+len(batch.Lines) > frameBytes {
+		b.flush()
+	}
+	start := len(b.content) == 0
+	if start {
+		b.index.Frames = append(b.index.Frames, Frame{Seq: batch.Seq})
+	}
+	b.content = appendHead(b.content, batch, start, writer)
+	b.content = append(b.content, batch.Lines...)
+	b.index.Last, b.index.Hash, b.last = batch.Seq, batch.Hash, batch.Header
+	return nil
+}
+
+// appendHead appends the header line of a batch.
+func appendHead(dst []byte, b Batch, start, writer bool) []byte {
+	dst = append(dst, '{')
+	if start {
+		dst = fmt.Appendf(dst, `"v":%d,"seq":%d,"prev":"%s",`, b.Version, b.Seq, b.Prev)
+	}
+	if start || writer {
+		dst = fmt.Appendf(dst, `"nonce":"%s","first":%t,"epoch":%d,`, b.Nonce, b.First, b.Epoch)
+	}
+	records := 0
+	for _, c := range b.Lines {
+		if c == '\n' {
+			records++
+		}
+	}
+	return fmt.Appendf(dst, "\"records\":%d,\"at\":\"%s\"}\n", records, b.At)
+}
+
+// flush compresses the frame under way.
+func (b *Builder) flush() {
+	before := len(b.object)
+	b.object = b.enc.EncodeAll(b.content, b.object)
+	b.index.Frames[len(b.index.Frames)-1].Size = int64(len(b.object) - before)
+	b.content = b.content[:0]
+}
+
+// Size is about how many bytes the object has so far.
+func (b *Builder) Size() int { return len(b.object) }
+
+// Last is the number of the batch added last, -1 before the first.
+func (b *Builder) Last() int64 {
+	if len(b.index.Writers) == 0 {
+		return -1
+	}
+	return b.index.Last
+}
+
+// Finish returns the object and its index. The builder must not be used any more.
+func (b *Builder) Finish() ([]byte, *Index, error) {
+	if len(b.index.Writers) == 0 {
+		return nil, nil, errors.New("finish segment: it has no batch")
+	}
+	b.flush()
+	line, err := json.Marshal(b.index)
+	if err == nil && len(line) >= maxIndexBytes {
+		err = fmt.Errorf("its index takes %d bytes, limit %d", len(line), maxIndexBytes)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("finish segment: %w", err)
+	}
+	index := b.enc.EncodeAll(append(line, '\n'), nil)
+	out := binary.LittleEndian.AppendUint32(b.object, skippableMagic)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(index)+footerBytes))
+	out = append(out, index...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(index)))
+	return append(out, footerMagic...), &b.index, nil
+}
+
+// ShortError says that more of the end of a segment is needed to read its index.
+type ShortError struct{ Need int64 } // Bytes of the end.
+
+// Error implements error.
+func (e *ShortError) Error() string { return fmt.Sprintf("index takes the last %d bytes", e.Need) }
+
+// Index reads the index from the last bytes of an object of size bytes. A
+// [*ShortError] says that these are too few.
+func (c *Codec) Index(tail []byte, size int64) (*Index, error) {
+	x, err := c.readIndex(tail, size)
+	var short *ShortError
+	if err != nil && !errors.As(err, &short) {
+		err = fmt.Errorf("read segment index: %w", err)
+	}
+	return x, err
+}
+
+func (c *Codec) readIndex(tail []byte, size int64) (*Index, error) {
+	n := int64(len(tail))
+	if n < footerBytes || string(tail[n-4:]) != footerMagic {
+		return nil, errors.New("no footer at the end")
+	}
+	length := int64(binary.LittleEndian.Uint32(tail[n-footerBytes:]))
+	need := skippableBytes + length + footerBytes
+	switch {
+	case need > size || length > maxIndexBytes:
+		return nil, fmt.Errorf("footer says %d bytes", length)
+	case need > n:
+		return nil, &ShortError{need}
+	}
+	skippable := tail[n-need:]
+	if binary.LittleEndian.Uint32(skippable) != skippableMagic || int64(binary.LittleEndian.Uint32(skippable[4:])) != length+footerBytes {
+		return nil, errors.New("no skippable frame around it")
+	}
+	line, err := c.index.Decode(skippable[skippableBytes : skippableBytes+length])
+	if err != nil {
+		return nil, err
+	}
+	var x Index
+	if err := json.Unmarshal(line, &x); err != nil {
+		return nil, err
+	}
+	if err := x.validate(); err != nil {
+		return nil, err
+	}
+	left := size - need
+	for _, f := range x.Frames {
+		if left -= f.Size; left < 0 {
+			break // Before it can wrap around.
+		}
+	}
+	if left != 0 {
+		return nil, fmt.Errorf("frames leave %d bytes over", left)
+	}
+	return &x, nil
+}
+
+// Frame decodes one frame of a segment and checks it against the index and its own
+// chain. The caller owns the batches.
+func (c *Codec) Frame(x *Index, frame int, data []byte) ([]Batch, error) {
+	batches, err := c.decodeFrame(data)
+	if err == nil {
+		err = x.fits(frame, batches)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read frame %d of segment: %w", frame, err)
+	}
+	return batches, nil
+}
+
+// fits checks the batches of a frame against the index.
+func (x *Index) fits(frame int, batches []Batch) error {
+	first, last := batches[0], batches[len(batches)-1]
+	switch {
+	case first.Seq != x.Frames[frame].Seq || last.Seq != x.End(frame):
+		return fmt.Errorf("holds batches %d to %d, want %d to %d", first.Seq, last.Seq, x.Frames[frame].Seq, x.End(frame))
+	case first.Seq == x.First && first.Prev != x.Prev, last.Seq == x.Last && last.Hash != x.Hash:
+		return errors.New("does not end where the index says")
+	}
+	for _, b := range batches {
+		w, first := x.writer(b.Seq)
+		if b.Nonce != w.Nonce || b.Epoch != w.Epoch || b.First != first {
+			return fmt.Errorf("holds a batch %d of %s, which is not what the index says", b.Seq, b.Nonce)
+		}
+	}
+	return nil
+}
+
+// writer returns the writer of a batch, and whether the batch is its first at all.
+func (x *Index) writer(seq int64) (w Writer, first bool) {
+	i, found := slices.BinarySearchFunc(x.Writers, seq, func(w Writer, seq int64) int { return cmp.Compare(w.Seq, seq) })
+	if !found {
+		i--
+	}
+	return x.Writers[i], found && x.Writers[i].First
+}
+
+func (c *Codec) decodeFrame(data []byte) ([]Batch, error) {
+	content, err := c.frames.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	var batches []Batch
+	for len(content) > 0 {
+		line, rest, err := CutLine(content)
+		if err != nil {
+			return nil, err
+		}
+		var head headLine
+		if err := json.Unmarshal(line, &head); err != nil {
+			return nil, fmt.Errorf("read header line: %w", err)
+		}
+		b, err := head.header(batches)
+		if err != nil {
+			return nil, err
+		}
+		n, err := linesOf(rest, head.Records)
+		if err != nil {
+			return nil, fmt.Errorf("batch %d: %w", b.Seq, err)
+		}
+		b.Lines, content = rest[:n:n], rest[n:]
+		if err := CheckLines(b.Lines); err != nil {
+			return nil, fmt.Errorf("batch %d: %w", b.Seq, err)
+		}
+		b.Hash = b.Chain(b.Lines)
+		batches = append(batches, b)
+	}
+	if len(batches) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	return batches, nil
+}
+
+// header completes a header line by the batches before it in the frame.
+func (h *headLine) header(before []Batch) (Batch, error) {
+	b := Batch{Header: Header{Version: Version, Nonce: h.Nonce, First: h.First, Epoch: h.Epoch, At: h.At}}
+	switch n := len(before); {
+	case h.Records < 0:
+		return b, fmt.Errorf("batch of %d records", h.Records)
+	case n == 0 && (h.Version == nil || h.Seq == nil || h.Prev == nil || h.Nonce == ""):
+		return b, errors.New("first batch does not say where it belongs")
+	case n == 0:
+		b.Version, b.Seq, b.Prev = *h.Version, *h.Seq, *h.Prev
+	default:
+		last := before[n-1]
+		b.Seq, b.Prev = last.Seq+1, last.Hash
+		if h.Nonce == "" {
+			b.Nonce, b.First, b.Epoch = last.Nonce, false, last.Epoch
+		}
+	}
+	return b, b.Validate()
+}
+
+// linesOf returns how many bytes the first lines take.
+func linesOf(content []byte, lines int) (int, error) {
+	n := 0
+	for range lines {
+		line, _, err := CutLine(content[n:])
+		if err != nil {
+			return 0, fmt.Errorf("it has fewer records than its header says: %w", err)
+		}
+		n += len(line) + 1
+	}
+	return n, nil
+}

@@ -1,0 +1,279 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+const (
+	// wholeSegment is up to how many bytes a segment is read at once instead of its
+	// index first.
+	wholeSegment = 256 << 10
+	// indexTail is how many bytes at the end of a larger one are read for its index.
+	indexTail = 64 << 10
+	// framesAtOnce is about how many bytes of frames are read at once.
+	framesAtOnce = 1 << 20
+	// segmentReads bounds how often a place is looked up anew because the segment that was
+	// found has been merged into another one meanwhile.
+	segmentReads = 4
+)
+
+// SegmentRef names a stored segment.
+type SegmentRef struct {
+	First, Last int64 // Its batches, both included.
+	Size        int64 // Bytes of the object.
+}
+
+// SegmentKey returns the object key of the segment that holds the batches first to
+// last. The last one comes first, so that one LIST finds who holds a batch.
+func SegmentKey(conv conversation.Key, first, last int64) string {
+	return segmentPrefix(conv) + number(last) + "-" + number(first)
+}
+
+func segmentPrefix(conv conversation.Key) string { return folder(conv) + "seg/" }
+
+// parseSegment reads a key as SegmentKey returns it, without its prefix.
+func parseSegment(name string) (first, last int64, err error) {
+	a, b, _ := strings.Cut(name, "-")
+	if last, err = parseNumber(a); err == nil {
+		first, err = parseNumber(b)
+	}
+	if err == nil && first > last {
+		err = fmt.Errorf("ends at %d and begins at %d", last, first)
+	}
+	return first, last, err
+}
+
+// Segments returns the segments of a conversation that end at or above a batch, in the
+// order of their last batches. They may overlap.
+func (l *Logs) Segments(ctx context.Context, conv conversation.Key, from int64) ([]SegmentRef, error) {
+	if err := validAfter(conv, from); err != nil {
+		return nil, fmt.Errorf("list segments of %s: %w", conv, err)
+	}
+	var refs []SegmentRef
+	err := l.eachSegment(ctx, conv, from, func(ref SegmentRef) bool {
+		refs = append(refs, ref)
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list segments of %s: %w", conv, err)
+	}
+	return refs, nil
+}
+
+// eachSegment visits the segments that end at or above a batch until visit returns false.
+func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int64, visit func(SegmentRef) bool) error {
+	prefix := segmentPrefix(conv)
+	q := ListQuery{Prefix: prefix, Limit: l.pageKeys}
+	if from > 0 {
+		q.After = prefix + number(from) // It sorts before its own segments.
+	}
+	err := listAll(ctx, l.bucket, l.retry, q, func(page []ListedKey) error {
+		for _, k := range page {
+			first, last, err := parseSegment(strings.TrimPrefix(k.Key, prefix))
+			if err != nil {
+				return &CorruptError{Conv: conv, Key: k.Key, Seq: -1, Err: err}
+			}
+			if !visit(SegmentRef{First: first, Last: last, Size: k.Size}) {
+				return errStopped
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// segmentsOf returns segments that hold a batch, at most a few.
+func (l *Logs) segmentsOf(ctx context.Context, conv conversation.Key, seq int64) ([]SegmentRef, error) {
+	const enough = 3 // Damage of one is made good by another.
+	var refs []SegmentRef
+	// One page is enough but for a merge whose parts are being deleted.
+	page := *l
+	page.pageKeys = min(l.pageKeys, 2*enough)
+	err := page.eachSegment(ctx, conv, max(seq, 0), func(ref SegmentRef) bool {
+		if ref.First <= seq {
+			refs = append(refs, ref)
+		}
+		return len(refs) < enough
+	})
+	return refs, err
+}
+
+// fromSegments visits the batches after a position that segments hold, up to a last
+// one, and returns the position of the last that was visited: the given one if no
+// segment holds the next.
+func (l *Logs) fromSegments(ctx context.Context, conv conversation.Key, at Position, last int64, check bool, visit func(Batch) error) (Position, error) {
+	for tries := 0; at.Seq < last; {
+		refs, err := l.segmentsOf(ctx, conv, at.Seq+1)
+		if err != nil || len(refs) == 0 {
+			return at, err
+		}
+		before := at
+		for _, ref := range refs {
+			err = l.readSegment(ctx, conv, ref, at.Seq+1, last, func(b Batch) error {
+				if check {
+					if err := follows(SegmentKey(conv, ref.First, ref.Last), conv, b, at); err != nil {
+						return err
+					}
+				}
+				at, check = b.Position(), true
+				return visit(b)
+			})
+			if err == nil || at != before || !Damaged(err) {
+				break
+			}
+		}
+		var missing *missingError
+		switch {
+		case err == nil || at != before && Damaged(err):
+			tries = 0
+		case errors.As(err, &missing) && tries < segmentReads:
+			tries++
+		default:
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+// missingError says that a segment that was listed is not there any more.
+type missingError struct{ err error }
+
+func (e *missingError) Error() string { return e.err.Error() }
+func (e *missingError) Unwrap() error { return e.err }
+
+// readSegment visits the batches from one to another, both included, as far as the
+// segment holds them.
+func (l *Logs) readSegment(ctx context.Context, conv conversation.Key, ref SegmentRef, from, to int64, visit func(Batch) error) error {
+	s, err := l.openSegment(ctx, conv, ref)
+	if err != nil {
+		return err
+	}
+	to = min(to, ref.Last)
+	frame, offset := s.index.Find(from)
+	for frame < len(s.index.Frames) && s.index.Frames[frame].Seq <= to {
+		n, size := s.run(frame, to)
+		data, err := s.bytes(ctx, offset, size)
+		if err != nil {
+			return err
+		}
+		for ; n > 0; n-- {
+			end := s.index.Frames[frame].Size
+			if err := s.visit(frame, data[:end], from, to, visit); err != nil {
+				return err
+			}
+			data, offset = data[end:], offset+end
+			frame++
+		}
+	}
+	return nil
+}
+
+// segmentReader is a stored segment whose index was read.
+type segmentReader struct {
+	logs  *Logs
+	conv  conversation.Key
+	ref   SegmentRef
+	index *segment.Index
+	whole []byte // nil if it is read in parts
+	prev  *Hash  // what the frame visited last ends with
+}
+
+// openSegment reads the index of a segment.
+func (l *Logs) openSegment(ctx context.Context, conv conversation.Key, ref SegmentRef) (*segmentReader, error) {
+	s := &segmentReader{logs: l, conv: conv, ref: ref}
+	need := ref.Size
+	if need > wholeSegment {
+		need = indexTail
+	}
+	for {
+		tail, err := s.bytes(ctx, ref.Size-need, need)
+		if err != nil {
+			return nil, err
+		}
+		s.index, err = l.segments.Index(tail, ref.Size)
+		var short *segment.ShortError
+		if errors.As(err, &short) {
+			need = short.Need
+			continue
+		}
+		if err == nil && (s.index.First != ref.First || s.index.Last != ref.Last) {
+			err = fmt.Errorf("index says batches %d to %d", s.index.First, s.index.Last)
+		}
+		if err != nil {
+			return nil, s.corrupt(err)
+		}
+		if need == ref.Size {
+			s.whole = tail
+		}
+		return s, nil
+	}
+}
+
+func (s *segmentReader) key() string { return SegmentKey(s.conv, s.ref.First, s.ref.Last) }
+
+func (s *segmentReader) corrupt(err error) error {
+	return &CorruptError{Conv: s.conv, Key: s.key(), Seq: s.ref.First, Err: err}
+}
+
+// bytes reads a part of the object.
+func (s *segmentReader) bytes(ctx context.Context, offset, size int64) ([]byte, error) {
+	if s.whole != nil {
+		return s.whole[offset : offset+size], nil
+	}
+	data, err := readRetried(ctx, s.logs.retry, func(ctx context.Context) ([]byte, error) {
+		if size == s.ref.Size {
+			return s.logs.bucket.Get(ctx, s.key())
+		}
+		return s.logs.bucket.GetRange(ctx, s.key(), offset, size)
+	})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, &missingError{&GapError{Conv: s.conv, Seq: s.ref.First, Next: -1}}
+	case err != nil:
+		return nil, err
+	case int64(len(data)) != size:
+		return nil, s.corrupt(fmt.Errorf("has %d bytes from %d on, want %d", len(data), offset, size))
+	}
+	return data, nil
+}
+
+// run returns how many frames from one on are to be read at once, and their bytes.
+func (s *segmentReader) run(frame int, to int64) (n int, size int64) {
+	for _, f := range s.index.Frames[frame:] {
+		if f.Seq > to || n > 0 && size+f.Size > framesAtOnce {
+			break
+		}
+		n, size = n+1, size+f.Size
+	}
+	return n, size
+}
+
+// visit visits the wanted batches of a frame.
+func (s *segmentReader) visit(frame int, data []byte, from, to int64, visit func(Batch) error) error {
+	batches, err := s.logs.segments.Frame(s.index, frame, data)
+	if err == nil && s.prev != nil && batches[0].Prev != *s.prev {
+		err = fmt.Errorf("frame %d does not follow the one before", frame)
+	}
+	if err != nil {
+		return s.corrupt(err)
+	}
+	s.prev = &batches[len(batches)-1].Hash
+	for _, b := range batches {
+		if b.Seq < from || b.Seq > to {
+			continue
+		}
+		if err := visit(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// errStopped ends a walk whose consumer has enough.
+var errStopped = errors.New("stopped by the consumer")
+
+// walk reads a log on from a position: what lies there batch by batch and, where that
+// has gone or is not what it should be, from the segments, which win (R6).
+type walk struct {
+	logs  *Logs
+	conv  conversation.Key
+	at    Position // of the last batch that was visited
+	held  *Batch   // a claim after it that nothing has confirmed yet
+	visit func(Batch) bool
+}
+
+// walk visits the batches after a position, which it finds by a LIST of the keys
+// above listed. If that is lower, the log must have a key.
+func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, listed int64, visit func(Batch) bool) error {
+	w := &walk{logs: l, conv: conv, at: at, visit: visit}
+	for {
+		err := w.objects(ctx, listed)
+		if err == nil || !Damaged(err) {
+			return err
+		}
+		// What was compacted and deleted before the LIST, or since, is in a segment.
+		before := w.at
+		if w.at, err = l.elsewhere(ctx, conv, before, err, w.show); err != nil || w.at == before {
+			return err
+		}
+		listed = w.at.Seq
+	}
+}
+
+// elsewhere visits what segments hold after a position. If that is nothing, it returns
+// the error that made it look there.
+func (l *Logs) elsewhere(ctx context.Context, conv conversation.Key, at Position, why error, visit func(Batch) error) (Position, error) {
+	end, err := l.fromSegments(ctx, conv, at, maxSeq, true, visit)
+	if err == nil && end == at {
+		err = why
+	}
+	return end, err
+}
+
+// show hands a batch to the consumer.
+func (w *walk) show(b Batch) error {
+	if !w.visit(b) {
+		return errStopped
+	}
+	return nil
+}
+
+// objects visits what lies in the log, as far as it is contiguous.
+func (w *walk) objects(ctx context.Context, listed int64) error {
+	w.held = nil
+	q, err := w.logs.query(w.conv, listed)
+	if err != nil {
+		return err
+	}
+	reached := listed == w.at.Seq
+	for {
+		page, err := readRetried(ctx, w.logs.retry, func(ctx context.Context) (ListPage, error) { return w.logs.bucket.List(ctx, q) })
+		if err != nil {
+			return err
+		}
+		keys := page.Keys
+		if len(keys) == 0 {
+			return w.end(q, page, reached)
+		}
+		q.After = keys[len(keys)-1].Key
+		if !reached && keys[0].Key == LogKey(w.conv, w.at.Seq) {
+			keys = keys[1:]
+		}
+		reached = true
+		present, gap := contiguous(w.conv, q.Prefix, keys, w.next())
+		if err := w.logs.fetch(ctx, w.conv, w.next(), present, w.take); err != nil {
+			return err
+		}
+		if gap != nil {
+			return gap
+		}
+		// A claim at the end is listed once more: what was listed before it was read says
+		// nothing about what was read.
+		if !page.More && w.held == nil {
+			return nil
+		}
+	}
+}
+
+// end is what a page without keys means.
+func (w *walk) end(q ListQuery, page ListPage, reached bool) error {
+	switch {
+	case page.More:
+		return &Error{Op: "list", Key: q.Prefix, Kind: ErrUnavailable, Err: errors.New("empty page with more to come")}
+	case !reached:
+		return &GapError{Conv: w.conv, Seq: w.at.Seq, Next: -1}
+	case w.held == nil:
+		return nil
+	}
+	// The highest key is never deleted (R5), so that nothing can have taken its place.
+	return w.confirm()
+}
+
+// next is the number of the batch that is read next.
+func (w *walk) next() int64 {
+	if w.held != nil {
+		return w.held.Seq + 1
+	}
+	return w.at.Seq + 1
+}
+
+// take checks a batch that lies in the log against the one before it. A key that was
+// compacted and deleted may be taken again, by the claim of a writer with a stale view
+// and by nothing else: so a claim is shown only once the next batch continues it, or
+// nothing is above it.
+func (w *walk) take(b Batch) error {
+	if !checkChain() {
+		w.at = b.Position()
+		return w.show(b)
+	}
+	at := w.at
+	if w.held != nil {
+		at = w.held.Position()
+	}
+	if err := follows(LogKey(w.conv, b.Seq), w.conv, b, at); err != nil {
+		return err
+	}
+	if err := w.confirm(); err != nil {
+		return err
+	}
+	if b.First {
+		w.held = &b
+		return nil
+	}
+	w.at = b.Position()
+	return w.show(b)
+}
+
+// confirm shows the claim that was held back.
+func (w *walk) confirm() error {
+	if w.held == nil {
+		return nil
+	}
+	b := *w.held
+	w.held, w.at = nil, b.Position()
+	return w.show(b)
+}
+
+// Range returns the batches first to last, both included, checked against each
+// other but not against what is before first. A missing one is a [*GapError].
+func (l *Logs) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]Batch, error) {
+	if _, err := l.query(conv, first-1); err != nil {
+		return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
+	}
+	r := &ranged{logs: l, conv: conv, first: first, last: last}
+	for len(r.batches) < int(last-first+1) {
+		err := r.more(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
+		}
+	}
+	return r.batches, nil
+}
+
+// ranged is a run of batches on its way.
+type ranged struct {
+	logs        *Logs
+	conv        conversation.Key
+	first, last int64
+	batches     []Batch
+}
+
+// at is the position that has been reached. Before the first batch its hash is unknown.
+func (r *ranged) at() Position {
+	if n := len(r.batches); n > 0 {
+		return r.batches[n-1].Position()
+	}
+	return Position{Seq: r.first - 1}
+}
+
+func (r *ranged) add(b Batch) error {
+	if len(r.batches) > 0 && checkChain() {
+		if err := follows(LogKey(r.conv, b.Seq), r.conv, b, r.at()); err != nil {
+			return err
+		}
+	}
+	r.batches = append(r.batches, b)
+	return nil
+}
+
+// more reads on, and returns an error unless it got any further.
+func (r *ranged) more(ctx context.Context) error {
+	before := len(r.batches)
+	if err := r.covered(ctx); err != nil || len(r.batches) > before {
+		return err
+	}
+	next := r.at().Seq + 1
+	err := r.logs.fetch(ctx, r.conv, next, r.last-next+1, r.add)
+	if err != nil && !Damaged(err) {
+		return err
+	}
+	// As in take: the claim that was read last may have taken the place of a batch that a
+	// segment has by now, and so may what could not be read.
+	if n := len(r.batches); n > before && r.batches[n-1].First && checkChain() {
+		claim := r.batches[n-1]
+		r.batches = r.batches[:n-1]
+		at := r.at()
+		if err := r.covered(ctx); err != nil || r.at() != at {
+			return err
+		}
+		r.batches = append(r.batches, claim)
+	}
+	if err == nil || len(r.batches) > before {
+		return nil
+	}
+	if covered := r.covered(ctx); covered != nil || len(r.batches) > before {
+		return covered
+	}
+	return err
+}
+
+// covered reads on as far as segments go.
+func (r *ranged) covered(ctx context.Context) error {
+	_, err := r.logs.fromSegments(ctx, r.conv, r.at(), r.last, len(r.batches) > 0, r.add)
+	return err
+}
+
+// contiguous returns how many keys of a page follow each other from next on, and
+// why the rest does not.
+func contiguous(conv conversation.Key, prefix string, page []ListedKey, next int64) (int64, error) {
+	for i, k := range page {
+		seq, err := seqOf(conv, prefix, k.Key)
+		if err != nil {
+			return int64(i), err
+		}
+		if want := next + int64(i); seq != want {
+			return int64(i), &GapError{Conv: conv, Seq: want, Next: seq}
+		}
+	}
+	return int64(len(page)), nil
+}
+
+func seqOf(conv conversation.Key, prefix, key string) (int64, error) {
+	seq, err := parseNumber(strings.TrimPrefix(key, prefix))
+	if err != nil {
+		return 0, &CorruptError{Conv: conv, Key: key, Seq: -1, Err: err}
+	}
+	return seq, nil
+}
+
+// follows checks that the batch an object holds continues the chain.
+func follows(key string, conv conversation.Key, b Batch, at Position) error {
+	if b.Prev == at.Hash {
+		return nil
+	}
+	return &CorruptError{Conv: conv, Key: key, Seq: b.Seq,
+		Err: fmt.Errorf("follows hash %s, batch %d has %s", b.Prev, at.Seq, at.Hash)}
+}
