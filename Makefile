@@ -5,13 +5,15 @@ STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VERSITYGW     := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+MINIO         := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
 GO       ?= go
 BIN      := $(CURDIR)/bin
 CHECKS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(STATICCHECK))))
 LINTER   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOLANGCI_LINT))))
 VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
-S3SERVER := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
+GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
+DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
 SCHEDULES ?= 20000
 CYCLES    ?= 200
@@ -56,7 +58,7 @@ arch: ## Check layers, sizes, package comments and pages
 mutants: ## Run the suites of the log with its rules switched off: they must notice
 	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
 
-servers: $(S3SERVER) ## Build the servers that tests run against
+servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
 clients: $(CLIENTS) ## Install the packages of the client suite, as its lock file pins them
 
@@ -104,8 +106,11 @@ $(LINTER):
 $(VULN):
 	$(call install,$(GOVULNCHECK))
 
-$(S3SERVER):
+$(GATEWAY):
 	$(call install,$(VERSITYGW))
+
+$(DRIVE):
+	$(call install,$(MINIO))
 
 # npm writes the file before it is done, so that its time says nothing.
 $(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc

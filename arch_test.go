@@ -74,7 +74,7 @@ func packages() []row {
 		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
-		{"internal/versitygw", 3, suite, nil, nil},
+		{"internal/s3server", 3, suite, nil, nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
 		{"cmd/parley/internal/bench", 4, command, nil, list("golang.org/x/sync")},

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
-	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -37,7 +37,7 @@ func inProcess(rt http.RoundTripper) s3.Options {
 }
 
 // onServer tells where a bucket of a server is that nobody else uses.
-func onServer(t *testing.T, server *versitygw.Server) s3.Options {
+func onServer(t *testing.T, server *s3server.Server) s3.Options {
 	t.Helper()
 	transport := s3.NewTransport()
 	transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.

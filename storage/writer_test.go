@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -35,7 +35,7 @@ func TestAppendResolves(t *testing.T) {
 		})
 	}
 	t.Run("versitygw", func(t *testing.T) {
-		server := versitygw.Start(t)
+		server := s3server.Versitygw(t)
 		// Real time: waits are short, and a busy machine ends no attempt.
 		opts := &storage.LogOptions{Retry: storage.Retry{Attempt: time.Minute, Read: time.Minute, Min: time.Millisecond, Max: time.Millisecond}}
 		for name, faults := range cases {

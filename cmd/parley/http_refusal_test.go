@@ -135,7 +135,9 @@ func (s *stack) leavesNothing(t *testing.T, id string, list []attempt) {
 
 // TestHTTPRefusalsLeaveNoConversation refuses everything that can be refused where
 // there is no conversation. The bucket has the format stamp and nothing else.
-func TestHTTPRefusalsLeaveNoConversation(t *testing.T) { onServers(t, testRefusalsLeaveNoConversation) }
+func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
+	onTwoServers(t, testRefusalsLeaveNoConversation)
+}
 
 func testRefusalsLeaveNoConversation(t *testing.T, bucket s3.Options) {
 	s := startStack(t, bucket, noon)
@@ -174,7 +176,7 @@ func testRefusalsLeaveNoConversation(t *testing.T, bucket s3.Options) {
 // TestHTTPRefusalsLeaveTheConversation does the same where there is one, on a node
 // that has not written it.
 func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
-	onServers(t, testRefusalsLeaveTheConversation)
+	onTwoServers(t, testRefusalsLeaveTheConversation)
 }
 
 func testRefusalsLeaveTheConversation(t *testing.T, bucket s3.Options) {

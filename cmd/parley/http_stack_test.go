@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
-	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/sse"
@@ -41,20 +41,49 @@ func newStore(t *testing.T) *local.Store {
 // onServers runs a test over every server of buckets there is. Stacks over the
 // bucket it is given share that one.
 func onServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
-	t.Run("memory", func(t *testing.T) {
-		test(t, s3.Options{
-			Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: newStore(t),
+	onMemory(t, test)
+	t.Run("folder", func(t *testing.T) {
+		store, err := local.Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
 		})
+		test(t, inProcess(store))
 	})
-	t.Run("versitygw", func(t *testing.T) {
-		server := versitygw.Start(t)
-		transport := s3.NewTransport()
-		t.Cleanup(transport.CloseIdleConnections)
-		test(t, s3.Options{
-			Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
-			AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
-		})
-	})
+	s3server.Each(t, func(t *testing.T, server *s3server.Server) { test(t, onServer(t, server)) })
+}
+
+// onTwoServers is onServers for tests that are long, and about requests that do not
+// get as far as the bucket: one server in this process, one across a connection.
+func onTwoServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
+	onMemory(t, test)
+	t.Run("versitygw", func(t *testing.T) { test(t, onServer(t, s3server.Versitygw(t))) })
+}
+
+func onMemory(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
+	t.Run("memory", func(t *testing.T) { test(t, inProcess(newStore(t))) })
+}
+
+// onServer tells where a bucket of a server is that nobody else uses.
+func onServer(t *testing.T, server *s3server.Server) s3.Options {
+	t.Helper()
+	transport := s3.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	return s3.Options{
+		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
+		AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
+	}
+}
+
+// inProcess tells where the bucket of a store of this process is.
+func inProcess(store *local.Store) s3.Options {
+	return s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
+	}
 }
 
 // stack is everything between a client and the bucket's bytes, in this process:

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/internal/s3server"
 )
 
 var (
@@ -30,7 +30,7 @@ func TestKillRun(t *testing.T) {
 // TestKillRunBucket is the kill run over an S3 server, where every server has to
 // take the place of the one before in the membership.
 func TestKillRunBucket(t *testing.T) {
-	s := versitygw.Start(t)
+	s := s3server.Versitygw(t)
 	runAll(t, groups(t, max(1, *cyclesFlag/7), 5), func(t *testing.T) place {
 		return place{Endpoint: s.Endpoint, Bucket: s.Bucket(t), Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
 	})

@@ -33,6 +33,7 @@ func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 		{"put replaces", putReplaces},
 		{"an absent object is not found", absent},
 		{"open streams the whole object", openStreams},
+		{"a range is those bytes of the object", ranges},
 		{"keys are any printable text", oddKeys},
 		{"list is ordered and starts after", listOrder},
 		{"list pages are complete and end", listPages},
@@ -167,6 +168,26 @@ func openStreams(t *testing.T, b storage.Bucket) {
 	if got, err := io.ReadAll(r); err != nil || string(got) != content {
 		t.Errorf("read: %d bytes, %v; want %d bytes", len(got), err, len(content))
 	}
+}
+
+func ranges(t *testing.T, b storage.Bucket) {
+	create(t, b, "k", "0123456789")
+	for _, tt := range []struct {
+		offset, length int64
+		want           string
+	}{
+		{0, 1, "0"}, {0, 10, "0123456789"}, {3, 4, "3456"}, {9, 1, "9"},
+	} {
+		if got, err := b.GetRange(t.Context(), "k", tt.offset, tt.length); err != nil || string(got) != tt.want {
+			t.Errorf("%d bytes from %d on: %q, %v; want %q", tt.length, tt.offset, got, err, tt.want)
+		}
+	}
+	for _, outside := range [][2]int64{{5, 6}, {10, 1}, {20, 5}, {0, 0}, {-1, 2}} {
+		_, err := b.GetRange(t.Context(), "k", outside[0], outside[1])
+		wantKind(t, err, storage.ErrRefused)
+	}
+	_, err := b.GetRange(t.Context(), "none", 0, 1)
+	wantKind(t, err, storage.ErrNotFound)
 }
 
 func oddKeys(t *testing.T, b storage.Bucket) {

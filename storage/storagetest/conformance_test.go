@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
-	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -29,8 +29,7 @@ func onServers(t *testing.T, test func(t *testing.T, empty func(*testing.T) s3.O
 			return inProcess(store)
 		})
 	})
-	t.Run("versitygw", func(t *testing.T) {
-		server := versitygw.Start(t)
+	s3server.Each(t, func(t *testing.T, server *s3server.Server) {
 		transport := s3.NewTransport()
 		transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
 		t.Cleanup(transport.CloseIdleConnections)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/fakemodel"
-	"github.com/parleyrun/parley/internal/versitygw"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -93,7 +93,7 @@ func openDir(t *testing.T) place {
 }
 
 func openGateway(t *testing.T) place {
-	server := versitygw.Start(t)
+	server := s3server.Versitygw(t)
 	bucket, err := s3.New(&s3.Options{
 		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region, PathStyle: true,
 		AccessKey: server.AccessKey, SecretKey: server.SecretKey,

@@ -1,0 +1,80 @@
+package s3server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// program is a server as it is installed and started.
+type program struct {
+	name     string
+	version  string // That of the Makefile.
+	variable string // Names the program to run instead of the pinned one.
+	// command returns the arguments and the environment of an attempt to start,
+	// counted from 0.
+	command func(s *Server, attempt int) (args, env []string)
+}
+
+func versitygw() program {
+	return program{name: "versitygw", version: "v1.8.0", variable: "PARLEY_TEST_VERSITYGW", command: versitygwCommand}
+}
+
+func minio() program {
+	return program{name: "minio", version: "v0.0.0-20260212201848-7aac2a2c5b7c", variable: "PARLEY_TEST_MINIO", command: minioCommand}
+}
+
+// versitygwCommand takes another backend with every attempt. With extended
+// attributes an object and what S3 knows of it appear at once; not so with the
+// files that stand in for them, which a create that fails can leave behind. So
+// those are for file systems without extended attributes, which the server refuses.
+func versitygwCommand(s *Server, attempt int) (args, env []string) {
+	args = []string{"--port", s.Endpoint, "--region", s.Region, "--keep-alive", "posix"}
+	if attempt%2 == 1 {
+		args = append(args, "--sidecar", s.private())
+	}
+	return append(args, s.objects()), []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey}
+}
+
+func minioCommand(s *Server, _ int) (args, env []string) {
+	return []string{"server", "--address", s.Endpoint, "--certs-dir", s.private(), s.objects()}, []string{
+		"HOME=" + s.private(),
+		"MINIO_ROOT_USER=" + s.AccessKey, "MINIO_ROOT_PASSWORD=" + s.SecretKey, "MINIO_REGION=" + s.Region,
+		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CALLHOME_ENABLE=off",
+	}
+}
+
+// find returns the program's path.
+func (p program) find(t testing.TB) string {
+	t.Helper()
+	file, err := os.Getenv(p.variable), error(nil)
+	if file == "" {
+		file, err = p.pinned()
+	}
+	if err == nil {
+		_, err = os.Stat(file)
+	}
+	if err != nil {
+		t.Fatalf("find %s: %v: run make servers, or let %s name the program", p.name, err, p.variable)
+	}
+	return file
+}
+
+// pinned returns where make puts the program: a test runs in the folder of its
+// package, somewhere below that of go.mod.
+func (p program) pinned() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "bin", p.name+"@"+p.version), nil
+		}
+		if strings.HasSuffix(dir, string(filepath.Separator)) {
+			return "", fmt.Errorf("no go.mod at or above %s", wd)
+		}
+	}
+}

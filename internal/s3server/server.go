@@ -1,0 +1,184 @@
+package s3server
+
+import (
+	"crypto/rand"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	startAttempts = 5
+	startTimeout  = time.Minute // It only matters when the start fails.
+	shownOutput   = 8 << 10     // Bytes of the server's output that a failed test shows.
+)
+
+// supervise runs the command it is given until that ends, or until the other end
+// of file 3 is closed, which the end of the test process does too.
+const supervise = `
+"$@" 3<&- & server=$!
+{ read -r _; kill -9 "$server"; } <&3 2>/dev/null & watcher=$!
+wait "$server"; status=$?
+kill "$watcher" 2>/dev/null
+exit "$status"`
+
+// Server is a running S3 server. Its fields are what a client needs; they do not
+// change.
+type Server struct {
+	Endpoint  string // host:port, for plain HTTP.
+	AccessKey string // Of the one account, which may do everything.
+	SecretKey string
+	Region    string
+
+	dir string // Of the objects, of what else the program stores, and of its output.
+}
+
+// Each runs a test on every program there is, in a subtest with its name.
+func Each(t *testing.T, test func(t *testing.T, s *Server)) {
+	for _, p := range []program{versitygw(), minio()} {
+		t.Run(p.name, func(t *testing.T) { test(t, start(t, p)) })
+	}
+}
+
+// Versitygw runs a versitygw until t ends.
+func Versitygw(t testing.TB) *Server {
+	t.Helper()
+	return start(t, versitygw())
+}
+
+// MinIO runs a MinIO with one drive until t ends.
+func MinIO(t testing.TB) *Server {
+	t.Helper()
+	return start(t, minio())
+}
+
+// Bucket makes an empty bucket and returns its name.
+func (s *Server) Bucket(t testing.TB) string {
+	t.Helper()
+	// To every program a folder among its objects is a bucket.
+	dir, err := os.MkdirTemp(s.objects(), "bucket-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(dir)
+}
+
+func start(t testing.TB, p program) *Server {
+	t.Helper()
+	file := p.find(t)
+	s := &Server{AccessKey: "parley", SecretKey: rand.Text(), Region: "us-east-1", dir: t.TempDir()}
+	for _, dir := range []string{s.objects(), s.private()} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, s.output())
+		}
+	})
+	for attempt := range startAttempts {
+		s.Endpoint = freePort(t)
+		args, env := p.command(s, attempt)
+		if s.run(t, append([]string{file}, args...), env) {
+			return s
+		}
+	}
+	t.Fatalf("%s does not start", file)
+	return nil
+}
+
+func (s *Server) objects() string { return filepath.Join(s.dir, "objects") }
+func (s *Server) private() string { return filepath.Join(s.dir, "private") }
+func (s *Server) log() string     { return filepath.Join(s.dir, "output") }
+
+// run starts the process and waits until it answers. It returns false, and no
+// process is left, if that ends or somebody else has the port.
+func (s *Server) run(t testing.TB, command, env []string) bool {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", supervise, "sh"}, command...)...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	alive, stop, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alive.Close()
+	// With a file for its output, only the process itself is waited for.
+	output, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = output, output, []*os.File{alive}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", command[0], err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // It is killed; an end before its time shows in the test.
+	}()
+	end := sync.OnceFunc(func() {
+		stop.Close()
+		<-ended
+	})
+	t.Cleanup(end)
+	if s.answers(t, ended) {
+		return true
+	}
+	end()
+	return false
+}
+
+// answers polls until the server answers, has ended, or turns out to be another:
+// only this one knows the keys.
+func (s *Server) answers(t testing.TB, ended <-chan struct{}) bool {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: startTimeout}
+	tick, late := time.NewTicker(5*time.Millisecond), time.NewTimer(startTimeout)
+	defer tick.Stop()
+	defer late.Stop()
+	for {
+		if resp, err := client.Do(s.listBuckets(t, time.Now())); err == nil {
+			resp.Body.Close()
+			switch resp.StatusCode {
+			case http.StatusOK:
+				return true
+			case http.StatusForbidden:
+				return false
+			}
+		}
+		select {
+		case <-ended:
+			return false
+		case <-late.C:
+			t.Fatalf("%s does not answer within %v", s.Endpoint, startTimeout)
+		case <-tick.C:
+		}
+	}
+}
+
+// output returns the end of what the server has printed.
+func (s *Server) output() string {
+	b, err := os.ReadFile(s.log())
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-shownOutput):])
+}
+
+// freePort returns an address nobody listens on, for now.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
