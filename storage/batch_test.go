@@ -2,8 +2,10 @@ package storage_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -192,6 +194,39 @@ func FuzzBatchContent(f *testing.F) {
 			if !json.Valid(line) {
 				t.Fatalf("decoded a header that is no JSON: %q", line)
 			}
+		}
+	})
+}
+
+// oneKey is a bucket that lists one key.
+type oneKey struct {
+	storage.Bucket
+	key string
+}
+
+// List implements storage.Bucket.
+func (o *oneKey) List(context.Context, storage.ListQuery) (storage.ListPage, error) {
+	return storage.ListPage{Keys: []storage.ListedKey{{Key: o.key, Size: 3}}}, nil
+}
+
+// FuzzSegmentKey: a key that is taken for a segment's is exactly what SegmentKey returns.
+func FuzzSegmentKey(f *testing.F) {
+	conv := keyOf("x")
+	prefix := strings.TrimSuffix(storage.SegmentKey(conv, 0, 0), "0000000000000000-0000000000000000")
+	for _, name := range []string{
+		"0000000000000009-0000000000000000", "9999999999999999-0000000000000001", "0000000000000000-0000000000000009", "", "-",
+		"+000000000000009-0000000000000000", "0000000000000009-0000000000000000-0000000000000000", "0000000000000009", "000000000000000x-0000000000000000",
+	} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		refs, err := storage.NewLogs(&oneKey{key: prefix + name}, nil).Segments(t.Context(), conv, 0)
+		var corrupt *storage.CorruptError
+		switch {
+		case err != nil && !errors.As(err, &corrupt):
+			t.Errorf("an error of another kind: %v", err)
+		case err == nil && (len(refs) != 1 || refs[0].First < 0 || refs[0].First > refs[0].Last || storage.SegmentKey(conv, refs[0].First, refs[0].Last) != prefix+name):
+			t.Errorf("%q was taken for %+v", name, refs)
 		}
 	})
 }

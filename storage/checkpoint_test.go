@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -257,6 +258,26 @@ func FuzzCheckpoint(f *testing.F) {
 			t.Errorf("an error of another kind: %v", err)
 		case err == nil && (c == nil || c.At.Seq != 2 || len(c.State) == 0 || len(c.Claims) == 0):
 			t.Errorf("took %+v", c)
+		}
+	})
+}
+
+// FuzzFormat: a stamp that is taken is of this version, and nothing else is an error of
+// another kind.
+func FuzzFormat(f *testing.F) {
+	for _, s := range []string{
+		`{"schemaVersion":8,"minWriter":8}`, `{"schemaVersion":8}`, `{"schemaVersion":7,"minWriter":7}`, `{"schemaVersion":5}`,
+		`{"schemaVersion":9,"minWriter":8}`, `{"schemaVersion":8,"minWriter":9}`, `{"schemaVersion":"8"}`, `[]`, `{`, `null`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var stamp struct{ SchemaVersion, MinWriter int }
+		good := json.Unmarshal(data, &stamp) == nil && stamp.SchemaVersion == 8 && stamp.MinWriter <= 8
+		err := storage.EnsureFormat(t.Context(), &oneObject{data: data})
+		var format *storage.FormatError
+		if good != (err == nil) || err != nil && (!errors.As(err, &format) || format.Reason == "") {
+			t.Errorf("%q: %v", data, err)
 		}
 	})
 }

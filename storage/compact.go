@@ -12,14 +12,6 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-const (
-	// maxSegmentBytes is the size from which a segment is not merged any more.
-	maxSegmentBytes = 8 << 20
-	// mergeWidth is how many segments of one size class make one of the next, and by how
-	// much the classes differ.
-	mergeWidth = 16
-)
-
 // Compactor puts the batches of one conversation into segments, and says what nobody
 // needs afterwards. Any number of compactors may work on one log, on any view of it: what
 // they store is the same history, and what they delete is in it.
@@ -197,7 +189,7 @@ func (c *Compactor) store(ctx context.Context, upTo int64, recent []Batch) (garb
 			if err := c.add(b, *last); err != nil {
 				return err
 			}
-			if b.Size() >= maxSegmentBytes {
+			if int64(b.Size()) >= c.logs.sizes.merged {
 				keys, err := c.put(ctx, b)
 				if err != nil {
 					return err
@@ -280,7 +272,7 @@ func (c *Compactor) put(ctx context.Context, b *segment.Builder) ([]string, erro
 	return c.unpinned(seqs, index.Claims()), nil
 }
 
-// create stores an object. One that is there already holds the same batches.
+// create stores an object. What is there already must hold the same batches.
 func (c *Compactor) create(ctx context.Context, b *segment.Builder) (SegmentRef, *segment.Index, error) {
 	data, index, err := b.Finish()
 	if err != nil {
@@ -290,26 +282,48 @@ func (c *Compactor) create(ctx context.Context, b *segment.Builder) (SegmentRef,
 	key := SegmentKey(c.conv, ref.First, ref.Last)
 	err = createResolved(ctx, c.logs.bucket, c.logs.retry, key, func() Body { return Bytes(data) })
 	if errors.Is(err, ErrExists) {
-		c.known = false // it may have another size
-		err = nil
+		ref, err = c.existing(ctx, ref, index.Hash)
 	}
 	return ref, index, err
 }
 
-// merge makes one segment of mergeWidth that follow each other and are of the same size
+// existing reads a segment that somebody else has stored, or this one whose answer was
+// lost: it may have another size, and batches are deleted for its sake.
+func (c *Compactor) existing(ctx context.Context, want SegmentRef, hash Hash) (SegmentRef, error) {
+	refs, err := c.logs.Segments(ctx, c.conv, want.Last)
+	if err != nil {
+		return want, err
+	}
+	i := slices.IndexFunc(refs, func(r SegmentRef) bool { return r.First == want.First && r.Last == want.Last })
+	if i < 0 {
+		return want, &GapError{Conv: c.conv, Seq: want.First, Next: -1}
+	}
+	var last Hash
+	err = c.logs.readSegment(ctx, c.conv, refs[i], want.First, want.Last, func(b Batch) error {
+		last = b.Hash
+		return nil
+	})
+	if err == nil && last != hash {
+		err = &CorruptError{Conv: c.conv, Key: SegmentKey(c.conv, want.First, want.Last), Seq: want.Last,
+			Err: fmt.Errorf("ends with hash %s, the log has %s", last, hash)}
+	}
+	return refs[i], err
+}
+
+// merge makes one segment of several that follow each other and are of the same size
 // class, as long as there are such, and returns what it has replaced.
 func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
 	for {
 		from := c.mergeable()
-		if from < 0 || !c.known {
+		if from < 0 {
 			return garbage, nil
 		}
-		parts := slices.Clone(c.refs[from : from+mergeWidth])
+		parts := slices.Clone(c.refs[from : from+c.logs.sizes.width])
 		whole, err := c.join(ctx, parts)
 		if err != nil {
 			return garbage, err
 		}
-		c.refs = slices.Replace(c.refs, from, from+mergeWidth, whole)
+		c.refs = slices.Replace(c.refs, from, from+len(parts), whole)
 		// From the highest on: what is left of the parts when this ends early lies at the
 		// beginning, so that who looks for a batch finds one of them or the whole.
 		for _, ref := range slices.Backward(parts) {
@@ -318,7 +332,7 @@ func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
 	}
 }
 
-// mergeable returns where mergeWidth segments follow each other none of which is above
+// mergeable returns where enough segments follow each other none of which is above
 // some size class, -1 if nowhere. The smallest come first.
 func (c *Compactor) mergeable() int {
 	for class := range sizeClasses {
@@ -327,25 +341,25 @@ func (c *Compactor) mergeable() int {
 			if i > 0 && ref.First != c.refs[i-1].Last+1 {
 				run = 0
 			}
-			if run++; sizeClass(ref) > class {
+			if run++; c.logs.sizes.class(ref) > class {
 				run = 0
 			}
-			if run == mergeWidth {
-				return i - mergeWidth + 1
+			if width := c.logs.sizes.width; run == width {
+				return i - width + 1
 			}
 		}
 	}
 	return -1
 }
 
-// sizeClasses is how many classes of segments there are that are merged: mergeWidth of
-// one make one of the next, and of the last one that is not merged any more.
+// sizeClasses is how many classes of segments there are that are merged: enough of one
+// make one of the next, and of the last one that is not merged any more.
 const sizeClasses = 3
 
-// sizeClass returns the class of a segment, sizeClasses if it is not merged.
-func sizeClass(ref SegmentRef) int {
-	class := sizeClasses
-	for limit := int64(maxSegmentBytes / mergeWidth); ref.Size < limit && class > 0; limit /= mergeWidth {
+// class returns the class of a segment, sizeClasses if it is not merged.
+func (s sizes) class(ref SegmentRef) int {
+	class, width := sizeClasses, int64(s.width)
+	for limit := s.merged / width; ref.Size < limit && class > 0; limit /= width {
 		class--
 	}
 	return class
@@ -369,9 +383,11 @@ func (c *Compactor) join(ctx context.Context, parts []SegmentRef) (SegmentRef, e
 // deleted.
 func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string) error {
 	for _, key := range keys {
-		_, logErr := parseNumber(strings.TrimPrefix(key, logPrefix(conv)))
-		_, _, segErr := parseSegment(strings.TrimPrefix(key, segmentPrefix(conv)))
-		if logErr != nil && segErr != nil {
+		number, inLog := strings.CutPrefix(key, logPrefix(conv))
+		_, logErr := parseNumber(number)
+		name, inSegments := strings.CutPrefix(key, segmentPrefix(conv))
+		_, _, segErr := parseSegment(name)
+		if (!inLog || logErr != nil) && (!inSegments || segErr != nil) {
 			return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("no batch or segment of the conversation")}
 		}
 	}

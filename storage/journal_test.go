@@ -3,6 +3,7 @@ package storage_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,32 @@ func FuzzDecodeJournal(f *testing.F) {
 			if diff := cmp.Diff(j, k); err != nil || diff != "" {
 				t.Fatalf("second decode: %v (-first +second):\n%s", err, diff)
 			}
+		}
+	})
+}
+
+// FuzzJournalKey: a key that is taken for a journal's is exactly what JournalKey returns.
+func FuzzJournalKey(f *testing.F) {
+	for _, key := range []string{
+		"wake/a/0/0000000000000012", "wake/a/00/0000000000000012", "wake/a/-1/0000000000000012", "wake//0/0000000000000012", "wake/a/0/12",
+		"wake/a/0/0000000000000012/x", "heartbeat/a", "wake/a b/0/0000000000000012", "wake/a/9999999999999999999/0000000000000012", "",
+	} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		refs, err := storage.Journals(t.Context(), &oneKey{key: key})
+		if err != nil || len(refs) > 1 {
+			t.Fatalf("%+v, %v", refs, err)
+		}
+		if len(refs) == 0 {
+			return
+		}
+		r := refs[0]
+		if storage.JournalKey(r.Member, r.Shard, r.N) != key || !slices.Equal(r.Keys, []string{key}) {
+			t.Errorf("%q was taken for %+v", key, r)
+		}
+		if _, err := storage.EncodeJournal(storage.Journal{Member: r.Member, Shard: r.Shard, Shards: r.Shard + 1, N: r.N}); err != nil {
+			t.Errorf("%q was taken for a journal nobody can write: %v", key, err)
 		}
 	})
 }

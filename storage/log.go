@@ -33,6 +33,7 @@ type Logs struct {
 	segments *segment.Codec
 	prefetch int
 	pageKeys int
+	sizes    sizes
 	retry    *retry
 }
 
@@ -49,6 +50,7 @@ func NewLogs(b Bucket, opts *LogOptions) *Logs {
 		segments: segment.NewCodec(limit, parallel),
 		prefetch: orDefault(o.Prefetch, 8),
 		pageKeys: min(1000, orDefault(o.PageKeys, 1000)),
+		sizes:    defaultSizes(),
 		retry:    newRetry(o.Retry),
 	}
 }

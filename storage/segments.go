@@ -10,18 +10,22 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-const (
-	// wholeSegment is up to how many bytes a segment is read at once instead of its
-	// index first.
-	wholeSegment = 256 << 10
-	// indexTail is how many bytes at the end of a larger one are read for its index.
-	indexTail = 64 << 10
-	// framesAtOnce is about how many bytes of frames are read at once.
-	framesAtOnce = 1 << 20
-	// segmentReads bounds how often a place is looked up anew because the segment that was
-	// found has been merged into another one meanwhile.
-	segmentReads = 4
-)
+// segmentReads bounds how often a place is looked up anew because the segment that was
+// found has been merged into another one meanwhile.
+const segmentReads = 4
+
+// sizes are what segments are made and read by. Tests make them small.
+type sizes struct {
+	whole  int64 // Up to how many bytes a segment is read at once instead of its index first.
+	tail   int64 // How many bytes at the end of a larger one are read for its index.
+	frames int64 // About how many bytes of frames are read at once.
+	merged int64 // From which size on a segment is not merged any more.
+	width  int   // How many segments of one size class make one of the next, and by how much the classes differ.
+}
+
+func defaultSizes() sizes {
+	return sizes{whole: 256 << 10, tail: 64 << 10, frames: 1 << 20, merged: 8 << 20, width: 16}
+}
 
 // SegmentRef names a stored segment.
 type SegmentRef struct {
@@ -191,8 +195,8 @@ type segmentReader struct {
 func (l *Logs) openSegment(ctx context.Context, conv conversation.Key, ref SegmentRef) (*segmentReader, error) {
 	s := &segmentReader{logs: l, conv: conv, ref: ref}
 	need := ref.Size
-	if need > wholeSegment {
-		need = indexTail
+	if need > l.sizes.whole {
+		need = min(need, l.sizes.tail)
 	}
 	for {
 		tail, err := s.bytes(ctx, ref.Size-need, need)
@@ -249,7 +253,7 @@ func (s *segmentReader) bytes(ctx context.Context, offset, size int64) ([]byte, 
 // run returns how many frames from one on are to be read at once, and their bytes.
 func (s *segmentReader) run(frame int, to int64) (n int, size int64) {
 	for _, f := range s.index.Frames[frame:] {
-		if f.Seq > to || n > 0 && size+f.Size > framesAtOnce {
+		if f.Seq > to || n > 0 && size+f.Size > s.logs.sizes.frames {
 			break
 		}
 		n, size = n+1, size+f.Size

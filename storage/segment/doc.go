@@ -19,7 +19,7 @@
 //
 //	{"v":8,"seq":64,"prev":"…","nonce":"…","first":false,"epoch":0,"records":1,"at":"…"}   the first batch of a frame
 //	{"records":1,"at":"…"}                                                                 one that follows by the same writer
-//	{"nonce":"…","first":true,"epoch":1,"records":0,"at":"…"}                              one by another writer
+//	{"nonce":"…","first":true,"epoch":1,"records":0,"at":"…"}                              one by another writer, or of another epoch
 //
 // What is left out follows from the batch before: seq is one more, prev its hash.
 // The hashes themselves are computed anew from the lines, so that a frame proves
@@ -29,8 +29,9 @@
 // Guarantees:
 //
 //  1. A [Builder] takes only batches that follow each other by number and hash.
-//  2. [Codec.Index] and [Codec.Frame] return what a Builder was given, or an error;
-//     they take no more memory than the bytes given to them, and the limit, allow.
+//  2. [Codec.Index] and [Codec.Frame] return what a Builder was given, or an error: a
+//     frame is held against the index, its writers and their claims included. What a
+//     frame claims to hold is compared with a limit before memory is taken for it.
 //
 // A Codec is safe for concurrent use.
 package segment

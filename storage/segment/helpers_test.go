@@ -54,15 +54,15 @@ func seeded(seed uint64) []segment.Batch {
 		h = after(rng.Int64N(1e15), "before")
 	}
 	var batches []segment.Batch
-	for n := 1 + rng.IntN(300); len(batches) < n; {
+	for n := 1 + rng.IntN(150); len(batches) < n; {
 		if h.head.Nonce == "" || rng.IntN(20) == 0 {
 			batches = append(batches, h.claim(segment.Nonce(fmt.Sprintf("w%d-%d", seed, len(batches)))))
 			continue
 		}
 		records := rng.IntN(6)
-		switch rng.IntN(40) {
+		switch rng.IntN(60) {
 		case 0:
-			records = 3000
+			records = 2000
 		case 1:
 			records = 300
 		}
@@ -78,7 +78,7 @@ func seeded(seed uint64) []segment.Batch {
 // three returns a log that takes three frames and few bytes.
 func three() []segment.Batch {
 	h := after(6, "w1")
-	wide := strings.Repeat("{\"type\":\"a\"}\n", 4000)
+	wide := strings.Repeat("{\"type\":\""+strings.Repeat("a", 4000)+"\"}\n", 10)
 	return []segment.Batch{h.next("{\"a\":1}\n"), h.next(wide), h.claim("w2"), h.next(wide), h.next("{\"b\":1}\n{\"c\":2}\n"), h.next(wide)}
 }
 

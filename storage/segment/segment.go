@@ -20,7 +20,7 @@ const (
 	frameBytes = 64 << 10
 	// headBytes is more than a header line takes.
 	headBytes = 512
-	// maxIndexBytes bounds what an index may take into memory.
+	// maxIndexBytes bounds an index, whatever the limit of a batch is.
 	maxIndexBytes = 64 << 20
 
 	skippableMagic = 0x184D2A5E
@@ -43,7 +43,7 @@ type Index struct {
 	Frames  []Frame  `json:"frames"`  // Where it lies, in order and without a gap from offset 0.
 }
 
-// Writer is a run of batches of one writer incarnation.
+// Writer is a run of batches of one writer incarnation and epoch.
 type Writer struct {
 	Seq   int64 `json:"seq"` // Its first batch in the segment.
 	Nonce Nonce `json:"nonce"`

@@ -1,0 +1,165 @@
+package parley_test
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const formatPage = "docs/format.md"
+
+// tableRows returns the cells of a table of the page, below its header line.
+func tableRows(t *testing.T, header string) (rows [][]string) {
+	t.Helper()
+	b, err := os.ReadFile(formatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(b), "\n"+header+"\n")
+	if !ok {
+		t.Fatalf("%s has no table %q", formatPage, header)
+	}
+	for line := range strings.Lines(table) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if !strings.HasPrefix(cells[0], "---") {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+// TestFormatPageHasEveryRecord holds the table of records against the code: types and
+// their order, what may be skipped, members, and chunks.
+func TestFormatPageHasEveryRecord(t *testing.T) {
+	rows := tableRows(t, "| type | must | members | chunk |")
+	var types []conversation.RecordType
+	for _, cells := range rows {
+		if len(cells) != 4 {
+			t.Fatalf("this is no row of four cells: %q", cells)
+		}
+		name := conversation.RecordType(strings.Trim(cells[0], "`"))
+		types = append(types, name)
+		if must := map[bool]string{true: "yes", false: "no"}[conversation.Must(name)]; cells[1] != must {
+			t.Errorf("%s: must is %q, want %q", name, cells[1], must)
+		}
+		if want := membersOf(t, name); cells[2] != want {
+			t.Errorf("%s has the members\n%s, want\n%s", name, cells[2], want)
+		}
+		if got, want := quoted(cells[3]), chunksOf(t, name); !slices.Equal(got, want) {
+			t.Errorf("%s is shown as %q, want %q", name, got, want)
+		}
+	}
+	if want := conversation.Types(); !slices.Equal(types, want) {
+		t.Errorf("the table has the types\n%q, want\n%q", types, want)
+	}
+}
+
+func quoted(cell string) (names []string) {
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// recordOf decodes a line of a type, with members that some chunks need.
+func recordOf(t *testing.T, name conversation.RecordType, more string) conversation.Record {
+	t.Helper()
+	records, err := conversation.DecodeRecords(fmt.Appendf(nil, `{"type":"%s","text":"x","metadata":{"a":1}%s}`, name, more))
+	if err != nil || len(records) != 1 {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return records[0]
+}
+
+// membersOf writes the members of a record as the page does.
+func membersOf(t *testing.T, name conversation.RecordType) string {
+	t.Helper()
+	v := reflect.Indirect(reflect.ValueOf(recordOf(t, name, "")))
+	var members []string
+	for i := range v.NumField() {
+		tag, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		member := "`" + tag + "`"
+		if strings.HasPrefix(option, "omit") {
+			member += "?"
+		}
+		members = append(members, member)
+	}
+	return strings.Join(members, ", ")
+}
+
+// chunksOf projects a record in each of its forms.
+func chunksOf(t *testing.T, name conversation.RecordType) (chunks []string) {
+	t.Helper()
+	at := func() (*conversation.Snapshot, error) { return &conversation.Snapshot{}, nil }
+	for _, form := range []string{"", `,"failed":true`} {
+		got, err := conversation.Project("conv_1", conversation.Batch{Records: []conversation.Record{recordOf(t, name, form)}}, at)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, c := range got {
+			if !slices.Contains(chunks, string(c.Type)) {
+				chunks = append(chunks, string(c.Type))
+			}
+		}
+	}
+	return chunks
+}
+
+// TestFormatPageHasEveryKey holds the table of keys against the functions that make them.
+func TestFormatPageHasEveryKey(t *testing.T) {
+	parts := strings.NewReplacer(
+		"<hh>", "[0-9a-f]{2}", "<conv>", "[0-9a-f]{32}", "<sha256>", "[0-9a-f]{64}", "<digest>", "[0-9a-f]{32}", "<endpoint>", "[0-9a-f]{32}",
+		"<seq>", "[0-9]{16}", "<first>", "[0-9]{16}", "<last>", "[0-9]{16}", "<n>", "[0-9]{16}", "<shard>", "[0-9]+",
+		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
+	)
+	address := conversation.Address{Agent: "triage", ID: "issue 42"}
+	conv := address.Key()
+	keys := []string{
+		storage.LogKey(conv, 7), storage.SegmentKey(conv, 3, 9), storage.BlobKey(conv, storage.Digest{1}), storage.HeadKey(conv),
+		storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.PageKey(conv, storage.PageRef{N: 3}),
+		storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}), storage.JournalKey("node-1", 2, 7),
+		storage.EpochKey(7), storage.HeartbeatKey("node-1"), "format.json", "probe/result/" + string(conv),
+	}
+	rows := tableRows(t, "| key | object | written | deleted |")
+	if len(rows) != len(keys) {
+		t.Errorf("%d rows for %d kinds of objects", len(rows), len(keys))
+	}
+	for _, key := range keys {
+		var fits []string
+		for _, cells := range rows {
+			template := strings.Trim(cells[0], "`")
+			if regexp.MustCompile("^" + parts.Replace(template) + "$").MatchString(key) {
+				fits = append(fits, template)
+			}
+		}
+		if len(fits) != 1 {
+			t.Errorf("the key %s is described by %q", key, fits)
+		}
+	}
+}
+
+// TestFormatPageStatesTheVersion: the page is of the version that the code writes.
+func TestFormatPageStatesTheVersion(t *testing.T) {
+	rows := tableRows(t, "| version | history |")
+	if got, want := rows[0][0], fmt.Sprint(storage.SchemaVersion); got != want {
+		t.Errorf("the newest version of the page is %s, want %s", got, want)
+	}
+	b, err := os.ReadFile(formatPage)
+	if want := fmt.Sprintf("`format.json` is `{\"schemaVersion\":%d,\"minWriter\":%[1]d}`", storage.SchemaVersion); err != nil || !strings.Contains(string(b), want) {
+		t.Errorf("the page does not say %s: %v", want, err)
+	}
+}
