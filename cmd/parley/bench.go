@@ -64,6 +64,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server at --against")
 	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
 	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
+	cmd.AddCommand(benchLogCommand())
 	return cmd
 }
 
@@ -84,18 +85,7 @@ func runBench(ctx context.Context, cfg benchConfig, out io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
-	if err := report.WriteTable(out); err != nil {
-		return err
-	}
-	if cfg.jsonFile != "" {
-		if err := writeReport(cfg.jsonFile, report); err != nil {
-			return err
-		}
-	}
-	if n := report.Failed(); n > 0 {
-		return fmt.Errorf("bench: %d of %d scenarios failed", n, len(report.Scenarios))
-	}
-	return nil
+	return finish(report, "bench", cfg.jsonFile, out)
 }
 
 // benchVersion names the program that is measured, as exactly as its build tells.

@@ -30,6 +30,9 @@
 // that, so that [Options.Against] may name any server of it. Scenarios that need
 // to know a process, a folder or the model are left out there.
 //
-// Run belongs to one goroutine and may be called by several, each with its own
-// folder. After a crash a folder of temporary data is left.
+// "parley bench log" calls [RunLog], which needs no server: it compares appends to
+// conversations with raw conditional PUTs of the same bytes, in turn, in this process.
+//
+// Each call of Run and RunLog belongs to one goroutine; several may go on, each with
+// its own folder. After a crash a folder of temporary data is left.
 package bench

@@ -10,7 +10,6 @@ import (
 
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // rawBytes is the size of a raw object: about that of a small batch.
@@ -60,9 +59,7 @@ func rawPuts(writers int) func(context.Context, *runner, *Scenario) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
-		bucket, err := s3.New(&s3.Options{
-			Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-		})
+		bucket, err := openFolder(store)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,8 @@ type Report struct {
 	Version string `json:"version,omitempty"`
 	// Against is the server that was measured; "" for one of the run's own.
 	Against string `json:"against,omitempty"`
+	// Bucket names what the log was measured on; "" where a server was measured.
+	Bucket string `json:"bucket,omitempty"`
 	// Quick tells that the counts were small: the figures are a first look.
 	Quick     bool       `json:"quick,omitempty"`
 	Scenarios []Scenario `json:"scenarios"`
@@ -92,7 +94,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 }
 
 // WriteTable writes the report for people: a line on the machine and a row per
-// scenario, with errors below. A kB is 1,000 bytes and an MB 1,000,000.
+// scenario, with errors below. Columns without a figure are left out. A kB is 1,000
+// bytes and an MB 1,000,000.
 func (r *Report) WriteTable(w io.Writer) error {
 	rows := [][]string{{"scenario", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB", "figures", "target"}}
 	var failed []string
@@ -108,6 +111,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	if r.Against != "" {
 		head += ", against " + r.Against
+	}
+	if r.Bucket != "" {
+		head += ", on " + r.Bucket
 	}
 	if r.Quick {
 		head += ", quick"
@@ -157,18 +163,24 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// aligned pads columns by characters: numbers to the right, words to the left.
+// aligned pads columns by characters: numbers to the right, words to the left. A
+// column without a cell below its title is left out.
 func aligned(rows [][]string) string {
 	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
+	filled := make([]bool, len(rows[0]))
+	for r, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			filled[i] = filled[i] || r > 0 && cell != ""
 		}
 	}
 	var b strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
+			if !filled[i] {
+				continue
+			}
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			if words := i == 0 || i >= len(row)-2; words {
 				line.WriteString(cell + pad)
