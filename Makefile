@@ -17,6 +17,7 @@ DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
 SCHEDULES ?= 20000
 CYCLES    ?= 200
+CRASHES   ?= 500
 FUZZTIME ?= 1m
 
 .DEFAULT_GOAL := help
@@ -71,9 +72,10 @@ build: ## Build the command into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers ## Run SCHEDULES schedules of the simulation, CYCLES of the kill run, and fuzz every target for FUZZTIME
+soak: needs servers ## Run SCHEDULES schedules of the simulation, CYCLES of the kill run, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
 	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
+	$(GO) test -race -timeout 0 -v -run 'TestCrashCycles' ./storage/local -cycles $(CRASHES)
 	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"
 
 bench: ## Run the benchmarks

@@ -24,7 +24,8 @@
 //  5. A body whose length or declared digest does not match leaves no trace.
 //  6. One process per folder; a second Open fails with *LockedError.
 //  7. A commit that cannot be made durable ends the process (Options.Fatal), as
-//     nobody can say any more which of the visible writes would survive.
+//     nobody can say any more which of the visible writes would survive. So does
+//     a log that cannot be begun and a folder of the engine that cannot be synced.
 //
 // Every other error answer to a write, in particular a 5xx, leaves the outcome
 // unknown to the client, which resolves it by reading back.

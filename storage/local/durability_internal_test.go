@@ -342,7 +342,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashDisk keeps links and clones apart, which wait for each other otherwise.
+// crashDisk keeps clones apart from the calls that lock the disk twice, which wait
+// for each other otherwise.
 type crashDisk struct {
 	*vfs.MemFS
 	links sync.RWMutex
@@ -352,6 +353,12 @@ func (d *crashDisk) Link(oldname, newname string) error {
 	d.links.RLock()
 	defer d.links.RUnlock()
 	return d.MemFS.Link(oldname, newname)
+}
+
+func (d *crashDisk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	d.links.RLock()
+	defer d.links.RUnlock()
+	return d.MemFS.ReuseForWrite(oldname, newname, category)
 }
 
 func (d *crashDisk) clone(cfg vfs.CrashCloneCfg) *crashDisk {

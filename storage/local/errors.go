@@ -75,6 +75,9 @@ type failure struct {
 	hook func(error)
 	once sync.Once
 	err  atomic.Pointer[FatalError]
+	// open is set once the engine is open. Until then most errors make the opening
+	// fail, and nothing else.
+	open atomic.Bool
 }
 
 // report makes err the fatal error of the folder, unless there is one already,
@@ -89,6 +92,20 @@ func (f *failure) report(err error) error {
 		f.hook(fatal)
 	})
 	return f.check()
+}
+
+// reportAny reports err, if there is one.
+func (f *failure) reportAny(err error) {
+	if err != nil {
+		f.report(err)
+	}
+}
+
+// reportOpen reports err, if there is one and the folder is open.
+func (f *failure) reportOpen(err error) {
+	if f.open.Load() {
+		f.reportAny(err)
+	}
 }
 
 // check returns the fatal error of the folder, if there is one.

@@ -50,6 +50,7 @@ func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebble
 		lock.Close()
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
 	}
+	fail.open.Store(true)
 	return &pebbleEngine{db: db, lock: lock, stripes: stripes{seed: maphash.MakeSeed()}, failure: fail}, nil
 }
 
@@ -58,8 +59,9 @@ func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebble
 // that are not there; the cache is to hold them and the indexes beside memtables,
 // which count as part of it.
 func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure) *pebble.Options {
+	watched := &watchedFS{fs, fail}
 	opts := &pebble.Options{
-		FS:                          fs,
+		FS:                          watched,
 		CacheSize:                   16 << 20,
 		MemTableSize:                4 << 20,
 		MemTableStopWritesThreshold: 4,
@@ -69,6 +71,7 @@ func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure) *pebble.Options {
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		Logger:             &pebbleLogger{log: log, fail: fail},
 		EventListener: &pebble.EventListener{
+			WALCreated: watched.logCreated,
 			BackgroundError: func(err error) {
 				log.Error("local store background work", "err", err)
 			},

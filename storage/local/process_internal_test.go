@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// helperEnv makes this binary play another process: "open" or "exit".
+// helperEnv makes this binary play another process: "open", "exit" or "crash".
 const helperEnv = "PARLEY_LOCAL_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 	case "exit":
 		exit(&FatalError{Dir: "/some/folder", Err: errors.New("no disk")})
 		os.Exit(0)
+	case "crash":
+		crashChild()
 	}
 	os.Exit(m.Run())
 }

@@ -1,0 +1,244 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+// How a cycle ends, if nothing else ends it before.
+const (
+	endClone = "clone"      // Power loss of a disk in memory, in this process.
+	endKill  = "kill"       // SIGKILL of a child that writes to a folder.
+	endPower = "power loss" // The same as endClone in a child, which leaves what survives in the folder.
+)
+
+// cycle is the life of a store from its opening to its crash. The seed decides
+// all of it but the order in which things happen.
+type cycle struct {
+	Seed    uint64
+	Number  int
+	End     string
+	Workers int
+	Limit   int    // Events after which the crash comes.
+	Calls   int    // Changing calls of the file system after which an endClone comes; 0 is none.
+	Lost    int    // Of unsynced blocks and names this percentage survives a power loss.
+	Heavy   bool   // Objects are larger.
+	Fault   string // Key of faults; "" is none.
+	Early   bool   // Calls are counted from the start, not from when the store is open.
+	After   int    // So many matching calls are good.
+	Once    bool   // One call fails, not every one from then on.
+}
+
+// fault selects calls of the file system. One that is fatal must end the process.
+type fault struct {
+	fatal bool
+	match func(op errorfs.Op) bool
+}
+
+// Parts of the names of files, with the folder they are in.
+const (
+	logFile  = ".log"
+	manifest = "/MANIFEST"
+	table    = ".sst"
+	upload   = "tmp/"
+)
+
+// on selects the calls of some kinds for the files of one kind.
+func on(part string, kinds ...errorfs.OpKind) func(errorfs.Op) bool {
+	return func(op errorfs.Op) bool {
+		name := path.Base(path.Dir(op.Path)) + "/" + path.Base(op.Path)
+		return slices.Contains(kinds, op.Kind) && strings.Contains(name, part)
+	}
+}
+
+func faults() map[string]fault {
+	const (
+		create, reuse, link, rename, remove = errorfs.OpCreate, errorfs.OpReuseForWrite, errorfs.OpLink, errorfs.OpRename, errorfs.OpRemove
+		write, writeAt                      = errorfs.OpFileWrite, errorfs.OpFileWriteAt
+		sync, syncData, syncTo              = errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo
+	)
+	folder := func(name string) func(errorfs.Op) bool {
+		return func(op errorfs.Op) bool {
+			return (op.Kind == sync || op.Kind == errorfs.OpOpenDir) && strings.HasSuffix(op.Path, name)
+		}
+	}
+	return map[string]fault{
+		"log write":      {true, on(logFile, write, writeAt)},
+		"log sync":       {true, on(logFile, sync, syncData, syncTo)},
+		"log create":     {true, on(logFile, create, reuse)},
+		"manifest write": {true, on(manifest, write, writeAt)},
+		"manifest sync":  {true, on(manifest, sync, syncData)},
+		"table create":   {false, on(table, create)},
+		"table write":    {false, on(table, write, writeAt)},
+		"table sync":     {false, on(table, sync, syncData)},
+		"db folder":      {true, folder("/db")},
+		"upload create":  {false, on(upload, create)},
+		"upload write":   {false, on(upload, write, writeAt)},
+		"upload sync":    {false, on(upload, sync, syncData)},
+		"upload link":    {false, on(upload, link)},
+		"objects folder": {false, folder("/objects")},
+		"remove":         {false, on("", remove)},
+		"rename":         {false, on("", rename, reuse)},
+		"anything": {false, func(op errorfs.Op) bool {
+			return op.Kind != errorfs.OpLock && op.Kind.ReadOrWrite() == errorfs.OpIsWrite
+		}},
+	}
+}
+
+// newCycle draws the cycle of a seed.
+func newCycle(seed uint64, number int, end string, faultName string) cycle {
+	rng := rand.New(rand.NewPCG(seed, uint64(number)))
+	c := cycle{
+		Seed: seed, Number: number, End: end, Fault: faultName,
+		Workers: 2 + rng.IntN(5),
+		Limit:   20 + rng.IntN(180),
+		Lost:    []int{0, 0, 20, 50, 80, 100}[rng.IntN(6)],
+		Heavy:   rng.IntN(4) == 0,
+		After:   rng.IntN(40),
+		Once:    rng.IntN(2) == 0,
+		Early:   rng.IntN(8) == 0,
+	}
+	if end == endClone && rng.IntN(4) > 0 {
+		c.Calls = 1 + rng.IntN(500)
+	}
+	switch {
+	case strings.HasPrefix(faultName, "table"), strings.HasPrefix(faultName, "manifest"), faultName == "db folder",
+		faultName == "log create", faultName == "rename", faultName == "remove":
+		// These calls are rare: the engine makes them when it has written a lot.
+		c.Heavy, c.After = true, 0
+	case strings.HasPrefix(faultName, "upload"), strings.HasPrefix(faultName, "objects"):
+		c.After %= 6
+	}
+	if faultName == "rename" {
+		c.Early = true
+	}
+	if faultName != "" {
+		c.Limit += 100
+	}
+	return c
+}
+
+// injector refuses the calls that the cycle selects and tells the recorder first.
+func (c cycle) injector(r *recorder, opened *atomic.Bool) errorfs.Injector {
+	f, ok := faults()[c.Fault]
+	var seen atomic.Int64
+	return errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if !ok || !c.Early && !opened.Load() || !f.match(op) {
+			return nil
+		}
+		n := int(seen.Add(1)) - 1
+		if n < c.After || c.Once && n > c.After {
+			return nil
+		}
+		r.add(event{Phase: phaseFault, Note: fmt.Sprintf("kind %d of %s", op.Kind, op.Path)})
+		return syscall.ENOSPC
+	})
+}
+
+// bucketOver is the bucket as the command builds it.
+func bucketOver(s *Store) (storage.Bucket, error) {
+	return s3.New(&s3.Options{Endpoint: Endpoint, Bucket: Bucket, Region: Region, PathStyle: true, Transport: s})
+}
+
+// perform opens the store and works on it until the cycle is over or the plan is
+// done.
+func (c cycle) perform(ctx context.Context, fs vfs.FS, dir string, opts *Options, r *recorder, opened *atomic.Bool) (*Store, error) {
+	s, err := openStore(fs, dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bucketOver(s)
+	if err != nil {
+		return s, err
+	}
+	opened.Store(true)
+	r.add(event{Phase: phaseOpened})
+	var wg sync.WaitGroup
+	for w := range c.Workers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(c.Seed, uint64(c.Number)<<8|uint64(w)))
+			for i := 0; i < 400 && ctx.Err() == nil; i++ {
+				c.step(b, r, rng, fmt.Sprintf("log/%d/%d/%d", c.Number, w, i))
+			}
+		})
+	}
+	wg.Wait()
+	return s, nil
+}
+
+// step is one operation, on a key that all share or on a new one. It is never
+// given up: the crash alone may cut it short.
+func (c cycle) step(b storage.Bucket, r *recorder, rng *rand.Rand, fresh string) {
+	ctx := context.Background()
+	e := event{Phase: phaseBegin, Key: fmt.Sprintf("shared/%02d", rng.IntN(16))}
+	switch n := rng.IntN(20); {
+	case n < 5:
+		e.Verb, e.Key = verbCreate, fresh
+	case n < 10:
+		e.Verb = verbCreate
+	case n < 14:
+		e.Verb = verbPut
+	case n < 18:
+		e.Verb = verbDelete
+	default:
+		e.Verb = verbGet
+	}
+	if e.Verb == verbCreate || e.Verb == verbPut {
+		e.Value = valueOf(c.Number, c.Heavy)
+	}
+	if e.Op = r.add(e); e.Op == 0 {
+		return
+	}
+	e.Phase, e.Result = phaseEnd, resultDone
+	var err error
+	switch e.Verb {
+	case verbCreate:
+		err = b.Create(ctx, e.Key, storage.Bytes(bodyOf(e.Value+e.Op<<1)))
+	case verbPut:
+		err = b.Put(ctx, e.Key, storage.Bytes(bodyOf(e.Value+e.Op<<1)))
+	case verbDelete:
+		err = b.Delete(ctx, e.Key)
+	case verbGet:
+		e.Value, err = read(ctx, b, e.Key)
+	}
+	switch {
+	case errors.Is(err, storage.ErrExists):
+		e.Result = resultExists
+	case err != nil:
+		e.Result, e.Note = resultUnknown, err.Error()
+	}
+	r.add(e)
+}
+
+// errDamaged is an object that nobody wrote.
+var errDamaged = errors.New("damaged")
+
+// read returns the value under key, 0 if there is none.
+func read(ctx context.Context, b storage.Bucket, key string) (uint64, error) {
+	body, err := b.Get(ctx, key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	value, err := valueIn(body)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", errDamaged, key, err)
+	}
+	return value, nil
+}
