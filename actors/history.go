@@ -69,8 +69,8 @@ type dueCheckpoint struct {
 	storage.Checkpoint
 	address conversation.Address
 	day     string // on which it was taken
-	pages int // how many full ones belong to it
-	tail  *conversation.HistoryPage
+	pages   int    // how many full ones belong to it
+	tail    *conversation.HistoryPage
 }
 
 // newHistory makes a history of what was restored, nil if nothing was.

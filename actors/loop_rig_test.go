@@ -85,7 +85,10 @@ func (l *loop) run(p part) *actorNode {
 	n.rt = rt
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- rt.Run(ctx) }()
+	go func() {
+		defer close(done)
+		done <- rt.Run(ctx)
+	}()
 	n.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

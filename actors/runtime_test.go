@@ -261,7 +261,10 @@ func (w *world) start(s setup) *node {
 	n := w.build(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- n.rt.Run(ctx) }()
+	go func() {
+		defer close(done)
+		done <- n.rt.Run(ctx)
+	}()
 	n.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

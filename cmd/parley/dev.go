@@ -67,6 +67,9 @@ func devCommand() *cobra.Command {
 	return cmd
 }
 
+// devCompactBatches lets every turn end with a segment, so that a developer sees some.
+const devCompactBatches = 1
+
 // dev serves the demo agent until ctx ends.
 func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -87,7 +90,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 		agents: []*agent.Agent{assistant(cfg.model)}, providers: reg,
 		mounts: []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
 		edge:   parleyhttp.Options{Dev: isLoopback(listener.Addr())},
-		listen: listener.Addr().String(), log: log,
+		listen: listener.Addr().String(), log: log, compactBatches: devCompactBatches,
 	})
 	if err != nil {
 		return lockedOut(err)

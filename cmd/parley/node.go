@@ -27,6 +27,9 @@ const (
 	// localPace suits a bucket whose synced writes take about a millisecond. Over
 	// an endpoint the runtime's own default holds.
 	localPace = 50 * time.Millisecond
+	// localGrace is how long batches stay in a folder that are in a segment: readers are
+	// in this process.
+	localGrace = 10 * time.Second
 	// closeTimeout bounds the wait for requests that are still open at the end.
 	closeTimeout = 2 * time.Second
 	// bucketTimeout bounds how long a start waits for an endpoint.
@@ -46,6 +49,8 @@ type nodeConfig struct {
 	agents    []*agent.Agent
 	providers *providers.Registry
 	mounts    []parleyhttp.Mount
+	// compactBatches is that of actors.Options.
+	compactBatches int
 	// edge tunes the HTTP handler. Its Logger is log.
 	edge parleyhttp.Options
 	// listen is the address that serves the node; "" if none does.
@@ -73,13 +78,16 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	opts := &actors.Options{Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace}
+	opts := &actors.Options{
+		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace, CompactGrace: localGrace,
+		CompactBatches: cfg.compactBatches,
+	}
 	switch {
 	case cfg.memory:
 		b.store = local.NewMemory()
 		b.bucket, err = openStore(b.store)
 	case cfg.bucket.Endpoint != "":
-		opts.Pace = 0
+		opts.Pace, opts.CompactGrace = 0, 0
 		opts.Membership = actors.MembershipBucket
 		opts.Advertise = cfg.listen
 		b.bucket, err = openEndpoint(cfg.bucket)

@@ -139,7 +139,7 @@ func checkAgent(reg *providers.Registry, a *agent.Agent) error {
 	return nil
 }
 
-// newConfigured builds the node of a configuration.
+// newConfigured builds the node of a configuration, one of "parley dev" or another.
 func newConfigured(conf *config.Server, at net.Addr, dev bool, log *slog.Logger) (*backend, error) {
 	reg, err := registryOf(conf.Providers)
 	if err != nil {
@@ -148,9 +148,12 @@ func newConfigured(conf *config.Server, at net.Addr, dev bool, log *slog.Logger)
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: at.String(), log: log,
 		edge: parleyhttp.Options{
-			Dev: dev, PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
+			Dev: dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
 		},
+	}
+	if dev {
+		cfg.compactBatches = devCompactBatches
 	}
 	for _, a := range conf.Agents {
 		cfg.agents = append(cfg.agents, a.Agent)

@@ -12,6 +12,7 @@ type Class string
 // The classes of keys.
 const (
 	Log   Class = "log"   // Batches of a conversation.
+	Seg   Class = "seg"   // Segments of a log.
 	Wake  Class = "wake"  // Busy journals.
 	Blob  Class = "blob"  // Attachments.
 	Ckpt  Class = "ckpt"  // Heads, checkpoints and pages of closed history.
@@ -78,6 +79,8 @@ func classOf(key string) Class {
 	switch {
 	case strings.Contains(key, "/log/"):
 		return Log
+	case strings.Contains(key, "/seg/"):
+		return Seg
 	case strings.Contains(key, "/wake/"):
 		return Wake
 	case strings.Contains(key, "/blob/"):

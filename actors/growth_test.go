@@ -1,0 +1,131 @@
+package actors_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+var growthTurns = flag.Int("turns", 40, "measure what a conversation of so many turns stores")
+
+const (
+	// replyBytes and tokenTime make a reply of a usual length at a usual speed.
+	replyBytes = 2000
+	tokenBytes = 4
+	tokenTime  = 15 * time.Millisecond
+	activities = 30 // of the node with the conversation, each a new activation
+	// checkpointShare is about what the two newest checkpoints take, whatever the length;
+	// it counts while the log is short.
+	checkpointShare = 96 << 10
+)
+
+// prose is what replies are cut from: the project's own pages.
+func prose(t *testing.T) string {
+	t.Helper()
+	names, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(all.String(), "\n", " "), "")
+}
+
+// talks says the next part of a text, a token at a time.
+func talks(text string) script {
+	at := 0
+	return func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
+		for said := 0; said < replyBytes; said += tokenBytes {
+			if at+2*tokenBytes > len(text) {
+				at = 0
+			}
+			a.Text(strings.ToValidUTF8(text[at:at+tokenBytes], "-"))
+			at += tokenBytes
+			select {
+			case <-time.After(tokenTime):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	}
+}
+
+// TestWhatAConversationStores measures the bucket after many turns of one conversation,
+// in bytes for each byte that was streamed and in objects, when what segments have
+// replaced is gone. Claims are counted apart: there is one for each activation.
+func TestWhatAConversationStores(t *testing.T) {
+	text := prose(t)
+	for _, tt := range []struct {
+		pace  time.Duration
+		bytes float64 // for each byte that was streamed, at most
+	}{
+		{250 * time.Millisecond, 1.0},
+		{50 * time.Millisecond, 1.8},
+	} {
+		t.Run(tt.pace.String(), func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				opts := actors.Options{Pace: tt.pace, IdleShedAfter: time.Second, IdleAfter: 2 * time.Second, CompactGrace: time.Minute}
+				opts.Agents = agents(chatAgent()).Agents
+				n := l.run(part{opts: opts, cast: alone(talks(text))})
+				for i := range *growthTurns {
+					if i%max(1, *growthTurns/activities) == 0 {
+						time.Sleep(opts.IdleAfter + time.Second)
+					}
+					r := n.admit(chat("c"), fmt.Sprint(i), "Go on.")
+					if _, err := n.rt.Read(t.Context(), chat("c"), r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(2 * opts.CompactGrace)
+				l.checkStored(chat("c"), float64(*growthTurns*replyBytes), tt.bytes)
+			})
+		})
+	}
+}
+
+// checkStored compares what a conversation stores with what it has streamed.
+func (l *loop) checkStored(at conversation.Address, streamed, limit float64) {
+	l.tb.Helper()
+	const objects = 150
+	claims := len(l.claims(at))
+	stored, count, kinds := int64(0), 0, map[string]int64{}
+	for key, size := range l.listing() {
+		stored += size
+		count++
+		kind := strings.Split(key+"//", "/")[2]
+		kinds[kind] += size
+		kinds[kind+" objects"]++
+	}
+	l.tb.Logf("%.0f bytes streamed, %d stored: %.2f; %d objects, %d of them claims: %v",
+		streamed, stored, float64(stored)/streamed, count, claims, kinds)
+	allowed := limit * streamed
+	if *growthTurns < 1000 {
+		allowed += checkpointShare
+	}
+	if float64(stored) > allowed {
+		l.tb.Errorf("%d bytes are stored, allowed are %.0f", stored, allowed)
+	}
+	if count-claims > objects {
+		l.tb.Errorf("%d objects beside %d claims, limit %d", count-claims, claims, objects)
+	}
+	if kinds["seg"] == 0 {
+		l.tb.Error("there is no segment")
+	}
+}
