@@ -7,27 +7,118 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"sync"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
 // PutBlob stores an attachment of a conversation under its digest and returns
-// when it is known to be stored. An object that is there already is read, and is a
-// success if it has the same bytes, otherwise an [*IntegrityError]. It is repeated
-// until the outcome is known or ctx ends, reading body from its start each time.
+// when it is known to be stored, by one conditional PUT whatever its size. It is
+// repeated until the outcome is known or ctx ends, reading body from its start each
+// time.
+//
+// A body of another size or digest than it states is an [*IntegrityError]; the end
+// of such a body is never sent, so that no store can take it. An object that is
+// there already is read, and is a success if it has the stated bytes, otherwise an
+// [*IntegrityError]. Neither way holds more of it in memory than a buffer.
 func PutBlob(ctx context.Context, b Bucket, conv conversation.Key, body Body) error {
 	if err := validConv(conv); err != nil {
 		return fmt.Errorf("put attachment: %w", err)
 	}
+	if body.Size <= 0 || body.Reader == nil {
+		return fmt.Errorf("put attachment: %w", &Error{Op: "create", Key: BlobKey(conv, body.SHA256), Kind: ErrRefused, Err: errors.New("body is empty")})
+	}
 	key := BlobKey(conv, body.SHA256)
-	err := createResolved(ctx, b, newRetry(Retry{}), key, func() Body { return body })
+	// The first bad reading ends the repetitions, which it would only repeat.
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	src := &blobSource{body: body, key: key, sum: sha256.New(), stop: stop}
+	err := createResolved(sending, b, newRetry(Retry{}), key, func() Body {
+		return Body{Reader: src, Size: body.Size, SHA256: body.SHA256}
+	})
 	if errors.Is(err, ErrExists) {
 		err = checkBlob(ctx, b, conv, body.SHA256, body.Size)
+	} else if bad := src.flaw(); bad != nil && err != nil {
+		err = bad
 	}
 	if err != nil {
 		return fmt.Errorf("put attachment: %w", err)
 	}
 	return nil
+}
+
+// blobSource reads a body and fails in place of its last bytes if it is not what it
+// states. The store verifies a body too, but not of unsigned requests, and not every
+// store does. A transport may still read while the caller looks for the flaw.
+type blobSource struct {
+	body Body
+	key  string
+	stop context.CancelFunc
+
+	mu   sync.Mutex
+	sum  hash.Hash
+	read int64
+	bad  error
+}
+
+// Seek implements io.Seeker. What was read before counts only from the start.
+func (s *blobSource) Seek(offset int64, whence int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if offset != 0 || whence != io.SeekStart {
+		return 0, fmt.Errorf("seek attachment to %d: it is read from its start", offset)
+	}
+	s.read = 0
+	s.sum.Reset()
+	return s.body.Reader.Seek(0, io.SeekStart)
+}
+
+// Read implements io.Reader.
+func (s *blobSource) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bad != nil {
+		return 0, s.bad
+	}
+	if s.read == s.body.Size {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), s.body.Size-s.read)]
+	n, err := s.body.Reader.Read(p)
+	s.sum.Write(p[:n])
+	s.read += int64(n)
+	switch {
+	case s.read == s.body.Size:
+		err = s.check()
+	case err == io.EOF:
+		err = &IntegrityError{Key: s.key, WantSize: s.body.Size, Size: s.read, Want: s.body.SHA256}
+	}
+	if err != nil {
+		s.bad = err
+		s.stop()
+		return 0, err
+	}
+	return n, nil
+}
+
+// check looks at a body that was read to its size.
+func (s *blobSource) check() error {
+	more, err := io.Copy(io.Discard, s.body.Reader)
+	if err != nil {
+		return err
+	}
+	got := Digest(s.sum.Sum(nil))
+	if more > 0 || got != s.body.SHA256 {
+		return &IntegrityError{Key: s.key, WantSize: s.body.Size, Size: s.body.Size + more, Want: s.body.SHA256, Got: got}
+	}
+	return nil
+}
+
+// flaw returns why the body could not be read as it states.
+func (s *blobSource) flaw() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bad
 }
 
 // checkBlob reads an attachment and throws it away.

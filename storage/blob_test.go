@@ -6,11 +6,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"net/http"
+	"runtime"
 	"testing"
 	"testing/synctest"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -63,6 +67,190 @@ func TestBlob(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pattern is a body of so many bytes that takes no memory. Byte flip is another one
+// than it should be; -1 is none.
+type pattern struct{ size, flip, at int64 }
+
+// Read implements io.Reader.
+func (p *pattern) Read(b []byte) (int, error) {
+	n := min(int64(len(b)), p.size-p.at)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	for i := range n {
+		b[i] = byte((p.at + i) >> 8)
+		if p.at+i == p.flip {
+			b[i] ^= 1
+		}
+	}
+	p.at += n
+	return int(n), nil
+}
+
+// Seek implements io.Seeker, to the start.
+func (p *pattern) Seek(int64, int) (int64, error) {
+	p.at = 0
+	return 0, nil
+}
+
+// bodyOf is a body that is what it states.
+func bodyOf(t *testing.T, size, flip int64) storage.Body {
+	t.Helper()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, &pattern{size: size, flip: flip}); err != nil {
+		t.Fatal(err)
+	}
+	return storage.Body{Reader: &pattern{size: size, flip: flip}, Size: size, SHA256: [32]byte(sum.Sum(nil))}
+}
+
+// onBuckets runs a test over a folder and over a server, behind a counter.
+func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *storagetest.Counter)) {
+	t.Run("folder", func(t *testing.T) {
+		store, err := local.Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		counter := storagetest.NewCounter(store)
+		test(t, unsigned(t, counter), counter)
+	})
+	t.Run("versitygw", func(t *testing.T) {
+		o := onServer(t, s3server.Versitygw(t))
+		counter := storagetest.NewCounter(o.Transport)
+		o.Transport = counter
+		test(t, open(t, &o), counter)
+	})
+}
+
+// TestLargeBlob stores more than what S3 clients cut into parts, which would lose the
+// condition, and holds next to nothing of it in memory. What others made of it is
+// found at its end.
+func TestLargeBlob(t *testing.T) {
+	const size, allowed = 32 << 20, 4 << 20
+	good, flipped := bodyOf(t, size, -1), bodyOf(t, size, size-size/3)
+	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
+		read := func() (int64, error) {
+			r, err := storage.OpenBlob(t.Context(), b, keyOf("x"), good.SHA256, size)
+			if err != nil {
+				return 0, err
+			}
+			defer r.Close()
+			return io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, 32<<10))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 2 { // The second time it is there already, and is read.
+			if err := storage.PutBlob(t.Context(), b, keyOf("x"), good); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, err := read()
+		runtime.ReadMemStats(&after)
+		if err != nil || n != size {
+			t.Errorf("read %d bytes, %v", n, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > allowed {
+			t.Errorf("allocated %d bytes in all", got)
+		}
+		for r, n := range sent.Counts() {
+			if r.Class != storagetest.Blob || r.Method != "PUT" && r.Method != "GET" || n != 2 {
+				t.Errorf("%d requests %v", n, r)
+			}
+		}
+		key := storage.BlobKey(keyOf("x"), good.SHA256)
+		for reason, other := range map[string]storage.Body{"digest": flipped, "size": bodyOf(t, size-1, -1)} {
+			if err := b.Put(t.Context(), key, other); err != nil {
+				t.Fatal(err)
+			}
+			_, readErr := read()
+			for _, err := range []error{readErr, storage.PutBlob(t.Context(), b, keyOf("x"), good)} {
+				var integrity *storage.IntegrityError
+				if !errors.As(err, &integrity) || integrity.Reason() != reason {
+					t.Errorf("stored with another %s: %v", reason, err)
+				}
+			}
+		}
+	})
+}
+
+// TestPutBlobVerifies: a body that is not what it states is found before the store
+// has all of it, and is not sent again.
+func TestPutBlobVerifies(t *testing.T) {
+	const size = 300 << 10
+	good := bodyOf(t, size, -1)
+	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
+		for name, tt := range map[string]struct {
+			source *pattern
+			reason string
+			size   int64
+		}{
+			"too short":      {&pattern{size: size - 1, flip: -1}, "size", size - 1},
+			"too long":       {&pattern{size: size + 5, flip: -1}, "size", size + 5},
+			"nothing":        {&pattern{}, "size", 0},
+			"a flipped byte": {&pattern{size: size, flip: 7}, "digest", size},
+			"the last byte":  {&pattern{size: size, flip: size - 1}, "digest", size},
+		} {
+			sent.Reset()
+			err := storage.PutBlob(t.Context(), b, keyOf("x"), storage.Body{Reader: tt.source, Size: size, SHA256: good.SHA256})
+			var integrity *storage.IntegrityError
+			if !errors.As(err, &integrity) || integrity.Reason() != tt.reason || integrity.Size != tt.size || integrity.WantSize != size || integrity.Want != good.SHA256 {
+				t.Errorf("%s: %v, want another %s", name, err, tt.reason)
+			}
+			if n := sent.Counts()[storagetest.Request{Method: "PUT", Class: storagetest.Blob}]; n > 1 {
+				t.Errorf("%s: sent %d times", name, n)
+			}
+			if _, err := b.Get(t.Context(), storage.BlobKey(keyOf("x"), good.SHA256)); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s: stored: %v", name, err)
+			}
+		}
+		lost := &failing{}
+		if err := storage.PutBlob(t.Context(), b, keyOf("x"), storage.Body{Reader: lost, Size: size, SHA256: good.SHA256}); !errors.Is(err, errDisk) {
+			t.Errorf("a body that cannot be read: %v", err)
+		}
+		if err := storage.PutBlob(t.Context(), b, keyOf("x"), good); err != nil {
+			t.Errorf("as it should be: %v", err)
+		}
+	})
+}
+
+var errDisk = errors.New("disk is gone")
+
+// failing is a body that cannot be read.
+type failing struct{}
+
+// Read implements io.Reader.
+func (f *failing) Read([]byte) (int, error) { return 0, errDisk }
+
+// Seek implements io.Seeker.
+func (f *failing) Seek(int64, int) (int64, error) { return 0, nil }
+
+// TestBlobCutOff: a download that ends early is no whole attachment.
+func TestBlobCutOff(t *testing.T) {
+	store := memory(t)
+	b := unsigned(t, transport(func(r *http.Request) (*http.Response, error) {
+		resp, err := store.RoundTrip(r)
+		if err == nil && r.Method == http.MethodGet {
+			resp.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(resp.Body, 1000), resp.Body}
+		}
+		return resp, err
+	}))
+	body := bodyOf(t, 5000, -1)
+	if err := storage.PutBlob(t.Context(), b, keyOf("x"), body); err != nil {
+		t.Fatal(err)
+	}
+	r, err := storage.OpenBlob(t.Context(), b, keyOf("x"), body.SHA256, body.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if n, err := io.Copy(io.Discard, r); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("read %d bytes, %v; want no answer", n, err)
+	}
 }
 
 // TestOpenBlobAsksAgain while the bucket gives no answer, but not for ever.

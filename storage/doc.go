@@ -6,6 +6,7 @@
 // package knows conversations by key and records as opaque JSON lines.
 //
 //	<hh>/<conv>/log/<seq>            one batch, see [EncodeBatch]
+//	<hh>/<conv>/seg/<last>-<first>   consecutive batches, see package segment
 //	<hh>/<conv>/blob/<sha256>        one attachment
 //	<hh>/<conv>/head                 names the newest checkpoint, see [Checkpoint]
 //	<hh>/<conv>/ckpt/<seq>-<digest>  one checkpoint
@@ -13,6 +14,8 @@
 //	wake/<member>/<shard>/<n>        one busy journal, see [EncodeJournal]
 //	members/<n>                      one epoch of members, see [EncodeEpoch]
 //	heartbeat/<member>               a hint that a member lives, see [EncodeHeartbeat]
+//	index/<agent>/<day>/<conv>       this conversation was active, see [IndexEntry]
+//	probe/result/<hash>              what a probe found at an endpoint, see [EnsureProbed]
 //	format.json                      the format stamp
 //
 // hh is the first two digits of conv; seq and n have 16 decimal digits, so that
@@ -29,17 +32,11 @@
 //     nothing above it (R4).
 //  4. A writer that lost its place or does not know the outcome never writes
 //     again.
-//  5. What [Logs.Batches] and [Logs.Range] yield is contiguous and fits the hash
-//     chain; anything else is a [*GapError] or a [*CorruptError].
-//
-// The hash of batch n is the first 16 bytes of SHA-256 over, in this order:
-//
-//	16 bytes  hash of batch n-1, all zero for batch 0
-//	 8 bytes  n, big endian
-//	 1 byte   length of the writer's nonce
-//	   ...    the nonce
-//	 1 byte   1 if this is the writer's first batch, else 0
-//	   ...    the uncompressed record lines, each with its newline
+//  5. What [Logs.Batches] and [Logs.Range] yield is contiguous and fits the hash chain
+//     that [Batch] states, wherever it lies; anything else is a [*GapError] or a
+//     [*CorruptError] (R6).
+//  6. A [Compactor] calls only batches that a segment holds garbage, and never the first
+//     of a writer (R3) or the highest of a log (R5).
 //
 // Logs and the functions of this package are safe for concurrent use; a Writer or a
 // JournalWriter belongs to one goroutine at a time. No goroutine outlives the call

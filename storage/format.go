@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 const formatKey = "format.json"
@@ -16,41 +17,85 @@ type stamp struct {
 }
 
 // EnsureFormat checks that the bucket was written by this version, and stamps it
-// if it holds nothing at all. It must succeed before anything else touches the
-// bucket. A [*FormatError] says the bucket belongs to another version, or to
-// something else; nothing was changed. Any number of nodes may call it at once.
+// if it holds nothing but what probes left. It must succeed before anything else
+// touches the bucket. A [*FormatError] says the bucket belongs to another version,
+// or to something else; nothing was changed. A [*ProbeError] says the store cannot
+// even create the stamp as it should. Any number of nodes may call it at once.
 func EnsureFormat(ctx context.Context, b Bucket) error {
 	r := newRetry(Retry{})
-	err := checkFormat(ctx, b, r)
-	if !errors.Is(err, ErrNotFound) {
+	stamped, err := lookFormat(ctx, b, r)
+	if stamped || err != nil {
 		return err
-	}
-	page, err := readRetried(ctx, r, func(ctx context.Context) (ListPage, error) {
-		return b.List(ctx, ListQuery{Limit: 1})
-	})
-	if err != nil {
-		return fmt.Errorf("look into bucket: %w", err)
-	}
-	if len(page.Keys) > 0 {
-		// Another node may have stamped it, and written, since the first look.
-		if err = checkFormat(ctx, b, r); !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		return &FormatError{StoredVersion: 0, SupportedVersion: SchemaVersion, Reason: fmt.Sprintf(
-			"it holds %q and no %s; use an empty bucket, or a prefix of its own", page.Keys[0].Key, formatKey)}
 	}
 	data, err := json.Marshal(stamp{SchemaVersion: SchemaVersion, MinWriter: SchemaVersion})
 	if err != nil {
 		return fmt.Errorf("stamp bucket: %w", err)
 	}
-	err = createResolved(ctx, b, r, formatKey, func() Body { return Bytes(append(data, '\n')) })
+	o, err := newProber(b, r, "").create(ctx, formatKey, append(data, '\n'))
+	var flaw *probeFlaw
 	switch {
-	case errors.Is(err, ErrExists):
-		return checkFormat(ctx, b, r)
-	case err != nil:
-		return fmt.Errorf("stamp bucket: %w", err)
+	case errors.As(err, &flaw):
+		err = &ProbeError{Check: probeCreate, Found: flaw.found, Need: needCreate}
+	case err == nil && o == won:
+		return nil
+	case err == nil:
+		if err = checkFormat(ctx, b, r); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		err = &ProbeError{Check: probeCreate, Need: needCreate, Found: fmt.Sprintf(
+			"it refused to create %s, as if it were there, and has no such object", formatKey)}
 	}
-	return nil
+	return fmt.Errorf("stamp bucket: %w", err)
+}
+
+// CheckFormat is EnsureFormat without the stamp: it changes nothing, and reports
+// whether the bucket has this version's. Without one and without an error the
+// bucket holds nothing but what probes left.
+func CheckFormat(ctx context.Context, b Bucket) (stamped bool, err error) {
+	return lookFormat(ctx, b, newRetry(Retry{}))
+}
+
+func lookFormat(ctx context.Context, b Bucket, r *retry) (stamped bool, err error) {
+	if err := checkFormat(ctx, b, r); !errors.Is(err, ErrNotFound) {
+		return err == nil, err
+	}
+	key, err := firstData(ctx, b, r)
+	if err != nil {
+		return false, fmt.Errorf("look into bucket: %w", err)
+	}
+	if key == "" {
+		return false, nil
+	}
+	// Another node may have stamped it, and written, since the first look.
+	if err := checkFormat(ctx, b, r); !errors.Is(err, ErrNotFound) {
+		return err == nil, err
+	}
+	return false, &FormatError{StoredVersion: 0, SupportedVersion: SchemaVersion, Reason: fmt.Sprintf(
+		"it holds %q and no %s; use an empty bucket, or a prefix of its own", key, formatKey)}
+}
+
+// firstData returns a key that no probe has stored, "" if there is none. A probe
+// that was interrupted must not make an empty bucket look like somebody's.
+func firstData(ctx context.Context, b Bucket, r *retry) (string, error) {
+	q := ListQuery{Limit: 1} // Nearly always enough.
+	for {
+		page, err := readRetried(ctx, r, func(ctx context.Context) (ListPage, error) { return b.List(ctx, q) })
+		if err != nil {
+			return "", err
+		}
+		for _, k := range page.Keys {
+			switch {
+			case !strings.HasPrefix(k.Key, probePrefix):
+				return k.Key, nil
+			case k.Key <= q.After:
+				return "", &ProbeError{Check: probeStartAfter, Need: needList, Found: fmt.Sprintf("a listing after %s had %s", q.After, k.Key)}
+			}
+		}
+		if !page.More || len(page.Keys) == 0 {
+			return "", nil
+		}
+		q = ListQuery{After: page.Keys[len(page.Keys)-1].Key}
+	}
 }
 
 // checkFormat returns nil if the stamp is this version's, a *FormatError if it is

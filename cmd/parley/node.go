@@ -32,7 +32,7 @@ const (
 	localGrace = 10 * time.Second
 	// closeTimeout bounds the wait for requests that are still open at the end.
 	closeTimeout = 2 * time.Second
-	// bucketTimeout bounds how long a start waits for an endpoint.
+	// bucketTimeout bounds how long a start waits for an endpoint's first answers.
 	bucketTimeout = 15 * time.Second
 
 	// exitRefused is the exit code of a node that another one keeps from serving the
@@ -145,9 +145,7 @@ func openEndpoint(b config.Bucket) (storage.Bucket, error) {
 // run serves the conversations until ctx ends.
 func (b *backend) run(ctx context.Context) error {
 	if b.at.Endpoint != "" {
-		reach, cancel := context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
-		err := storage.EnsureFormat(reach, b.bucket)
-		cancel()
+		err := b.reach(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -157,10 +155,33 @@ func (b *backend) run(ctx context.Context) error {
 	}
 	err := b.runtime.Run(ctx)
 	var refused *actors.MemberError
-	if errors.As(err, &refused) {
+	var format *storage.FormatError
+	switch {
+	case errors.As(err, &format):
+		return explainBucket(b.at, format)
+	case errors.As(err, &refused):
 		return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(b.at), err)}
 	}
 	return err
+}
+
+// reach makes sure of the endpoint: that the bucket is ours, and that its store does
+// what the log rests on.
+func (b *backend) reach(ctx context.Context) error {
+	bound, cancel := withBucketTimeout(ctx)
+	defer cancel()
+	if err := storage.EnsureFormat(bound, b.bucket); err != nil {
+		return err
+	}
+	report, err := storage.EnsureProbed(ctx, b.bucket, b.at.Endpoint, time.Now(), nil)
+	if err == nil && report != nil {
+		b.log.Info("bucket passed the probe", "requests", report.Requests, "took", report.Took.Round(time.Millisecond))
+	}
+	return err
+}
+
+func withBucketTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
 }
 
 // close closes what the node has open. The node must not run any more.
@@ -186,7 +207,8 @@ func bucketName(b config.Bucket) string {
 // explainBucket says what to do about an endpoint that cannot be used.
 func explainBucket(b config.Bucket, err error) error {
 	var format *storage.FormatError
-	if errors.As(err, &format) {
+	var broken *storage.ProbeError
+	if errors.As(err, &format) || errors.As(err, &broken) {
 		return fmt.Errorf("%s: %w", bucketName(b), err)
 	}
 	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
