@@ -45,7 +45,7 @@ format: ## Check the formatting of Go files
 
 vet: ## Run go vet
 	$(GO) vet ./...
-	$(GO) vet -tags mutants ./actors ./storage
+	$(GO) vet -tags mutants ./actors ./actors/internal/machine ./storage
 
 staticcheck: $(CHECKS) ## Run the pinned staticcheck
 	$(CHECKS) ./...

@@ -112,12 +112,12 @@ func newJournal(b storage.Bucket, member string, log *slog.Logger) *journal {
 // list makes the journal list a writer at a position and calls done once it does,
 // from a goroutine of the journal or before it returns.
 func (j *journal) list(id entryID, seq int64, done func()) {
-	if !waitsForJournal() {
+	if !j.awaits(id) {
 		done()
 		done = func() {}
 	}
 	j.mu.Lock()
-	e := j.entries[id]
+	e := j.entry(id)
 	if e == nil {
 		e = j.add(id, seq)
 	}
@@ -141,7 +141,7 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 // unlist lets a writer go whose idle state is durable.
 func (j *journal) unlist(id entryID) {
 	j.mu.Lock()
-	e := j.entries[id]
+	e := j.entry(id)
 	first := false
 	if e != nil && e.leaving == nil {
 		e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
@@ -277,7 +277,7 @@ func (j *journal) due() (wait time.Duration, ready bool) {
 // write stores the set under the next number and reports whether to go on.
 func (j *journal) write(ctx context.Context) bool {
 	next := j.compose()
-	err := j.writer.Write(ctx, next)
+	err := j.store(ctx, next)
 	if err != nil {
 		if ctx.Err() != nil {
 			return false
@@ -342,7 +342,7 @@ func (j *journal) abandon() {
 // removes.
 func (j *journal) sweepOwn(ctx context.Context) {
 	j.mu.Lock()
-	n, busy := j.landed, len(j.waiting) > 0
+	n, busy := j.replacing(), len(j.waiting) > 0
 	j.mu.Unlock()
 	if n-j.swept >= maxGarbage {
 		j.endDeletion()

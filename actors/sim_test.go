@@ -25,9 +25,6 @@ import (
 )
 
 const (
-	simSweepEvery   = 10 * time.Second
-	simShedAfter    = 3 * time.Second
-	simIdleAfter    = 15 * time.Second
 	simFirstEvent   = 4 * time.Second
 	simRetryPause   = 300 * time.Millisecond
 	simCompactGrace = 500 * time.Millisecond
@@ -35,8 +32,37 @@ const (
 
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
-	simSchedules = flag.Uint64("schedules", 800, "run so many schedules of the simulation")
+	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
+	simSchedules = flag.Uint64("schedules", 1000, "run so many schedules of the simulation, every fourth about the busy journals")
 )
+
+// simProfile is what the schedules of a profile run on.
+type simProfile struct {
+	chaos.Profile
+	sweepEvery, shedAfter, idleAfter, appendTimeout time.Duration
+	logBatches                                      int // until a log gets a checkpoint, or a segment
+}
+
+func simEverything() simProfile {
+	return simProfile{chaos.Everything, 10 * time.Second, 3 * time.Second, 15 * time.Second, 0, 4}
+}
+
+func simOfJournals() simProfile {
+	return simProfile{chaos.Journals, 3 * time.Second, time.Second, 6 * time.Second, 6 * time.Second, 0}
+}
+
+// simSchedule is one schedule of the simulation.
+type simSchedule struct {
+	profile simProfile
+	seed    uint64
+}
+
+func (s simSchedule) String() string {
+	if s.profile.Profile == chaos.Journals {
+		return fmt.Sprintf("journals %d", s.seed)
+	}
+	return fmt.Sprint(s.seed)
+}
 
 // simNode is a node as a schedule sees it: the real runtime on a local host.
 type simNode struct {
@@ -58,7 +84,7 @@ func openSimBucket(rt http.RoundTripper) (storage.Bucket, error) {
 	})
 }
 
-func buildSimNode(site chaos.Site, fleet *simFleet) (chaos.Node, error) {
+func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {
 	bucket, err := openSimBucket(site.Transport)
 	if err != nil {
 		return nil, err
@@ -66,7 +92,8 @@ func buildSimNode(site chaos.Site, fleet *simFleet) (chaos.Node, error) {
 	rt, err := newRuntime(bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, RetryPause: simRetryPause,
-		IdleShedAfter: simShedAfter, IdleAfter: simIdleAfter, SweepEvery: simSweepEvery, CheckpointBatches: 4, CompactBatches: 4, CompactGrace: simCompactGrace,
+		IdleShedAfter: p.shedAfter, IdleAfter: p.idleAfter, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
+		CheckpointBatches: p.logBatches, CompactBatches: p.logBatches, CompactGrace: simCompactGrace,
 	})
 	if err != nil {
 		return nil, err
@@ -79,8 +106,8 @@ func buildSimNode(site chaos.Site, fleet *simFleet) (chaos.Node, error) {
 	return &simNode{rt, h}, nil
 }
 
-// runSeed runs one schedule.
-func runSeed(t *testing.T, system *actor.ActorSystem, seed uint64) *chaos.Report {
+// runSchedule runs one schedule.
+func runSchedule(t *testing.T, system *actor.ActorSystem, s simSchedule) *chaos.Report {
 	t.Helper()
 	var report *chaos.Report
 	synctest.Test(t, func(t *testing.T) {
@@ -88,11 +115,11 @@ func runSeed(t *testing.T, system *actor.ActorSystem, seed uint64) *chaos.Report
 		fleet := &simFleet{system: system, hosts: map[string]*simHost{}}
 		var err error
 		report, err = chaos.Run(context.Background(), chaos.Options{
-			Seed: seed, Store: store, Open: openSimBucket, SweepEvery: simSweepEvery,
-			Build: func(site chaos.Site) (chaos.Node, error) { return buildSimNode(site, fleet) },
+			Seed: s.seed, Profile: s.profile.Profile, Store: store, Open: openSimBucket, SweepEvery: s.profile.sweepEvery,
+			Build: func(site chaos.Site) (chaos.Node, error) { return buildSimNode(site, fleet, s.profile) },
 		})
 		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("seed %v: %v", s, err)
 		}
 		time.Sleep(time.Second) // The actor system's count of dead letters ends by itself.
 		if err := store.Close(); err != nil {
@@ -105,65 +132,89 @@ func runSeed(t *testing.T, system *actor.ActorSystem, seed uint64) *chaos.Report
 // TestSimulation runs schedules with every rule in force.
 func TestSimulation(t *testing.T) {
 	if *simSeed >= 0 {
-		report := runSeed(t, newSimSystem(t), uint64(*simSeed))
+		s := simSchedule{simEverything(), uint64(*simSeed)}
+		if *simJournals {
+			s.profile = simOfJournals()
+		}
+		report := runSchedule(t, newSimSystem(t), s)
 		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
-			t.Errorf("seed %d: %s", *simSeed, report.Violation)
+			t.Errorf("seed %v: %s", s, report.Violation)
 		}
 		return
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // Schedules leave much behind and hold little.
-	seeds := keptSeeds(t)
-	for seed := range *simSchedules {
-		seeds = append(seeds, seed)
-	}
-	const shards = 20
-	system := newSimSystem(t)
-	var mu sync.Mutex
-	total := chaos.Shown{}
-	t.Run("shard", func(t *testing.T) {
-		for shard := range shards {
-			t.Run(fmt.Sprint(shard), func(t *testing.T) {
-				t.Parallel()
-				for i := shard; i < len(seeds); i += shards {
-					report := runSeed(t, system, seeds[i])
-					if report.Violation != "" {
-						t.Errorf("seed %d, to be kept in testdata/seeds.txt: %s\n%s", seeds[i], report.Violation, strings.Join(report.Trace(), "\n"))
-						return
-					}
-					mu.Lock()
-					total.Add(report.Shown)
-					mu.Unlock()
-				}
-			})
+	schedules := keptSchedules(t)
+	counts := map[chaos.Profile]int{}
+	for i := range *simSchedules {
+		s := simSchedule{simEverything(), uint64(counts[chaos.Everything])}
+		if *simJournals || i%4 == 3 {
+			s = simSchedule{simOfJournals(), uint64(counts[chaos.Journals])}
 		}
-	})
-	t.Logf("%d schedules: %v", len(seeds), total)
-	if n := int(*simSchedules); !t.Failed() && n >= 100 {
-		for _, what := range total.Lacking(n) {
+		counts[s.profile.Profile]++
+		schedules = append(schedules, s)
+	}
+	totals := runSchedules(t, schedules)
+	for p, n := range counts {
+		t.Logf("%d schedules: %v", n, totals[p])
+		if t.Failed() || n < 100 {
+			continue
+		}
+		for _, what := range totals[p].Lacking(p, n) {
 			t.Errorf("too little has happened to show anything: %s", what)
 		}
 	}
 }
 
-// keptSeeds are seeds that have failed once: they run always.
-func keptSeeds(t *testing.T) []uint64 {
+// runSchedules runs schedules and returns what they have shown.
+func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]chaos.Shown {
+	const shards = 20
+	system := newSimSystem(t)
+	var mu sync.Mutex
+	totals := map[chaos.Profile]chaos.Shown{chaos.Everything: {}, chaos.Journals: {}}
+	t.Run("shard", func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for i := shard; i < len(schedules); i += shards {
+					s := schedules[i]
+					report := runSchedule(t, system, s)
+					if report.Violation != "" {
+						t.Errorf("seed %v, to be kept in testdata/seeds.txt: %s\n%s", s, report.Violation, strings.Join(report.Trace(), "\n"))
+						return
+					}
+					mu.Lock()
+					totals[s.profile.Profile].Add(report.Shown)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	return totals
+}
+
+// keptSchedules are schedules that have failed once: they run always.
+func keptSchedules(t *testing.T) []simSchedule {
 	t.Helper()
 	data, err := os.ReadFile("testdata/seeds.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seeds []uint64
+	var out []simSchedule
 	for line := range strings.Lines(string(data)) {
-		number, _, _ := strings.Cut(line, "#")
-		if number = strings.TrimSpace(number); number == "" {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		seed, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
+		s := simSchedule{profile: simEverything()}
+		number, journals := strings.CutPrefix(line, "journals ")
+		if journals {
+			s.profile = simOfJournals()
+		}
+		if s.seed, err = strconv.ParseUint(number, 10, 64); err != nil {
 			t.Fatalf("testdata/seeds.txt: %v", err)
 		}
-		seeds = append(seeds, seed)
+		out = append(out, s)
 	}
-	return seeds
+	return out
 }

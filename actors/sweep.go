@@ -91,6 +91,9 @@ type shard struct {
 // its writer is fenced: what was answered by an earlier sweep is not asked again
 // on account of an entry that nobody can answer.
 func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) error {
+	if !r.sweepsAgain(ref) {
+		return nil
+	}
 	j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil // another sweep was faster
@@ -106,6 +109,9 @@ func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) erro
 	g.SetLimit(pokesAtOnce)
 	for _, e := range open {
 		g.Go(func() error {
+			if r.covered(e) {
+				return nil
+			}
 			if err := r.poke(ctx, e); err != nil {
 				return err
 			}
@@ -113,12 +119,12 @@ func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) erro
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
+	if err := g.Wait(); err != nil && awaitsAnswers() {
 		return fmt.Errorf("sweep journal of %s: %w", ref.Member, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	return storage.DeleteJournal(ctx, r.bucket, ref.Keys)
+	return storage.DeleteJournal(ctx, r.bucket, r.swept(ctx, ref))
 }
 
 // unanswered returns the entries of a journal that no sweep of this node has had

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -62,6 +63,9 @@ func (w *world) apart(what ...any) {
 func (w *world) message(ctx context.Context, member, conv, what string) Course {
 	if begin(ctx) != nil {
 		return Course{}
+	}
+	if strings.Contains(what, "PokeRequest") {
+		w.shown.add(didPoke)
 	}
 	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
 	id := fmt.Sprintln(name, w.messages.next(name))

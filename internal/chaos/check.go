@@ -39,8 +39,10 @@ func (w *world) settle(ctx context.Context) {
 	if owed != "" {
 		w.trace.violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
 	}
-	for c := range conversations {
-		w.askAgain(ctx, address(c))
+	for c := range w.profile.conversations() {
+		if w.profile != Journals {
+			w.askAgain(ctx, address(c))
+		}
 	}
 	for _, r := range w.readers { // one for each conversation
 		if log := w.log(ctx, r.at); log.state.Exists() {
@@ -108,7 +110,7 @@ func (w *world) owed(ctx context.Context) string {
 			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
 		}
 	}
-	for c := range conversations {
+	for c := range w.profile.conversations() {
 		at := address(c)
 		state := w.log(ctx, at).state
 		for _, a := range w.acks {
@@ -171,7 +173,7 @@ func (l *knownLog) add(b storage.Batch) error {
 
 // check compares the final logs with what was acknowledged and seen.
 func (w *world) check(ctx context.Context) {
-	for c := range conversations {
+	for c := range w.profile.conversations() {
 		at := address(c)
 		log := w.log(ctx, at)
 		if log.err != nil {

@@ -161,15 +161,17 @@ func (f *forged) fail(code conversation.Code) {
 
 // TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
-	s := Shown{}
-	for what, n := range wanted() {
-		s[string(what)] = n
-	}
-	if l := s.Lacking(1000); len(l) > 0 {
-		t.Errorf("lacking %v", l)
-	}
-	s[string(didAbort)] = 0
-	if got, want := fmt.Sprint(s.Lacking(1000)), fmt.Sprintf("[abort 0, want %d]", wanted()[didAbort]); got != want {
-		t.Errorf("lacking %s, want %s", got, want)
+	for p, what := range map[Profile]deed{Everything: didAbort, Journals: didSweep} {
+		s := Shown{}
+		for what, n := range p.wanted() {
+			s[string(what)] = n
+		}
+		if l := s.Lacking(p, 1000); len(l) > 0 {
+			t.Errorf("lacking %v", l)
+		}
+		s[string(what)] = 0
+		if got, want := fmt.Sprint(s.Lacking(p, 1000)), fmt.Sprintf("[%s 0, want %d]", what, p.wanted()[what]); got != want {
+			t.Errorf("lacking %s, want %s", got, want)
+		}
 	}
 }

@@ -40,21 +40,22 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 	p := &post{body: body, Admission: conversation.Admission{
 		Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
 	}}
-	switch rng.IntN(12) {
-	case 0, 1:
+	switch n := rng.IntN(12); {
+	case isBrief(body):
+	case n < 2:
 		p.Delivery.Kind, p.Delivery.Type, p.Delivery.TagName = conversation.KindSignal, "tick", "clock"
 		p.Delivery.Attributes = map[string]string{"hand": fmt.Sprint(rng.IntN(60))}
-	case 2, 3:
+	case n < 4:
 		p.picture = picture(w.seed, body)
 		sum := sha256.Sum256(p.picture)
 		p.Delivery.Attachments = []conversation.Attachment{{
 			SHA256: hex.EncodeToString(sum[:]), MimeType: "image/png", Size: int64(len(p.picture)), Filename: key + ".png",
 		}}
-	case 4, 5:
+	case n < 6:
 		p.Condition.Absent = true
-	case 6:
+	case n == 6:
 		p.Condition.Set, p.Condition.UID = true, "inst_of_nobody"
-	case 7:
+	case n == 7:
 		w.mu.Lock()
 		p.Condition.UID = w.uids[at]
 		w.mu.Unlock()
@@ -213,7 +214,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 func (w *world) aborter(ctx context.Context, name string, at conversation.Address) {
 	rng := w.rng(name)
 	for range rng.IntN(6) / 3 {
-		if sleep(ctx, between(rng.Uint64(), time.Second, busyTime)) != nil {
+		if sleep(ctx, between(rng.Uint64(), time.Second, w.profile.busyTime())) != nil {
 			return
 		}
 		if m := w.pick(rng.IntN(slots)); m != nil {

@@ -20,7 +20,7 @@ func cached(key string) bool {
 
 // damage spoils some of the shortcuts, as bad disks and careless people do.
 func (w *world) damage(ctx context.Context, rng *rand.Rand) {
-	for c := range conversations {
+	for c := range w.profile.conversations() {
 		if rng.IntN(2) == 0 {
 			continue
 		}

@@ -40,7 +40,8 @@
 //     submission settles, no node lists or holds anything, and no journal of a
 //     node that is gone is left. Nodes then know keys, incarnation and attachments.
 //
-// What never happens proves nothing: a [Shown] says what did, and what is lacking.
+// What never happens proves nothing: a [Shown] says what did, and what is lacking. A
+// [Profile] decides what a schedule is about: everything, or the busy journals.
 //
 // A seed has one trace, to the nanosecond, on any number of cores: it decides what is
 // asked of whom and when, which node fails, and what happens to the n-th request that

@@ -65,6 +65,9 @@ func (t trouble) passing() bool { return t != refused }
 // trouble decides what goes wrong with the n-th call for a step.
 func (m *model) trouble(body string, step, n int) trouble {
 	d := draw(m.world.seed, "trouble", body, step)
+	if isBrief(body) {
+		return fine
+	}
 	if d%25 == 0 {
 		return refused
 	}
@@ -174,7 +177,11 @@ func (m *model) unseen(ctx context.Context, body string, err error) error {
 // answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
 func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad trouble) error {
 	d := func(what string) uint64 { return draw(m.world.seed, "model", what, body, step) }
-	pause := func(what string) error { return sleep(ctx, between(d(what), 5*time.Millisecond, 150*time.Millisecond)) }
+	longest := 150 * time.Millisecond
+	if isBrief(body) {
+		longest *= 10 // It has little to say, and somebody may die meanwhile.
+	}
+	pause := func(what string) error { return sleep(ctx, between(d(what), 5*time.Millisecond, longest)) }
 	if err := pause("first"); err != nil {
 		return err
 	}
@@ -243,13 +250,20 @@ func (m *model) call(body string, step int, i uint64) (name, args string) {
 
 // lastStep is the step after which the model has nothing to ask.
 func lastStep(seed uint64, body string) int {
+	if isBrief(body) {
+		return 1
+	}
 	return []int{1, 1, 1, 2, 2, 3}[draw(seed, "steps", body)%6]
 }
 
 // words is what the model says in a step, piece by piece.
 func words(seed uint64, body string, step int) []string {
 	var out []string
-	for i := range 1 + draw(seed, "words", body, step)%3 {
+	pieces := 1 + draw(seed, "words", body, step)%3
+	if isBrief(body) {
+		pieces = 1
+	}
+	for i := range pieces {
 		out = append(out, fmt.Sprintf("%s says %d.%d. ", body, step, i))
 	}
 	return out

@@ -45,10 +45,11 @@ func (o op) String() string {
 
 // network carries the requests of all nodes to the store.
 type network struct {
-	seed   uint64
-	store  http.RoundTripper
-	ledger *ledger
-	trace  *trace
+	seed    uint64
+	profile Profile
+	store   http.RoundTripper
+	ledger  *ledger
+	trace   *trace
 
 	shown *tally
 	// cacheRead is called for every answer to a read of a shortcut.
@@ -70,7 +71,7 @@ type lateRequest struct {
 
 func newNetwork(w *world, rate float64) *network {
 	return &network{
-		seed: w.seed, rate: rate, store: w.opts.Store, ledger: w.ledger, trace: w.trace, shown: w.shown,
+		seed: w.seed, profile: w.profile, rate: rate, store: w.opts.Store, ledger: w.ledger, trace: w.trace, shown: w.shown,
 		cacheRead: w.cacheRead, late: map[*lateRequest]struct{}{},
 	}
 }
@@ -88,7 +89,7 @@ func (n *network) course(o op) course {
 	n.mu.Lock()
 	rate, outage := n.rate, n.outage
 	n.mu.Unlock()
-	c := plan(n.seed, rate, o)
+	c := plan(n.seed, n.profile.rate(rate, o), o)
 	if outage != delivered {
 		c.fate = outage
 		if !o.writes() {
@@ -97,6 +98,7 @@ func (n *network) course(o op) course {
 	}
 	if c.fate != delivered {
 		n.shown.add(didFault + deed(c.fate.String()))
+		n.shown.fated(o, c.fate)
 		n.ledger.lost(o)
 		n.trace.add(o.member, "%v: %v", c.fate, o)
 	}
@@ -176,6 +178,7 @@ func (n *network) land(ctx context.Context, o op, r *request) reply {
 	}
 	if err == nil && o.method == http.MethodDelete && resp.StatusCode/100 == 2 {
 		n.ledger.wasDeleted(o.key)
+		n.shown.swept(o)
 	}
 	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 && strings.Contains(o.key, "/seg/") {
 		n.shown.add(didSegment)
@@ -211,8 +214,22 @@ const (
 	claimLands
 	batchLands
 	journalLands
+	receiptTold // a client has a receipt; struck by Journals alone, as what follows
+	sweepReads  // the journal of another is read, and nobody is asked yet
 	moments
 )
+
+func (m moment) String() string {
+	return [moments]string{"any time", "claim lands", "batch lands", "journal lands", "receipt told", "sweep reads"}[m]
+}
+
+// moments is how many a profile strikes.
+func (p Profile) moments() moment {
+	if p == Journals {
+		return moments
+	}
+	return journalLands + 1
+}
 
 // next returns a channel that is closed when the moment comes.
 func (l *link) next(m moment) <-chan struct{} {
@@ -349,6 +366,9 @@ func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, err
 	answer := l.net.land(ctx, o, r)
 	if o.method == http.MethodPut {
 		l.came(l.net.ledger.moments(o.key, r.body)...)
+	}
+	if o.method == http.MethodGet && strings.HasPrefix(o.key, journalRoot) {
+		l.came(sweepReads)
 	}
 	switch c.fate {
 	case duplicated:

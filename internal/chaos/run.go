@@ -63,8 +63,9 @@ type Course struct {
 
 // Options say what a schedule runs on. All fields are required.
 type Options struct {
-	// Seed is the schedule.
-	Seed uint64
+	// Seed is the schedule, and Profile what it is about: a seed has one of each.
+	Seed    uint64
+	Profile Profile
 	// Store holds the bucket. It answers at once and without faults.
 	Store http.RoundTripper
 	// Open returns the bucket behind a transport.
@@ -85,10 +86,7 @@ type Report struct {
 }
 
 const (
-	slots         = 3
-	conversations = 3
-	// busyTime is how long clients and faults last.
-	busyTime = 15 * time.Second
+	slots = 3
 	// quietPeriods bounds the sweep periods after the last fault.
 	quietPeriods = 40
 	// maxAttempts and maxRetries are what Parley allows a submission, and a model call.
@@ -101,15 +99,16 @@ const (
 
 // world is one schedule under way.
 type world struct {
-	seed   uint64
-	opts   Options
-	trace  *trace
-	ledger *ledger
-	net    *network
-	agent  *agent.Agent
-	bucket storage.Bucket // without faults
-	logs   *storage.Logs  // of bucket
-	known  map[conversation.Address]*knownLog
+	seed    uint64
+	profile Profile
+	opts    Options
+	trace   *trace
+	ledger  *ledger
+	net     *network
+	agent   *agent.Agent
+	bucket  storage.Bucket // without faults
+	logs    *storage.Logs  // of bucket
+	known   map[conversation.Address]*knownLog
 
 	mu      sync.Mutex
 	nodes   [slots]*member // the incarnations, nil before the first
@@ -153,7 +152,7 @@ type member struct {
 // that the schedule could not be run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &world{
-		seed: opts.Seed, opts: opts, trace: newTrace(), acks: map[string]ack{},
+		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: newTrace(), acks: map[string]ack{},
 		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &tally{n: Shown{}},
 	}
 	for i := range w.turn {
@@ -193,24 +192,34 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	goAs := func(name string, do func(context.Context)) {
-		end := busyTime + between(draw(w.seed, "end", name), 0, tremble)
+		end := w.profile.busyTime() + between(draw(w.seed, "end", name), 0, tremble)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(as(ctx, name), end)
 			defer cancel()
 			do(ctx)
 		})
 	}
-	for c := range conversations {
+	for c := range w.profile.conversations() {
 		client, aborter := fmt.Sprint("client-", c), fmt.Sprint("aborter-", c)
+		if w.profile == Journals {
+			goAs(client, func(ctx context.Context) { w.courier(ctx, client, address(c)) })
+			continue
+		}
 		goAs(client, func(ctx context.Context) { w.client(ctx, client, address(c)) })
 		goAs(aborter, func(ctx context.Context) { w.aborter(ctx, aborter, address(c)) })
 		r := w.newReader(fmt.Sprint("reader-", c), address(c))
 		goAs(r.name, r.run)
 	}
 	for slot := range slots {
-		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context) { w.disturb(ctx, slot) })
+		disturb := w.disturb
+		if w.profile == Journals {
+			disturb = w.haunt
+		}
+		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context) { disturb(ctx, slot) })
 	}
-	goAs("outages", w.outages)
+	if w.profile != Journals {
+		goAs("outages", w.outages)
+	}
 	wg.Wait()
 	return nil
 }
@@ -263,7 +272,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 		w.apart("crash", slot)
 		w.crash(slot)
 	}
-	if rng.IntN(2) == 0 {
+	if w.profile != Journals && rng.IntN(2) == 0 {
 		w.damage(context.WithoutCancel(ctx), rng)
 	}
 	if sleep(ctx, length) != nil {
@@ -278,7 +287,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 func (w *world) outages(ctx context.Context) {
 	rng := w.rng("outages")
 	for range rng.IntN(3) {
-		if sleep(ctx, between(rng.Uint64(), 0, busyTime/2)) != nil {
+		if sleep(ctx, between(rng.Uint64(), 0, w.profile.busyTime()/2)) != nil {
 			return
 		}
 		w.shown.add(didOutage)
@@ -288,11 +297,12 @@ func (w *world) outages(ctx context.Context) {
 	}
 }
 
-// await waits for a bad moment to disturb a slot, but not for long.
-func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
-	m := moment(rng.IntN(int(moments)))
+// await waits for a bad moment to disturb a slot, but not for long, and returns which
+// one has come.
+func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) moment {
+	m := moment(rng.IntN(int(w.profile.moments())))
 	if m == anyTime {
-		return
+		return m
 	}
 	l := w.present()[slot].link
 	t := time.NewTimer(4 * time.Second)
@@ -302,9 +312,11 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
 			sleep(ctx, between(rng.Uint64(), 0, 100*time.Millisecond))
 		}
+		return m
 	case <-t.C:
 	case <-ctx.Done():
 	}
+	return anyTime
 }
 
 // believe changes the view of a slot.

@@ -51,6 +51,10 @@ const (
 	didDelete      deed = "batch deleted"
 	didOrphan      deed = "key taken again"
 	didFault       deed = "fault: "
+	didJournal     deed = "journal "
+	didSweep       deed = "journal swept"
+	didStrike      deed = "struck when "
+	didPoke        deed = "poke"
 )
 
 // Shown counts what schedules have exercised.
@@ -72,10 +76,10 @@ func (s Shown) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Lacking returns what so many schedules have shown too rarely to prove anything.
-func (s Shown) Lacking(schedules int) []string {
+// Lacking returns what so many schedules of a profile have shown too rarely to prove anything.
+func (s Shown) Lacking(p Profile, schedules int) []string {
 	var out []string
-	for what, thousandth := range wanted() {
+	for what, thousandth := range p.wanted() {
 		if want := max(1, schedules*thousandth/1000); s[string(what)] < want {
 			out = append(out, fmt.Sprintf("%s %d, want %d", what, s[string(what)], want))
 		}
@@ -86,7 +90,10 @@ func (s Shown) Lacking(schedules int) []string {
 
 // wanted is how often a thousand schedules show something at least. It is far below
 // what they do show.
-func wanted() map[deed]int {
+func (p Profile) wanted() map[deed]int {
+	if p == Journals {
+		return wantedOfJournals()
+	}
 	out := map[deed]int{
 		didAck: 3000, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,
 		didConflict: 20, didWrongUID: 30, didExist: 10, didPrecheck: 200, didKnown: 20, didAsk: 2000, didAttach: 100, didImage: 100, didAbort: 100, didFindNothing: 100,
@@ -103,6 +110,21 @@ func wanted() map[deed]int {
 	}
 	for h := decorates; h < hookModes; h++ {
 		out[didHook+deed(h.String())] = 50
+	}
+	return out
+}
+
+func wantedOfJournals() map[deed]int {
+	out := map[deed]int{
+		didAck: 5000, didBatch: 10000, didClaim: 5000, didModel: 5000, didPoke: 3000, didSweep: 3000,
+		didCrash: 1000, didTwoCrash: 100, didLate: 500, didSettle + "completed": 5000,
+	}
+	for f := delivered + 1; f < fates; f++ {
+		out[didJournal+"PUT "+deed(f.String())] = 100
+		out[didJournal+"DELETE "+deed(f.String())] = 50
+	}
+	for m := claimLands; m < moments; m++ {
+		out[didStrike+deed(m.String())] = 100
 	}
 	return out
 }

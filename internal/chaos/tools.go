@@ -114,6 +114,9 @@ func (h hookMode) String() string {
 
 // mode is what a hook does for the submission with a body.
 func (w *world) mode(hook, body string) hookMode {
+	if isBrief(body) {
+		return says
+	}
 	if d := draw(w.seed, "hook", hook, body); d%2 == 0 {
 		return hookMode((d >> 8) % uint64(hookModes))
 	}

@@ -84,12 +84,17 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 		m.refuse(in, err)
 		return
 	}
+	receipt := Admitted{conversation.Receipt{
+		SubmissionID: sub.ID, UID: m.state.Created().UID, Offset: sub.Offset, Deduplicated: true,
+	}}
+	if !vouchesForReplay() && sub.Offset <= m.durable {
+		m.emit(Reply{in.To, receipt})
+		return
+	}
 	if !sub.Settled {
 		m.ensureListed()
 	}
-	m.reply(in.To, Admitted{conversation.Receipt{
-		SubmissionID: sub.ID, UID: m.state.Created().UID, Offset: sub.Offset, Deduplicated: true,
-	}}, !sub.Settled)
+	m.reply(in.To, receipt, !sub.Settled)
 }
 
 // check returns why the admission must be refused, or nil.

@@ -235,7 +235,9 @@ func (m *Machine) resume() {
 	if len(queue) == 0 {
 		return
 	}
-	m.ensureListed()
+	if listsTakeover() {
+		m.ensureListed()
+	}
 	sub, limits := queue[0], m.limits()
 	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Elapsed() >= limits.Timeout
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)

@@ -313,13 +313,14 @@ func (m *Machine) idle() bool {
 
 // rest looks after a machine with nothing to do.
 func (m *Machine) rest() {
-	if !m.idle() {
-		m.idling = false
-		return
-	}
-	if m.listed && len(m.state.Unsettled()) == 0 {
+	idle := m.idle()
+	if (idle || !unlistsWhenDurable()) && m.listed && len(m.state.Unsettled()) == 0 {
 		m.listed = false
 		m.emit(Unlist{})
+	}
+	if !idle {
+		m.idling = false
+		return
 	}
 	if m.draining {
 		m.stop(StopDrained, nil)
@@ -354,6 +355,9 @@ func (m *Machine) stepDown(err error) {
 		m.emit(Reply{w.to, Moved{}})
 	}
 	m.waits = nil
+	if !staysListed() {
+		m.emit(Unlist{})
+	}
 	m.stop(StopLost, err)
 }
 

@@ -11,7 +11,7 @@ func (m *Machine) poke(in Poke) {
 	if !m.shows(in) && m.inflight == nil && m.pending.empty() {
 		m.enqueueClaim()
 	}
-	if len(m.state.Unsettled()) > 0 {
+	if len(m.state.Unsettled()) > 0 && listsTakeover() {
 		m.ensureListed()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), poke: &in})
@@ -20,6 +20,9 @@ func (m *Machine) poke(in Poke) {
 // shows reports whether the durable prefix holds a batch of another nonce above
 // the listed position.
 func (m *Machine) shows(in Poke) bool {
+	if !fencesIdle(m.claimed) && len(m.state.Unsettled()) == 0 {
+		return true
+	}
 	for i, c := range m.claims {
 		end := m.durable
 		if i+1 < len(m.claims) {
@@ -41,6 +44,6 @@ func (m *Machine) ripePoke(in Poke) (Answer, bool) {
 	case len(m.state.Unsettled()) == 0:
 		return Poked{}, m.state.Head() == m.durable
 	default:
-		return Poked{Held: true}, m.listed && m.claimed
+		return Poked{Held: true}, m.claimed && (m.listed || !holdsWhenListed() || !listsTakeover())
 	}
 }

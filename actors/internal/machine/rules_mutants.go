@@ -1,0 +1,49 @@
+//go:build mutants
+
+package machine
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Names of the rules that SetRule knows.
+const (
+	RuleFenceOpened  = "fence opened"  // Who opens an idle log for a poke fences before it answers.
+	RuleFenceKnown   = "fence known"   // So does who remembers it as idle.
+	RuleListTakeover = "list takeover" // Who takes work over is listed.
+	RuleHoldListed   = "hold listed"   // Work is held once a landed journal says so.
+	RuleUnlistLate   = "unlist late"   // Idle is durable before the writer leaves the set.
+	RuleVouchReplay  = "vouch replay"  // A replay of unsettled work is acknowledged like new work.
+	RuleStayListed   = "stay listed"   // Who steps down stays in the set.
+)
+
+// rules are switched off when true. They hold for the whole process.
+var rules struct{ fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed atomic.Bool }
+
+// SetRule switches a rule on or off for the whole process. It exists only in builds
+// with the tag mutants.
+func SetRule(name string, on bool) {
+	rule := map[string]*atomic.Bool{
+		RuleFenceOpened: &rules.fenceOpened, RuleFenceKnown: &rules.fenceKnown,
+		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
+		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
+	}[name]
+	if rule == nil {
+		panic(fmt.Sprintf("machine: no rule %q", name))
+	}
+	rule.Store(!on)
+}
+
+func fencesIdle(claimed bool) bool {
+	if claimed {
+		return !rules.fenceKnown.Load()
+	}
+	return !rules.fenceOpened.Load()
+}
+
+func listsTakeover() bool      { return !rules.listTakeover.Load() }
+func holdsWhenListed() bool    { return !rules.holdListed.Load() }
+func unlistsWhenDurable() bool { return !rules.unlistLate.Load() }
+func vouchesForReplay() bool   { return !rules.vouchReplay.Load() }
+func staysListed() bool        { return !rules.stayListed.Load() }

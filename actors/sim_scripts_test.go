@@ -1,0 +1,272 @@
+package actors
+
+import (
+	"testing"
+	"time"
+)
+
+// stageScript is an interleaving that one sentence of the rules of the busy journal is
+// there for.
+type stageScript struct {
+	name string
+	play func(s *stage)
+}
+
+func stageScripts() []stageScript {
+	return []stageScript{
+		{"the node dies before its journal lands", diesUnlisted},
+		{"a writer is fenced and nobody else is there", isFencedAlone},
+		{"a write is under way while an idle log is asked about", landsAfterThePoke},
+		{"another wrote since the owner was idle", wroteSinceIdle},
+		{"the owner cannot write", cannotTakeOver},
+		{"the owner dies before its journal lands", takesOverUnlisted},
+		{"a settlement never lands", settlesInVain},
+		{"a journal comes again after it was swept", listsAfterTheSweep},
+		{"the next journal never lands", dropsTheNext},
+		{"the answer to a journal is slow", answersSlowly},
+		{"a journal lands in the middle of a sweep", landsDuringTheSweep},
+		{"a writer is followed by another on its node", opensAnew},
+		{"an admission comes when the next journal is under way", comesBackListed},
+		{"an entry of the sweeper is about to leave", coversLeaving},
+		{"an entry of the sweeper is not fenced yet", coversUnclaimed},
+		{"a key is repeated at a node that dies", repeatsElsewhere},
+	}
+}
+
+// TestScripts plays every script with all rules in force.
+func TestScripts(t *testing.T) {
+	system := newSimSystem(t)
+	for _, c := range stageScripts() {
+		t.Run(c.name, func(t *testing.T) {
+			if v := onStage(t, system, c.play); v != "" {
+				t.Error(v)
+			}
+		})
+	}
+}
+
+// held starts nodes and has a admit to x what it then cannot settle.
+func held(s *stage, names ...string) *hold {
+	s.Helper()
+	s.start(names...)
+	h := s.hold("a", batches("x", 1))
+	s.admit("a", "x", "k0")
+	s.acked("x", "k0")
+	return h.await()
+}
+
+func diesUnlisted(s *stage) {
+	s.start("a", "b")
+	s.hold("a", journals("a", 0))
+	s.hold("a", batches("x", 1))
+	s.admit("a", "x", "k0")
+	s.kill("a")
+}
+
+// isFencedAlone has b take x from a, and die before its journal lands.
+func isFencedAlone(s *stage) {
+	settlement := held(s, "a", "b")
+	s.believe("b", "b")
+	s.hold("b", journals("b", 0))
+	s.hold("b", batches("x", 2))
+	s.admit("b", "x", "k1")
+	s.believe("a", "b")
+	settlement.release(true) // to find another in its place
+	s.kill("b")
+	s.pass(3 * journalLinger)
+}
+
+// landsAfterThePoke has b answer for x while the first batch of a is under way.
+func landsAfterThePoke(s *stage) {
+	s.start("a", "b")
+	batch := s.hold("a", batches("x", 0))
+	s.admit("a", "x", "k0")
+	batch.await()
+	s.believe("b", "b")
+	s.sweep("b")
+	s.pass(100 * time.Millisecond)
+	s.hold("a", batches("x", 1))
+	batch.release(true)
+	s.kill("a")
+}
+
+// wroteSinceIdle has c write to x while b remembers it as idle.
+func wroteSinceIdle(s *stage) {
+	s.start("a", "b", "c")
+	s.believe("b", "b")
+	s.admit("b", "x", "k0")
+	s.acked("x", "k0")
+	s.pass(5 * time.Second)
+	s.believe("c", "c")
+	s.hold("c", batches("x", 3))
+	s.admit("c", "x", "k1")
+	s.acked("x", "k1")
+	s.kill("c")
+	s.sweep("b")
+	s.pass(time.Minute)
+	s.kill("b")
+}
+
+// cannotTakeOver has b asked about x when it can write neither batch nor journal.
+func cannotTakeOver(s *stage) {
+	held(s, "a", "b", "c")
+	s.kill("a")
+	s.believe("b", "b")
+	s.hold("b", batches("x", 1))
+	s.hold("b", journals("b", 0))
+	s.sweep("b")
+	s.pass(2 * pokeTimeout)
+	s.kill("b")
+}
+
+// takesOverUnlisted has b claim x, and die before its journal lands.
+func takesOverUnlisted(s *stage) {
+	held(s, "a", "b", "c")
+	s.kill("a")
+	s.believe("b", "b")
+	s.hold("b", batches("x", 2))
+	s.hold("b", journals("b", 0))
+	s.sweep("b")
+	s.pass(time.Second)
+	s.kill("b")
+}
+
+func settlesInVain(s *stage) {
+	held(s, "a", "b")
+	s.pass(3 * journalLinger)
+	s.kill("a")
+}
+
+// listsAfterTheSweep has b sweep the empty journal of a, which then writes the next.
+func listsAfterTheSweep(s *stage) {
+	s.start("a", "b")
+	s.admit("a", "x", "k0")
+	s.pass(3 * journalLinger)
+	s.sweep("b")
+	s.hold("a", batches("x", 3))
+	s.admit("a", "x", "k1")
+	s.acked("x", "k1")
+	s.kill("a")
+}
+
+// dropsTheNext has a die while the journal is under way that lists y, too.
+func dropsTheNext(s *stage) {
+	held(s, "a", "b")
+	next := s.hold("a", journals("a", 1))
+	s.admit("a", "y", "k0")
+	next.await()
+	s.pass(time.Second)
+	s.kill("a")
+}
+
+// answersSlowly has y admitted while a does not know that its journal has landed.
+func answersSlowly(s *stage) {
+	s.start("a", "b")
+	s.hold("a", batches("x", 1))
+	s.hold("a", batches("y", 1))
+	first := s.hold("a", journals("a", 0))
+	first.answers = true
+	s.admit("a", "x", "k0")
+	first.await()
+	s.admit("a", "y", "k0")
+	s.pass(3 * time.Second)
+	s.hold("a", journals("a", 1))
+	first.release(true)
+	s.pass(3 * time.Second)
+	s.kill("a")
+}
+
+// landsDuringTheSweep has a list y while b answers for x, which is in the journal
+// before.
+func landsDuringTheSweep(s *stage) {
+	held(s, "a", "b", "c")
+	s.believe("b", "b")
+	claim := s.hold("b", batches("x", 1))
+	s.sweep("b")
+	claim.await()
+	s.hold("a", batches("y", 1))
+	s.admit("a", "y", "k0")
+	s.acked("y", "k0")
+	s.kill("a")
+	claim.release(true)
+	s.pass(time.Second)
+	s.kill("b")
+}
+
+// opensAnew has a lose x to b and take it back, and its own sweep let the entry of its
+// first writer go.
+func opensAnew(s *stage) {
+	settlement := held(s, "a", "b")
+	s.believe("b", "b")
+	s.admit("b", "x", "k1")
+	s.acked("x", "k1")
+	settlement.release(true) // to find another in its place
+	s.hold("a", batches("x", s.tail("x")+2))
+	s.admit("a", "x", "k2")
+	s.acked("x", "k2")
+	s.pass(3 * soonAfter)
+	s.kill("a")
+}
+
+// comesBackListed has x admit again while the journal without it is under way.
+func comesBackListed(s *stage) {
+	s.start("a", "b")
+	s.admit("a", "x", "k0")
+	s.acked("x", "k0")
+	without := s.hold("a", journals("a", 1))
+	s.pass(2 * journalLinger)
+	without.await()
+	s.hold("a", batches("x", 3))
+	s.hold("a", journals("a", 2))
+	s.admit("a", "x", "k1")
+	without.release(true)
+	s.kill("a")
+}
+
+// coversLeaving has c sweep while its own entry of x lingers, which a has taken over.
+func coversLeaving(s *stage) {
+	s.start("a", "b", "c")
+	s.believe("c", "c")
+	s.admit("c", "x", "k0")
+	s.hold("a", batches("x", 3))
+	s.admit("a", "x", "k1")
+	s.acked("x", "k1")
+	s.kill("a")
+	s.sweep("c")
+	s.pass(time.Minute)
+	s.kill("c")
+}
+
+// coversUnclaimed has c list x, which it then fails to claim, and a go on with it.
+func coversUnclaimed(s *stage) {
+	settlement := held(s, "a", "b", "c")
+	s.believe("c", "c")
+	claim := s.hold("c", batches("x", 1))
+	s.admit("c", "x", "k1")
+	claim.await()
+	settlement.release(true)
+	s.sweep("c")
+	s.believe("c", "a")
+	claim.release(true) // to find another in its place
+	s.sweep("c")
+	s.hold("a", batches("x", s.tail("x")+2))
+	s.admit("a", "x", "k2") // within the linger
+	s.acked("x", "k2")
+	s.pass(time.Second)
+	s.kill("a")
+	s.kill("c")
+}
+
+// repeatsElsewhere has a client repeat at b what a could not list.
+func repeatsElsewhere(s *stage) {
+	s.start("a", "b", "c")
+	s.hold("a", batches("x", 1))
+	s.hold("a", journals("a", 0))
+	s.admit("a", "x", "k0")
+	s.believe("b", "b")
+	s.hold("b", batches("x", 1))
+	s.hold("b", journals("b", 0))
+	s.admit("b", "x", "k0")
+	s.kill("a")
+	s.kill("b")
+}

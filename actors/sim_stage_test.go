@@ -1,0 +1,389 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/chaos"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+var errStageLost = errors.New("the network has lost it")
+
+// stage is a few real nodes over one bucket. A script says who owns what in whose
+// eyes, which requests wait, and who dies; all else takes no time. There is no model:
+// what is admitted fails at once, so that whoever works on it needs one more batch.
+type stage struct {
+	*testing.T
+	fleet  *simFleet
+	store  *local.Store
+	bucket storage.Bucket // without delays
+	late   sync.WaitGroup // of requests nobody waits for
+
+	mu    sync.Mutex
+	nodes map[string]*player
+	views map[string]string // whom a node takes for the owner of everything
+	holds []*hold
+	acks  []stageAck
+}
+
+type stageAck struct {
+	at  conversation.Address
+	key string
+}
+
+// player is a node on a stage.
+type player struct {
+	stage *stage
+	name  string
+	rt    *Runtime
+	host  *simHost
+	stop  context.CancelFunc
+	done  chan struct{}
+	dead  bool
+}
+
+// hold keeps requests back.
+type hold struct {
+	stage   *stage
+	node    string
+	match   func(key string) bool
+	answers bool // the requests land, and their answers are kept back
+
+	once   sync.Once
+	caught chan struct{} // closed once there is one
+	over   chan struct{} // closed when they may go on
+	lands  bool          // where they were bound for
+}
+
+// onStage runs a script and returns what it has broken, "" for nothing.
+func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (violation string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{
+			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
+			nodes: map[string]*player{}, views: map[string]string{},
+		}
+		var err error
+		if s.bucket, err = openSimBucket(s.store); err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		script(s)
+		violation = s.end()
+	})
+	return violation
+}
+
+// start brings up nodes that take the first of them for the owner of everything.
+func (s *stage) start(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		p := &player{stage: s, name: name, done: make(chan struct{})}
+		bucket, err := openSimBucket(p)
+		if err != nil {
+			s.Fatal(err)
+		}
+		p.rt, err = newRuntime(bucket, &Options{
+			Agents: []*agent.Agent{{Name: "worker", Model: "no/model"}}, SweepEvery: 24 * time.Hour, DrainTimeout: time.Second,
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		p.host = newSimHost(chaos.Site{
+			Member: name, Owner: func(string) string { return s.owner(name) },
+			Message:  func(context.Context, string, string) chaos.Course { return chaos.Course{} },
+			Panicked: func(reason any, stack []byte) { s.Errorf("an actor panicked: %v\n%s", reason, stack) },
+		}, s.fleet)
+		p.host.rt = p.rt
+		p.rt.attach(p.host)
+		ctx, cancel := context.WithCancel(s.Context())
+		p.stop = cancel
+		s.nodes[name] = p
+		s.believe(name, names[0])
+		go func() {
+			defer close(p.done)
+			if err := p.rt.Run(ctx); err != nil && !p.isDead() {
+				s.Errorf("node %s ends: %v", name, err)
+			}
+		}()
+		<-p.rt.Ready()
+	}
+	s.pass(time.Second)
+}
+
+// pass lets time pass, and everything happen that can.
+func (s *stage) pass(d time.Duration) { time.Sleep(d) }
+
+func (s *stage) owner(of string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.views[of]
+}
+
+// believe makes a node take one for the owner of everything.
+func (s *stage) believe(node, owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.views[node] = owner
+}
+
+// kill ends a node for good. What it has under way may still land.
+func (s *stage) kill(name string) {
+	p := s.nodes[name]
+	s.mu.Lock()
+	p.dead = true
+	s.mu.Unlock()
+	p.host.kill()
+	p.stop()
+}
+
+func (p *player) isDead() bool {
+	p.stage.mu.Lock()
+	defer p.stage.mu.Unlock()
+	return p.dead
+}
+
+func at(conv string) conversation.Address { return conversation.Address{Agent: "worker", ID: conv} }
+
+// admit asks a node for an admission and goes on once all has happened that can. It
+// reports whether there is a receipt by then.
+func (s *stage) admit(node, conv, key string) bool {
+	done := make(chan struct{})
+	s.late.Go(func() {
+		_, err := s.nodes[node].rt.Admit(s.Context(), conversation.Admission{
+			Address: at(conv), Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hi"},
+		})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil && !s.nodes[node].dead {
+			s.acks = append(s.acks, stageAck{at(conv), key})
+			close(done)
+		}
+	})
+	s.pass(10 * time.Millisecond)
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// acked ends the script unless an admission has a receipt.
+func (s *stage) acked(conv, key string) {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.acks, stageAck{at(conv), key}) {
+		s.Fatalf("off the script: there is no receipt for %s of %s", key, conv)
+	}
+}
+
+// sweep makes a node sweep and goes on once all has happened that can.
+func (s *stage) sweep(node string) {
+	s.late.Go(func() {
+		if err := s.nodes[node].rt.sweep(s.Context()); err != nil {
+			s.Logf("sweep of %s: %v", node, err)
+		}
+	})
+	s.pass(10 * time.Millisecond)
+}
+
+// hold keeps back the writes of a node under keys that match.
+func (s *stage) hold(node string, match func(key string) bool) *hold {
+	h := &hold{stage: s, node: node, match: match, caught: make(chan struct{}), over: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = append(s.holds, h)
+	return h
+}
+
+// batches are the keys of a conversation's log from a number on.
+func batches(conv string, from int64) func(string) bool {
+	first := storage.LogKey(at(conv).Key(), from)
+	return func(key string) bool {
+		return strings.HasPrefix(key, first[:strings.LastIndex(first, "/")]) && key >= first
+	}
+}
+
+// journals are the keys of a node's journals from a number on.
+func journals(node string, from int64) func(string) bool {
+	first := storage.JournalKey(node, 0, from)
+	return func(key string) bool { return strings.HasPrefix(key, "wake/"+node+"/") && key >= first }
+}
+
+// tail returns the number of a conversation's last batch.
+func (s *stage) tail(conv string) int64 {
+	s.Helper()
+	tail, err := storage.NewLogs(s.bucket, nil).Tail(s.Context(), at(conv).Key(), -1)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return tail
+}
+
+// await ends the script unless there is a request that waits.
+func (h *hold) await() *hold {
+	h.stage.Helper()
+	select {
+	case <-h.caught:
+	case <-time.After(5 * time.Second):
+		h.stage.Fatalf("off the script: %s writes nothing that is held", h.node)
+	}
+	return h
+}
+
+// release lets go on what was kept back, which lands or does not.
+func (h *hold) release(lands bool) {
+	h.stage.mu.Lock()
+	h.stage.holds = slices.DeleteFunc(h.stage.holds, func(other *hold) bool { return other == h })
+	h.lands = lands
+	h.stage.mu.Unlock()
+	close(h.over)
+	h.stage.pass(10 * time.Millisecond)
+}
+
+func (s *stage) holding(node, method, key string) *hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.holds {
+		if h.node == node && method == http.MethodPut && h.match(key) {
+			h.once.Do(func() { close(h.caught) })
+			return h
+		}
+	}
+	return nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *player) RoundTrip(req *http.Request) (*http.Response, error) {
+	var body []byte
+	if req.Body != nil {
+		var err error
+		body, err = io.ReadAll(req.Body)
+		req.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	land := func() (*http.Response, error) {
+		out := req.Clone(context.WithoutCancel(req.Context()))
+		out.Body = io.NopCloser(bytes.NewReader(body))
+		return p.stage.store.RoundTrip(out)
+	}
+	if p.isDead() {
+		return nil, errSimStopped
+	}
+	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	h := p.stage.holding(p.name, req.Method, key)
+	switch {
+	case h == nil:
+		return land()
+	case h.answers:
+		resp, err := land()
+		select {
+		case <-h.over:
+			return resp, err
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	select {
+	case <-h.over:
+	case <-req.Context().Done():
+		p.stage.late.Go(func() { // It has left the process; nobody calls it back.
+			if <-h.over; h.lands {
+				_, _ = land()
+			}
+		})
+		return nil, req.Context().Err()
+	}
+	if !h.lands {
+		return nil, errStageLost
+	}
+	return land()
+}
+
+// end loses what is kept back, lets those who live sweep under one view, and says what
+// is broken after that.
+func (s *stage) end() string {
+	for len(s.holds) > 0 {
+		s.holds[0].release(false)
+	}
+	var live []string
+	for name, p := range s.nodes {
+		if !p.dead {
+			live = append(live, name)
+		}
+	}
+	slices.Sort(live)
+	for range 4 {
+		for _, name := range live {
+			s.believe(name, live[0])
+			s.sweep(name)
+		}
+		s.pass(time.Minute)
+	}
+	logs := storage.NewLogs(s.bucket, nil)
+	for _, a := range s.acks {
+		state := conversation.NewState()
+		for b, err := range logs.Batches(s.Context(), a.at.Key(), storage.Start()) {
+			if err == nil {
+				err = foldBatch(state, b)
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+		}
+		if sub := state.Lookup(a.key); sub == nil || !sub.Settled {
+			return fmt.Sprintf("%s of %s was acknowledged and is not settled", a.key, a.at.ID)
+		}
+	}
+	for _, name := range live {
+		if held := s.nodes[name].rt.journal.held(); len(held) > 0 {
+			return fmt.Sprintf("%s lists %v", name, held)
+		}
+	}
+	refs, err := storage.Journals(s.Context(), s.bucket)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, ref := range refs {
+		if !slices.Contains(live, ref.Member) {
+			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
+		}
+	}
+	return ""
+}
+
+// close ends the nodes.
+func (s *stage) close() {
+	for len(s.holds) > 0 {
+		s.holds[0].release(false)
+	}
+	for _, p := range s.nodes {
+		p.stop()
+		<-p.done
+	}
+	s.late.Wait()
+	s.pass(time.Second) // The actor system's count of dead letters ends by itself.
+	if err := s.store.Close(); err != nil {
+		s.Error(err)
+	}
+}
