@@ -65,6 +65,7 @@ func packages() []row {
 		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
+		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(),
-		bucketCommand(), benchCommand(), benchModelCommand(), benchServeCommand(), versionCommand())
+		bucketCommand(), logCommand(), benchCommand(), benchModelCommand(), benchServeCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

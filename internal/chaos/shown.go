@@ -101,6 +101,7 @@ func (p Profile) wanted() map[deed]int {
 		didDrop: 100, didToolFail: 300, didData: 500, didSnapshot: 300, didLeave: 500,
 		didRestore: 500, didPage: 50, didDamage: 100, didMeetDamage: 30,
 		didCrash: 500, didTwoCrash: 30, didDrain: 100, didCutDrain: 20, didOutage: 100, didLate: 500,
+		didSegment: 1000, didDelete: 4000, didOrphan: 1,
 	}
 	for f := delivered + 1; f < fates; f++ {
 		out[didFault+deed(f.String())] = 300

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// usedFolder returns a data folder that a server has used: one conversation of many
+// batches, over a kill and a restart, and a short one.
+func usedFolder(t *testing.T) (data string, conv conversation.Key) {
+	t.Helper()
+	data = t.TempDir()
+	n := startDev(t, data)
+	for i, text := range []string{"help", "time", "hello", "long 60"} {
+		if i == 2 {
+			n.kill()
+			n = startDev(t, data)
+		}
+		if code, out, errOut := output(t, "send", n.base+"/long", text); code != 0 {
+			t.Fatalf("send: exit %d, %q, %q", code, out, errOut)
+		}
+	}
+	output(t, "send", n.base+"/short", "hello")
+	if err := n.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	return data, conversation.Address{Agent: "assistant", ID: "long"}.Key()
+}
+
+// withFolder opens the bucket of a folder that no server has.
+func withFolder(t *testing.T, data string, do func(b storage.Bucket)) {
+	t.Helper()
+	store, err := local.Open(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	b, err := openStore(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(b)
+}
+
+func keysOf(t *testing.T, b storage.Bucket, prefix string) []string {
+	t.Helper()
+	page, err := b.List(t.Context(), storage.ListQuery{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, k := range page.Keys {
+		keys = append(keys, k.Key)
+	}
+	return keys
+}
+
+func TestLogOfAServer(t *testing.T) {
+	data, conv := usedFolder(t)
+	// A kill may leave a checkpoint behind that no head names yet, or a merged segment.
+	code, out, errOut := output(t, "log", "verify", "--data", data)
+	if code > exitRepairable || !strings.Contains(out, "2 conversations") || !strings.Contains(out, "0 damaged") {
+		t.Fatalf("verify: exit %d\n%s%s", code, out, errOut)
+	}
+	if code, out, errOut := output(t, "log", "repair", "--data", data, "--write"); code != 0 {
+		t.Fatalf("repair: exit %d\n%s%s", code, out, errOut)
+	}
+	code, out, errOut = output(t, "log", "verify", "--data", data)
+	if code != 0 || !strings.Contains(out, "0 damaged, 0 repairable, 0 notes") {
+		t.Fatalf("verify after repair: exit %d\n%s%s", code, out, errOut)
+	}
+	file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {dir: %q}", data))
+	if code, out, errOut = output(t, "log", "verify", "--config", file, "--agent", "assistant", "--id", "short"); code != 0 || !strings.Contains(out, "1 conversation,") {
+		t.Errorf("verify of one: exit %d\n%s%s", code, out, errOut)
+	}
+	t.Run("dump", func(t *testing.T) { dumpAll(t, data, conv) })
+	t.Run("repair", func(t *testing.T) { repairFolder(t, data, conv) })
+}
+
+// dumpAll prints every object there is.
+func dumpAll(t *testing.T, data string, conv conversation.Key) {
+	var keys []string
+	withFolder(t, data, func(b storage.Bucket) { keys = keysOf(t, b, "") })
+	kinds := map[storage.ObjectKind]bool{}
+	for _, key := range keys {
+		name, err := storage.ParseKey(key)
+		if err != nil {
+			t.Error(err)
+		}
+		kinds[name.Kind] = true
+		code, out, errOut := output(t, "log", "dump", "--data", data, key)
+		lines := bufio.NewScanner(strings.NewReader(out))
+		lines.Buffer(nil, 1<<20)
+		for n := 0; lines.Scan(); n++ {
+			var line map[string]any
+			err := json.Unmarshal(lines.Bytes(), &line)
+			if n == 0 && (err != nil || line["object"] != string(name.Kind) || line["key"] != key) {
+				t.Errorf("dump of %s begins with %.200s", key, lines.Text())
+			}
+			if !json.Valid(lines.Bytes()) {
+				t.Errorf("dump of %s has the line %.200s", key, lines.Text())
+			}
+		}
+		if code != 0 || out == "" {
+			t.Errorf("dump of %s: exit %d, %s", key, code, errOut)
+		}
+	}
+	for _, kind := range []storage.ObjectKind{
+		storage.KindBatch, storage.KindSegment, storage.KindHead, storage.KindCheckpoint, storage.KindFormat, storage.KindIndex,
+	} {
+		if !kinds[kind] {
+			t.Errorf("the server has left no %s; it left %v", kind, keys)
+		}
+	}
+	code, out, _ := output(t, "log", "dump", "--data", data, "--conv", string(conv), "--from", "1", "--to", "2")
+	if code != 0 || strings.Count(out, `"object":"batch"`) != 2 || !strings.Contains(out, `"seq":2,`) {
+		t.Errorf("dump of batches 1 and 2: exit %d\n%s", code, out)
+	}
+}
+
+// repairFolder takes away what repair brings back, and then more.
+func repairFolder(t *testing.T, data string, conv conversation.Key) {
+	_, before, _ := output(t, "log", "dump", "--data", data, "--agent", "assistant", "--id", "long")
+	var pinned string
+	withFolder(t, data, func(b storage.Bucket) {
+		if err := b.Delete(t.Context(), storage.HeadKey(conv)); err != nil {
+			t.Fatal(err)
+		}
+		pinned = storage.LogKey(conv, 0)
+		if err := b.Put(t.Context(), pinned, storage.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if code, out, _ := output(t, "log", "dump", "--data", data, pinned); code != 1 || !strings.Contains(out, `"bytes":1`) {
+		t.Errorf("dump of a damaged batch: exit %d\n%s", code, out)
+	}
+	for _, step := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"verify"}, exitRepairable, []string{"repairable lost-head at " + storage.HeadKey(conv), "repairable unreadable-batch at " + pinned, "2 repairable"}},
+		{[]string{"verify", "--json"}, exitRepairable, []string{`"kind":"lost-head"`, `{"summary":{"conversations":2,`}},
+		{[]string{"repair"}, exitRepairable, []string{"planned: write " + pinned + " again"}},
+		{[]string{"repair", "--write"}, 0, []string{"done: write " + storage.HeadKey(conv), "done: write " + pinned}},
+		{[]string{"verify"}, 0, []string{"0 repairable"}},
+		{[]string{"repair", "--write", "--agent", "assistant", "--id", "long"}, 0, []string{"1 conversation,"}},
+	} {
+		code, out, errOut := output(t, append([]string{"log", step.args[0], "--data", data}, step.args[1:]...)...)
+		for _, want := range step.want {
+			if code != step.code || !strings.Contains(out, want) {
+				t.Errorf("%v: exit %d, want %d and %q\n%s%s", step.args, code, step.code, want, out, errOut)
+			}
+		}
+	}
+	if _, after, _ := output(t, "log", "dump", "--data", data, "--agent", "assistant", "--id", "long"); after != before || before == "" {
+		t.Errorf("the log is\n%s\nit was\n%s", after, before)
+	}
+	withFolder(t, data, func(b storage.Bucket) {
+		keys := keysOf(t, b, storage.FolderOf(conv)+"log/")
+		if err := b.Put(t.Context(), keys[len(keys)-1], storage.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, command := range []string{"verify", "repair"} {
+		if code, out, _ := output(t, "log", command, "--data", data); code != exitDamage || !strings.Contains(out, "damage unreadable-batch at ") {
+			t.Errorf("%s of a damaged log: exit %d\n%s", command, code, out)
+		}
+	}
+}
+
+func TestLogMistakesSayWhatToDo(t *testing.T) {
+	data := t.TempDir()
+	n := startDev(t, data)
+	for _, args := range [][]string{{"log", "verify"}, {"log", "repair"}, {"log", "dump", "format.json"}} {
+		code, _, errOut := output(t, append(args, "--data", data)...)
+		if code != exitRefused || !strings.Contains(errOut, "stop that process") {
+			t.Errorf("%v beside a server: exit %d, %q", args, code, errOut)
+		}
+	}
+	if err := n.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no folder":        {[]string{"verify", "--data", data + "/none"}, 1, "name an existing one"},
+		"no conversation":  {[]string{"verify", "--data", data, "--agent", "assistant", "--id", "x"}, exitUnknown, `no conversation "x" of agent "assistant"`},
+		"repair of none":   {[]string{"repair", "--data", data, "--agent", "assistant", "--id", "x"}, exitUnknown, `no conversation "x"`},
+		"dump of none":     {[]string{"dump", "--data", data, "--agent", "assistant", "--id", "x"}, 1, `no conversation "x"`},
+		"bad key":          {[]string{"verify", "--data", data, "--conv", "x"}, 1, "32 hexadecimal digits"},
+		"agent alone":      {[]string{"verify", "--data", data, "--agent", "x"}, 1, "[agent id]"},
+		"dump of nothing":  {[]string{"dump", "--data", data}, 1, "takes one object key"},
+		"dump of too much": {[]string{"dump", "--data", data, "format.json", "--agent", "a", "--id", "x"}, 1, "takes one object key"},
+		"unknown key":      {[]string{"dump", "--data", data, "nothing"}, 1, "is no key of an object; keys are"},
+		"missing object":   {[]string{"dump", "--data", data, "members/" + fmt.Sprintf("%016d", 9)}, 1, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, errOut := output(t, append([]string{"log"}, tt.args...)...)
+			if code != tt.code || !strings.Contains(errOut, tt.want) {
+				t.Errorf("exit %d, %q; want exit %d and %q", code, errOut, tt.code, tt.want)
+			}
+		})
+	}
+}

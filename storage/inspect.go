@@ -1,0 +1,220 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+// ObjectKind says what an object is.
+type ObjectKind string
+
+// Every kind of object there is.
+const (
+	KindBatch      ObjectKind = "batch"
+	KindSegment    ObjectKind = "segment"
+	KindHead       ObjectKind = "head"
+	KindCheckpoint ObjectKind = "checkpoint"
+	KindPage       ObjectKind = "page"
+	KindAttachment ObjectKind = "attachment"
+	KindJournal    ObjectKind = "journal"
+	KindEpoch      ObjectKind = "epoch"
+	KindHeartbeat  ObjectKind = "heartbeat"
+	KindFormat     ObjectKind = "format"
+	KindIndex      ObjectKind = "index"
+	KindProbe      ObjectKind = "probe"
+)
+
+// ObjectName is what a key says about its object. Fields that a kind does not have are
+// zero.
+type ObjectName struct {
+	Kind   ObjectKind
+	Conv   conversation.Key
+	First  int64  // First batch of a segment, the batch of a batch or checkpoint, the number of a page, journal or epoch.
+	Last   int64  // Last batch of a segment.
+	Digest string // 32 digits of a checkpoint or page, 64 of an attachment.
+	Member string // Of a journal or heartbeat.
+	Shard  int    // Of a journal.
+	Agent  string // Of an index entry, as is Day.
+	Day    string
+}
+
+// ParseKey reads a key of a bucket. It accepts exactly the keys that this package makes.
+func ParseKey(key string) (ObjectName, error) {
+	n, ok := parseRoot(key)
+	if !ok {
+		n, ok = parseConvKey(key)
+	}
+	if !ok {
+		return ObjectName{}, fmt.Errorf("parse key %q: no object of Parley has such a key", key)
+	}
+	return n, nil
+}
+
+// parseRoot reads the keys that belong to no conversation.
+func parseRoot(key string) (ObjectName, bool) {
+	if key == formatKey {
+		return ObjectName{Kind: KindFormat}, true
+	}
+	root, rest, _ := strings.Cut(key, "/")
+	switch root + "/" {
+	case journalRoot:
+		member, shard, n, ok := parseJournalKey(key)
+		return ObjectName{Kind: KindJournal, Member: member, Shard: shard, First: n}, ok
+	case epochRoot:
+		n, err := parseNumber(rest)
+		return ObjectName{Kind: KindEpoch, First: n}, err == nil && n > 0
+	case heartbeatRoot:
+		return ObjectName{Kind: KindHeartbeat, Member: rest}, validMember(rest) == nil
+	case probePrefix:
+		return ObjectName{Kind: KindProbe}, rest != ""
+	case indexRoot:
+		agent, rest, _ := strings.Cut(rest, "/")
+		day, conv, _ := strings.Cut(rest, "/")
+		_, err := time.Parse(time.DateOnly, day)
+		ok := agent != "" && err == nil && validConv(conversation.Key(conv)) == nil
+		return ObjectName{Kind: KindIndex, Agent: agent, Day: day, Conv: conversation.Key(conv)}, ok
+	}
+	return ObjectName{}, false
+}
+
+// parseConvKey reads the keys of a conversation.
+func parseConvKey(key string) (ObjectName, bool) {
+	hh, rest, _ := strings.Cut(key, "/")
+	name, rest, _ := strings.Cut(rest, "/")
+	n := ObjectName{Conv: conversation.Key(name)}
+	if validConv(n.Conv) != nil || hh != name[:2] {
+		return n, false
+	}
+	if rest == "head" {
+		n.Kind = KindHead
+		return n, true
+	}
+	var err error
+	folder, rest, _ := strings.Cut(rest, "/")
+	switch folder {
+	case "log":
+		n.Kind = KindBatch
+		n.First, err = parseNumber(rest)
+		n.Last = n.First
+	case "seg":
+		n.Kind = KindSegment
+		n.First, n.Last, err = parseSegment(rest)
+	case "ckpt", "page":
+		n.Kind = KindCheckpoint
+		if folder == "page" {
+			n.Kind = KindPage
+		}
+		digits, digest, _ := strings.Cut(rest, "-")
+		n.First, err = parseNumber(digits)
+		n.Digest = digest
+		err = errors.Join(err, segment.Unhex(make([]byte, 16), []byte(digest)))
+	case "blob":
+		n.Kind, n.Digest = KindAttachment, rest
+		err = segment.Unhex(make([]byte, 32), []byte(rest))
+	default:
+		return n, false
+	}
+	return n, err == nil
+}
+
+// CheckConv returns an error unless conv is the key of a conversation.
+func CheckConv(conv conversation.Key) error { return validConv(conv) }
+
+// FolderOf is the prefix of all keys of a conversation but its index entries. conv must
+// be a conversation's key.
+func FolderOf(conv conversation.Key) string { return folder(conv) }
+
+// Head is what the head of a conversation says.
+type Head struct {
+	Seq    int64  // Batch of the checkpoint that it names.
+	Digest Digest // Of that object.
+	Prev   string // Key of the checkpoint that was named before, "" if there was none.
+}
+
+// EncodeHead returns the object of a head.
+func EncodeHead(h Head) ([]byte, error) {
+	line, err := json.Marshal(headObject{Version: SchemaVersion, Seq: h.Seq, Digest: h.Digest, Prev: h.Prev})
+	if err != nil {
+		return nil, fmt.Errorf("encode head: %w", err)
+	}
+	return append(line, '\n'), nil
+}
+
+// DecodeHead reverses EncodeHead for a conversation.
+func DecodeHead(conv conversation.Key, data []byte) (Head, error) {
+	var h headObject
+	if err := json.Unmarshal(data, &h); err != nil {
+		return Head{}, fmt.Errorf("decode head: %w", err)
+	}
+	if h.Version != SchemaVersion || h.Seq < 0 || h.Seq > maxSeq || h.Prev != "" && !strings.HasPrefix(h.Prev, folder(conv)+"ckpt/") {
+		return Head{}, fmt.Errorf("decode head: version %d, batch %d, the one before is %q", h.Version, h.Seq, h.Prev)
+	}
+	return Head{Seq: h.Seq, Digest: h.Digest, Prev: h.Prev}, nil
+}
+
+// DecodeCheckpoint reads the object of a checkpoint. Its digest is not looked at.
+func (l *Logs) DecodeCheckpoint(data []byte) (*Checkpoint, error) {
+	c, err := l.decodeCheckpoint(data)
+	if err != nil {
+		return nil, fmt.Errorf("decode checkpoint: %w", err)
+	}
+	return c, nil
+}
+
+// DecodeBatch is the function of this name, for many batches.
+func (l *Logs) DecodeBatch(data []byte) (Batch, error) { return decodeBatch(l.frames, data) }
+
+// DecodeIndex reads the object of an index entry.
+func DecodeIndex(data []byte) (IndexEntry, error) {
+	const maxIndexEntry = 4 << 10
+	var s storedIndex
+	if err := decodeStored(data, maxIndexEntry, &s); err != nil {
+		return IndexEntry{}, fmt.Errorf("decode index entry: %w", err)
+	}
+	return IndexEntry{Address: conversation.Address{Agent: s.Agent, ID: s.ID}, Day: s.Day}, nil
+}
+
+// retriedBucket repeats the reads of a bucket.
+type retriedBucket struct {
+	Bucket
+	retry *retry
+}
+
+// Retried returns b with its reads repeated as those of a log are. Writes are sent once,
+// as ever.
+func Retried(b Bucket, r Retry) Bucket { return &retriedBucket{Bucket: b, retry: newRetry(r)} }
+
+// Get implements Bucket.
+func (b *retriedBucket) Get(ctx context.Context, key string) ([]byte, error) {
+	return readRetried(ctx, b.retry, func(ctx context.Context) ([]byte, error) { return b.Bucket.Get(ctx, key) })
+}
+
+// GetRange implements Bucket.
+func (b *retriedBucket) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	return readRetried(ctx, b.retry, func(ctx context.Context) ([]byte, error) {
+		return b.Bucket.GetRange(ctx, key, offset, length)
+	})
+}
+
+// List implements Bucket.
+func (b *retriedBucket) List(ctx context.Context, q ListQuery) (ListPage, error) {
+	return readRetried(ctx, b.retry, func(ctx context.Context) (ListPage, error) { return b.Bucket.List(ctx, q) })
+}
+
+// Open implements Bucket. What breaks while it is read is not repeated.
+func (b *retriedBucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	for n := 0; ; n++ {
+		content, size, err := b.Bucket.Open(ctx, key)
+		if err == nil || !errors.Is(err, ErrUnavailable) || n+1 == b.retry.Reads || !b.retry.pause(ctx, n, []byte(key)) {
+			return content, size, err
+		}
+	}
+}

@@ -1,0 +1,361 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+// KeyError says that a key is none of Parley's.
+type KeyError struct{ Key string }
+
+// Error implements error.
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("%q is no key of an object; keys are <hh>/<conversation>/log/<seq>, …/seg/<last>-<first>, …/head, …/ckpt/<seq>-<hash>, "+
+		"…/page/<n>-<hash>, …/blob/<sha256>, wake/<member>/<shard>/<n>, members/<n>, heartbeat/<member>, index/<agent>/<day>/<conversation>, "+
+		"probe/…, format.json, with all digits", e.Key)
+}
+
+// Dump writes what an object holds to w, as lines of JSON. The first line of an object says
+// what it is: its member "object" is the kind. Lines of records, states and pages follow as
+// they are stored. Of an attachment only size and digest are shown.
+//
+// Of an object that is damaged, what could be read is written; then the error is a
+// [*storage.CorruptError]. Other errors are a [*KeyError], and the bucket's.
+func Dump(ctx context.Context, b storage.Bucket, key string, w io.Writer) error {
+	name, err := storage.ParseKey(key)
+	if err != nil {
+		return &KeyError{key}
+	}
+	d := &dumper{w: w, bucket: storage.Retried(b, storage.Retry{}), key: key, name: name}
+	switch name.Kind {
+	case storage.KindSegment:
+		err = d.segment(ctx)
+	case storage.KindAttachment:
+		err = d.attachment(ctx)
+	default:
+		err = d.object(ctx)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case d.failed != nil:
+		return fmt.Errorf("write dump: %w", d.failed)
+	case away(err) || errors.Is(err, storage.ErrNotFound) || ctx.Err() != nil:
+		return fmt.Errorf("dump %s: %w", key, err)
+	}
+	return &storage.CorruptError{Conv: name.Conv, Key: key, Seq: name.First, Err: err}
+}
+
+// DumpLog writes the batches of a log from one to another, both included, wherever they
+// lie; to -1 is as far as the log goes. A first batch above 0 is not checked against what
+// is before it. Errors are those of [storage.Logs.Batches] and [storage.Logs.Range].
+func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from, to int64, w io.Writer) error {
+	d := &dumper{w: w, bucket: b}
+	logs := storage.NewLogs(b, nil)
+	last, err := logs.Tail(ctx, conv, -1)
+	if err != nil {
+		return fmt.Errorf("dump log: %w", err)
+	}
+	if last < 0 {
+		return ErrNoConversation
+	}
+	if to < 0 || to > last {
+		to = last
+	}
+	if from < 0 || from > to {
+		return fmt.Errorf("dump log: there are no batches %d to %d, the last one is %d", from, to, last)
+	}
+	at := storage.Start()
+	if from > 0 {
+		// The reader wants to know what comes before.
+		before, err := logs.Range(ctx, conv, from-1, from-1)
+		if err != nil {
+			return fmt.Errorf("dump log: %w", err)
+		}
+		at = before[0].Position()
+	}
+	for batch, err := range logs.Batches(ctx, conv, at) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("dump log: %w", err)
+		case batch.Seq > to:
+			return nil
+		}
+		if err := d.batch(batch, batchLine{Object: storage.KindBatch}); err != nil {
+			return fmt.Errorf("write dump: %w", err)
+		}
+	}
+	return nil
+}
+
+// dumper writes one object.
+type dumper struct {
+	w      io.Writer
+	bucket storage.Bucket
+	key    string
+	name   storage.ObjectName
+	failed error // of w
+}
+
+func (d *dumper) write(b []byte) error {
+	_, err := d.w.Write(b)
+	if err != nil {
+		d.failed = err
+	}
+	return err
+}
+
+// value writes one line of JSON.
+func (d *dumper) value(v any) error {
+	line, err := conversation.EncodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return d.write(append(line, '\n'))
+}
+
+// textLine is a line that is no JSON, as it is shown.
+type textLine struct {
+	Object string `json:"object"`
+	Text   string `json:"text"`
+}
+
+// lines writes lines as they are, those that are no JSON as a text.
+func (d *dumper) lines(lines []byte) error {
+	for len(lines) > 0 {
+		line, rest, _ := bytes.Cut(lines, []byte("\n"))
+		lines = rest
+		var err error
+		if json.Valid(line) {
+			if err = d.write(line); err == nil {
+				err = d.write([]byte("\n"))
+			}
+		} else {
+			err = d.value(textLine{"line", string(line)})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchLine is what is shown of a batch besides its records.
+type batchLine struct {
+	Object  storage.ObjectKind `json:"object"`
+	Key     string             `json:"key,omitempty"`
+	Bytes   int                `json:"bytes,omitempty"` // Of the object.
+	Decoded int                `json:"decoded"`         // Of the records.
+	Records int                `json:"records"`
+	storage.Header
+	Hash storage.Hash `json:"hash"`
+}
+
+func (d *dumper) batch(b storage.Batch, line batchLine) error {
+	line.Header, line.Hash = b.Header, b.Hash
+	line.Decoded, line.Records = len(b.Lines), bytes.Count(b.Lines, []byte("\n"))
+	if err := d.value(line); err != nil {
+		return err
+	}
+	return d.lines(b.Lines)
+}
+
+// objectLine is what is shown of any other object.
+type objectLine struct {
+	Object  storage.ObjectKind `json:"object"`
+	Key     string             `json:"key"`
+	Bytes   int64              `json:"bytes"`
+	Decoded int                `json:"decoded,omitempty"`
+	SHA256  string             `json:"sha256,omitempty"`
+	Value   any                `json:"value,omitempty"`
+}
+
+// object writes an object that is read as a whole.
+func (d *dumper) object(ctx context.Context) error {
+	data, err := d.read(ctx)
+	if err != nil {
+		return err
+	}
+	line := objectLine{Object: d.name.Kind, Key: d.key, Bytes: int64(len(data))}
+	switch d.name.Kind {
+	case storage.KindBatch:
+		return d.logObject(data)
+	case storage.KindCheckpoint, storage.KindPage:
+		sum := sha256.Sum256(data)
+		line.SHA256 = hex.EncodeToString(sum[:])
+		return d.named(data, line)
+	case storage.KindJournal:
+		return d.journal(data, line)
+	case storage.KindHead:
+		_, err = storage.DecodeHead(d.name.Conv, data)
+	case storage.KindEpoch:
+		var e storage.Epoch
+		if e, err = storage.DecodeEpoch(data); err == nil && e.N != d.name.First {
+			err = fmt.Errorf("it says epoch %d", e.N)
+		}
+	case storage.KindHeartbeat:
+		var h storage.Heartbeat
+		if h, err = storage.DecodeHeartbeat(data); err == nil && h.Member != d.name.Member {
+			err = fmt.Errorf("it says member %s", h.Member)
+		}
+	case storage.KindIndex:
+		var e storage.IndexEntry
+		if e, err = storage.DecodeIndex(data); err == nil && storage.IndexKey(e) != d.key {
+			err = fmt.Errorf("it is of conversation %q of agent %q on %s", e.Address.ID, e.Address.Agent, e.Day)
+		}
+	}
+	return errors.Join(d.text(data, line), err)
+}
+
+// read returns the object, unless it is longer than any that is written.
+func (d *dumper) read(ctx context.Context) ([]byte, error) {
+	const limit = storage.DefaultMaxBytes + objectOverhead
+	content, size, err := d.bucket.Open(ctx, d.key)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	if size > limit {
+		return nil, fmt.Errorf("it has %d bytes, more than any such object", size)
+	}
+	return io.ReadAll(content)
+}
+
+// text writes an object that is stored as JSON, or what there is of it.
+func (d *dumper) text(data []byte, line objectLine) error {
+	if json.Valid(data) {
+		line.Value = json.RawMessage(data)
+		if d.value(line) == nil {
+			return d.failed
+		}
+		line.Value = nil // Nested deeper than the encoder takes.
+	}
+	if err := d.value(line); err != nil || d.name.Kind == storage.KindProbe {
+		return err // What a probe stores is noise.
+	}
+	return errors.Join(d.lines(data), noJSON(data))
+}
+
+func noJSON(data []byte) error {
+	if json.Valid(data) {
+		return nil
+	}
+	return errors.New("it is no JSON")
+}
+
+// logObject writes a batch that lies in the log by itself.
+func (d *dumper) logObject(data []byte) error {
+	b, err := storage.DecodeBatch(data, 0)
+	if err == nil {
+		if b.Seq != d.name.First {
+			err = fmt.Errorf("its header says batch %d", b.Seq)
+		}
+		return errors.Join(d.batch(b, batchLine{Object: storage.KindBatch, Key: d.key, Bytes: len(data)}), err)
+	}
+	return errors.Join(d.content(data, objectLine{Object: storage.KindBatch, Key: d.key, Bytes: int64(len(data))}), err)
+}
+
+// content writes the lines of a frame, if it is one.
+func (d *dumper) content(data []byte, line objectLine) error {
+	lines, err := segment.NewFramer(storage.DefaultMaxBytes, 1).Decode(data)
+	line.Decoded = len(lines)
+	if werr := d.value(line); werr != nil {
+		return werr
+	}
+	if err != nil {
+		return err
+	}
+	return d.lines(lines)
+}
+
+// named writes a checkpoint or a page.
+func (d *dumper) named(data []byte, line objectLine) error {
+	err := d.content(data, line)
+	if err != nil {
+		return err
+	}
+	if line.SHA256[:32] != d.name.Digest {
+		return fmt.Errorf("its digest is %s", line.SHA256)
+	}
+	if d.name.Kind == storage.KindPage {
+		return nil
+	}
+	c, err := storage.NewLogs(d.bucket, nil).DecodeCheckpoint(data)
+	if err == nil && c.At.Seq != d.name.First {
+		err = fmt.Errorf("it is of batch %d", c.At.Seq)
+	}
+	return err
+}
+
+func (d *dumper) journal(data []byte, line objectLine) error {
+	j, err := storage.DecodeJournal(data)
+	if err == nil && (j.Member != d.name.Member || j.Shard != d.name.Shard || j.N != d.name.First) {
+		err = fmt.Errorf("header says journal %d of shard %d of %s", j.N, j.Shard, j.Member)
+	}
+	return errors.Join(d.content(data, line), err)
+}
+
+// segmentLine is what is shown of a segment besides its batches.
+type segmentLine struct {
+	objectLine
+	Index *segment.Index `json:"index,omitempty"`
+}
+
+// segment writes the index and every batch.
+func (d *dumper) segment(ctx context.Context) error {
+	content, size, err := d.bucket.Open(ctx, d.key)
+	if err != nil {
+		return err
+	}
+	if err := content.Close(); err != nil {
+		return err
+	}
+	s := newSegmentWalk(d.bucket, segment.NewCodec(storage.DefaultMaxBytes, 1), d.name.Conv,
+		storage.SegmentRef{First: d.name.First, Last: d.name.Last, Size: size})
+	flaw := s.open(ctx)
+	line := segmentLine{objectLine{Object: storage.KindSegment, Key: d.key, Bytes: size}, s.index}
+	if err := d.value(line); err != nil || s.index == nil {
+		return errors.Join(err, flaw)
+	}
+	for seq := s.index.First; seq <= s.index.Last; seq++ {
+		b, err := s.read(ctx)
+		if err != nil {
+			return errors.Join(flaw, err)
+		}
+		if err := d.batch(b, batchLine{Object: storage.KindBatch}); err != nil {
+			return err
+		}
+	}
+	return flaw
+}
+
+// attachment writes the size and digest of one.
+func (d *dumper) attachment(ctx context.Context) error {
+	content, size, err := d.bucket.Open(ctx, d.key)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, content); err != nil {
+		return err
+	}
+	got := hex.EncodeToString(sum.Sum(nil))
+	if err := d.value(objectLine{Object: storage.KindAttachment, Key: d.key, Bytes: size, SHA256: got}); err != nil {
+		return err
+	}
+	if got != d.name.Digest {
+		return fmt.Errorf("its digest is %s", got)
+	}
+	return nil
+}

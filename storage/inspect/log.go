@@ -1,0 +1,436 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+// keptClaims is how many claims a checkpoint may name.
+const keptClaims = 1024
+
+// logObject is a batch that lies in the log by itself.
+type logObject struct {
+	seq   int64
+	key   string
+	batch storage.Batch
+	bad   error // why it cannot be read
+	gone  bool  // it was deleted since it was listed
+}
+
+// mark is what is known of the log at a batch.
+type mark struct {
+	hash    storage.Hash
+	claims  []storage.Claim // the newest, in order
+	writers int64
+}
+
+// chain follows a log from batch 0 on, object by object and without package storage's
+// reader: all segments and all batches side by side.
+type chain struct {
+	*look
+	segments []*segmentWalk // those not begun, in order
+	open     []*segmentWalk // those that hold the next batch
+	done     []*segmentWalk
+	pull     func() (logObject, error, bool)
+	next     *logObject // nil after the last one
+
+	at      storage.Position
+	known   bool // at.Hash is: the batch could be read
+	covered bool // batch at.Seq is in a segment
+	claims  []storage.Claim
+	writers int64
+	wanted  map[int64]*mark // the batches that somebody wants to know of
+	damaged bool
+}
+
+// follow walks through the log. Afterwards at is its end.
+func (c *chain) follow(ctx context.Context) error {
+	c.at, c.known = storage.Start(), true
+	if err := c.listSegments(ctx); err != nil {
+		return err
+	}
+	pull, stop := iter.Pull2(c.objects(ctx))
+	defer stop()
+	c.pull = pull
+	if err := c.advance(); err != nil {
+		return err
+	}
+	for {
+		c.begin()
+		seq := c.at.Seq + 1
+		if len(c.open) == 0 && (c.next == nil || c.next.seq > seq) {
+			if !c.gap(seq) {
+				break
+			}
+			continue
+		}
+		if err := c.batch(ctx, seq); err != nil {
+			return err
+		}
+	}
+	if c.covered {
+		c.damaged = true
+		c.find(Damage, KindMissingTail, storage.LogKey(c.conv, c.at.Seq+1), c.at.Seq+1, fmt.Sprintf(
+			"the log ends with batch %d, which a segment holds; a segment is made only of batches that others follow, so that those are lost; "+
+				"restore the log folder from a copy", c.at.Seq))
+	}
+	c.judge()
+	return nil
+}
+
+// listSegments lists the segments in the order of their first batches.
+func (c *chain) listSegments(ctx context.Context) error {
+	codec := segment.NewCodec(c.opts.MaxBatchBytes, 1)
+	prefix := storage.FolderOf(c.conv) + "seg/"
+	err := eachKey(ctx, c.bucket, prefix, func(k storage.ListedKey) error {
+		name, err := storage.ParseKey(k.Key)
+		if err != nil {
+			c.find(Damage, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no segment; move it away")
+			return nil
+		}
+		c.sum.Segments++
+		c.segments = append(c.segments, newSegmentWalk(c.bucket, codec, c.conv,
+			storage.SegmentRef{First: name.First, Last: name.Last, Size: k.Size}))
+		return nil
+	})
+	// Of segments that begin together, the longest counts.
+	slices.SortStableFunc(c.segments, func(a, b *segmentWalk) int {
+		if a.ref.First != b.ref.First {
+			return int(min(max(a.ref.First-b.ref.First, -1), 1))
+		}
+		return int(min(max(b.ref.Last-a.ref.Last, -1), 1))
+	})
+	return err
+}
+
+// advance takes the next object of the log.
+func (c *chain) advance() error {
+	o, err, ok := c.pull()
+	if err != nil {
+		return err
+	}
+	c.next = nil
+	if ok {
+		c.next = &o
+	}
+	return nil
+}
+
+// begin opens the segments that hold the next batch, and leaves those that have ended.
+func (c *chain) begin() {
+	seq := c.at.Seq + 1
+	c.open = slices.DeleteFunc(c.open, func(s *segmentWalk) bool {
+		over := s.bad != nil || s.gone || s.ref.Last < seq
+		if over {
+			c.done = append(c.done, s)
+		}
+		return over
+	})
+	for len(c.segments) > 0 && c.segments[0].ref.First <= seq {
+		c.open = append(c.open, c.segments[0])
+		c.segments = c.segments[1:]
+	}
+}
+
+// gap goes on behind a gap, and reports false if nothing is there.
+func (c *chain) gap(seq int64) bool {
+	next := int64(-1)
+	if c.next != nil {
+		next = c.next.seq
+	}
+	if len(c.segments) > 0 && (next < 0 || c.segments[0].ref.First < next) {
+		next = c.segments[0].ref.First
+	}
+	if next < 0 {
+		return false
+	}
+	c.damaged = true
+	c.find(Damage, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
+		"batches %d to %d are missing: no segment holds them and they are not in the log; restore them from a copy", seq, next-1))
+	c.at, c.known, c.covered = storage.Position{Seq: next - 1}, false, false
+	return true
+}
+
+// batch finds out which batch a number has, and judges what else is stored for it.
+func (c *chain) batch(ctx context.Context, seq int64) error {
+	var object *logObject
+	if c.next != nil && c.next.seq == seq {
+		object = c.next
+		if err := c.advance(); err != nil {
+			return err
+		}
+		if object.gone {
+			object = nil
+		}
+	}
+	held, err := c.fromSegments(ctx, seq)
+	if err != nil {
+		return err
+	}
+	switch {
+	case held != nil:
+		c.take(*held, true)
+		c.beside(object, *held)
+	case object == nil:
+		c.missing(seq)
+	case object.bad != nil:
+		c.damaged = true
+		c.find(Damage, KindUnreadableBatch, object.key, seq, fmt.Sprintf(
+			"batch %d cannot be read, and no segment holds it: %v; restore the object from a copy", seq, object.bad))
+		c.at, c.known, c.covered = storage.Position{Seq: seq}, false, false
+	default:
+		if !c.fits(object.batch) {
+			c.damaged = true
+			c.find(Damage, KindChain, object.key, seq, fmt.Sprintf(
+				"batch %d follows hash %s, but batch %d has %s: it belongs to another history; restore the object from a copy",
+				seq, object.batch.Prev, c.at.Seq, c.at.Hash))
+		}
+		c.take(object.batch, false)
+	}
+	return nil
+}
+
+// missing passes over a batch that only segments have that cannot be read.
+func (c *chain) missing(seq int64) {
+	next := seq
+	if c.next != nil {
+		next = c.next.seq - 1
+	} else {
+		for _, s := range c.open {
+			next = max(next, s.ref.Last)
+		}
+	}
+	for _, s := range c.segments {
+		next = min(next, s.ref.First-1)
+	}
+	next = max(next, seq)
+	c.damaged = true
+	c.find(Damage, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
+		"batches %d to %d are missing: what should hold them cannot be read; restore it from a copy", seq, next))
+	c.at, c.known, c.covered = storage.Position{Seq: next}, false, false
+}
+
+func (c *chain) fits(b storage.Batch) bool { return !c.known || b.Prev == c.at.Hash }
+
+// fromSegments reads the batch of all segments that hold it and returns it, nil if none
+// has one that continues the log.
+func (c *chain) fromSegments(ctx context.Context, seq int64) (*storage.Batch, error) {
+	var held *storage.Batch
+	for _, s := range c.open {
+		if s.bad != nil || s.gone {
+			continue
+		}
+		b, err := s.read(ctx)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			s.gone = true
+			continue
+		case err != nil && (away(err) || ctx.Err() != nil):
+			return nil, err
+		case err != nil:
+			s.bad, s.at = err, seq
+			continue
+		case !c.fits(b):
+			s.bad = fmt.Errorf("batch %d follows hash %s, but batch %d has %s", seq, b.Prev, c.at.Seq, c.at.Hash)
+			s.at, s.clash = seq, true
+			continue
+		case held != nil && b.Hash != held.Hash:
+			s.bad, s.at, s.clash = fmt.Errorf("batch %d differs from that of another segment", seq), seq, true
+			continue
+		}
+		held = &b
+	}
+	return held, nil
+}
+
+// take makes a batch the end of the log so far.
+func (c *chain) take(b storage.Batch, covered bool) {
+	c.at, c.known, c.covered = b.Position(), true, covered
+	c.sum.Batches++
+	if b.First {
+		c.writers++
+		if c.claims = append(c.claims, storage.Claim{Seq: b.Seq, Nonce: b.Nonce}); len(c.claims) > 2*keptClaims {
+			c.claims = slices.Clone(c.claims[keptClaims:])
+		}
+	}
+	if m := c.wanted[b.Seq]; m != nil {
+		*m = mark{b.Hash, slices.Clone(c.claims), c.writers}
+	}
+}
+
+// beside judges what lies in the log at the number of a batch that a segment holds.
+func (c *chain) beside(o *logObject, held storage.Batch) {
+	key := storage.LogKey(c.conv, held.Seq)
+	at := held.Position()
+	switch {
+	case o == nil && held.First:
+		c.find(Damage, KindMissingPin, key, held.Seq, fmt.Sprintf(
+			"batch %d is the first of a writer and must never be deleted from the log, which keeps a late writer from its number; "+
+				"the segment has its content: restore the object from a copy", held.Seq))
+	case o == nil:
+	case o.bad != nil && held.First:
+		c.find(Repairable, KindUnreadableBatch, key, held.Seq, fmt.Sprintf(
+			"batch %d, the first of a writer, cannot be read: %v; a segment holds it, from which repair writes it again", held.Seq, o.bad),
+			step{key: key, batch: &at})
+	case o.bad != nil:
+		c.find(Repairable, KindUnreadableBatch, key, held.Seq, fmt.Sprintf(
+			"batch %d cannot be read: %v; a segment holds it, and repair deletes the object", held.Seq, o.bad), step{key: key})
+	case o.batch.Hash == held.Hash && held.First:
+		c.sum.Pins++
+	case o.batch.Hash == held.Hash:
+		c.sum.Leftovers++
+	case o.batch.First && !held.First:
+		c.find(Repairable, KindOrphanBatch, key, held.Seq, fmt.Sprintf(
+			"a claim of writer %s that came too late: batch %d is another one, which a segment holds; nobody reads the claim, and repair deletes it",
+			o.batch.Nonce, held.Seq), step{key: key})
+	default:
+		c.damaged = true
+		c.find(Damage, KindForeignBatch, key, held.Seq, fmt.Sprintf(
+			"batch %d of writer %s differs from the one that a segment holds, and is no late claim; find out who wrote it, and restore the object from a copy",
+			held.Seq, o.batch.Nonce))
+	}
+}
+
+// judge says what became of the segments: the readable ones make a chain of as few as
+// possible, and what lies within that is not needed.
+func (c *chain) judge() {
+	c.done = append(c.done, c.open...)
+	var good []*segmentWalk
+	for _, s := range c.done {
+		if s.bad == nil && !s.gone {
+			good = append(good, s)
+		}
+	}
+	slices.SortStableFunc(good, func(a, b *segmentWalk) int {
+		if d := a.ref.First - b.ref.First; d != 0 {
+			return int(min(max(d, -1), 1))
+		}
+		return int(min(max(b.ref.Last-a.ref.Last, -1), 1))
+	})
+	needed := cover(good)
+	for _, s := range c.done {
+		within := holds(needed, s.ref)
+		switch {
+		case s.gone || slices.Contains(needed, s):
+		case s.bad == nil:
+			c.find(Repairable, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
+				"batches %d to %d are in other segments too, which were read; repair deletes this one", s.ref.First, s.ref.Last), step{key: s.key})
+		case within && !s.clash:
+			c.find(Repairable, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
+				"it cannot be read at batch %d: %v; other segments hold all its batches, and repair deletes this one", s.at, s.bad), step{key: s.key})
+		default:
+			text := "other objects make good what it should hold as far as no gap is reported"
+			if s.clash {
+				text = "it belongs to another history"
+			}
+			c.damaged = c.damaged || s.clash
+			c.find(Damage, KindUnreadableSegment, s.key, s.at, fmt.Sprintf(
+				"segment of batches %d to %d cannot be used from batch %d on: %v; %s; restore the object from a copy",
+				s.ref.First, s.ref.Last, s.at, s.bad, text))
+		}
+	}
+}
+
+// cover returns the fewest segments that hold what all of them hold.
+func cover(sorted []*segmentWalk) []*segmentWalk {
+	var out []*segmentWalk
+	end := int64(-1)
+	for i := 0; i < len(sorted); {
+		best := sorted[i]
+		for ; i < len(sorted) && (sorted[i].ref.First <= end+1 || sorted[i] == best); i++ {
+			if sorted[i].ref.Last > best.ref.Last {
+				best = sorted[i]
+			}
+		}
+		if best.ref.Last > end {
+			out = append(out, best)
+			end = best.ref.Last
+		}
+	}
+	return out
+}
+
+// holds reports whether segments in order hold all batches of another one.
+func holds(in []*segmentWalk, ref storage.SegmentRef) bool {
+	next := ref.First
+	for _, s := range in {
+		if s.ref.First <= next && next <= s.ref.Last {
+			next = s.ref.Last + 1
+		}
+	}
+	return next > ref.Last
+}
+
+// objects yields what lies in the log, in order, several fetched at once.
+func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
+	return func(yield func(logObject, error) bool) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		type fetched struct {
+			object logObject
+			err    error
+		}
+		var window []chan fetched
+		first := func() bool {
+			f := <-window[0]
+			window = window[1:]
+			return yield(f.object, f.err) && f.err == nil
+		}
+		err := eachKey(ctx, c.bucket, storage.FolderOf(c.conv)+"log/", func(k storage.ListedKey) error {
+			name, err := storage.ParseKey(k.Key)
+			if err != nil {
+				c.find(Damage, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no batch; move it away")
+				return nil
+			}
+			c.sum.Objects++
+			slot := make(chan fetched, 1)
+			window = append(window, slot)
+			wg.Go(func() {
+				o, err := c.fetch(ctx, name.First, k)
+				slot <- fetched{o, err}
+			})
+			if len(window) >= c.opts.Prefetch && !first() {
+				return errStop
+			}
+			return nil
+		})
+		for err == nil && len(window) > 0 {
+			if !first() {
+				return
+			}
+		}
+		if err != nil && !errors.Is(err, errStop) {
+			yield(logObject{}, err)
+		}
+	}
+}
+
+// fetch reads one batch. The error is the bucket's.
+func (c *chain) fetch(ctx context.Context, seq int64, k storage.ListedKey) (logObject, error) {
+	o := logObject{seq: seq, key: k.Key}
+	if k.Size > c.opts.MaxBatchBytes+objectOverhead {
+		o.bad = fmt.Errorf("it has %d bytes", k.Size)
+		return o, nil
+	}
+	data, err := c.bucket.Get(ctx, k.Key)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		o.gone = true
+		return o, nil
+	case err != nil:
+		return o, err
+	}
+	if o.batch, o.bad = c.logs.DecodeBatch(data); o.bad == nil && o.batch.Seq != seq {
+		o.bad = fmt.Errorf("its header says batch %d", o.batch.Seq)
+	}
+	return o, nil
+}

@@ -1,0 +1,223 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// maxFindings bounds what is kept of one conversation, of damage and of the rest each.
+	maxFindings = 1000
+	// objectOverhead is by how much an object may be longer than what it holds.
+	objectOverhead = 1 << 20
+)
+
+// errStop ends a listing early.
+var errStop = errors.New("stopped")
+
+// look is one look at one conversation.
+type look struct {
+	bucket storage.Bucket // with its reads repeated
+	logs   *storage.Logs
+	opts   Options
+	conv   conversation.Key
+
+	sum      Summary
+	findings []Finding
+	damages  int // findings, kept or not
+	others   int
+	dropped  bool // there were too many
+}
+
+func (l *look) find(severity Severity, kind Kind, key string, seq int64, text string, steps ...step) {
+	kept := &l.others
+	if severity == Damage {
+		kept = &l.damages // What else there is must not hide it.
+	}
+	if *kept++; *kept > maxFindings {
+		l.dropped = true
+		return
+	}
+	l.findings = append(l.findings, Finding{severity, kind, l.conv, key, seq, text, steps})
+}
+
+// check looks at everything the conversation has. The error is the bucket's.
+func (l *look) check(ctx context.Context) error {
+	found, err := l.surroundings(ctx)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return ErrNoConversation
+	}
+	l.sum.Conversations = 1
+	marks, err := l.readMarks(ctx)
+	if err != nil {
+		return err
+	}
+	c := &chain{look: l, wanted: map[int64]*mark{}}
+	for _, p := range marks.all {
+		if p.bad == nil {
+			c.wanted[p.checkpoint.At.Seq] = &mark{}
+		}
+	}
+	if err := c.follow(ctx); err != nil {
+		return err
+	}
+	f, err := l.fold(ctx, c, marks)
+	if err != nil {
+		return err
+	}
+	marks.judge(c, f)
+	if err := l.attachments(ctx, f); err != nil {
+		return err
+	}
+	if l.dropped {
+		l.findings = append(l.findings, Finding{Severity: Note, Kind: KindMore, Conv: l.conv, Seq: -1,
+			Text: fmt.Sprintf("there is more than these %d; mend them and look again", len(l.findings))})
+	}
+	return nil
+}
+
+// surroundings looks for what does not belong there, and reports whether there is
+// anything at all.
+func (l *look) surroundings(ctx context.Context) (found bool, err error) {
+	prefix := storage.FolderOf(l.conv)
+	known := []string{"log/", "seg/", "ckpt/", "page/", "blob/"}
+	err = eachEntry(ctx, l.bucket, prefix, func(entry string) error {
+		found = true
+		name := strings.TrimPrefix(entry, prefix)
+		if name != "head" && !slices.Contains(known, name) {
+			l.foreign(entry)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// foreign notes a key that nobody reads.
+func (l *look) foreign(key string) {
+	l.find(Note, KindForeignKey, key, -1, "nothing of Parley has such a key; nobody reads it, and nobody deletes it")
+}
+
+// attachments looks at every attachment that records name.
+func (l *look) attachments(ctx context.Context, f *folded) error {
+	prefix := storage.FolderOf(l.conv) + "blob/"
+	err := eachKey(ctx, l.bucket, prefix, func(k storage.ListedKey) error {
+		name, err := storage.ParseKey(k.Key)
+		if err != nil {
+			l.foreign(k.Key)
+			return nil
+		}
+		l.sum.Attachments++
+		a := f.attachments[name.Digest]
+		if a == nil {
+			l.sum.Unreferenced++
+			return nil
+		}
+		a.found = true
+		return l.attachment(ctx, k.Key, name.Digest, a)
+	})
+	if err != nil {
+		return err
+	}
+	for digest, a := range f.attachments {
+		if !a.found {
+			l.find(Damage, KindAttachment, prefix+digest, a.seq, fmt.Sprintf(
+				"the attachment of %d bytes is missing, which batch %d names; restore the object from a copy", a.size, a.seq))
+		}
+	}
+	if l.sum.Unreferenced > 0 && f.whole {
+		l.find(Note, KindUnreferencedAttachment, prefix, -1, fmt.Sprintf(
+			"%d attachments belong to no accepted message; they go with the conversation", l.sum.Unreferenced))
+	}
+	return nil
+}
+
+// attachment reads one.
+func (l *look) attachment(ctx context.Context, key, hex string, a *attachment) error {
+	var digest storage.Digest
+	if err := digest.UnmarshalText([]byte(hex)); err != nil {
+		return err // The key has been parsed.
+	}
+	content, err := storage.OpenBlob(ctx, l.bucket, l.conv, digest, a.size)
+	if err == nil {
+		_, err = io.Copy(io.Discard, content)
+		err = errors.Join(err, content.Close())
+	}
+	var flaw *storage.IntegrityError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &flaw), errors.Is(err, storage.ErrNotFound):
+		l.find(Damage, KindAttachment, key, a.seq, fmt.Sprintf(
+			"the attachment that batch %d names is not what it was: %v; restore the object from a copy", a.seq, err))
+		return nil
+	default:
+		return err
+	}
+}
+
+// eachKey visits every object below a prefix, in order.
+func eachKey(ctx context.Context, b storage.Bucket, prefix string, visit func(storage.ListedKey) error) error {
+	return eachPage(ctx, b, storage.ListQuery{Prefix: prefix}, func(page storage.ListPage) error {
+		for _, k := range page.Keys {
+			if err := visit(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// eachEntry visits what lies directly below a prefix: objects, and folders with their
+// slash.
+func eachEntry(ctx context.Context, b storage.Bucket, prefix string, visit func(entry string) error) error {
+	return eachPage(ctx, b, storage.ListQuery{Prefix: prefix, Delimiter: "/"}, func(page storage.ListPage) error {
+		for _, k := range page.Keys {
+			if err := visit(k.Key); err != nil {
+				return err
+			}
+		}
+		for _, p := range page.Prefixes {
+			if err := visit(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func eachPage(ctx context.Context, b storage.Bucket, q storage.ListQuery, visit func(storage.ListPage) error) error {
+	for {
+		page, err := b.List(ctx, q)
+		if err != nil {
+			return fmt.Errorf("list %q: %w", q.Prefix, err)
+		}
+		if err := visit(page); err != nil {
+			return err
+		}
+		last := ""
+		if n := len(page.Keys); n > 0 {
+			last = page.Keys[n-1].Key
+		}
+		if n := len(page.Prefixes); n > 0 {
+			// Everything below a folder sorts before this.
+			last = max(last, strings.TrimSuffix(page.Prefixes[n-1], "/")+"0")
+		}
+		if !page.More {
+			return nil
+		}
+		if last <= q.After {
+			return &storage.Error{Op: "list", Key: q.Prefix, Kind: storage.ErrUnavailable, Err: errors.New("a page with more to come does not go on")}
+		}
+		q.After = last
+	}
+}

@@ -1,0 +1,229 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// Outcome says what a repair did about a finding.
+type Outcome string
+
+// The four outcomes.
+const (
+	Planned Outcome = "planned" // It would be mended.
+	Done    Outcome = "done"    // It was.
+	Refused Outcome = "refused" // It cannot be, or its conversation has damage, so that nothing of it is touched.
+	Left    Outcome = "left"    // It needs nothing.
+)
+
+// Action is what a repair did about one finding.
+type Action struct {
+	Finding
+	Outcome Outcome  `json:"outcome"`
+	Steps   []string `json:"steps,omitempty"` // The requests, for people.
+}
+
+// RepairOptions tune Repair. The zero value works, and changes nothing.
+type RepairOptions struct {
+	Options
+	// Write makes the changes; otherwise they are only reported.
+	Write bool
+	// Watch is how long the heartbeats of members are watched before a write. 0 is 2 s.
+	Watch time.Duration
+}
+
+// ServedError says that a node serves the bucket, so that nothing was repaired.
+type ServedError struct{ Member storage.Member }
+
+// Error implements error.
+func (e *ServedError) Error() string {
+	where := ""
+	if e.Member.Address != "" {
+		where = " at " + e.Member.Address
+	}
+	return fmt.Sprintf("member %s%s serves the bucket: stop every node, then repair", e.Member.ID, where)
+}
+
+// Repair looks at a scope as [Verify] does and mends what can be mended, conversation by
+// conversation. One that has damage is left as it is. After a write the conversation is
+// looked at again: it is an error if anything is left of what was mended. A
+// [*ServedError] or a [*storage.FormatError] says that nothing was changed.
+//
+// Nobody else may use the bucket meanwhile. That is looked after as far as heartbeats show
+// it: a node that hangs is not seen, and nodes of a bucket in a folder hold its lock.
+func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOptions, report func(Action)) (Summary, error) {
+	r := repairer{bucket: b, report: report}
+	if opts != nil {
+		r.opts = *opts
+	}
+	if r.opts.Watch <= 0 {
+		r.opts.Watch = 2 * time.Second
+	}
+	if _, err := storage.CheckFormat(ctx, b); err != nil {
+		return Summary{}, fmt.Errorf("repair: %w", err)
+	}
+	if r.opts.Write {
+		if err := served(ctx, b, r.opts.Watch); err != nil {
+			return Summary{}, fmt.Errorf("repair: %w", err)
+		}
+	}
+	v := newVerifier(b, &r.opts.Options, func(f Finding) { r.tell(f, Left) })
+	v.each = func(ctx context.Context, l *look) error { return r.conversation(ctx, v, l) }
+	r.verifier = v
+	var err error
+	if scope.Conv != "" {
+		err = v.conversation(ctx, scope.Conv)
+	} else {
+		err = v.everything(ctx)
+	}
+	return v.sum, err
+}
+
+// repairer mends what a verifier finds.
+type repairer struct {
+	bucket   storage.Bucket
+	opts     RepairOptions
+	verifier *verifier
+
+	mu     sync.Mutex
+	report func(Action)
+}
+
+func (r *repairer) tell(f Finding, o Outcome) {
+	if f.Severity == Damage {
+		o = Refused
+	}
+	a := Action{Finding: f, Outcome: o}
+	for _, s := range f.steps {
+		a.Steps = append(a.Steps, s.String())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report(a)
+}
+
+// conversation mends one conversation.
+func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error {
+	v.mu.Lock()
+	for _, f := range l.findings {
+		v.sum.count(f)
+	}
+	v.mu.Unlock()
+	refused := l.has(Damage)
+	mended := false
+	for _, f := range l.findings {
+		switch {
+		case f.Severity == Note:
+			r.tell(f, Left)
+		case refused:
+			r.tell(f, Refused)
+		case !r.opts.Write:
+			r.tell(f, Planned)
+		default:
+			for _, s := range f.steps {
+				if err := r.apply(ctx, l, s); err != nil {
+					return fmt.Errorf("repair conversation %s: %s: %w", l.conv, s, err)
+				}
+			}
+			mended = true
+			r.tell(f, Done)
+		}
+	}
+	if !mended {
+		return nil
+	}
+	again := v.newLook(l.conv)
+	if err := again.check(ctx); err != nil && !errors.Is(err, ErrNoConversation) {
+		return fmt.Errorf("look at conversation %s after its repair: %w", l.conv, err)
+	}
+	for _, f := range again.findings {
+		if f.Severity != Note && !l.dropped {
+			return fmt.Errorf("repair conversation %s: %s is still there: %s: %s", l.conv, f.Kind, f.Key, f.Text)
+		}
+	}
+	return nil
+}
+
+// apply sends one request.
+func (r *repairer) apply(ctx context.Context, l *look, s step) error {
+	switch {
+	case s.head != nil:
+		return r.bucket.Put(ctx, s.key, storage.Bytes(s.head))
+	case s.batch != nil:
+		return r.rewrite(ctx, l, s)
+	}
+	name, err := storage.ParseKey(s.key)
+	if err != nil {
+		return err
+	}
+	if name.Kind == storage.KindBatch {
+		last, err := l.logs.Tail(ctx, l.conv, name.First)
+		if err != nil {
+			return err
+		}
+		if last == name.First {
+			return errors.New("it is the highest of the log, which is never deleted")
+		}
+	}
+	return r.bucket.Delete(ctx, s.key)
+}
+
+// rewrite stores a batch of a segment under its own key again. That this replaces an
+// object, which nothing else ever does to a batch, is no harm: its hash proves that it is
+// the batch that was there.
+func (r *repairer) rewrite(ctx context.Context, l *look, s step) error {
+	batches, err := l.logs.Range(ctx, l.conv, s.batch.Seq, s.batch.Seq)
+	if err != nil {
+		return err
+	}
+	b := batches[0]
+	if b.Position() != *s.batch {
+		return fmt.Errorf("the segment has hash %s now, it had %s", b.Hash, s.batch.Hash)
+	}
+	data, hash, err := storage.EncodeBatch(b.Header, b.Lines)
+	if err == nil && hash != s.batch.Hash {
+		err = fmt.Errorf("its hash is %s, want %s", hash, s.batch.Hash)
+	}
+	if err != nil {
+		return err
+	}
+	return r.bucket.Put(ctx, s.key, storage.Bytes(data))
+}
+
+// served returns a *ServedError if the heartbeat of a member changes within some time.
+func served(ctx context.Context, b storage.Bucket, watch time.Duration) error {
+	epoch, _, err := storage.NewestEpoch(ctx, b, 0)
+	if err != nil || len(epoch.Members) == 0 {
+		return err
+	}
+	const looks = 8
+	before := make(map[string]int64, len(epoch.Members))
+	for n := range looks + 1 {
+		for _, m := range epoch.Members {
+			beat, err := storage.ReadHeartbeat(ctx, b, m.ID)
+			if err != nil && away(err) {
+				return err
+			}
+			if n > 0 && beat.Count != before[m.ID] {
+				return &ServedError{m}
+			}
+			before[m.ID] = beat.Count
+		}
+		if n == looks {
+			return nil
+		}
+		t := time.NewTimer(watch / looks)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Verify looks at everything in a scope and reports what it finds, by one call at a time.
+// A conversation is checked twice over if anything is wrong with it, and what is gone then
+// is not reported: a node may be at work. The error is the bucket's, or
+// [ErrNoConversation]; findings are none.
+func Verify(ctx context.Context, b storage.Bucket, scope Scope, opts *Options, report func(Finding)) (Summary, error) {
+	v := newVerifier(b, opts, report)
+	if scope.Conv != "" {
+		err := v.conversation(ctx, scope.Conv)
+		return v.sum, err
+	}
+	err := v.everything(ctx)
+	return v.sum, err
+}
+
+// verifier looks at a bucket.
+type verifier struct {
+	bucket storage.Bucket
+	logs   *storage.Logs
+	opts   Options
+	each   func(ctx context.Context, l *look) error // does what is to be done with a conversation
+
+	mu     sync.Mutex
+	sum    Summary
+	report func(Finding)
+}
+
+func newVerifier(b storage.Bucket, opts *Options, report func(Finding)) *verifier {
+	o := opts.filled()
+	v := &verifier{
+		bucket: storage.Retried(b, storage.Retry{}), opts: o, report: report,
+		logs: storage.NewLogs(b, &storage.LogOptions{MaxBatchBytes: o.MaxBatchBytes, Prefetch: o.Prefetch}),
+	}
+	v.each = func(_ context.Context, l *look) error { v.tell(l.findings...); return nil }
+	return v
+}
+
+// tell reports findings.
+func (v *verifier) tell(findings ...Finding) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range findings {
+		v.sum.count(f)
+		v.report(f)
+	}
+}
+
+// find reports what belongs to no conversation.
+func (v *verifier) find(severity Severity, kind Kind, key, text string) {
+	v.tell(Finding{Severity: severity, Kind: kind, Key: key, Seq: -1, Text: text})
+}
+
+// conversation looks at one conversation.
+func (v *verifier) conversation(ctx context.Context, conv conversation.Key) error {
+	if err := storage.CheckConv(conv); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	l, err := v.look(ctx, conv)
+	if err != nil {
+		return fmt.Errorf("verify conversation %s: %w", conv, err)
+	}
+	v.mu.Lock()
+	v.sum.add(&l.sum)
+	v.mu.Unlock()
+	return v.each(ctx, l)
+}
+
+// look looks at a conversation, and once more if anything seems to be wrong.
+func (v *verifier) look(ctx context.Context, conv conversation.Key) (*look, error) {
+	first := v.newLook(conv)
+	if err := first.check(ctx); err != nil {
+		return nil, err
+	}
+	if !first.has(Damage) && !first.has(Repairable) {
+		return first, nil
+	}
+	seen := map[identity]bool{}
+	for _, f := range first.findings {
+		seen[f.identity()] = true
+	}
+	again := v.newLook(conv)
+	if err := again.check(ctx); err != nil {
+		return nil, err
+	}
+	var lasting []Finding
+	for _, f := range again.findings {
+		if f.Severity == Note || seen[f.identity()] {
+			lasting = append(lasting, f)
+		}
+	}
+	again.findings = lasting
+	return again, nil
+}
+
+func (v *verifier) newLook(conv conversation.Key) *look {
+	return &look{bucket: v.bucket, logs: v.logs, opts: v.opts, conv: conv}
+}
+
+// everything looks at the whole bucket.
+func (v *verifier) everything(ctx context.Context) error {
+	ok, err := v.format(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	var folders []string
+	known := map[string]func(context.Context) error{
+		"wake/": v.journals, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
+		"format.json": nothing, "probe/": nothing,
+	}
+	var found []string
+	err = eachEntry(ctx, v.bucket, "", func(entry string) error {
+		switch {
+		case isFolder(entry):
+			folders = append(folders, entry)
+		case known[entry] != nil:
+			found = append(found, entry)
+		default:
+			v.foreign(entry)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := v.conversations(ctx, folders); err != nil {
+		return err
+	}
+	for _, entry := range found {
+		if err := known[entry](ctx); err != nil {
+			return fmt.Errorf("verify %s: %w", entry, err)
+		}
+	}
+	return nil
+}
+
+func nothing(context.Context) error { return nil }
+
+func (v *verifier) foreign(key string) {
+	v.find(Note, KindForeignKey, key, "nothing of Parley has such a key; nobody reads it, and nobody deletes it")
+}
+
+// isFolder reports whether a folder holds conversations.
+func isFolder(entry string) bool {
+	const digits = "0123456789abcdef"
+	if len(entry) != 3 || entry[2] != '/' {
+		return false
+	}
+	for _, c := range entry[:2] {
+		ok := false
+		for _, d := range digits {
+			ok = ok || c == d
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// format looks at the stamp and reports whether the rest can be looked at.
+func (v *verifier) format(ctx context.Context) (bool, error) {
+	_, err := storage.CheckFormat(ctx, v.bucket)
+	var flaw *storage.FormatError
+	if !errors.As(err, &flaw) {
+		return err == nil, err
+	}
+	v.find(Damage, KindFormat, "format.json", flaw.Error())
+	return flaw.StoredVersion <= 0, nil // Without a stamp, what is there may be ours.
+}
+
+// conversations looks at all conversations, several at once.
+func (v *verifier) conversations(ctx context.Context, folders []string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, v.opts.Parallel)
+	for _, folder := range folders {
+		err := eachEntry(ctx, v.bucket, folder, func(entry string) error {
+			conv, ok := convOf(folder, entry)
+			if !ok {
+				v.foreign(entry)
+				return nil
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				// What was listed may have gone as a whole.
+				if err := v.conversation(ctx, conv); err != nil && !errors.Is(err, ErrNoConversation) {
+					cancel(err)
+				}
+			})
+			return nil
+		})
+		if err != nil {
+			cancel(err)
+			break
+		}
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// convOf returns the conversation of a folder's entry.
+func convOf(folder, entry string) (conversation.Key, bool) {
+	if len(entry) <= len(folder) || entry[len(entry)-1] != '/' {
+		return "", false
+	}
+	// A head is what every conversation may have.
+	name, err := storage.ParseKey(entry + "head")
+	return name.Conv, err == nil
+}
