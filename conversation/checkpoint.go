@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 2
+const Reducer = 3
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
 // is not damaged: fold the log instead.
@@ -29,7 +29,8 @@ type (
 		History     HistoryCounts              `json:"history"`
 		Messages    []messageForm              `json:"messages"`
 		Submissions []submissionForm           `json:"submissions"`
-		Keys        []keyForm                  `json:"keys"`
+		Keys        []SubmissionID             `json:"keys"`           // whose keys are kept beside those that follow
+		Kept        int                        `json:"kept,omitempty"` // lines of keys that follow
 		Settlements []Settlement               `json:"settlements"`
 		Author      map[string]json.RawMessage `json:"author,omitempty"`
 		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
@@ -74,32 +75,20 @@ type (
 		Steps     []Step    `json:"steps,omitempty"` // without their parts, which messages have
 		Elapsed   [2]int64  `json:"elapsed"`
 	}
-	// keyForm is a kept key: of a submission of the state, or of one that was cut.
-	keyForm struct {
-		ID          SubmissionID `json:"id"`
-		Key         string       `json:"key,omitempty"`
-		PayloadHash string       `json:"payloadHash,omitempty"`
-		Offset      Offset       `json:"offset,omitempty"`
-		AdmittedAt  Time         `json:"admittedAt,omitempty"`
-		Outcome     Outcome      `json:"outcome,omitempty"`
-	}
 )
 
-// EncodeState returns the state on one line of JSON, without attached history.
+// EncodeState returns the state as lines of JSON, the last without its newline: one of
+// the state, without attached history, and one for each key of a submission that was cut.
 func EncodeState(s *State) ([]byte, error) {
 	f := stateForm{
-		Reducer: Reducer, Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
+		Reducer: Reducer, Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
 	}
 	for _, k := range s.keys {
-		key := keyForm{ID: k.ID}
-		if s.bySub[k.ID] != k {
-			key = keyForm{k.ID, k.Key, k.PayloadHash, k.Offset, k.AdmittedAt, k.Outcome}
-		}
-		f.Keys = append(f.Keys, key)
+		f.Keys = append(f.Keys, k.ID)
 	}
 	for _, m := range s.messages {
 		f.Messages = append(f.Messages, s.messageForm(m))
@@ -114,6 +103,9 @@ func EncodeState(s *State) ([]byte, error) {
 	b, err := EncodeJSON(&f)
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
+	}
+	if s.kept.count > 0 {
+		b = append(append(b, '\n'), bytes.TrimSuffix(s.kept.lines, []byte{'\n'})...)
 	}
 	return b, nil
 }
@@ -158,8 +150,12 @@ func DecodeState(b []byte) (*State, error) {
 		err = fmt.Errorf("%w: %d, this one is %d", ErrReducer, version, Reducer)
 	}
 	var f stateForm
+	line, kept, more := bytes.Cut(b, []byte{'\n'})
+	if more {
+		kept = append(bytes.Clone(kept), '\n')
+	}
 	if err == nil {
-		err = json.Unmarshal(b, &f)
+		err = json.Unmarshal(line, &f)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decode state: %w", err)
@@ -176,7 +172,10 @@ func DecodeState(b []byte) (*State, error) {
 	for i := range f.Submissions {
 		s.restoreSubmission(&f.Submissions[i])
 	}
-	if err := s.restoreKeys(f.Keys); err != nil {
+	if s.kept, err = restoreKept(kept, f.Kept); err == nil {
+		err = s.restoreKeys(f.Keys)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decode state: %w", err)
 	}
 	for i := range f.Messages {
@@ -245,17 +244,11 @@ func (f *submissionForm) submission() *Submission {
 	return sub
 }
 
-func (s *State) restoreKeys(keys []keyForm) error {
-	for _, k := range keys {
-		sub := s.bySub[k.ID]
-		if k.Key != "" {
-			sub = &Submission{
-				ID: k.ID, Key: k.Key, PayloadHash: k.PayloadHash, Offset: k.Offset, AdmittedAt: k.AdmittedAt,
-				Settled: true, Outcome: k.Outcome,
-			}
-		}
+func (s *State) restoreKeys(ids []SubmissionID) error {
+	for _, id := range ids {
+		sub := s.bySub[id]
 		if sub == nil {
-			return fmt.Errorf("key of the unknown submission %s", k.ID)
+			return fmt.Errorf("key of the unknown submission %s", id)
 		}
 		s.keys = append(s.keys, sub)
 		s.byKey[sub.Key] = sub

@@ -182,9 +182,8 @@ func (s *State) Cut() (*HistoryPage, error) {
 		return nil, fmt.Errorf("encode exchanges: %w", err)
 	}
 	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: len(exchanges)}
-	s.drop(n, over, settled)
 	s.history.add(page.Counts)
-	return page, nil
+	return page, s.drop(n, over, settled)
 }
 
 func appendJoined(dst, b []byte) []byte {
@@ -220,7 +219,7 @@ func (s *State) over(gone map[MessageID]bool) int {
 
 // drop forgets the oldest messages, submissions and settlements. Slices are made
 // anew, so that what is dropped is freed.
-func (s *State) drop(messages, submissions, settlements int) {
+func (s *State) drop(messages, submissions, settlements int) error {
 	for _, m := range s.messages[:messages] {
 		delete(s.byID, m.view.ID)
 		for _, p := range m.parts {
@@ -230,24 +229,22 @@ func (s *State) drop(messages, submissions, settlements int) {
 	}
 	for _, sub := range s.submissions[:submissions] {
 		delete(s.bySub, sub.ID)
-		if i := slices.Index(s.keys, sub); i >= 0 {
-			s.keys[i] = sub.slim()
-			if s.byKey[sub.Key] == sub {
-				s.byKey[sub.Key] = s.keys[i]
-			}
+		if len(s.keys) == 0 || s.keys[0] != sub {
+			continue // its key is forgotten
+		}
+		s.keys = s.keys[1:]
+		if s.byKey[sub.Key] == sub {
+			delete(s.byKey, sub.Key)
+		}
+		if err := s.kept.add(sub); err != nil {
+			return err
 		}
 	}
+	s.keys = slices.Clone(s.keys)
 	s.messages = slices.Clone(s.messages[messages:])
 	s.submissions = slices.Clone(s.submissions[submissions:])
 	s.settlements = slices.Clone(s.settlements[settlements:])
-}
-
-// slim is what a settled submission is kept for: its key.
-func (s *Submission) slim() *Submission {
-	return &Submission{
-		ID: s.ID, Key: s.Key, PayloadHash: s.PayloadHash, Offset: s.Offset, AdmittedAt: s.AdmittedAt,
-		Settled: true, Outcome: s.Outcome,
-	}
+	return nil
 }
 
 // History returns how much was cut out of this life of the conversation.

@@ -281,16 +281,19 @@ func TestDecodeStateRefuses(t *testing.T) {
 		t.Errorf("another reducer: %v", err)
 	}
 	const sub = `{"id":"s1","key":"k","payloadHash":"","delivery":{"kind":"user","body":""},"offset":1,"admittedAt":0,"delivered":"m1","elapsed":[0,0]`
-	created := `{"reducer":2,"head":5,"created":{"agent":"a"}`
+	created := `{"reducer":3,"head":5,"created":{"agent":"a"}`
 	for name, bad := range map[string]string{
 		"nothing":             ``,
 		"no json":             `{`,
 		"more":                created + `} {}`,
-		"no conversation":     `{"reducer":2,"submissions":[` + sub + `}]}`,
+		"no conversation":     `{"reducer":3,"submissions":[` + sub + `}]}`,
 		"no reducer":          `{"head":5}`,
 		"odd reducer":         `{"reducer":x}`,
-		"cut off":             `{"reducer":2`,
-		"unknown key":         created + `,"keys":[{"id":"s9"}]}`,
+		"cut off":             `{"reducer":3`,
+		"unknown key":         created + `,"keys":["s9"]}`,
+		"keys missing":        created + `,"kept":1}`,
+		"keys too many":       created + "}\n{\"id\":\"s1\"}",
+		"key cut off":         created + ",\"kept\":1}\n{\"id\":\"s1",
 		"runs out of turn":    created + `,"submissions":[` + sub + `},` + strings.Replace(sub, "s1", "s2", 1) + `,"running":true}]}`,
 		"beyond the head":     created + `,"submissions":[` + strings.Replace(sub, `"offset":1`, `"offset":9`, 1) + `}]}`,
 		"no such response":    created + `,"submissions":[` + sub + `,"message":"m2"}]}`,

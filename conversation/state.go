@@ -45,7 +45,8 @@ type State struct {
 	unsettled   []*Submission // admission order
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
-	keys        []*Submission // whose keys are kept, oldest first
+	kept        keptLines     // the oldest keys
+	keys        []*Submission // whose keys are kept beside them, oldest first
 	history     HistoryCounts // what was cut out of this life
 	pages       []*HistoryPage
 	born        Offset // of the batch that created this life
@@ -177,7 +178,12 @@ func (s *State) Exists() bool { return s.created != nil }
 func (s *State) Created() *ConversationCreated { return s.created }
 
 // Lookup returns the submission admitted under a key that is still kept, or nil.
-func (s *State) Lookup(key string) *Submission { return s.byKey[key] }
+func (s *State) Lookup(key string) *Submission {
+	if sub := s.byKey[key]; sub != nil {
+		return sub
+	}
+	return s.kept.find(key)
+}
 
 // Submission returns a submission by id, or nil.
 func (s *State) Submission(id SubmissionID) *Submission { return s.bySub[id] }
@@ -298,7 +304,10 @@ func (s *State) addMessage(r Record, m *message) error {
 
 // forget drops keys that are out of the retention rule.
 func (s *State) forget(now Time) {
-	for len(s.keys) > keptKeys && s.keys[0].AdmittedAt <= now-keptFor {
+	for s.kept.count > 0 && s.kept.count+len(s.keys) > keptKeys && s.kept.oldest().AdmittedAt <= now-keptFor {
+		s.kept.forget()
+	}
+	for s.kept.count == 0 && len(s.keys) > keptKeys && s.keys[0].AdmittedAt <= now-keptFor {
 		if old := s.keys[0]; s.byKey[old.Key] == old {
 			delete(s.byKey, old.Key)
 		}

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -25,9 +24,9 @@ type Checkpoint struct {
 	Indexed string
 	// Pages are the closed history that State leaves out, oldest first.
 	Pages []PageRef
-	// State is one line of JSON without its newline, and Tail zero or more lines, each
-	// with one: the closed history that does not fill a page yet. Storage does not look
-	// into them.
+	// State is one line of JSON or more, the last without its newline, and Tail zero or
+	// more lines, each with one: the closed history that does not fill a page yet. Storage
+	// does not look into them.
 	State, Tail []byte
 
 	key, prev string // of the object, and of the one the head named before
@@ -63,6 +62,7 @@ type checkpointHeader struct {
 	Claims  []Claim   `json:"claims"`
 	Indexed string    `json:"indexed,omitempty"`
 	Pages   []PageRef `json:"pages"`
+	State   int       `json:"state"` // bytes of the state, with its last newline
 }
 
 // maxClaims bounds the claims of a checkpoint.
@@ -84,16 +84,16 @@ func PageKey(conv conversation.Key, p PageRef) string {
 }
 
 // encodeCheckpoint returns the object of a checkpoint: one zstd frame of lines of
-// JSON, a header with v, seq, hash, writers, claims and pages, the state, and those
-// of the tail.
+// JSON, a header with v, seq, hash, writers, claims, indexed, pages and state, those of
+// the state, and those of the tail.
 func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
-	if bytes.IndexByte(c.State, '\n') >= 0 || len(c.State) == 0 {
-		return nil, errors.New("state is not one line")
+	if n := len(c.State); n == 0 || c.State[n-1] == '\n' {
+		return nil, errors.New("state does not end within a line")
 	}
 	if err := segment.CheckLines(c.Tail); err != nil {
 		return nil, fmt.Errorf("tail: %w", err)
 	}
-	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Pages}
+	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Pages, len(c.State) + 1}
 	if err := h.valid(); err != nil {
 		return nil, err
 	}
@@ -115,12 +115,8 @@ func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
 		return nil, err
 	}
 	line, rest, err := segment.CutLine(content)
-	if err != nil {
-		return nil, err
-	}
-	state, tail, err := segment.CutLine(rest)
 	if err == nil {
-		err = segment.CheckLines(tail)
+		err = segment.CheckLines(rest)
 	}
 	if err != nil {
 		return nil, err
@@ -129,6 +125,10 @@ func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
 	if err := json.Unmarshal(line, &h); err != nil {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
+	if h.State < 2 || h.State > len(rest) || rest[h.State-1] != '\n' {
+		return nil, fmt.Errorf("state of %d bytes does not end a line", h.State)
+	}
+	state, tail := rest[:h.State-1], rest[h.State:]
 	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Pages: h.Pages, State: state, Tail: tail}
 	return c, h.valid()
 }
