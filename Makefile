@@ -16,12 +16,13 @@ GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
 SCHEDULES ?= 20000
+LOGSCHEDULES ?= 100000
 CYCLES    ?= 200
 CRASHES   ?= 500
 FUZZTIME ?= 1m
 
 .DEFAULT_GOAL := help
-.PHONY: help test needs format vet staticcheck tidy arch mutants servers clients race lint soak bench generate vuln build clean
+.PHONY: help test needs format vet staticcheck tidy arch mutants schedules servers clients race lint soak bench generate vuln build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,7 @@ test: needs ## Run every check and every test, as CI does
 	@$(MAKE) --no-print-directory staticcheck
 	@$(MAKE) --no-print-directory arch
 	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory schedules
 	@$(MAKE) --no-print-directory race
 
 needs: ## Say what this machine lacks, and the remedy
@@ -59,6 +61,10 @@ arch: ## Check layers, sizes, package comments and pages
 mutants: ## Run the suites of the log with its rules switched off: they must notice
 	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
 
+# The race run below has a quarter of them: it takes five times as long for each.
+schedules: ## Run 2,000 schedules of the log
+	$(GO) test -run 'TestLogSimulation$$' ./storage -logschedules 2000
+
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
 clients: $(CLIENTS) ## Install the packages of the client suite, as its lock file pins them
@@ -72,8 +78,9 @@ build: ## Build the command into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers ## Run SCHEDULES schedules of the simulation, CYCLES of the kill run, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
+soak: needs servers ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
+	$(GO) test -timeout 0 -run 'TestLogSimulation$$' ./storage -logschedules $(LOGSCHEDULES)
 	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
 	$(GO) test -race -timeout 0 -v -run 'TestCrashCycles' ./storage/local -cycles $(CRASHES)
 	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"

@@ -72,7 +72,7 @@ func packages() []row {
 		{"providers/demo", 3, vendor, list("providers"), nil},
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 
-		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/google/go-cmp")},
+		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/anishathalye/porcupine", "github.com/google/go-cmp")},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/s3server", 3, suite, nil, nil},
@@ -91,6 +91,7 @@ func packages() []row {
 func quarantine() map[string]struct{ code, tests []string } {
 	type where = struct{ code, tests []string }
 	return map[string]where{
+		"github.com/anishathalye/porcupine":     {code: list("internal/chaos")},
 		"github.com/asynkron/protoactor-go":     {code: list("actors")},
 		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},
 		"github.com/cockroachdb/pebble":         {code: list("storage/local")},

@@ -47,15 +47,23 @@ func (c *Compactor) Covered() int64 { return c.covered.Seq }
 // read. It returns the keys to delete once readers have had time to end, which
 // [Logs.Remove] does; also with an error, those it is sure of.
 func (c *Compactor) Compact(ctx context.Context, upTo int64, recent []Batch, least int) (garbage []string, err error) {
-	defer func() {
-		if err != nil {
-			c.known = false
-			err = fmt.Errorf("compact log of %s: %w", c.conv, err)
-		}
-	}()
 	if err := validAfter(c.conv, upTo); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("compact log of %s: %w", c.conv, err)
 	}
+	for tries := 0; tries < segmentReads; tries++ {
+		if garbage, err = c.compact(ctx, upTo, recent, least); err == nil {
+			return garbage, nil
+		}
+		c.known = false
+		// What another compactor has merged meanwhile is looked up anew, with all garbage.
+		if !replaced(err) {
+			break
+		}
+	}
+	return garbage, fmt.Errorf("compact log of %s: %w", c.conv, err)
+}
+
+func (c *Compactor) compact(ctx context.Context, upTo int64, recent []Batch, least int) (garbage []string, err error) {
 	if !c.known {
 		if garbage, err = c.learn(ctx); err != nil {
 			return nil, err
@@ -296,7 +304,7 @@ func (c *Compactor) existing(ctx context.Context, want SegmentRef, hash Hash) (S
 	}
 	i := slices.IndexFunc(refs, func(r SegmentRef) bool { return r.First == want.First && r.Last == want.Last })
 	if i < 0 {
-		return want, &GapError{Conv: c.conv, Seq: want.First, Next: -1}
+		return want, replacedAt(SegmentKey(c.conv, want.First, want.Last))
 	}
 	var last Hash
 	err = c.logs.readSegment(ctx, c.conv, refs[i], want.First, want.Last, func(b Batch) error {

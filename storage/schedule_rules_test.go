@@ -4,5 +4,5 @@ package storage_test
 
 import "context"
 
-// withPending has no effect: a retry sends what the first attempt sent.
-func withPending(ctx context.Context, _ func() []byte) context.Context { return ctx }
+// pendingOf returns nothing: a retry sends what the first attempt sent.
+func pendingOf() func(context.Context, func() []byte) context.Context { return nil }

@@ -131,15 +131,14 @@ func (l *Logs) fromSegments(ctx context.Context, conv conversation.Key, at Posit
 				at, check = b.Position(), true
 				return visit(b)
 			})
-			if err == nil || at != before || !Damaged(err) {
+			if err == nil || at != before || !Damaged(err) && !replaced(err) {
 				break
 			}
 		}
-		var missing *missingError
 		switch {
-		case err == nil || at != before && Damaged(err):
+		case err == nil || at != before && (Damaged(err) || replaced(err)):
 			tries = 0
-		case errors.As(err, &missing) && tries < segmentReads:
+		case replaced(err) && tries < segmentReads:
 			tries++
 		default:
 			return at, err
@@ -148,11 +147,16 @@ func (l *Logs) fromSegments(ctx context.Context, conv conversation.Key, at Posit
 	return at, nil
 }
 
-// missingError says that a segment that was listed is not there any more.
-type missingError struct{ err error }
+// errReplaced says that a segment that was listed is not there any more: no damage, a
+// larger one has its batches.
+var errReplaced = errors.New("segment was replaced meanwhile")
 
-func (e *missingError) Error() string { return e.err.Error() }
-func (e *missingError) Unwrap() error { return e.err }
+func replaced(err error) bool { return errors.Is(err, errReplaced) }
+
+// replacedAt returns the error for a key: who asks again may have an answer.
+func replacedAt(key string) error {
+	return &Error{Op: "get", Key: key, Kind: ErrUnavailable, Err: errReplaced}
+}
 
 // readSegment visits the batches from one to another, both included, as far as the
 // segment holds them.
@@ -241,7 +245,7 @@ func (s *segmentReader) bytes(ctx context.Context, offset, size int64) ([]byte, 
 	})
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return nil, &missingError{&GapError{Conv: s.conv, Seq: s.ref.First, Next: -1}}
+		return nil, replacedAt(s.key())
 	case err != nil:
 		return nil, err
 	case int64(len(data)) != size:

@@ -199,8 +199,12 @@ func (r *ranged) add(b Batch) error {
 // more reads on, and returns an error unless it got any further.
 func (r *ranged) more(ctx context.Context) error {
 	before := len(r.batches)
-	if err := r.covered(ctx); err != nil || len(r.batches) > before {
+	// While a damaged segment is not all there is, what lies in the log still serves.
+	if err := r.covered(ctx); err != nil && !Damaged(err) {
 		return err
+	}
+	if len(r.batches) > before {
+		return nil
 	}
 	next := r.at().Seq + 1
 	err := r.logs.fetch(ctx, r.conv, next, r.last-next+1, r.add)

@@ -50,5 +50,8 @@
 // says how. A schedule asks of its nodes that they are as good: no randomness but that
 // of [Site], and nothing that depends on the order of a map.
 //
-// Run starts goroutines and waits for all of them. Nothing survives it.
+// [RunLog] does the same for one log of package storage alone, with writers, compactors,
+// sweepers and readers under its own faults; its files are log*.go.
+//
+// Run and RunLog start goroutines and wait for all of them. Nothing survives them.
 package chaos

@@ -31,6 +31,13 @@ func RunLog(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 		{"a missing batch is a gap", logGap},
 		{"a foreign object is corrupt", logCorrupt},
 		{"a batch that does not fit the chain is corrupt", logChain},
+		{"a compacted log reads the same", logCompact},
+		{"small segments are merged", logMerge},
+		{"compactors do not hurt each other", logTwoCompactors},
+		{"a reader is not hurt by deletes", logReadWhileDeleted},
+		{"a stale claim of a compacted number is never shown", logOrphan},
+		{"damage of a segment or of its batches is made good", logSpoiled},
+		{"opening from a checkpoint costs the tail", logOpen},
 	}
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {

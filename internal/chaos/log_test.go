@@ -1,0 +1,159 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// TestLogHistory checks that a history is refused if no log could have it.
+func TestLogHistory(t *testing.T) {
+	put := func(call, back int64, id uint64, seq int64) logOp {
+		return logOp{process: "w", append: true, call: call, back: back, id: id, seq: seq, known: true}
+	}
+	maybe := func(call, back int64, id uint64) logOp {
+		return logOp{process: "w", append: true, call: call, back: back, id: id}
+	}
+	read := func(call, back int64, from int64, ids ...uint64) logOp {
+		return logOp{process: "r", call: call, back: back, seq: from, read: ids, known: true}
+	}
+	part := func(call, back int64, from int64, ids ...uint64) logOp {
+		return logOp{process: "r", call: call, back: back, seq: from, read: ids}
+	}
+	for _, c := range []struct {
+		name string
+		ok   bool
+		ops  []logOp
+	}{
+		{"what was appended is read", true, []logOp{put(1, 2, 10, 0), put(3, 4, 11, 1), read(5, 6, 0, 10, 11), read(5, 6, 1, 11)}},
+		{"a read overlaps an append", true, []logOp{put(1, 4, 10, 0), read(2, 3, 0), read(2, 3, 0, 10)}},
+		{"a part is read", true, []logOp{put(1, 2, 10, 0), put(3, 4, 11, 1), part(5, 6, 0, 10)}},
+		{"an unknown append took place later", true, []logOp{maybe(1, 2, 10), read(3, 4, 0), read(5, 6, 0, 10)}},
+		{"an unknown append never took place", true, []logOp{maybe(1, 2, 10), put(3, 4, 11, 0), read(5, 6, 0, 11)}},
+		{"an unknown append made room", true, []logOp{maybe(1, 2, 10), put(3, 4, 11, 1), read(5, 6, 0, 10, 11)}},
+		{"what was appended is not read", false, []logOp{put(1, 2, 10, 0), read(3, 4, 0)}},
+		{"what was read is gone", false, []logOp{put(1, 6, 10, 0), read(2, 3, 0, 10), read(4, 5, 0)}},
+		{"something else is read", false, []logOp{put(1, 2, 10, 0), part(3, 4, 0, 11)}},
+		{"a number is taken twice", false, []logOp{put(1, 2, 10, 0), put(1, 2, 11, 0)}},
+		{"a number is left out", false, []logOp{put(1, 2, 10, 0), put(3, 4, 11, 2)}},
+		{"the order is another", false, []logOp{put(1, 2, 10, 1), put(3, 4, 11, 0)}},
+		{"an unknown append took place before it began", false, []logOp{read(1, 2, 0, 10), maybe(3, 4, 10)}},
+		{"an unknown append took place and then did not", false, []logOp{maybe(1, 2, 10), read(3, 4, 0, 10), read(5, 6, 0)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := (LogHistory{c.ops}).Check(time.Minute); (err == nil) != c.ok {
+				t.Errorf("got %v, want fitting %t", err, c.ok)
+			}
+		})
+	}
+}
+
+// TestLogChecks shows a process what no log may show, and expects a violation.
+func TestLogChecks(t *testing.T) {
+	batch := func(seq int64, prev storage.Hash, lines string) storage.Batch {
+		h := storage.Header{Version: storage.SchemaVersion, Seq: seq, Nonce: "n", First: seq == 0, Prev: prev}
+		return storage.Batch{Header: h, Lines: []byte(lines), Hash: h.Chain([]byte(lines))}
+	}
+	zero := batch(0, storage.Hash{}, "{}\n")
+	one := batch(1, zero.Hash, "{\"n\":1}\n")
+	other := batch(1, zero.Hash, "{\"n\":2}\n")
+	log := func(err error, batches ...storage.Batch) iter.Seq2[storage.Batch, error] {
+		return func(yield func(storage.Batch, error) bool) {
+			for _, b := range batches {
+				if !yield(b, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(storage.Batch{}, err)
+			}
+		}
+	}
+	id := idOf(one.Nonce, one.Lines)
+	for _, c := range []struct {
+		name string
+		want string // part of the violation, "" for none
+		do   func(ctx context.Context, p *logProc)
+	}{
+		{"nothing", "", func(ctx context.Context, p *logProc) {
+			p.read(ctx, "", storage.Start(), log(nil, zero, one), nil)
+			p.acknowledged(one.Position(), one, id)
+			p.compare([]storage.Batch{zero, one})
+		}},
+		{"a hole", "follows batch", func(ctx context.Context, p *logProc) { p.read(ctx, "", storage.Start(), log(nil, one), nil) }},
+		{"another chain", "follows batch", func(ctx context.Context, p *logProc) {
+			p.read(ctx, "", storage.Start(), log(nil, zero, batch(1, storage.Hash{9}, "{}\n")), nil)
+		}},
+		{"a number that changes", "batch 1 was", func(ctx context.Context, p *logProc) {
+			p.read(ctx, "", zero.Position(), log(nil, one), nil)
+			p.read(ctx, "", zero.Position(), log(nil, other), nil)
+		}},
+		{"what was acknowledged is not shown", "was acknowledged", func(ctx context.Context, p *logProc) {
+			p.acknowledged(one.Position(), one, id)
+			p.read(ctx, "", storage.Start(), log(nil, zero), nil)
+		}},
+		{"two acknowledgements", "acknowledged twice", func(_ context.Context, p *logProc) {
+			p.acknowledged(one.Position(), one, id)
+			p.acknowledged(one.Position(), one, id)
+		}},
+		{"damage where there is none", "is missing", func(ctx context.Context, p *logProc) {
+			p.read(ctx, "", storage.Start(), log(&storage.GapError{Next: -1}), nil)
+		}},
+		{"no answer", "", func(ctx context.Context, p *logProc) {
+			p.read(ctx, "", storage.Start(), log(&storage.Error{Kind: storage.ErrUnavailable}), nil)
+		}},
+		{"an end without an acknowledged batch", "is gone", func(_ context.Context, p *logProc) {
+			p.acknowledged(one.Position(), one, id)
+			p.compare([]storage.Batch{zero})
+		}},
+		{"an end with another batch", "acknowledged batch 1", func(_ context.Context, p *logProc) {
+			p.acknowledged(one.Position(), one, id)
+			p.compare([]storage.Batch{zero, other})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &logWorld{trace: newTrace(), shown: &tally{n: Shown{}}, acked: map[int64]uint64{}, tail: -1, seen: map[int64]storage.Batch{}, end: -1}
+				c.do(t.Context(), &logProc{logWorld: w, rng: diceOf(1, 0)})
+				if v := w.trace.violation(); (c.want == "") != (v == "") || !strings.Contains(v, c.want) {
+					t.Errorf("violation %q, want %q", v, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestShelfRefuses checks what a shelf must refuse.
+func TestShelfRefuses(t *testing.T) {
+	s := &Shelf{}
+	ctx := t.Context()
+	create := func(key string) error { return s.Create(ctx, key, storage.Bytes([]byte("abc"))) }
+	if err := errors.Join(create("a/1"), create("a/2"), create("b/1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := create("a/1"); !errors.Is(err, storage.ErrExists) {
+		t.Errorf("second create: %v", err)
+	}
+	if _, err := s.Get(ctx, "a"); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("get of nothing: %v", err)
+	}
+	for _, r := range [][2]int64{{-1, 1}, {0, 0}, {2, 2}, {4, 1}} {
+		if data, err := s.GetRange(ctx, "a/1", r[0], r[1]); !errors.Is(err, storage.ErrRefused) {
+			t.Errorf("range %v: %q, %v", r, data, err)
+		}
+	}
+	page, err := s.List(ctx, storage.ListQuery{Prefix: "a/", After: "a/0", Limit: 1})
+	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "a/1" || page.Keys[0].Size != 3 || !page.More {
+		t.Errorf("first page: %+v, %v", page, err)
+	}
+	page, err = s.List(ctx, storage.ListQuery{Prefix: "a/", After: "a/1"})
+	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "a/2" || page.More {
+		t.Errorf("second page: %+v, %v", page, err)
+	}
+}

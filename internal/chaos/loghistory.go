@@ -1,0 +1,114 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// logOp is an append or a read of a log as its caller saw it.
+type logOp struct {
+	process    string
+	append     bool
+	call, back int64    // nanoseconds since the beginning
+	id         uint64   // of the batch that is appended
+	seq        int64    // of it, or of the first that a read wants
+	read       []uint64 // ids of what was read
+	known      bool     // the outcome of the append is known; the read came to the end of the log
+}
+
+// LogHistory is what the processes of a schedule have appended and read, and when.
+type LogHistory struct{ ops []logOp }
+
+// Len is how many operations there are.
+func (h LogHistory) Len() int { return len(h.ops) }
+
+// Check reports whether there is an order of the operations, each at some moment while it
+// was under way, in which they are those of a list that is appended to and read: an error
+// if not, or if that could not be found out within the limit. An append with an unknown
+// outcome may have its place at any time after it began. It uses several cores and real
+// time: it must be called outside of a bubble.
+func (h LogHistory) Check(limit time.Duration) error {
+	clients := map[string]int{}
+	shown := map[uint64]bool{}
+	for _, op := range h.ops {
+		for _, id := range op.read {
+			shown[id] = true
+		}
+	}
+	ops := make([]porcupine.Operation, 0, len(h.ops))
+	for _, op := range h.ops {
+		if op.append && !op.known && !shown[op.id] {
+			continue // Its place may be after everything else.
+		}
+		if _, ok := clients[op.process]; !ok {
+			clients[op.process] = len(clients)
+		}
+		back := op.back
+		if op.append && !op.known {
+			back = math.MaxInt64
+		}
+		ops = append(ops, porcupine.Operation{ClientId: clients[op.process], Input: op, Call: op.call, Return: back})
+	}
+	if result := porcupine.CheckOperationsTimeout(logModel(), ops, limit); result != porcupine.Ok {
+		return fmt.Errorf("check %d operations: %v", len(ops), result)
+	}
+	return nil
+}
+
+// logState is a list of batches, the last one first.
+type logState struct {
+	before *logState
+	length int64
+	id     uint64
+	sum    uint64 // of all ids
+}
+
+func (s *logState) with(id uint64) *logState {
+	d := dice(s.sum ^ id)
+	return &logState{before: s, length: s.length + 1, id: id, sum: d.Uint64()}
+}
+
+// shows reports whether a read may have this result.
+func (s *logState) shows(op logOp) bool {
+	end := op.seq + int64(len(op.read))
+	if end > s.length || op.known && end < s.length {
+		return false
+	}
+	for s.length > end {
+		s = s.before
+	}
+	for _, id := range slices.Backward(op.read) {
+		if s.id != id {
+			return false
+		}
+		s = s.before
+	}
+	return true
+}
+
+// logModel is a list of batches that only grows.
+func logModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return &logState{} },
+		Step: func(state, input, _ any) (bool, any) {
+			log, op := state.(*logState), input.(logOp)
+			switch {
+			case !op.append:
+				return log.shows(op), log
+			case op.known && op.seq != log.length:
+				return false, log
+			}
+			return true, log.with(op.id)
+		},
+		Equal: func(a, b any) bool {
+			x, y := a.(*logState), b.(*logState)
+			return x.length == y.length && x.sum == y.sum
+		},
+		Hash:              func(state any) uint64 { return state.(*logState).sum },
+		DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%+v", input) },
+	}
+}
