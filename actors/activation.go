@@ -287,11 +287,15 @@ func (a *activation) opened(m openedLog) {
 		return
 	}
 	defer a.containOpening()
+	day := ""
+	if a.resting != nil {
+		day = a.resting.indexed()
+	}
 	a.chooseWriter(m)
 	if m.state.Exists() {
 		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
 	}
-	a.history = a.rt.newHistory(a.key, m.restored, a.log)
+	a.history = a.rt.newHistory(a.key, m.restored, day, a.log)
 	a.step(machine.Opened{
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since,
 	})
@@ -422,7 +426,7 @@ func (a *activation) appended(m appendDone) {
 	}
 	at := m.stored.Position()
 	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
-	a.history.wrote(m.stored)
+	a.wrote(m.stored)
 	a.tail, a.claimed = at, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
 }
@@ -507,7 +511,7 @@ func (a *activation) stop(e machine.Stop) {
 	switch e.Reason {
 	case machine.StopPassivated:
 		if a.claimed {
-			a.rt.resting.put(a.key, a.nonce, a.tail)
+			a.rt.resting.put(a.key, a.nonce, a.tail, a.history.dayIndexed())
 		}
 	case machine.StopLost:
 		a.log.Warn("conversation stepped down", "fenced", errors.Is(e.Err, storage.ErrFenced), "err", e.Err)

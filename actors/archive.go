@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -14,13 +15,25 @@ const maxRecentBytes = 512 << 10
 
 // checkpointHere is a checkpoint of the log as the activation knows it.
 func (a *activation) checkpointHere() *dueCheckpoint {
+	writers := a.writers
+	if !a.claimed {
+		writers-- // this one
+	}
 	return &dueCheckpoint{
-		Checkpoint: storage.Checkpoint{At: a.tail, Writers: a.writers},
+		Checkpoint: storage.Checkpoint{At: a.tail, Writers: writers},
 		address:    a.machine.State().Created().Address(), day: storage.DayOf(conversation.TimeOf(time.Now())),
 	}
 }
 
-// wrote keeps a batch of this writer that is durable and verified.
+// wrote takes note of a batch of this writer that is durable and verified.
+func (a *activation) wrote(b storage.Batch) {
+	a.history.wrote(b)
+	if created := a.machine.State().Created(); created != nil {
+		a.history.active(storage.IndexEntry{Address: created.Address(), Day: storage.DayOf(b.At)})
+	}
+}
+
+// wrote keeps a batch for the next compaction.
 func (h *history) wrote(b storage.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,22 +56,53 @@ func (h *history) forget(n int) {
 	}
 }
 
-// index notes, once a day, that the conversation was active.
-func (h *history) index(ctx context.Context, due *dueCheckpoint) error {
-	due.Indexed = due.day
-	if h.newest != nil && h.newest.Indexed == due.day {
-		return nil
+// active stores an index entry in the background, once for a day.
+func (h *history) active(e storage.IndexEntry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.day == e.Day {
+		return
 	}
-	return h.rt.logs.PutIndex(ctx, storage.IndexEntry{Address: due.address, Day: due.day})
+	h.day, h.entry = e.Day, &e
+	h.saveInBackground()
+}
+
+// index makes sure of an index entry and returns the day of the newest there is. One
+// that cannot be stored is tried again with the next checkpoint, and keeps nothing else
+// from being stored.
+func (h *history) index(ctx context.Context, e storage.IndexEntry) string {
+	indexed := h.dayIndexed()
+	if indexed == e.Day {
+		return indexed
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	if err := h.rt.logs.PutIndex(ctx, e); err != nil {
+		h.log.Warn("index entry is not stored", "day", e.Day, "err", err)
+		return indexed
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.indexed = e.Day
+	return e.Day
+}
+
+// dayIndexed is the day of the newest index entry that is stored, "" if none is known.
+func (h *history) dayIndexed() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.indexed
 }
 
 // archive puts the log into segments as far as a stored checkpoint goes: who opens the
 // log from there on never misses what is deleted for it.
 func (h *history) archive(ctx context.Context, upTo int64) {
 	h.mu.Lock()
-	recent := h.recent[:len(h.recent):len(h.recent)]
+	recent := slices.Clone(h.recent) // wrote drops what it has, if that becomes too much
 	h.mu.Unlock()
-	garbage, err := h.segments.Compact(ctx, upTo, recent, h.rt.opts.CompactBatches)
+	bound, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	garbage, err := h.segments.Compact(bound, upTo, recent, h.rt.opts.CompactBatches)
 	if err != nil && ctx.Err() == nil {
 		h.log.Warn("log is not compacted", "offset", upTo, "err", err)
 	}

@@ -72,7 +72,9 @@ func countTurns(t *testing.T) (fastEnough bool) {
 	if time.Since(began) >= actors.JournalLinger {
 		return false
 	}
-	bill{get(storagetest.Ckpt): 1, put(storagetest.Log): 3, put(storagetest.Wake): 1, list(storagetest.Log): 2}.check(t, "turn on a new conversation", first)
+	bill{
+		get(storagetest.Ckpt): 1, put(storagetest.Log): 3, put(storagetest.Wake): 1, list(storagetest.Log): 2, put(storagetest.Index): 1,
+	}.check(t, "turn on a new conversation", first)
 	bill{put(storagetest.Log): 3}.check(t, "turn on a warm conversation", second)
 	if first[put(storagetest.Wake)] != 1 {
 		t.Errorf("a new conversation made %d journal writes, want 1", first[put(storagetest.Wake)])
@@ -123,6 +125,7 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 	wg.Wait()
 	counts := n.counts.Counts()
 	b := bill{get(storagetest.Ckpt): conversations, put(storagetest.Log): conversations, put(storagetest.Wake): 10, list(storagetest.Log): 2 * conversations}
+	b[put(storagetest.Index)] = conversations
 	b[storagetest.Request{Method: "DELETE", Class: storagetest.Wake}] = 10 // of the journals replaced
 	b[storagetest.Request{Method: "GET", Class: storagetest.Wake}] = 10    // if an answer is held longer than an attempt lasts
 	b.check(t, "64 admissions", counts)

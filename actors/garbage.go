@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 )
 
 const (
-	// maxGarbageKeys bounds the keys that wait for their deletion. Above it the oldest go
-	// before their time, which costs a reader that is just there a few requests.
+	// maxGarbageKeys bounds the keys that wait for their deletion. Above it the oldest are
+	// left to a later compaction, which finds them.
 	maxGarbageKeys = 50_000
 	// removeTimeout bounds the deletion of what one compaction has left.
 	removeTimeout = time.Minute
@@ -27,61 +28,81 @@ type garbage struct {
 	grace time.Duration
 
 	mu      sync.Mutex
-	waiting []heap // the oldest first
-	keys    int
+	waiting []load // the oldest first
+	known   map[string]bool
 	kick    chan struct{}
 }
 
-// heap is what one compaction has left.
-type heap struct {
+// load is what one compaction has left.
+type load struct {
 	conv conversation.Key
 	keys []string
 	due  time.Time
 }
 
 func newGarbage(logs *storage.Logs, log *slog.Logger, grace time.Duration) *garbage {
-	return &garbage{logs: logs, log: log, grace: grace, kick: make(chan struct{}, 1)}
+	return &garbage{logs: logs, log: log, grace: grace, known: map[string]bool{}, kick: make(chan struct{}, 1)}
 }
 
-// add takes keys that are to be deleted.
+// add takes keys that are to be deleted. Those that wait already go at their time.
 func (g *garbage) add(conv conversation.Key, keys []string) {
-	if len(keys) == 0 {
-		return
-	}
 	g.mu.Lock()
-	g.waiting = append(g.waiting, heap{conv, keys, time.Now().Add(g.grace)})
-	g.keys += len(keys)
+	keys = slices.DeleteFunc(keys, func(key string) bool { return g.known[key] })
+	if len(keys) > 0 {
+		g.waiting = append(g.waiting, load{conv, keys, time.Now().Add(g.grace)})
+	}
+	for _, key := range keys {
+		g.known[key] = true
+	}
+	dropped := 0
+	for len(g.known) > maxGarbageKeys && len(g.waiting) > 1 {
+		dropped += len(g.take().keys)
+	}
 	g.mu.Unlock()
+	if dropped > 0 {
+		g.log.Warn("too much waits for its deletion, leaving the oldest", "count", dropped)
+	}
 	select {
 	case g.kick <- struct{}{}:
 	default:
 	}
 }
 
-// next returns what is to be deleted now, or when to look again; 0 is when something
+// take removes the oldest load. The caller holds mu.
+func (g *garbage) take() load {
+	l := g.waiting[0]
+	g.waiting[0] = load{}
+	g.waiting = g.waiting[1:]
+	for _, key := range l.keys {
+		delete(g.known, key)
+	}
+	if len(g.waiting) == 0 { // a slice and a map never shrink
+		g.waiting, g.known = nil, map[string]bool{}
+	}
+	return l
+}
+
+// next returns a load whose time has come, or when to look again; 0 is when something
 // is added.
-func (g *garbage) next() (now []heap, wait time.Duration) {
+func (g *garbage) next() (l load, ready bool, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
-	for ; n < len(g.waiting); n++ {
-		wait = time.Until(g.waiting[n].due)
-		if wait > 0 && g.keys <= maxGarbageKeys {
-			break
-		}
-		g.keys -= len(g.waiting[n].keys)
-		wait = 0
+	if len(g.waiting) == 0 {
+		return load{}, false, 0
 	}
-	now, g.waiting = g.waiting[:n:n], g.waiting[n:]
-	return now, wait
+	if wait = time.Until(g.waiting[0].due); wait > 0 {
+		return load{}, false, wait
+	}
+	return g.take(), true, 0
 }
 
 // run deletes until ctx ends.
 func (g *garbage) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		now, wait := g.next()
-		for _, h := range now {
-			g.remove(ctx, h)
+		l, ready, wait := g.next()
+		if ready {
+			g.remove(ctx, l)
+			continue
 		}
 		var due <-chan time.Time
 		var t *time.Timer
@@ -100,10 +121,10 @@ func (g *garbage) run(ctx context.Context) {
 	}
 }
 
-func (g *garbage) remove(ctx context.Context, h heap) {
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+func (g *garbage) remove(ctx context.Context, l load) {
+	bound, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	if err := g.logs.Remove(ctx, h.conv, h.keys); err != nil && ctx.Err() == nil {
-		g.log.Warn("batches that are in segments are not deleted", "conversation", string(h.conv), "err", err)
+	if err := g.logs.Remove(bound, l.conv, l.keys); err != nil && ctx.Err() == nil {
+		g.log.Warn("batches that are in segments are not deleted", "conversation", string(l.conv), "count", len(l.keys), "err", err)
 	}
 }

@@ -37,8 +37,12 @@ type history struct {
 	due    *dueCheckpoint // the newest that waits
 	saving bool
 	newest *storage.Checkpoint // got or put last
-	recent []storage.Batch     // the newest of the log that no segment holds
+	recent []storage.Batch     // the newest of the log that no segment holds, as far as they are kept
 	bytes  int                 // of their lines
+	// day is the newest that an index entry was asked for, indexed that of the newest
+	// stored one, and entry the one that is due, or nil.
+	day, indexed string
+	entry        *storage.IndexEntry
 
 	segments *storage.Compactor // belongs to who saves
 	// viewed is the compaction that pieces were shown after, nil if none.
@@ -73,13 +77,16 @@ type dueCheckpoint struct {
 	tail    *conversation.HistoryPage
 }
 
-// newHistory makes a history of what was restored, nil if nothing was.
-func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, log *slog.Logger) *history {
-	h := &history{rt: r, key: key, log: log, segments: r.logs.Compactor(key)}
+// newHistory makes a history of what was restored, nil if nothing was. day is that of an
+// index entry that is known to be stored, "" if none is.
+func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, day string, log *slog.Logger) *history {
+	h := &history{rt: r, key: key, log: log, segments: r.logs.Compactor(key), day: day, indexed: day}
 	if from == nil {
 		return h
 	}
 	h.newest = from.Checkpoint
+	h.indexed = max(day, h.newest.Indexed)
+	h.day = h.indexed
 	for _, ref := range from.Checkpoint.Pages {
 		h.pages = append(h.pages, &closedPage{ref: &ref})
 	}
@@ -129,6 +136,11 @@ func (h *history) checkpoint(e machine.Checkpoint, due *dueCheckpoint) {
 	for _, c := range e.Claims {
 		h.due.Claims = append(h.due.Claims, storage.Claim{Seq: int64(c.Seq), Nonce: storage.Nonce(c.Nonce)})
 	}
+	h.saveInBackground()
+}
+
+// saveInBackground stores what is due, one thing after the other. The caller holds mu.
+func (h *history) saveInBackground() {
 	if h.saving {
 		return
 	}
@@ -139,22 +151,27 @@ func (h *history) checkpoint(e machine.Checkpoint, due *dueCheckpoint) {
 	})
 }
 
-// next stores the checkpoint that is due and reports whether there was one.
-func (h *history) next(ctx context.Context) bool {
+// next stores what is due and reports whether there was anything.
+func (h *history) next(saving context.Context) bool {
 	h.mu.Lock()
-	due := h.due
-	h.due, h.saving = nil, due != nil
+	due, entry := h.due, h.entry
+	h.due, h.entry, h.saving = nil, nil, due != nil || entry != nil
 	h.mu.Unlock()
-	if due == nil {
-		return false
+	if entry != nil {
+		h.index(saving, *entry)
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	if due == nil {
+		return entry != nil
+	}
+	ctx, cancel := context.WithTimeout(saving, checkpointTimeout)
 	defer cancel()
 	if err := h.save(ctx, due); err != nil {
 		h.log.Warn("checkpoint is not stored", "offset", due.At.Seq, "err", err)
 		return true
 	}
-	h.archive(ctx, due.At.Seq)
+	if !h.rt.draining.Load() { // what is left to do is done when the conversation is used again
+		h.archive(saving, due.At.Seq)
+	}
 	return true
 }
 
@@ -172,9 +189,7 @@ func (h *history) save(ctx context.Context, due *dueCheckpoint) error {
 			return err
 		}
 	}
-	if err := h.index(ctx, due); err != nil {
-		return err
-	}
+	due.Indexed = h.index(ctx, storage.IndexEntry{Address: due.address, Day: due.day})
 	if err := h.rt.logs.PutCheckpoint(ctx, h.key, &due.Checkpoint, h.newest); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type (
 	restingKey    [32]byte // a conversation.Key
 	restingWriter struct {
 		nonce [26]byte         // a ULID
+		day   [10]byte         // of the newest index entry, zero if there is none
 		tail  storage.Position // its last batch, and the log's at that time
 		until time.Duration
 	}
@@ -48,13 +50,18 @@ func restingKeyOf(key conversation.Key) (k restingKey) {
 
 func (w *restingWriter) name() storage.Nonce { return storage.Nonce(w.nonce[:]) }
 
-// put takes over a claimed writer whose last batch is at tail.
-func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Position) {
+// indexed is the day of the newest index entry, "" if there is none.
+func (w *restingWriter) indexed() string { return strings.TrimRight(string(w.day[:]), "\x00") }
+
+// put takes over a claimed writer whose last batch is at tail, and the day of its newest
+// index entry.
+func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Position, day string) {
 	if r.keep <= 0 {
 		return
 	}
 	w := restingWriter{tail: tail, until: time.Since(r.began) + r.keep}
 	copy(w.nonce[:], nonce)
+	copy(w.day[:], day)
 	r.putBack(key, w)
 }
 

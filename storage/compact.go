@@ -7,9 +7,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage/segment"
+)
+
+const (
+	// maxSegmentBatches bounds the batches of one segment before it is merged, so that the
+	// compaction of a long log is not lost when it is interrupted.
+	maxSegmentBatches = 1024
+	// removedAtOnce is how many batches are deleted at the same time.
+	removedAtOnce = 16
 )
 
 // Compactor puts the batches of one conversation into segments, and says what nobody
@@ -65,8 +74,8 @@ func (c *Compactor) Compact(ctx context.Context, upTo int64, recent []Batch, lea
 
 func (c *Compactor) compact(ctx context.Context, upTo int64, recent []Batch, least int) (garbage []string, err error) {
 	if !c.known {
-		if garbage, err = c.learn(ctx); err != nil {
-			return nil, err
+		if garbage, err = c.learn(ctx, upTo-int64(least)); err != nil || !c.known {
+			return garbage, err
 		}
 	}
 	if upTo-c.covered.Seq >= int64(max(least, 1)) {
@@ -81,37 +90,50 @@ func (c *Compactor) compact(ctx context.Context, upTo int64, recent []Batch, lea
 }
 
 // learn reads what there is: the segments, and what earlier compactions have left
-// behind.
-func (c *Compactor) learn(ctx context.Context) (garbage []string, err error) {
+// behind. It stops at once if segments go further than worth.
+func (c *Compactor) learn(ctx context.Context, worth int64) (garbage []string, err error) {
 	c.covered = Start()
 	all, err := c.logs.Segments(ctx, c.conv, 0)
 	if err != nil {
 		return nil, err
 	}
-	var contained []SegmentRef
-	c.refs, contained = chainOf(all)
-	for _, ref := range contained {
-		garbage = append(garbage, SegmentKey(c.conv, ref.First, ref.Last))
+	c.refs = chainOf(all)
+	if n := len(c.refs); n > 0 && c.refs[n-1].Last > worth {
+		c.covered.Seq = c.refs[n-1].Last
+		return nil, nil
 	}
-	if n := len(c.refs); n > 0 {
-		s, err := c.logs.openSegment(ctx, c.conv, c.refs[n-1])
-		if err != nil {
+	if err := c.cover(ctx); err != nil {
+		return nil, err
+	}
+	if len(c.refs) > 0 {
+		if garbage, err = c.leftovers(ctx, all); err != nil {
 			return nil, err
 		}
-		c.covered = Position{Seq: s.index.Last, Hash: s.index.Hash}
-		left, err := c.leftovers(ctx)
-		if err != nil {
-			return nil, err
-		}
-		garbage = append(garbage, left...)
 	}
 	c.known = true
 	return garbage, nil
 }
 
+// cover finds how far the segments go. One at the end that is damaged does not count:
+// its batches may still stand, and are compacted again.
+func (c *Compactor) cover(ctx context.Context) error {
+	for n := len(c.refs); n > 0; n = len(c.refs) {
+		s, err := c.logs.openSegment(ctx, c.conv, c.refs[n-1])
+		if err == nil {
+			c.covered = Position{Seq: s.index.Last, Hash: s.index.Hash}
+			return nil
+		}
+		if !Damaged(err) {
+			return err
+		}
+		c.refs = c.refs[:n-1]
+	}
+	return nil
+}
+
 // chainOf returns the segments to read a log by, from batch 0 on, each as long as
-// possible, and those that one of them contains.
-func chainOf(all []SegmentRef) (chain, contained []SegmentRef) {
+// possible.
+func chainOf(all []SegmentRef) (chain []SegmentRef) {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b SegmentRef) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last)) })
 	for i := 0; i < len(sorted); {
@@ -130,16 +152,50 @@ func chainOf(all []SegmentRef) (chain, contained []SegmentRef) {
 		}
 		chain = append(chain, sorted[best])
 	}
-	for _, ref := range all {
-		if slices.ContainsFunc(chain, func(c SegmentRef) bool { return c != ref && c.First <= ref.First && ref.Last <= c.Last }) {
-			contained = append(contained, ref)
-		}
-	}
-	return chain, contained
+	return chain
 }
 
-// leftovers returns the keys of batches that segments hold and that may be deleted.
-func (c *Compactor) leftovers(ctx context.Context) ([]string, error) {
+// leftovers returns the keys that may be deleted for the segments there are: of batches
+// that they hold, and of segments that one of them contains. Each of those is read
+// first, as a whole, for something is lost if it is damaged.
+func (c *Compactor) leftovers(ctx context.Context, all []SegmentRef) ([]string, error) {
+	seqs, err := c.stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, ref := range c.refs {
+		n, _ := slices.BinarySearch(seqs, ref.Last+1)
+		var own []string
+		if n > 0 {
+			s, err := c.logs.openSegment(ctx, c.conv, ref)
+			if err != nil {
+				return nil, err
+			}
+			own = c.unpinned(seqs[:n], s.index.Claims())
+		}
+		seqs = seqs[n:]
+		for _, part := range slices.Backward(all) { // as in merge
+			if part != ref && ref.First <= part.First && part.Last <= ref.Last {
+				own = append(own, SegmentKey(c.conv, part.First, part.Last))
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		err := c.logs.readSegment(ctx, c.conv, ref, ref.First, ref.Last, func(Batch) error { return nil })
+		switch {
+		case err == nil:
+			keys = append(keys, own...)
+		case !Damaged(err):
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// stored lists the batches in the log as far as segments go.
+func (c *Compactor) stored(ctx context.Context) ([]int64, error) {
 	var seqs []int64
 	q := ListQuery{Prefix: logPrefix(c.conv), Limit: c.logs.pageKeys}
 	err := listAll(ctx, c.logs.bucket, c.logs.retry, q, func(page []ListedKey) error {
@@ -155,33 +211,17 @@ func (c *Compactor) leftovers(ctx context.Context) ([]string, error) {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errStopped) {
-		return nil, err
+	if errors.Is(err, errStopped) {
+		err = nil
 	}
-	var keys []string
-	for _, ref := range c.refs {
-		n := 0
-		for n < len(seqs) && seqs[n] <= ref.Last {
-			n++
-		}
-		if n == 0 {
-			continue
-		}
-		s, err := c.logs.openSegment(ctx, c.conv, ref)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, c.unpinned(seqs[:n], s.index.Claims())...)
-		seqs = seqs[n:]
-	}
-	return keys, nil
+	return seqs, err
 }
 
-// unpinned returns the keys of batches but for those that are claims (R3).
+// unpinned returns the keys of batches but for those that are claims (R3). Both ascend.
 func (c *Compactor) unpinned(seqs, claims []int64) []string {
 	var keys []string
 	for _, seq := range seqs {
-		if !pinFirst() || !slices.Contains(claims, seq) {
+		if _, claim := slices.BinarySearch(claims, seq); !claim || !pinFirst() {
 			keys = append(keys, LogKey(c.conv, seq))
 		}
 	}
@@ -191,39 +231,42 @@ func (c *Compactor) unpinned(seqs, claims []int64) []string {
 // store makes segments of the batches from the covered ones up to one.
 func (c *Compactor) store(ctx context.Context, upTo int64, recent []Batch) (garbage []string, err error) {
 	b := c.logs.segments.Build()
+	put := func() error {
+		keys, err := c.put(ctx, b)
+		garbage = append(garbage, keys...)
+		b = c.logs.segments.Build()
+		return err
+	}
 	var last *Batch // which nothing is known to follow (R5)
-	take := func(next Batch) error {
+	err = c.each(ctx, recent, func(next Batch) error {
 		if last != nil {
 			if err := c.add(b, *last); err != nil {
 				return err
 			}
-			if int64(b.Size()) >= c.logs.sizes.merged {
-				keys, err := c.put(ctx, b)
-				if err != nil {
+			if int64(b.Size()) >= c.logs.sizes.merged || last.Seq-c.covered.Seq >= maxSegmentBatches {
+				if err := put(); err != nil {
 					return err
 				}
-				garbage = append(garbage, keys...)
-				b = c.logs.segments.Build()
 			}
 		}
-		last = nil
-		if next.Seq > upTo {
+		if last = nil; next.Seq > upTo {
 			return errStopped
 		}
 		last = &next
 		return nil
-	}
-	if err = c.each(ctx, recent, take); err != nil && !errors.Is(err, errStopped) {
+	})
+	if err != nil && !errors.Is(err, errStopped) {
 		return garbage, err
 	}
 	if !keepHighest() && last != nil {
-		err = c.add(b, *last)
+		if err := c.add(b, *last); err != nil {
+			return garbage, err
+		}
 	}
-	if b.Last() < 0 || err != nil && !errors.Is(err, errStopped) {
-		return garbage, err
+	if b.Last() < 0 {
+		return garbage, nil
 	}
-	keys, err := c.put(ctx, b)
-	return append(garbage, keys...), err
+	return garbage, put()
 }
 
 // add adds a batch to a segment that is to follow the covered ones.
@@ -322,16 +365,16 @@ func (c *Compactor) existing(ctx context.Context, want SegmentRef, hash Hash) (S
 // class, as long as there are such, and returns what it has replaced.
 func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
 	for {
-		from := c.mergeable()
-		if from < 0 {
+		from, to := c.mergeable()
+		if from == to {
 			return garbage, nil
 		}
-		parts := slices.Clone(c.refs[from : from+c.logs.sizes.width])
+		parts := slices.Clone(c.refs[from:to])
 		whole, err := c.join(ctx, parts)
 		if err != nil {
 			return garbage, err
 		}
-		c.refs = slices.Replace(c.refs, from, from+len(parts), whole)
+		c.refs = slices.Replace(c.refs, from, to, whole)
 		// From the highest on: what is left of the parts when this ends early lies at the
 		// beginning, so that who looks for a batch finds one of them or the whole.
 		for _, ref := range slices.Backward(parts) {
@@ -340,34 +383,37 @@ func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
 	}
 }
 
-// mergeable returns where enough segments follow each other none of which is above
-// some size class, -1 if nowhere. The smallest come first.
-func (c *Compactor) mergeable() int {
+// mergeable returns where enough segments follow each other that are of a higher class
+// together than each of them is, or nothing: so whatever is written again moves up a
+// class. Two are enough for the last class, sizes.width for the others, which come first.
+func (c *Compactor) mergeable() (from, to int) {
 	for class := range sizeClasses {
-		run := 0
+		from, total := 0, int64(0)
 		for i, ref := range c.refs {
 			if i > 0 && ref.First != c.refs[i-1].Last+1 {
-				run = 0
+				from, total = i, 0
 			}
-			if run++; c.logs.sizes.class(ref) > class {
-				run = 0
+			if total += ref.Size; c.logs.sizes.class(ref.Size) > class {
+				from, total = i+1, 0
 			}
-			if width := c.logs.sizes.width; run == width {
-				return i - width + 1
+			enough := i+1-from >= c.logs.sizes.width || class == sizeClasses-1 && i > from
+			if enough && c.logs.sizes.class(total) > class {
+				return from, i + 1
 			}
 		}
 	}
-	return -1
+	return 0, 0
 }
 
-// sizeClasses is how many classes of segments there are that are merged: enough of one
-// make one of the next, and of the last one that is not merged any more.
+// sizeClasses is how many classes of segments there are that are merged. In the one above
+// them all, a segment stays as it is.
 const sizeClasses = 3
 
-// class returns the class of a segment, sizeClasses if it is not merged.
-func (s sizes) class(ref SegmentRef) int {
+// class returns the class of so many bytes, from 0. Two of the classes below the last
+// never make more than merged.
+func (s sizes) class(bytes int64) int {
 	class, width := sizeClasses, int64(s.width)
-	for limit := s.merged / width; ref.Size < limit && class > 0; limit /= width {
+	for limit := s.merged / 2; bytes < limit && class > 0; limit /= width {
 		class--
 	}
 	return class
@@ -385,8 +431,9 @@ func (c *Compactor) join(ctx context.Context, parts []SegmentRef) (SegmentRef, e
 	return ref, err
 }
 
-// Remove deletes what a [Compactor] has called garbage, in that order, once each. It tries
-// all of them and returns what went wrong; what is left is found by a later compaction. A
+// Remove deletes what a [Compactor] has called garbage, once each: batches, several at
+// once, and after them segments, one by one in that order. It tries all of them until
+// ctx ends, and returns what went wrong; what is left is found by a later compaction. A
 // key that is no batch or segment of the conversation is refused before anything is
 // deleted.
 func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string) error {
@@ -399,14 +446,34 @@ func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string)
 			return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("no batch or segment of the conversation")}
 		}
 	}
-	var errs []error
+	var batches, merged []string
 	for _, key := range keys {
-		attempt, cancel := context.WithTimeout(ctx, l.retry.Attempt)
-		err := l.bucket.Delete(attempt, key)
-		cancel()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("delete what a segment replaces: %w", err))
+		if strings.HasPrefix(key, segmentPrefix(conv)) {
+			merged = append(merged, key)
+		} else {
+			batches = append(batches, key)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(l.remove(ctx, batches, removedAtOnce), l.remove(ctx, merged, 1))
+}
+
+// remove deletes keys, so many at once, until ctx ends.
+func (l *Logs) remove(ctx context.Context, keys []string, atOnce int) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(keys))
+	slots := make(chan struct{}, atOnce)
+	for i, key := range keys {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			attempt, cancel := context.WithTimeout(ctx, l.retry.Attempt)
+			defer cancel()
+			errs[i] = l.bucket.Delete(attempt, key)
+		})
+	}
+	wg.Wait()
+	return errors.Join(append(errs, context.Cause(ctx))...)
 }

@@ -60,7 +60,7 @@ func (l *Logs) Segments(ctx context.Context, conv conversation.Key, from int64) 
 		return nil, fmt.Errorf("list segments of %s: %w", conv, err)
 	}
 	var refs []SegmentRef
-	err := l.eachSegment(ctx, conv, from, func(ref SegmentRef) bool {
+	err := l.eachSegment(ctx, conv, from, l.pageKeys, func(ref SegmentRef) bool {
 		refs = append(refs, ref)
 		return true
 	})
@@ -70,10 +70,11 @@ func (l *Logs) Segments(ctx context.Context, conv conversation.Key, from int64) 
 	return refs, nil
 }
 
-// eachSegment visits the segments that end at or above a batch until visit returns false.
-func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int64, visit func(SegmentRef) bool) error {
+// eachSegment visits the segments that end at or above a batch, so many for each LIST,
+// until visit returns false.
+func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int64, limit int, visit func(SegmentRef) bool) error {
 	prefix := segmentPrefix(conv)
-	q := ListQuery{Prefix: prefix, Limit: l.pageKeys}
+	q := ListQuery{Prefix: prefix, Limit: min(limit, l.pageKeys)}
 	if from > 0 {
 		q.After = prefix + number(from) // It sorts before its own segments.
 	}
@@ -95,18 +96,17 @@ func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int6
 	return err
 }
 
-// segmentsOf returns segments that hold a batch, at most a few.
+// segmentsOf returns segments that hold a batch, at most a few: damage of one may be made
+// good by another. It takes one LIST, but where the parts of a merge are being deleted.
 func (l *Logs) segmentsOf(ctx context.Context, conv conversation.Key, seq int64) ([]SegmentRef, error) {
-	const enough = 3 // Damage of one is made good by another.
+	const enough, looked = 3, 6
 	var refs []SegmentRef
-	// One page is enough but for a merge whose parts are being deleted.
-	page := *l
-	page.pageKeys = min(l.pageKeys, 2*enough)
-	err := page.eachSegment(ctx, conv, max(seq, 0), func(ref SegmentRef) bool {
-		if ref.First <= seq {
+	seen := 0
+	err := l.eachSegment(ctx, conv, max(seq, 0), looked, func(ref SegmentRef) bool {
+		if seen++; ref.First <= seq {
 			refs = append(refs, ref)
 		}
-		return len(refs) < enough
+		return len(refs) < enough && (len(refs) == 0 || seen < looked)
 	})
 	return refs, err
 }

@@ -32,22 +32,16 @@ func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, lis
 			return err
 		}
 		// What was compacted and deleted before the LIST, or since, is in a segment.
-		before := w.at
-		if w.at, err = l.elsewhere(ctx, conv, before, err, w.show); err != nil || w.at == before {
+		end, segErr := l.fromSegments(ctx, conv, w.at, maxSeq, true, w.show)
+		switch {
+		case segErr != nil && !(Damaged(segErr) && end != w.at):
+			return segErr
+		case end == w.at:
 			return err
 		}
-		listed = w.at.Seq
+		// Behind a damaged segment its batches may still stand.
+		w.at, listed = end, end.Seq
 	}
-}
-
-// elsewhere visits what segments hold after a position. If that is nothing, it returns
-// the error that made it look there.
-func (l *Logs) elsewhere(ctx context.Context, conv conversation.Key, at Position, why error, visit func(Batch) error) (Position, error) {
-	end, err := l.fromSegments(ctx, conv, at, maxSeq, true, visit)
-	if err == nil && end == at {
-		err = why
-	}
-	return end, err
 }
 
 // show hands a batch to the consumer.

@@ -69,7 +69,7 @@ func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time)
 	if w.spent != nil {
 		return Position{}, w.spent
 	}
-	pos, err := w.append(ctx, lines, at)
+	stored, err := w.append(ctx, lines, at)
 	if err != nil {
 		err = fmt.Errorf("append batch %d: %w", w.at.Seq+1, err)
 		if errors.Is(err, ErrFenced) || errors.Is(err, ErrUncertain) {
@@ -77,21 +77,21 @@ func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time)
 		}
 		return Position{}, err
 	}
-	w.at, w.claimed = pos, true
-	return pos, nil
+	w.at, w.claimed, w.stored = stored.Position(), true, stored
+	return w.at, nil
 }
 
 // Stored returns the batch that the last Append stored, with the lines it was given. It
 // must not be called while an Append runs.
 func (w *Writer) Stored() Batch { return w.stored }
 
-func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
+func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time) (Batch, error) {
 	if err := validAfter(w.conv, w.at.Seq); err != nil {
-		return Position{}, err
+		return Batch{}, err
 	}
 	key := LogKey(w.conv, w.at.Seq+1)
 	if ctx.Err() != nil {
-		return Position{}, &Error{Op: "append", Key: key, Err: context.Cause(ctx)}
+		return Batch{}, &Error{Op: "append", Key: key, Err: context.Cause(ctx)}
 	}
 	head := Header{
 		Version: SchemaVersion, Seq: w.at.Seq + 1, Nonce: w.nonce, First: !w.claimed,
@@ -99,7 +99,7 @@ func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time)
 	}
 	data, hash, err := encodeBatch(w.logs.frames, head, lines)
 	if err != nil {
-		return Position{}, &Error{Op: "append", Key: key, Kind: ErrRefused, Err: err}
+		return Batch{}, &Error{Op: "append", Key: key, Kind: ErrRefused, Err: err}
 	}
 	attempts := 0
 	err = createResolved(ctx, w.logs.bucket, w.logs.retry, key, func() Body {
@@ -114,8 +114,7 @@ func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time)
 	if err == nil && head.First && verifyClaim() {
 		err = w.verify(ctx, head.Seq)
 	}
-	w.stored = Batch{Header: head, Lines: lines, Hash: hash}
-	return w.stored.Position(), err
+	return Batch{Header: head, Lines: lines, Hash: hash}, err
 }
 
 // settle decides a 412 by what is stored (R2). Only an own batch with the own

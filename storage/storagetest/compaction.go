@@ -124,7 +124,7 @@ func logMerge(t *testing.T, l logTest) {
 	w := l.logs.Writer(l.conv, "n1", storage.Start(), 1)
 	var log []storage.Batch
 	most := 0
-	for i := range 20 {
+	for i := range 60 {
 		appendLines(t, w, fmt.Sprintf("{\"i\":%d}\n", i))
 		log = append(log, w.Stored())
 		garbage, err := c.Compact(t.Context(), int64(i), log[max(0, i-3):], 1)
@@ -141,7 +141,7 @@ func logMerge(t *testing.T, l logTest) {
 		most = max(most, len(refs))
 	}
 	refs, err := l.logs.Segments(t.Context(), l.conv, 0)
-	if err != nil || len(refs) >= most || c.Covered() != 18 {
+	if err != nil || len(refs) >= most || c.Covered() != 58 {
 		t.Errorf("%d segments of up to %d, %v; covered %d", len(refs), most, err, c.Covered())
 	}
 	l.same(t, log)

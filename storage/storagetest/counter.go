@@ -16,6 +16,7 @@ const (
 	Wake  Class = "wake"  // Busy journals.
 	Blob  Class = "blob"  // Attachments.
 	Ckpt  Class = "ckpt"  // Heads, checkpoints and pages of closed history.
+	Index Class = "index" // Who was active on a day.
 	Other Class = "other" // Everything else.
 )
 
@@ -81,6 +82,8 @@ func classOf(key string) Class {
 		return Log
 	case strings.Contains(key, "/seg/"):
 		return Seg
+	case strings.Contains(key, "/index/"):
+		return Index
 	case strings.Contains(key, "/wake/"):
 		return Wake
 	case strings.Contains(key, "/blob/"):

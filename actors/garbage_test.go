@@ -1,0 +1,134 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// slowDeletes counts what is deleted, each after a while.
+type slowDeletes struct {
+	http.RoundTripper
+	mu      sync.Mutex
+	deleted int
+	twice   int
+	seen    map[string]bool
+}
+
+func (d *slowDeletes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete {
+		time.Sleep(50 * time.Millisecond)
+		d.mu.Lock()
+		d.deleted++
+		if d.seen[r.URL.Path] {
+			d.twice++
+		}
+		d.seen[r.URL.Path] = true
+		d.mu.Unlock()
+	}
+	return d.RoundTripper.RoundTrip(r)
+}
+
+func (d *slowDeletes) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.deleted
+}
+
+// keysFrom are keys of batches.
+func keysFrom(conv conversation.Key, first, n int) []string {
+	var keys []string
+	for i := range n {
+		keys = append(keys, storage.LogKey(conv, int64(first+i)))
+	}
+	return keys
+}
+
+// TestGarbage deletes each key once, after its grace and not before, several at a time.
+func TestGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := local.NewMemory()
+		deletes := &slowDeletes{RoundTripper: store, seen: map[string]bool{}}
+		bucket, err := openSimBucket(deletes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		g := newGarbage(storage.NewLogs(bucket, nil), slog.New(slog.NewTextHandler(&log, nil)), time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			g.run(ctx)
+		}()
+		a, b := conversation.Address{Agent: "a", ID: "1"}.Key(), conversation.Address{Agent: "a", ID: "2"}.Key()
+		g.add(a, keysFrom(a, 0, 100))
+		time.Sleep(30 * time.Second)
+		g.add(a, keysFrom(a, 50, 100)) // half of them wait already
+		g.add(b, keysFrom(b, 0, 100))
+		g.add(b, nil)
+		time.Sleep(29 * time.Second)
+		if n := deletes.count(); n != 0 {
+			t.Errorf("%d keys are deleted within their grace", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := deletes.count(); n != 100 {
+			t.Errorf("%d keys are deleted after the first grace, want 100", n)
+		}
+		time.Sleep(31 * time.Second)
+		if n := deletes.count(); n != 250 || deletes.twice != 0 {
+			t.Errorf("%d keys are deleted after the second grace, %d of them twice, want 250", n, deletes.twice)
+		}
+
+		// A stream of garbage that one request at a time could not delete.
+		for i := range 300 {
+			g.add(a, keysFrom(a, 1000+i*100, 100))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(3 * time.Minute)
+		if n := deletes.count(); n != 250+300*100 {
+			t.Errorf("%d keys are deleted, want %d", n, 250+300*100)
+		}
+
+		// More than is kept in mind: the oldest are left.
+		for i := range maxGarbageKeys/1000 + 5 {
+			g.add(b, keysFrom(b, 10_000+i*1000, 1000))
+		}
+		g.mu.Lock()
+		waiting := len(g.known)
+		g.mu.Unlock()
+		if waiting > maxGarbageKeys || waiting < maxGarbageKeys-1000 || !strings.Contains(log.String(), "leaving the oldest") {
+			t.Errorf("%d keys wait, at most %d should; log %s", waiting, maxGarbageKeys, log.String())
+		}
+		cancel()
+		<-done
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRecentBatches keeps the newest within a bound, while a compaction reads them.
+func TestRecentBatches(t *testing.T) {
+	h := &history{}
+	for i := range int64(9) {
+		h.wrote(storage.Batch{Header: storage.Header{Seq: i}, Lines: fmt.Appendf(nil, "%0*d\n", 100<<10, i)})
+	}
+	if h.bytes > maxRecentBytes || len(h.recent) != 5 || h.recent[0].Seq != 4 {
+		t.Errorf("%d bytes of %d batches from %d on", h.bytes, len(h.recent), h.recent[0].Seq)
+	}
+	h.forget(5)
+	if h.recent != nil || h.bytes != 0 {
+		t.Errorf("%d bytes of %d batches are left", h.bytes, len(h.recent))
+	}
+}

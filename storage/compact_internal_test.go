@@ -1,0 +1,40 @@
+package storage
+
+import "testing"
+
+// TestMergesStayCheap merges the segments of a long conversation as they come: what is
+// written again is a few times the data, and what is left is few and large.
+func TestMergesStayCheap(t *testing.T) {
+	const compactions, rewrites = 20_000, 3.1
+	for _, size := range []int64{300, 1500, 5000, 12_000, 100_000} {
+		c := &Compactor{logs: &Logs{sizes: defaultSizes()}}
+		var data, written int64
+		most := 0
+		for i := range int64(compactions) {
+			ref := SegmentRef{First: i, Last: i, Size: size + size*(i%7)} // replies differ
+			c.refs = append(c.refs, ref)
+			data += ref.Size
+			for from, to := c.mergeable(); from < to; from, to = c.mergeable() {
+				whole := SegmentRef{First: c.refs[from].First, Last: c.refs[to-1].Last}
+				for _, part := range c.refs[from:to] {
+					whole.Size += part.Size
+				}
+				written += whole.Size
+				c.refs = append(c.refs[:from], append([]SegmentRef{whole}, c.refs[to:]...)...)
+			}
+			small := 0
+			for _, ref := range c.refs {
+				if c.logs.sizes.class(ref.Size) < sizeClasses {
+					small++
+				}
+			}
+			most = max(most, small)
+		}
+		large := int(data / (c.logs.sizes.merged / 2))
+		t.Logf("%d bytes and more each: %d MiB, written again %.1f times, %d segments, %d small ones at most",
+			size, data>>20, float64(written)/float64(data), len(c.refs), most)
+		if float64(written) > rewrites*float64(data) || len(c.refs) > large+most || most > 3*c.logs.sizes.width {
+			t.Errorf("%d bytes and more each: %d of %d bytes written again, %d segments, %d small ones at most", size, written, data, len(c.refs), most)
+		}
+	}
+}

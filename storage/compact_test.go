@@ -1,0 +1,186 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// compacted is a log of one writer, some of whose batches are in segments.
+type compacted struct {
+	t      *testing.T
+	store  *local.Store
+	bucket storage.Bucket
+	counts *storagetest.Counter
+	logs   *storage.Logs
+	conv   conversation.Key
+	writer *storage.Writer
+	all    []storage.Batch
+}
+
+func newCompacted(t *testing.T) *compacted {
+	c := &compacted{t: t, store: memory(t), conv: keyOf("x")}
+	c.bucket, c.counts = bucket(t, c.store), storagetest.NewCounter(c.store)
+	c.logs = storage.NewLogs(bucket(t, c.counts), nil)
+	c.writer = c.logs.Writer(c.conv, "n1", storage.Start(), 1)
+	return c
+}
+
+// grow appends batches.
+func (c *compacted) grow(n int) {
+	for range n {
+		mustAppend(c.t, c.writer, fmt.Sprintf("{\"i\":%d}\n", len(c.all)))
+		c.all = append(c.all, c.writer.Stored())
+	}
+}
+
+// compact stores segments as far as it can, and deletes what they replace.
+func (c *compacted) compact() {
+	c.t.Helper()
+	garbage, err := c.logs.Compactor(c.conv).Compact(c.t.Context(), int64(len(c.all)-1), c.all, 1)
+	if err == nil {
+		err = c.logs.Remove(c.t.Context(), c.conv, garbage)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// last is the key of the segment that goes furthest.
+func (c *compacted) last() string {
+	refs, err := c.logs.Segments(c.t.Context(), c.conv, 0)
+	if err != nil || len(refs) == 0 {
+		c.t.Fatalf("%d segments, %v", len(refs), err)
+	}
+	ref := refs[len(refs)-1]
+	return storage.SegmentKey(c.conv, ref.First, ref.Last)
+}
+
+// same expects a reader to get the whole log.
+func (c *compacted) same() {
+	c.t.Helper()
+	equal := func(a, b storage.Batch) bool { return a.Hash == b.Hash && string(a.Lines) == string(b.Lines) }
+	if got := readAll(c.t, c.logs, c.conv); !slices.EqualFunc(got, c.all, equal) {
+		c.t.Errorf("%d batches were read, the log has %d", len(got), len(c.all))
+	}
+}
+
+// TestLookupIsOneList reads at the beginning of a log of very many segments.
+func TestLookupIsOneList(t *testing.T) {
+	c := newCompacted(t)
+	c.logs = c.logs.WithSmallSegments(1000) // none is merged
+	for range 60 {
+		c.grow(3)
+		c.compact()
+	}
+	c.counts.Reset()
+	if _, err := c.logs.Range(t.Context(), c.conv, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.counts.Counts()[storagetest.Request{Method: "LIST", Class: storagetest.Seg}]; n != 1 {
+		t.Errorf("%d lists for one batch, want 1", n)
+	}
+}
+
+// TestDamagedSegmentBesideItsBatches damages a segment whose batches still stand: they are
+// read instead, and compacted once more.
+func TestDamagedSegmentBesideItsBatches(t *testing.T) {
+	c := newCompacted(t)
+	c.grow(10)
+	c.compact()
+	c.grow(10)
+	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 19, nil, 1); err != nil {
+		t.Fatal(err)
+	}
+	damaged := c.last()
+	if err := c.bucket.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
+		t.Fatal(err)
+	}
+	c.same()
+	c.grow(2)
+	c.compact()
+	if key := c.last(); key == damaged {
+		t.Errorf("the log still ends with %s", key)
+	}
+	c.same()
+}
+
+// TestDamagedMergeKeepsItsParts damages a merged segment while its parts are there: they
+// are no garbage, and are read.
+func TestDamagedMergeKeepsItsParts(t *testing.T) {
+	c := newCompacted(t)
+	c.grow(6)
+	c.compact()
+	c.grow(6)
+	c.compact()
+	parts, err := c.logs.Segments(t.Context(), c.conv, 0)
+	if err != nil || len(parts) != 2 {
+		t.Fatal(parts, err)
+	}
+	whole := storage.SegmentKey(c.conv, 0, parts[1].Last)
+	if err := c.bucket.Create(t.Context(), whole, storage.Bytes(make([]byte, 700))); err != nil {
+		t.Fatal(err)
+	}
+	c.same()
+	c.grow(6)
+	garbage, err := c.logs.Compactor(c.conv).Compact(t.Context(), 17, nil, 1)
+	for _, part := range parts {
+		if slices.Contains(garbage, storage.SegmentKey(c.conv, part.First, part.Last)) {
+			t.Errorf("%v is garbage", part)
+		}
+	}
+	if err := errors.Join(err, c.logs.Remove(t.Context(), c.conv, garbage)); err != nil {
+		t.Fatal(err)
+	}
+	c.same()
+}
+
+// cutOff ends the context of a caller after so many reads.
+type cutOff struct {
+	http.RoundTripper
+	left int
+	end  context.CancelFunc
+}
+
+func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	if c.left--; c.left == 0 {
+		c.end()
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// TestInterruptedCompactionKeepsItsProgress compacts a long log in time slices that are
+// too short for all of it.
+func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
+	c := newCompacted(t)
+	c.grow(4000)
+	covered := int64(-1)
+	for range 4 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cut := &cutOff{RoundTripper: c.store, left: 1500, end: cancel}
+		logs := storage.NewLogs(bucket(t, cut), &storage.LogOptions{Prefetch: 1})
+		compactor := logs.Compactor(c.conv)
+		_, err := compactor.Compact(ctx, 3999, nil, 32)
+		cancel()
+		if now := compactor.Covered(); err == nil {
+			covered = now
+			break
+		} else if now <= covered {
+			t.Fatalf("went from %d to %d: %v", covered, now, err)
+		} else {
+			covered = now
+		}
+	}
+	if covered != 3998 {
+		t.Errorf("%d is covered at last", covered)
+	}
+	c.same()
+}
