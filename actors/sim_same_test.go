@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var simSame = flag.Uint64("same", 50, "run so many seeds of the simulation three times and compare their traces")
+var simSame = flag.Uint64("same", 30, "run so many seeds of the simulation three times and compare their traces")
 
 // TestSameSeedSameTrace runs seeds on one core, on two, and on more cores than the
 // machine has with several schedules at once. Whatever the scheduler of goroutines

@@ -10,6 +10,6 @@ for package in $("$go" list ./...); do
 	targets=$("$go" test -list '^Fuzz' "$package" | grep '^Fuzz' || true)
 	for target in $targets; do
 		echo "fuzz $package $target"
-		"$go" test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
+		"$go" test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 2s "$package"
 	done
 done

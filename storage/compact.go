@@ -59,6 +59,9 @@ func (c *Compactor) Compact(ctx context.Context, upTo int64, recent []Batch, lea
 	if err := validAfter(c.conv, upTo); err != nil {
 		return nil, fmt.Errorf("compact log of %s: %w", c.conv, err)
 	}
+	if upTo+1 < int64(least) {
+		return nil, nil // whatever the segments are
+	}
 	for tries := 0; tries < segmentReads; tries++ {
 		if garbage, err = c.compact(ctx, upTo, recent, least); err == nil {
 			return garbage, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
@@ -146,12 +147,12 @@ func TestDamagedMergeKeepsItsParts(t *testing.T) {
 // cutOff ends the context of a caller after so many reads.
 type cutOff struct {
 	http.RoundTripper
-	left int
+	left atomic.Int64
 	end  context.CancelFunc
 }
 
 func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
-	if c.left--; c.left == 0 {
+	if c.left.Add(-1) == 0 {
 		c.end()
 	}
 	return c.RoundTripper.RoundTrip(r)
@@ -161,14 +162,15 @@ func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
 // too short for all of it.
 func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
 	c := newCompacted(t)
-	c.grow(4000)
+	c.grow(2200)
 	covered := int64(-1)
 	for range 4 {
 		ctx, cancel := context.WithCancel(t.Context())
-		cut := &cutOff{RoundTripper: c.store, left: 1500, end: cancel}
+		cut := &cutOff{RoundTripper: c.store, end: cancel}
+		cut.left.Store(1300)
 		logs := storage.NewLogs(bucket(t, cut), &storage.LogOptions{Prefetch: 1})
 		compactor := logs.Compactor(c.conv)
-		_, err := compactor.Compact(ctx, 3999, nil, 32)
+		_, err := compactor.Compact(ctx, 2199, nil, 32)
 		cancel()
 		if now := compactor.Covered(); err == nil {
 			covered = now
@@ -179,7 +181,7 @@ func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
 			covered = now
 		}
 	}
-	if covered != 3998 {
+	if covered != 2198 {
 		t.Errorf("%d is covered at last", covered)
 	}
 	c.same()

@@ -69,6 +69,11 @@ func keysOf(t *testing.T, b storage.Bucket, prefix string) []string {
 
 func TestLogOfAServer(t *testing.T) {
 	data, conv := usedFolder(t)
+	withFolder(t, data, func(b storage.Bucket) {
+		if prefix := string(conv[:2]) + "/" + string(conv) + "/seg/"; len(keysOf(t, b, prefix)) == 0 {
+			t.Error("dev has compacted nothing at the end of four turns")
+		}
+	})
 	// A kill may leave a checkpoint behind that no head names yet, or a merged segment.
 	code, out, errOut := output(t, "log", "verify", "--data", data)
 	if code > exitRepairable || !strings.Contains(out, "2 conversations") || !strings.Contains(out, "0 damaged") {
