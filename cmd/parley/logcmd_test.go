@@ -10,7 +10,6 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
 )
 
 // usedFolder returns a data folder that a server has used: one conversation of many
@@ -35,42 +34,10 @@ func usedFolder(t *testing.T) (data string, conv conversation.Key) {
 	return data, conversation.Address{Agent: "assistant", ID: "long"}.Key()
 }
 
-// withFolder opens the bucket of a folder that no server has.
-func withFolder(t *testing.T, data string, do func(b storage.Bucket)) {
-	t.Helper()
-	store, err := local.Open(data, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	b, err := openStore(store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	do(b)
-}
-
-func keysOf(t *testing.T, b storage.Bucket, prefix string) []string {
-	t.Helper()
-	page, err := b.List(t.Context(), storage.ListQuery{Prefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for _, k := range page.Keys {
-		keys = append(keys, k.Key)
-	}
-	return keys
-}
-
 func TestLogOfAServer(t *testing.T) {
 	data, conv := usedFolder(t)
-	withFolder(t, data, func(b storage.Bucket) {
-		if prefix := string(conv[:2]) + "/" + string(conv) + "/seg/"; len(keysOf(t, b, prefix)) == 0 {
+	onFolder(t, data, func(b storage.Bucket) {
+		if prefix := string(conv[:2]) + "/" + string(conv) + "/seg/"; len(keys(t, b, prefix)) == 0 {
 			t.Error("dev has compacted nothing at the end of four turns")
 		}
 	})
@@ -96,10 +63,10 @@ func TestLogOfAServer(t *testing.T) {
 
 // dumpAll prints every object there is.
 func dumpAll(t *testing.T, data string, conv conversation.Key) {
-	var keys []string
-	withFolder(t, data, func(b storage.Bucket) { keys = keysOf(t, b, "") })
+	var all []string
+	onFolder(t, data, func(b storage.Bucket) { all = keys(t, b, "") })
 	kinds := map[storage.ObjectKind]bool{}
-	for _, key := range keys {
+	for _, key := range all {
 		name, err := storage.ParseKey(key)
 		if err != nil {
 			t.Error(err)
@@ -126,7 +93,7 @@ func dumpAll(t *testing.T, data string, conv conversation.Key) {
 		storage.KindBatch, storage.KindSegment, storage.KindHead, storage.KindCheckpoint, storage.KindFormat, storage.KindIndex,
 	} {
 		if !kinds[kind] {
-			t.Errorf("the server has left no %s; it left %v", kind, keys)
+			t.Errorf("the server has left no %s; it left %v", kind, all)
 		}
 	}
 	code, out, _ := output(t, "log", "dump", "--data", data, "--conv", string(conv), "--from", "1", "--to", "2")
@@ -139,7 +106,7 @@ func dumpAll(t *testing.T, data string, conv conversation.Key) {
 func repairFolder(t *testing.T, data string, conv conversation.Key) {
 	_, before, _ := output(t, "log", "dump", "--data", data, "--agent", "assistant", "--id", "long")
 	var pinned string
-	withFolder(t, data, func(b storage.Bucket) {
+	onFolder(t, data, func(b storage.Bucket) {
 		if err := b.Delete(t.Context(), storage.HeadKey(conv)); err != nil {
 			t.Fatal(err)
 		}
@@ -173,8 +140,8 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 	if _, after, _ := output(t, "log", "dump", "--data", data, "--agent", "assistant", "--id", "long"); after != before || before == "" {
 		t.Errorf("the log is\n%s\nit was\n%s", after, before)
 	}
-	withFolder(t, data, func(b storage.Bucket) {
-		keys := keysOf(t, b, storage.FolderOf(conv)+"log/")
+	onFolder(t, data, func(b storage.Bucket) {
+		keys := keys(t, b, storage.FolderOf(conv)+"log/")
 		if err := b.Put(t.Context(), keys[len(keys)-1], storage.Bytes([]byte("x"))); err != nil {
 			t.Fatal(err)
 		}
