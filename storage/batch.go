@@ -70,6 +70,11 @@ func encodeBatch(f *segment.Framer, h Header, lines []byte) ([]byte, Hash, error
 	if int64(len(content)) > f.Limit() {
 		return nil, Hash{}, fmt.Errorf("encode batch %d: %d bytes, limit %d", h.Seq, len(content), f.Limit())
 	}
+	// What is small is on its way while it would be compressed; its segment does that.
+	const storedBytes = 16 << 10
+	if len(content) <= storedBytes {
+		return f.Store(content), hash, nil
+	}
 	return f.Encode(content), hash, nil
 }
 
