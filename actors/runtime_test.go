@@ -47,7 +47,12 @@ type world struct {
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
-	w := &world{tb: tb, store: local.NewMemory(), change: make(chan struct{})}
+	return newWorldOver(tb, local.NewMemory())
+}
+
+func newWorldOver(tb testing.TB, store *local.Store) *world {
+	tb.Helper()
+	w := &world{tb: tb, store: store, change: make(chan struct{})}
 	tb.Cleanup(func() {
 		if err := w.store.Close(); err != nil {
 			tb.Error(err)
