@@ -169,30 +169,35 @@ func (c *Compactor) leftovers(ctx context.Context, all []SegmentRef) ([]string, 
 	var keys []string
 	for _, ref := range c.refs {
 		n, _ := slices.BinarySearch(seqs, ref.Last+1)
-		var own []string
-		if n > 0 {
-			s, err := c.logs.openSegment(ctx, c.conv, ref)
-			if err != nil {
-				return nil, err
-			}
-			own = c.unpinned(seqs[:n], s.index.Claims())
-		}
-		seqs = seqs[n:]
-		for _, part := range slices.Backward(all) { // as in merge
-			if part != ref && ref.First <= part.First && part.Last <= ref.Last {
-				own = append(own, SegmentKey(c.conv, part.First, part.Last))
-			}
-		}
-		if len(own) == 0 {
-			continue
-		}
-		err := c.logs.readSegment(ctx, c.conv, ref, ref.First, ref.Last, func(Batch) error { return nil })
-		switch {
-		case err == nil:
-			keys = append(keys, own...)
-		case !Damaged(err):
+		own, err := c.replacedBy(ctx, ref, seqs[:n], all)
+		if err != nil && !Damaged(err) {
 			return nil, err
 		}
+		keys, seqs = append(keys, own...), seqs[n:]
+	}
+	return keys, nil
+}
+
+// replacedBy returns the keys of what a segment holds: of the batches seqs, and of the
+// segments that it contains. There are none beside an error.
+func (c *Compactor) replacedBy(ctx context.Context, ref SegmentRef, seqs []int64, all []SegmentRef) (keys []string, err error) {
+	for _, part := range slices.Backward(all) { // as in merge
+		if part != ref && ref.First <= part.First && part.Last <= ref.Last {
+			keys = append(keys, SegmentKey(c.conv, part.First, part.Last))
+		}
+	}
+	if len(keys)+len(seqs) == 0 {
+		return nil, nil
+	}
+	s, err := c.logs.openSegment(ctx, c.conv, ref)
+	if err != nil {
+		return nil, err
+	}
+	if keys = append(c.unpinned(seqs, s.index.Claims()), keys...); len(keys) == 0 {
+		return nil, nil
+	}
+	if err := s.read(ctx, ref.First, ref.Last, func(Batch) error { return nil }); err != nil {
+		return nil, err
 	}
 	return keys, nil
 }

@@ -114,6 +114,27 @@ func TestDamagedSegmentBesideItsBatches(t *testing.T) {
 	c.same()
 }
 
+// TestDamagedSegmentInTheMiddle damages a segment that others follow while its batches
+// stand: compaction goes on, and does not delete them.
+func TestDamagedSegmentInTheMiddle(t *testing.T) {
+	c := newCompacted(t)
+	c.grow(6)
+	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 5, c.all, 1); err != nil {
+		t.Fatal(err)
+	}
+	damaged := c.last()
+	c.grow(6)
+	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 11, c.all, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.bucket.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
+		t.Fatal(err)
+	}
+	c.grow(6)
+	c.compact()
+	c.same()
+}
+
 // TestDamagedMergeKeepsItsParts damages a merged segment while its parts are there: they
 // are no garbage, and are read.
 func TestDamagedMergeKeepsItsParts(t *testing.T) {

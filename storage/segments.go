@@ -158,14 +158,19 @@ func replacedAt(key string) error {
 	return &Error{Op: "get", Key: key, Kind: ErrUnavailable, Err: errReplaced}
 }
 
-// readSegment visits the batches from one to another, both included, as far as the
-// segment holds them.
+// readSegment opens a segment and reads it.
 func (l *Logs) readSegment(ctx context.Context, conv conversation.Key, ref SegmentRef, from, to int64, visit func(Batch) error) error {
 	s, err := l.openSegment(ctx, conv, ref)
 	if err != nil {
 		return err
 	}
-	to = min(to, ref.Last)
+	return s.read(ctx, from, to, visit)
+}
+
+// read visits the batches from one to another, both included, as far as the segment
+// holds them.
+func (s *segmentReader) read(ctx context.Context, from, to int64, visit func(Batch) error) error {
+	to = min(to, s.ref.Last)
 	frame, offset := s.index.Find(from)
 	for frame < len(s.index.Frames) && s.index.Frames[frame].Seq <= to {
 		n, size := s.run(frame, to)
