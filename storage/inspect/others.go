@@ -65,6 +65,13 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 	return nil
 }
 
+// unreadable reports whether an object is damaged or of another version.
+func unreadable(err error) bool {
+	var corrupt *storage.CorruptError
+	var format *storage.FormatError
+	return errors.As(err, &corrupt) || errors.As(err, &format)
+}
+
 // epochs looks at the members' numbers.
 func (v *verifier) epochs(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "members/", func(k storage.ListedKey) error {
@@ -74,12 +81,10 @@ func (v *verifier) epochs(ctx context.Context) error {
 			return nil
 		}
 		_, err = storage.ReadEpoch(ctx, v.bucket, name.First)
-		var corrupt *storage.CorruptError
-		var format *storage.FormatError
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil
-		case errors.As(err, &corrupt), errors.As(err, &format):
+		case unreadable(err):
 			v.find(Damage, KindEpoch, k.Key, fmt.Sprintf(
 				"the list of members cannot be read: %v; while it is the newest one, no node starts; restore the object from a copy", err))
 			return nil
@@ -102,12 +107,10 @@ func (v *verifier) heartbeats(ctx context.Context) error {
 			return nil
 		}
 		_, err = storage.ReadHeartbeat(ctx, v.bucket, name.Member)
-		var corrupt *storage.CorruptError
-		var format *storage.FormatError
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil
-		case errors.As(err, &corrupt), errors.As(err, &format):
+		case unreadable(err):
 			v.find(Note, KindHeartbeat, k.Key, fmt.Sprintf("the heartbeat cannot be read: %v; it is a hint, and the next one replaces it", err))
 			return nil
 		case err == nil && known && !epoch.Has(name.Member):
