@@ -21,6 +21,8 @@ type Heartbeat struct {
 	Member string            `json:"member"` // Incarnation of the node, equal to its key.
 	Count  int64             `json:"count"`  // Differs from the one before; from 1.
 	At     conversation.Time `json:"at"`     // For people; clocks of nodes differ.
+	Active int64             `json:"active"` // Conversations in memory there; for people.
+	Busy   int64             `json:"busy"`   // Conversations with unsettled work there; for people.
 }
 
 type storedHeartbeat struct {

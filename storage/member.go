@@ -39,11 +39,14 @@ type Epoch struct {
 
 // Member is the row of one node.
 type Member struct {
-	ID        string                    `json:"id"`                // Incarnation: 1 to 128 letters, digits, '-' or '_', new at every start.
-	Address   string                    `json:"address,omitempty"` // Where other nodes and people find it; up to 256 bytes of text.
-	Version   string                    `json:"version,omitempty"` // Of its software; up to 256 bytes of text.
-	StartedAt conversation.Time         `json:"startedAt"`         // Informative.
-	Records   []conversation.RecordType `json:"records,omitempty"` // Types it can read.
+	ID        string                    `json:"id"`                 // Incarnation: 1 to 128 letters, digits, '-' or '_', new at every start.
+	Address   string                    `json:"address,omitempty"`  // Where people find it; up to 256 bytes of text.
+	Node      string                    `json:"node,omitempty"`     // Where other nodes find it, host:port; "" if it serves the bucket alone.
+	Version   string                    `json:"version,omitempty"`  // Of its software; up to 256 bytes of text.
+	Weight    int                       `json:"weight"`             // Its share of the conversations beside those of the others, 0 to 1000.
+	Draining  bool                      `json:"draining,omitempty"` // It owns nothing any more and hands over what it has.
+	StartedAt conversation.Time         `json:"startedAt"`          // Informative.
+	Records   []conversation.RecordType `json:"records,omitempty"`  // Types it can read.
 }
 
 // Has reports whether a node stands in the epoch.

@@ -600,6 +600,450 @@ func (x *PokeReply) GetAnswer() PokeReply_Answer {
 	return PokeReply_UNKNOWN
 }
 
+// Ping asks another node whether its messages and answers come through.
+type Ping struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ping) Reset() {
+	*x = Ping{}
+	mi := &file_wire_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ping) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ping) ProtoMessage() {}
+
+func (x *Ping) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ping.ProtoReflect.Descriptor instead.
+func (*Ping) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{8}
+}
+
+// Pong answers a Ping.
+type Pong struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pong) Reset() {
+	*x = Pong{}
+	mi := &file_wire_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pong) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pong) ProtoMessage() {}
+
+func (x *Pong) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pong.ProtoReflect.Descriptor instead.
+func (*Pong) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{9}
+}
+
+// Release asks a node to hand over what it still runs of a conversation.
+type Release struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conversation  string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Release) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
+// Released answers a Release: nothing runs there any more.
+type Released struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Released) Reset() {
+	*x = Released{}
+	mi := &file_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Released) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Released) ProtoMessage() {}
+
+func (x *Released) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Released.ProtoReflect.Descriptor instead.
+func (*Released) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{11}
+}
+
+// Subscribe asks the owner of conversations to push their batches to the sender's
+// node, until the time the owner keeps to or the next Subscribe of that node.
+type Subscribe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Node-to-node address of the subscriber.
+	Address       string   `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Conversations []string `protobuf:"bytes,2,rep,name=conversations,proto3" json:"conversations,omitempty"`
+	// The subscriber no longer wants these.
+	Ended         []string `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subscribe) Reset() {
+	*x = Subscribe{}
+	mi := &file_wire_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subscribe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subscribe) ProtoMessage() {}
+
+func (x *Subscribe) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
+func (*Subscribe) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Subscribe) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Subscribe) GetConversations() []string {
+	if x != nil {
+		return x.Conversations
+	}
+	return nil
+}
+
+func (x *Subscribe) GetEnded() []string {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+// Subscribed answers a Subscribe, one tip for each of its conversations, in order.
+type Subscribed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tips          []*Tip                 `protobuf:"bytes,1,rep,name=tips,proto3" json:"tips,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subscribed) Reset() {
+	*x = Subscribed{}
+	mi := &file_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subscribed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subscribed) ProtoMessage() {}
+
+func (x *Subscribed) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
+func (*Subscribed) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Subscribed) GetTips() []*Tip {
+	if x != nil {
+		return x.Tips
+	}
+	return nil
+}
+
+// Tip is how far a log reaches as far as the owner's node can vouch for it.
+type Tip struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A verified writer works there and the node is freshly confirmed: the log ends at seq.
+	Known bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	// Of the newest batch that the node has seen, -1 if none.
+	Seq           int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tip) Reset() {
+	*x = Tip{}
+	mi := &file_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tip) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tip) ProtoMessage() {}
+
+func (x *Tip) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tip.ProtoReflect.Descriptor instead.
+func (*Tip) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Tip) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *Tip) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// TipRequest asks the owner where a log ends; a Tip answers.
+type TipRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conversation  string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TipRequest) Reset() {
+	*x = TipRequest{}
+	mi := &file_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TipRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TipRequest) ProtoMessage() {}
+
+func (x *TipRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TipRequest.ProtoReflect.Descriptor instead.
+func (*TipRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TipRequest) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
+// Push is one durable batch. It is a hint: the bucket is the truth.
+type Push struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Conversation string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	Seq          int64                  `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	Hash         []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Hash of the batch before it.
+	Prev []byte `protobuf:"bytes,4,opt,name=prev,proto3" json:"prev,omitempty"`
+	// Record lines, or empty if they are too long to travel.
+	Lines         []byte `protobuf:"bytes,5,opt,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Push) Reset() {
+	*x = Push{}
+	mi := &file_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Push) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Push) ProtoMessage() {}
+
+func (x *Push) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Push.ProtoReflect.Descriptor instead.
+func (*Push) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Push) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
+func (x *Push) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Push) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *Push) GetPrev() []byte {
+	if x != nil {
+		return x.Prev
+	}
+	return nil
+}
+
+func (x *Push) GetLines() []byte {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
 var File_wire_proto protoreflect.FileDescriptor
 
 const file_wire_proto_rawDesc = "" +
@@ -639,7 +1083,32 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Answer\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aSETTLED\x10\x01\x12\b\n" +
-	"\x04HELD\x10\x02B2Z0github.com/parleyrun/parley/actors/internal/wireb\x06proto3"
+	"\x04HELD\x10\x02\"\x06\n" +
+	"\x04Ping\"\x06\n" +
+	"\x04Pong\"-\n" +
+	"\aRelease\x12\"\n" +
+	"\fconversation\x18\x01 \x01(\tR\fconversation\"\n" +
+	"\n" +
+	"\bReleased\"a\n" +
+	"\tSubscribe\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12$\n" +
+	"\rconversations\x18\x02 \x03(\tR\rconversations\x12\x14\n" +
+	"\x05ended\x18\x03 \x03(\tR\x05ended\"5\n" +
+	"\n" +
+	"Subscribed\x12'\n" +
+	"\x04tips\x18\x01 \x03(\v2\x13.parley.wire.v1.TipR\x04tips\"-\n" +
+	"\x03Tip\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\"0\n" +
+	"\n" +
+	"TipRequest\x12\"\n" +
+	"\fconversation\x18\x01 \x01(\tR\fconversation\"z\n" +
+	"\x04Push\x12\"\n" +
+	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04prev\x18\x04 \x01(\fR\x04prev\x12\x14\n" +
+	"\x05lines\x18\x05 \x01(\fR\x05linesB2Z0github.com/parleyrun/parley/actors/internal/wireb\x06proto3"
 
 var (
 	file_wire_proto_rawDescOnce sync.Once
@@ -654,7 +1123,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_wire_proto_goTypes = []any{
 	(PokeReply_Answer)(0),  // 0: parley.wire.v1.PokeReply.Answer
 	(*AdmitRequest)(nil),   // 1: parley.wire.v1.AdmitRequest
@@ -665,16 +1134,26 @@ var file_wire_proto_goTypes = []any{
 	(*Failure)(nil),        // 6: parley.wire.v1.Failure
 	(*PokeRequest)(nil),    // 7: parley.wire.v1.PokeRequest
 	(*PokeReply)(nil),      // 8: parley.wire.v1.PokeReply
+	(*Ping)(nil),           // 9: parley.wire.v1.Ping
+	(*Pong)(nil),           // 10: parley.wire.v1.Pong
+	(*Release)(nil),        // 11: parley.wire.v1.Release
+	(*Released)(nil),       // 12: parley.wire.v1.Released
+	(*Subscribe)(nil),      // 13: parley.wire.v1.Subscribe
+	(*Subscribed)(nil),     // 14: parley.wire.v1.Subscribed
+	(*Tip)(nil),            // 15: parley.wire.v1.Tip
+	(*TipRequest)(nil),     // 16: parley.wire.v1.TipRequest
+	(*Push)(nil),           // 17: parley.wire.v1.Push
 }
 var file_wire_proto_depIdxs = []int32{
-	5, // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
-	6, // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
-	0, // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
+	6,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
+	0,  // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
+	15, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
+	4,  // [4:4] is the sub-list for method output_type
+	4,  // [4:4] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -696,7 +1175,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
