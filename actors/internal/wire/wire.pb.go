@@ -79,7 +79,9 @@ type AdmitRequest struct {
 	// JSON of conversation.Admission.
 	Admission []byte `protobuf:"bytes,1,opt,name=admission,proto3" json:"admission,omitempty"`
 	// Decide only: nothing is written.
-	Precheck      bool `protobuf:"varint,2,opt,name=precheck,proto3" json:"precheck,omitempty"`
+	Precheck bool `protobuf:"varint,2,opt,name=precheck,proto3" json:"precheck,omitempty"`
+	// Key of the object that holds the admission, if it is too long to travel.
+	Staged        string `protobuf:"bytes,3,opt,name=staged,proto3" json:"staged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +128,13 @@ func (x *AdmitRequest) GetPrecheck() bool {
 		return x.Precheck
 	}
 	return false
+}
+
+func (x *AdmitRequest) GetStaged() string {
+	if x != nil {
+		return x.Staged
+	}
+	return ""
 }
 
 // AbortRequest asks the owner to abort whatever is owed a settlement.
@@ -757,7 +766,7 @@ func (*Released) Descriptor() ([]byte, []int) {
 }
 
 // Subscribe asks the owner of conversations to push their batches to the sender's
-// node, until the time the owner keeps to or the next Subscribe of that node.
+// node for a while; Subscribed answers.
 type Subscribe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Node-to-node address of the subscriber.
@@ -965,6 +974,51 @@ func (x *TipRequest) GetConversation() string {
 	return ""
 }
 
+// Pushes are batches for the subscribers of one node; a Pong answers them.
+type Pushes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pushes        []*Push                `protobuf:"bytes,1,rep,name=pushes,proto3" json:"pushes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pushes) Reset() {
+	*x = Pushes{}
+	mi := &file_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pushes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pushes) ProtoMessage() {}
+
+func (x *Pushes) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pushes.ProtoReflect.Descriptor instead.
+func (*Pushes) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Pushes) GetPushes() []*Push {
+	if x != nil {
+		return x.Pushes
+	}
+	return nil
+}
+
 // Push is one durable batch. It is a hint: the bucket is the truth.
 type Push struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -981,7 +1035,7 @@ type Push struct {
 
 func (x *Push) Reset() {
 	*x = Push{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1047,7 @@ func (x *Push) String() string {
 func (*Push) ProtoMessage() {}
 
 func (x *Push) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1060,7 @@ func (x *Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Push.ProtoReflect.Descriptor instead.
 func (*Push) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Push) GetConversation() string {
@@ -1049,10 +1103,11 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\x0eparley.wire.v1\"H\n" +
+	"wire.proto\x12\x0eparley.wire.v1\"`\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tadmission\x18\x01 \x01(\fR\tadmission\x12\x1a\n" +
-	"\bprecheck\x18\x02 \x01(\bR\bprecheck\"\x0e\n" +
+	"\bprecheck\x18\x02 \x01(\bR\bprecheck\x12\x16\n" +
+	"\x06staged\x18\x03 \x01(\tR\x06staged\"\x0e\n" +
 	"\fAbortRequest\"4\n" +
 	"\x0eCompactRequest\x12\"\n" +
 	"\finstructions\x18\x01 \x01(\tR\finstructions\"\xec\x01\n" +
@@ -1102,7 +1157,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\"0\n" +
 	"\n" +
 	"TipRequest\x12\"\n" +
-	"\fconversation\x18\x01 \x01(\tR\fconversation\"z\n" +
+	"\fconversation\x18\x01 \x01(\tR\fconversation\"6\n" +
+	"\x06Pushes\x12,\n" +
+	"\x06pushes\x18\x01 \x03(\v2\x14.parley.wire.v1.PushR\x06pushes\"z\n" +
 	"\x04Push\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x12\n" +
@@ -1123,7 +1180,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_wire_proto_goTypes = []any{
 	(PokeReply_Answer)(0),  // 0: parley.wire.v1.PokeReply.Answer
 	(*AdmitRequest)(nil),   // 1: parley.wire.v1.AdmitRequest
@@ -1142,18 +1199,20 @@ var file_wire_proto_goTypes = []any{
 	(*Subscribed)(nil),     // 14: parley.wire.v1.Subscribed
 	(*Tip)(nil),            // 15: parley.wire.v1.Tip
 	(*TipRequest)(nil),     // 16: parley.wire.v1.TipRequest
-	(*Push)(nil),           // 17: parley.wire.v1.Push
+	(*Pushes)(nil),         // 17: parley.wire.v1.Pushes
+	(*Push)(nil),           // 18: parley.wire.v1.Push
 }
 var file_wire_proto_depIdxs = []int32{
 	5,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
 	6,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
 	0,  // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
 	15, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
-	4,  // [4:4] is the sub-list for method output_type
-	4,  // [4:4] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	18, // 4: parley.wire.v1.Pushes.pushes:type_name -> parley.wire.v1.Push
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -1175,7 +1234,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
