@@ -269,7 +269,7 @@ func TestEndedActivationLeavesTheCache(t *testing.T) {
 	eventually(t, "the eviction", func() bool { _, ok := c.Cached("a"); return !ok })
 }
 
-func TestMemberThatLosesAnIdentityStopsIt(t *testing.T) {
+func TestMemberThatLosesAnIdentityHandsItOver(t *testing.T) {
 	m := newHandDriven()
 	stopped := make(chan string, 100)
 	c := start(t, func() actor.Actor {
@@ -278,12 +278,14 @@ func TestMemberThatLosesAnIdentityStopsIt(t *testing.T) {
 			switch m := ctx.Message().(type) {
 			case *cluster.ClusterInit:
 				id = m.Identity.Identity
+			case grain.HandOver:
+				grain.Passivate(ctx)
 			case *actor.Stopped:
 				stopped <- id
 			}
 			echo(ctx)
 		})
-	}, &grain.Options{Membership: m})
+	}, &grain.Options{Membership: m, HandOver: 10 * patience})
 	other := ghost(t)
 	mine, theirs := ownedBy(m.self, 20, m.self, other), ownedBy(other, 20, m.self, other)
 	for _, id := range append(append([]string{}, mine...), theirs...) {
@@ -318,6 +320,7 @@ func TestActivationCallEndsWhenItsMemberLeaves(t *testing.T) {
 	}
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m})
+	c.StopPings()
 	other := ghost(t)
 	id := ownedBy(other, 1, m.self, other)[0]
 	m.show(m.self, other)

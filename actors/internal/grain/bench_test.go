@@ -3,8 +3,11 @@ package grain_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
 // BenchmarkLife reports what New, Start and Stop of an idle single-member cluster take, one by one.
@@ -31,11 +34,15 @@ func BenchmarkLife(b *testing.B) {
 func BenchmarkRequest(b *testing.B) {
 	b.Run("serial", func(b *testing.B) {
 		c := start(b, actorFunc(echo), nil)
+		took := make([]time.Duration, 0, 1<<16)
 		for b.Loop() {
+			t0 := time.Now()
 			if _, err := c.Request(context.Background(), "a", text("m")); err != nil {
 				b.Fatal(err)
 			}
+			took = append(took, time.Since(t0))
 		}
+		reportMedian(b, took)
 	})
 	b.Run("64 callers", func(b *testing.B) {
 		c := start(b, actorFunc(echo), nil)
@@ -57,4 +64,49 @@ func BenchmarkRequest(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkRemoteRequest asks an activation on another member, one request after the other.
+func BenchmarkRemoteRequest(b *testing.B) {
+	nodes, views := pair(b)
+	id := ownedBy(views[1].self, 1, views[0].self, views[1].self)[0]
+	ask(b, nodes[0], id, "m")
+	took := make([]time.Duration, 0, 1<<16)
+	for b.Loop() {
+		t0 := time.Now()
+		if _, err := nodes[0].Request(context.Background(), id, text("m")); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(t0))
+	}
+	reportMedian(b, took)
+}
+
+func reportMedian(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
+}
+
+// pair is two members in this process that see each other.
+func pair(b *testing.B) ([2]*grain.Cluster, [2]*handDriven) {
+	b.Helper()
+	keys, err := grain.NewKeys()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var nodes [2]*grain.Cluster
+	var views [2]*handDriven
+	for i := range nodes {
+		views[i] = newHandDriven()
+		nodes[i] = build(b, actorFunc(echo), &grain.Options{Membership: views[i]})
+		nodes[i].UseKeys(keys)
+		if err := nodes[i].Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { stop(b, nodes[i]) })
+	}
+	for _, v := range views {
+		v.show(views[0].self, views[1].self)
+	}
+	return nodes, views
 }

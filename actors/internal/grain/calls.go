@@ -3,6 +3,7 @@ package grain
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -42,7 +43,8 @@ func newCalls(system *actor.ActorSystem, isUp func(address string) bool) *calls 
 
 // call is one question. The first reply counts.
 type call struct {
-	reply chan any // capacity 1
+	reply chan any    // capacity 1
+	away  atomic.Bool // the message is in the endpoint that it was meant for
 }
 
 func (c *call) answer(m any) {
@@ -89,11 +91,15 @@ func (c *calls) end(pid *actor.PID) {
 	delete(c.open, pid.RequestId)
 }
 
-// memberLeft is put into a call when its target's member has left the view.
-type memberLeft struct{}
+// What is put into the calls to an address when no answer can be expected from there.
+type (
+	memberLeft struct{} // the member has left the view
+	linkEnded  struct{} // what was sent may have been lost
+	notSent    struct{} // no connection was made
+)
 
-// ask sends m to target and waits. It returns errDeadLetter or errNotMember when the target certainly
-// did not see m; with errMemberLeft, errStopped and ctx's error that is unknown.
+// ask sends m to target and waits. It returns errDeadLetter, errNotSent or errNotMember when the target
+// certainly did not see m; with errMemberLeft, errLinkEnded, errStopped and ctx's error that is unknown.
 func (c *calls) ask(ctx context.Context, target *actor.PID, m any) (any, error) {
 	k, pid := c.begin()
 	defer c.end(pid)
@@ -106,6 +112,7 @@ func (c *calls) ask(ctx context.Context, target *actor.PID, m any) (any, error) 
 		}
 	}
 	c.system.Root.RequestWithCustomSender(target, m, pid)
+	k.away.Store(true)
 	select {
 	case r := <-k.reply:
 		return verdict(r)
@@ -129,6 +136,10 @@ func verdict(reply any) (any, error) {
 		return nil, errDeadLetter
 	case memberLeft:
 		return nil, errMemberLeft
+	case linkEnded:
+		return nil, errLinkEnded
+	case notSent:
+		return nil, errNotSent
 	}
 	return reply, nil
 }
@@ -151,11 +162,23 @@ func (c *calls) untrack(address string, k *call) {
 	}
 }
 
-// left ends every call to the member at address; nothing will answer it in time.
-func (c *calls) left(address string) {
+// answerAll puts m into every call to the member at address.
+func (c *calls) answerAll(address string, m any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := range c.remote[address] {
-		k.answer(memberLeft{})
+		k.answer(m)
+	}
+}
+
+// notSent ends the calls to address whose messages are in an endpoint that has never connected. One that
+// is only about to be sent may still find the next endpoint: it is left to the end of this one.
+func (c *calls) notSent(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.remote[address] {
+		if k.away.Load() {
+			k.answer(notSent{})
+		}
 	}
 }

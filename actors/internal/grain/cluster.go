@@ -15,38 +15,36 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const defaultRequestTimeout = 5 * time.Second
-
-// Options are the optional parts of a Cluster. Nil and zero fields mean the defaults.
-type Options struct {
-	// Logger gets warnings and errors, and dead letters at debug. Nil discards them.
-	Logger *slog.Logger
-	// RequestTimeout bounds a Request whose context has no deadline. Zero is 5 s.
-	RequestTimeout time.Duration
-	// Membership says who else is a member. Nil is Single.
-	Membership Membership
-}
-
 // Cluster is this process's part in the cluster: its members' views, its activations and the way to
 // those of others. It runs once: from Start to Stop.
 type Cluster struct {
-	kind       string
-	log        *slog.Logger
-	timeout    time.Duration
-	membership Membership
-	newKeys    func(host string) (*keyPair, error)
+	kind        string
+	log         *slog.Logger
+	timeout     time.Duration
+	membership  Membership
+	place       place
+	keys        keys // nil until Start makes some, and for ever if insecure
+	insecure    bool
+	settle      time.Duration // for which Release heeds a change of the view
+	onNode      func(actor.Context)
+	viewChanged func(View)
+	linkDown    func(address string)
 
 	system    *actor.ActorSystem
 	lib       *cluster.Cluster
 	lookup    *lookup
 	requester *requester
 	calls     *calls
+	pings     *pinger
+	node      *actor.PID // nil until Start
 
 	running atomic.Bool // requests are taken
 
 	life    chan struct{} // capacity 1; holding its token is holding the fields below
 	phase   phase
+	links   *links
 	remote  *remote.Remote // nil until it listens
+	door    *door          // of remote
 	joined  bool           // Join was called
 	stopErr error
 }
@@ -63,42 +61,39 @@ const (
 // actor of one identity; it is called on the placement goroutine and must not block or do I/O. The
 // actor gets *actor.Started and then *cluster.ClusterInit, which names its identity.
 //
-// New starts no goroutine and opens no socket.
+// New starts no goroutine and opens no socket. It reads the TLS files, and its error names the one that
+// does not work and what to do.
 func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
 	switch {
 	case kind == "":
 		return nil, errors.New("make cluster: kind is empty")
 	case newActor == nil:
 		return nil, fmt.Errorf("make cluster %q: newActor is nil", kind)
-	case opts.RequestTimeout < 0:
-		return nil, fmt.Errorf("make cluster %q: request timeout %v is negative", kind, opts.RequestTimeout)
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 	}
 	c := &Cluster{
-		kind:       kind,
-		log:        opts.Logger,
-		timeout:    opts.RequestTimeout,
-		membership: opts.Membership,
-		newKeys:    newKeyPair,
-		life:       make(chan struct{}, 1),
+		kind: kind, log: o.Logger, timeout: o.RequestTimeout, membership: o.Membership,
+		insecure: o.Insecure, settle: settleTime,
+		onNode: o.Node, viewChanged: o.ViewChanged, linkDown: o.LinkDown,
+		life: make(chan struct{}, 1),
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	if c.place, err = o.place(); err != nil {
+		return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 	}
-	if c.timeout == 0 {
-		c.timeout = defaultRequestTimeout
+	if o.TLS != nil {
+		if c.keys, err = newKeyFiles(*o.TLS, c.log); err != nil {
+			return nil, fmt.Errorf("make cluster %q: %w", kind, err)
+		}
 	}
-	if c.membership == nil {
-		c.membership = Single{}
-	}
-	c.assemble(newActor)
+	c.assemble(newActor, &o)
 	return c, nil
 }
 
 // assemble wires the library's parts and ours; all of it is idle until Start.
-func (c *Cluster) assemble(newActor func() actor.Actor) {
+func (c *Cluster) assemble(newActor func() actor.Actor, o *Options) {
 	c.system = actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return newLibraryLog(c.log) }),
 		actor.WithDeadLetterRequestLogging(false),
@@ -113,12 +108,14 @@ func (c *Cluster) assemble(newActor func() actor.Actor) {
 	cache := newPIDCache(maxCachedPIDs)
 	c.lookup = &lookup{
 		kind: c.kind, log: c.log, system: c.system, props: kind.Props, cache: cache,
-		ready: make(chan struct{}),
+		handOver: o.HandOver,
+		ready:    make(chan struct{}),
 	}
-	c.lookup.view.Store(&view{})
+	c.lookup.view.Store(newView(nil, time.Now()))
 	c.calls = newCalls(c.system, c.lookup.isUp)
 	c.lookup.calls = c.calls
-	c.requester = &requester{kind: c.kind, lookup: c.lookup, calls: c.calls, cache: cache}
+	c.requester = &requester{kind: c.kind, lookup: c.lookup, calls: c.calls, cache: cache, wait: o.OwnerWait}
+	c.pings = newPinger(c.calls, c.others)
 	c.lib = cluster.New(c.system, cluster.Configure("parley", nil, c.lookup, nil,
 		cluster.WithKinds(kind),
 		cluster.WithRequestTimeout(c.timeout),
@@ -177,41 +174,44 @@ func (c *Cluster) Start(ctx context.Context) error {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	keys, err := c.newKeys(listenHost)
-	if err != nil {
-		return fmt.Errorf("make key pair: %w", err)
-	}
-	if err := c.startRemote(ctx, keys); err != nil {
+	if err := c.startRemote(ctx); err != nil {
 		return err
 	}
 	c.lookup.Setup(c.lib, []string{c.kind}, false)
-	host, port, err := c.system.GetHostPort()
+	c.spawnNode()
+	host, port, err := splitAddress(c.system.Address())
 	if err != nil {
 		return fmt.Errorf("read own address: %w", err)
 	}
 	c.joined = true
-	if err := c.membership.Join(ctx, Member{ID: c.system.ID, Host: host, Port: port}, c.publish); err != nil {
+	self := Member{ID: c.system.ID, Host: host, Port: port, Weight: 1}
+	if err := c.membership.Join(ctx, self, c.publish); err != nil {
 		return fmt.Errorf("join membership: %w", err)
 	}
 	select {
 	case <-c.lookup.ready:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for first view: %w", ctx.Err())
 	}
+	c.pings.start()
+	return nil
 }
 
-// publish hands a view to the library, whose event reaches lookup before this returns.
-func (c *Cluster) publish(view []Member) {
-	c.lib.MemberList.UpdateClusterTopology(libraryMembers(view, c.kind))
+func (c *Cluster) publish(members []Member) {
+	v := newView(members, time.Now())
+	c.lookup.show(v)
+	c.pings.viewChanged()
+	if c.viewChanged != nil {
+		c.viewChanged(v.View)
+	}
 }
 
 // Stop takes no more requests, stops the activations and waits for them, then leaves the membership
 // and closes the listener. Each activation gets *actor.Stopping and may finish there.
 //
 // When ctx ends first, Stop goes on without waiting for activations and says how many were left
-// running; closing the listener may still take 3 s if a client hangs in its handshake. Later calls
-// wait for the first and return its result. Requests that wait for a reply end with ErrOutcomeUnknown.
+// running; closing the links may still take a second. No peer can hold it up. Later calls wait for the
+// first and return its result. Requests that wait for a reply end with ErrOutcomeUnknown.
 func (c *Cluster) Stop(ctx context.Context) error {
 	if err := c.acquire(ctx); err != nil {
 		return fmt.Errorf("stop cluster %q: %w", c.kind, err)
@@ -239,6 +239,7 @@ func (c *Cluster) teardown(ctx context.Context) error {
 			left = fmt.Errorf("leave membership: %w", left)
 		}
 	}
+	c.pings.close()
 	close(c.calls.closed)
 	switch {
 	case c.lookup.placement == nil:
@@ -246,6 +247,9 @@ func (c *Cluster) teardown(ctx context.Context) error {
 		c.lookup.Shutdown()
 	default:
 		c.lookup.abandon()
+	}
+	if c.node != nil {
+		c.system.Root.Stop(c.node)
 	}
 	if c.remote != nil {
 		c.stopRemote()
@@ -270,9 +274,10 @@ func (c *Cluster) acquire(ctx context.Context) error {
 
 func (c *Cluster) release() { <-c.life }
 
-// Request brings m to the activation of id, which is made if there is none, and returns its reply.
-// Attempts that certainly reached no actor are repeated, with pauses of 5 to 200 ms, until ctx's
-// deadline or, if it has none, for RequestTimeout.
+// Request brings m to the activation of id, which is made if there is none, and returns its reply. It
+// looks for an owner that takes m for OwnerWait at most, repeating attempts that certainly reached no
+// actor with pauses of 5 to 200 ms; once m was handed over it waits for the reply. All of it ends with
+// ctx's deadline or, if it has none, after RequestTimeout.
 //
 // It returns ErrNoOwner, ErrOutcomeUnknown or ErrPanicked, wrapped, and with the first two the
 // context's error if it was that which ended the wait. The reply belongs to the caller and the actor
@@ -284,11 +289,8 @@ func (c *Cluster) Request(ctx context.Context, id string, m proto.Message) (prot
 	if !c.running.Load() {
 		return nil, fmt.Errorf("request %q: %w: %w", id, ErrNoOwner, errStopped)
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.timeout)
-		defer cancel()
-	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	reply, err := c.requester.request(ctx, id, m)
 	if err != nil {
 		return nil, fmt.Errorf("request %q: %w", id, err)
@@ -298,6 +300,14 @@ func (c *Cluster) Request(ctx context.Context, id string, m proto.Message) (prot
 		return nil, fmt.Errorf("request %q: reply of type %T is no protobuf message", id, reply)
 	}
 	return p, nil
+}
+
+// bounded gives ctx a deadline if it has none.
+func (c *Cluster) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.timeout)
 }
 
 // MemberID names this process among the members; it is new for every Cluster.

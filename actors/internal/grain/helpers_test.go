@@ -3,9 +3,11 @@ package grain_test
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -154,7 +156,7 @@ func ghost(tb testing.TB) grain.Member {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { l.Close() })
-	return grain.Member{ID: "ghost", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}
+	return grain.Member{ID: "ghost", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Weight: 1}
 }
 
 // ownedBy returns n identities that want owns among members.
@@ -190,4 +192,44 @@ func isolated(t *testing.T) bool {
 		t.Errorf("in a process of its own: %v\n%s", err, out)
 	}
 	return true
+}
+
+// logLines is what was logged.
+type logLines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func newLog() (*slog.Logger, *logLines) {
+	l := &logLines{}
+	return slog.New(slog.NewTextHandler(l, nil)), l
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *logLines) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf.Reset()
+}
+
+// count is how many lines hold text.
+func (l *logLines) count(text string) int {
+	n := 0
+	for line := range strings.Lines(l.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
 }

@@ -24,8 +24,26 @@ func (h libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.next.Enabled(ctx, level)
 }
 
+// told is what the library reports about links and frames, at warn or error, that door and links tell
+// better: once, with the peer's address, and without the text of an error that may quote a frame.
+func told(message string) bool {
+	switch message {
+	case "EndpointReader failed to deserialize", "EndpointReader failed to handle message batch",
+		"EndpointReader failed to handle connect request", "EndpointReader received message with unknown target",
+		"EndpointReader received unknown connection type", "EndpointReader received unknown message type",
+		"EndpointReader failed to get local process", "EndpointReader failed to send ConnectResponse message",
+		"EndpointWriter lost connection", "EndpointWatcher receive message for already terminated endpoint",
+		"ClientConnection not implemented":
+		return true
+	}
+	return false
+}
+
 // Handle implements slog.Handler.
 func (h libraryLog) Handle(ctx context.Context, r slog.Record) error {
+	if told(r.Message) {
+		return nil
+	}
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		out.AddAttrs(redact(a))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
-	"github.com/asynkron/protoactor-go/eventstream"
+	"github.com/asynkron/protoactor-go/remote"
 )
 
 // placementName is the well-known name of every member's placement actor; it crosses the wire.
@@ -23,12 +23,14 @@ const activationTimeout = 2 * time.Second
 // lookup is the identity lookup: it knows who owns an identity and asks the owner for its activation.
 // Readers take the current view from an atomic pointer and never wait for a writer.
 type lookup struct {
-	kind   string
-	log    *slog.Logger
-	system *actor.ActorSystem
-	props  *actor.Props
-	calls  *calls
-	cache  *pidCache
+	kind     string
+	log      *slog.Logger
+	system   *actor.ActorSystem
+	props    *actor.Props
+	calls    *calls
+	cache    *pidCache
+	handOver time.Duration // how long an activation may take to hand over
+	releases releases
 
 	view   atomic.Pointer[view]
 	active atomic.Int64 // activations of this member; written by the placement actor alone
@@ -37,14 +39,13 @@ type lookup struct {
 	readyOnce sync.Once
 
 	placement *actor.PID // set by Setup, before any request
-	sub       *eventstream.Subscription
 }
 
 var _ cluster.IdentityLookup = (*lookup)(nil)
 
-// Setup implements cluster.IdentityLookup: it spawns the placement actor and listens for views. The
-// system is fresh, so a taken name is a broken invariant.
-func (l *lookup) Setup(lib *cluster.Cluster, _ []string, _ bool) {
+// Setup implements cluster.IdentityLookup: it spawns the placement actor. The system is fresh, so a
+// taken name is a broken invariant.
+func (l *lookup) Setup(*cluster.Cluster, []string, bool) {
 	pid, err := l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return newPlacement(l)
 	}), placementName)
@@ -52,22 +53,23 @@ func (l *lookup) Setup(lib *cluster.Cluster, _ []string, _ bool) {
 		panic(fmt.Errorf("spawn placement actor: %w", err))
 	}
 	l.placement = pid
-	l.sub = lib.ActorSystem.EventStream.Subscribe(func(evt any) {
-		if t, ok := evt.(*cluster.ClusterTopology); ok {
-			l.topologyChanged(t)
-		}
-	})
 }
 
-// topologyChanged runs on the goroutine that published the view. The view is replaced before calls to
-// those who left are failed, which is what calls.ask relies on.
-func (l *lookup) topologyChanged(t *cluster.ClusterTopology) {
-	v := newView(t.Members, l.kind)
-	l.view.Store(v)
-	for _, m := range t.Left {
-		l.cache.removeAddress(m.Address())
-		l.calls.left(m.Address())
+// show puts a view in place. It is called by one goroutine at a time. The view is replaced before calls
+// to those who left are failed, which is what calls.ask relies on. The library's own list of members is
+// left out: it has no word for weights, publishes nothing when only those change, and bars for ever,
+// in a list that it reads and writes without a lock, whoever is missing from one view.
+func (l *lookup) show(v *view) {
+	old := l.view.Swap(v)
+	for _, n := range old.nodes {
+		if n.address == l.system.Address() || v.hasID(n.ID) {
+			continue
+		}
+		l.cache.removeAddress(n.address)
+		l.calls.answerAll(n.address, memberLeft{})
+		l.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: n.address})
 	}
+	l.cache.retain(v.owner)
 	l.system.Root.Send(l.placement, viewChanged{})
 	if v.has(l.system.Address()) {
 		l.readyOnce.Do(func() { close(l.ready) })
@@ -125,7 +127,6 @@ func (l *lookup) drain(ctx context.Context) error {
 
 // Shutdown implements cluster.IdentityLookup; after drain the placement actor has no children to wait for.
 func (l *lookup) Shutdown() {
-	l.system.EventStream.Unsubscribe(l.sub)
 	if err := l.system.Root.StopFuture(l.placement).Wait(); err != nil {
 		l.log.Warn("placement actor did not stop", "err", err)
 	}
@@ -133,6 +134,5 @@ func (l *lookup) Shutdown() {
 
 // abandon is Shutdown for a drain that did not finish: nothing is waited for.
 func (l *lookup) abandon() {
-	l.system.EventStream.Unsubscribe(l.sub)
 	l.system.Root.Stop(l.placement)
 }

@@ -2,9 +2,8 @@ package grain
 
 import (
 	"context"
+	"net"
 	"strconv"
-
-	"github.com/asynkron/protoactor-go/cluster"
 )
 
 // Member is one process of the cluster.
@@ -14,20 +13,28 @@ type Member struct {
 	// Host and Port are where the member's node-to-node listener is reached.
 	Host string
 	Port int
+	// Weight is the member's share of the identities, in proportion to the others' weights. One without
+	// weight owns none.
+	Weight int
+	// Draining says that the member owns nothing any more and hands over what it runs.
+	Draining bool
 }
 
 // Address is host:port; activations are placed by it.
-func (m Member) Address() string { return m.Host + ":" + strconv.Itoa(m.Port) }
+func (m Member) Address() string { return net.JoinHostPort(m.Host, strconv.Itoa(m.Port)) }
+
+func (m Member) owns() bool { return m.Weight > 0 && !m.Draining }
 
 // Membership says who is a member. It is all that differs between one member and many.
 //
-// An implementation publishes complete views only, never a partial one because of a read error:
-// protoactor-go bars a member that is missing from a single view for as long as the process lives.
+// An implementation publishes complete views only, never a partial one because of a read error: what
+// belonged to a member that is missing goes to others at once.
 type Membership interface {
 	// Join makes self a member and passes every view, from the first on, to publish. Start waits for
-	// the first view that holds self. Publish does not block and may be called from any goroutine,
-	// one call at a time. Join returns when self is registered; work that goes on afterwards belongs
-	// to the Membership and ends in Leave. ctx bounds Join alone.
+	// the first view that holds self's address. Publish does not block and may be called from any
+	// goroutine, one call at a time. Join returns when self is registered; work that goes on
+	// afterwards belongs to the Membership and ends in Leave. ctx bounds Join alone. Self has weight
+	// 1; the Membership may publish another.
 	Join(ctx context.Context, self Member, publish func(view []Member)) error
 
 	// Leave withdraws self and returns when nothing that Join started runs any more. It is called
@@ -40,18 +47,10 @@ type Single struct{}
 
 // Join publishes the view of self alone.
 func (Single) Join(_ context.Context, self Member, publish func(view []Member)) error {
+	self.Weight = 1
 	publish([]Member{self})
 	return nil
 }
 
 // Leave has nobody to tell.
 func (Single) Leave(context.Context) error { return nil }
-
-// libraryMembers is view in the library's terms; all members run the same kinds.
-func libraryMembers(view []Member, kind string) cluster.Members {
-	ms := make(cluster.Members, 0, len(view))
-	for _, m := range view {
-		ms = append(ms, &cluster.Member{Id: m.ID, Host: m.Host, Port: int32(m.Port), Kinds: []string{kind}})
-	}
-	return ms
-}

@@ -52,7 +52,18 @@ func (c *pidCache) remove(id string, pid *actor.PID) {
 	}
 }
 
-// removeAddress forgets every activation of the member at address.
+// retain forgets every activation that is not where owner says its identity belongs.
+func (c *pidCache) retain(owner func(id string) string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, pid := range c.pids {
+		if pid.Address != owner(id) {
+			delete(c.pids, id)
+		}
+	}
+}
+
+// removeAddress forgets every activation of the process that was at address.
 func (c *pidCache) removeAddress(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

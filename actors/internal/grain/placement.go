@@ -2,9 +2,12 @@ package grain
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
+
+	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
 // maxWaiting bounds the callers that wait for one activation to end. Those beyond it are refused and
@@ -19,15 +22,27 @@ type (
 	drain struct{ done chan struct{} }
 	// leaving is what an activation says before it stops itself; see Passivate.
 	leaving struct{ pid *actor.PID }
+	// overdue says that an activation has had its time to hand over.
+	overdue struct{ pid *actor.PID }
 )
 
 // slot is one identity that has an activation here.
 type slot struct {
-	ci       *cluster.ClusterIdentity
-	pid      *actor.PID
-	stopping bool
-	waiting  []*actor.PID // who asked while the activation was stopping
+	ci      *cluster.ClusterIdentity
+	pid     *actor.PID
+	phase   slotPhase
+	waiting []*actor.PID // who asked for an activation while this one was leaving
+	asked   []*actor.PID // who is told when it has ended
+	limit   *time.Timer  // for handing over; nil before
 }
+
+type slotPhase int
+
+const (
+	slotRuns    slotPhase = iota
+	slotHanding           // was sent HandOver
+	slotStops             // was sent *actor.Stop
+)
 
 // placement starts and stops the activations of this member; they are its children. It blocks in
 // nothing, so that a slow activation does not hold up another identity.
@@ -54,14 +69,20 @@ func (p *placement) Receive(ctx actor.Context) {
 		p.terminated(ctx, m.Who)
 	case leaving:
 		if s := p.byPID[m.pid.Id]; s != nil {
-			s.stopping = true
+			s.phase = slotStops
 		}
 	case viewChanged:
 		for id, s := range p.byID {
 			if !p.lookup.owns(id) {
-				p.stop(ctx, s)
+				p.handOver(ctx, s)
 			}
 		}
+	case *wire.Release:
+		if ctx.Sender() != nil {
+			p.release(ctx, m.GetConversation(), ctx.Sender())
+		}
+	case overdue:
+		p.overdue(ctx, m.pid)
 	case drain:
 		p.drains = append(p.drains, m)
 		for _, s := range p.byID {
@@ -76,7 +97,7 @@ func (p *placement) activate(ctx actor.Context, ci *cluster.ClusterIdentity, cal
 	switch {
 	case ci.Kind != p.lookup.kind:
 		refuse(ctx, caller)
-	case s != nil && !s.stopping:
+	case s != nil && s.phase == slotRuns:
 		ctx.Send(caller, &cluster.ActivationResponse{Pid: s.pid})
 	case s != nil && len(s.waiting) < maxWaiting:
 		s.waiting = append(s.waiting, caller)
@@ -117,8 +138,8 @@ func (p *placement) spawn(ctx actor.Context, ci *cluster.ClusterIdentity) (pid *
 }
 
 func (p *placement) stop(ctx actor.Context, s *slot) {
-	if !s.stopping {
-		s.stopping = true
+	if s.phase != slotStops {
+		s.phase = slotStops
 		ctx.Stop(s.pid)
 	}
 }
@@ -134,6 +155,7 @@ func (p *placement) terminated(ctx actor.Context, who *actor.PID) {
 		p.byID, p.byPID = make(map[string]*slot), make(map[string]*slot) // a map never shrinks
 	}
 	p.lookup.active.Store(int64(len(p.byPID)))
+	p.handedOver(ctx, s)
 	for _, caller := range s.waiting {
 		p.activate(ctx, s.ci, caller)
 	}

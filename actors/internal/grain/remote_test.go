@@ -168,7 +168,7 @@ func TestUnreachableMemberDoesNotHoldUpOthers(t *testing.T) {
 	}
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m})
-	other := grain.Member{ID: "gone", Host: "127.0.0.1", Port: 1}
+	other := grain.Member{ID: "gone", Host: "127.0.0.1", Port: 1, Weight: 1}
 	theirs := ownedBy(other, 1, m.self, other)[0]
 	mine := ownedBy(m.self, 1, m.self, other)[0]
 	m.show(m.self, other)
@@ -193,6 +193,7 @@ func TestRequestEndsWhenItsMemberLeaves(t *testing.T) {
 	}
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m, RequestTimeout: patience})
+	c.StopPings()
 	other := ghost(t)
 	m.show(m.self, other)
 	c.Cache("a", actor.NewPID(other.Address(), "activation of a"))

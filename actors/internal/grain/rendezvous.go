@@ -2,8 +2,9 @@ package grain
 
 import (
 	"hash/fnv"
-
-	"github.com/asynkron/protoactor-go/cluster"
+	"math"
+	"slices"
+	"time"
 )
 
 // hash64 is FNV-1a 64 (Fowler, Noll, Vo) followed by mix64. FNV alone hardly spreads keys that differ
@@ -25,46 +26,119 @@ func mix64(x uint64) uint64 {
 	return x
 }
 
-// view is one immutable picture of the members that run the kind.
+// score is how much a member of this weight claims an identity, key and node being their hashes. The
+// highest claim wins, so a member that comes or goes moves only its own share (rendezvous hashing:
+// Thaler and Ravishankar, 1998), and -weight/ln(u) makes the shares proportional to the weights (the
+// logarithmic method: Schindelhauer and Schomaker, "Weighted Distributed Hash Tables", SPAA 2005).
+//
+// A logarithm may differ in its last bit between processors. Members then disagree about an identity
+// whose two best claims are that close, which is as rare as a collision and as harmless as two views.
+func score(key, node uint64, weight int) float64 {
+	// 52 bits and a half: the sum is exact, so u is never 0 or 1.
+	u := (float64(mix64(key^node)>>12) + 0.5) / (1 << 52)
+	return -float64(weight) / math.Log(u)
+}
+
+// View is one picture of the members; see Options.ViewChanged. It is not changed after it was given out.
+type View struct {
+	Members []Member
+}
+
+// Owner is the member that id belongs to, and false if there is none: one without weight, or draining,
+// owns nothing.
+func (v View) Owner(id string) (Member, bool) {
+	key, best := hash64(id), choice{at: -1}
+	for i, m := range v.Members {
+		if m.owns() {
+			best = best.or(i, m.Address(), score(key, hash64(m.Address()), m.Weight))
+		}
+	}
+	if best.at < 0 {
+		return Member{}, false
+	}
+	return v.Members[best.at], true
+}
+
+// choice is the best claim so far. Of equal claims the lower address wins.
+type choice struct {
+	at      int
+	address string
+	score   float64
+}
+
+func (c choice) or(at int, address string, score float64) choice {
+	if c.at < 0 || score > c.score || (score == c.score && address < c.address) {
+		return choice{at, address, score}
+	}
+	return c
+}
+
+// view is a View with its hashes.
 type view struct {
-	nodes []node
+	View
+	nodes []node // one for each member, in their order
+	since time.Time
 }
 
 type node struct {
+	Member
 	address string
 	hash    uint64
 }
 
-func newView(members []*cluster.Member, kind string) *view {
-	v := &view{nodes: make([]node, 0, len(members))}
+func newView(members []Member, since time.Time) *view {
+	v := &view{View: View{Members: slices.Clone(members)}, since: since}
 	for _, m := range members {
-		if m.HasKind(kind) {
-			v.nodes = append(v.nodes, node{address: m.Address(), hash: hash64(m.Address())})
-		}
+		v.nodes = append(v.nodes, node{Member: m, address: m.Address(), hash: hash64(m.Address())})
 	}
 	return v
 }
 
-// owner is the address with the highest weight for id (rendezvous hashing: Thaler and Ravishankar,
-// 1998), so a member that comes or goes moves only its own share. It is "" when there is no member.
+// owner is the address of View.Owner, "" if there is none.
 func (v *view) owner(id string) string {
-	key := hash64(id)
-	var best string
-	var top uint64
-	for _, n := range v.nodes {
-		w := mix64(key ^ n.hash)
-		if best == "" || w > top || (w == top && n.address < best) {
-			best, top = n.address, w
+	if len(v.nodes) == 1 && v.nodes[0].owns() {
+		return v.nodes[0].address
+	}
+	key, best := hash64(id), choice{at: -1}
+	for i, n := range v.nodes {
+		if n.owns() {
+			best = best.or(i, n.address, score(key, n.hash, n.Weight))
 		}
 	}
-	return best
+	return best.address
+}
+
+// ranked are the addresses of at most most members other than the one at self, those first that would
+// own id if nobody was draining.
+func (v *view) ranked(id, self string, most int) []string {
+	key := hash64(id)
+	var claims []choice
+	for i, n := range v.nodes {
+		if n.address != self {
+			claims = append(claims, choice{i, n.address, score(key, n.hash, n.Weight)})
+		}
+	}
+	slices.SortFunc(claims, func(a, b choice) int {
+		if a.or(b.at, b.address, b.score) == a {
+			return -1
+		}
+		return 1
+	})
+	addresses := make([]string, 0, most)
+	for _, c := range claims[:min(most, len(claims))] {
+		addresses = append(addresses, c.address)
+	}
+	return addresses
+}
+
+func (v *view) draining() bool {
+	return slices.ContainsFunc(v.nodes, func(n node) bool { return n.Draining })
 }
 
 func (v *view) has(address string) bool {
-	for _, n := range v.nodes {
-		if n.address == address {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.nodes, func(n node) bool { return n.address == address })
+}
+
+func (v *view) hasID(id string) bool {
+	return slices.ContainsFunc(v.nodes, func(n node) bool { return n.ID == id })
 }

@@ -2,7 +2,6 @@ package grain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,30 +27,34 @@ type requester struct {
 	lookup *lookup
 	calls  *calls
 	cache  *pidCache
+	wait   time.Duration // for an owner that takes the message
 }
 
 var _ cluster.Context = (*requester)(nil)
 
-// request repeats m until an activation has taken it or ctx ends; see Cluster.Request.
+// request repeats m until an activation has taken it, the time for that is over or ctx ends; see
+// Cluster.Request.
 func (r *requester) request(ctx context.Context, id string, m any) (any, error) {
+	looking, cancel := context.WithTimeoutCause(ctx, r.wait, errNoTime)
+	defer cancel()
 	last := errNoMember
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w: %w", ErrNoOwner, ctx.Err(), last)
+		if looking.Err() != nil {
+			return nil, fmt.Errorf("%w: %w: %w", ErrNoOwner, context.Cause(looking), last)
 		}
-		pid, err := r.locate(ctx, id)
+		pid, err := r.locate(looking, id)
 		if err == nil {
 			var reply any
 			if reply, err = r.calls.ask(ctx, pid, m); err == nil {
 				return checkReply(reply)
 			}
 			r.cache.remove(id, pid)
-			if !errors.Is(err, errDeadLetter) && !errors.Is(err, errNotMember) {
+			if !unseen(err) {
 				return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 			}
 		}
 		last = err
-		if err := r.pause(ctx, backoff); err != nil {
+		if err := r.pause(looking, backoff); err != nil {
 			return nil, fmt.Errorf("%w: %w: %w", ErrNoOwner, err, last)
 		}
 	}
@@ -77,7 +80,7 @@ func (r *requester) pause(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	case <-r.calls.closed:
 		return errStopped
 	}

@@ -9,19 +9,84 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"math/big"
-	"net"
+	"slices"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc/credentials"
 )
 
-// keyPair is what one member shows to others and demands of them, in both directions.
-type keyPair struct {
-	server *tls.Config
-	client *tls.Config
+// memberName is the DNS name that a member's certificate carries unless TLSFiles says otherwise.
+const memberName = "parley"
+
+// keys gives what a member shows to others and demands of them, in both directions.
+type keys interface {
+	// current is asked at every handshake.
+	current() *keySet
 }
 
-// newKeyPair makes an authority, signs one certificate for host and forgets the authority's key: no
-// other process can ever get a certificate that this one accepts.
-func newKeyPair(host string) (*keyPair, error) {
+// keySet never changes.
+type keySet struct {
+	cert   tls.Certificate
+	pool   *x509.CertPool
+	server credentials.TransportCredentials
+	client credentials.TransportCredentials
+}
+
+func (k *keySet) current() *keySet { return k }
+
+// newKeySet demands TLS 1.3 and, of the other side, a certificate that pool vouches for and that
+// carries the name. Tickets are off, so every connection is a full handshake under these keys.
+func newKeySet(cert tls.Certificate, pool *x509.CertPool, name string) *keySet {
+	verify := func(s tls.ConnectionState) error { return carriesName(s.PeerCertificates, name) }
+	return &keySet{
+		cert: cert,
+		pool: pool,
+		server: credentials.NewTLS(&tls.Config{
+			MinVersion:             tls.VersionTLS13,
+			Certificates:           []tls.Certificate{cert},
+			ClientAuth:             tls.RequireAndVerifyClientCert,
+			ClientCAs:              pool,
+			SessionTicketsDisabled: true,
+			VerifyConnection:       verify,
+		}),
+		client: credentials.NewTLS(&tls.Config{
+			MinVersion:             tls.VersionTLS13,
+			Certificates:           []tls.Certificate{cert},
+			RootCAs:                pool,
+			ServerName:             name,
+			SessionTicketsDisabled: true,
+			VerifyConnection:       verify,
+		}),
+	}
+}
+
+// nameError says that a certificate is of a known authority and made for something else.
+type nameError struct {
+	want string
+	has  []string
+}
+
+// Error implements error.
+func (e *nameError) Error() string {
+	return fmt.Sprintf("certificate has the DNS names %q, want %q among them", e.has, e.want)
+}
+
+// carriesName asks for the name itself: a wildcard is no member's name.
+func carriesName(chain []*x509.Certificate, name string) error {
+	if len(chain) > 0 && slices.ContainsFunc(chain[0].DNSNames, func(n string) bool { return strings.EqualFold(n, name) }) {
+		return nil
+	}
+	e := &nameError{want: name}
+	if len(chain) > 0 {
+		e.has = chain[0].DNSNames
+	}
+	return e
+}
+
+// newKeys makes an authority, signs one certificate and forgets the authority's key: no other process
+// can ever get a certificate that this one accepts.
+func newKeys() (*keySet, error) {
 	now := time.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -48,7 +113,7 @@ func newKeyPair(host string) (*keyPair, error) {
 		NotAfter:     authority.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses:  []net.IP{net.ParseIP(host)},
+		DNSNames:     []string{memberName},
 	}
 	caDER, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
 	if err != nil {
@@ -64,21 +129,5 @@ func newKeyPair(host string) (*keyPair, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
-	return mutual(tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool), nil
-}
-
-func mutual(cert tls.Certificate, pool *x509.CertPool) *keyPair {
-	return &keyPair{
-		server: &tls.Config{
-			MinVersion:   tls.VersionTLS13,
-			Certificates: []tls.Certificate{cert},
-			ClientAuth:   tls.RequireAndVerifyClientCert,
-			ClientCAs:    pool,
-		},
-		client: &tls.Config{
-			MinVersion:   tls.VersionTLS13,
-			Certificates: []tls.Certificate{cert},
-			RootCAs:      pool,
-		},
-	}
+	return newKeySet(tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool, memberName), nil
 }

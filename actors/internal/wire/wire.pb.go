@@ -73,6 +73,58 @@ func (PokeReply_Answer) EnumDescriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{7, 0}
 }
 
+type WakeReply_Answer int32
+
+const (
+	// Not answered: ask again at the next sweep.
+	WakeReply_UNKNOWN WakeReply_Answer = 0
+	// Its time has not come.
+	WakeReply_EARLY WakeReply_Answer = 1
+	// What it belongs to is over, or goes on and is found without it.
+	WakeReply_OVER WakeReply_Answer = 2
+)
+
+// Enum value maps for WakeReply_Answer.
+var (
+	WakeReply_Answer_name = map[int32]string{
+		0: "UNKNOWN",
+		1: "EARLY",
+		2: "OVER",
+	}
+	WakeReply_Answer_value = map[string]int32{
+		"UNKNOWN": 0,
+		"EARLY":   1,
+		"OVER":    2,
+	}
+)
+
+func (x WakeReply_Answer) Enum() *WakeReply_Answer {
+	p := new(WakeReply_Answer)
+	*p = x
+	return p
+}
+
+func (x WakeReply_Answer) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WakeReply_Answer) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_proto_enumTypes[1].Descriptor()
+}
+
+func (WakeReply_Answer) Type() protoreflect.EnumType {
+	return &file_wire_proto_enumTypes[1]
+}
+
+func (x WakeReply_Answer) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WakeReply_Answer.Descriptor instead.
+func (WakeReply_Answer) EnumDescriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{19, 0}
+}
+
 // AdmitRequest asks the owner of a conversation to decide an admission.
 type AdmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -878,9 +930,10 @@ func (x *Subscribed) GetTips() []*Tip {
 type Tip struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A verified writer works there and the node is freshly confirmed: the log ends at seq.
-	Known bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
-	// Of the newest batch that the node has seen, -1 if none.
-	Seq           int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	Known bool  `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	Seq   int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The subscription was there, and nothing of it was lost.
+	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -927,6 +980,13 @@ func (x *Tip) GetSeq() int64 {
 		return x.Seq
 	}
 	return 0
+}
+
+func (x *Tip) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
 }
 
 // TipRequest asks the owner where a log ends; a Tip answers.
@@ -1098,6 +1158,97 @@ func (x *Push) GetLines() []byte {
 	return nil
 }
 
+// WakeRequest asks the owner about a stored timer: of the batch that parked a
+// submission.
+type WakeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WakeRequest) Reset() {
+	*x = WakeRequest{}
+	mi := &file_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WakeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WakeRequest) ProtoMessage() {}
+
+func (x *WakeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
+func (*WakeRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *WakeRequest) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// WakeReply answers once the timer can be deleted, or not yet.
+type WakeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answer        WakeReply_Answer       `protobuf:"varint,1,opt,name=answer,proto3,enum=parley.wire.v1.WakeReply_Answer" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WakeReply) Reset() {
+	*x = WakeReply{}
+	mi := &file_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WakeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WakeReply) ProtoMessage() {}
+
+func (x *WakeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WakeReply.ProtoReflect.Descriptor instead.
+func (*WakeReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WakeReply) GetAnswer() WakeReply_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return WakeReply_UNKNOWN
+}
+
 var File_wire_proto protoreflect.FileDescriptor
 
 const file_wire_proto_rawDesc = "" +
@@ -1151,10 +1302,11 @@ const file_wire_proto_rawDesc = "" +
 	"\x05ended\x18\x03 \x03(\tR\x05ended\"5\n" +
 	"\n" +
 	"Subscribed\x12'\n" +
-	"\x04tips\x18\x01 \x03(\v2\x13.parley.wire.v1.TipR\x04tips\"-\n" +
+	"\x04tips\x18\x01 \x03(\v2\x13.parley.wire.v1.TipR\x04tips\"A\n" +
 	"\x03Tip\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x03R\x03seq\"0\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\bR\x04kept\"0\n" +
 	"\n" +
 	"TipRequest\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\"6\n" +
@@ -1165,7 +1317,15 @@ const file_wire_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04prev\x18\x04 \x01(\fR\x04prev\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\fR\x05linesB2Z0github.com/parleyrun/parley/actors/internal/wireb\x06proto3"
+	"\x05lines\x18\x05 \x01(\fR\x05lines\"\x1f\n" +
+	"\vWakeRequest\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\"q\n" +
+	"\tWakeReply\x128\n" +
+	"\x06answer\x18\x01 \x01(\x0e2 .parley.wire.v1.WakeReply.AnswerR\x06answer\"*\n" +
+	"\x06Answer\x12\v\n" +
+	"\aUNKNOWN\x10\x00\x12\t\n" +
+	"\x05EARLY\x10\x01\x12\b\n" +
+	"\x04OVER\x10\x02B2Z0github.com/parleyrun/parley/actors/internal/wireb\x06proto3"
 
 var (
 	file_wire_proto_rawDescOnce sync.Once
@@ -1179,40 +1339,44 @@ func file_wire_proto_rawDescGZIP() []byte {
 	return file_wire_proto_rawDescData
 }
 
-var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_wire_proto_goTypes = []any{
 	(PokeReply_Answer)(0),  // 0: parley.wire.v1.PokeReply.Answer
-	(*AdmitRequest)(nil),   // 1: parley.wire.v1.AdmitRequest
-	(*AbortRequest)(nil),   // 2: parley.wire.v1.AbortRequest
-	(*CompactRequest)(nil), // 3: parley.wire.v1.CompactRequest
-	(*OwnerReply)(nil),     // 4: parley.wire.v1.OwnerReply
-	(*Receipt)(nil),        // 5: parley.wire.v1.Receipt
-	(*Failure)(nil),        // 6: parley.wire.v1.Failure
-	(*PokeRequest)(nil),    // 7: parley.wire.v1.PokeRequest
-	(*PokeReply)(nil),      // 8: parley.wire.v1.PokeReply
-	(*Ping)(nil),           // 9: parley.wire.v1.Ping
-	(*Pong)(nil),           // 10: parley.wire.v1.Pong
-	(*Release)(nil),        // 11: parley.wire.v1.Release
-	(*Released)(nil),       // 12: parley.wire.v1.Released
-	(*Subscribe)(nil),      // 13: parley.wire.v1.Subscribe
-	(*Subscribed)(nil),     // 14: parley.wire.v1.Subscribed
-	(*Tip)(nil),            // 15: parley.wire.v1.Tip
-	(*TipRequest)(nil),     // 16: parley.wire.v1.TipRequest
-	(*Pushes)(nil),         // 17: parley.wire.v1.Pushes
-	(*Push)(nil),           // 18: parley.wire.v1.Push
+	(WakeReply_Answer)(0),  // 1: parley.wire.v1.WakeReply.Answer
+	(*AdmitRequest)(nil),   // 2: parley.wire.v1.AdmitRequest
+	(*AbortRequest)(nil),   // 3: parley.wire.v1.AbortRequest
+	(*CompactRequest)(nil), // 4: parley.wire.v1.CompactRequest
+	(*OwnerReply)(nil),     // 5: parley.wire.v1.OwnerReply
+	(*Receipt)(nil),        // 6: parley.wire.v1.Receipt
+	(*Failure)(nil),        // 7: parley.wire.v1.Failure
+	(*PokeRequest)(nil),    // 8: parley.wire.v1.PokeRequest
+	(*PokeReply)(nil),      // 9: parley.wire.v1.PokeReply
+	(*Ping)(nil),           // 10: parley.wire.v1.Ping
+	(*Pong)(nil),           // 11: parley.wire.v1.Pong
+	(*Release)(nil),        // 12: parley.wire.v1.Release
+	(*Released)(nil),       // 13: parley.wire.v1.Released
+	(*Subscribe)(nil),      // 14: parley.wire.v1.Subscribe
+	(*Subscribed)(nil),     // 15: parley.wire.v1.Subscribed
+	(*Tip)(nil),            // 16: parley.wire.v1.Tip
+	(*TipRequest)(nil),     // 17: parley.wire.v1.TipRequest
+	(*Pushes)(nil),         // 18: parley.wire.v1.Pushes
+	(*Push)(nil),           // 19: parley.wire.v1.Push
+	(*WakeRequest)(nil),    // 20: parley.wire.v1.WakeRequest
+	(*WakeReply)(nil),      // 21: parley.wire.v1.WakeReply
 }
 var file_wire_proto_depIdxs = []int32{
-	5,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
-	6,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
+	6,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
+	7,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
 	0,  // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
-	15, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
-	18, // 4: parley.wire.v1.Pushes.pushes:type_name -> parley.wire.v1.Push
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	16, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
+	19, // 4: parley.wire.v1.Pushes.pushes:type_name -> parley.wire.v1.Push
+	1,  // 5: parley.wire.v1.WakeReply.answer:type_name -> parley.wire.v1.WakeReply.Answer
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -1233,8 +1397,8 @@ func file_wire_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   18,
+			NumEnums:      2,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,78 @@
+package grain
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/asynkron/protoactor-go/remote"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// stream serves the stream of a peer. It contains the panics of the library's frame decoder, which
+// trusts its indexes, and logs why a stream was broken off. What the library says about it may quote a
+// frame, so only the kind of failure is told.
+func (d *door) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	from := d.enter(s.Context())
+	in := &inbound{ServerStream: s}
+	defer func() {
+		if r := recover(); r != nil {
+			d.refusals.log.Debug("frame decoder panicked", slog.String("panic", panicText(r)))
+			d.refusals.say(from, "malformed batch", nil)
+			err = status.Error(codes.InvalidArgument, "malformed frame")
+		}
+	}()
+	err = handle(srv, in)
+	switch why := in.refused; {
+	case why != "":
+		d.refusals.say(from, why, nil)
+	case err != nil && in.err == nil && status.Code(err) == codes.Unimplemented:
+		d.refusals.say(from, "unknown method", nil)
+	case err != nil && in.err == nil:
+		d.refusals.say(from, "malformed batch", nil)
+		err = status.Error(codes.InvalidArgument, "malformed frame")
+	}
+	return err
+}
+
+// inbound remembers why reading has ended.
+type inbound struct {
+	grpc.ServerStream
+	err     error
+	refused string
+}
+
+// RecvMsg implements grpc.ServerStream. It is called by the stream's handler alone.
+func (s *inbound) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if frame, ok := m.(*remote.RemoteMessage); ok && err == nil && !fromMember(frame) {
+		err = status.Error(codes.InvalidArgument, "malformed frame")
+	}
+	if err == nil {
+		return nil
+	}
+	s.err = err
+	if errors.Is(err, io.EOF) {
+		return err
+	}
+	switch status.Code(err) {
+	case codes.ResourceExhausted:
+		s.refused = "frame too large"
+	case codes.Internal, codes.InvalidArgument, codes.Unimplemented, codes.Unknown:
+		s.refused = "malformed frame"
+	}
+	return err
+}
+
+// fromMember says whether the frame is of a kind that members send; the library skips the others.
+func fromMember(frame *remote.RemoteMessage) bool {
+	switch {
+	case frame.GetMessageBatch() != nil:
+		return true
+	case frame.GetConnectRequest() != nil:
+		return frame.GetConnectRequest().GetServerConnection() != nil
+	}
+	return false
+}

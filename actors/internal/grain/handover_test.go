@@ -1,0 +1,263 @@
+package grain_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+)
+
+// Whoever asks for an activation that hands over waits for its end and is sent on.
+func TestHandingOverIsLeaving(t *testing.T) {
+	m := newHandDriven()
+	told, gate, stopping := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
+	c := start(t, actorFunc(func(ctx actor.Context) {
+		switch ctx.Message().(type) {
+		case grain.HandOver:
+			told <- struct{}{}
+			root, self := ctx.ActorSystem().Root, ctx.Self()
+			go func() {
+				<-gate
+				root.Send(self, expire{})
+			}()
+		case expire:
+			grain.Passivate(ctx)
+		case *actor.Stopping:
+			stopping <- struct{}{}
+		}
+		echo(ctx)
+	}), &grain.Options{Membership: m, HandOver: 10 * patience})
+	c.StopPings()
+	other := ghost(t)
+	theirs := ownedBy(other, 1, m.self, other)[0]
+	mine := ownedBy(m.self, 1, m.self, other)[0]
+	ask(t, c, theirs, "m")
+	pid, _ := c.Cached(theirs)
+	m.show(m.self, other)
+	m.show(m.self, other) // tells it once
+	await(t, told, "HandOver")
+	reply, err := c.System().Root.RequestFuture(pid, text("it still answers"), patience).Result()
+	if err != nil || len(stopping) != 0 {
+		t.Fatalf("while it hands over: reply %v, error %v, stopped %d", reply, err, len(stopping))
+	}
+	waits := c.System().Root.RequestFuture(c.PlacementPID(), &cluster.ActivationRequest{
+		ClusterIdentity: cluster.NewClusterIdentity(theirs, kind),
+	}, patience)
+	ask(t, c, mine, "another identity is not held up")
+	if c.ActiveCount() != 2 || len(told) != 0 {
+		t.Errorf("%d activations, told %d times more", c.ActiveCount(), len(told))
+	}
+	close(gate)
+	res, err := waits.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := res.(*cluster.ActivationResponse); !r.Failed {
+		t.Errorf("response %v, want a refusal", r)
+	}
+	if c.ActiveCount() != 1 {
+		t.Errorf("ActiveCount %d, want 1", c.ActiveCount())
+	}
+}
+
+func TestHandingOverIsBounded(t *testing.T) {
+	m := newHandDriven()
+	stopped := make(chan struct{})
+	log, lines := newLog()
+	c := start(t, actorFunc(func(ctx actor.Context) {
+		if _, ok := ctx.Message().(*actor.Stopped); ok {
+			close(stopped)
+		}
+		echo(ctx)
+	}), &grain.Options{Membership: m, HandOver: time.Millisecond, Logger: log})
+	c.StopPings()
+	other := ghost(t)
+	id := ownedBy(other, 1, m.self, other)[0]
+	ask(t, c, id, "m")
+	m.show(m.self, other)
+	await(t, stopped, "the activation's end")
+	if lines.count("activation did not hand over in time") != 1 || lines.count(id) != 1 {
+		t.Errorf("log:\n%s", lines)
+	}
+}
+
+func TestDrainingMemberHandsOverAndRefuses(t *testing.T) {
+	m := newHandDriven()
+	ended := make(chan struct{})
+	var views []grain.View
+	c := start(t, actorFunc(func(ctx actor.Context) {
+		switch ctx.Message().(type) {
+		case grain.HandOver:
+			grain.Passivate(ctx)
+		case *actor.Stopped:
+			close(ended)
+		}
+		echo(ctx)
+	}), &grain.Options{
+		Membership: m, OwnerWait: time.Millisecond, RequestTimeout: 10 * patience,
+		ViewChanged: func(v grain.View) { views = append(views, v) },
+	})
+	if owner, self := c.Owner("a"); owner != c.Address() || !self {
+		t.Errorf("owner %q, self %v", owner, self)
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if _, err := c.Request(t.Context(), "a", text("m")); err == nil {
+			break // a millisecond is little for the first attempts
+		}
+	}
+	drainingSelf := m.self
+	drainingSelf.Draining = true
+	m.show(drainingSelf)
+	await(t, ended, "the activation's end")
+	if owner, self := c.Owner("a"); owner != "" || self {
+		t.Errorf("owner %q, self %v while draining", owner, self)
+	}
+	_, err := c.Request(t.Context(), "a", text("m"))
+	if !errors.Is(err, grain.ErrNoOwner) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want %v before the deadline", err, grain.ErrNoOwner)
+	}
+	if len(views) != 2 || views[0].Members[0] != m.self || views[1].Members[0] != drainingSelf || c.View().Members[0] != drainingSelf {
+		t.Errorf("views %+v, and now %+v", views, c.View())
+	}
+	m.show(m.self)
+	eventually(t, "its return", func() bool {
+		_, err := c.Request(t.Context(), "a", text("m"))
+		return err == nil
+	})
+}
+
+// Once a message was handed over the time for looking for an owner does not count.
+func TestReplyMayTakeLongerThanLooking(t *testing.T) {
+	const wait = 200 * time.Millisecond
+	c := start(t, actorFunc(func(ctx actor.Context) {
+		if _, ok := body(ctx); ok {
+			root, sender := ctx.ActorSystem().Root, ctx.Sender()
+			time.AfterFunc(2*wait, func() { root.Send(sender, text("late")) })
+		}
+	}), &grain.Options{OwnerWait: wait})
+	mustLocate(t, c, "a")
+	if got := ask(t, c, "a", "m"); got != "late" {
+		t.Errorf("reply %q", got)
+	}
+}
+
+// two are members of one process with views of their own, which run echo and hand over when told.
+func two(t *testing.T) (nodes [2]*grain.Cluster, views [2]*handDriven) {
+	t.Helper()
+	keys := newKeys(t)
+	for i := range nodes {
+		views[i] = newHandDriven()
+		nodes[i] = build(t, actorFunc(func(ctx actor.Context) {
+			if _, ok := ctx.Message().(grain.HandOver); ok {
+				grain.Passivate(ctx)
+			}
+			echo(ctx)
+		}), &grain.Options{Membership: views[i], HandOver: 10 * patience, RequestTimeout: patience})
+		nodes[i].UseKeys(keys)
+	}
+	for _, n := range nodes {
+		if err := n.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.StopPings()
+		t.Cleanup(func() { stop(t, n) })
+	}
+	return nodes, views
+}
+
+func TestReleaseEndsTheOldCopy(t *testing.T) {
+	if isolated(t) {
+		return
+	}
+	nodes, views := two(t)
+	old, next := nodes[0], nodes[1]
+	a, b := views[0].self, views[1].self
+	id := ownedBy(b, 1, a, b)[0]
+	release := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := next.Release(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release() // alone: nobody to ask
+	ask(t, old, id, "m")
+	views[1].show(a, b) // old has not heard of it, and owns the identity in its own view
+	release()
+	if old.ActiveCount() != 0 {
+		t.Errorf("%d activations after Release, want none", old.ActiveCount())
+	}
+	release() // nothing runs there
+
+	ask(t, old, id, "m")
+	next.SettleAfter(0)
+	release()
+	if old.ActiveCount() != 1 {
+		t.Error("Release asked although the view has long been the same")
+	}
+	a.Draining = true
+	views[1].show(a, b)
+	release()
+	if old.ActiveCount() != 0 {
+		t.Error("Release did not ask a member that is draining")
+	}
+}
+
+// Two members that each believe to own an identity wait for each other, and for one that never answers.
+func TestReleaseOfBothSides(t *testing.T) {
+	if isolated(t) {
+		return
+	}
+	nodes, views := two(t)
+	a, b := views[0].self, views[1].self
+	silent := ghost(t)
+	const id = "contested"
+	for i, n := range nodes {
+		ask(t, n, id, "m") // each owns everything in its first view
+		others := silent
+		others.Weight = 0 // it owns nothing but may be asked
+		mine, theirs := a, b
+		if i == 1 {
+			mine, theirs = b, a
+		}
+		theirs.Weight = 0
+		views[i].show(mine, theirs, others)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make(chan error, 2)
+	pending := func(n *grain.Cluster) func() bool {
+		return func() bool { return n.CallsTo(silent.Address()) == 1 }
+	}
+	for _, n := range nodes {
+		go func() { errs <- n.Release(ctx, id) }()
+		eventually(t, "the question to the silent member", pending(n))
+		if n == nodes[0] {
+			// The other side has an activation that waits for nothing: it is handed over.
+			eventually(t, "the other's end", func() bool { return nodes[1].ActiveCount() == 0 })
+			ask(t, nodes[1], id, "m")
+		}
+	}
+	eventually(t, "the answers", func() bool {
+		return nodes[0].CallsTo(b.Address()) == 0 && nodes[1].CallsTo(a.Address()) == 0
+	})
+	if nodes[0].ActiveCount() != 1 || nodes[1].ActiveCount() != 1 {
+		t.Errorf("%d and %d activations, want both to wait on", nodes[0].ActiveCount(), nodes[1].ActiveCount())
+	}
+	views[1].show(b, a) // the silent one has left, as this side knows
+	if err := await(t, errs, "the Release whose member left"); err != nil {
+		t.Errorf("error %v, want none once the member has left", err)
+	}
+	cancel()
+	err := await(t, errs, "the Release that was given up")
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), silent.Address()) || strings.Contains(err.Error(), b.Address()) {
+		t.Errorf("error %v, want it to name %s alone", err, silent.Address())
+	}
+}

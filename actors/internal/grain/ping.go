@@ -1,0 +1,131 @@
+package grain
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/parleyrun/parley/actors/internal/wire"
+)
+
+const (
+	pingEvery = time.Second
+	// reachedFor is how long an answer counts, and how long one is waited for.
+	reachedFor = 3 * time.Second
+)
+
+// pinger asks the other members again and again whether messages and answers come through.
+type pinger struct {
+	calls   *calls
+	members func() []node // the others
+	news    chan struct{} // capacity 1: the view has changed
+	stop    context.CancelFunc
+	done    chan struct{}
+
+	mu       sync.Mutex
+	answered map[string]time.Time // by member ID
+}
+
+func newPinger(c *calls, members func() []node) *pinger {
+	return &pinger{calls: c, members: members, news: make(chan struct{}, 1), answered: make(map[string]time.Time)}
+}
+
+// start starts the goroutine that close ends.
+func (p *pinger) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop, p.done = cancel, make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.run(ctx)
+	}()
+}
+
+// close returns when nothing of the pinger runs any more, also if it was never started.
+func (p *pinger) close() {
+	if p.stop != nil {
+		p.stop()
+		<-p.done
+	}
+}
+
+func (p *pinger) viewChanged() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pinger) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		members := p.members()
+		p.forget(members)
+		for _, n := range members {
+			wg.Go(func() { p.ping(ctx, n) })
+		}
+		select {
+		case <-tick.C:
+		case <-p.news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *pinger) ping(ctx context.Context, n node) {
+	ctx, cancel := context.WithTimeout(ctx, reachedFor)
+	defer cancel()
+	if _, err := p.calls.ask(ctx, actor.NewPID(n.address, nodeName), &wire.Ping{}); err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered[n.ID] = time.Now()
+}
+
+// forget drops who is no member any more.
+func (p *pinger) forget(members []node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keep := make(map[string]time.Time, len(members))
+	for _, n := range members {
+		if t, ok := p.answered[n.ID]; ok {
+			keep[n.ID] = t
+		}
+	}
+	p.answered = keep
+}
+
+// reached counts the members that have answered lately.
+func (p *pinger) reached() (reached, others int) {
+	members := p.members()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range members {
+		if t, ok := p.answered[n.ID]; ok && time.Since(t) < reachedFor {
+			reached++
+		}
+	}
+	return reached, len(members)
+}
+
+// Reachable counts the other members of the view, and those of them that have answered within the last
+// 3 s. Each is asked every second, and at once when the view changes.
+func (c *Cluster) Reachable() (reached, others int) { return c.pings.reached() }
+
+// others are the members but this one.
+func (c *Cluster) others() []node {
+	v, self := c.lookup.view.Load(), c.system.Address()
+	others := make([]node, 0, len(v.nodes))
+	for _, n := range v.nodes {
+		if n.address != self {
+			others = append(others, n)
+		}
+	}
+	return others
+}

@@ -1,0 +1,154 @@
+package grain
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// TLSFiles are the PEM files that a member proves itself with. They may be replaced while it runs: at
+// each handshake they are looked at, and read again if they have changed. Files that do not work
+// together, such as half of a new pair, leave the old ones in force and are told in one warning.
+type TLSFiles struct {
+	// CA holds the certificates of the authorities that sign members, one or more.
+	CA string
+	// Cert and Key are this member's certificate, with those between it and the CA, and its key. The
+	// certificate must be good for servers and clients alike.
+	Cert, Key string
+	// Name is the DNS name that every member's certificate carries. Zero is "parley".
+	Name string
+}
+
+// keyFiles reads TLSFiles when they have changed.
+type keyFiles struct {
+	files TLSFiles
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	seen [3]os.FileInfo // at the newest attempt; nil for a file that was not there
+	set  *keySet        // the newest that worked
+}
+
+func newKeyFiles(files TLSFiles, log *slog.Logger) (*keyFiles, error) {
+	if files.Name == "" {
+		files.Name = memberName
+	}
+	k := &keyFiles{files: files, log: log, seen: look(files)}
+	set, err := files.load()
+	if err != nil {
+		return nil, err
+	}
+	k.set = set
+	return k, nil
+}
+
+func (k *keyFiles) current() *keySet {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// The look comes before the reading: a change in between is found at the next handshake.
+	now := look(k.files)
+	if same(k.seen, now) {
+		return k.set
+	}
+	k.seen = now
+	set, err := k.files.load()
+	if err != nil {
+		k.log.Warn("changed TLS files do not work, the old ones stay", "err", err)
+		return k.set
+	}
+	k.set = set
+	k.log.Info("TLS files were read again")
+	return set
+}
+
+func look(f TLSFiles) (seen [3]os.FileInfo) {
+	for i, name := range []string{f.CA, f.Cert, f.Key} {
+		if info, err := os.Stat(name); err == nil {
+			seen[i] = info
+		}
+	}
+	return seen
+}
+
+func same(a, b [3]os.FileInfo) bool {
+	for i := range a {
+		switch {
+		case a[i] == nil && b[i] == nil:
+		case a[i] == nil, b[i] == nil, !os.SameFile(a[i], b[i]),
+			a[i].Size() != b[i].Size(), !a[i].ModTime().Equal(b[i].ModTime()):
+			return false
+		}
+	}
+	return true
+}
+
+// load reads the files and checks that another member with the same CA would accept the certificate.
+func (f TLSFiles) load() (*keySet, error) {
+	pool, err := f.loadCA()
+	if err != nil {
+		return nil, err
+	}
+	if f.Cert == "" || f.Key == "" {
+		return nil, errors.New("the file of the TLS certificate or of its key is not named: name both")
+	}
+	certPEM, err := os.ReadFile(f.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("read TLS certificate: %w: make one that the CA signs, with the DNS name %q", err, f.Name)
+	}
+	keyPEM, err := os.ReadFile(f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read TLS key: %w: it is the private key of %s", err, f.Cert)
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("read TLS certificate %s with key %s: %w: both must be PEM and belong together", f.Cert, f.Key, err)
+	}
+	if err := f.check(cert, pool); err != nil {
+		return nil, err
+	}
+	return newKeySet(cert, pool, f.Name), nil
+}
+
+func (f TLSFiles) loadCA() (*x509.CertPool, error) {
+	if f.CA == "" {
+		return nil, errors.New("the file of the TLS CA is not named: name the PEM file of the authority that signs the members")
+	}
+	caPEM, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read TLS CA: %w: it holds the PEM certificates of the authorities that sign the members", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(caPEM) {
+		return nil, fmt.Errorf("read TLS CA %s: no certificate in it: it holds the PEM certificates of the authorities that sign the members", f.CA)
+	}
+	return pool, nil
+}
+
+func (f TLSFiles) check(cert tls.Certificate, pool *x509.CertPool) error {
+	leaf := cert.Leaf
+	between := x509.NewCertPool()
+	for _, der := range cert.Certificate[1:] {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return fmt.Errorf("read TLS certificate %s: %w", f.Cert, err)
+		}
+		between.AddCert(c)
+	}
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		_, err := leaf.Verify(x509.VerifyOptions{
+			Roots: pool, Intermediates: between, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
+		})
+		if err != nil {
+			return fmt.Errorf("check TLS certificate %s: %w: %s must sign it, for servers and clients, and it must be valid now", f.Cert, err, f.CA)
+		}
+	}
+	if err := carriesName([]*x509.Certificate{leaf}, f.Name); err != nil {
+		return fmt.Errorf("check TLS certificate %s: %w: make one with that name", f.Cert, err)
+	}
+	return nil
+}
