@@ -55,7 +55,7 @@ func (e *SettledError) Error() string {
 // never created and invalid_request if it has no such submission. It is
 // safe for concurrent use.
 func (r *Runtime) Read(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*Reply, error) {
-	s, err := r.untilSettled(ctx, at, receipt)
+	s, err := r.untilSettled(ctx, r.Reader(), at, receipt)
 	if err != nil {
 		return nil, fmt.Errorf("read the reply to submission %.80s: %w", receipt.SubmissionID, err)
 	}
@@ -71,17 +71,21 @@ func (r *Runtime) Read(ctx context.Context, at conversation.Address, receipt con
 }
 
 // untilSettled returns a snapshot that has the settlement of a submission.
-func (r *Runtime) untilSettled(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*conversation.Snapshot, error) {
-	reader := r.Reader()
+func (r *Runtime) untilSettled(
+	ctx context.Context, reader conversation.Reader, at conversation.Address, receipt conversation.Receipt,
+) (*conversation.Snapshot, error) {
 	next, looked := receipt.Offset, false
-	for {
-		s, err := r.readOn(ctx, reader, at, receipt.SubmissionID, &next, &looked)
+	tail := conversation.Tailing(ctx)
+	for reading := ctx; ; {
+		s, err := r.readOn(reading, reader, at, receipt.SubmissionID, &next, &looked)
 		if s != nil {
 			return s, nil
 		}
 		if err == nil {
+			reading = tail
 			continue
 		}
+		reading = ctx
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -105,6 +109,7 @@ func (r *Runtime) readOn(
 	if err != nil {
 		return nil, err
 	}
+	ctx = conversation.Tailing(ctx) // the rest goes on with what the page has shown
 	settled, err := settles(page.JSON, id)
 	if err != nil {
 		return nil, err

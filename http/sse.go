@@ -37,7 +37,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation
 	}
 	w.WriteHeader(http.StatusOK)
 
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(conversation.Tailing(ctx))
 	defer cancel(nil)
 	ev := &events{
 		w: w, limit: limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader, stays: r.ProtoMajor == 1},

@@ -54,12 +54,15 @@ func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversati
 	unlimited(w)
 	window, cancel := context.WithTimeout(live, h.opts.LongPoll)
 	defer cancel()
+	ctx, tail := r.Context(), conversation.Tailing(r.Context())
+	wait := conversation.Tailing(window)
 	for held := false; ; {
 		// The read itself is not cut by the window: what it finds is an answer.
-		page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
+		page, err := h.reader.Updates(ctx, at, after, pageBatches)
 		if err == nil && page.Next == after && window.Err() == nil {
 			held = true
-			if err = h.reader.Wait(window, at, after); err == nil {
+			if err = h.reader.Wait(wait, at, after); err == nil {
+				ctx = tail
 				continue
 			}
 			if window.Err() != nil {

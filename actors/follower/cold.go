@@ -17,7 +17,7 @@ func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, err
 		if f.pages == nil {
 			f.pages, f.resets = map[span]*flight{}, &resets{slot: make(chan struct{}, 1)}
 		}
-		if !f.set.spawn(ctx, f, func(ctx context.Context) { f.readPage(ctx, l, r) }) {
+		if !f.set.spawn(ctx, f, f.set.options.LoadTimeout, func(ctx context.Context) { f.readPage(ctx, l, r) }) {
 			f.in.Unlock()
 			return conversation.Page{}, f.set.unavailable(errStopped)
 		}

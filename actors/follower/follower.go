@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -14,16 +15,19 @@ const (
 	// maxQueued bounds the batches that wait to be folded, or for the end of a
 	// load. What does not fit is read from the bucket.
 	maxQueued = 1024
+	// maxQueuedBytes bounds their lines that are not decoded yet.
+	maxQueuedBytes = 16 << 20
 	// keptHashes is how far back a push is compared with what is known.
 	keptHashes = 256
 )
 
-// batch is a durable batch with its records decoded. bytes is the size of its
-// record lines, 0 if unknown.
+// batch is a durable batch. Its records are decoded, or its lines are not nil. bytes
+// is the size of its record lines, 0 if unknown.
 type batch struct {
 	at      storage.Position
 	prev    storage.Hash
 	records []conversation.Record
+	lines   []byte
 	bytes   int
 }
 
@@ -44,19 +48,27 @@ type follower struct {
 	tip    storage.Position // of the newest batch taken, folded or queued
 	recent []storage.Hash   // of the batches up to tip, the newest last
 	queue  []batch          // taken, not folded
-	// Invariant: stale is set while a load runs and until one succeeds.
+	queued int              // bytes of the lines in queue
+	// Invariant: stale is set while something may be missing, that is from the start
+	// of a load that was asked for by more than a reader's doubt until one succeeds.
 	stale    bool
 	opened   bool // the durable head was reached once since the last reset
 	broken   bool // the view is not a prefix of the log: reset before use
 	load     *flight
+	asking   *inquiry
 	offered  map[int64]batch // pushes that arrived during the load
+	kept     int             // bytes of the lines in offered
 	overflow bool            // pushes were dropped during the load
+	heard    int64           // the highest number named during the load, -1 if none
+	again    bool            // somebody asked for a load during the load
 	barren   int             // loads in a row that a push asked for and that found nothing
 	lost     error           // outcome of the last load, nil if it succeeded
 	failed   error           // why the log is refused, nil if it is not
 	failedAt time.Time
 	pages    map[span]*flight
 	wake     chan struct{} // nil while nobody waits
+
+	flights atomic.Int64 // flights and inquiries begun; a read is younger than what began before it
 
 	work sync.Mutex
 	view *view
@@ -68,6 +80,7 @@ type follower struct {
 // is closed.
 type flight struct {
 	done chan struct{}
+	n    int64 // its number among the flights and inquiries of the follower
 	from int64 // last batch known when it began
 	// whole is set when the log was read from its start.
 	whole bool
@@ -88,7 +101,7 @@ func (l *flight) wait(ctx context.Context) error {
 func newFollower(s *Set, at conversation.Address) *follower {
 	return &follower{
 		set: s, key: at.Key(), address: at, stale: true,
-		tip:  storage.Start(),
+		tip: storage.Start(), heard: -1,
 		view: newView(s),
 	}
 }
@@ -98,31 +111,38 @@ func (f *follower) offer(b batch) {
 	f.in.Lock()
 	defer f.in.Unlock()
 	switch {
-	case f.load != nil:
+	case f.stale && f.load != nil:
 		f.keep(b)
 	case f.stale:
 		// The next read loads; until then nobody can be waiting here.
+	case b.at.Seq <= f.tip.Seq && !f.forks(b):
+	case f.fits(b) && f.room():
+		f.take(b)
+	case f.load != nil:
+		f.keep(b)
 	case f.forks(b):
 		f.warnFork(b)
 		f.broken = true
-		f.start(context.Background())
-	case b.at.Seq <= f.tip.Seq:
-	case f.fits(b) && len(f.queue) < maxQueued:
-		f.take(b)
+		f.repair()
 	default:
-		f.start(context.Background())
+		f.set.counts.gaps.Add(1)
+		f.repair()
 	}
 }
+
+// room reports whether one batch more may wait to be folded; in is held.
+func (f *follower) room() bool { return len(f.queue) < maxQueued && f.queued < maxQueuedBytes }
 
 // keep stores a push until the load in flight ends; in is held. Where two pushes
 // disagree, neither is believed.
 func (f *follower) keep(b batch) {
-	if other, ok := f.offered[b.at.Seq]; ok && other.at != b.at {
+	other, ok := f.offered[b.at.Seq]
+	if ok && other.at != b.at {
 		delete(f.offered, b.at.Seq)
 		f.overflow = true
 		return
 	}
-	if len(f.offered) >= maxQueued {
+	if len(f.offered) >= maxQueued || f.kept >= maxQueuedBytes {
 		f.overflow = true
 		return
 	}
@@ -130,6 +150,7 @@ func (f *follower) keep(b batch) {
 		f.offered = map[int64]batch{}
 	}
 	f.offered[b.at.Seq] = b
+	f.kept += len(b.lines) - len(other.lines)
 }
 
 // forks reports whether another batch is known under the number; in is held.
@@ -149,6 +170,7 @@ func (f *follower) fits(b batch) bool { return b.at.Seq == f.tip.Seq+1 && b.prev
 // take queues the next batch and wakes the waiting; in is held.
 func (f *follower) take(b batch) {
 	f.queue = append(f.queue, b)
+	f.queued += len(b.lines)
 	f.tip = b.at
 	if len(f.recent) == 2*keptHashes {
 		f.recent = f.recent[:copy(f.recent, f.recent[keptHashes:])]
@@ -203,17 +225,17 @@ func (f *follower) lock() (*view, error) {
 func (f *follower) fold() (live bool, err error) {
 	f.in.Lock()
 	queue, live, broken := f.queue, f.opened, f.broken
-	f.queue = nil
+	f.queue, f.queued = nil, 0
 	f.in.Unlock()
 	if broken {
 		return live, errBroken
 	}
 	for _, b := range queue {
-		if err := f.view.apply(b, live); err != nil {
+		if err := f.apply(b, live); err != nil {
 			f.in.Lock()
 			f.broken, f.stale = true, true
 			if f.load == nil { // Those who wait do not load, so this has to.
-				f.start(context.Background())
+				f.repair()
 			}
 			f.in.Unlock()
 			return live, err
@@ -222,18 +244,42 @@ func (f *follower) fold() (live bool, err error) {
 	return live, nil
 }
 
+// apply folds one batch, whose lines may have to be decoded first; work is held.
+func (f *follower) apply(b batch, live bool) error {
+	if b.lines != nil {
+		records, err := conversation.DecodeRecords(b.lines)
+		if err != nil {
+			f.set.counts.undecoded.Add(1)
+			f.set.options.Logger.Warn("push cannot be decoded, reading the log",
+				"conversation", string(f.key), "offset", b.at.Seq, "err", err)
+			return &logError{b.at.Seq, err}
+		}
+		b.records, b.lines = records, nil
+	}
+	return f.view.apply(b, live)
+}
+
 // open returns the view of an existing conversation through at least the offset
 // need, with work held. Absence, and an offset beyond the head, are decided by a
-// bucket read that began after the call.
+// bucket read that began after the call, and so is where the log ends, unless the
+// call need not know or somebody vouches for it.
 func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, error) {
-	fresh, err := f.ready(ctx)
+	began, tip, vouched := f.flights.Load(), conversation.Start, !f.set.doubts(ctx)
+	fresh, err := f.ready(ctx, began)
 	for err == nil {
+		if !fresh && !vouched {
+			tip, vouched, err = f.ask(ctx, began, need)
+			if err == nil && !vouched {
+				fresh, err = true, f.refresh(ctx, began)
+			}
+			continue
+		}
 		v, broken := f.lock()
 		switch {
 		case broken != nil:
-			fresh, err = f.ready(ctx)
+			fresh, err = f.ready(ctx, began)
 			continue
-		case v.exists() && v.head() >= need:
+		case v.exists() && v.head() >= need && (fresh || v.head() >= tip):
 			return v, nil
 		case fresh && !v.exists():
 			err = notFound()
@@ -242,15 +288,15 @@ func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, e
 		}
 		f.work.Unlock()
 		if err == nil {
-			fresh, err = true, f.refresh(ctx)
+			fresh, err = true, f.refresh(ctx, began)
 		}
 	}
 	return nil, err
 }
 
 // ready waits until everything this follower knows to be durable is at hand, and
-// reports whether a bucket read that began after the call has succeeded.
-func (f *follower) ready(ctx context.Context) (fresh bool, err error) {
+// reports whether a bucket read that is no older than began has succeeded.
+func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err error) {
 	f.in.Lock()
 	for f.stale {
 		if f.failed != nil && time.Since(f.failedAt) < f.set.options.IdleAfter {
@@ -258,8 +304,7 @@ func (f *follower) ready(ctx context.Context) (fresh bool, err error) {
 			f.in.Unlock()
 			return false, err
 		}
-		mine := f.load == nil
-		if mine && !f.start(ctx) {
+		if f.load == nil && !f.start(ctx) {
 			f.in.Unlock()
 			return false, f.set.unavailable(errStopped)
 		}
@@ -268,7 +313,7 @@ func (f *follower) ready(ctx context.Context) (fresh bool, err error) {
 		if err := l.wait(ctx); err != nil {
 			return false, err
 		}
-		fresh = fresh || mine
+		fresh = fresh || l.n > began
 		f.in.Lock()
 		// Another load may run already, to close a gap that a push showed. Readers
 		// need not wait for it: what was durable when they came has been read.
@@ -280,19 +325,23 @@ func (f *follower) ready(ctx context.Context) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// refresh waits for a bucket read that begins after the call.
-func (f *follower) refresh(ctx context.Context) error {
-	for second := false; ; second = true {
+// refresh waits for a bucket read that is no older than began.
+func (f *follower) refresh(ctx context.Context, began int64) error {
+	for {
 		f.in.Lock()
-		mine := f.load == nil
-		if mine && !f.start(ctx) {
-			f.in.Unlock()
-			return f.set.unavailable(errStopped)
+		if f.load == nil {
+			// Where pushes come from afar, the view stays good for those who tail while
+			// somebody makes sure, and when the bucket does not answer.
+			f.stale = f.stale || !f.set.remote() || f.tip.Seq < 0
+			if !f.start(ctx) {
+				f.in.Unlock()
+				return f.set.unavailable(errStopped)
+			}
 		}
 		l := f.load
 		f.in.Unlock()
 		err := l.wait(ctx)
-		if mine || second || ctx.Err() != nil {
+		if l.n > began || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -184,6 +184,9 @@ type bucket struct {
 	// listed is called, if set, when a load has seen which batches there are and
 	// before it yields them.
 	listed func(ctx context.Context)
+	newest *storage.Checkpoint // nil if there is none
+	// restores is called, if set, before the newest checkpoint is returned.
+	restores func(ctx context.Context)
 }
 
 func newBucket(pushes ...push) *bucket {
@@ -246,7 +249,17 @@ func (b *bucket) Resume(ctx context.Context, conv conversation.Key, after storag
 }
 
 func (b *bucket) Checkpoint(ctx context.Context, _ conversation.Key) (*storage.Checkpoint, error) {
-	return nil, ctx.Err()
+	b.mu.Lock()
+	newest, restores := b.newest, b.restores
+	b.mu.Unlock()
+	if newest == nil {
+		return nil, ctx.Err()
+	}
+	if restores != nil {
+		restores(ctx)
+	}
+	c := *newest // the reader empties it
+	return &c, ctx.Err()
 }
 
 func (b *bucket) Page(_ context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error) {
@@ -261,4 +274,23 @@ func (b *bucket) Range(ctx context.Context, conv conversation.Key, first, last i
 		return nil, err
 	}
 	return append([]storage.Batch{}, b.stored[first:last+1]...), nil
+}
+
+// hook sets what is called when a load has listed the log.
+func (b *bucket) hook(listed func(context.Context)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listed = listed
+}
+
+// upTo returns the history as it was at an offset, to compare pages with.
+func (h *history) upTo(off conversation.Offset) *history {
+	return &history{t: h.t, life: h.life, pushes: h.pushes[:off+1], fragments: h.fragments[:off+1]}
+}
+
+// restoring sets the checkpoint, and what is called before it is returned.
+func (b *bucket) restoring(newest *storage.Checkpoint, restores func(context.Context)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.newest, b.restores = newest, restores
 }

@@ -17,12 +17,19 @@ type readBatches func(context.Context, conversation.Key, storage.Position) iter.
 
 // start begins a load unless the set is closed; in is held and no load runs.
 func (f *follower) start(ctx context.Context) bool {
-	l := &flight{done: make(chan struct{}), from: f.tip.Seq}
-	ok := f.set.spawn(ctx, f, func(ctx context.Context) { f.finish(l, f.catchUp(ctx, l)) })
+	l := &flight{done: make(chan struct{}), n: f.flights.Add(1), from: f.tip.Seq}
+	ok := f.set.spawn(ctx, f, f.set.options.LoadTimeout, func(ctx context.Context) { f.finish(l, f.catchUp(ctx, l)) })
 	if ok {
-		f.load, f.stale = l, true
+		f.load = l
 	}
 	return ok
+}
+
+// repair begins a load because something may be missing; in is held and no load
+// runs. Nobody is read to from the view until it is there.
+func (f *follower) repair() {
+	f.stale = true
+	f.start(context.Background())
 }
 
 // catchUp reads the bucket after what is known. When that does not fit the log,
@@ -93,8 +100,9 @@ func (f *follower) reset() storage.Position {
 	f.in.Lock()
 	defer f.in.Unlock()
 	f.view = newView(f.set)
-	f.tip, f.recent, f.queue = storage.Start(), nil, nil
-	f.opened, f.broken = false, false
+	f.tip, f.recent = storage.Start(), nil
+	f.queue, f.queued = nil, 0
+	f.opened, f.broken, f.stale = false, false, true
 	return f.tip
 }
 
@@ -115,6 +123,8 @@ func (f *follower) pull(ctx context.Context, read readBatches, after storage.Pos
 		fits := f.fits(next)
 		if fits {
 			f.take(next)
+		} else { // unless it was pushed meanwhile
+			fits = next.at.Seq <= f.tip.Seq && !f.forks(next)
 		}
 		f.in.Unlock()
 		if !fits {
@@ -154,7 +164,7 @@ func (f *follower) finish(l *flight, err error) {
 	switch {
 	case err == nil:
 		f.opened, f.stale = true, false
-		f.lost, f.failed = nil, nil
+		f.failed = nil
 		again = f.settle(l)
 	case permanent(err):
 		l.err = f.set.explain(f.key, err)
@@ -163,11 +173,16 @@ func (f *follower) finish(l *flight, err error) {
 		f.broken = true
 	default:
 		l.err = f.set.explain(f.key, err)
+		f.barren = 0
+		again = !f.stale && f.settle(l) // if not stale, all that is known to be durable is at hand
 	}
-	f.lost = l.err
-	f.offered, f.overflow = nil, false
+	f.lost = nil
+	if f.stale {
+		f.lost = l.err
+	}
+	f.offered, f.kept, f.overflow, f.heard, f.again = nil, 0, false, -1, false
 	if again {
-		f.start(context.Background())
+		f.repair()
 	}
 	f.broadcast()
 	f.in.Unlock()
@@ -195,7 +210,7 @@ func (f *follower) settle(l *flight) bool {
 			// A log that was just read as a whole is right, and the push is not.
 			f.broken = f.broken || !l.whole
 		case seq <= f.tip.Seq:
-		case f.fits(b) && len(f.queue) < maxQueued:
+		case f.fits(b) && f.room():
 			f.take(b)
 		default:
 			missing = true
@@ -205,9 +220,12 @@ func (f *follower) settle(l *flight) bool {
 		f.stale = true
 		return true
 	}
-	if !missing || f.tip.Seq > l.from {
+	if missing = missing || f.heard > f.tip.Seq; missing {
+		f.set.counts.gaps.Add(1)
+	}
+	if !missing || f.again || f.tip.Seq > l.from {
 		f.barren = 0
-		return missing
+		return missing || f.again
 	}
 	// The push may have come after this load listed the log, but a load that began
 	// after the push finds it.

@@ -94,6 +94,7 @@ func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversat
 	if head > after {
 		return nil
 	}
+	s.options.Waited(f.key)
 	for {
 		woken, err := f.past(after)
 		if woken == nil {

@@ -48,6 +48,26 @@ type Options struct {
 	MaxFollowers int
 	// LoadTimeout bounds one read of the bucket; default 30 s.
 	LoadTimeout time.Duration
+
+	// Tip asks whoever may own a conversation where its log ends. It is known if
+	// every batch that was acknowledged before the call has a number up to seq. Nil
+	// means that all batches are offered here before they are acknowledged, so that
+	// what is at hand is the head. It is called without locks held and ends with its
+	// context, whose values are those of a read that asks.
+	Tip func(ctx context.Context, at conversation.Key) (seq int64, known bool)
+	// TipTimeout bounds one call of Tip, after which the bucket is asked; default
+	// 500 ms.
+	TipTimeout time.Duration
+	// Strict has every read ask the bucket where the log ends, and none ask Tip.
+	Strict bool
+	// Opened and Closed, if not nil, are told that a follower came, before it begins
+	// to read the bucket, and that it went, which is not told of those that are there
+	// when the set is stopped. They are called one at a time, in order and with a
+	// lock held: they must not block and must not call the set.
+	Opened, Closed func(conversation.Key)
+	// Waited, if not nil, is told that somebody is about to wait for the next batch,
+	// without a lock held. It must not block.
+	Waited func(conversation.Key)
 }
 
 func (o *Options) filled() (Options, error) {
@@ -55,7 +75,7 @@ func (o *Options) filled() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.MaxFollowers < 0 || out.LoadTimeout < 0 {
+	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.MaxFollowers < 0 || out.LoadTimeout < 0 || out.TipTimeout < 0 {
 		return out, errors.New("check follower options: negative value")
 	}
 	if out.Logger == nil {
@@ -73,6 +93,18 @@ func (o *Options) filled() (Options, error) {
 	if out.LoadTimeout == 0 {
 		out.LoadTimeout = 30 * time.Second
 	}
+	if out.TipTimeout == 0 {
+		out.TipTimeout = 500 * time.Millisecond
+	}
+	if out.Opened == nil {
+		out.Opened = func(conversation.Key) {}
+	}
+	if out.Waited == nil {
+		out.Waited = func(conversation.Key) {}
+	}
+	if out.Closed == nil {
+		out.Closed = func(conversation.Key) {}
+	}
 	return out, nil
 }
 
@@ -84,9 +116,17 @@ type Stats struct {
 	ColdPages int64 // Pages read from the bucket because they were not retained.
 	Encoded   int64 // Batches projected and encoded.
 	Snapshots int64 // Snapshots encoded.
+	Tips      int64 // Calls of [Options.Tip],
+	Unknown   int64 // and those that did not get to know it.
+	Gaps      int64 // Times that a push or [Set.Behind] showed that batches are missing here.
+	Rechecks  int64 // Calls of [Set.Recheck] that found a follower.
+	Undecoded int64 // Pushes whose lines could not be decoded.
 }
 
-type counters struct{ loads, coldPages, encoded, snapshots atomic.Int64 }
+type counters struct {
+	loads, coldPages, encoded, snapshots     atomic.Int64
+	tips, unknown, gaps, rechecks, undecoded atomic.Int64
+}
 
 // Set is the followers of a node. It implements [conversation.Reader] but for the
 // content of attachments. Make one
@@ -158,19 +198,8 @@ func (s *Set) Stats() Stats {
 		Followers: n,
 		Loads:     s.counts.loads.Load(), ColdPages: s.counts.coldPages.Load(),
 		Encoded: s.counts.encoded.Load(), Snapshots: s.counts.snapshots.Load(),
-	}
-}
-
-// Offer hands over a batch that its owner made durable and verified: its
-// position, the hash of the batch before it and its records, which from now on
-// are shared and must not be changed. It does no I/O and takes constant time; it
-// is ignored when nobody follows the conversation.
-func (s *Set) Offer(key conversation.Key, at storage.Position, prev storage.Hash, records []conversation.Record) {
-	s.mu.Lock()
-	f := s.followers[key]
-	s.mu.Unlock()
-	if f != nil {
-		f.offer(batch{at: at, prev: prev, records: records})
+		Tips: s.counts.tips.Load(), Unknown: s.counts.unknown.Load(),
+		Gaps: s.counts.gaps.Load(), Rechecks: s.counts.rechecks.Load(), Undecoded: s.counts.undecoded.Load(),
 	}
 }
 
@@ -206,6 +235,7 @@ func (s *Set) drop(f *follower) {
 	f.idle = nil
 	delete(s.followers, f.key)
 	delete(s.addresses, f.address)
+	s.options.Closed(f.key)
 	if len(s.followers) == 0 { // a map never shrinks
 		s.followers, s.addresses = map[conversation.Key]*follower{}, map[conversation.Address]*follower{}
 	}
@@ -229,6 +259,7 @@ func (s *Set) acquire(at conversation.Address) (*follower, error) {
 		}
 		f = newFollower(s, at)
 		s.followers[f.key], s.addresses[at] = f, f
+		s.options.Opened(f.key)
 	}
 	s.use(f)
 	return f, nil
@@ -254,15 +285,15 @@ func (s *Set) release(f *follower) {
 }
 
 // spawn runs work in a goroutine that Run waits for, with the values of ctx but
-// not its end, and keeps the follower in use meanwhile. It reports false when
+// an end of its own, and keeps the follower in use meanwhile. It reports false when
 // the set is closed.
-func (s *Set) spawn(ctx context.Context, f *follower, work func(context.Context)) bool {
+func (s *Set) spawn(ctx context.Context, f *follower, limit time.Duration, work func(context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.LoadTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	t := &task{cancel}
 	s.running[t] = struct{}{}
 	s.use(f)

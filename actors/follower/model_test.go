@@ -1,0 +1,195 @@
+package follower_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// world is a conversation whose owner is another node. Batches become durable there
+// at random moments; what the network does with their pushes, and how long anything
+// takes, is random as well. Time is that of the bubble.
+type world struct {
+	t      *testing.T
+	h      *history
+	source *bucket
+	set    *follower.Set
+	group  sync.WaitGroup
+
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func (w *world) n(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.random.IntN(n)
+}
+
+// pause takes up to ms milliseconds, often no time at all.
+func (w *world) pause(ms int) { time.Sleep(time.Duration(max(0, w.n(2*ms)-ms)) * time.Millisecond) }
+
+// durable is the last batch that is durable now.
+func (w *world) durable() conversation.Offset {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	return conversation.Offset(len(w.source.stored) - 1)
+}
+
+// tip is the owner: it knows, or does not, or the answer takes too long.
+func (w *world) tip(ctx context.Context, _ conversation.Key) (int64, bool) {
+	w.pause(20)
+	seq := w.durable()
+	if w.n(20) == 0 {
+		<-ctx.Done()
+		return 0, false
+	}
+	w.pause(20)
+	return int64(seq), w.n(5) > 0
+}
+
+// write makes all batches durable and pushes them.
+func (w *world) write(outages bool) {
+	for _, p := range w.h.pushes[1:] {
+		w.pause(30)
+		w.source.store(p)
+		copies := []int{0, 1, 1, 1, 1, 1, 1, 1, 2}[w.n(9)]
+		for range copies {
+			w.group.Go(func() {
+				w.pause(10)
+				w.set.OfferStored(address().Key(), p.stored())
+			})
+		}
+		switch w.n(40) {
+		case 0:
+			w.set.Recheck(address().Key())
+		case 1:
+			seq := int64(w.durable())
+			w.group.Go(func() {
+				w.pause(50)
+				w.set.Behind(address().Key(), seq)
+			})
+		case 2:
+			if outages {
+				w.source.fail(&storage.Error{Op: "list", Key: "log", Kind: storage.ErrUnavailable})
+				w.pause(40)
+				w.source.fail(nil)
+			}
+		}
+	}
+}
+
+// look reads in every way until the log is complete. What it sees is not older than
+// the read.
+func (w *world) look(ctx context.Context) {
+	for w.durable() < w.h.head() {
+		w.pause(40)
+		floor := w.durable()
+		var got conversation.Offset
+		var err error
+		switch w.n(4) {
+		case 0:
+			got, err = w.set.Head(ctx, address())
+		case 1:
+			var page conversation.Page
+			page, err = w.set.Snapshot(ctx, address())
+			got = page.Next
+		case 2:
+			if err = w.set.Wait(ctx, address(), floor-1); err == nil {
+				got = floor
+			}
+		default:
+			after := conversation.Offset(w.n(int(floor)+2) - 1)
+			var page conversation.Page
+			page, err = w.set.Updates(ctx, address(), after, 1+w.n(50))
+			got = page.Next
+			if want := w.h.page(after, page.Next); err == nil && string(page.JSON) != want {
+				w.t.Errorf("page after %d is\n%s\nwant\n%s", after, page.JSON, want)
+			}
+			if !page.UpToDate {
+				got = floor // it is not said to be all
+			}
+		}
+		if err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable {
+			w.t.Errorf("a read: %v", err)
+		}
+		if err == nil && got < floor {
+			w.t.Errorf("a read saw %d when %d was durable before it", got, floor)
+		}
+	}
+}
+
+// tail follows the log to its end as an event stream does, and as one that comes back
+// with its offset when a read fails.
+func (w *world) tail(ctx context.Context, end conversation.Offset) {
+	reading := ctx
+	for after := conversation.Start; after < end; {
+		page, err := w.set.Updates(reading, address(), after, 1+w.n(20))
+		if err == nil {
+			if want := w.h.page(after, page.Next); page.Next < after || string(page.JSON) != want {
+				w.t.Errorf("page after %d ends at %d and is\n%s\nwant\n%s", after, page.Next, page.JSON, want)
+				return
+			}
+			after, reading = page.Next, conversation.Tailing(ctx)
+			if page.UpToDate && after < end {
+				err = w.set.Wait(reading, address(), after)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			w.t.Errorf("a reader that tails ended at %d of %d", after, end)
+			return
+		case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable:
+			w.t.Errorf("a reader that tails: %v", err)
+			return
+		case err != nil:
+			reading = ctx
+			w.pause(100)
+		}
+	}
+}
+
+// TestReadersOfAnotherNode: under any fate of the pushes, reads are not older than
+// their start, and those that tail see every batch once and in order, to the end.
+func TestReadersOfAnotherNode(t *testing.T) {
+	h := turns(t, 30)
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{t: t, h: h, source: newBucket(h.pushes[0]), random: rand.New(rand.NewPCG(seed, 7))}
+				options := &follower.Options{Tip: w.tip, TipTimeout: 100 * time.Millisecond, Strict: seed%3 == 0}
+				if seed%2 == 0 {
+					options.RetainBytes = 2 << 10
+				}
+				w.set = start(t, w.source, options)
+				w.source.hook(func(context.Context) { w.pause(30) })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				var tails sync.WaitGroup
+				for range 3 {
+					tails.Go(func() { w.tail(ctx, h.head()) })
+					w.group.Go(func() { w.look(ctx) })
+				}
+				w.write(seed%4 == 3)
+				w.group.Wait()
+				if seed%5 == 0 {
+					w.set.Recheck(address().Key())
+				} else {
+					w.set.Behind(address().Key(), int64(h.head()))
+				}
+				tails.Wait()
+				if s := w.set.Stats(); s.Gaps == 0 || s.Rechecks == 0 && s.Tips == 0 {
+					t.Errorf("the pushes did no harm: %+v", s)
+				}
+			})
+		})
+	}
+}

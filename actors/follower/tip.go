@@ -1,0 +1,73 @@
+package follower
+
+import (
+	"context"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// inquiry is one call of [Options.Tip] that readers share. tip and known are set
+// before done is closed.
+type inquiry struct {
+	done  chan struct{}
+	n     int64 // its number among the flights and inquiries of the follower
+	tip   conversation.Offset
+	known bool
+}
+
+// remote reports whether batches may become durable that nobody offers here.
+func (s *Set) remote() bool { return s.options.Strict || s.options.Tip != nil }
+
+// doubts reports whether a read must learn where the log ends.
+func (s *Set) doubts(ctx context.Context) bool { return s.remote() && !conversation.IsTailing(ctx) }
+
+// ask waits for an answer to where the log ends, to a question that is no older than
+// began. It does not ask where only the bucket can tell whether there is what is
+// needed.
+func (f *follower) ask(ctx context.Context, began int64, need conversation.Offset) (tip conversation.Offset, known bool, err error) {
+	if f.set.options.Strict {
+		return 0, false, nil
+	}
+	for {
+		f.in.Lock()
+		if f.tip.Seq < max(int64(need), 0) {
+			f.in.Unlock()
+			return 0, false, nil
+		}
+		if f.asking == nil && !f.inquire(ctx) {
+			f.in.Unlock()
+			return 0, false, f.set.unavailable(errStopped)
+		}
+		q := f.asking
+		f.in.Unlock()
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+			return 0, false, ctx.Err()
+		}
+		if q.n > began {
+			return q.tip, q.known, nil
+		}
+	}
+}
+
+// inquire begins to ask, unless the set is closed; in is held and nobody asks.
+func (f *follower) inquire(ctx context.Context) bool {
+	q := &inquiry{done: make(chan struct{}), n: f.flights.Add(1)}
+	ok := f.set.spawn(ctx, f, f.set.options.TipTimeout, func(ctx context.Context) {
+		f.set.counts.tips.Add(1)
+		seq, known := f.set.options.Tip(ctx, f.key)
+		if !known {
+			f.set.counts.unknown.Add(1)
+		}
+		q.tip, q.known = conversation.Offset(seq), known
+		f.in.Lock()
+		f.asking = nil
+		f.in.Unlock()
+		close(q.done)
+	})
+	if ok {
+		f.asking = q
+	}
+	return ok
+}
