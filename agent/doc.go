@@ -41,7 +41,8 @@
 // A call that a crash interrupts is not run again, because nobody knows how far it
 // came: the model is told that its outcome is unknown. With [ToolOptions.Durable]
 // it runs again from the start, and every [Step] that was recorded gives its result
-// without running. [Dispatch] from such a tool sends no message twice.
+// without running. [Dispatch] from such a tool sends no message twice. With [Sleep] it
+// waits, for days if need be, and costs nothing meanwhile.
 //
 // # Hooks
 //

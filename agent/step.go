@@ -95,7 +95,7 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 			s.forget(name)
 		}
 	}()
-	result, err = fn(withStepOrigin(withReadOnlyState(ctx), name))
+	result, err = fn(context.WithValue(withStepOrigin(withReadOnlyState(ctx), name), inStepKey{}, true))
 	done = err == nil
 	return result, err
 }

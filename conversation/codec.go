@@ -28,7 +28,7 @@ type recordKind struct {
 // version 8, so lines carry no flag. A type that is added later has a member
 // "must" in its struct, true where older nodes have to refuse its lines.
 func recordTable() []recordKind {
-	return []recordKind{
+	return append([]recordKind{
 		{TypeConversationCreated, true, func() Record { return new(ConversationCreated) }},
 		{TypeSubmissionAdmitted, true, func() Record { return new(SubmissionAdmitted) }},
 		{TypeAttemptStarted, true, func() Record { return new(AttemptStarted) }},
@@ -53,7 +53,7 @@ func recordTable() []recordKind {
 		{TypeChildStarted, true, func() Record { return new(ChildStarted) }},
 		{TypeChildSettled, true, func() Record { return new(ChildSettled) }},
 		{TypeConversationDeleted, true, func() Record { return new(ConversationDeleted) }},
-	}
+	}, nextRecords()...)
 }
 
 // Types returns every record type of this version in the order of the table.

@@ -80,11 +80,7 @@ func (s *State) foldRest(r Record) error {
 	case *ChildSettled:
 		return s.foldChildSettled(r)
 	case *Parked:
-		sub, err := s.open(r, r.Submission)
-		if err != nil {
-			return err
-		}
-		sub.Parked = r
+		return s.foldParked(r)
 	case *ConversationDeleted:
 		*s = *newStateAt(s.head)
 	}
@@ -127,7 +123,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	if s.unsettled[0] != sub {
 		return s.bad(r, "submission %s is not the first in the queue", sub.ID)
 	}
-	sub.Running, sub.Writer, sub.Parked = true, r.Writer, nil
+	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt = true, r.Writer, nil, 0
 	sub.Attempts = r.Attempt
 	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
 	return nil
@@ -140,6 +136,28 @@ func (s *State) foldReleased(r *AttemptReleased) error {
 	}
 	sub.Running = false
 	sub.Attempts = r.Attempt - 1
+	return nil
+}
+
+// foldParked puts a submission to rest. Like a release it does not count the attempt;
+// the time that the attempt took counts.
+func (s *State) foldParked(r *Parked) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	if !sub.Running || sub.Child != "" {
+		return s.bad(r, "submission %s is not running", sub.ID)
+	}
+	if st := sub.lastStep(); st != nil && !st.completed {
+		return s.bad(r, "turn %s is under way", st.turn)
+	}
+	sub.Parked, sub.ParkedAt = r, s.head
+	sub.Running = false
+	sub.Attempts--
+	if r.ElapsedMs > 0 {
+		sub.elapsed[1] = r.ElapsedMs
+	}
 	return nil
 }
 

@@ -133,6 +133,8 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"withdrawal of no turn":  {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
 		"durable step of no one": {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
 		"parking of nothing":     {records{&conversation.Parked{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"parking in a step":      {records{&conversation.Parked{Submission: "sub_1"}}, "turn turn_1 is under way"},
+		"parking in the queue":   {records{&conversation.Parked{Submission: "sub_2"}}, "submission sub_2 is not running"},
 		"after the deletion":     {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
 		"deletion twice":         {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
 	} {
@@ -312,15 +314,15 @@ func TestQueue(t *testing.T) {
 	if sub.Aborted || !s.Submission("sub_2").Aborted || s.Submission("sub_3").Aborted {
 		t.Error("the abort covers what it does not name")
 	}
-	apply(t, s, completed("res_1", "turn_1"), &conversation.Parked{Submission: "sub_1", Until: at, Reason: "timer"})
-	if sub.Parked == nil || sub.Elapsed() != 100*time.Millisecond {
-		t.Errorf("parked %v after %v", sub.Parked, sub.Elapsed())
+	apply(t, s, completed("res_1", "turn_1"), &conversation.Parked{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 150})
+	if sub.Parked == nil || sub.ParkedAt != s.Head() || sub.Running || sub.Attempts != 0 || sub.Elapsed() != 150*time.Millisecond {
+		t.Errorf("parked %v at %d after %v, running: %t, %d attempts", sub.Parked, int64(sub.ParkedAt), sub.Elapsed(), sub.Running, sub.Attempts)
 	}
 	apply(t, s, attempt("sub_1", 2), started("res_1", "sub_1", "turn_2"), completed("res_1", "turn_2"))
 	if now := sub.ElapsedNow(); now != 100*time.Millisecond {
 		t.Errorf("the second attempt took %v", now)
 	}
-	if sub.Parked != nil || sub.Elapsed() != 200*time.Millisecond || sub.Attempts != 2 {
+	if sub.Parked != nil || sub.ParkedAt != 0 || sub.Elapsed() != 250*time.Millisecond || sub.Attempts != 2 {
 		t.Errorf("second attempt: parked %v after %v, %d attempts", sub.Parked, sub.Elapsed(), sub.Attempts)
 	}
 	apply(t, s, &conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"})

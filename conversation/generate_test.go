@@ -344,7 +344,8 @@ func (g *generator) settleCalls(w *work) {
 			}
 			continue
 		case n < 28:
-			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: "waits for a timer"})
+			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer, ElapsedMs: int64(g.r.IntN(9))})
+			w.attempt--
 			g.cut()
 			g.attempt(w)
 			continue

@@ -80,6 +80,9 @@ const (
 	HookContinued Hook = "continued"
 )
 
+// ReasonTimer is the reason of a [Parked] submission that waits for a time alone.
+const ReasonTimer = "timer"
+
 // ReasonInterrupted is the stop reason of a step that was closed by recovery.
 const ReasonInterrupted = "interrupted"
 
@@ -309,11 +312,13 @@ type (
 		Output json.RawMessage `json:"output"`
 	}
 
-	// Parked says what a submission waits for.
+	// Parked ends an attempt without counting it: the submission waits until a time,
+	// and nothing of it runs. ElapsedMs is the monotonic time since its attempt started.
 	Parked struct {
 		Submission SubmissionID `json:"submission"`
 		Until      Time         `json:"until,omitempty"`
 		Reason     string       `json:"reason"`
+		ElapsedMs  int64        `json:"elapsedMs,omitempty"`
 	}
 
 	// HookDone says that a hook has come to its end for a submission.

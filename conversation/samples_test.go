@@ -78,7 +78,7 @@ func samples() []conversation.Record {
 		},
 		&conversation.StateWritten{Key: "seen", Value: json.RawMessage(`{"n":2}`)},
 		&conversation.StepRecorded{Call: "call_1", Name: "fetch", Output: json.RawMessage(`7`)},
-		&conversation.Parked{Submission: "sub_1", Until: at, Reason: "timer"},
+		&conversation.Parked{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 100},
 		&conversation.HookDone{Submission: "sub_1", Hook: conversation.HookContinued},
 		&conversation.ChildStarted{
 			Child: "conv_2", Submission: "sub_2", Call: "call_1", Agent: "helper", Prompt: "Look it up.", At: at,

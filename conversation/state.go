@@ -141,9 +141,12 @@ type Submission struct {
 	// Message is the response, empty before its first step.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it
-	Parked  *Parked   `json:"parked,omitempty"`
-	Settled bool      `json:"settled,omitempty"`
-	Outcome Outcome   `json:"outcome,omitempty"`
+	// Parked is what the submission waits for, nil if it does not, and ParkedAt the
+	// offset of the batch that says so.
+	Parked   *Parked `json:"parked,omitempty"`
+	ParkedAt Offset  `json:"parkedAt,omitempty"`
+	Settled  bool    `json:"settled,omitempty"`
+	Outcome  Outcome `json:"outcome,omitempty"`
 	// Prepared is set once the hook at the start of a delivery has ended; Continued
 	// counts how often the model was sent on.
 	Prepared  bool `json:"prepared,omitempty"`
@@ -331,6 +334,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	}
 	s.dropChildren(sub)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
+	sub.Parked, sub.ParkedAt = nil, 0
 	i := slices.Index(s.unsettled, sub)
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)
 	s.settlements = append(s.settlements, Settlement{SubmissionID: r.Submission, Outcome: r.Outcome, Error: r.Error})

@@ -34,11 +34,14 @@ func (h Heartbeat) valid() error {
 	if h.Count < 1 {
 		return fmt.Errorf("count %d is out of range", h.Count)
 	}
+	if h.Active < 0 || h.Busy < 0 {
+		return fmt.Errorf("%d conversations active, %d busy: want 0 or more", h.Active, h.Busy)
+	}
 	return validMember(h.Member)
 }
 
 // EncodeHeartbeat returns the object of a heartbeat: one line of JSON,
-// {v, member, count, at}.
+// {v, member, count, at, active, busy}.
 func EncodeHeartbeat(h Heartbeat) ([]byte, error) {
 	if err := h.valid(); err != nil {
 		return nil, fmt.Errorf("encode heartbeat: %w", err)

@@ -25,11 +25,13 @@ const (
 	KindPage       ObjectKind = "page"
 	KindAttachment ObjectKind = "attachment"
 	KindJournal    ObjectKind = "journal"
+	KindTimer      ObjectKind = "timer"
 	KindEpoch      ObjectKind = "epoch"
 	KindHeartbeat  ObjectKind = "heartbeat"
 	KindFormat     ObjectKind = "format"
 	KindIndex      ObjectKind = "index"
 	KindProbe      ObjectKind = "probe"
+	KindStaged     ObjectKind = "staged"
 )
 
 // ObjectName is what a key says about its object. Fields that a kind does not have are
@@ -37,11 +39,11 @@ const (
 type ObjectName struct {
 	Kind   ObjectKind
 	Conv   conversation.Key
-	First  int64  // First batch of a segment, the batch of a batch or checkpoint, the number of a page, journal or epoch.
+	First  int64  // First batch of a segment, the batch of a batch, checkpoint or timer, the number of a page, journal or epoch.
 	Last   int64  // Last batch of a segment.
 	Digest string // 32 digits of a checkpoint or page, 64 of an attachment.
-	Member string // Of a journal or heartbeat.
-	Shard  int    // Of a journal.
+	Member string // Of a journal or heartbeat, or who staged something.
+	Shard  int    // Of a journal or timer.
 	Agent  string // Of an index entry, as is Day.
 	Day    string
 }
@@ -68,11 +70,17 @@ func parseRoot(key string) (ObjectName, bool) {
 	case journalRoot:
 		member, shard, n, ok := parseJournalKey(key)
 		return ObjectName{Kind: KindJournal, Member: member, Shard: shard, First: n}, ok
+	case timerRoot:
+		ref, ok := parseTimerKey(key)
+		return ObjectName{Kind: KindTimer, Conv: ref.Conv, Shard: TimerShard(ref.Conv), First: ref.Seq}, ok
 	case epochRoot:
 		n, err := parseNumber(rest)
 		return ObjectName{Kind: KindEpoch, First: n}, err == nil && n > 0
 	case heartbeatRoot:
 		return ObjectName{Kind: KindHeartbeat, Member: rest}, validMember(rest) == nil
+	case stagedRoot:
+		member, name, _ := strings.Cut(rest, "/")
+		return ObjectName{Kind: KindStaged, Member: member}, validMember(member) == nil && validMember(name) == nil
 	case probePrefix:
 		return ObjectName{Kind: KindProbe}, rest != ""
 	case indexRoot:

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -24,6 +26,7 @@ const (
 	maxMembers       = 1000
 	maxMemberText    = 256
 	maxMemberRecords = 256
+	maxMemberWeight  = 1000
 )
 
 // Epoch is one state of the membership of a bucket: which nodes serve it. The
@@ -87,10 +90,16 @@ func (m Member) Validate() error {
 	if err := validMember(m.ID); err != nil {
 		return err
 	}
-	for _, s := range []string{m.Address, m.Version} {
+	for _, s := range []string{m.Address, m.Node, m.Version} {
 		if len(s) > maxMemberText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
 			return fmt.Errorf("member %q: want up to %d bytes of text without control characters, not %q", m.ID, maxMemberText, s)
 		}
+	}
+	if m.Node != "" && !dialable(m.Node) {
+		return fmt.Errorf("member %q: node address %q: want host:port, the port from 1 to 65535", m.ID, m.Node)
+	}
+	if m.Weight < 0 || m.Weight > maxMemberWeight {
+		return fmt.Errorf("member %q: weight %d: want 0 to %d", m.ID, m.Weight, maxMemberWeight)
 	}
 	if len(m.Records) > maxMemberRecords {
 		return fmt.Errorf("member %q: %d record types, limit %d", m.ID, len(m.Records), maxMemberRecords)
@@ -101,6 +110,16 @@ func (m Member) Validate() error {
 		}
 	}
 	return nil
+}
+
+// dialable reports whether an address has the form that others can dial.
+func dialable(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.ContainsAny(host, " /") {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 func validMember(id string) error {
@@ -121,7 +140,8 @@ type storedEpoch struct {
 }
 
 // EncodeEpoch returns the object of an epoch: one line of JSON,
-// {v, n, nonce, at, members: [{id, address, version, startedAt, records}]}.
+// {v, n, nonce, at, members: [{id, address, node, version, weight, draining,
+// startedAt, records}]}.
 func EncodeEpoch(e Epoch) ([]byte, error) {
 	if err := e.valid(); err != nil {
 		return nil, fmt.Errorf("encode epoch %d: %w", e.N, err)

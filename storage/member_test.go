@@ -25,6 +25,15 @@ func epoch(n int64, nonce storage.Nonce, members ...string) storage.Epoch {
 	return e
 }
 
+// shared is an epoch of nodes that share the bucket.
+func shared(n int64) storage.Epoch {
+	return storage.Epoch{N: n, Nonce: "s", Members: []storage.Member{
+		{ID: "x", Node: "10.0.0.1:7946", Weight: 1000, Draining: true},
+		{ID: "y", Node: "[fd00::1]:1", Weight: 1},
+		{ID: "z", Node: "pod-3.parley.example:65535"},
+	}}
+}
+
 // created stores an epoch that must win.
 func created(t *testing.T, b storage.Bucket, e storage.Epoch) {
 	t.Helper()
@@ -34,7 +43,7 @@ func created(t *testing.T, b storage.Bucket, e storage.Epoch) {
 }
 
 func TestEpochRoundTrip(t *testing.T) {
-	for _, e := range []storage.Epoch{epoch(1, "a"), epoch(1e16-1, "b", "x", "y"), {N: 2, Nonce: "c", Members: []storage.Member{{ID: "x"}}}} {
+	for _, e := range []storage.Epoch{epoch(1, "a"), epoch(1e16-1, "b", "x", "y"), shared(4), {N: 2, Nonce: "c", Members: []storage.Member{{ID: "x"}}}} {
 		data, err := storage.EncodeEpoch(e)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +56,9 @@ func TestEpochRoundTrip(t *testing.T) {
 	for want, e := range map[string]storage.Epoch{
 		`{"v":8,"n":3,"nonce":"a","at":"1970-01-01T00:00:00.001Z","members":[]}`: epoch(3, "a"),
 		`{"v":8,"n":3,"nonce":"a","at":"1970-01-01T00:00:00.001Z","members":[{"id":"x","address":"10.0.0.1:3000","version":"v1.2.3",` +
-			`"startedAt":"1970-01-01T00:00:00.002Z","records":["delta","later"]}]}`: epoch(3, "a", "x"),
+			`"weight":0,"startedAt":"1970-01-01T00:00:00.002Z","records":["delta","later"]}]}`: epoch(3, "a", "x"),
+		`{"v":8,"n":3,"nonce":"a","at":"1970-01-01T00:00:00.000Z","members":[{"id":"x","node":"10.0.0.1:7946","weight":1000,"draining":true,` +
+			`"startedAt":"1970-01-01T00:00:00.000Z"}]}`: {N: 3, Nonce: "a", Members: shared(1).Members[:1]},
 	} {
 		if data, err := storage.EncodeEpoch(e); err != nil || string(data) != want+"\n" {
 			t.Errorf("object is %s, %v; want %s", data, err, want)
@@ -70,6 +81,16 @@ func TestEpochIsStrict(t *testing.T) {
 		"address":          func(e *storage.Epoch) { e.Members[0].Address = "a\nb" },
 		"long address":     func(e *storage.Epoch) { e.Members[0].Address = strings.Repeat("x", 257) },
 		"version":          func(e *storage.Epoch) { e.Members[0].Version = "\xff" },
+		"node, no port":    func(e *storage.Epoch) { e.Members[0].Node = "10.0.0.1" },
+		"node, no host":    func(e *storage.Epoch) { e.Members[0].Node = ":7946" },
+		"node, port 0":     func(e *storage.Epoch) { e.Members[0].Node = "10.0.0.1:0" },
+		"node, port":       func(e *storage.Epoch) { e.Members[0].Node = "10.0.0.1:65536" },
+		"node, port named": func(e *storage.Epoch) { e.Members[0].Node = "10.0.0.1:http" },
+		"node a url":       func(e *storage.Epoch) { e.Members[0].Node = "//10.0.0.1:80" },
+		"node, control":    func(e *storage.Epoch) { e.Members[0].Node = "a\tb:80" },
+		"long node":        func(e *storage.Epoch) { e.Members[0].Node = strings.Repeat("x", 254) + ":80" },
+		"weight":           func(e *storage.Epoch) { e.Members[0].Weight = -1 },
+		"weight too high":  func(e *storage.Epoch) { e.Members[0].Weight = 1001 },
 		"record":           func(e *storage.Epoch) { e.Members[0].Records = []conversation.RecordType{""} },
 		"too many records": func(e *storage.Epoch) { e.Members[0].Records = make([]conversation.RecordType, 257) },
 		"too many bytes": func(e *storage.Epoch) {
@@ -94,6 +115,8 @@ func TestEpochIsStrict(t *testing.T) {
 	}
 	good := string(data)
 	for name, content := range map[string]string{
+		"node":          strings.Replace(good, `"weight":0`, `"weight":0,"node":"x"`, 1),
+		"weight":        strings.Replace(good, `"weight":0`, `"weight":1001`, 1),
 		"older version": strings.Replace(good, `"v":8`, `"v":7`, 1),
 		"no version":    strings.Replace(good, `"v":8,`, ``, 1),
 		"cut":           good[:len(good)-3],
@@ -111,6 +134,10 @@ func TestEpochIsStrict(t *testing.T) {
 	if _, err := storage.DecodeEpoch([]byte(strings.Replace(good, `"n":1`, `"n":1,"new":[]`, 1))); err != nil {
 		t.Errorf("an unknown field is refused: %v", err)
 	}
+	old, err := storage.DecodeEpoch([]byte(strings.Replace(good, `"weight":0,`, ``, 1)))
+	if diff := cmp.Diff(epoch(1, "n", "x"), old); err != nil || diff != "" {
+		t.Errorf("a row without a weight: %v (-want +got):\n%s", err, diff)
+	}
 	var format *storage.FormatError
 	_, err = storage.DecodeEpoch([]byte(`{"v":9,"n":{"changed":"meaning"}}`))
 	if !errors.As(err, &format) || format.StoredVersion != 9 || format.SupportedVersion != 8 {
@@ -127,7 +154,7 @@ func many(n int) []string {
 }
 
 func FuzzDecodeEpoch(f *testing.F) {
-	for _, e := range []storage.Epoch{epoch(1, "a"), epoch(3, "b", "x", "y")} {
+	for _, e := range []storage.Epoch{epoch(1, "a"), epoch(3, "b", "x", "y"), shared(5)} {
 		data, err := storage.EncodeEpoch(e)
 		if err != nil {
 			f.Fatal(err)
@@ -136,6 +163,7 @@ func FuzzDecodeEpoch(f *testing.F) {
 		f.Add(data[:len(data)-3])
 	}
 	f.Add([]byte(`{"v":9}`))
+	f.Add([]byte(`{"v":8,"n":1,"nonce":"n","at":"1970-01-01T00:00:00.000Z","members":[{"id":"x","node":":","weight":-1}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := storage.DecodeEpoch(data)
 		if err != nil {
@@ -366,7 +394,7 @@ func TestHeartbeat(t *testing.T) {
 		t.Errorf("absent: %v", err)
 	}
 	for count := int64(1); count < 3; count++ {
-		h := storage.Heartbeat{Member: "node-1_x", Count: count, At: 7}
+		h := storage.Heartbeat{Member: "node-1_x", Count: count, At: 7, Active: 5, Busy: count}
 		if err := storage.PutHeartbeat(t.Context(), b, h); err != nil {
 			t.Fatal(err)
 		}
@@ -375,12 +403,13 @@ func TestHeartbeat(t *testing.T) {
 		}
 	}
 	data, err := b.Get(t.Context(), "heartbeat/node-1_x")
-	if want := `{"v":8,"member":"node-1_x","count":2,"at":"1970-01-01T00:00:00.007Z"}` + "\n"; err != nil || string(data) != want {
+	if want := `{"v":8,"member":"node-1_x","count":2,"at":"1970-01-01T00:00:00.007Z","active":5,"busy":2}` + "\n"; err != nil || string(data) != want {
 		t.Errorf("object is %s, %v; want %s", data, err, want)
 	}
 	for name, content := range map[string]string{
 		"garbage": "x", "another's": strings.Replace(string(data), "node-1", "node-2", 1), "no count": strings.Replace(string(data), `"count":2,`, "", 1),
 		"too large": string(data) + strings.Repeat(" ", 5000), "older": strings.Replace(string(data), `"v":8`, `"v":7`, 1),
+		"active": strings.Replace(string(data), `"active":5`, `"active":-5`, 1), "busy": strings.Replace(string(data), `"busy":2`, `"busy":-1`, 1),
 	} {
 		if err := b.Put(t.Context(), storage.HeartbeatKey("node-1_x"), storage.Bytes([]byte(content))); err != nil {
 			t.Fatal(err)
@@ -408,7 +437,7 @@ func TestHeartbeat(t *testing.T) {
 	if err := storage.DeleteHeartbeat(t.Context(), b, "../x"); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("delete of a path: %v", err)
 	}
-	for _, h := range []storage.Heartbeat{{Member: "a/b", Count: 1}, {Member: "a"}} {
+	for _, h := range []storage.Heartbeat{{Member: "a/b", Count: 1}, {Member: "a"}, {Member: "a", Count: 1, Active: -1}, {Member: "a", Count: 1, Busy: -1}} {
 		if err := storage.PutHeartbeat(t.Context(), b, h); !errors.Is(err, storage.ErrRefused) {
 			t.Errorf("put %+v: %v", h, err)
 		}
@@ -416,13 +445,15 @@ func TestHeartbeat(t *testing.T) {
 }
 
 func FuzzDecodeHeartbeat(f *testing.F) {
-	data, err := storage.EncodeHeartbeat(storage.Heartbeat{Member: "m", Count: 3, At: 9})
+	data, err := storage.EncodeHeartbeat(storage.Heartbeat{Member: "m", Count: 3, At: 9, Active: 1 << 40, Busy: 2})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Add(data[:len(data)-3])
 	f.Add([]byte(`{"v":9}`))
+	f.Add([]byte(`{"v":8,"member":"m","count":1,"at":"1970-01-01T00:00:00.000Z"}`))
+	f.Add([]byte(`{"v":8,"member":"m","count":1,"at":"1970-01-01T00:00:00.000Z","active":-1,"busy":9223372036854775807}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := storage.DecodeHeartbeat(data)
 		if err != nil {

@@ -208,6 +208,11 @@ func (d *dumper) object(ctx context.Context) error {
 		if h, err = storage.DecodeHeartbeat(data); err == nil && h.Member != d.name.Member {
 			err = fmt.Errorf("it says member %s", h.Member)
 		}
+	case storage.KindTimer:
+		var t storage.Timer
+		if t, err = storage.DecodeTimer(data); err == nil && storage.TimerKey(t) != d.key {
+			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
+		}
 	case storage.KindIndex:
 		var e storage.IndexEntry
 		if e, err = storage.DecodeIndex(data); err == nil && storage.IndexKey(e) != d.key {

@@ -65,6 +65,27 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 	return nil
 }
 
+// timers looks at every timer. Nothing rests on what is in one: its key wakes.
+func (v *verifier) timers(ctx context.Context) error {
+	return eachKey(ctx, v.bucket, "timer/", func(k storage.ListedKey) error {
+		name, err := storage.ParseKey(k.Key)
+		if err != nil {
+			v.foreign(k.Key)
+			return nil
+		}
+		_, err = storage.ReadTimer(ctx, v.bucket, storage.TimerRef{Key: k.Key, Conv: name.Conv, Seq: name.First})
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return nil // It was answered meanwhile.
+		case unreadable(err):
+			v.tell(Finding{Severity: Note, Kind: KindTimer, Conv: name.Conv, Key: k.Key, Seq: name.First, Text: fmt.Sprintf(
+				"the timer cannot be read: %v; its key is enough to wake the conversation, and it is deleted then", err)})
+			return nil
+		}
+		return err
+	})
+}
+
 // unreadable reports whether an object is damaged or of another version.
 func unreadable(err error) bool {
 	var corrupt *storage.CorruptError

@@ -115,8 +115,8 @@ func (v *verifier) everything(ctx context.Context) error {
 	}
 	var folders []string
 	known := map[string]func(context.Context) error{
-		"wake/": v.journals, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
-		"format.json": nothing, "probe/": nothing,
+		"wake/": v.journals, "timer/": v.timers, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
+		"format.json": nothing, "probe/": nothing, "staged/": nothing,
 	}
 	var found []string
 	err = eachEntry(ctx, v.bucket, "", func(entry string) error {

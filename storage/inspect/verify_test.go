@@ -203,6 +203,13 @@ func otherWounds() []wound {
 			check(w.t, storage.PutHeartbeat(context.Background(), w.bucket, storage.Heartbeat{Member: "m0", Count: 1}))
 		},
 			want: []string{"note heartbeat heartbeat/m0"}, kept: []string{"note heartbeat heartbeat/m0"}},
+		{name: "timer cut off", do: func(w *world) {
+			timer := storage.Timer{Conv: w.conv, Seq: 3, Until: 60_000}
+			check(w.t, storage.PutTimer(context.Background(), w.bucket, timer))
+			w.cut(storage.TimerKey(timer))
+		}, want: []string{"note timer timer/*"}, kept: []string{"note timer timer/*"}},
+		{name: "stray timer", do: func(w *world) { w.put("timer/0/soon", []byte("x")) },
+			want: []string{"note foreign-key timer/0/soon"}, kept: []string{"note foreign-key timer/0/soon"}},
 		{name: "index entry flipped", do: func(w *world) { w.cut(storage.IndexKey(storage.IndexEntry{Address: w.at, Day: "2026-01-02"})) },
 			want: []string{"damage index index/*"}},
 		{name: "index entry of nothing", do: func(w *world) {

@@ -14,6 +14,7 @@ const (
 	Log   Class = "log"   // Batches of a conversation.
 	Seg   Class = "seg"   // Segments of a log.
 	Wake  Class = "wake"  // Busy journals.
+	Timer Class = "timer" // Timers of what waits.
 	Blob  Class = "blob"  // Attachments.
 	Ckpt  Class = "ckpt"  // Heads, checkpoints and pages of closed history.
 	Index Class = "index" // Who was active on a day.
@@ -86,6 +87,8 @@ func classOf(key string) Class {
 		return Index
 	case strings.Contains(key, "/wake/"):
 		return Wake
+	case strings.Contains(key, "/timer/"):
+		return Timer
 	case strings.Contains(key, "/blob/"):
 		return Blob
 	case strings.HasSuffix(key, "/head"), strings.Contains(key, "/ckpt/"), strings.Contains(key, "/page/"):

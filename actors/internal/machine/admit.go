@@ -8,16 +8,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// retryDraining is how long a caller is asked to stay away from a node that
-// hands its conversations on.
-const retryDraining = 2 * time.Second
-
-// closed refuses a caller while the conversation is handed on or has as many
-// waiting as it takes, and reports whether it did.
+// closed sends a caller away while the conversation is handed on, to its next owner,
+// or has as many waiting as it takes, and reports whether it did.
 func (m *Machine) closed(to ReplyID) bool {
 	switch {
 	case m.draining:
-		m.emit(Reply{to, Refused{conversation.Unavailable(retryDraining, nil)}})
+		m.emit(Reply{to, Moved{}})
 	case len(m.waits) >= m.cfg.MaxWaiting:
 		m.emit(Reply{to, Refused{conversation.Unavailable(time.Second, nil)}})
 	default:
@@ -93,6 +89,9 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	}
 	if !sub.Settled {
 		m.ensureListed()
+		if !m.claimed && m.inflight == nil && m.pending.empty() { // it is parked
+			m.enqueueClaim()
+		}
 	}
 	m.reply(in.To, receipt, !sub.Settled)
 }
@@ -156,6 +155,7 @@ func (m *Machine) accept(in Admit, hash string) {
 		admitted.Delivery.Attachments[i].ID = conversation.AttachmentID(m.ids.next("att_"))
 	}
 	m.enqueue(true, append(records, admitted)...)
+	m.noteNext(admitted.Submission)
 	m.ensureListed()
 	m.startNext()
 	m.reply(in.To, Admitted{conversation.Receipt{

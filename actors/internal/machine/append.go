@@ -152,10 +152,13 @@ func (m *Machine) ripe(w wait) (Answer, bool) {
 	if m.durable < w.offset || w.listed && !m.listed || !m.confirmed(w) {
 		return nil, false
 	}
-	if w.poke == nil {
-		return w.value, true
+	switch {
+	case w.poke != nil:
+		return m.ripePoke(*w.poke)
+	case w.wake != nil:
+		return m.ripeWake(*w.wake)
 	}
-	return m.ripePoke(*w.poke)
+	return w.value, true
 }
 
 // ensureListed asks the journal to list this writer unless it does.

@@ -45,7 +45,8 @@ type run struct {
 	metadata   json.RawMessage               // of the response, until it is open
 	written    []StateWrite                  // by the author for the response, until it is open
 	waiting    []conversation.ToolCall
-	running    int // tools
+	running    int          // tools, those in parked included
+	parked     []parkedCall // those that wait for a time
 }
 
 // newGen names what runs outside for a run from now on. Results under the name it
@@ -85,9 +86,12 @@ func (m *Machine) runFor(id conversation.SubmissionID) *run {
 func (m *Machine) sub(r *run) *conversation.Submission { return m.state.Submission(r.submission) }
 
 // startNext begins an attempt at the first unsettled submission unless one is
-// under way.
+// under way, or it waits for a time that has not come.
 func (m *Machine) startNext() {
 	if m.run != nil || m.draining || len(m.state.Unsettled()) == 0 {
+		return
+	}
+	if sub := m.parked(); sub != nil && !m.due(sub) {
 		return
 	}
 	sub := m.state.Unsettled()[0]
@@ -233,6 +237,10 @@ func (m *Machine) endRun(r *run) {
 func (m *Machine) resume() {
 	queue := m.state.Unsettled()
 	if len(queue) == 0 {
+		return
+	}
+	if m.parked() != nil { // nothing is half-written, and no call runs
+		m.wake()
 		return
 	}
 	if listsTakeover() {

@@ -2,9 +2,14 @@ package machine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
+
+// retryCompacting is how long a caller is asked to wait while a summary that somebody
+// else has asked for is being made.
+const retryCompacting = 2 * time.Second
 
 // compaction is a summary that is being made. Of each view, the conversation's and
 // that of each subagent, there is one at a time.
@@ -43,7 +48,7 @@ func (m *Machine) compactNow(in Compact) {
 		return
 	}
 	if m.job("") != nil {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryDraining, nil)}})
+		m.emit(Reply{in.To, Refused{conversation.Unavailable(retryCompacting, nil)}})
 		return
 	}
 	m.summarize(&compaction{reason: conversation.CompactionManual, kept: true, asked: true, to: in.To}, in.Instructions)

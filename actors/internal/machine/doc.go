@@ -25,8 +25,13 @@
 //  6. After a lost append the machine is stopped: everybody waiting is told that
 //     the outcome is unknown, and no further append is asked for.
 //  7. A machine that passivates owes nothing: all that it wrote is durable and
-//     settled, nothing is in flight and no journal need list its writer. Another one
-//     may go on as that writer, without a claim, if nobody has written since.
+//     settled, or waits for a time and a stored timer says so; nothing is in flight and
+//     no journal need list its writer. Another one may go on as that writer, without a
+//     claim, if nobody has written since.
+//  8. A submission whose calls all wait for a time is parked: its attempt ends without
+//     being counted, and the next begins when the time has come by the wall clock of the
+//     step, never before. Its timer is stored before a journal may forget it, and is
+//     deleted only when what it belongs to is over in the durable log.
 //
 // A Machine is owned by one goroutine. It panics only on a broken invariant of
 // its own; the activation then ends and the next one recovers from the log.

@@ -17,6 +17,7 @@ const (
 	TimerIdle                // passivation
 	TimerBudget              // the submission's total time is used up
 	TimerRetry               // the failed model call may be repeated
+	TimerWake                // the time has come that a call or submission waits for
 
 	// Timers is how many there are.
 	Timers
@@ -63,8 +64,8 @@ type (
 		Step       int
 		Fallback   int
 	}
-	// RunTool runs one call of the run gen; [ToolDone] answers, or [TaskCalled] if it
-	// hands a task to a subagent. Recorded are the steps of a durable tool that an
+	// RunTool runs one call of the run gen; [ToolDone] answers, [TaskCalled] if it hands
+	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
 	// earlier run of the call has finished.
 	RunTool struct {
 		Gen        int
@@ -74,6 +75,12 @@ type (
 		Name       string
 		Input      json.RawMessage
 		Recorded   []conversation.StepRecorded
+	}
+	// StoreTimer stores the timer that wakes the submission which the durable batch at an
+	// offset has parked; [TimerStored] answers.
+	StoreTimer struct {
+		At    conversation.Offset
+		Until conversation.Time
 	}
 	// PrepareDelivery shows the author a delivery before the first model call for it;
 	// [DeliveryPrepared] answers.
@@ -138,6 +145,7 @@ func (Unlist) effect()          {}
 func (Reply) effect()           {}
 func (CallModel) effect()       {}
 func (RunTool) effect()         {}
+func (StoreTimer) effect()      {}
 func (PrepareDelivery) effect() {}
 func (ShowSettlement) effect()  {}
 func (Summarize) effect()       {}
@@ -171,6 +179,12 @@ type (
 		Held    bool
 		Unknown bool
 	}
+	// Woken answers a [Wake]: the timer is needed no more, unless it is Early. Unknown
+	// answers nothing.
+	Woken struct {
+		Early   bool
+		Unknown bool
+	}
 )
 
 func (Admitted) answer()  {}
@@ -181,3 +195,4 @@ func (Compacted) answer() {}
 func (StepKept) answer()  {}
 func (Moved) answer()     {}
 func (Poked) answer()     {}
+func (Woken) answer()     {}

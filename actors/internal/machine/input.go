@@ -115,6 +115,15 @@ type (
 		Seq   conversation.Offset
 	}
 
+	// Wake asks about a stored timer, of the batch at an offset that has parked a
+	// submission; [Woken] answers.
+	Wake struct {
+		To ReplyID
+		At conversation.Offset
+	}
+	// TimerStored says that the timer of the batch at an offset is stored.
+	TimerStored struct{ At conversation.Offset }
+
 	// Appended says that the batch in flight is durable and its claim verified.
 	Appended struct{ Offset conversation.Offset }
 	// AppendLost says that the batch in flight was fenced or its outcome cannot be
@@ -149,6 +158,13 @@ type (
 		NotRun    bool
 		ErrorText string
 		Duration  time.Duration
+	}
+	// ToolParked says that the run of a call of the run gen has ended because it waits for
+	// a time. What it has done until then is in its recorded steps.
+	ToolParked struct {
+		Gen   int
+		Call  conversation.CallID
+		Until conversation.Time
 	}
 	// StepDone asks to record the result of a durable tool's step; [StepKept] answers.
 	StepDone struct {
@@ -217,6 +233,9 @@ func (OpenFailed) input()       {}
 func (Admit) input()            {}
 func (Abort) input()            {}
 func (Poke) input()             {}
+func (Wake) input()             {}
+func (TimerStored) input()      {}
+func (ToolParked) input()       {}
 func (Appended) input()         {}
 func (AppendLost) input()       {}
 func (Listed) input()           {}

@@ -45,6 +45,9 @@ type Config struct {
 	// RestBatches is how much a log grows until a checkpoint is due when no submission is
 	// at work, so that its batches can be compacted; 0 is as CheckpointBatches.
 	RestBatches int
+	// AllRead reports whether every node of the bucket reads records of a type. One that
+	// a node must not pass over, and that not all versions know, is written only then.
+	AllRead func(conversation.RecordType) bool
 	// MaxPendingBytes bounds what waits for an append: streamed text is held back
 	// above it, see [Machine.Full], and admissions are refused above twice as much.
 	MaxPendingBytes int
@@ -75,6 +78,8 @@ type Machine struct {
 	looks   looks
 	listing bool
 	listed  bool
+	alarm   alarm
+	wakeAt  conversation.Time // TimerWake is set for it, 0 if it is not set
 
 	run      *run   // of the first unsettled submission
 	tasks    []*run // of subagents that work for it, oldest first
@@ -109,6 +114,7 @@ type wait struct {
 	listed bool  // waits for the journal too
 	look   int   // waits for the look of this number too, 0 for none
 	poke   *Poke // answered by what is so then; value is unused
+	wake   *Wake // likewise
 }
 
 // New returns a machine that waits for [Opened]. Many may share a configuration,
@@ -153,6 +159,8 @@ func (m *Machine) turnAway(in Input) {
 		m.emit(Reply{in.To, Moved{}})
 	case Poke:
 		m.emit(Reply{in.To, Poked{Unknown: true}})
+	case Wake:
+		m.emit(Reply{in.To, Woken{Unknown: true}})
 	case Compact:
 		m.emit(Reply{in.To, Moved{}})
 	case StepDone:
@@ -199,6 +207,12 @@ func (m *Machine) beforeOpen(in Input) {
 			return
 		}
 		m.backlog = append(m.backlog, in)
+	case Wake:
+		if len(m.backlog) >= m.cfg.MaxWaiting {
+			m.emit(Reply{in.To, Woken{Unknown: true}})
+			return
+		}
+		m.backlog = append(m.backlog, in)
 	case Abort:
 		m.keep(in.To, in)
 	case Compact:
@@ -241,6 +255,10 @@ func (m *Machine) take(in Input) {
 		m.abort(in)
 	case Poke:
 		m.poke(in)
+	case Wake:
+		m.alarmed(in)
+	case TimerStored:
+		m.timerStored(in)
 	case Appended:
 		m.appended(in)
 	case AppendLost:
@@ -253,6 +271,8 @@ func (m *Machine) take(in Input) {
 		m.model(in)
 	case ToolDone:
 		m.toolDone(in)
+	case ToolParked:
+		m.toolParked(in)
 	case StepDone:
 		m.stepDone(in)
 	case TaskCalled:
@@ -282,6 +302,9 @@ func (m *Machine) tick(in Tick) {
 		if r := m.runOf(in.Gen); r != nil && r.phase == phaseRetry {
 			m.startCall(r)
 		}
+	case TimerWake:
+		m.wakeAt = 0
+		m.wake()
 	case TimerIdle:
 		if m.idle() {
 			m.stop(StopPassivated, nil)
@@ -301,20 +324,23 @@ func (m *Machine) advance() {
 		m.checkpoint(m.cfg.RestBatches)
 	}
 	m.continueRuns()
+	m.parkRun()
+	m.keepTimer()
 	m.driveAppend()
 	m.rest()
 }
 
 // idle reports that nothing is under way. A listing is waited for too: it would
-// outlive the activation and nobody would take it back.
+// outlive the activation and nobody would take it back. So is a timer that is being
+// stored: until then only the journal, and this machine, know of what is parked.
 func (m *Machine) idle() bool {
-	return m.run == nil && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
+	return m.run == nil && (m.parked() == nil || m.asleep()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
 // rest looks after a machine with nothing to do.
 func (m *Machine) rest() {
 	idle := m.idle()
-	if (idle || !unlistsWhenDurable()) && m.listed && len(m.state.Unsettled()) == 0 {
+	if (idle || !unlistsWhenDurable()) && m.listed && !m.owes() {
 		m.listed = false
 		m.emit(Unlist{})
 	}
@@ -348,11 +374,14 @@ func (m *Machine) drain() {
 // stepDown ends the machine after a lost append.
 func (m *Machine) stepDown(err error) {
 	for _, w := range m.waits {
-		if w.poke != nil {
+		switch {
+		case w.poke != nil:
 			m.emit(Reply{w.to, Poked{Unknown: true}})
-			continue
+		case w.wake != nil:
+			m.emit(Reply{w.to, Woken{Unknown: true}})
+		default:
+			m.emit(Reply{w.to, Moved{}})
 		}
-		m.emit(Reply{w.to, Moved{}})
 	}
 	m.waits = nil
 	if !staysListed() {

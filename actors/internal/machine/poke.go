@@ -11,7 +11,7 @@ func (m *Machine) poke(in Poke) {
 	if !m.shows(in) && m.inflight == nil && m.pending.empty() {
 		m.enqueueClaim()
 	}
-	if len(m.state.Unsettled()) > 0 && listsTakeover() {
+	if len(m.state.Unsettled()) > 0 && m.parked() == nil && listsTakeover() {
 		m.ensureListed()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), poke: &in})
@@ -36,13 +36,15 @@ func (m *Machine) shows(in Poke) bool {
 }
 
 // ripePoke answers once the listed writer is fenced: settled if the log is
-// durably idle, held if this writer works on it and a landed journal says so.
+// durably idle, or waits for a time with its timer stored; held if this writer works on it and a landed journal says so.
 func (m *Machine) ripePoke(in Poke) (Answer, bool) {
 	switch {
 	case !m.shows(in): // the log is shorter than the journal says: a later sweep asks again
 		return Poked{Unknown: true}, true
 	case len(m.state.Unsettled()) == 0:
 		return Poked{}, m.state.Head() == m.durable
+	case m.parked() != nil:
+		return Poked{}, m.asleep() && m.state.Head() == m.durable
 	default:
 		return Poked{Held: true}, m.claimed && (m.listed || !holdsWhenListed() || !listsTakeover())
 	}

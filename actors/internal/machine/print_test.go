@@ -75,6 +75,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 			fmt.Fprintf(w, " %s=%s", s.Name, s.Output)
 		}
 		fmt.Fprintln(w)
+	case machine.StoreTimer:
+		fmt.Fprintf(w, "store-timer %d until=%s\n", int64(e.At), e.Until)
 	case machine.PrepareDelivery:
 		fmt.Fprintf(w, "prepare-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)
 	case machine.ShowSettlement:
@@ -104,7 +106,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 
 var timerNames = map[machine.Timer]string{
 	machine.TimerPace: "pace", machine.TimerIdle: "idle", machine.TimerBudget: "budget",
-	machine.TimerRetry: "retry",
+	machine.TimerRetry: "retry", machine.TimerWake: "wake",
 }
 
 func suffix(sep string, v any) string {
@@ -141,6 +143,14 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("compacted=%v", v.Any)
 	case machine.StepKept:
 		return "kept"
+	case machine.Woken:
+		switch {
+		case v.Unknown:
+			return "wake-unknown"
+		case v.Early:
+			return "early"
+		}
+		return "woken"
 	case machine.Poked:
 		switch {
 		case v.Unknown:
@@ -213,6 +223,8 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s=%s", r.Key, r.Value)
 	case *conversation.StepRecorded:
 		return fmt.Sprintf("%s %s=%s", r.Call, r.Name, r.Output)
+	case *conversation.Parked:
+		return fmt.Sprintf("%s until=%s %s%s", r.Submission, r.Until, r.Reason, elapsedText(r.ElapsedMs))
 	case *conversation.HookDone:
 		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
 	case *conversation.ChildStarted:

@@ -34,6 +34,7 @@ func TestRandomSchedules(t *testing.T) {
 		"checkpoint", "page", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
+		"parked", "timer stored", "timer there", "woken", "early", "wake-unknown", "wakes", "alarm", "listed by a timer alone",
 	} {
 		if seen[want] < seeds/100 {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -83,6 +84,9 @@ func (w *world) disturb() {
 	case w.chance(4):
 		w.poke()
 		return
+	case w.chance(4):
+		w.askTimer()
+		return
 	case w.read && w.chance(2):
 		w.abort()
 		return
@@ -104,14 +108,19 @@ func (w *world) disturb() {
 		w.pass()
 		return
 	}
-	w.progress(w.r.IntN(8))
+	w.progress(w.r.IntN(9))
 }
 
 // progress lets something answer that is under way, beginning with the given one.
 // It reports whether anything was.
 func (w *world) progress(first int) bool {
-	for i := range 8 {
-		switch (first + i) % 8 {
+	for i := range 9 {
+		switch (first + i) % 9 {
+		case 8:
+			if w.storing != nil && (w.calm || w.chance(8)) {
+				w.stored()
+				return true
+			}
 		case 0:
 			if w.inflight != nil {
 				w.note("appended %d", int64(w.inflight.Offset))
@@ -273,6 +282,9 @@ func (w *world) crash() {
 		}
 	}
 	w.journal = kept
+	if w.storing != nil && w.chance(50) {
+		w.alarms[w.storing.At] = w.storing.Until
+	}
 	w.resting = nil
 	w.gone()
 }
@@ -376,7 +388,7 @@ func (w *world) elapse(by time.Duration) {
 	w.note("advance %s", by)
 	w.mono += by
 	w.wall += conversation.Time(by.Milliseconds())
-	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget, machine.TimerIdle} {
+	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget, machine.TimerWake, machine.TimerIdle} {
 		for _, tick := range w.set(timer) {
 			if at, ok := w.timers[tick]; ok && at <= w.mono && w.booted {
 				delete(w.timers, tick)
@@ -436,7 +448,7 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	case n < 78:
 		e := machine.ModelEvent{Kind: machine.ModelCall, Name: "t", ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
 		switch {
-		case w.chance(25):
+		case w.chance(50):
 			e.Durable = true
 		case w.chance(30):
 			e.Name = conversation.TaskTool
@@ -491,14 +503,19 @@ func (w *world) finishHook() {
 func (w *world) settleDown() {
 	w.note("calm")
 	w.calm = true
+	wakes := []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget}
+	if w.chance(50) {
+		wakes = append(wakes, machine.TimerWake)
+	}
 	for range 5000 {
 		switch {
 		case w.booted && !w.read:
 			w.open()
 		case w.booted && w.progress(0):
-		case w.booted && w.due(machine.TimerPace, machine.TimerRetry, machine.TimerBudget):
+		case w.booted && w.due(wakes...):
 		case w.sweep():
 		case w.booted && w.due(machine.TimerIdle):
+		case w.alarm():
 		default:
 			return
 		}
@@ -545,6 +562,8 @@ func (w *world) verify() {
 		violate("an activation is still there")
 	case len(w.journal) > 0:
 		violate("the journal still lists %+v", w.journal)
+	case len(w.alarms) > 0:
+		violate("the timers %v are still there", w.alarms)
 	}
 	for id := range w.acked {
 		if sub := w.durable.Submission(id); sub == nil || !sub.Settled {

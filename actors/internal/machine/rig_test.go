@@ -45,6 +45,7 @@ type rig struct {
 	steps    uint64
 	mono     time.Duration
 	wall     conversation.Time
+	skew     conversation.Time // how far the clock of this process is ahead
 }
 
 func newRig() *rig {
@@ -114,7 +115,7 @@ func (r *rig) name(in *machine.Opened) {
 // step takes an input; the effects are a copy.
 func (r *rig) step(in machine.Input) []machine.Effect {
 	r.steps++
-	env := machine.Env{Wall: r.wall, Mono: r.mono}
+	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono}
 	binary.BigEndian.PutUint64(env.Seed[:8], r.steps)
 	out := append([]machine.Effect(nil), r.m.Step(env, in)...)
 	for _, e := range out {

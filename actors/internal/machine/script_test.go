@@ -28,6 +28,9 @@ import (
 //	model     events of the model call, one per line [gen=]
 //	tool      a tool ends: call= output= | failed= [took=] [terminate] [image=] [set=key:value] [gen=]
 //	step      a durable tool's step ends: call= name= output= [gen=]
+//	parked    a call ends its run because it waits: call= in= [gen=]
+//	stored    the timer of the newest batch that parked is stored, or that of at=
+//	wake      a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
 //	prepared  the author has seen the delivery [failed=] [set=key:value] [gen=]
 //	finished  the author has seen the response [metadata=] [again=] [set=key:value] [gen=]
@@ -73,6 +76,7 @@ type script struct {
 	sub    conversation.SubmissionID // of the newest model call
 	retry  int                       // gen of the newest retry timer
 	job    int                       // gen of the newest summary asked for
+	timer  conversation.Offset       // of the newest timer to be stored
 	lives  int
 }
 
@@ -120,6 +124,8 @@ func (s *script) follow(e machine.Effect) {
 		s.gen, s.sub = e.Gen, e.Submission
 	case machine.PrepareDelivery:
 		s.gen = e.Gen
+	case machine.StoreTimer:
+		s.timer = e.At
 	case machine.Summarize:
 		s.job = e.Gen
 	case machine.SetTimer:
@@ -292,6 +298,16 @@ func (s *script) loopInput() machine.Input {
 			To: s.caller, Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
 			Name: s.arg("name"), Output: json.RawMessage(s.arg("output")),
 		}
+	case "parked":
+		return machine.ToolParked{
+			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
+			Until: s.wall + conversation.Time(s.duration("in", 0).Milliseconds()),
+		}
+	case "stored":
+		return machine.TimerStored{At: conversation.Offset(s.number("at", int(s.timer)))}
+	case "wake":
+		s.caller++
+		return machine.Wake{To: s.caller, At: conversation.Offset(s.number("at", int(s.timer)))}
 	case "task":
 		return machine.TaskCalled{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Agent: s.arg("agent"), Prompt: s.arg("prompt"),

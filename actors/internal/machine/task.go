@@ -11,7 +11,7 @@ import (
 // taskCalled begins a subagent's work on a call.
 func (m *Machine) taskCalled(in TaskCalled) {
 	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.owed(r, in.Call) || m.state.ChildOf(in.Call) != nil {
+	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) || m.state.ChildOf(in.Call) != nil {
 		return
 	}
 	if m.state.Depth(r.submission) >= conversation.MaxDepth {

@@ -15,7 +15,7 @@ func (m *Machine) runTools(r *run) {
 		last, _ := m.sub(r).LastStep()
 		r.turn = last.Turn
 	}
-	r.waiting, r.running = m.sub(r).OpenCalls(), 0
+	r.waiting, r.running, r.parked = m.sub(r).OpenCalls(), 0, nil
 	m.startTools(r)
 }
 
@@ -27,16 +27,20 @@ func (m *Machine) startTools(r *run) {
 		if c.Name == conversation.TaskTool && m.resumeTask(c) {
 			continue
 		}
-		m.emit(RunTool{
-			Gen: r.gen, Submission: r.submission, Turn: r.turn, Call: c.Call, Name: c.Name, Input: c.Input,
-			Recorded: m.state.Recorded(c.Call),
-		})
+		m.runTool(r, c)
 	}
+}
+
+func (m *Machine) runTool(r *run, c conversation.ToolCall) {
+	m.emit(RunTool{
+		Gen: r.gen, Submission: r.submission, Turn: r.turn, Call: c.Call, Name: c.Name, Input: c.Input,
+		Recorded: m.state.Recorded(c.Call),
+	})
 }
 
 func (m *Machine) toolDone(in ToolDone) {
 	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.owed(r, in.Call) {
+	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) {
 		return
 	}
 	ms := int64(in.Duration / time.Millisecond)
@@ -93,7 +97,7 @@ func (m *Machine) named(list []conversation.Attachment) []conversation.Attachmen
 // stepDone records the result of a durable tool's step.
 func (m *Machine) stepDone(in StepDone) {
 	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.owed(r, in.Call) {
+	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) {
 		m.emit(Reply{in.To, Moved{}})
 		return
 	}

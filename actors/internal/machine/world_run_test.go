@@ -238,8 +238,12 @@ func (w *world) useTool() {
 	if c.asks != 0 { // it waits for its step
 		return
 	}
-	if c.durable && w.chance(50) {
+	if c.durable && w.chance(40) {
 		w.takeStep(c)
+		return
+	}
+	if c.durable && w.chance(35) {
+		w.park(i)
 		return
 	}
 	w.tools = slices.Delete(w.tools, i, i+1)

@@ -34,6 +34,9 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
+	storing *machine.StoreTimer                       // on its way to the bucket
+	alarms  map[conversation.Offset]conversation.Time // the timers in the bucket
+
 	calls  []*modelCall
 	tools  []*toolRun
 	ending *machine.FinishResponse // the author looks at it
@@ -101,7 +104,8 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		rig: newRig(), r: rand.New(rand.NewPCG(seed, 15)), seen: seen,
 		timers: map[machine.Tick]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
 		aborts: map[machine.ReplyID][]conversation.SubmissionID{}, asked: map[machine.ReplyID]int{},
-		acked: map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
+		alarms: map[conversation.Offset]conversation.Time{},
+		acked:  map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
 		turns: map[conversation.MessageID]conversation.TurnID{},
 	}
@@ -133,6 +137,10 @@ func (w *world) begin() {
 	w.note("new writer=%s", fresh)
 	w.booted, w.read, w.appends = true, false, 0
 	w.listing, w.listed, w.looking = false, false, false
+	w.skew = 0
+	if w.chance(30) { // clocks differ
+		w.skew = conversation.Time(w.r.IntN(20_000) - 10_000)
+	}
 }
 
 // gone forgets what lived in the process: callers are not answered, and what was
@@ -142,7 +150,7 @@ func (w *world) gone() {
 		w.drop()
 	}
 	w.booted, w.calls, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
-	w.start, w.jobs = nil, nil
+	w.start, w.jobs, w.storing = nil, nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -202,6 +210,8 @@ func (w *world) effect(e machine.Effect) {
 		w.callModel(e)
 	case machine.RunTool:
 		w.runTool(e)
+	case machine.StoreTimer:
+		w.storeTimer(e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
 	case machine.PrepareDelivery:
@@ -225,6 +235,7 @@ func (w *world) append(b conversation.Batch) {
 	if b.Offset != conversation.Offset(len(w.log)) {
 		violate("append at %d, the log ends at %d", int64(b.Offset), len(w.log)-1)
 	}
+	w.checkWakes(w.decoded)
 	if err := w.ahead.Apply(w.decoded); err != nil {
 		violate("append %s: %v", w.frozen, err)
 	}
@@ -308,7 +319,7 @@ func (w *world) confirmed(to machine.ReplyID) {
 }
 
 func (w *world) unlist() {
-	if len(w.durable.Unsettled()) > 0 || w.inflight != nil || !w.listed {
+	if !w.found() || w.inflight != nil || !w.listed {
 		violate("unlist with %d unsettled, in flight: %v", len(w.durable.Unsettled()), w.inflight)
 	}
 	w.listed = false
@@ -365,7 +376,7 @@ func (w *world) stop(e machine.Stop) {
 	}
 	switch e.Reason {
 	case machine.StopPassivated:
-		if len(w.durable.Unsettled()) > 0 || w.inflight != nil || w.listed || w.listing {
+		if !w.found() || w.inflight != nil || w.listed || w.listing {
 			violate("passivated with work to do")
 		}
 	case machine.StopDrained:
@@ -416,6 +427,8 @@ func (w *world) reply(e machine.Reply) {
 		}
 	case machine.Poked:
 		w.poked(asked.(machine.Poke), v)
+	case machine.Woken:
+		w.woken(asked.(machine.Wake), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
 	case machine.Moved:
@@ -476,7 +489,7 @@ func (w *world) poked(asked machine.Poke, v machine.Poked) {
 		violate("poke of %s at %d is answered without a fence", asked.Nonce, int64(asked.Seq))
 	case v.Held && !(w.listed && w.claimed()):
 		violate("held without claim or journal")
-	case !v.Held && len(w.durable.Unsettled()) > 0:
+	case !v.Held && !w.found():
 		violate("settled with work to do")
 	}
 	kept := w.journal[:0]

@@ -1,0 +1,12 @@
+//go:build nextversion
+
+package machine
+
+import "github.com/parleyrun/parley/conversation"
+
+// noteNext records a fact that only this version knows, once every node reads it.
+func (m *Machine) noteNext(id conversation.SubmissionID) {
+	if m.cfg.AllRead(conversation.TypeNextNoted) {
+		m.enqueue(true, &conversation.NextNoted{Must: true, Submission: id})
+	}
+}

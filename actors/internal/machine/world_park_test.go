@@ -1,0 +1,142 @@
+package machine_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// clock is what the process takes for the time.
+func (w *world) clock() conversation.Time { return w.wall + w.skew }
+
+// park ends the run of a tool that waits for a time.
+func (w *world) park(i int) {
+	c := w.tools[i]
+	w.tools = slices.Delete(w.tools, i, i+1)
+	in := machine.ToolParked{Gen: c.Gen, Call: c.Call, Until: w.clock() + conversation.Time(w.r.IntN(40_000))}
+	w.note("parked %s until %s", c.Call, in.Until)
+	w.do(in)
+}
+
+// found reports whether nothing is owed, or what is owed waits behind a stored timer.
+func (w *world) found() bool {
+	queue := w.durable.Unsettled()
+	if len(queue) == 0 {
+		return true
+	}
+	if queue[0].Parked == nil {
+		return false
+	}
+	_, ok := w.alarms[queue[0].ParkedAt]
+	return ok
+}
+
+// checkWakes checks that nothing in a batch goes on before its time.
+func (w *world) checkWakes(b conversation.Batch) {
+	until := map[conversation.SubmissionID]conversation.Time{}
+	for _, sub := range w.ahead.Unsettled() {
+		if sub.Parked != nil {
+			until[sub.ID] = sub.Parked.Until
+		}
+	}
+	for _, r := range b.Records {
+		switch r := r.(type) {
+		case *conversation.Parked:
+			until[r.Submission] = r.Until
+		case *conversation.AttemptStarted:
+			if until[r.Submission] > w.clock() {
+				violate("%s goes on at %s, it waits until %s", r.Submission, w.clock(), until[r.Submission])
+			}
+			if _, ok := until[r.Submission]; ok {
+				w.seen["wakes"]++
+			}
+		}
+	}
+}
+
+func (w *world) storeTimer(e machine.StoreTimer) {
+	queue := w.durable.Unsettled()
+	if len(queue) == 0 || queue[0].Parked == nil || queue[0].ParkedAt != e.At || queue[0].Parked.Until != e.Until {
+		violate("timer %+v before its record is durable", e)
+	}
+	w.storing = &e
+}
+
+// stored ends the storing of a timer.
+func (w *world) stored() {
+	e := w.storing
+	w.storing = nil
+	w.note("timer of %d is stored", int64(e.At))
+	w.seen["timer stored"]++
+	if _, ok := w.alarms[e.At]; ok {
+		w.seen["timer there"]++
+	}
+	w.alarms[e.At] = e.Until
+	w.do(machine.TimerStored{At: e.At})
+}
+
+// askTimer asks about a timer, due or not, or about one that nobody has stored.
+func (w *world) askTimer() {
+	at := conversation.Offset(w.r.IntN(len(w.log) + 2))
+	if offsets := w.timersStored(); len(offsets) > 0 && w.chance(80) {
+		at = offsets[w.r.IntN(len(offsets))]
+	}
+	w.ring(at)
+}
+
+func (w *world) timersStored() (at []conversation.Offset) {
+	for offset := range w.alarms {
+		at = append(at, offset)
+	}
+	slices.Sort(at)
+	return at
+}
+
+func (w *world) ring(at conversation.Offset) {
+	w.caller++
+	in := machine.Wake{To: w.caller, At: at}
+	w.callers[in.To] = in
+	w.note("wake %d at=%d", in.To, int64(at))
+	w.do(in)
+}
+
+// woken deletes a timer that is over, and checks that what is left is found without it.
+func (w *world) woken(asked machine.Wake, v machine.Woken) {
+	if v.Unknown {
+		return
+	}
+	queue := w.durable.Unsettled()
+	still := len(queue) > 0 && queue[0].Parked != nil && queue[0].ParkedAt == asked.At
+	if v.Early {
+		if !still || queue[0].Parked.Until <= w.clock() {
+			violate("early for a timer that is due or over: %+v", asked)
+		}
+		return
+	}
+	delete(w.alarms, asked.At)
+	if still || !w.found() && !(w.listed && w.claimed()) {
+		violate("timer %+v is answered, and nothing else finds %+v", asked, queue)
+	}
+}
+
+// alarm waits for the first timer in the bucket and asks about it, as every node does each
+// minute. It reports whether there was one.
+func (w *world) alarm() bool {
+	offsets := w.timersStored()
+	if len(offsets) == 0 {
+		return false
+	}
+	w.seen["alarm"]++
+	first := slices.MinFunc(offsets, func(a, b conversation.Offset) int { return int(w.alarms[a] - w.alarms[b]) })
+	if !w.booted {
+		if len(w.durable.Unsettled()) > 0 && len(w.journal) == 0 {
+			w.seen["listed by a timer alone"]++
+		}
+		w.begin()
+	}
+	w.elapse(time.Duration(max(1000, w.alarms[first]-w.wall)) * time.Millisecond)
+	w.ring(first)
+	return true
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// ErrParked says that a call waits for so long that its run has ended: return, with this
+// error or any other. What the function returns is ignored, and nobody is told of it. At
+// the time it waits for, the call is run again.
+var ErrParked = errors.New("the call waits; it is run again when its time has come")
+
+// ErrSleepInStep says that a step would wait. Its effect would be there without its
+// record for all that time: let the function sleep between its steps.
+var ErrSleepInStep = errors.New("a step must not sleep; sleep between the steps")
+
+// Sleep is [SleepUntil] a time that is d away when the call comes here first.
+func Sleep(ctx context.Context, name string, d time.Duration) error {
+	return SleepUntil(ctx, name, time.Now().Add(d))
+}
+
+// SleepUntil lets a call of a durable tool wait until a time, for days if need be. The
+// time is fixed and durable once the call has come here first; later runs of the call
+// wait for that same time, and pass a sleep that is over. It is never over before its
+// time by the clock of the node.
+//
+// A wait of less than 30 seconds just blocks. For a longer one the run of the function
+// ends: SleepUntil returns [ErrParked], ctx is cancelled, and the function has 5 seconds to
+// return, without goroutines of its own; otherwise the call fails. When all calls of the
+// step wait or have ended, the conversation is put away and costs nothing but storage. At
+// the time, on whichever node is there, the function is run again from its start, with its
+// recorded steps. So what stands before a sleep belongs into a [Step], as for a crash, and
+// state that was written before it is written again.
+//
+// Time spent in this way counts neither as the tool's time nor as the submission's
+// ([Durability.Timeout]), and is no attempt. Messages that come meanwhile are answered
+// after it; an abort ends it.
+//
+// The name is one of the names of the call's steps. Every error but ErrParked and that of
+// ctx is a [*StepError]: [ErrNoSteps], [ErrSleepInStep], a name that is used twice, a
+// time beyond the year 9998, or one that cannot be recorded.
+func SleepUntil(ctx context.Context, name string, until time.Time) error {
+	fail := func(err error) error { return &StepError{Step: name, Err: err} }
+	s, _ := ctx.Value(stepsKey{}).(*steps)
+	switch {
+	case s == nil:
+		return fail(ErrNoSteps)
+	case ctx.Value(inStepKey{}) != nil:
+		return fail(ErrSleepInStep)
+	}
+	if err := s.begin(name); err != nil {
+		return fail(err)
+	}
+	at, err := s.wakeTime(ctx, name, until)
+	if err != nil {
+		return fail(err)
+	}
+	if p, ok := s.recorder.(Parker); ok && p.Park(at) {
+		return ErrParked
+	}
+	return wait(ctx, at)
+}
+
+// inStepKey is the context key that marks a step.
+type inStepKey struct{}
+
+// wakeTime returns what was recorded for a sleep, or records it.
+func (s *steps) wakeTime(ctx context.Context, name string, until time.Time) (time.Time, error) {
+	raw, ok := s.recorder.Recorded(name)
+	if !ok {
+		if y := until.UTC().Year(); y < 0 || y > 9998 {
+			return until, fmt.Errorf("the year %d is out of range", y)
+		}
+		// A part of a millisecond is a whole one, so that no sleep is too short.
+		at := conversation.TimeOf(until.Add(time.Millisecond - 1))
+		raw, _ = json.Marshal(at) // a time has its JSON
+		if err := s.recorder.Record(context.WithoutCancel(ctx), name, raw); err != nil {
+			return until, fmt.Errorf("record time: %w", err)
+		}
+	}
+	var at conversation.Time
+	if err := json.Unmarshal(raw, &at); err != nil {
+		return until, fmt.Errorf("recorded result is no time: %w", err)
+	}
+	return time.UnixMilli(int64(at)), nil
+}
+
+// wait blocks until a time. It looks at the clock again after each wait, because clocks
+// are set.
+func wait(ctx context.Context, until time.Time) error {
+	for {
+		left := time.Until(until)
+		if left <= 0 {
+			return nil
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Parker is a [StepRecorder] that can put a call away while it sleeps. Without it every
+// sleep blocks. Implementations are safe for concurrent use.
+type Parker interface {
+	// Park reports whether the run of the call has to end because it would sleep until
+	// a time. If not, it just blocks.
+	Park(until time.Time) bool
+}

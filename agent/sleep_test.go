@@ -1,0 +1,154 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+)
+
+// bed is a recorder that puts calls away which would sleep for longer than patience.
+type bed struct {
+	journal
+	patience time.Duration
+
+	mu     sync.Mutex
+	parked []time.Time
+}
+
+func (b *bed) Park(until time.Time) bool {
+	if time.Until(until) <= b.patience {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parked = append(b.parked, until)
+	return true
+}
+
+// naps is a tool that sleeps between two times.
+func naps(d time.Duration) agent.Tool {
+	return agent.NewTool("naps", "Sleeps.", func(ctx context.Context, _ struct{}) (bool, error) {
+		return true, agent.Sleep(ctx, "nap", d)
+	}, &agent.ToolOptions{Durable: true, Timeout: 24 * time.Hour})
+}
+
+// TestSleep: the first run fixes the time, a later one waits for what is left of it, and
+// one that comes after it does not wait.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var records journal
+		began := time.Now()
+		run := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := naps(time.Hour).Run(agent.WithSteps(ctx, &records), nil)
+			return err
+		}
+		if err := run(20 * time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("cut off with %v", err)
+		}
+		for range 2 {
+			if err := run(time.Hour); err != nil || time.Since(began) != time.Hour {
+				t.Errorf("over after %v with %v", time.Since(began), err)
+			}
+		}
+	})
+}
+
+// TestSleepIsNeverTooShort: a part of a millisecond is a whole one.
+func TestSleepIsNeverTooShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(300 * time.Microsecond)
+		began := time.Now()
+		_, err := naps(time.Second+time.Nanosecond).Run(agent.WithSteps(t.Context(), &journal{}), nil)
+		if took := time.Since(began); err != nil || took <= time.Second || took > time.Second+time.Millisecond {
+			t.Errorf("a second and a bit took %v, %v", took, err)
+		}
+	})
+}
+
+// TestSleepParks: what the recorder does not wait for ends the run, with the time that was
+// fixed first.
+func TestSleepParks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{patience: time.Minute}
+		began := time.Now()
+		for range 2 {
+			if _, err := naps(time.Hour).Run(agent.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrParked) {
+				t.Errorf("ends with %v", err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if len(b.parked) != 2 || b.parked[0].Sub(began) != time.Hour || !b.parked[1].Equal(b.parked[0]) {
+			t.Errorf("parked until %v, began at %v", b.parked, began)
+		}
+		time.Sleep(57*time.Minute + 30*time.Second)
+		if _, err := naps(time.Hour).Run(agent.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {
+			t.Errorf("over after %v with %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestSleepThatCannotBe(t *testing.T) {
+	old := &journal{}
+	if err := old.Record(t.Context(), "nap", json.RawMessage(`7`)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		records *journal
+		sleep   func(ctx context.Context) error
+		is      error
+	}{
+		"no steps": {nil, func(ctx context.Context) error { return agent.Sleep(ctx, "nap", 0) }, agent.ErrNoSteps},
+		"no name":  {&journal{}, func(ctx context.Context) error { return agent.Sleep(ctx, "", 0) }, nil},
+		"beyond all time": {&journal{}, func(ctx context.Context) error {
+			return agent.SleepUntil(ctx, "nap", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+		}, nil},
+		"was a step": {old, func(ctx context.Context) error { return agent.Sleep(ctx, "nap", 0) }, nil},
+		"twice": {&journal{}, func(ctx context.Context) error {
+			return errors.Join(agent.Sleep(ctx, "nap", 0), agent.Sleep(ctx, "nap", 0))
+		}, nil},
+		"in a step": {&journal{}, func(ctx context.Context) error {
+			_, err := agent.Step(ctx, "outer", func(ctx context.Context) (int, error) { return 0, agent.Sleep(ctx, "nap", 0) })
+			return err
+		}, agent.ErrSleepInStep},
+	} {
+		ctx := t.Context()
+		if tc.records != nil {
+			ctx = agent.WithSteps(ctx, tc.records)
+		}
+		var failed *agent.StepError
+		if err := tc.sleep(ctx); !errors.As(err, &failed) || tc.is != nil && !errors.Is(err, tc.is) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// ExampleSleep: a durable tool waits for a day. Its run ends, and the next one passes the
+// sleep; without a runtime that puts calls away it just blocks.
+func ExampleSleep() {
+	remind := agent.NewTool("remind", "Remind somebody tomorrow.", func(ctx context.Context, in struct {
+		Whom string `json:"whom"`
+	}) (string, error) {
+		if err := agent.Sleep(ctx, "a day", 24*time.Hour); err != nil {
+			return "", err // at once: the run is over, and this is not shown to anybody
+		}
+		return agent.Step(ctx, "call", func(context.Context) (string, error) {
+			return "called " + in.Whom, nil
+		})
+	}, &agent.ToolOptions{Durable: true})
+
+	yesterday := time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
+	records := memory{"a day": json.RawMessage(`"` + yesterday + `"`)} // by the first run
+	out, err := remind.Call(agent.WithSteps(context.Background(), records), json.RawMessage(`{"whom":"Ann"}`))
+	fmt.Println(string(out), err)
+	// Output:
+	// "called Ann" <nil>
+}

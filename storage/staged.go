@@ -1,0 +1,38 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// stagedRoot holds what is on its way from one node to another and is too long for a
+// message. Whoever has put it there removes it.
+const stagedRoot = "staged/"
+
+// StagedKey returns the object key of something that a member has staged; name is its
+// choice, used once: letters, digits, '-' or '_'.
+func StagedKey(member, name string) string { return stagedRoot + member + "/" + name }
+
+// DeleteStaged deletes what members have left that are gone. It tries all of it and
+// returns what went wrong.
+func DeleteStaged(ctx context.Context, b Bucket, gone func(member string) bool) error {
+	var errs []error
+	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: stagedRoot}, func(page []ListedKey) error {
+		for _, k := range page {
+			member, _, ok := strings.Cut(strings.TrimPrefix(k.Key, stagedRoot), "/")
+			if !ok || !gone(member) {
+				continue
+			}
+			if err := b.Delete(ctx, k.Key); err != nil {
+				errs = append(errs, fmt.Errorf("delete staged object: %w", err))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		errs = append(errs, fmt.Errorf("list staged objects: %w", err))
+	}
+	return errors.Join(errs...)
+}

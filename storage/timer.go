@@ -1,0 +1,234 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	timerRoot     = "timer/"
+	maxTimerBytes = 4 << 10
+
+	// minuteLayout writes a minute so that keys sort as minutes do.
+	minuteLayout = "20060102T1504"
+
+	// timersPerPage bounds one LIST of timers. Most pages begin with a timer that is not
+	// due, so a large one would be thrown away.
+	timersPerPage = 100
+)
+
+// TimerShards is how many shards the timers of a bucket have: all nodes must agree, so
+// it is not an option. Shards keep the timers of one moment from being one narrow range
+// of keys, which stores serve from one place; four of them take thousands of timers per
+// second. A sweep asks every shard that holds a timer and none otherwise, so a bucket
+// without timers costs one LIST per sweep, and any other at most five.
+const TimerShards = 4
+
+// Timer wakes a conversation that waits: the one batch of its log at Seq says that it
+// waits until a time. It is stored once and never changed; who may delete it, and when,
+// is decided by the conversation's owner.
+type Timer struct {
+	Conv  conversation.Key  `json:"conv"`
+	Seq   int64             `json:"seq"`   // Of the batch with the record that it wakes.
+	Until conversation.Time `json:"until"` // It is due from this moment on.
+}
+
+type storedTimer struct {
+	storedVersion
+	Timer
+}
+
+func (t Timer) valid() error {
+	if err := validConv(t.Conv); err != nil {
+		return err
+	}
+	if t.Seq < 0 || t.Seq > maxSeq {
+		return fmt.Errorf("sequence number %d is out of range", t.Seq)
+	}
+	if y := minuteOf(t.Until).Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("year %d is out of range", y)
+	}
+	return nil
+}
+
+// EncodeTimer returns the object of a timer: one line of JSON, {v, conv, seq, until}.
+func EncodeTimer(t Timer) ([]byte, error) {
+	if err := t.valid(); err != nil {
+		return nil, fmt.Errorf("encode timer: %w", err)
+	}
+	data, err := json.Marshal(storedTimer{storedVersion{SchemaVersion}, t})
+	if err != nil {
+		return nil, fmt.Errorf("encode timer: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// DecodeTimer reverses EncodeTimer. It refuses one of a newer version with a
+// [*FormatError], and of an older one. Fields it does not know are ignored.
+func DecodeTimer(data []byte) (Timer, error) {
+	var t storedTimer
+	if err := decodeStored(data, maxTimerBytes, &t); err != nil {
+		return Timer{}, fmt.Errorf("decode timer: %w", err)
+	}
+	if err := t.valid(); err != nil {
+		return Timer{}, fmt.Errorf("decode timer: %w", err)
+	}
+	return t.Timer, nil
+}
+
+// TimerShard returns the shard of a conversation's timers. conv must be a conversation's
+// key.
+func TimerShard(conv conversation.Key) int {
+	n, _ := strconv.ParseUint(string(conv[:min(1, len(conv))]), 16, 8) // a key is hexadecimal
+	return int(n % TimerShards)
+}
+
+// minuteOf returns the first full minute that is not before t: what a sweep finds at a
+// minute is due by then.
+func minuteOf(t conversation.Time) time.Time {
+	at := time.UnixMilli(int64(t)).UTC()
+	minute := at.Truncate(time.Minute)
+	if minute.Before(at) {
+		minute = minute.Add(time.Minute)
+	}
+	return minute
+}
+
+// TimerKey returns the object key of a timer. It holds all that a sweep needs.
+func TimerKey(t Timer) string {
+	return timerPrefix(TimerShard(t.Conv)) + minuteOf(t.Until).Format(minuteLayout) + "/" + string(t.Conv) + "." + number(t.Seq)
+}
+
+func timerPrefix(shard int) string { return timerRoot + strconv.Itoa(shard) + "/" }
+
+// TimerRef names a stored timer.
+type TimerRef struct {
+	Key    string
+	Conv   conversation.Key
+	Seq    int64
+	Minute conversation.Time // The first full minute at which it is due.
+}
+
+// parseTimerKey reports whether key is exactly what TimerKey returns for a timer that is
+// due at a full minute.
+func parseTimerKey(key string) (TimerRef, bool) {
+	rest, ok := strings.CutPrefix(key, timerRoot)
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 {
+		return TimerRef{}, false
+	}
+	conv, seq, _ := strings.Cut(parts[2], ".")
+	minute, errMinute := time.Parse(minuteLayout, parts[1])
+	n, errSeq := parseNumber(seq)
+	t := Timer{Conv: conversation.Key(conv), Seq: n, Until: conversation.TimeOf(minute)}
+	if errMinute != nil || errSeq != nil || t.valid() != nil || TimerKey(t) != key {
+		return TimerRef{}, false
+	}
+	return TimerRef{Key: key, Conv: t.Conv, Seq: n, Minute: t.Until}, true
+}
+
+// PutTimer stores a timer under its key and repeats that until the outcome is known. One
+// that is there already is a success: nothing else is ever stored under its key.
+// ErrUncertain says that ctx ended first.
+func PutTimer(ctx context.Context, b Bucket, t Timer) error {
+	data, err := EncodeTimer(t)
+	if err != nil {
+		return &Error{Op: "create", Key: timerRoot, Kind: ErrRefused, Err: err}
+	}
+	err = createResolved(ctx, b, newRetry(Retry{}), TimerKey(t), func() Body { return Bytes(data) })
+	if err != nil && !errors.Is(err, ErrExists) {
+		return fmt.Errorf("put timer: %w", err)
+	}
+	return nil
+}
+
+// ReadTimer returns a stored timer. ErrNotFound says it is gone; a [*CorruptError] that
+// the object is not that timer, a [*FormatError] that it is one of a newer version.
+func ReadTimer(ctx context.Context, b Bucket, ref TimerRef) (Timer, error) {
+	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
+		return getBounded(ctx, b, ref.Key, maxTimerBytes)
+	})
+	if err != nil {
+		return Timer{}, fmt.Errorf("read timer: %w", err)
+	}
+	t, err := DecodeTimer(data)
+	var format *FormatError
+	switch {
+	case errors.As(err, &format):
+		return Timer{}, fmt.Errorf("read timer: %w", err)
+	case err == nil && TimerKey(t) != ref.Key:
+		err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
+	}
+	if err != nil {
+		return Timer{}, &CorruptError{Key: ref.Key, Seq: ref.Seq, Err: err}
+	}
+	return t, nil
+}
+
+// DueTimers calls visit for the timers that are due at a time, those of a shard in the
+// order of their minutes, a bounded page at a time, until visit returns an error. Asking
+// again begins anew: visit deletes what is over. A key that is no timer's is passed over.
+func DueTimers(ctx context.Context, b Bucket, now conversation.Time, visit func(page []TimerRef) error) error {
+	r := newRetry(Retry{})
+	shards, err := readRetried(ctx, r, func(ctx context.Context) (ListPage, error) {
+		return b.List(ctx, ListQuery{Prefix: timerRoot, Delimiter: "/"})
+	})
+	if err != nil {
+		return fmt.Errorf("list timers: %w", err)
+	}
+	for _, prefix := range shards.Prefixes {
+		q := ListQuery{Prefix: prefix, Limit: timersPerPage}
+		err := listAll(ctx, b, r, q, func(page []ListedKey) error {
+			due, end := dueOf(page, now)
+			if len(due) > 0 {
+				if err := visit(due); err != nil {
+					return err
+				}
+			}
+			if end {
+				return errNotDue
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errNotDue) {
+			return fmt.Errorf("list timers: %w", err)
+		}
+	}
+	return nil
+}
+
+// errNotDue ends a listing at the first timer that is not due.
+var errNotDue = errors.New("not due yet")
+
+// dueOf returns the timers of a page that are due, and whether one is not.
+func dueOf(page []ListedKey, now conversation.Time) (due []TimerRef, end bool) {
+	for _, k := range page {
+		ref, ok := parseTimerKey(k.Key)
+		switch {
+		case !ok:
+		case ref.Minute > now:
+			return due, true
+		default:
+			due = append(due, ref)
+		}
+	}
+	return due, false
+}
+
+// DeleteTimer deletes a stored timer, in one request. An absent one is a success.
+func DeleteTimer(ctx context.Context, b Bucket, ref TimerRef) error {
+	if _, ok := parseTimerKey(ref.Key); !ok {
+		return &Error{Op: "delete", Key: ref.Key, Kind: ErrRefused, Err: errors.New("not a timer's key")}
+	}
+	if err := b.Delete(ctx, ref.Key); err != nil {
+		return fmt.Errorf("delete timer: %w", err)
+	}
+	return nil
+}
