@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -79,7 +80,9 @@ type activation struct {
 	writer  *storage.Writer
 	claimed bool // the writer has a durable batch
 	tail    storage.Position
-	writers int64 // how many there are, this one included once it has a batch
+	tip     *atomic.Int64 // for other goroutines: the tail's number once the claim is verified, else -1
+	owed    int64         // submissions, as counted in the runtime
+	writers int64         // how many there are, this one included once it has a batch
 	history *history
 
 	callers    map[machine.ReplyID]*actor.PID
@@ -92,6 +95,7 @@ type activation struct {
 	author     *authorState                   // of the newest work
 	starved    bool                           // a feed has events the machine has no room for
 	stopping   bool
+	handedOver bool // and what it owes is another node's now
 }
 
 type activationTimer struct {
@@ -120,6 +124,8 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.step(machine.Compact{To: a.caller(ctx.Sender()), Instructions: m.GetInstructions()})
 	case *wire.PokeRequest:
 		a.step(machine.Poke{To: a.caller(ctx.Sender()), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
+	case *wire.WakeRequest:
+		a.step(machine.Wake{To: a.caller(ctx.Sender()), At: conversation.Offset(m.GetSeq())})
 	case openedLog:
 		a.opened(m)
 	case appendDone:
@@ -134,6 +140,10 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.step(m)
 	case machine.TaskCalled:
 		a.step(m)
+	case machine.ToolParked:
+		a.step(m)
+	case machine.TimerStored:
+		a.step(m)
 	case machine.DeliveryPrepared:
 		a.step(m)
 	case machine.ResponseFinished:
@@ -145,6 +155,11 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.recordStep(m)
 	case machine.Drain:
 		a.step(m)
+	case grain.HandOver:
+		a.rt.counts.handedOver.Add(1)
+		a.step(machine.Drain{})
+	case fetchedAdmission:
+		a.admit(m.sender, m.request)
 	case timerFired:
 		a.tick(m)
 	}
@@ -175,7 +190,9 @@ func (a *activation) newNonce() storage.Nonce {
 func (a *activation) assume(nonce storage.Nonce) {
 	a.nonce = nonce
 	a.log = a.rt.log.With("conversation", string(a.key), "nonce", string(nonce))
-	a.rt.enter(a.key, running{nonce: nonce, tell: a.tell})
+	a.tip = new(atomic.Int64)
+	a.tip.Store(-1)
+	a.rt.enter(a.key, running{nonce: nonce, tell: a.tell, tip: a.tip})
 }
 
 // tell sends a message to the activation from any goroutine.
@@ -204,11 +221,17 @@ func (a *activation) end() {
 	if !a.stopping {
 		a.rt.askSweep()
 	}
+	a.rt.counts.owed.Add(-a.owed)
+	a.owed = 0
 	a.rt.leave(a.key, a.nonce)
+	if a.handedOver {
+		a.rt.askPokes()
+	}
 }
 
 // open reads and folds the log.
 func (a *activation) open() {
+	a.awaitRelease()
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
@@ -233,6 +256,20 @@ func (a *activation) open() {
 		}
 	}
 	a.tell(out)
+}
+
+// awaitRelease waits until no other node runs the conversation, so that this one does
+// not cut off in mid-turn what another is about to hand over. One that does not answer
+// is treated as crashed: its writer will be fenced.
+func (a *activation) awaitRelease() {
+	if a.rt.peers == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.DrainTimeout)
+	defer cancel()
+	if err := a.rt.peers.Release(ctx, string(a.key)); err != nil && a.ctx.Err() == nil {
+		a.log.Warn("another node may still run the conversation, taking it over", "err", err)
+	}
 }
 
 // begin takes over what a checkpoint says.
@@ -334,7 +371,32 @@ func (a *activation) containOpening() {
 	a.stopping = true
 }
 
+// fetchedAdmission is a request that came by way of the bucket.
+type fetchedAdmission struct {
+	sender  *actor.PID
+	request *wire.AdmitRequest
+}
+
+// fetch reads an admission that was too long to travel, and hands it over again. If it
+// cannot be read the caller is told to repeat: its node is about to give up, too.
+func (a *activation) fetch(sender *actor.PID, m *wire.AdmitRequest) {
+	a.rt.spawn(func() {
+		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
+		defer cancel()
+		body, err := a.rt.bucket.Get(ctx, m.GetStaged())
+		if err != nil {
+			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
+			return
+		}
+		a.tell(fetchedAdmission{sender, &wire.AdmitRequest{Admission: body, Precheck: m.GetPrecheck()}})
+	})
+}
+
 func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
+	if m.GetStaged() != "" {
+		a.fetch(sender, m)
+		return
+	}
 	var adm conversation.Admission
 	if err := json.Unmarshal(m.GetAdmission(), &adm); err != nil {
 		a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err)}))
@@ -359,10 +421,21 @@ func (a *activation) step(in machine.Input) {
 	for _, e := range a.machine.Step(env, in) {
 		a.perform(e)
 	}
+	a.countOwed()
 	if a.starved && !a.machine.Full() {
 		a.starved = false
 		a.drainFeeds()
 	}
+}
+
+// countOwed keeps the node's count of submissions that wait or run.
+func (a *activation) countOwed() {
+	owed := int64(0)
+	if s := a.machine.State(); s != nil && !a.machine.Stopped() {
+		owed = int64(len(s.Unsettled()))
+	}
+	a.rt.counts.owed.Add(owed - a.owed)
+	a.owed = owed
 }
 
 func (a *activation) perform(e machine.Effect) {
@@ -382,6 +455,8 @@ func (a *activation) perform(e machine.Effect) {
 		a.callModel(e)
 	case machine.RunTool:
 		a.runTool(e)
+	case machine.StoreTimer:
+		a.storeTimer(e)
 	case machine.PrepareDelivery:
 		a.prepareDelivery(e)
 	case machine.FinishResponse:
@@ -425,7 +500,11 @@ func (a *activation) appended(m appendDone) {
 		return
 	}
 	at := m.stored.Position()
+	a.tip.Store(at.Seq)
 	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
+	if a.rt.relay != nil {
+		a.rt.relay.publish(a.key, m.stored)
+	}
 	a.wrote(m.stored)
 	a.tail, a.claimed = at, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
@@ -463,6 +542,8 @@ func answerMessage(v machine.Answer) proto.Message {
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Compacted{Compacted: v.Any}}
 	case machine.Clear:
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Clear{Clear: true}}
+	case machine.Woken:
+		return wakeReply(v)
 	case machine.Poked:
 		switch {
 		case v.Unknown:
@@ -513,7 +594,12 @@ func (a *activation) stop(e machine.Stop) {
 		if a.claimed {
 			a.rt.resting.put(a.key, a.nonce, a.tail, a.history.dayIndexed())
 		}
+	case machine.StopDrained:
+		a.handedOver = true
 	case machine.StopLost:
+		if errors.Is(e.Err, storage.ErrFenced) {
+			a.rt.counts.fences.Add(1)
+		}
 		a.log.Warn("conversation stepped down", "fenced", errors.Is(e.Err, storage.ErrFenced), "err", e.Err)
 		a.rt.askSweep()
 	case machine.StopUnread:

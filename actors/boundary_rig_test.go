@@ -32,6 +32,7 @@ type story struct {
 	*loop
 	name  string // decides what happens to writes whose sender dies
 	lost  bool   // none of them lands
+	parks bool   // it is the story of a call that waits; see boundary_park_test.go
 	lives []*life
 	late  sync.WaitGroup // requests that outlive their sender
 
@@ -363,9 +364,15 @@ func (s *story) facts() []fact {
 // lost is set, no write lands that was under way when its sender died.
 func inStory(t *testing.T, fleet *actors.LocalFleet, dies []int, lost bool, check func(t *testing.T, s *story)) {
 	t.Helper()
+	tell(t, fleet, &story{lost: lost}, dies, check)
+}
+
+// tell is inStory of a story that begins as given.
+func tell(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, check func(t *testing.T, s *story)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
-		s := &story{loop: &loop{newWorld(t), fleet}, name: fmt.Sprint(dies), lost: lost, landed: map[string]time.Time{}}
+		s := &story{loop: &loop{newWorld(t), fleet}, name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, landed: map[string]time.Time{}}
 		t.Cleanup(s.late.Wait)
 		for _, k := range append(slices.Clone(dies), immortal) {
 			if !s.live(k) {

@@ -24,6 +24,9 @@ import (
 
 // agent is the agent of the run, as this process has it.
 func (p *life) agent() *agent.Agent {
+	if p.s.parks {
+		return chatAgent(p.waits())
+	}
 	look := p.plain("look", "fog")
 	a := withSubagents(compacting(p.plain("plain", "plainly"), p.deploy()), researcher(look))
 	a.Compaction.KeepRecentTokens = 5
@@ -82,6 +85,9 @@ func (p *life) deploy() agent.Tool {
 
 // cast is the models of the run. They go by what they are shown alone.
 func (p *life) cast() *cast {
+	if p.s.parks {
+		return p.parkedCast()
+	}
 	return &cast{models: map[string]script{
 		"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			seen := asked{req: req}.seen()

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ const (
 	// moveBackoff bounds the pause before a request is repeated whose owner
 	// stepped down; the first pause is a sixteenth of it.
 	moveBackoff = 400 * time.Millisecond
+	// maxMessage is how long an admission may be to travel between nodes.
+	maxMessage = 256 << 10
 )
 
 // Precheck implements [conversation.Dispatcher].
@@ -98,7 +101,38 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if err != nil {
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
+	if key, drop, err := r.stage(ctx, a.Address, body); err != nil || key != "" {
+		if err != nil {
+			return nil, conversation.Unavailable(retryAfter, err)
+		}
+		defer drop()
+		return r.call(ctx, a.Address, &wire.AdmitRequest{Staged: key, Precheck: precheck})
+	}
 	return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
+}
+
+// stage puts an admission into the bucket that is too long for a message to another
+// node, and returns its key and what removes it. Key is "" if it can travel.
+func (r *Runtime) stage(ctx context.Context, at conversation.Address, body []byte) (key string, drop func(), err error) {
+	if len(body) <= maxMessage || r.peers == nil {
+		return "", nil, nil
+	}
+	if _, self := r.peers.Owner(string(at.Key())); self {
+		return "", nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
+	defer cancel()
+	key = storage.StagedKey(r.journal.member, crand.Text())
+	if err := r.bucket.Create(ctx, key, storage.Bytes(body)); err != nil {
+		return "", nil, fmt.Errorf("stage admission: %w", err)
+	}
+	return key, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		defer cancel()
+		if err := r.bucket.Delete(ctx, key); err != nil {
+			r.log.Info("delete staged admission; a sweep does when this node is gone", "key", key, "err", err)
+		}
+	}, nil
 }
 
 // call brings a request to the owner of a conversation, again when the owner steps
@@ -109,8 +143,20 @@ func (r *Runtime) call(ctx context.Context, at conversation.Address, request pro
 
 // callWithin is call with another limit of time.
 func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
-	if !r.serving.Load() || r.draining.Load() {
+	reply, err := r.callOwner(ctx, limit, at, request)
+	if conversation.CodeOf(err) == conversation.CodeUnavailable {
+		r.counts.refused.Add(1)
+	}
+	return reply, err
+}
+
+func (r *Runtime) callOwner(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
+	if !r.enterCall() {
 		return nil, conversation.Unavailable(retryAfter, nil)
+	}
+	defer r.leaveCall()
+	if r.members.passive() {
+		return nil, conversation.Unavailable(retryAfter, errPassive)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -136,11 +182,54 @@ func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conver
 		default:
 			return nil, conversation.Unavailable(retryAfter, err)
 		}
+		if r.draining.Load() {
+			return nil, conversation.Unavailable(retryAfter, err)
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
 		}
+	}
+}
+
+// enterCall counts a request that looks for its owner, unless the node takes none.
+func (r *Runtime) enterCall() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.serving.Load() || r.draining.Load() {
+		return false
+	}
+	r.calls++
+	return true
+}
+
+func (r *Runtime) leaveCall() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls--
+	if r.calls == 0 && r.called != nil {
+		close(r.called)
+		r.called = nil
+	}
+}
+
+// awaitCalls waits for the requests that look for their owner, at most as long as one
+// may take.
+func (r *Runtime) awaitCalls() {
+	r.mu.Lock()
+	var done chan struct{}
+	if r.calls > 0 {
+		done = make(chan struct{})
+		r.called = done
+	}
+	r.mu.Unlock()
+	if done == nil {
+		return
+	}
+	select {
+	case <-done:
+	case <-time.After(r.opts.AdmitTimeout):
 	}
 }
 

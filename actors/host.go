@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
 )
 
 // host finds the owner of a conversation, activates it if need be and brings it
@@ -16,3 +18,20 @@ type host interface {
 	// MemberID is this node's incarnation, new at every start of the process.
 	MemberID() string
 }
+
+// peers are the other nodes. A host that implements it is one of several; a host that
+// does not is alone.
+type peers interface {
+	// Address is this node's, as the others dial it.
+	Address() string
+	// Owner returns the node that owns a conversation, "" if none does now.
+	Owner(id string) (address string, self bool)
+	// Release returns once no other node runs the conversation. An error says which one
+	// may still do.
+	Release(ctx context.Context, id string) error
+	AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error)
+	// Reachable counts the other nodes, and those of them that answer.
+	Reachable() (reached, others int)
+}
+
+var _ peers = (*grain.Cluster)(nil)

@@ -172,6 +172,13 @@ func (j *journal) held() []storage.JournalEntry {
 	return slices.Clone(j.set)
 }
 
+// owed counts the entries of the set that are not about to leave it.
+func (j *journal) owed() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.entries) - j.leaving.Len()
+}
+
 // add puts a writer into the set. The caller holds mu, as for the next four.
 func (j *journal) add(id entryID, seq int64) *entry {
 	e := &entry{id: id, first: unlisted}

@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
 
-// Membership says how a node keeps others from serving its bucket.
+// Membership says how the nodes of a bucket know of each other.
 type Membership int
 
 const (
@@ -20,29 +27,45 @@ const (
 	// data folder with a lock. It sends no request.
 	MembershipSingle Membership = iota
 	// MembershipBucket is for a bucket that other processes can reach. The node keeps
-	// a row among the members in the bucket and a heartbeat, and does not start while
+	// a row among the members in the bucket and a heartbeat. With Options.Cluster it
+	// shares the bucket with the other members; without, it does not start while
 	// another node lives.
 	MembershipBucket
 )
 
+// leaveTimeout bounds the removal of a node's row.
+const leaveTimeout = 5 * time.Second
+
 // module is the path under which build information knows this software.
 const module = "github.com/parleyrun/parley"
 
-// MemberError says that another node serves the bucket: Run did not start, or it
-// has ended because that node took this one's place. Nothing acknowledged is lost.
+// MemberError says that this node cannot be a member of the bucket: Run did not
+// start, because a node lives that does not share it, or it has ended because the
+// members lack this node. Nothing acknowledged is lost.
 type MemberError struct {
-	Member   string // Incarnation of the other node, "" if it has left already.
-	Address  string // What it advertises, "" if it has left already.
+	Member   string // Incarnation of the other node, "" if there is none any more.
+	Address  string // What it advertises, "" as well.
 	Replaced bool   // This node was running. Starting it again may succeed.
-	Err      error
+	// Cluster says that the nodes share the bucket: the others took this one for dead,
+	// or a new start at its address took its place.
+	Cluster bool
+	Err     error
 }
 
 // Error implements error. It says what to do.
 func (e *MemberError) Error() string {
 	switch {
+	case !e.Replaced && e.Cluster:
+		return fmt.Sprintf("node %s at %q serves this bucket alone: stop it, or start it as a member of the cluster too; "+
+			"a node that died is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
 	case !e.Replaced:
 		return fmt.Sprintf("node %s at %q serves this bucket: stop it, or give this node another bucket or prefix; "+
 			"a node that died is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
+	case e.Cluster && e.Member != "":
+		return fmt.Sprintf("node %s, started later at the same address %q, took this node's place: "+
+			"give each node an address of its own if both are meant to run", e.Member, e.Address)
+	case e.Cluster:
+		return "the other nodes took this one for dead, because its heartbeat was missing for too long: start it again"
 	case e.Member == "":
 		return fmt.Sprintf("this node was replaced by one that has left since, because it had no heartbeat for %v: start it again",
 			membership.DefaultSuspect)
@@ -54,24 +77,6 @@ func (e *MemberError) Error() string {
 
 // Unwrap returns the cause.
 func (e *MemberError) Unwrap() error { return e.Err }
-
-// memberError translates the errors of package membership.
-func memberError(err error) error {
-	var alive *membership.AliveError
-	var replaced *membership.ReplacedError
-	switch {
-	case errors.As(err, &alive):
-		return &MemberError{Member: alive.Member.ID, Address: alive.Member.Address, Err: err}
-	case errors.As(err, &replaced):
-		e := &MemberError{Replaced: true, Err: err}
-		if len(replaced.Members) > 0 {
-			e.Member, e.Address = replaced.Members[0].ID, replaced.Members[0].Address
-		}
-		return e
-	default:
-		return err
-	}
-}
 
 // checkMembership validates what concerns the membership and fills it in.
 func (o *Options) checkMembership() error {
@@ -88,50 +93,174 @@ func (o *Options) checkMembership() error {
 	if err := (storage.Member{ID: "check", Address: o.Advertise}).Validate(); err != nil {
 		return fmt.Errorf("option Advertise: %w", err)
 	}
+	return o.checkCluster()
+}
+
+// members is this node's part in the membership of its bucket: it keeps the row, gives
+// the views to the cluster, and says whether the node may act. The bucket it uses is
+// not the gated one. Without a table, which is MembershipSingle and before Join, the
+// node is alone and may always act.
+type members struct {
+	bucket storage.Bucket
+	opts   *Options
+	load   func() (active, busy int64)
+	// lost is called once, from a goroutine, when the members lack this node.
+	lost func(error)
+
+	table   atomic.Pointer[membership.Membership]
+	view    atomic.Pointer[membership.View]
+	self    grain.Member
+	stop    context.CancelFunc // ends the table's Run; nil before Join
+	running sync.WaitGroup
+}
+
+var _ grain.Membership = (*members)(nil)
+
+// Join implements grain.Membership.
+func (m *members) Join(ctx context.Context, self grain.Member, publish func([]grain.Member)) error {
+	m.self = self
+	row := membership.Self{
+		ID: self.ID, Address: m.opts.Advertise, Version: softwareVersion(), Weight: m.opts.Cluster.weight(), Records: conversation.Types(),
+	}
+	o := &membership.Options{Logger: m.opts.Logger, Load: m.load, Publish: func(v membership.View) {
+		m.view.Store(&v)
+		publish(m.grainView(v))
+	}}
+	if c := m.opts.Cluster; c != nil {
+		row.Node = self.Address()
+		o.Heartbeat, o.Suspect, o.Fence = c.Heartbeat, c.Suspect, c.Fence
+	}
+	table, err := membership.New(m.bucket, row, o)
+	if err != nil {
+		return err
+	}
+	if err := table.Join(ctx); err != nil {
+		return m.explain(err)
+	}
+	m.table.Store(table)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.stop = stop
+	m.running.Go(func() {
+		if err := table.Run(running); err != nil {
+			m.lost(m.explain(err))
+		}
+	})
 	return nil
 }
 
-// asMember runs serve while this node is the member of the bucket. Others have to
-// wait until it has returned: heartbeats outlive ctx and the drain. When another
-// node takes this one's place all the same, serve ends as it does with ctx, and
-// what it could not release is fenced.
-func (r *Runtime) asMember(ctx context.Context, serve func(context.Context) error) error {
-	if r.opts.Membership == MembershipSingle {
-		return serve(ctx)
-	}
-	self := membership.Self{ID: r.host.MemberID(), Address: r.opts.Advertise, Version: softwareVersion()}
-	m, err := membership.New(r.bucket, self, &membership.Options{Logger: r.log})
-	if err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	if err := m.Join(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil // Told to stop before it served anything.
+// grainView is a view in the cluster's terms. A node that serves its bucket alone has
+// an address there that its row does not tell.
+func (m *members) grainView(v membership.View) []grain.Member {
+	var out []grain.Member
+	for _, row := range v.Members {
+		member := grain.Member{ID: row.ID, Host: m.self.Host, Port: m.self.Port, Weight: row.Weight, Draining: row.Draining}
+		if row.ID != m.self.ID {
+			host, port, err := net.SplitHostPort(row.Node)
+			if err != nil {
+				continue // It serves alone and is about to be gone.
+			}
+			member.Host = host
+			member.Port, _ = strconv.Atoi(port) // The row was checked.
 		}
-		return fmt.Errorf("run: %w", memberError(err))
+		out = append(out, member)
 	}
-	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopBeating()
-	serving, stopServing := context.WithCancel(ctx)
-	defer stopServing()
-	var wg sync.WaitGroup
-	var lost error
-	wg.Go(func() {
-		lost = memberError(m.Run(beating))
-		stopServing()
-	})
-	err = serve(serving)
-	stopBeating()
-	wg.Wait()
-	if lost != nil {
-		lost = fmt.Errorf("run: %w", lost)
+	return out
+}
+
+// Leave implements grain.Membership.
+func (m *members) Leave(ctx context.Context) error {
+	if m.stop == nil {
+		return nil
 	}
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
+	m.stop()
+	m.running.Wait()
+	// What came before may have used up the time of ctx, and a row that stays costs the
+	// others the time of suspicion.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if err := m.Leave(leaving); err != nil {
-		r.log.Warn("leave members; the next start has to wait", "member", self.ID, "err", err)
+	return m.table.Load().Leave(ctx)
+}
+
+// explain translates the errors of package membership.
+func (m *members) explain(err error) error {
+	var alive *membership.AliveError
+	var replaced *membership.ReplacedError
+	cluster := m.opts.Cluster != nil
+	switch {
+	case errors.As(err, &alive):
+		return &MemberError{Member: alive.Member.ID, Address: alive.Member.Address, Cluster: cluster, Err: err}
+	case errors.As(err, &replaced):
+		e := &MemberError{Replaced: true, Cluster: cluster, Err: err}
+		for _, other := range replaced.Members {
+			if !cluster || other.Node == m.self.Address() || other.Node == "" {
+				e.Member, e.Address, e.Cluster = other.ID, other.Address, cluster && other.Node != ""
+				break
+			}
+		}
+		return e
+	default:
+		return err
 	}
-	return errors.Join(lost, err)
+}
+
+// fresh reports whether this node's row was confirmed within a heartbeat, so that what
+// it says of its conversations may be believed.
+func (m *members) fresh() bool {
+	t := m.table.Load()
+	return t == nil || t.Fresh()
+}
+
+// passive reports whether the node has not seen its row for so long that it must hold
+// still.
+func (m *members) passive() bool {
+	t := m.table.Load()
+	return t != nil && t.Passive()
+}
+
+// awaitActive returns once the node is not passive.
+func (m *members) awaitActive(ctx context.Context) error {
+	if t := m.table.Load(); t != nil {
+		return t.AwaitActive(ctx)
+	}
+	return nil
+}
+
+// has reports whether an incarnation is a member of the newest known view.
+func (m *members) has(id string) bool {
+	v := m.view.Load()
+	return v != nil && slices.ContainsFunc(v.Members, func(row storage.Member) bool { return row.ID == id })
+}
+
+// allRead reports whether all rows of the newest known view list a record type.
+func (m *members) allRead(t conversation.RecordType) bool {
+	v := m.view.Load()
+	if v == nil {
+		return true
+	}
+	for _, row := range v.Members {
+		if !slices.Contains(row.Records, t) {
+			return false
+		}
+	}
+	return true
+}
+
+// others counts the other members, and those of them that may own conversations.
+func (m *members) others() (all, owners int) {
+	v := m.view.Load()
+	if v == nil {
+		return 0, 0
+	}
+	for _, row := range v.Members {
+		if row.ID == m.self.ID {
+			continue
+		}
+		all++
+		if !row.Draining && row.Weight > 0 {
+			owners++
+		}
+	}
+	return all, owners
 }
 
 // softwareVersion is what the build says about this module, also as a dependency.
@@ -146,4 +275,33 @@ func softwareVersion() string {
 		}
 	}
 	return "devel"
+}
+
+// gate holds up what a passive node would write: each write waits until the node's row
+// is confirmed, or ends with its context. Reads pass.
+type gate struct {
+	storage.Bucket
+	members *members
+}
+
+// Create implements storage.Bucket.
+func (g gate) Create(ctx context.Context, key string, body storage.Body) error {
+	if err := g.members.awaitActive(ctx); err != nil {
+		return heldUp("create", key, err)
+	}
+	return g.Bucket.Create(ctx, key, body)
+}
+
+// Put implements storage.Bucket.
+func (g gate) Put(ctx context.Context, key string, body storage.Body) error {
+	if err := g.members.awaitActive(ctx); err != nil {
+		return heldUp("put", key, err)
+	}
+	return g.Bucket.Put(ctx, key, body)
+}
+
+// heldUp calls the outcome unknown, as of any request that was given up: earlier
+// attempts of the same write may have been sent.
+func heldUp(op, key string, err error) error {
+	return &storage.Error{Op: op, Key: key, Kind: storage.ErrUncertain, Err: fmt.Errorf("node is passive: %w", err)}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/membership"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -22,25 +23,34 @@ import (
 // memberHost is a host without sockets that starts and stops as the test says.
 type memberHost struct {
 	*oracle
-	id    string
-	start func() error
-	stop  func()
+	id      string
+	members *members
+	single  bool
+	start   func() error
+	stop    func()
 }
 
 func (h *memberHost) MemberID() string { return h.id }
 
-func (h *memberHost) Start(context.Context) error {
-	if h.start != nil {
-		return h.start()
+func (h *memberHost) Start(ctx context.Context) error {
+	var err error
+	if !h.single {
+		err = h.members.Join(ctx, grain.Member{ID: h.id, Host: h.id + ".example", Port: 1}, func([]grain.Member) {})
 	}
-	return nil
+	if err == nil && h.start != nil {
+		err = h.start()
+	}
+	if err != nil {
+		err = errors.Join(err, h.members.Leave(context.WithoutCancel(ctx)))
+	}
+	return err
 }
 
-func (h *memberHost) Stop(context.Context) error {
+func (h *memberHost) Stop(ctx context.Context) error {
 	if h.stop != nil {
 		h.stop()
 	}
-	return nil
+	return h.members.Leave(ctx)
 }
 
 // memberNode is a runtime of a test behind a link of its own.
@@ -68,6 +78,7 @@ func newMemberNode(t *testing.T, store *local.Store, id string, m Membership) *m
 	if n.rt, err = newRuntime(bucket, &Options{Membership: m, Advertise: id + ".example"}); err != nil {
 		t.Fatal(err)
 	}
+	n.host.members, n.host.single = n.rt.members, m == MembershipSingle
 	n.rt.attach(n.host)
 	return n
 }
@@ -143,7 +154,7 @@ func (n *memberNode) ended() error {
 	select {
 	case err := <-n.done:
 		return err
-	case <-time.After(time.Hour): // of the bubble's clock
+	case <-time.After(5 * time.Minute): // of the bubble's clock
 		n.t.Fatalf("%s still runs", n.host.id)
 		return nil
 	}
@@ -220,7 +231,7 @@ func TestSecondNodeIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, store *local.Store) {
 		a := newMemberNode(t, store, "a", MembershipBucket).serves()
 		newMemberNode(t, store, "b", MembershipBucket).refused("a")
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		newMemberNode(t, store, "c", MembershipBucket).refused("a")
 		a.ends()
 		began := time.Now()
@@ -384,7 +395,7 @@ func TestMembershipRequests(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, store *local.Store) {
 		a := newMemberNode(t, store, "a", MembershipSingle).serves()
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		for _, request := range a.requests() {
 			if strings.Contains(request, "members/") || strings.Contains(request, "heartbeat/") {
 				t.Errorf("single sent %s", request)

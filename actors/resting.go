@@ -95,6 +95,13 @@ func (r *resting) has(key conversation.Key, nonce storage.Nonce) bool {
 	return ok && w.name() == nonce
 }
 
+// count is how many writers are at rest.
+func (r *resting) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.writers)
+}
+
 // expire drops the writers whose time is up.
 func (r *resting) expire() {
 	r.mu.Lock()

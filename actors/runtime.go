@@ -72,12 +72,19 @@ type Options struct {
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
-	// Membership says how this node keeps others from serving its bucket. Zero is
+	// Membership says how the nodes of the bucket know of each other. Zero is
 	// MembershipSingle.
 	Membership Membership
-	// Advertise is the address at which people and other nodes find this node, up to
-	// 256 bytes; MembershipBucket shows it. Zero is the name of the host.
+	// Cluster makes this node one of several. Nil serves the bucket alone.
+	Cluster *ClusterOptions
+	// Advertise is the address at which people find this node, up to 256 bytes;
+	// MembershipBucket shows it. Zero is the name of the host.
 	Advertise string
+	// StrictReads makes every read that is not the continuation of a live one ask the
+	// bucket where the log ends, whatever node it comes to. Without it, a read without an
+	// offset may miss for a heartbeat what another node has acknowledged, while the
+	// members change.
+	StrictReads bool
 	// Log tunes the object log.
 	Log *storage.LogOptions
 }
@@ -147,6 +154,9 @@ type Runtime struct {
 	agents    map[string]*agent.Agent
 	followers *follower.Set
 	host      host
+	members   *members
+	peers     peers  // nil for a node without others
+	relay     *relay // nil with peers
 	journal   *journal
 	resting   *resting
 	garbage   *garbage
@@ -156,9 +166,14 @@ type Runtime struct {
 	// entropy returns the randomness of one activation; simulations bring their own.
 	entropy   func(conversation.Key) io.Reader
 	ready     chan struct{}
-	sweepSoon chan struct{}
-	draining  atomic.Bool
+	sweepSoon chan struct{} // a second from now
+	sweepNow  chan struct{}
+	pokeNow   chan struct{} // for what stopped here and is owed
+	draining  atomic.Bool   // Run is at its end
+	leaving   atomic.Bool   // HandOver was called
 	serving   atomic.Bool
+	endServe  context.CancelCauseFunc
+	counts    counts
 
 	work    sync.WaitGroup  // what activations have started
 	life    context.Context // of all activations; ends before Run does
@@ -170,7 +185,9 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
-	ended  bool // spawn starts nothing any more
+	ended  bool          // spawn starts nothing any more
+	calls  int           // requests that look for their owner
+	called chan struct{} // non-nil while somebody waits for the last of them
 	// answers are the entries of others' journals that were answered.
 	answers map[shard]map[storage.JournalEntry]bool
 	quiet   chan struct{} // non-nil while somebody waits for active to become empty
@@ -180,21 +197,21 @@ type Runtime struct {
 type running struct {
 	nonce storage.Nonce
 	tell  func(any)
+	tip   *atomic.Int64 // its newest batch, -1 until its claim is verified
 }
 
 var _ conversation.Dispatcher = (*Runtime)(nil)
 
 // New returns a runtime over a bucket. The agents must be valid and their names
-// distinct. Only one process may serve a bucket at a time: two fence each other
-// off without end, though nothing is lost. [MembershipBucket] sees to that.
+// distinct. Processes that serve one bucket must know of each other by
+// [MembershipBucket]: otherwise they fence each other off without end, though nothing
+// is lost.
 func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r, err := newRuntime(bucket, opts)
 	if err != nil {
 		return nil, fmt.Errorf("make runtime: %w", err)
 	}
-	cluster, err := grain.New(kind, func() actor.Actor { return newActivation(r) }, &grain.Options{
-		Logger: r.log, RequestTimeout: r.opts.AdmitTimeout,
-	})
+	cluster, err := grain.New(kind, func() actor.Actor { return newActivation(r) }, r.grainOptions())
 	if err != nil {
 		return nil, fmt.Errorf("make runtime: %w", err)
 	}
@@ -218,6 +235,12 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
 		pageBytes: pageBytes,
 		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
+		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1),
+	}
+	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, lost: r.expelled}
+	if o.Membership == MembershipBucket {
+		r.bucket = gate{bucket, r.members}
+		r.logs = storage.NewLogs(r.bucket, o.Log)
 	}
 	r.life, r.endLife = context.WithCancel(context.Background())
 	r.saving, r.endSaves = context.WithCancel(context.Background())
@@ -236,9 +259,9 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
 		MaxWaiting: o.MaxWaiting, MaxPendingBytes: maxPendingBytes,
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes,
-		RestBatches: o.CompactBatches,
+		RestBatches: o.CompactBatches, AllRead: r.members.allRead,
 	}
-	if r.followers, err = follower.New(r.logs, &follower.Options{Logger: o.Logger}); err != nil {
+	if r.followers, err = follower.New(r.logs, r.followerOptions()); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -247,6 +270,10 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 func (r *Runtime) attach(h host) {
 	r.host = h
 	r.journal = newJournal(r.bucket, h.MemberID(), r.log)
+	if p, ok := h.(peers); ok && r.opts.Cluster != nil {
+		r.peers = p
+		r.relay = newRelay(p, r.followers, r.tipHere, r.log)
+	}
 }
 
 // Reader returns the read seam of this node.
@@ -260,13 +287,29 @@ func (r *Runtime) Ready() <-chan struct{} { return r.ready }
 
 // Run serves until ctx ends, then releases every conversation and stops, within
 // DrainTimeout. It runs once. It returns nil after an orderly end, a
-// [*storage.FormatError] if the bucket must not be touched, a [*MemberError] if
-// another node serves it, or why the node could not start or stop.
+// [*storage.FormatError] if the bucket must not be touched, a [*MemberError] if this
+// node cannot be a member of it, or is none any more, or why the node could not start
+// or stop.
 func (r *Runtime) Run(ctx context.Context) error {
-	if err := storage.EnsureFormat(ctx, r.bucket); err != nil {
+	if err := storage.EnsureFormat(ctx, r.members.bucket); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
-	return r.asMember(ctx, r.serve)
+	serving, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.endServe = end
+	if err := r.host.Start(serving); err != nil {
+		if ctx.Err() != nil {
+			return nil // Told to stop before it served anything.
+		}
+		return fmt.Errorf("run: %w", err)
+	}
+	return r.serve(serving)
+}
+
+// expelled ends a node that the members lack. What it has is fenced by the others.
+func (r *Runtime) expelled(err error) {
+	r.log.Error("not a member any more, stopping", "member", r.host.MemberID(), "err", err)
+	r.endServe(err)
 }
 
 // serve runs the node until ctx ends.
@@ -274,46 +317,63 @@ func (r *Runtime) serve(ctx context.Context) error {
 	// What serves the drain must outlive ctx.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := r.host.Start(ctx); err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
 	var wg sync.WaitGroup
 	var followErr error
 	wg.Go(func() { r.journal.run(inner) })
 	wg.Go(func() { r.garbage.run(inner) })
 	wg.Go(func() { followErr = r.followers.Run(inner) })
+	if r.relay != nil {
+		wg.Go(func() { r.relay.run(inner) })
+	}
 	var sweeps sync.WaitGroup
 	sweeps.Go(func() { r.sweepLoop(ctx) })
+	sweeps.Go(func() { r.pokeLoop(ctx) })
+	sweeps.Go(func() { r.timerLoop(ctx) })
 	r.serving.Store(true)
 	close(r.ready)
 
 	<-ctx.Done()
+	var lost *MemberError
+	var err error
+	if errors.As(context.Cause(ctx), &lost) {
+		err = fmt.Errorf("run: %w", lost)
+		r.draining.Store(true)
+		r.endLife() // It may write no more.
+		r.endSaves()
+	}
 	sweeps.Wait()
-	err := r.drain(context.WithoutCancel(ctx))
+	if lost == nil {
+		r.release(context.WithoutCancel(ctx))
+	}
 	cancel()
 	wg.Wait()
-	r.awaitWork()
-	final, done := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
-	defer done()
-	r.journal.close(final)
-	return errors.Join(err, followErr)
+	return errors.Join(err, r.stop(context.WithoutCancel(ctx)), followErr)
 }
 
-// drain releases the conversations and stops the host.
-func (r *Runtime) drain(ctx context.Context) error {
+// release lets go of the conversations. Whoever is not released in time is stopped all
+// the same.
+func (r *Runtime) release(ctx context.Context) {
 	r.draining.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer cancel()
-	quiet := r.tellAll(machine.Drain{})
 	select {
-	case <-quiet:
+	case <-r.tellAll(machine.Drain{}):
 	case <-ctx.Done():
 		r.log.Warn("conversations not released in time; the next start recovers them")
 	}
-	// Whoever was not released in time is stopped all the same.
 	r.endLife()
-	stop, done := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
+}
+
+// stop ends what is left. The members are left last: what this node wrote until then it
+// wrote as one of them, and a node that wants the bucket alone has to wait.
+func (r *Runtime) stop(ctx context.Context) error {
+	r.awaitCalls()
+	r.awaitWork()
+	final, done := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer done()
+	r.journal.close(final)
+	stop, stopped := context.WithTimeout(ctx, r.opts.DrainTimeout)
+	defer stopped()
 	if err := r.host.Stop(stop); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}

@@ -23,11 +23,12 @@ const (
 	soonAfter = time.Second
 )
 
-// sweepLoop sweeps at once, every SweepEvery, and soon after an activation of
-// this node stepped down, until ctx ends. Whoever asks can only bring the next
-// sweep forward: asking without end must not put it off.
+// sweepLoop sweeps at once, every SweepEvery, when the members have changed, and soon
+// after an activation of this node stepped down or a sweep left something unanswered,
+// until ctx ends. Whoever asks can only bring the next sweep forward: asking without
+// end must not put it off.
 func (r *Runtime) sweepLoop(ctx context.Context) {
-	next := time.Now()
+	next, retry := time.Now(), soonAfter
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -40,14 +41,22 @@ func (r *Runtime) sweepLoop(ctx context.Context) {
 				t.Reset(soonAfter)
 			}
 			continue
+		case <-r.sweepNow:
 		case <-t.C:
 		}
 		r.resting.expire()
-		if err := r.sweep(ctx); err != nil && ctx.Err() == nil {
+		pause := r.opts.SweepEvery
+		err := r.sweep(ctx)
+		switch {
+		case err == nil:
+			retry = soonAfter
+		case ctx.Err() == nil:
 			r.log.Warn("sweep busy journals", "err", err)
+			pause = min(retry, pause)
+			retry = min(2*retry, r.opts.SweepEvery)
 		}
-		next = time.Now().Add(r.opts.SweepEvery)
-		t.Reset(r.opts.SweepEvery)
+		next = time.Now().Add(pause)
+		t.Reset(pause)
 	}
 }
 
@@ -59,9 +68,37 @@ func (r *Runtime) askSweep() {
 	}
 }
 
+// askPokes has the entries of this node's own set poked at once.
+func (r *Runtime) askPokes() {
+	select {
+	case r.pokeNow <- struct{}{}:
+	default:
+	}
+}
+
+// pokeLoop pokes what this node has handed over, so that its new owner goes on with it,
+// until ctx ends.
+func (r *Runtime) pokeLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.pokeNow:
+		}
+		if err := r.sweepOwnSet(ctx); err != nil && ctx.Err() == nil {
+			r.log.Info("poke what was handed over; the next sweep asks again", "err", err)
+			r.askSweep()
+		}
+	}
+}
+
 // sweep pokes everything that is listed under a writer which no longer runs: in
 // the journals of incarnations that are not members, and in this node's own set.
 func (r *Runtime) sweep(ctx context.Context) error {
+	if r.members.passive() {
+		return nil
+	}
+	r.counts.sweeps.Add(1)
 	var errs []error
 	refs, err := storage.Journals(ctx, r.bucket)
 	if err != nil {
@@ -72,12 +109,28 @@ func (r *Runtime) sweep(ctx context.Context) error {
 			errs = append(errs, r.journal.removeReplaced(ctx, ref.Keys))
 			continue
 		}
+		if r.members.has(ref.Member) {
+			continue
+		}
 		errs = append(errs, r.sweepForeign(ctx, ref))
 	}
 	if err == nil {
 		r.forgetAnswers(refs)
 	}
-	return errors.Join(append(errs, r.sweepOwnSet(ctx))...)
+	errs = append(errs, r.sweepOwnSet(ctx), r.sweepStaged(ctx))
+	return errors.Join(errs...)
+}
+
+// sweepStaged deletes what nodes that are gone have left on its way to an owner.
+func (r *Runtime) sweepStaged(ctx context.Context) error {
+	if r.peers == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	return storage.DeleteStaged(ctx, r.bucket, func(member string) bool {
+		return member != r.journal.member && !r.members.has(member)
+	})
 }
 
 // shard names the journals of one shard of one member.
@@ -116,6 +169,7 @@ func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) erro
 				return err
 			}
 			r.answered(ref, e)
+			r.counts.takenOver.Add(1)
 			return nil
 		})
 	}
@@ -185,6 +239,7 @@ func (r *Runtime) sweepOwnSet(ctx context.Context) error {
 // poke asks the owner about an entry and returns nil once it is answered: its
 // writer is fenced, and its work is settled or held by a listed writer.
 func (r *Runtime) poke(ctx context.Context, e storage.JournalEntry) error {
+	r.counts.pokes.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, pokeTimeout)
 	defer cancel()
 	m, err := r.host.Request(ctx, string(e.Conv), &wire.PokeRequest{Nonce: string(e.Nonce), Seq: e.Seq})

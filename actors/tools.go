@@ -33,10 +33,11 @@ type toolCall struct {
 	feed   *feed
 	call   agent.Call
 	writes *stateWrites // nil if there is no state, and until the tool runs
+	parked parking
 }
 
-// runTool starts a tool call; [machine.ToolDone] or [machine.TaskCalled] brings its
-// outcome.
+// runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
+// [machine.ToolParked] brings its outcome.
 func (a *activation) runTool(e machine.RunTool) {
 	state := a.machine.State()
 	created := state.Created()
@@ -96,6 +97,9 @@ func (c *toolCall) perform() (any, error) {
 	}
 	began := time.Now()
 	out, err := c.use(tool)
+	if until, parked := c.parked.end(); parked {
+		return machine.ToolParked{Gen: c.run.Gen, Call: c.run.Call, Until: conversation.TimeOf(until)}, nil
+	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
 		done.Output, done.Images, err = c.keep(out)
@@ -113,13 +117,22 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
 	s := c.author.within(ctx, c.author.agent)
 	ctx, c.writes = s.ctx, s.writes
-	if tool.Durable() {
-		ctx = agent.WithSteps(ctx, newSteps(c))
-	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	late := &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}
 	patience, cancel := context.WithTimeoutCause(c.ctx, tool.Timeout()+toolGrace, late)
 	defer cancel()
-	return aside(patience, c.rt, func() (*agent.Outcome, error) { return tool.Run(ctx, c.run.Input) })
+	patience, giveUp := context.WithCancelCause(patience)
+	defer giveUp(nil)
+	if tool.Durable() {
+		c.parked.stop, c.parked.giveUp = stop, giveUp
+		ctx = agent.WithSteps(ctx, newSteps(c))
+	}
+	out, err := aside(patience, c.rt, func() (*agent.Outcome, error) { return tool.Run(ctx, c.run.Input) })
+	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
+		c.parked.forget() // run again beside itself it could do anything
+	}
+	return out, err
 }
 
 // told is an error in words for the model.
@@ -199,7 +212,10 @@ type steps struct {
 	recorded map[string]json.RawMessage
 }
 
-var _ agent.StepRecorder = (*steps)(nil)
+var (
+	_ agent.StepRecorder = (*steps)(nil)
+	_ agent.Parker       = (*steps)(nil)
+)
 
 func newSteps(c *toolCall) *steps {
 	s := &steps{call: c, recorded: map[string]json.RawMessage{}}
@@ -215,6 +231,9 @@ func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 	raw, ok := s.recorded[name]
 	return raw, ok
 }
+
+// Park implements [agent.Parker].
+func (s *steps) Park(until time.Time) bool { return s.call.parked.park(until) }
 
 // stepRequest asks the actor to record a step. done gets one value.
 type stepRequest struct {

@@ -18,6 +18,8 @@ const (
 	// maxAsked bounds the members that one Release asks. A change moves an identity between the best
 	// claims, so whoever had it before is among them.
 	maxAsked = 4
+	// releasePatience is how long a member may take until it is looked at whether it still answers.
+	releasePatience = time.Second
 )
 
 // HandOver is what an activation gets when its identity belongs to another member: finish what must not
@@ -103,8 +105,9 @@ func (r *releases) pending(id string) bool {
 // activation calls it, not within its Receive, before it begins anything that another copy could be at.
 // It sends nothing if the view has been the same for a minute and nobody is draining.
 //
-// A member that leaves is not waited for. The error names those that had not answered when ctx ended or
-// the cluster stopped, which is no reason not to go on: whatever runs there is fenced off.
+// A member that leaves is not waited for, nor is one that has answered no ping for 3 s. The error names
+// those that had not answered by then, when ctx ended or the cluster stopped, which is no reason not to go
+// on: whatever runs there is fenced off.
 func (c *Cluster) Release(ctx context.Context, id string) error {
 	v := c.lookup.view.Load()
 	if !v.draining() && time.Since(v.since) >= c.settle {
@@ -128,15 +131,18 @@ func (c *Cluster) Release(ctx context.Context, id string) error {
 	return nil
 }
 
-// askRelease asks one member until it has answered. The question may be repeated at will.
+// askRelease asks one member until it has answered, has left, or answers nothing at all any more. The
+// question may be repeated at will.
 func (c *Cluster) askRelease(ctx context.Context, address, id string) error {
 	target := actor.NewPID(address, placementName)
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		_, err := c.calls.ask(ctx, target, &wire.Release{Conversation: id})
+		limited, cancel := context.WithTimeout(ctx, releasePatience)
+		_, err := c.calls.ask(limited, target, &wire.Release{Conversation: id})
+		cancel()
 		if err == nil || !c.lookup.isUp(address) {
 			return nil
 		}
-		if ctx.Err() == nil && !errors.Is(err, errStopped) {
+		if ctx.Err() == nil && !errors.Is(err, errStopped) && c.pings.answers(address) {
 			if stop := c.requester.pause(ctx, backoff); stop == nil {
 				continue
 			}

@@ -101,6 +101,20 @@ func (p *pinger) forget(members []node) {
 	p.answered = keep
 }
 
+// answers reports whether the member at address has answered lately.
+func (p *pinger) answers(address string) bool {
+	members := p.members()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range members {
+		if n.address == address {
+			t, ok := p.answered[n.ID]
+			return ok && time.Since(t) < reachedFor
+		}
+	}
+	return false
+}
+
 // reached counts the members that have answered lately.
 func (p *pinger) reached() (reached, others int) {
 	members := p.members()

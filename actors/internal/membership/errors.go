@@ -6,8 +6,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// AliveError says that another node serves the bucket: its heartbeat was seen to
-// change.
+// AliveError says that another node serves the bucket, and that it or this one
+// serves alone: its heartbeat was seen to change.
 type AliveError struct {
 	Member storage.Member
 	Epoch  int64 // Number of the epoch that names it.
@@ -31,4 +31,15 @@ func (e *ReplacedError) Error() string {
 		s += fmt.Sprintf(", has %s at %q", m.ID, m.Address)
 	}
 	return s
+}
+
+// AbsentError says that the newest epoch has no member of this ID.
+type AbsentError struct {
+	Member string
+	Epoch  int64 // 0 if there is none.
+}
+
+// Error implements error.
+func (e *AbsentError) Error() string {
+	return fmt.Sprintf("epoch %d has no member %q", e.Epoch, e.Member)
 }

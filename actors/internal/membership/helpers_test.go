@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/actors/internal/membership"
 	"github.com/parleyrun/parley/storage"
@@ -19,8 +23,9 @@ import (
 )
 
 const (
-	heartbeat = 500 * time.Millisecond
-	suspect   = 2 * time.Second
+	heartbeat = membership.DefaultHeartbeat
+	suspect   = membership.DefaultSuspect
+	fence     = membership.DefaultFence
 )
 
 // world is a bucket in memory, made inside the bubble of a test.
@@ -93,35 +98,129 @@ type node struct {
 	w    *world
 	id   string
 	logs *lockedBuffer
-	hang func(request string) bool // Reports whether a request gets no answer; nil is none.
+	hang func(request string) bool          // Reports whether a request gets no answer; nil is none.
+	slow func(request string) time.Duration // How long the answer to a request takes; nil is none.
 
 	mu     sync.Mutex
 	seen   []string
 	frozen chan struct{} // Requests wait until it is closed.
+	beat   time.Time     // When the newest heartbeat was sent.
+	views  []view        // As published.
 
 	kill func()     // Stops Run without leaving.
 	done chan error // What Run returned.
 }
 
-// node makes a node. fate decides about its requests, nil lets them pass.
+// view is what was published, and when.
+type view struct {
+	membership.View
+	at time.Time
+}
+
+// node makes a node that serves alone. fate decides about its requests, nil lets
+// them pass.
 func (w *world) node(id string, fate func(storagetest.Op) storagetest.Kind) *node {
 	return w.slowNode(id, fate, storagetest.Plan{})
 }
 
 func (w *world) slowNode(id string, fate func(storagetest.Op) storagetest.Kind, plan storagetest.Plan) *node {
 	w.t.Helper()
-	n := &node{w: w, id: id, logs: &lockedBuffer{}}
 	if fate != nil {
 		plan.Decide = fate
 	}
+	return w.make(membership.Self{ID: id, Address: id + ".example:3000", Version: "v1"}, plan)
+}
+
+// peer makes a node that shares the bucket, at a node address that is named after
+// the first letter of its ID.
+func (w *world) peer(id string, plan storagetest.Plan) *node {
+	w.t.Helper()
+	return w.make(membership.Self{ID: id, Address: id + ".example:3000", Node: id[:1] + ".example:7946", Version: "v1", Weight: 1}, plan)
+}
+
+// peers makes nodes that have joined one after the other, and run.
+func (w *world) peers(latency time.Duration, ids ...string) map[string]*node {
+	w.t.Helper()
+	peers := map[string]*node{}
+	for i, id := range ids {
+		peers[id] = w.peer(id, storagetest.Plan{Seed: uint64(i), Latency: latency}).join().run()
+	}
+	return peers
+}
+
+func (w *world) make(self membership.Self, plan storagetest.Plan) *node {
+	w.t.Helper()
+	n := &node{w: w, id: self.ID, logs: &lockedBuffer{}}
 	var err error
-	n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, plan)}),
-		membership.Self{ID: id, Address: id + ".example:3000", Version: "v1"},
-		&membership.Options{Logger: slog.New(slog.NewTextHandler(n.logs, nil))})
+	n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, plan)}), self, &membership.Options{
+		Logger: slog.New(slog.NewTextHandler(n.logs, nil)),
+		Load:   func() (active, busy int64) { return 7, 3 }, Publish: n.publish,
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return n
+}
+
+// publish checks what must hold of every view.
+func (n *node) publish(v membership.View) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.views) > 0 && n.views[len(n.views)-1].Epoch >= v.Epoch {
+		n.w.t.Errorf("%s: view %d is published after %d", n.id, v.Epoch, n.views[len(n.views)-1].Epoch)
+	}
+	if !(storage.Epoch{Members: v.Members}).Has(n.id) {
+		n.w.t.Errorf("%s: view %d lacks the node itself", n.id, v.Epoch)
+	}
+	n.views = append(n.views, view{v, time.Now()})
+}
+
+// last returns the newest view that was published.
+func (n *node) last() view {
+	n.w.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.views) == 0 {
+		n.w.t.Fatalf("%s: nothing is published", n.id)
+	}
+	return n.views[len(n.views)-1]
+}
+
+// published returns all views.
+func (n *node) published() []view {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.views)
+}
+
+// lastBeat returns when the newest heartbeat was sent.
+func (n *node) lastBeat() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.beat
+}
+
+// wantViews checks that nodes have published the newest epoch, and who stands in it.
+func (w *world) wantViews(nodes []*node, want ...string) {
+	w.t.Helper()
+	w.wantMembers(want...)
+	e := w.newest()
+	for _, n := range nodes {
+		if diff := cmp.Diff(membership.View{Epoch: e.N, Members: e.Members}, n.last().View); diff != "" {
+			w.t.Errorf("%s: view differs from the newest epoch (-epoch +view):\n%s", n.id, diff)
+		}
+	}
+}
+
+// values returns the nodes of a map without some, by ID.
+func values(nodes map[string]*node, without ...string) []*node {
+	var out []*node
+	for _, id := range slices.Sorted(maps.Keys(nodes)) {
+		if !slices.Contains(without, id) {
+			out = append(out, nodes[id])
+		}
+	}
+	return out
 }
 
 // link records the requests of a node and holds them up while it is frozen.
@@ -138,6 +237,9 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	l.n.mu.Lock()
 	l.n.seen = append(l.n.seen, what)
+	if what == "PUT "+storage.HeartbeatKey(l.n.id) {
+		l.n.beat = time.Now()
+	}
 	frozen := l.n.frozen
 	l.n.mu.Unlock()
 	if frozen != nil {
@@ -147,7 +249,11 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	}
-	return l.next.RoundTrip(req)
+	resp, err := l.next.RoundTrip(req)
+	if l.n.slow != nil {
+		time.Sleep(l.n.slow(what))
+	}
+	return resp, err
 }
 
 // requests returns what was sent since it was called last.
@@ -160,10 +266,13 @@ func (n *node) requests() []string {
 }
 
 // freeze stops a node as SIGSTOP does, as far as others can tell; the returned
-// function lets it go on.
+// function lets it go on. It is nil if the node is stopped already.
 func (n *node) freeze() func() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.frozen != nil {
+		return nil
+	}
 	frozen := make(chan struct{})
 	n.frozen = frozen
 	return func() {

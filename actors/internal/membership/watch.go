@@ -25,14 +25,16 @@ type watch struct {
 	quiet  int // Looks after the first that showed no life.
 }
 
-// look takes the next mark into account. A node is dead after enough quiet looks.
-// A heartbeat that disappears is no sign of life: a node that leaves removes it.
+// look takes the next mark into account. A node is dead after enough quiet looks,
+// which a sign of life begins anew. A heartbeat that disappears is none: a node that
+// leaves removes it.
 func (w *watch) look(m mark, enough int) verdict {
 	if !w.looked {
 		w.looked, w.last = true, m
 		return undecided
 	}
 	if m != w.last && m != absent {
+		w.last, w.quiet = m, 0
 		return alive
 	}
 	w.last = m
@@ -56,4 +58,48 @@ func judge(watches []watch, marks []mark, enough int) (verdict, int) {
 		}
 	}
 	return all, 0
+}
+
+// sight is what came of one look: a mark, or nothing.
+type sight struct {
+	mark mark
+	err  error
+}
+
+// ring judges the members that a node watches. The zero ring watches nobody.
+type ring struct {
+	watches map[string]*watch // By member.
+	missed  int64             // Own heartbeats that were not stored until the last look.
+}
+
+// look takes one look at these members, and only these, into account and returns
+// those that are dead. missed counts the own heartbeats that were not stored: one
+// more, and what was seen until then proves nothing.
+func (r *ring) look(ids []string, sights []sight, missed int64, enough int) []string {
+	if missed != r.missed {
+		r.watches, r.missed = nil, missed
+	}
+	next := make(map[string]*watch, len(ids))
+	var gone []string
+	for i, id := range ids {
+		if sights[i].err != nil {
+			continue // Begins anew with the next look.
+		}
+		w := r.watches[id]
+		if w == nil {
+			w = &watch{}
+		}
+		next[id] = w
+		if w.look(sights[i].mark, enough) == dead {
+			gone = append(gone, id)
+		}
+	}
+	r.watches = next
+	return gone
+}
+
+// still reports whether a dead member is as it was at the look before.
+func (r *ring) still(id string, s sight) bool {
+	w := r.watches[id]
+	return w != nil && s.err == nil && (s.mark == w.last || s.mark == absent)
 }

@@ -1,0 +1,212 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// napTime is longer than an idle conversation stays in memory.
+const napTime = 45 * time.Second
+
+// waits is a durable tool that waits between its two steps.
+func (p *life) waits() agent.Tool {
+	return agent.NewTool("wait", "Waits.", func(ctx context.Context, _ struct{}) (string, error) {
+		call, _ := agent.CallFrom(ctx)
+		if err := p.does(ctx, "tool wait", call.ID); err != nil {
+			return "", err
+		}
+		step := func(name string) (string, error) {
+			return agent.Step(ctx, name, func(ctx context.Context) (string, error) {
+				return name + " done", p.whole(ctx, "step "+name, call.ID)
+			})
+		}
+		one, err := step("one")
+		if err != nil {
+			return "", err
+		}
+		if err := agent.Sleep(ctx, "nap", napTime); err != nil {
+			return "", err
+		}
+		two, err := step("two")
+		return one + ", " + two, err
+	}, &agent.ToolOptions{Durable: true})
+}
+
+func (p *life) parkedCast() *cast {
+	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		seen := asked{req: req}.seen()
+		if strings.Contains(strings.Join(seen, "\n"), "two done") {
+			return p.answers(ctx, a, "model 2", seen, "All ", "done.")
+		}
+		return p.calls(ctx, a, "model 1", little, "wait")
+	})
+}
+
+// checkParked: each step and the nap are recorded once and not done again, nothing goes
+// on before its time, and in the end no timer and no journal is left.
+func (s *story) checkParked(t *testing.T) {
+	t.Helper()
+	time.Sleep(3 * time.Minute) // the next full minutes
+	facts := s.facts()
+	s.checkSettled(t, facts)
+	recorded := map[string]time.Time{}
+	var until conversation.Time
+	var parked *conversation.Parked
+	for _, f := range facts {
+		switch r := f.record.(type) {
+		case *conversation.StepRecorded:
+			if _, ok := recorded[r.Name]; ok {
+				t.Errorf("step %s is recorded twice", r.Name)
+			}
+			recorded[r.Name] = f.at
+			if r.Name == "nap" {
+				if err := until.UnmarshalText([]byte(strings.Trim(string(r.Output), `"`))); err != nil {
+					t.Error(err)
+				}
+			}
+		case *conversation.Parked:
+			if parked = r; r.Until != until || len(recorded) != 2 {
+				t.Errorf("parked until %s after %v, the nap ends at %s", r.Until, recorded, until)
+			}
+		case *conversation.AttemptStarted:
+			if parked != nil && r.At < parked.Until {
+				t.Errorf("goes on at %s, parked until %s", r.At, parked.Until)
+			}
+			if parked = nil; r.Attempt > len(s.lives) {
+				t.Errorf("attempt %d in life %d", r.Attempt, len(s.lives))
+			}
+		}
+	}
+	if len(recorded) != 3 {
+		t.Errorf("recorded %v", recorded)
+	}
+	for _, d := range s.deeds {
+		name, _ := strings.CutPrefix(d.what, "step ")
+		if at, ok := recorded[name]; ok && d.at.After(at) {
+			t.Errorf("%s was done again in life %d", d.what, d.life)
+		}
+		if name == "two" && conversation.TimeOf(d.at) < until {
+			t.Errorf("the second step was done at %s, the nap ends at %s", d.at, until)
+		}
+	}
+	checkTranscriptText(t, s.lives[len(s.lives)-1].node.snapshot(chat("c")))
+	s.leavesNothing()
+}
+
+func checkTranscriptText(t *testing.T, snap conversation.Snapshot) {
+	t.Helper()
+	text := ""
+	for _, m := range snap.Messages {
+		for _, p := range m.Parts {
+			if m.Role == conversation.RoleAssistant && p.Text != nil {
+				text += *p.Text
+			}
+		}
+	}
+	if text != "All done." {
+		t.Errorf("the answer is %q", text)
+	}
+}
+
+// timers returns the keys of the stored timers.
+func (w *world) timers() (keys []string) {
+	w.tb.Helper()
+	page, err := w.bucket.List(context.Background(), storage.ListQuery{Prefix: "timer/"})
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	for _, k := range page.Keys {
+		keys = append(keys, k.Key)
+	}
+	return keys
+}
+
+// leavesNothing fails the test if a timer is stored or a journal lists anything.
+func (w *world) leavesNothing() {
+	w.tb.Helper()
+	if keys := w.timers(); len(keys) > 0 {
+		w.tb.Errorf("the timers %q are left", keys)
+	}
+	for _, j := range w.journals() {
+		if len(j.Entries) > 0 {
+			w.tb.Errorf("journal %d of %s lists %+v", j.N, j.Member, j.Entries)
+		}
+	}
+}
+
+// TestDeathWhileParked lets the process die once at every boundary of the run of a call
+// that waits for a time.
+func TestDeathWhileParked(t *testing.T) {
+	fleet := actors.NewLocalFleet(t)
+	var boundaries []string
+	tell(t, fleet, &story{lost: true, parks: true}, nil, func(t *testing.T, s *story) {
+		boundaries = slices.Clone(s.lives[0].trace)
+		s.checkParked(t)
+		if got := len(only[*conversation.Parked](s.records(chat("c")))); got != 1 {
+			t.Errorf("parked %d times", got)
+		}
+	})
+	for _, what := range []string{"send PUT timer/", "landed PUT timer/", "send DELETE timer/", "send LIST timer/"} {
+		if !slices.ContainsFunc(boundaries, func(b string) bool {
+			return strings.Contains(strings.Replace(b, " parley/", " ", 1), what)
+		}) {
+			t.Errorf("%q is no boundary of %q", what, boundaries)
+		}
+	}
+	shown := map[string]int{}
+	for k, name := range boundaries {
+		for _, lost := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
+				tell(t, fleet, &story{lost: lost, parks: true}, []int{k}, func(t *testing.T, s *story) {
+					if got := s.lives[0].trace; len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
+						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
+					}
+					s.checkParked(t)
+					s.showParking(shown)
+					if t.Failed() {
+						t.Logf("dead at %q", name)
+					}
+				})
+			})
+		}
+	}
+	t.Logf("%d boundaries, which show %v", len(boundaries), shown)
+	for _, what := range []string{"woken by another", "parked by another", "over before", "landed after death"} {
+		if shown[what] == 0 {
+			t.Errorf("no story shows: %s", what)
+		}
+	}
+}
+
+// showParking counts what a story is an example of.
+func (s *story) showParking(shown map[string]int) {
+	runs := map[int]int{}
+	for _, d := range s.deeds {
+		if d.what == "tool wait" {
+			runs[d.life]++
+		}
+	}
+	switch {
+	case runs[0] == 1 && runs[1] == 1:
+		shown["woken by another"]++
+	case runs[1] == 2:
+		shown["parked by another"]++
+	case runs[1] == 0:
+		shown["over before"]++
+	}
+	if s.zombies > 0 {
+		shown["landed after death"]++
+	}
+}

@@ -1,0 +1,116 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+// mute takes no heartbeats while it is on.
+type mute struct {
+	storage.Bucket
+	on bool
+}
+
+func (m *mute) Put(ctx context.Context, key string, body storage.Body) error {
+	if m.on {
+		return &storage.Error{Op: "put", Key: key, Kind: storage.ErrUncertain}
+	}
+	return m.Bucket.Put(ctx, key, body)
+}
+
+func newMute(t *testing.T) *mute {
+	t.Helper()
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &mute{Bucket: b}
+}
+
+// TestExpelJudgesAnew has a verdict that came about rightly, and one thing that
+// speaks against acting on it now.
+func TestExpelJudgesAnew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		against func(*testing.T, *mute, *Membership, *ring)
+		want    string // Why nobody is expelled; "" is that it is.
+	}{
+		"nothing":                     {func(*testing.T, *mute, *Membership, *ring) {}, ""},
+		"own heartbeat is not stored": {func(_ *testing.T, b *mute, _ *Membership, _ *ring) { b.on = true }, "own heartbeat is not stored"},
+		"an own one was not stored":   {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.beaten(time.Now(), errors.New("x"), false) }, "own heartbeats are not stored"},
+		"passive":                     {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { m.unconfirm(nil) }, "this node is passive"},
+		"a pause of the process":      {func(_ *testing.T, _ *mute, m *Membership, _ *ring) { time.Sleep(m.opts.Fence + 1) }, "this node is passive"},
+		"its heartbeat came": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
+			if err := storage.PutHeartbeat(t.Context(), b, storage.Heartbeat{Member: "b", Count: 6}); err != nil {
+				t.Error(err)
+			}
+		}, "member b shows life"},
+		"this node is replaced": {func(t *testing.T, b *mute, _ *Membership, _ *ring) {
+			if won, err := storage.CreateEpoch(t.Context(), b, storage.Epoch{N: 2, Nonce: "n", Members: rows("b@b:1")}); err != nil || !won {
+				t.Error(won, err)
+			}
+		}, "this node is replaced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newMute(t)
+				m, err := New(b, Self{ID: "a", Node: "a:1"}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := storage.Epoch{N: 1, Nonce: "n", Members: rows("a@a:1 b@b:1")}
+				if won, err := storage.CreateEpoch(t.Context(), b, e); err != nil || !won {
+					t.Fatal(won, err)
+				}
+				err = errors.Join(storage.PutHeartbeat(t.Context(), b, storage.Heartbeat{Member: "b", Count: 5}), m.beat(t.Context()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.saw(e, time.Now())
+				var r ring
+				r.look([]string{"b"}, []sight{{mark: 5}}, 0, 1)
+				tt.against(t, b, m, &r)
+				done, err := m.expel(t.Context(), &r, []string{"b"})
+				var acquitted *notDeadError
+				switch {
+				case tt.want == "" && (err != nil || words(done.epoch.Members) != "a@a:1" || m.known().N != 2):
+					t.Errorf("got %+v, %v", done, err)
+				case tt.want != "" && (!errors.As(err, &acquitted) || acquitted.why != tt.want):
+					t.Errorf("got %v, want %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestPublishInOrder has an older epoch seen after a newer one, as it happens when
+// a request is slow.
+func TestPublishInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []int64
+		m, err := New(newMute(t), Self{ID: "a"}, &Options{Publish: func(v View) { got = append(got, v.Epoch) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int64{2, 1, 2, 5, 4} {
+			m.saw(storage.Epoch{N: n, Members: rows("a")}, time.Now())
+		}
+		if diff := cmp.Diff([]int64{2, 5}, got); diff != "" || m.known().N != 5 {
+			t.Errorf("known is %d, published (-want +got):\n%s", m.known().N, diff)
+		}
+	})
+}

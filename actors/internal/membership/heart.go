@@ -1,0 +1,113 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// looksAtOnce bounds the heartbeats that are read at the same time.
+const looksAtOnce = 32
+
+// heart is what the heartbeats of a node share. One is sent at a time, so that they
+// are stored in order: who has put something into turn may touch the rest.
+type heart struct {
+	turn  chan struct{}
+	count int64     // Of the newest heartbeat, 0 before the first.
+	sent  time.Time // When it was sent.
+}
+
+func (h *heart) lock()   { h.turn <- struct{}{} }
+func (h *heart) unlock() { <-h.turn }
+
+// beat sends one heartbeat.
+func (m *Membership) beat(ctx context.Context) error {
+	m.heart.lock()
+	defer m.heart.unlock()
+	m.heart.count++
+	m.heart.sent = time.Now()
+	active, busy := m.opts.Load()
+	limited, cancel := context.WithTimeout(ctx, m.opts.patience())
+	defer cancel()
+	err := storage.PutHeartbeat(limited, m.bucket, storage.Heartbeat{
+		Member: m.row.ID, Count: m.heart.count, At: conversation.TimeOf(m.heart.sent),
+		Active: max(active, 0), Busy: max(busy, 0),
+	})
+	m.beaten(m.heart.sent, err, ctx.Err() != nil)
+	return err
+}
+
+// untilBeat returns the time until the next heartbeat is due.
+func (m *Membership) untilBeat() time.Duration {
+	m.heart.lock()
+	defer m.heart.unlock()
+	return time.Until(m.heart.sent.Add(m.opts.Heartbeat))
+}
+
+// everBeat reports whether a heartbeat was sent.
+func (m *Membership) everBeat() bool {
+	m.heart.lock()
+	defer m.heart.unlock()
+	return m.heart.count > 0
+}
+
+// beats sends heartbeats until ctx ends.
+func (m *Membership) beats(ctx context.Context) {
+	for pause(ctx, m.untilBeat()) {
+		// It is noted; the next heartbeat is the repetition.
+		_ = m.beat(ctx)
+	}
+}
+
+// beatUntilStored returns once a heartbeat is stored. late says that it had to be
+// repeated: a bucket that takes no heartbeats silences every node, and silence that
+// was seen before proves nothing then.
+func (m *Membership) beatUntilStored(ctx context.Context) (late bool, err error) {
+	for ; ; late = true {
+		err := m.beat(ctx)
+		if err == nil || errors.Is(err, storage.ErrRefused) || !pause(ctx, m.untilBeat()) {
+			return late, err
+		}
+	}
+}
+
+// look reads the heartbeats of members. One that is not readable is a mark like
+// any other: heartbeats are hints, and a broken one must neither keep a node from
+// starting nor its owner among the members.
+func look(ctx context.Context, b storage.Bucket, ids []string) []sight {
+	sights := make([]sight, len(ids))
+	var g errgroup.Group
+	g.SetLimit(looksAtOnce)
+	for i, id := range ids {
+		g.Go(func() error {
+			h, err := storage.ReadHeartbeat(ctx, b, id)
+			var corrupt *storage.CorruptError
+			switch {
+			case err == nil:
+				sights[i].mark = mark(h.Count)
+			case errors.Is(err, storage.ErrNotFound):
+				sights[i].mark = absent
+			case errors.As(err, &corrupt):
+				sights[i].mark = unreadable
+			default:
+				sights[i].err = err
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // Every sight has its own error.
+	return sights
+}
+
+func idsOf(members []storage.Member) []string {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.ID
+	}
+	return ids
+}

@@ -1,0 +1,145 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// Run keeps the heartbeat, confirms the row, publishes what is new and expels
+// members that died, until ctx ends. It returns nil then, or a [*ReplacedError] as
+// soon as it sees that the newest epoch lacks this node.
+func (m *Membership) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { m.beats(ctx) })
+	wg.Go(func() { m.sayPassive(ctx) })
+	wg.Go(func() { m.watchOthers(ctx) })
+	wg.Go(func() { m.tidy(ctx, m.replaced, m.gone) })
+	err := m.polls(ctx)
+	cancel()
+	wg.Wait()
+	if err != nil {
+		return fmt.Errorf("stay a member: %w", err)
+	}
+	return nil
+}
+
+// polls returns when a newer epoch lacks this node, or ctx ends.
+func (m *Membership) polls(ctx context.Context) error {
+	m.standing.Lock()
+	began := m.standing.confirmed
+	m.standing.Unlock()
+	for pause(ctx, time.Until(began.Add(m.opts.lookEvery()))) {
+		began = time.Now()
+		if err := m.poll(ctx, began); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll looks for an epoch above the known one. Only a *ReplacedError is returned.
+func (m *Membership) poll(ctx context.Context, began time.Time) error {
+	limited, cancel := context.WithTimeout(ctx, m.opts.patience())
+	defer cancel()
+	e := m.known()
+	newer, _, err := storage.NewestEpoch(limited, m.bucket, e.N)
+	if err != nil {
+		m.standing.Lock()
+		defer m.standing.Unlock()
+		m.standing.pollErr = err
+		return nil
+	}
+	if newer.N > 0 {
+		e = newer
+	}
+	if !e.Has(m.row.ID) {
+		lost := &ReplacedError{Epoch: e.N, Members: e.Members}
+		m.unconfirm(lost)
+		return lost
+	}
+	m.saw(e, began)
+	return nil
+}
+
+// watchOthers looks at the members after this one and expels those that died,
+// until ctx ends.
+func (m *Membership) watchOthers(ctx context.Context) {
+	var r ring
+	var wg sync.WaitGroup // Of what tidies up behind.
+	defer wg.Wait()
+	for pause(ctx, m.opts.lookEvery()) {
+		ids := idsOf(successors(m.known().Members, m.row.ID, watchedBy))
+		sights := m.glance(ctx, ids)
+		gone := r.look(ids, sights, m.missed(), m.opts.looks())
+		if len(gone) == 0 || ctx.Err() != nil {
+			continue
+		}
+		done, err := m.expel(ctx, &r, gone)
+		var acquitted *notDeadError
+		switch {
+		case errors.As(err, &acquitted), ctx.Err() != nil:
+		case err != nil:
+			m.log.Warn("expel members that died, try again", "members", gone, "err", err)
+		case len(done.replaced) > 0:
+			wg.Go(func() { m.tidy(ctx, done, gone) })
+		}
+	}
+}
+
+// glance is a look that takes no longer than a Heartbeat.
+func (m *Membership) glance(ctx context.Context, ids []string) []sight {
+	limited, cancel := context.WithTimeout(ctx, m.opts.Heartbeat)
+	defer cancel()
+	return look(limited, m.bucket, ids)
+}
+
+// notDeadError says why members that seemed dead are not expelled.
+type notDeadError struct{ why string }
+
+// Error implements error.
+func (e *notDeadError) Error() string { return e.why }
+
+// expel takes members out of the newest epoch, if they still seem dead after a
+// heartbeat of this node is stored, and after every lost race. It takes no longer
+// than Fence: what was judged must not be acted on later.
+func (m *Membership) expel(ctx context.Context, r *ring, gone []string) (edited, error) {
+	limited, cancel := context.WithTimeout(ctx, m.opts.Fence)
+	defer cancel()
+	if err := m.beat(limited); err != nil {
+		return edited{}, &notDeadError{"own heartbeat is not stored"}
+	}
+	done, err := edit(limited, m.bucket, func(newest storage.Epoch) ([]storage.Member, bool, error) {
+		sights := m.glance(limited, gone)
+		for i, id := range gone {
+			if !r.still(id, sights[i]) {
+				return nil, false, &notDeadError{"member " + id + " shows life"}
+			}
+		}
+		switch {
+		case m.missed() != r.missed:
+			return nil, false, &notDeadError{"own heartbeats are not stored"}
+		case m.Passive():
+			return nil, false, &notDeadError{"this node is passive"}
+		case !newest.Has(m.row.ID):
+			return nil, false, &notDeadError{"this node is replaced"}
+		}
+		rows, changed := without(newest.Members, gone...)
+		return rows, changed, nil
+	})
+	if err != nil {
+		return edited{}, err
+	}
+	m.saw(done.epoch, done.since)
+	if len(done.replaced) > 0 {
+		m.log.Warn("members are expelled, their heartbeats have not changed for the time of suspicion",
+			"members", slices.Clone(gone), "epoch", done.epoch.N, "for", m.opts.Suspect)
+	}
+	return done, nil
+}

@@ -1,0 +1,83 @@
+package membership
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// watchedBy is how many members a node looks at.
+const watchedBy = 3
+
+// entry says what a node that joins does with the rows it finds.
+type entry struct {
+	kept    []storage.Member // Those it shares the bucket with; its own, if it stands there.
+	older   []storage.Member // Its older incarnations at the same node address: dead.
+	judged  []storage.Member // To be replaced, if they are silent.
+	present bool             // Its own row stands there.
+}
+
+// enter sorts the rows that a node finds when it joins. One that serves alone
+// shares with nobody, and nobody with it.
+func enter(members []storage.Member, row storage.Member) entry {
+	var e entry
+	for _, m := range members {
+		switch {
+		case m.ID == row.ID:
+			e.present = true
+			e.kept = append(e.kept, m)
+		case m.Node == "" || row.Node == "":
+			e.judged = append(e.judged, m)
+		case m.Node == row.Node:
+			e.older = append(e.older, m)
+		default:
+			e.kept = append(e.kept, m)
+		}
+	}
+	return e
+}
+
+// gone returns the rows that the entry removes.
+func (e entry) gone() []storage.Member { return slices.Concat(e.older, e.judged) }
+
+// with returns the rows after the entry, and whether they differ from those before.
+func (e entry) with(row storage.Member) ([]storage.Member, bool) {
+	if e.present {
+		return e.kept, len(e.older)+len(e.judged) > 0
+	}
+	return append(slices.Clone(e.kept), row), true
+}
+
+// without returns the rows of others than these, and whether that makes a difference.
+func without(members []storage.Member, ids ...string) ([]storage.Member, bool) {
+	rest := slices.DeleteFunc(slices.Clone(members), func(m storage.Member) bool { return slices.Contains(ids, m.ID) })
+	return rest, len(rest) < len(members)
+}
+
+// drained returns the rows with the mark of one member set, and whether that makes
+// a difference. found says that it stands there.
+func drained(members []storage.Member, id string, on bool) (rows []storage.Member, changed, found bool) {
+	i := slices.IndexFunc(members, func(m storage.Member) bool { return m.ID == id })
+	if i < 0 {
+		return members, false, false
+	}
+	if members[i].Draining == on {
+		return members, false, true
+	}
+	rows = slices.Clone(members)
+	rows[i].Draining = on
+	return rows, true, true
+}
+
+// successors returns the n members after one in the ring of all, by ID. A node
+// that is alone has none.
+func successors(members []storage.Member, id string, n int) []storage.Member {
+	ring, _ := without(members, id)
+	slices.SortFunc(ring, func(a, b storage.Member) int { return strings.Compare(a.ID, b.ID) })
+	after := slices.IndexFunc(ring, func(m storage.Member) bool { return m.ID > id })
+	if after > 0 {
+		ring = slices.Concat(ring[after:], ring[:after])
+	}
+	return ring[:min(n, len(ring))]
+}

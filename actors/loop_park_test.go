@@ -1,0 +1,270 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// reminds is a durable tool that takes a note, waits, and calls.
+func reminds(k *work, wait time.Duration) agent.Tool {
+	return agent.NewTool("remind", "Reminds.", func(ctx context.Context, _ struct{}) (string, error) {
+		k.did("remind")
+		for _, name := range []string{"note", "call"} {
+			if _, err := agent.Step(ctx, name, func(context.Context) (bool, error) {
+				k.did(name)
+				return true, nil
+			}); err != nil {
+				return "", err
+			}
+			if name == "note" {
+				if err := agent.Sleep(ctx, "wait", wait); err != nil {
+					return "", err
+				}
+			}
+		}
+		return "called", nil
+	}, &agent.ToolOptions{Durable: true})
+}
+
+// parks waits until a conversation is parked, its timer stored, and out of memory.
+func (l *loop) parks(at conversation.Address, timers int) *conversation.Parked {
+	l.tb.Helper()
+	l.passes("a timer", func() bool { return len(l.timers()) == timers })
+	time.Sleep(2 * time.Minute)
+	synctest.Wait()
+	all := only[*conversation.Parked](l.records(at))
+	if len(all) == 0 {
+		l.tb.Fatalf("nothing is parked in\n%s", l.lines(at))
+	}
+	return all[len(all)-1]
+}
+
+// awake returns when the attempts at a conversation began.
+func (l *loop) awake(at conversation.Address) (began []conversation.Time) {
+	l.tb.Helper()
+	for _, r := range only[*conversation.AttemptStarted](l.records(at)) {
+		began = append(began, r.At)
+	}
+	return began
+}
+
+// TestParkedTurn lets a call wait for a day. Its process dies; the next one knows nothing
+// of the conversation, is asked nothing, and goes on when it is time.
+func TestParkedTurn(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k := &work{}
+		a := chatAgent(reminds(k, 3*time.Hour))
+		a.Durability.Timeout = time.Minute // what is parked does not count
+		c := alone(inTurn(asks("remind"), tells("done")))
+		first := l.run(part{opts: agents(a), cast: c})
+		first.admit(chat("c"), "1", "go")
+		parked := l.parks(chat("c"), 1)
+		l.journalsAreEmpty()
+		first.die()
+
+		next := l.run(part{opts: agents(a), cast: c})
+		time.Sleep(time.Minute)
+		before := len(l.batches(chat("c")))
+		next.counts.Reset()
+		time.Sleep(2 * time.Hour)
+		for r, n := range next.counts.Counts() {
+			if r.Method != "LIST" || n > 2*120 { // by the sweeps, each 30 s, and for timers: of shards, and of one
+				t.Errorf("a parked conversation costs %d times %+v", n, r)
+			}
+		}
+		if got := len(l.batches(chat("c"))); got != before {
+			t.Errorf("%d batches became %d", before, got)
+		}
+		l.completes(chat("c"), 1)
+		if diff := cmp.Diff(map[string]int{"remind": 2, "note": 1, "call": 1}, k.counts()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+		began := l.awake(chat("c"))
+		if len(began) != 2 || began[1] < parked.Until || began[1] > parked.Until+61_000 {
+			t.Errorf("attempts began at %v, parked until %s", began, parked.Until)
+		}
+		settled := only[*conversation.SubmissionSettled](l.records(chat("c")))[0]
+		if settled.ElapsedMs > 60_000 {
+			t.Errorf("took %d ms", settled.ElapsedMs)
+		}
+		time.Sleep(3 * time.Minute)
+		l.leavesNothing()
+	})
+}
+
+func (l *loop) journalsAreEmpty() {
+	l.tb.Helper()
+	for _, j := range l.journals() {
+		if len(j.Entries) > 0 {
+			l.tb.Errorf("journal %d of %s lists %+v", j.N, j.Member, j.Entries)
+		}
+	}
+}
+
+// TestShortSleep: a wait of seconds blocks, one that is a little longer is over to the
+// millisecond while the conversation is in memory.
+func TestShortSleep(t *testing.T) {
+	for wait, parks := range map[time.Duration]int{29 * time.Second: 0, 31 * time.Second: 1} {
+		inLoop(t, func(t *testing.T, l *loop) {
+			k := &work{}
+			n := l.run(part{opts: agents(chatAgent(reminds(k, wait))), cast: alone(inTurn(asks("remind"), tells("done")))})
+			began := time.Now()
+			n.admit(chat("c"), "1", "go")
+			l.completes(chat("c"), 1)
+			if took := time.Since(began); took < wait || took > wait+5*time.Second && parks == 0 {
+				t.Errorf("a wait of %v took %v", wait, took)
+			}
+			if got := len(only[*conversation.Parked](l.records(chat("c")))); got != parks || k.counts()["remind"] != 1+parks {
+				t.Errorf("a wait of %v parks %d times, runs %v", wait, got, k.counts())
+			}
+			time.Sleep(3 * time.Minute)
+			l.leavesNothing()
+		})
+	}
+}
+
+// TestParkedTurnIsAsked: while a conversation waits, a message is accepted and answered
+// after it, and an early question changes nothing.
+func TestParkedTurnIsAsked(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k := &work{}
+		c := alone(inTurn(asks("remind"), tells("done"), tells("and this")))
+		n := l.run(part{opts: agents(chatAgent(reminds(k, time.Hour))), cast: c})
+		n.admit(chat("c"), "1", "go")
+		parked := l.parks(chat("c"), 1)
+
+		// A node whose clock is ahead asks too early.
+		state := conversation.NewState()
+		for i, b := range l.batches(chat("c")) {
+			if err := state.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		early := storage.Timer{
+			Conv: chat("c").Key(), Seq: int64(state.Unsettled()[0].ParkedAt), Until: conversation.TimeOf(time.Now()),
+		}
+		if err := storage.PutTimer(context.Background(), l.bucket, early); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := l.timers(); len(got) != 2 || len(l.awake(chat("c"))) != 1 {
+			t.Errorf("timers %q, attempts %v", got, l.awake(chat("c")))
+		}
+
+		n.admit(chat("c"), "2", "and?")
+		time.Sleep(5 * time.Minute)
+		l.journalsAreEmpty()
+		if got := len(only[*conversation.SubmissionSettled](l.records(chat("c")))); got != 0 {
+			t.Errorf("%d settlements while it waits", got)
+		}
+		l.completes(chat("c"), 2)
+		if began := l.awake(chat("c")); len(began) != 3 || began[1] < parked.Until {
+			t.Errorf("attempts began at %v, parked until %s", began, parked.Until)
+		}
+		time.Sleep(3 * time.Minute)
+		l.leavesNothing()
+	})
+}
+
+// TestAbortOfAParkedTurn: an abort ends what waits, for good.
+func TestAbortOfAParkedTurn(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k := &work{}
+		n := l.run(part{opts: agents(chatAgent(reminds(k, time.Hour))), cast: alone(asks("remind"))})
+		n.admit(chat("c"), "1", "go")
+		l.parks(chat("c"), 1)
+		if any, err := n.rt.Abort(context.Background(), chat("c")); !any || err != nil {
+			t.Fatalf("abort: %v, %v", any, err)
+		}
+		if got := l.settles(chat("c"), 1); got[0].Outcome != conversation.OutcomeAborted {
+			t.Errorf("settled as %+v", got[0])
+		}
+		time.Sleep(2 * time.Hour)
+		l.leavesNothing()
+		if diff := cmp.Diff(map[string]int{"remind": 1, "note": 1}, k.counts()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestDrainOfAParkedTurn: an orderly stop and the next start neither wake nor lose it.
+func TestDrainOfAParkedTurn(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k := &work{}
+		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.passes("a timer", func() bool { return len(l.timers()) == 1 })
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.journals(); len(got) > 0 {
+			t.Errorf("journals %+v are left", got)
+		}
+		l.run(part{opts: agents(a), cast: c})
+		l.completes(chat("c"), 1)
+		if got := k.counts(); got["remind"] != 2 || got["note"] != 1 {
+			t.Errorf("runs %v", got)
+		}
+	})
+}
+
+// TestTwoNodesWake: two nodes that both take themselves for the owner, and both ask about
+// each timer, wake a conversation once.
+func TestTwoNodesWake(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k := &work{}
+		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))
+		n := l.run(part{opts: agents(a), cast: c})
+		l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		time.Sleep(5 * time.Minute)
+		l.leavesNothing()
+		var steps []string
+		for _, r := range only[*conversation.StepRecorded](l.records(chat("c"))) {
+			steps = append(steps, r.Name)
+		}
+		if got := strings.Join(steps, " "); got != "note wait call" {
+			t.Errorf("recorded %s", got)
+		}
+	})
+}
+
+// TestToolThatIgnoresItsParking: a function that goes on after its sleep has ended the run
+// is not run beside itself.
+func TestToolThatIgnoresItsParking(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		release := make(chan struct{})
+		defer close(release)
+		deaf := agent.NewTool("deaf", "Goes on.", func(ctx context.Context, _ struct{}) (string, error) {
+			_ = agent.Sleep(ctx, "wait", time.Hour)
+			<-release
+			return "late", nil
+		}, &agent.ToolOptions{Durable: true})
+		swallows := agent.NewTool("swallows", "Returns as if nothing was.", func(ctx context.Context, _ struct{}) (string, error) {
+			if err := agent.Sleep(ctx, "wait", time.Hour); err != nil {
+				return "nothing", nil
+			}
+			return "slept", nil
+		}, &agent.ToolOptions{Durable: true})
+		plain := agent.NewTool("plain", "Is not durable.", func(ctx context.Context, _ struct{}) (string, error) {
+			return "slept", agent.Sleep(ctx, "wait", time.Hour)
+		}, nil)
+		c := alone(inTurn(asks("deaf", "swallows", "plain"), tells("done")))
+		n := l.run(part{opts: agents(chatAgent(deaf, swallows, plain)), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		seen := c.last(t, "model")
+		wants(t, "what the model sees", seen[len(seen)-1], "p1!the tool did not stop", "|p2=slept|", "p3!step wait: there is nothing to record steps in")
+	})
+}

@@ -1,0 +1,478 @@
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// renewEvery is how often subscriptions are renewed, and how often a conversation
+	// whose owner cannot be reached is looked up in the bucket.
+	renewEvery = 3 * time.Second
+	// keptFor is how long an owner keeps a subscription that is not renewed.
+	keptFor = 10 * renewEvery
+	// askTimeout bounds one question to another node about subscriptions, batches or tips.
+	askTimeout = 2 * time.Second
+	// atOnce bounds the conversations of one Subscribe.
+	atOnce = 1000
+	// maxPush bounds the record lines of a batch that travel; a longer one is announced
+	// only. maxGroup bounds those of one message, maxOutbox what waits for one node.
+	maxPush, maxGroup, maxOutbox = 64 << 10, 128 << 10, 4 << 20
+	// recheckGroup and recheckPause spread reads of the bucket that fall due at once.
+	recheckGroup = 100
+	recheckPause = 50 * time.Millisecond
+)
+
+// relay brings batches from the nodes that write them to the followers of other nodes.
+// All it does is a hint: what it loses is read from the bucket.
+//
+// As a reader's node it keeps a subscription with the owner of every conversation that
+// somebody waits for here. As an owner's node it pushes what lands to the subscribers,
+// in groups per node: the next one goes when the one before was answered, so that a
+// slow node costs a bounded queue and then its subscriptions.
+//
+// Safe for concurrent use.
+type relay struct {
+	peers     peers
+	followers relayed
+	log       *slog.Logger
+	tip       func(conversation.Key) *wire.Tip // of an activation here
+
+	relayed, gaps atomic.Int64
+
+	mu        sync.Mutex
+	closed    bool
+	followed  map[conversation.Key]*subscription
+	ended     map[string][]string // conversations nobody follows any more, by owner
+	wanted    map[conversation.Key]map[string]time.Time
+	outboxes  map[string]*outbox
+	renewable chan struct{}
+	sending   sync.WaitGroup
+}
+
+// relayed is what the relay needs of the followers.
+type relayed interface {
+	OfferStored(conversation.Key, storage.Batch)
+	Behind(key conversation.Key, seq int64)
+	Recheck(conversation.Key)
+}
+
+// subscription is a conversation that is followed here.
+type subscription struct {
+	owner string    // the node that has acknowledged it, "" if none has
+	since time.Time // of the state above
+}
+
+// outbox is what waits for one node. Invariant: a goroutine sends while busy is set.
+type outbox struct {
+	pushes []*wire.Push
+	bytes  int
+	busy   bool
+}
+
+func newRelay(p peers, followers relayed, tip func(conversation.Key) *wire.Tip, log *slog.Logger) *relay {
+	return &relay{
+		peers: p, followers: followers, tip: tip, log: log,
+		followed: map[conversation.Key]*subscription{}, ended: map[string][]string{},
+		wanted: map[conversation.Key]map[string]time.Time{}, outboxes: map[string]*outbox{},
+		renewable: make(chan struct{}, 1),
+	}
+}
+
+// run keeps the subscriptions until ctx ends.
+func (r *relay) run(ctx context.Context) {
+	defer r.sending.Wait()
+	defer r.close()
+	t := time.NewTicker(renewEvery)
+	defer t.Stop()
+	for {
+		all := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			all = true
+			r.expire()
+		case <-r.renewable:
+		}
+		r.renew(ctx, all)
+	}
+}
+
+func (r *relay) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.outboxes = map[string]*outbox{}
+}
+
+func (r *relay) kick() {
+	select {
+	case r.renewable <- struct{}{}:
+	default:
+	}
+}
+
+// follow subscribes to a conversation that somebody waits for here, if that is news.
+func (r *relay) follow(key conversation.Key) {
+	r.mu.Lock()
+	known := r.followed[key] != nil
+	if !known {
+		r.followed[key] = &subscription{since: time.Now()}
+	}
+	r.mu.Unlock()
+	if !known {
+		r.kick()
+	}
+}
+
+// unfollow ends the subscription.
+func (r *relay) unfollow(key conversation.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.followed[key]; s != nil && s.owner != "" {
+		r.ended[s.owner] = append(r.ended[s.owner], string(key))
+	}
+	delete(r.followed, key)
+}
+
+// viewChanged looks for conversations whose owner is another now.
+func (r *relay) viewChanged(isMember func(address string) bool) {
+	r.mu.Lock()
+	for address := range r.outboxes {
+		if !isMember(address) {
+			r.forget(address)
+		}
+	}
+	r.mu.Unlock()
+	r.kick()
+}
+
+// linkDown forgets what was agreed with a node: pushes may have been lost both ways.
+func (r *relay) linkDown(address string) {
+	r.mu.Lock()
+	r.forget(address)
+	for _, s := range r.followed {
+		if s.owner == address {
+			s.owner, s.since = "", time.Now()
+		}
+	}
+	r.mu.Unlock()
+	r.kick()
+}
+
+// forget drops a subscriber; mu is held.
+func (r *relay) forget(address string) {
+	delete(r.outboxes, address)
+	for key, subscribers := range r.wanted {
+		delete(subscribers, address)
+		if len(subscribers) == 0 {
+			delete(r.wanted, key)
+		}
+	}
+}
+
+// expire drops subscribers that have not renewed.
+func (r *relay) expire() {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, subscribers := range r.wanted {
+		for address, until := range subscribers {
+			if now.After(until) {
+				delete(subscribers, address)
+			}
+		}
+		if len(subscribers) == 0 {
+			delete(r.wanted, key)
+		}
+	}
+}
+
+// renew subscribes to what has no acknowledged subscription with its owner, or to all.
+func (r *relay) renew(ctx context.Context, all bool) {
+	due, came := r.due(all)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.recheck(ctx, came) })
+	for address, keys := range due {
+		wg.Go(func() {
+			if len(keys) == 0 { // only ends are to be told
+				r.subscribeAt(ctx, address, nil)
+			}
+			for part := range slices.Chunk(keys, atOnce) {
+				r.subscribeAt(ctx, address, part)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// recheck has conversations looked up in the bucket, not all of them at once.
+func (r *relay) recheck(ctx context.Context, keys []conversation.Key) {
+	for part := range slices.Chunk(keys, recheckGroup) {
+		for _, key := range part {
+			r.followers.Recheck(key)
+		}
+		if len(part) < recheckGroup {
+			return
+		}
+		select {
+		case <-time.After(recheckPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// due groups by owner what is to be subscribed to, and returns what came to this node
+// itself: what its last owner wrote may have been missed.
+func (r *relay) due(all bool) (due map[string][]conversation.Key, came []conversation.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due = map[string][]conversation.Key{}
+	for key, s := range r.followed {
+		owner, self := r.peers.Owner(string(key))
+		switch {
+		case self && s.owner != owner:
+			s.owner, s.since = owner, time.Now()
+			came = append(came, key)
+		case self:
+		case owner == "" || all || s.owner != owner:
+			if s.owner != owner && s.owner != "" {
+				s.owner, s.since = "", time.Now()
+			}
+			due[owner] = append(due[owner], key)
+		}
+	}
+	for owner := range r.ended {
+		if due[owner] == nil {
+			due[owner] = nil
+		}
+	}
+	for _, keys := range due {
+		slices.Sort(keys)
+	}
+	slices.Sort(came)
+	return due, came
+}
+
+// subscribeAt subscribes at an owner. Where it gives no answer, the bucket is asked.
+func (r *relay) subscribeAt(ctx context.Context, owner string, keys []conversation.Key) {
+	m := &wire.Subscribe{Address: r.peers.Address()}
+	for _, key := range keys {
+		m.Conversations = append(m.Conversations, string(key))
+	}
+	r.mu.Lock()
+	m.Ended = r.ended[owner]
+	delete(r.ended, owner)
+	r.mu.Unlock()
+	var reply *wire.Subscribed
+	if owner != "" {
+		limited, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		answer, err := r.peers.AskNode(limited, owner, m)
+		if err != nil && ctx.Err() == nil {
+			r.log.Debug("owner does not answer subscription", "node", owner, "count", len(keys), "err", err)
+		}
+		reply, _ = answer.(*wire.Subscribed)
+	}
+	if len(reply.GetTips()) != len(keys) {
+		r.unanswered(owner, keys)
+		r.recheck(ctx, keys)
+		return
+	}
+	var unsure []conversation.Key
+	for i, tip := range reply.GetTips() {
+		if !r.acknowledged(owner, keys[i], tip) {
+			unsure = append(unsure, keys[i])
+		}
+	}
+	r.recheck(ctx, unsure)
+}
+
+// unanswered notes that nothing of these conversations is pushed.
+func (r *relay) unanswered(owner string, keys []conversation.Key) {
+	r.mu.Lock()
+	for _, key := range keys {
+		if s := r.followed[key]; s != nil && s.owner == owner && owner != "" {
+			s.owner, s.since = "", time.Now()
+		}
+	}
+	r.mu.Unlock()
+}
+
+// acknowledged compares what is known here with what the owner knows, and reports
+// whether that is enough: what landed before the subscription, or while it was broken,
+// was not pushed.
+func (r *relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) bool {
+	r.mu.Lock()
+	s := r.followed[key]
+	if s != nil && s.owner != owner {
+		s.owner, s.since = owner, time.Now()
+	}
+	r.mu.Unlock()
+	if tip.GetKnown() && s != nil {
+		r.followers.Behind(key, tip.GetSeq())
+	}
+	return s == nil || tip.GetKnown() || tip.GetKept()
+}
+
+// lag is how long the worst subscription has had no owner that pushes.
+func (r *relay) lag() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var worst time.Duration
+	for _, s := range r.followed {
+		if s.owner == "" {
+			worst = max(worst, time.Since(s.since))
+		}
+	}
+	return worst
+}
+
+// subscribe answers a node that follows conversations of this one.
+func (r *relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
+	out := &wire.Subscribed{}
+	now := time.Now()
+	kept := make([]bool, len(m.GetConversations()))
+	r.mu.Lock()
+	for _, c := range m.GetEnded() {
+		delete(r.wanted[conversation.Key(c)], m.GetAddress())
+	}
+	for i, c := range m.GetConversations() {
+		key := conversation.Key(c)
+		until, there := r.wanted[key][m.GetAddress()]
+		kept[i] = there && now.Before(until)
+		if r.wanted[key] == nil {
+			r.wanted[key] = map[string]time.Time{}
+		}
+		r.wanted[key][m.GetAddress()] = now.Add(keptFor)
+	}
+	r.mu.Unlock()
+	// The tips are taken after the subscriptions count, so that none falls between.
+	for i, c := range m.GetConversations() {
+		tip := r.tip(conversation.Key(c))
+		tip.Kept = kept[i]
+		out.Tips = append(out.Tips, tip)
+	}
+	return out
+}
+
+// publish pushes a durable batch to its subscribers. It does not block.
+func (r *relay) publish(key conversation.Key, b storage.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	subscribers := r.wanted[key]
+	if len(subscribers) == 0 || r.closed {
+		return
+	}
+	p := &wire.Push{Conversation: string(key), Seq: b.Seq, Hash: b.Hash[:], Prev: b.Prev[:]}
+	if len(b.Lines) <= maxPush {
+		p.Lines = b.Lines
+	}
+	for address := range subscribers {
+		o := r.outboxes[address]
+		if o == nil {
+			o = &outbox{}
+			r.outboxes[address] = o
+		}
+		if o.bytes > maxOutbox {
+			r.lose(address, []*wire.Push{p})
+			continue
+		}
+		o.pushes, o.bytes = append(o.pushes, p), o.bytes+weightOf(p)
+		if !o.busy {
+			o.busy = true
+			r.sending.Go(func() { r.send(address, o) })
+		}
+	}
+}
+
+func weightOf(p *wire.Push) int { return len(p.GetLines()) + 100 }
+
+// lose ends the subscriptions of batches that do not reach their subscriber: its next
+// renewal finds them gone and reads the bucket; mu is held.
+func (r *relay) lose(address string, pushes []*wire.Push) {
+	r.gaps.Add(int64(len(pushes)))
+	for _, p := range pushes {
+		delete(r.wanted[conversation.Key(p.GetConversation())], address)
+	}
+}
+
+// send empties an outbox.
+func (r *relay) send(address string, o *outbox) {
+	for {
+		group := r.take(address, o)
+		if group == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		_, err := r.peers.AskNode(ctx, address, &wire.Pushes{Pushes: group})
+		cancel()
+		if err == nil {
+			r.relayed.Add(int64(len(group)))
+			continue
+		}
+		r.log.Debug("node does not take batches", "node", address, "count", len(group), "err", err)
+		r.mu.Lock()
+		r.lose(address, append(group, o.pushes...))
+		o.pushes, o.bytes = nil, 0
+		r.mu.Unlock()
+	}
+}
+
+// take returns the next group, or nil when there is none.
+func (r *relay) take(address string, o *outbox) []*wire.Push {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(o.pushes) == 0 || r.outboxes[address] != o {
+		o.busy = false
+		return nil
+	}
+	n, bytes := 0, 0
+	for n < len(o.pushes) && (n == 0 || bytes+weightOf(o.pushes[n]) <= maxGroup) {
+		bytes += weightOf(o.pushes[n])
+		n++
+	}
+	group := slices.Clone(o.pushes[:n])
+	o.pushes, o.bytes = slices.Delete(o.pushes, 0, n), o.bytes-bytes
+	return group
+}
+
+// taken hands batches of another node to the followers here.
+func (r *relay) taken(m *wire.Pushes) *wire.Pong {
+	for _, p := range m.GetPushes() {
+		key := conversation.Key(p.GetConversation())
+		var b storage.Batch
+		if len(p.GetLines()) == 0 || copy(b.Hash[:], p.GetHash()) != len(b.Hash) || copy(b.Prev[:], p.GetPrev()) != len(b.Prev) {
+			r.followers.Behind(key, p.GetSeq())
+			continue
+		}
+		b.Seq, b.Lines = p.GetSeq(), p.GetLines()
+		r.followers.OfferStored(key, b)
+	}
+	return &wire.Pong{}
+}
+
+// answer replies to what other nodes send to this one; nil is no reply.
+func (r *relay) answer(m any) proto.Message {
+	switch m := m.(type) {
+	case *wire.Subscribe:
+		return r.subscribe(m)
+	case *wire.Pushes:
+		return r.taken(m)
+	case *wire.TipRequest:
+		return r.tip(conversation.Key(m.GetConversation()))
+	}
+	return nil
+}
