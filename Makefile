@@ -48,6 +48,7 @@ format: ## Check the formatting of Go files
 vet: ## Run go vet
 	$(GO) vet ./...
 	$(GO) vet -tags mutants ./actors ./actors/internal/machine ./storage
+	$(GO) vet -tags nextversion ./conversation ./actors/... ./cmd/parley
 
 staticcheck: $(CHECKS) ## Run the pinned staticcheck
 	$(CHECKS) ./...
@@ -78,10 +79,11 @@ build: ## Build the command into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
+soak: needs servers ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
 	$(GO) test -timeout 0 -run 'TestLogSimulation$$' ./storage -logschedules $(LOGSCHEDULES)
 	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
+	$(GO) test -race -timeout 0 -v -run 'TestClusterRun' ./internal/clusterrun -long
 	$(GO) test -race -timeout 0 -v -run 'TestCrashCycles' ./storage/local -cycles $(CRASHES)
 	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"
 

@@ -238,3 +238,34 @@ func TestLinksLead(t *testing.T) {
 		}
 	}
 }
+
+// TestDocsNameTests looks for every test that a page names.
+func TestDocsNameTests(t *testing.T) {
+	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Z]\\w*)`")
+	defined := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if !f.test {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				defined[fn.Name.Name] = true
+			}
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllSubmatch(text, -1) {
+			if !defined[string(m[1])] {
+				t.Errorf("%s names %s, which is no test", page, m[1])
+			}
+		}
+	}
+}

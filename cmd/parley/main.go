@@ -42,8 +42,8 @@ func (e *exitError) Error() string {
 // Unwrap returns the cause.
 func (e *exitError) Unwrap() error { return e.err }
 
-// run is the whole program apart from the process: it returns the exit code.
-func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+// rootCommand is the program with all its commands.
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "parley",
 		Short: "Durable AI-agent conversations",
@@ -54,13 +54,19 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(),
-		bucketCommand(), logCommand(), benchCommand(), benchModelCommand(), benchServeCommand(), versionCommand())
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errOut)
+		clusterCommand(), bucketCommand(), logCommand(), benchCommand(), benchModelCommand(), benchServeCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
+	return root
+}
+
+// run is the whole program apart from the process: it returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

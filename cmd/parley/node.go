@@ -55,7 +55,13 @@ type nodeConfig struct {
 	edge parleyhttp.Options
 	// listen is the address that serves the node; "" if none does.
 	listen string
-	log    *slog.Logger
+	// cluster lets the node share its bucket with others; nil serves it alone.
+	cluster *actors.ClusterOptions
+	// strictReads is that of actors.Options.
+	strictReads bool
+	// measure is put before the bucket; nil puts nothing there.
+	measure func(storage.Bucket) storage.Bucket
+	log     *slog.Logger
 }
 
 // backend is a node: everything between a client's request and the bucket's bytes.
@@ -80,7 +86,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	}()
 	opts := &actors.Options{
 		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace, CompactGrace: localGrace,
-		CompactBatches: cfg.compactBatches,
+		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads,
 	}
 	switch {
 	case cfg.memory:
@@ -102,6 +108,9 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if cfg.measure != nil {
+		b.bucket = cfg.measure(b.bucket)
 	}
 	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
 		return nil, err
@@ -160,7 +169,11 @@ func (b *backend) run(ctx context.Context) error {
 	case errors.As(err, &format):
 		return explainBucket(b.at, format)
 	case errors.As(err, &refused):
-		return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(b.at), err)}
+		err = fmt.Errorf("%s: %w", bucketName(b.at), err)
+		if !refused.Replaced && !refused.Cluster {
+			err = fmt.Errorf("%w; nodes that are to share a bucket have a section cluster in their files, each of them", err)
+		}
+		return &exitError{code: exitRefused, err: err}
 	}
 	return err
 }
@@ -237,20 +250,38 @@ func remedyFor(b config.Bucket, e *storage.Error) string {
 }
 
 // serveNode runs a node and its HTTP server until ctx ends or one of them fails,
-// then stops both in order: no new requests, live streams ended, conversations
-// released. handler is the node's behind its middleware. ready is called once
-// requests are taken. It closes the node.
+// then stops both in order: conversations handed over to other nodes while requests
+// are still taken, then no new requests, live streams ended, what is left released.
+// handler is the node's behind its middleware. ready is called once requests are
+// taken. It closes the node.
 func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.Listener, ready func()) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return b.run(ctx) })
+	g, life := errgroup.WithContext(context.WithoutCancel(ctx))
+	life, end := context.WithCancel(life)
+	defer end()
+	g.Go(func() error {
+		defer end()
+		return b.run(life)
+	})
+	g.Go(func() error {
+		defer end()
+		select {
+		case <-ctx.Done():
+		case <-life.Done():
+			return nil
+		}
+		if err := b.runtime.HandOver(life); err != nil && life.Err() == nil {
+			b.log.Warn("not everything was handed over; the other nodes take it over", "err", err)
+		}
+		return nil
+	})
 	g.Go(func() error {
 		select {
 		case <-b.runtime.Ready():
-		case <-ctx.Done():
+		case <-life.Done():
 			return nil
 		}
 		ready()
-		return serveHTTP(ctx, l, handler, b.handler.Drain, b.log)
+		return serveHTTP(life, l, handler, b.handler.Drain, b.log)
 	})
 	return errors.Join(g.Wait(), b.close())
 }

@@ -42,6 +42,9 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if conf.Admin.Listen != "" {
+		log.Info("dev serves no health and metrics, parley serve does", "listen", conf.Admin.Listen)
+	}
 	watcher, err := watchFolders(cfg.file)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", cfg.file, err)
@@ -91,7 +94,7 @@ type generation struct {
 // startConfigured runs the node of a configuration and returns once it takes
 // requests.
 func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, log *slog.Logger) (*generation, error) {
-	n, err := newConfigured(conf, at, true, log)
+	n, err := newConfigured(conf, at, manner{dev: true}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +150,10 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 				conf.Listen = cfg.listen
 			}
 			if cfg.data != "" {
-				conf.Bucket = config.Bucket{Dir: cfg.data}
+				conf.Bucket, conf.Cluster = config.Bucket{Dir: cfg.data}, nil
+			}
+			if conf.Cluster != nil {
+				return nil, fmt.Errorf("%s: dev serves its bucket alone; serve a cluster with parley serve --config %s, or try its agents on a folder of their own with --data", cfg.file, cfg.file)
 			}
 			return conf, checkAgents(cfg.file, conf)
 		},

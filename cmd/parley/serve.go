@@ -17,6 +17,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/storage"
 )
 
 // serveConfig is what "parley serve" is told.
@@ -24,6 +25,10 @@ type serveConfig struct {
 	file      string
 	logFormat string
 	quiet     bool
+	// insecure lets the nodes of this machine talk without certificates.
+	insecure bool
+	// strictReads is strictReads of the file, if that does not say so already.
+	strictReads bool
 }
 
 func serveCommand() *cobra.Command {
@@ -35,8 +40,20 @@ func serveCommand() *cobra.Command {
 			"folder or the bucket that the file names.\n\n" +
 			"SIGTERM and Ctrl-C stop it in order: what is under way is released, and the next start\n" +
 			"carries it on. A second signal ends it at once, which loses nothing either.\n\n" +
-			"Exit code: 0 after an orderly end, 75 if another process serves the bucket, 1 anything else.",
-		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json",
+			"Several nodes: give each the same file with a bucket at an endpoint and a section cluster,\n" +
+			"and start it on each machine. They find each other in the bucket; nothing else is needed.\n" +
+			"A node may come or go at any time. Without that section a node serves its bucket alone,\n" +
+			"and does not start while another one does. Nodes know each other by certificates, which\n" +
+			"\"parley cluster certs\" makes; --insecure-cluster is for several nodes on one machine:\n\n" +
+			"  cluster:\n" +
+			"    listen: 0.0.0.0:7946\n" +
+			"    advertise: 10.0.0.5:7946   # or advertiseEnv: POD_IP\n" +
+			"    tls: {ca: ca.pem, cert: node.pem, key: node-key.pem}\n\n" +
+			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
+			"whoever reaches it.\n\n" +
+			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
+			"other nodes took this one for dead: start it again; 1 anything else.",
+		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json\n  parley serve --config node-1.yaml --insecure-cluster",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -50,6 +67,8 @@ func serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file")
 	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text or json")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
+	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
+	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")
 	return cmd
 }
 
@@ -86,19 +105,33 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 	if err := checkAgents(cfg.file, conf); err != nil {
 		return err
 	}
+	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
+		if err := checkCluster(cfg.file, conf, cfg.insecure); err != nil {
+			return err
+		}
+	}
 	listener, err := listen(conf.Listen, "set another address at listen in "+cfg.file)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	n, err := newConfigured(conf, listener.Addr(), false, log)
+	observed, err := newObserver(cfg.file, conf, log)
 	if err != nil {
-		return fmt.Errorf("serve %s: %w", cfg.file, err)
+		return err
+	}
+	defer observed.close()
+	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure()}, log)
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
 	handler := guarded(conf, false, n.handler)
-	return serveNode(ctx, n, handler, listener, func() {
-		serveBanner(out, "parley serve: "+cfg.file, conf, listener.Addr(), cfg.quiet)
+	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
+		return serveNode(ctx, n, handler, listener, func() {
+			more := clusterLines(conf, n.runtime.Status(), observed.address())
+			serveBanner(out, "parley serve: "+cfg.file, conf, listener.Addr(), cfg.quiet, more...)
+		})
 	})
+	return explainCluster(conf, err)
 }
 
 // registryOf registers the providers of a configuration.
@@ -139,20 +172,31 @@ func checkAgent(reg *providers.Registry, a *agent.Agent) error {
 	return nil
 }
 
-// newConfigured builds the node of a configuration, one of "parley dev" or another.
-func newConfigured(conf *config.Server, at net.Addr, dev bool, log *slog.Logger) (*backend, error) {
+// manner says how a configuration is served.
+type manner struct {
+	// dev is "parley dev".
+	dev bool
+	// insecure lets nodes talk without certificates.
+	insecure bool
+	// measure is that of nodeConfig.
+	measure func(storage.Bucket) storage.Bucket
+}
+
+// newConfigured builds the node of a configuration.
+func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*backend, error) {
 	reg, err := registryOf(conf.Providers)
 	if err != nil {
 		return nil, err
 	}
 	cfg := nodeConfig{
-		bucket: conf.Bucket, providers: reg, listen: at.String(), log: log,
+		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
+		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
 		edge: parleyhttp.Options{
-			Dev: dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
+			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
 		},
 	}
-	if dev {
+	if how.dev {
 		cfg.compactBatches = devCompactBatches
 	}
 	for _, a := range conf.Agents {
@@ -185,8 +229,8 @@ func serves(conf *config.Server) []string {
 	return lines
 }
 
-// serveBanner says where everything is.
-func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr, quiet bool) {
+// serveBanner says where everything is, and more.
+func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr, quiet bool, more ...string) {
 	base := localURL(addr)
 	if quiet {
 		for _, a := range conf.Agents {
@@ -204,6 +248,9 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 	}
 	if conf.PublicURL != "" {
 		fmt.Fprintf(out, "\nClients reach it under %s.\n", conf.PublicURL)
+	}
+	for _, line := range more {
+		fmt.Fprintln(out, "\n"+line)
 	}
 	fmt.Fprintln(out, "\nCtrl-C stops it.")
 }

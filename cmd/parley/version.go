@@ -16,12 +16,16 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version of the program and of the format it stores",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			version := "devel"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-				version = info.Main.Version
-			}
 			fmt.Fprintf(cmd.OutOrStdout(), "parley %s (%s %s/%s, stored format %d)\n",
-				version, runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
+				softwareVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
 		},
 	}
+}
+
+// softwareVersion is what the build says about the program.
+func softwareVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
 }

@@ -26,6 +26,11 @@ type Server struct {
 	Bucket         Bucket
 	CORS           CORS
 	Auth           Auth
+	// Cluster is nil if the node serves its bucket alone.
+	Cluster *Cluster
+	// StrictReads makes every read ask the bucket for the newest batch.
+	StrictReads bool
+	Admin       Admin
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration

@@ -32,6 +32,11 @@ func environment() map[string]string {
 		"TOKEN":      " kept-secret-4\n", // Space around a secret is not part of it.
 		"TWO_LINES":  "kept-secret-5\nkept-secret-6",
 		"EMPTY":      " ",
+		"POD_IP":     "fd00::7",
+		"POD_HOST":   "10.0.0.7",
+		"NODE_ADDR":  "node-7.example.com:7947",
+		"BAD_ADDR":   "kept-secret-7://x",
+		"ANY_ADDR":   "0.0.0.0",
 	}
 }
 
@@ -94,6 +99,9 @@ func TestGolden(t *testing.T) {
 func compare(t *testing.T, golden, got string) {
 	t.Helper()
 	for _, v := range environment() {
+		if !strings.Contains(v, "kept-secret") {
+			continue // An address, which is shown where it is used.
+		}
 		for _, secret := range strings.Fields(v) {
 			if strings.Contains(got, secret) {
 				t.Errorf("shows the secret %q:\n%s", secret, got)
@@ -171,6 +179,15 @@ func showServer(s *config.Server) string {
 	bucket := s.Bucket
 	bucket.AccessKey, bucket.SecretKey = mask(bucket.AccessKey), mask(bucket.SecretKey)
 	fmt.Fprintf(&b, "bucket %+v\ncors %q, bearer %q\n", bucket, s.CORS.Origins, mask(s.Auth.Bearer))
+	if c := s.Cluster; c != nil {
+		fmt.Fprintf(&b, "cluster listen %s, advertise %q, weight %s, intervals %v %v %v\n", c.Listen, c.Advertise, show(c.Weight), c.Heartbeat, c.Suspect, c.Fence)
+		if c.TLS != nil {
+			fmt.Fprintf(&b, "cluster tls %+v\n", *c.TLS)
+		}
+	}
+	if s.StrictReads || s.Admin.Listen != "" {
+		fmt.Fprintf(&b, "strict reads %v, admin %q\n", s.StrictReads, s.Admin.Listen)
+	}
 	b.WriteString(showProviders(s.Providers))
 	for _, a := range s.Agents {
 		b.WriteString(showAgent("", a.Agent, a.Mounts))

@@ -28,7 +28,7 @@
 // # Shape of parley.yaml
 //
 // Every key but agents may be left out. The values shown for listen, publicUrl,
-// bucket, cors and auth are the defaults.
+// bucket, cors, auth, strictReads and admin are the defaults.
 //
 //	listen: 127.0.0.1:3000
 //	publicUrl: ""
@@ -37,6 +37,14 @@
 //	bucket: {dir: ./data}     # or {endpoint, name, region, prefix, secure, accessKeyEnv, secretKeyEnv}
 //	cors: {origins: []}
 //	auth: {bearerEnv: ""}
+//	cluster:                  # several nodes over one endpoint; without it the node serves its bucket alone
+//	  listen: 10.0.0.5:7946
+//	  advertise: 10.0.0.5:7946 # default: listen; or advertiseEnv: POD_IP, which holds host or host:port
+//	  weight: 1               # 0 to 1000
+//	  heartbeat: 500ms        # suspect: 2s, fence: 1500ms; the same on all nodes
+//	  tls: {ca: ca.pem, cert: node.pem, key: node-key.pem, name: parley}
+//	strictReads: false
+//	admin: {listen: ""}       # health and metrics; "" is nowhere
 //	providers:
 //	  local:
 //	    {api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1", apiKeyEnv: LOCAL_KEY, headers: {},

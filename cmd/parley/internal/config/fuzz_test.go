@@ -72,6 +72,9 @@ func checkServer(t *testing.T, s *config.Server) {
 			t.Error(err)
 		}
 	}
+	if s.Cluster != nil {
+		checkCluster(t, s)
+	}
 	if len(s.CORS.Origins) > 1 && slices.Contains(s.CORS.Origins, "*") {
 		t.Errorf("origins %q", s.CORS.Origins)
 	}
@@ -100,6 +103,30 @@ func checkServer(t *testing.T, s *config.Server) {
 		t.Error(err)
 	}
 	checkAgents(t, s.Providers, agents...)
+}
+
+// checkCluster holds a cluster to what other nodes and the runtime ask for.
+func checkCluster(t *testing.T, s *config.Server) {
+	t.Helper()
+	c := s.Cluster
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil || c.Advertise == "" && port != "0" {
+		t.Errorf("cluster listens on %q and advertises %q: %v", c.Listen, c.Advertise, err)
+	}
+	if c.Advertise != "" {
+		host, port, err := net.SplitHostPort(c.Advertise)
+		if ip := net.ParseIP(host); err != nil || host == "" || port == "0" || ip != nil && ip.IsUnspecified() {
+			t.Errorf("cluster advertises %q: %v", c.Advertise, err)
+		}
+	}
+	if s.Bucket.Endpoint == "" {
+		t.Error("a cluster over a folder")
+	}
+	if c.Weight != nil && (*c.Weight < 0 || *c.Weight > config.MaxWeight) || c.Heartbeat < 0 || c.Suspect < 0 || c.Fence < 0 {
+		t.Errorf("cluster %+v", c)
+	}
+	if c.TLS != nil && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "" || c.TLS.Name == "") {
+		t.Errorf("cluster tls %+v is not whole", c.TLS)
+	}
 }
 
 func checkAgents(t *testing.T, regs map[string]providers.Registration, agents ...*agent.Agent) {

@@ -28,9 +28,16 @@ func (r *reader) server(root value) *Server {
 		{name: "auth", example: "{bearerEnv: PARLEY_TOKEN}", read: func(v value) {
 			r.fields(v, []field{{name: "bearerEnv", example: "PARLEY_TOKEN", read: r.variable(&s.Auth.Bearer)}})
 		}},
+		{name: "cluster", example: "{listen: \"10.0.0.5:7946\"}", read: r.cluster(&s.Cluster)},
+		{name: "strictReads", example: "true", read: r.truth(func(t bool) { s.StrictReads = t })},
+		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: func(v value) {
+			r.fields(v, []field{{name: "listen", example: "127.0.0.1:9464", read: r.text(&s.Admin.Listen, listenLike("127.0.0.1:9464"))}})
+		}},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
 		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: true},
 	})
+	r.shared(root)
+	r.ports(root, s)
 	for _, a := range s.Agents {
 		r.define(a.Agent, (*path)(nil).key("agents").key(a.Agent.Name), s.Providers)
 	}

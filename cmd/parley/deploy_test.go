@@ -1,0 +1,414 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/cmd/parley/internal/admin"
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
+)
+
+// deployRoot is the folder of the examples.
+var deployRoot = filepath.Join("..", "..", "deploy")
+
+// tree is a yaml document.
+type tree map[string]any
+
+// at follows keys, and indexes in brackets; nil if there is nothing.
+func (n tree) at(path string) any {
+	var v any = n
+	for step := range strings.SplitSeq(path, ".") {
+		switch x := v.(type) {
+		case tree:
+			v = x[step]
+		case map[string]any:
+			v = x[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(x) {
+				return nil
+			}
+			v = x[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// in is at where a mapping is wanted.
+func (n tree) in(path string) tree {
+	switch m := n.at(path).(type) {
+	case tree:
+		return m
+	case map[string]any:
+		return m
+	}
+	return nil
+}
+
+// texts is at where a list of texts is wanted.
+func (n tree) texts(path string) []string {
+	var out []string
+	list, _ := n.at(path).([]any)
+	for _, v := range list {
+		out = append(out, fmt.Sprint(v))
+	}
+	return out
+}
+
+// documents parses every document of a file.
+func documents(t *testing.T, name string) []tree {
+	t.Helper()
+	src, err := os.ReadFile(filepath.Join(deployRoot, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []tree
+	for dec := yaml.NewDecoder(bytes.NewReader(src)); ; {
+		var n tree
+		if err := dec.Decode(&n); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, n)
+	}
+}
+
+// parsed checks the arguments of a container against the program, and returns the
+// value of --config.
+func parsed(t *testing.T, args []string) (file string) {
+	t.Helper()
+	cmd, rest, err := rootCommand().Find(args)
+	if err != nil || cmd.RunE == nil {
+		t.Errorf("%q: %v", args, err)
+		return ""
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Errorf("%q: %v", args, err)
+		return ""
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	file, _ = cmd.Flags().GetString("config")
+	return file
+}
+
+// loaded reads a configuration of the examples as a node would, whose environment
+// has these variables.
+func loaded(t *testing.T, src string, env map[string]string) *config.Server {
+	t.Helper()
+	opts := configOptions()
+	opts.Env = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	conf, err := config.Parse("parley.yaml", []byte(src), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkAgents("parley.yaml", conf); err != nil {
+		t.Error(err)
+	}
+	if conf.Cluster == nil || conf.Cluster.TLS == nil || conf.Cluster.Advertise == "" || conf.Admin.Listen == "" {
+		t.Fatalf("the configuration shares nothing: %+v", conf)
+	}
+	return conf
+}
+
+// portOf is the port of an address of the configuration.
+func portOf(t *testing.T, address string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// answered reports whether the admin server knows a path.
+func answered(t *testing.T, path string) {
+	t.Helper()
+	s, err := admin.New(func() actors.Status { return actors.Status{Ready: true} }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	if s.ServeHTTP(w, httptest.NewRequest("GET", path, nil)); w.Code != 200 {
+		t.Errorf("%s is answered with %d", path, w.Code)
+	}
+}
+
+// namesFiles checks that the files of the configuration are those of a folder that
+// "parley cluster certs" fills.
+func namesFiles(t *testing.T, conf *config.Server, dir string) {
+	t.Helper()
+	want := config.TLS{CA: dir + "/" + caFile, Cert: dir + "/" + nodeFile, Key: dir + "/" + nodeKeyFile, Name: config.DefaultTLSName}
+	if d := cmp.Diff(want, *conf.Cluster.TLS); d != "" {
+		t.Errorf("certificates (-want +got):\n%s", d)
+	}
+}
+
+func TestDeployKubernetes(t *testing.T) {
+	objects := map[string]tree{}
+	files, err := filepath.Glob(filepath.Join(deployRoot, "kubernetes", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		for _, n := range documents(t, filepath.Join("kubernetes", filepath.Base(f))) {
+			name := fmt.Sprintf("%v/%v", n["kind"], n.at("metadata.name"))
+			if n["apiVersion"] == nil || objects[name] != nil || n.at("metadata.labels.app") != "parley" {
+				t.Errorf("%s: %s is not whole, or there twice", f, name)
+			}
+			objects[name] = n
+		}
+	}
+	want := []string{"ConfigMap/parley", "Deployment/parley", "PodDisruptionBudget/parley", "Secret/parley-bucket", "Secret/parley-certs", "Service/parley"}
+	if d := cmp.Diff(want, slices.Sorted(maps.Keys(objects))); d != "" {
+		t.Fatalf("objects (-want +got):\n%s", d)
+	}
+	for name, version := range map[string]string{
+		"ConfigMap/parley": "v1", "Deployment/parley": "apps/v1", "PodDisruptionBudget/parley": "policy/v1", "Secret/parley-certs": "v1", "Service/parley": "v1",
+	} {
+		if objects[name]["apiVersion"] != version {
+			t.Errorf("%s has the version %v, want %s", name, objects[name]["apiVersion"], version)
+		}
+	}
+	deployment := objects["Deployment/parley"]
+	pod, box := deployment.in("spec.template.spec"), deployment.in("spec.template.spec.containers.0")
+	env := map[string]string{}
+	for key := range objects["Secret/parley-bucket"].in("stringData") {
+		env[key] = "secret"
+	}
+	if box.at("envFrom.0.secretRef.name") != "parley-bucket" || box.at("env.0.valueFrom.fieldRef.fieldPath") != "status.podIP" {
+		t.Errorf("environment is %v and %v", box["env"], box["envFrom"])
+	}
+	env[fmt.Sprint(box.at("env.0.name"))] = "fd00::7"
+	mounts := map[string]string{} // path of a volume
+	for i := range pod["volumes"].([]any) {
+		volume := pod.in(fmt.Sprintf("volumes.%d", i))
+		for j := range box["volumeMounts"].([]any) {
+			if mount := box.in(fmt.Sprintf("volumeMounts.%d", j)); mount["name"] == volume["name"] {
+				mounts[fmt.Sprint(volume.at("configMap.name"), volume.at("secret.secretName"))] = fmt.Sprint(mount["mountPath"])
+			}
+		}
+	}
+	dir, file := filepath.Split(parsed(t, box.texts("args")))
+	if mounts["parley<nil>"]+"/" != dir {
+		t.Errorf("the configuration is in %s, volumes are %v", dir, mounts)
+	}
+	src, _ := objects["ConfigMap/parley"].in("data")[file].(string)
+	conf := loaded(t, src, env)
+	if conf.Cluster.Advertise != "[fd00::7]:7946" {
+		t.Errorf("advertises %s", conf.Cluster.Advertise)
+	}
+	namesFiles(t, conf, mounts["<nil>parley-certs"])
+	certs := objects["Secret/parley-certs"].in("stringData")
+	if d := cmp.Diff([]string{caFile, nodeKeyFile, nodeFile}, slices.Sorted(maps.Keys(certs))); d != "" {
+		t.Errorf("files of the Secret (-want +got):\n%s", d)
+	}
+	checkPorts(t, conf, box, objects["Service/parley"])
+	checkSelectors(t, deployment, objects["Service/parley"], objects["PodDisruptionBudget/parley"])
+}
+
+// checkPorts compares the ports of a container, its probes and the service with
+// the configuration.
+func checkPorts(t *testing.T, conf *config.Server, box, service tree) {
+	t.Helper()
+	ports := map[string]string{}
+	for i := range box["ports"].([]any) {
+		p := box.in(fmt.Sprintf("ports.%d", i))
+		ports[fmt.Sprint(p["name"])] = fmt.Sprint(p["containerPort"])
+	}
+	want := map[string]string{"http": portOf(t, conf.Listen), "nodes": portOf(t, conf.Cluster.Listen), "admin": portOf(t, conf.Admin.Listen)}
+	if d := cmp.Diff(want, ports); d != "" {
+		t.Errorf("ports (-configuration +container):\n%s", d)
+	}
+	for probe, path := range map[string]string{"readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
+		if box.at(probe+".httpGet.path") != path || box.at(probe+".httpGet.port") != "admin" {
+			t.Errorf("%s is %v", probe, box[probe])
+		}
+		answered(t, path)
+	}
+	if service.at("spec.ports.0.targetPort") != "http" {
+		t.Errorf("the service sends to %v", service.at("spec.ports.0.targetPort"))
+	}
+}
+
+// checkSelectors checks that everything means the same pods, and that they have
+// what a node needs.
+func checkSelectors(t *testing.T, deployment, service, budget tree) {
+	t.Helper()
+	labels := deployment.at("spec.template.metadata.labels")
+	for name, got := range map[string]any{
+		"Deployment": deployment.at("spec.selector.matchLabels"), "Service": service.at("spec.selector"), "PodDisruptionBudget": budget.at("spec.selector.matchLabels"),
+		"spread": deployment.at("spec.template.spec.topologySpreadConstraints.0.labelSelector.matchLabels"),
+	} {
+		if d := cmp.Diff(labels, got); d != "" || labels == nil {
+			t.Errorf("%s selects other pods (-labels +got):\n%s", name, d)
+		}
+	}
+	pod := deployment.in("spec.template.spec")
+	if pod["automountServiceAccountToken"] != false || pod.at("securityContext.runAsNonRoot") != true || pod.at("securityContext.runAsUser") != 65532 {
+		t.Errorf("the pod has more rights than it needs: %v", pod)
+	}
+	// The end of a node: the drain, the hand-over, and the requests that are open.
+	if grace, _ := pod["terminationGracePeriodSeconds"].(int); grace < 30 {
+		t.Errorf("the pod has %d s to end", grace)
+	}
+	if deployment.at("spec.replicas") != 3 || budget.at("spec.maxUnavailable") != 1 || deployment.at("spec.strategy.rollingUpdate.maxUnavailable") != 0 {
+		t.Error("the numbers of nodes differ from what the page says")
+	}
+}
+
+func TestDeployCompose(t *testing.T) {
+	all := documents(t, "compose.yaml")
+	if len(all) != 1 {
+		t.Fatalf("%d documents", len(all))
+	}
+	file := all[0]
+	services := file.in("services")
+	if d := cmp.Diff([]string{"bucket", "certs", "minio", "node-1", "node-2", "node-3"}, slices.Sorted(maps.Keys(services))); d != "" {
+		t.Fatalf("services (-want +got):\n%s", d)
+	}
+	src, _ := file.at("configs.parley.content").(string)
+	for _, name := range []string{"node-1", "node-2", "node-3"} {
+		node := services.in(name)
+		env := map[string]string{}
+		for key, v := range node.in("environment") {
+			env[key] = fmt.Sprint(v)
+		}
+		conf := loaded(t, src, env)
+		if want := name + ":" + portOf(t, conf.Cluster.Listen); conf.Cluster.Advertise != want {
+			t.Errorf("%s advertises %s, want %s", name, conf.Cluster.Advertise, want)
+		}
+		namesFiles(t, conf, "/etc/parley/certs")
+		if node.at("configs.0.source") != "parley" || node.at("configs.0.target") != "/etc/parley/parley.yaml" || node.texts("volumes")[0] != "certs:/etc/parley/certs:ro" {
+			t.Errorf("%s does not have its files: %v", name, node)
+		}
+		if got := node.texts("ports"); len(got) != 1 || !strings.HasSuffix(got[0], ":"+portOf(t, conf.Listen)) {
+			t.Errorf("%s publishes %v", name, got)
+		}
+		test := node.texts("healthcheck.test")
+		url := test[len(test)-1]
+		if want := "http://127.0.0.1:" + portOf(t, conf.Admin.Listen) + "/readyz"; url != want {
+			t.Errorf("%s is asked at %s, want %s", name, url, want)
+		}
+		answered(t, "/readyz")
+		for job := range node.in("depends_on") {
+			if services[job] == nil || node.at("depends_on."+job+".condition") != "service_completed_successfully" {
+				t.Errorf("%s waits for %s", name, job)
+			}
+		}
+		store := services.in("minio.environment")
+		if conf.Bucket.Endpoint != "minio:9000" || store["MINIO_ROOT_USER"] != conf.Bucket.AccessKey || store["MINIO_ROOT_PASSWORD"] != conf.Bucket.SecretKey ||
+			!slices.Contains(services.in("bucket").texts("command"), "store/"+conf.Bucket.Name) {
+			t.Errorf("the bucket is not the one that is made: %+v", conf.Bucket)
+		}
+		if want := fmt.Sprintf("http://%s:%s@%s", conf.Bucket.AccessKey, conf.Bucket.SecretKey, conf.Bucket.Endpoint); services.at("bucket.environment.MC_HOST_store") != want {
+			t.Errorf("the job speaks to %v, want %s", services.at("bucket.environment.MC_HOST_store"), want)
+		}
+	}
+	parsed(t, services.in("certs").texts("command"))
+	for name := range services {
+		for _, v := range services.in(name).texts("volumes") {
+			volume, _, _ := strings.Cut(v, ":")
+			if _, ok := file.in("volumes")[volume]; !ok {
+				t.Errorf("%s uses the volume %s, which is not there", name, volume)
+			}
+		}
+		if f := services.at(name + ".build.dockerfile"); f != nil {
+			if _, err := os.Stat(filepath.Join(deployRoot, "..", fmt.Sprint(f))); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestDeployDockerfile looks at what can be looked at without building it.
+func TestDeployDockerfile(t *testing.T) {
+	src, err := os.ReadFile(filepath.Join(deployRoot, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(src)
+	module, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
+	if !strings.Contains(text, "FROM golang:"+string(version[1])+"-") {
+		t.Errorf("the image is not built with go %s", version[1])
+	}
+	command := regexp.MustCompile(`(?m)^CMD \[(.*)\]$`).FindStringSubmatch(text)
+	if command == nil {
+		t.Fatal("no command")
+	}
+	var args []string
+	for part := range strings.SplitSeq(command[1], ",") {
+		arg, err := strconv.Unquote(strings.TrimSpace(part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, arg)
+	}
+	if file := parsed(t, args); file != "/etc/parley/parley.yaml" {
+		t.Errorf("reads %s", file)
+	}
+	for _, want := range []string{"\nUSER 65532:65532\n", "\nENTRYPOINT [\"parley\"]\n", "./cmd/parley\n", "--chown=65532:65532 /out/certs /etc/parley/certs"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q", want)
+		}
+	}
+}
+
+// TestDeploy holds every file of the examples to be known to one of the tests here,
+// and the commands in them and on the page to what the program takes.
+func TestDeploy(t *testing.T) {
+	var names []string
+	err := filepath.WalkDir(deployRoot, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, relErr := filepath.Rel(deployRoot, path)
+			names, err = append(names, filepath.ToSlash(name)), relErr
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	want := []string{"Dockerfile", "Dockerfile.dockerignore", "README.md", "compose.yaml", "kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+	commands := 0
+	for _, name := range append(names, "../docs/operations.md") {
+		src, err := os.ReadFile(filepath.Join(deployRoot, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^[ #$]*parley ([a-z][^#|\n]*)`).FindAllStringSubmatch(string(src), -1) {
+			parsed(t, strings.Fields(m[1]))
+			commands++
+		}
+	}
+	if commands < 8 {
+		t.Errorf("found %d commands; some must have been lost", commands)
+	}
+}

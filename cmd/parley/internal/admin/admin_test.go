@@ -1,0 +1,333 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/cmd/parley/internal/admin"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// counted is a status with another number in every field.
+func counted() actors.Status {
+	return actors.Status{
+		Ready: true, Member: "01ABC", Address: "10.0.0.5:7946", Epoch: 2, Members: 3, Draining: 4, Reachable: 5, Others: 6,
+		Active: 7, Resting: 8, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Pokes: 15,
+		TakenOver: 16, HandedOver: 17, Refused: 18, Relayed: 19, RelayGaps: 20, FollowerLag: 2500 * time.Millisecond,
+		Follower: follower.Stats{Gaps: 21, Loads: 22},
+	}
+}
+
+// newServer returns a server over a status and a folder's bucket behind its meter.
+func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storage.Bucket) {
+	t.Helper()
+	meter := admin.NewMeter()
+	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, meter.Bucket(newBucket(t))
+}
+
+func newBucket(t *testing.T) storage.Bucket {
+	t.Helper()
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := s3.New(&s3.Options{
+		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
+		AccessKey: "a", SecretKey: "s", Transport: store,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// ask returns what the server answers.
+func ask(s http.Handler, method, path string) (int, string) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestHealth(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status actors.Status
+		code   int
+		text   string
+	}{
+		"ready":     {actors.Status{Ready: true, Reason: "not shown"}, 200, "ready\n"},
+		"starting":  {actors.Status{Reason: "starting"}, 503, "not ready: starting\n"},
+		"one line":  {actors.Status{Reason: "passive:\nthe bucket\t is not reachable\n"}, 503, "not ready: passive: the bucket is not reachable\n"},
+		"no reason": {actors.Status{}, 503, "not ready: no reason given\n"},
+	} {
+		s, _ := newServer(t, func() actors.Status { return tt.status })
+		if code, text := ask(s, "GET", "/readyz"); code != tt.code || text != tt.text {
+			t.Errorf("%s: /readyz answers %d %q, want %d %q", name, code, text, tt.code, tt.text)
+		}
+		if code, text := ask(s, "GET", "/healthz"); code != 200 || text != "ok\n" {
+			t.Errorf("%s: /healthz answers %d %q", name, code, text)
+		}
+		if code, text := ask(s, "HEAD", "/readyz"); code != tt.code {
+			t.Errorf("%s: HEAD /readyz answers %d %q", name, code, text)
+		}
+	}
+	s, _ := newServer(t, counted)
+	for _, tt := range []struct {
+		method, path string
+		code         int
+	}{{"GET", "/", 200}, {"GET", "/debug/pprof/", 404}, {"GET", "/readyz/x", 404}, {"POST", "/readyz", 405}, {"DELETE", "/metrics", 405}} {
+		if code, text := ask(s, tt.method, tt.path); code != tt.code {
+			t.Errorf("%s %s answers %d %q, want %d", tt.method, tt.path, code, text, tt.code)
+		}
+	}
+}
+
+// samples reads the text format: every line that is no comment, by what stands
+// before its value.
+func samples(t *testing.T, s http.Handler) map[string]string {
+	t.Helper()
+	code, text := ask(s, "GET", "/metrics")
+	if code != 200 {
+		t.Fatalf("/metrics answers %d %s", code, text)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(text) {
+		if i := strings.LastIndexByte(line, ' '); !strings.HasPrefix(line, "#") && i > 0 {
+			all[line[:i]] = strings.TrimSpace(line[i:])
+		}
+	}
+	return all
+}
+
+func TestMetricsOfTheStatus(t *testing.T) {
+	s, _ := newServer(t, counted)
+	got := samples(t, s)
+	for name, want := range map[string]string{
+		"parley_ready": "1", "parley_passive": "0", "parley_leaving": "0", "parley_members_epoch": "2", "parley_members": "3",
+		"parley_members_draining": "4", "parley_members_reachable": "5", "parley_members_others": "6", "parley_activations": "7",
+		"parley_resting": "8", "parley_busy": "9", "parley_followers": "10", "parley_queued_callers": "11", "parley_queued_submissions": "12",
+		"parley_fences_total": "13", "parley_sweeps_total": "14", "parley_pokes_total": "15", "parley_taken_over_total": "16",
+		"parley_handed_over_total": "17", "parley_refused_requests_total": "18", "parley_relayed_batches_total": "19",
+		"parley_relay_gaps_total": "20", "parley_follower_gaps_total": "21", "parley_follower_loads_total": "22", "parley_follower_lag_seconds": "2.5",
+		`parley_info{address="10.0.0.5:7946",member="01ABC",version="v9"}`: "1",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %s", name, got[name], want)
+		}
+	}
+	for _, name := range []string{"go_goroutines", "process_start_time_seconds"} {
+		if got[name] == "" {
+			t.Errorf("%s is not there", name)
+		}
+	}
+}
+
+// TestMeterMeasuresRequests makes every kind of request, and each outcome that a
+// healthy bucket has.
+func TestMeterMeasuresRequests(t *testing.T) {
+	s, b := newServer(t, counted)
+	ctx, word := t.Context(), storage.Bytes([]byte("word"))
+	conv := "ab/abababababababababababababababab/"
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(b.Create(ctx, conv+"log/1", word))
+	if err := b.Create(ctx, conv+"log/1", word); !errors.Is(err, storage.ErrExists) {
+		t.Fatal(err)
+	}
+	must(b.Put(ctx, conv+"head", word))
+	if _, err := b.Get(ctx, conv+"ckpt/none"); !errors.Is(err, storage.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if data, err := b.Get(ctx, conv+"head"); err != nil || string(data) != "word" {
+		t.Fatal(data, err)
+	}
+	if data, err := b.GetRange(ctx, conv+"head", 1, 2); err != nil || string(data) != "or" {
+		t.Fatal(data, err)
+	}
+	r, size, err := b.Open(ctx, conv+"head")
+	must(err)
+	if data, err := io.ReadAll(r); err != nil || string(data) != "word" || size != 4 {
+		t.Fatal(data, size, err)
+	}
+	must(r.Close())
+	page, err := b.List(ctx, storage.ListQuery{Prefix: "wake/"})
+	if must(err); len(page.Keys) != 0 {
+		t.Fatal(page)
+	}
+	must(b.Delete(ctx, "probe/x"))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := b.Get(ended, "format.json"); err == nil {
+		t.Fatal("read although the context has ended")
+	}
+	got := samples(t, s)
+	for _, labels := range []string{
+		`class="batch",op="create",outcome="ok"`, `class="batch",op="create",outcome="exists"`, `class="head",op="put",outcome="ok"`,
+		`class="checkpoint",op="get",outcome="not_found"`, `class="head",op="get",outcome="ok"`, `class="head",op="get_range",outcome="ok"`,
+		`class="head",op="open",outcome="ok"`, `class="journal",op="list",outcome="ok"`, `class="probe",op="delete",outcome="ok"`,
+	} {
+		if n := got["parley_bucket_request_seconds_count{"+labels+"}"]; n != "1" {
+			t.Errorf("%s was measured %q times, want 1", labels, n)
+		}
+	}
+	if got["parley_bucket_requests_in_flight"] != "0" {
+		t.Errorf("in flight: %q", got["parley_bucket_requests_in_flight"])
+	}
+}
+
+// TestMeteredBucketIsABucket holds the decorator to the rules of what it decorates.
+func TestMeteredBucketIsABucket(t *testing.T) {
+	storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return admin.NewMeter().Bucket(newBucket(t)) })
+}
+
+// slowBucket answers a Get when it is told to.
+type slowBucket struct {
+	storage.Bucket
+	asked, answer chan struct{}
+}
+
+func (b slowBucket) Get(context.Context, string) ([]byte, error) {
+	close(b.asked)
+	<-b.answer
+	return nil, &storage.Error{Op: "get", Kind: storage.ErrUnavailable}
+}
+
+func TestMeterCountsWhatIsInFlight(t *testing.T) {
+	meter := admin.NewMeter()
+	s, err := admin.New(counted, &admin.Options{Meter: meter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := slowBucket{asked: make(chan struct{}), answer: make(chan struct{})}
+	done := make(chan error)
+	go func() {
+		_, err := meter.Bucket(slow).Get(t.Context(), "heartbeat/x")
+		done <- err
+	}()
+	<-slow.asked
+	if n := samples(t, s)["parley_bucket_requests_in_flight"]; n != "1" {
+		t.Errorf("in flight: %q, want 1", n)
+	}
+	close(slow.answer)
+	if err := <-done; !errors.Is(err, storage.ErrUnavailable) {
+		t.Error(err)
+	}
+	if n := samples(t, s)[`parley_bucket_request_seconds_count{class="heartbeat",op="get",outcome="unavailable"}`]; n != "1" {
+		t.Errorf("measured %q times, want 1", n)
+	}
+}
+
+// TestDocsListTheMetrics compares the table of the page with what a scrape has:
+// names and types.
+func TestDocsListTheMetrics(t *testing.T) {
+	s, b := newServer(t, counted)
+	if _, err := b.Get(t.Context(), "format.json"); !errors.Is(err, storage.ErrNotFound) {
+		t.Fatal(err)
+	}
+	_, text := ask(s, "GET", "/metrics")
+	var have []string
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (parley_\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
+		have = append(have, m[1]+" "+m[2])
+		if !strings.Contains(text, "# HELP "+m[1]+" ") {
+			t.Errorf("%s has no help", m[1])
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(parley_\\w+)(?:\\{[^}]*\\})?` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
+		want = append(want, m[1]+" "+m[2])
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if d := cmp.Diff(want, have); d != "" {
+		t.Errorf("docs/operations.md and /metrics (-page +scrape):\n%s", d)
+	}
+}
+
+// TestServe asks over a connection, and ends while a client holds another one open.
+func TestServe(t *testing.T) {
+	var ready atomic.Bool
+	s, _ := newServer(t, func() actors.Status { return actors.Status{Ready: ready.Load(), Reason: "starting"} })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Serve(ctx, l) }()
+	get := func() (int, string) {
+		resp, err := http.Get("http://" + l.Addr().String() + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(bytes.TrimSpace(body))
+	}
+	if code, text := get(); code != 503 || text != "not ready: starting" {
+		t.Errorf("%d %q", code, text)
+	}
+	ready.Store(true)
+	if code, text := get(); code != 200 || text != "ready" {
+		t.Errorf("%d %q", code, text)
+	}
+	idle, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ends with %v", err)
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("the listener is open still")
+	}
+}
+
+func TestServeSaysThatItsListenerFailed(t *testing.T) {
+	s, _ := newServer(t, counted)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := s.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "serve admin") {
+		t.Errorf("ends with %v", err)
+	}
+}

@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parleyrun/parley/actors"
+)
+
+// reading is one metric and where a status has it.
+type reading struct {
+	name, help string
+	kind       prometheus.ValueType
+	value      func(actors.Status) float64
+}
+
+// readings are the metrics of a node's status.
+func readings() []reading {
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	type status = actors.Status
+	return []reading{
+		{"parley_ready", "1 if the node should get requests, as /readyz says.", gauge, func(s status) float64 { return truth(s.Ready) }},
+		{"parley_passive", "1 if the node cannot confirm its row in the bucket and starts no work.", gauge, func(s status) float64 { return truth(s.Passive) }},
+		{"parley_leaving", "1 if the node is ending in order.", gauge, func(s status) float64 { return truth(s.Leaving) }},
+		{"parley_members", "Members of the newest epoch that the node knows, itself included.", gauge, func(s status) float64 { return float64(s.Members) }},
+		{"parley_members_draining", "Members that own nothing any more and hand over what they have.", gauge, func(s status) float64 { return float64(s.Draining) }},
+		{"parley_members_others", "Members that the node should reach.", gauge, func(s status) float64 { return float64(s.Others) }},
+		{"parley_members_reachable", "Members that the node reaches, of parley_members_others.", gauge, func(s status) float64 { return float64(s.Reachable) }},
+		{"parley_members_epoch", "Number of the newest epoch that the node knows.", gauge, func(s status) float64 { return float64(s.Epoch) }},
+		{"parley_activations", "Conversations in memory.", gauge, func(s status) float64 { return float64(s.Active) }},
+		{"parley_resting", "Conversations out of memory whose writer is kept.", gauge, func(s status) float64 { return float64(s.Resting) }},
+		{"parley_busy", "Conversations with unsettled work.", gauge, func(s status) float64 { return float64(s.Busy) }},
+		{"parley_followers", "Conversations that the node follows for readers.", gauge, func(s status) float64 { return float64(s.Followers) }},
+		{"parley_queued_callers", "Callers that wait for the answer of a conversation's owner.", gauge, func(s status) float64 { return float64(s.QueuedCallers) }},
+		{"parley_queued_submissions", "Submissions in memory that are not settled, the running ones included.", gauge, func(s status) float64 { return float64(s.QueuedSubmissions) }},
+		{"parley_follower_lag_seconds", "How long the worst followed conversation has had no owner that pushes its batches.", gauge, func(s status) float64 { return s.FollowerLag.Seconds() }},
+		{"parley_fences_total", "Writers of the node that found another one in their place.", counter, func(s status) float64 { return float64(s.Fences) }},
+		{"parley_sweeps_total", "Sweeps of the busy journals.", counter, func(s status) float64 { return float64(s.Sweeps) }},
+		{"parley_pokes_total", "Conversations that a sweep asked their owner about.", counter, func(s status) float64 { return float64(s.Pokes) }},
+		{"parley_taken_over_total", "Entries of the journals of nodes that are gone, taken over.", counter, func(s status) float64 { return float64(s.TakenOver) }},
+		{"parley_handed_over_total", "Activations that the node gave up to another.", counter, func(s status) float64 { return float64(s.HandedOver) }},
+		{"parley_refused_requests_total", "Requests that found no owner of their conversation in time.", counter, func(s status) float64 { return float64(s.Refused) }},
+		{"parley_relayed_batches_total", "Batches sent to readers on other nodes.", counter, func(s status) float64 { return float64(s.Relayed) }},
+		{"parley_follower_gaps_total", "Times that batches were found missing here, so that the bucket was read.", counter, func(s status) float64 { return float64(s.Follower.Gaps) }},
+		{"parley_follower_loads_total", "Reads of a log up to its newest batch, for readers.", counter, func(s status) float64 { return float64(s.Follower.Loads) }},
+		{"parley_relay_gaps_total", "Batches that could not be sent there, so that the bucket is read.", counter, func(s status) float64 { return float64(s.RelayGaps) }},
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// collector reads a node's status once per scrape.
+type collector struct {
+	status   func() actors.Status
+	readings []reading
+	descs    []*prometheus.Desc
+	info     *prometheus.Desc
+	version  string
+}
+
+func newCollector(status func() actors.Status, version string) *collector {
+	c := &collector{
+		status: status, readings: readings(), version: version,
+		info: prometheus.NewDesc("parley_info", "Always 1; says which node and which version this is.", []string{"member", "address", "version"}, nil),
+	}
+	for _, r := range c.readings {
+		c.descs = append(c.descs, prometheus.NewDesc(r.name, r.help, nil, nil))
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.info
+	for _, d := range c.descs {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := c.status()
+	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, s.Member, s.Address, c.version)
+	for i, r := range c.readings {
+		out <- prometheus.MustNewConstMetric(c.descs[i], r.kind, r.value(s))
+	}
+}

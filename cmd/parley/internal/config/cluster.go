@@ -1,0 +1,284 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxWeight bounds the weight of a node.
+const MaxWeight = 1000
+
+// DefaultTLSName is the name that the certificates of all nodes carry unless the
+// file says another.
+const DefaultTLSName = "parley"
+
+// Cluster says how a node serves its bucket together with others.
+type Cluster struct {
+	// Listen is the address for other nodes, host:port. Port 0 is any free one.
+	Listen string
+	// Advertise is where other nodes reach this one, host:port; "" is the address
+	// that Listen turns out to be, which happens if that has port 0.
+	Advertise string
+	// Weight is the node's share of the conversations beside those of the others, 0
+	// to MaxWeight; nil is the default.
+	Weight *int
+	// Heartbeat, Suspect and Fence are intervals of the membership; zero is the
+	// default. How they have to relate is checked by the runtime.
+	Heartbeat, Suspect, Fence time.Duration
+	// TLS are the files for connections between nodes; nil if there are none.
+	TLS *TLS
+}
+
+// TLS names the files by which nodes know each other. Relative names are relative
+// to the working directory of the process.
+type TLS struct {
+	// CA holds the certificates of the authorities, Cert and Key the pair of this node.
+	CA, Cert, Key string
+	// Name is what the certificate of every node is for. Default "parley".
+	Name string
+}
+
+// Admin is where health and metrics are served.
+type Admin struct {
+	// Listen is host:port; "" is nowhere.
+	Listen string
+}
+
+// cluster reads how nodes share the bucket.
+func (r *reader) cluster(dst **Cluster) func(value) {
+	return func(v value) {
+		if !r.is(v, mapping) {
+			return
+		}
+		c := &Cluster{}
+		var host string
+		r.fields(v, []field{
+			{name: "listen", example: "10.0.0.5:7946", read: r.text(&c.Listen, listenLike("10.0.0.5:7946")), required: true},
+			{name: "advertise", example: "10.0.0.5:7946", read: r.text(&c.Advertise, checkAdvertise)},
+			{name: "advertiseEnv", example: "POD_IP", read: r.variable(&host)},
+			{name: "weight", example: "1", read: r.between(0, MaxWeight, func(n int64) { c.Weight = new(int(n)) })},
+			{name: "heartbeat", example: "500ms", read: r.interval(&c.Heartbeat)},
+			{name: "suspect", example: "2s", read: r.interval(&c.Suspect)},
+			{name: "fence", example: "1500ms", read: r.interval(&c.Fence)},
+			{name: "tls", example: "{ca: ca.pem, cert: node.pem, key: node-key.pem}", read: r.tls(&c.TLS)},
+		})
+		r.advertise(v, c, host)
+		*dst = c
+	}
+}
+
+// listenLike is checkListen with another example.
+func listenLike(example string) check {
+	return func(s string) fault {
+		f := checkListen(s)
+		if f != (fault{}) {
+			f.remedy = "write host:port, for example " + example
+		}
+		return f
+	}
+}
+
+// advertise finds out where other nodes reach this one.
+func (r *reader) advertise(v value, c *Cluster, fromEnv string) {
+	listen, ok := r.given(v, "listen")
+	if !ok || r.blamed[listen.at.String()] || c.Listen == "" {
+		if ok && !r.blamed[listen.at.String()] {
+			r.blameKey(listen, fault{"is empty", "write for example " + listen.example})
+		}
+		return
+	}
+	host, port, _ := net.SplitHostPort(c.Listen)
+	variable, named := r.given(v, "advertiseEnv")
+	named = named && r.written(v, "advertiseEnv")
+	switch {
+	case named && r.written(v, "advertise"):
+		r.blameKey(variable, fault{"stands beside advertise, but a node has one address", "keep one of the two"})
+	case named && fromEnv != "":
+		c.Advertise = withPort(fromEnv, port)
+		if f := checkAdvertise(c.Advertise); f != (fault{}) {
+			// What the variable holds is not shown.
+			r.blame(variable, fault{
+				"the variable " + quote(variable.node.text) + " holds no address that other nodes can dial",
+				"put a host or host:port into it, as the downward API does with status.podIP",
+			})
+		}
+	case named || r.written(v, "advertise"):
+	case anyHost(host):
+		r.blame(listen, fault{
+			quote(c.Listen) + " is every address of this machine, and others cannot tell which to dial",
+			"add for example advertise: 10.0.0.5:" + port + ", or advertiseEnv: POD_IP",
+		})
+	case port != "0":
+		c.Advertise = c.Listen
+	}
+}
+
+// withPort is an address as a variable has it: alone, an IPv6 one without brackets,
+// or with a port.
+func withPort(s, port string) string {
+	if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	if strings.Contains(s, ":") {
+		return s
+	}
+	return net.JoinHostPort(s, port)
+}
+
+// anyHost reports whether a host stands for every address of a machine.
+func anyHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
+}
+
+// checkAdvertise accepts what other nodes can dial.
+func checkAdvertise(s string) fault {
+	const remedy = "write an address that other nodes can dial, for example 10.0.0.5:7946"
+	if f := checkListen(s); f != (fault{}) {
+		return fault{f.problem, remedy}
+	}
+	host, port, _ := net.SplitHostPort(s)
+	switch {
+	case anyHost(host):
+		return fault{quote(s) + " names no host", remedy}
+	case port == "0":
+		return fault{quote(s) + " names no port", remedy}
+	}
+	return fault{}
+}
+
+// tls reads the files for connections between nodes: all three, or none.
+func (r *reader) tls(dst **TLS) func(value) {
+	return func(v value) {
+		if !r.is(v, mapping) {
+			return
+		}
+		t := &TLS{Name: DefaultTLSName}
+		files := []field{
+			{name: "ca", example: "ca.pem", read: r.text(&t.CA, checkFile)},
+			{name: "cert", example: "node.pem", read: r.text(&t.Cert, checkFile)},
+			{name: "key", example: "node-key.pem", read: r.text(&t.Key, checkFile)},
+		}
+		r.fields(v, append(files, field{name: "name", example: DefaultTLSName, read: r.text(&t.Name, checkTLSName)}))
+		for _, f := range files {
+			if !r.written(v, f.name) {
+				r.missing(v, f.name, f.example)
+			}
+		}
+		*dst = t
+	}
+}
+
+// checkFile refuses what people write for a shell to expand, and a key in place of
+// the name of its file, which it does not show.
+func checkFile(s string) fault {
+	const remedy = "write the path of the file, for example /etc/parley/ca.pem"
+	if strings.Contains(s, "-----BEGIN") || strings.ContainsAny(s, "\r\n") {
+		return fault{"is the content of a file, want its name", remedy}
+	}
+	if f := checkDir(s); f != (fault{}) {
+		return fault{f.problem, remedy}
+	}
+	return fault{}
+}
+
+func checkTLSName(s string) fault {
+	if !isHost(s) || net.ParseIP(s) != nil {
+		return fault{quote(s) + " is not a name that a certificate can be for", "write for example " + DefaultTLSName}
+	}
+	return fault{}
+}
+
+// shared checks what a cluster asks of the rest of the file.
+func (r *reader) shared(root value) {
+	cluster, ok := r.given(root, "cluster")
+	if !ok || cluster.node.kind != mapping {
+		return
+	}
+	bucket, ok := r.given(root, "bucket")
+	if !ok || bucket.node.kind == mapping && r.written(bucket, "dir") {
+		r.blameKey(cluster, fault{
+			"the bucket is a folder, which belongs to one process",
+			"write bucket: {endpoint: s3.example.com, name: conversations} for a store that all nodes reach, or remove cluster",
+		})
+	}
+}
+
+// ports checks that no two listeners have one address.
+func (r *reader) ports(root value, s *Server) {
+	type listener struct {
+		at      string
+		key     value
+		written bool
+	}
+	var all []listener
+	add := func(section, address string) {
+		v, ok := root, true
+		if section != "" {
+			v, ok = r.given(root, section)
+		}
+		if ok && v.node.kind == mapping {
+			key, written := r.given(v, "listen")
+			all = append(all, listener{address, key, written && key.node.kind == text})
+		}
+	}
+	add("", s.Listen)
+	if s.Cluster != nil {
+		add("cluster", s.Cluster.Listen)
+	}
+	add("admin", s.Admin.Listen)
+	for i, l := range all {
+		_, port, err := net.SplitHostPort(l.at)
+		if err != nil || port == "0" || !l.written {
+			continue
+		}
+		for _, other := range all[:i] {
+			if other.at == l.at {
+				name := "listen"
+				if other.written {
+					name = other.key.at.String()
+				}
+				r.blame(l.key, fault{fmt.Sprintf("%s is the address of %s too", quote(l.at), name), "write another port"})
+				break
+			}
+		}
+	}
+}
+
+// between reads a whole number from lo to hi.
+func (r *reader) between(lo, hi int64, set func(int64)) func(value) {
+	return func(v value) {
+		if !r.is(v, number) {
+			return
+		}
+		n, err := strconv.ParseInt(strings.ReplaceAll(v.node.text, "_", ""), 10, 64)
+		if !v.node.isWhole() || err != nil || n < lo || n > hi {
+			r.blame(v, fault{
+				fmt.Sprintf("is %s, want a whole number from %d to %d", quote(v.node.text), lo, hi),
+				"write for example " + v.example + ", or remove the key for the default",
+			})
+			return
+		}
+		set(n)
+	}
+}
+
+// interval reads a duration above zero.
+func (r *reader) interval(dst *time.Duration) func(value) {
+	return func(v value) {
+		s, ok := r.checked(v)
+		if !ok || s == "" {
+			return
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil || d <= 0 {
+			r.blame(v, fault{quote(s) + " is not a duration above zero", "write a number with ms or s, for example " + v.example})
+			return
+		}
+		*dst = d
+	}
+}
