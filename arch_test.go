@@ -73,6 +73,7 @@ func packages() []row {
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 
 		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/anishathalye/porcupine", "github.com/google/go-cmp")},
+		{"internal/clusterrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/s3server", 3, suite, nil, nil},
@@ -92,7 +93,7 @@ func packages() []row {
 func quarantine() map[string]struct{ code, tests []string } {
 	type where = struct{ code, tests []string }
 	return map[string]where{
-		"github.com/anishathalye/porcupine":     {code: list("internal/chaos")},
+		"github.com/anishathalye/porcupine":     {code: list("internal/chaos"), tests: list("internal/clusterrun")},
 		"github.com/asynkron/protoactor-go":     {code: list("actors")},
 		"github.com/cespare/xxhash":             {code: list("storage/segment")},
 		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},

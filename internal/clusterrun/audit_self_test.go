@@ -1,0 +1,133 @@
+package clusterrun_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+// told is a story of two messages, each with an answer, and all that readers may see
+// of it.
+func told(t *testing.T) (*story, []seenChunk) {
+	t.Helper()
+	s := newStory("forged")
+	created := &conversation.ConversationCreated{ConversationID: "conv_1", UID: "inst_1", Agent: agentName, ID: "forged"}
+	batches := [][]conversation.Record{{created, forgedAdmission("k0", "sub_0", "msg_0")}}
+	batches = append(batches, []conversation.Record{&conversation.AttemptStarted{Submission: "sub_0", Attempt: 1}})
+	batches = append(batches, []conversation.Record{&conversation.SubmissionSettled{Submission: "sub_0", Outcome: conversation.OutcomeCompleted}})
+	batches = append(batches, []conversation.Record{forgedAdmission("k1", "sub_1", "msg_1")})
+	batches = append(batches, []conversation.Record{&conversation.AttemptStarted{Submission: "sub_1", Attempt: 1}})
+	batches = append(batches, []conversation.Record{&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted}})
+	var seen []seenChunk
+	for i, records := range batches {
+		b := conversation.Batch{Offset: conversation.Offset(i), Records: records}
+		if err := s.add(b); err != nil {
+			t.Fatal(err)
+		}
+		s.hashes = append(s.hashes, segment.Hash{byte(i + 1)})
+		s.after = storage.Position{Seq: int64(i), Hash: segment.Hash{byte(i + 1)}}
+		for _, raw := range s.chunks[b.Offset] {
+			chunks, err := decodeChunks([]byte("["+string(raw)+"]"), b.Offset-1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, chunks...)
+		}
+	}
+	return s, seen
+}
+
+func forgedAdmission(key, sub, msg string) *conversation.SubmissionAdmitted {
+	return &conversation.SubmissionAdmitted{
+		Submission: conversation.SubmissionID(sub), Message: conversation.MessageID(msg), Key: key, PayloadHash: "0",
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: secret + key + " tokens=1"},
+	}
+}
+
+func TestAudit(t *testing.T) {
+	whole := func(e *evidence) *sight { return &e.sights[0] }
+	for name, c := range map[string]struct {
+		forge func(e *evidence)
+		want  string
+	}{
+		"all is well":         {func(*evidence) {}, ""},
+		"a chunk is missing":  {func(e *evidence) { w := whole(e); w.seen = append(w.seen[:1:1], w.seen[2:]...) }, "where the log shows"},
+		"the last is missing": {func(e *evidence) { w := whole(e); w.seen = w.seen[:len(w.seen)-1] }, "never saw"},
+		"a chunk comes twice": {func(e *evidence) { w := whole(e); w.seen = append(w.seen[:2:2], w.seen[1:]...) }, "where the log shows"},
+		"a chunk says something else": {func(e *evidence) {
+			w := whole(e)
+			w.seen = append([]seenChunk{}, w.seen...)
+			w.seen[1].raw = json.RawMessage(strings.Replace(string(w.seen[1].raw), "sub_0", "sub_1", 1))
+		}, "where the log shows"},
+		"a chunk of the future": {func(e *evidence) { whole(e).to-- }, "does not show"},
+		"beyond the end":        {func(e *evidence) { whole(e).to++ }, "the log ends at"},
+		"another head":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{9}}}} }, "another batch 2"},
+		"a longer log":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 6, Hash: segment.Hash{7}}}} }, "had batch 6"},
+		"the same head":         {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{3}}}} }, ""},
+		"no head yet":           {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Start()}} }, ""},
+		"never settled":         {func(e *evidence) { e.story.order[1].Settled = nil }, "want once"},
+		"settled twice": {func(e *evidence) {
+			a := e.story.order[1]
+			a.Settled = append(a.Settled, a.Settled[0])
+		}, "want once"},
+		"settled as failed": {func(e *evidence) { e.story.order[1].Settled[0] = conversation.OutcomeFailed }, "want once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, seen := told(t)
+			e := &evidence{story: s, sights: []sight{{"a reader", conversation.Start, 5, seen}, {"another", 2, 5, nil}}}
+			for _, chunk := range seen {
+				if chunk.chunk.Position.Batch > 2 {
+					e.sights[1].seen = append(e.sights[1].seen, chunk)
+				}
+			}
+			e.history = history{ID: "forged", Order: s.order, Strict: true, Limit: liveness}
+			for i, a := range s.order {
+				e.history.Sent = append(e.history.Sent, &sent{
+					Key: a.Key, Call: at(i), Back: at(i), Receipt: &conversation.Receipt{SubmissionID: a.Submission, Offset: a.Offset},
+				})
+			}
+			c.forge(e)
+			got := strings.Join(e.check(), "\n")
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestJudged(t *testing.T) {
+	const sum = `{"summary":{"damage":0}}` + "\n"
+	for name, c := range map[string]struct {
+		out  string
+		code int
+		want string
+	}{
+		"clean":                       {sum, 0, ""},
+		"a note":                      {`{"severity":"note","kind":"reader"}` + "\n" + sum, 0, ""},
+		"merged and not deleted":      {`{"severity":"repairable","kind":"duplicate-segment"}` + "\n" + sum, 1, ""},
+		"a claim that nobody follows": {`{"severity":"repairable","kind":"orphan-checkpoint"}` + "\n" + sum, 1, ""},
+		"a lost head":                 {`{"severity":"repairable","kind":"lost-head"}` + "\n" + sum, 1, "lost-head"},
+		"damage":                      {`{"severity":"damage","kind":"gap"}` + "\n" + sum, 2, "gap"},
+		"it did not finish":           {"", 3, "ended with 3"},
+		"no findings":                 {"parley: what?\n", 1, "what?"},
+	} {
+		if got := fmt.Sprint(judged([]byte(c.out), c.code)); (got == "[]") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: found %s, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		secret + "t1-2.3 tokens=5": "t1-2.3", "tokens=5": "", "You said: " + secret + "x": "x",
+	} {
+		if got := keyIn(text); got != want {
+			t.Errorf("key in %q is %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,496 @@
+package clusterrun_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+const (
+	agentName = "worker"
+	mount     = "/agents/worker"
+	heartbeat = 500 * time.Millisecond // The default of a node.
+)
+
+// notes gathers what is wrong. It is safe for concurrent use.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notes) fail(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+func (n *notes) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string{}, n.lines...)
+}
+
+func (n *notes) any() bool { return len(n.all()) > 0 }
+
+// cluster is nodes, what lies between them, and what they need.
+type cluster struct {
+	*notes
+	nodes   []*node
+	between [][]*valve // What one node says to another, by their numbers.
+	proxies []*proxy
+	bucket  storage.Bucket // Not through a proxy.
+	ca      *authority
+	tell    func(format string, args ...any) // Notes for a person. Set before anything is broken.
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// node is one member, over all its processes.
+type node struct {
+	c       *cluster
+	number  int
+	ip      string
+	http    string // host:port
+	peers   string // host:port at which it listens to nodes.
+	admin   string
+	program string
+	config  string
+	env     []string
+	dir     string
+	callers []*path // By the number of who calls, nil for itself.
+	bucket  *path   // Its own to the bucket.
+
+	mu       sync.Mutex
+	wanted   bool
+	changed  chan struct{}
+	process  *process
+	lives    int
+	replaced int
+	starved  time.Time // Until when its bucket was out of reach.
+}
+
+// clusterOptions says what differs between tests.
+type clusterOptions struct {
+	nodes   int
+	strict  bool
+	program func(number int) string
+}
+
+// newCluster makes a cluster of which no node runs yet.
+func newCluster(t *testing.T, o clusterOptions) *cluster {
+	t.Helper()
+	server := s3server.Versitygw(t)
+	name := server.Bucket(t)
+	c := &cluster{notes: &notes{}, ca: newAuthority(t)}
+	var err error
+	c.bucket, err = s3.New(&s3.Options{
+		Endpoint: server.Endpoint, Bucket: name, Region: server.Region, PathStyle: true,
+		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vendor := httptest.NewServer(fakemodel.New(nil))
+	t.Cleanup(vendor.Close)
+	for range o.nodes {
+		row := []*valve{}
+		for range o.nodes {
+			row = append(row, newValve())
+		}
+		c.between = append(c.between, row)
+	}
+	t.Cleanup(func() {
+		for _, p := range c.proxies {
+			p.close()
+		}
+	})
+	dir := t.TempDir()
+	keys := c.ca.sign(t, "node", clusterName)
+	for i := range o.nodes {
+		n := c.add(t, i, server.Endpoint)
+		n.dir, n.config, n.program = dir, filepath.Join(dir, fmt.Sprintf("node-%d.yaml", i+1)), o.program(i)
+		n.env = []string{"CLUSTER_RUN_KEY=" + server.AccessKey, "CLUSTER_RUN_SECRET=" + server.SecretKey}
+		bucket := fmt.Sprintf("{endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: CLUSTER_RUN_KEY, secretKeyEnv: CLUSTER_RUN_SECRET}",
+			c.proxies[len(c.proxies)-1].address(), name, server.Region)
+		n.write(t, bucket, vendor.URL, keys, o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	for _, n := range c.nodes {
+		c.wg.Go(func() { n.supervise(ctx) })
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+// add makes a node with its two proxies: the one before it, and the one before its
+// bucket.
+func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
+	t.Helper()
+	n := &node{c: c, number: i, ip: fmt.Sprintf("127.0.0.%d", 11+i), changed: make(chan struct{})}
+	n.http, n.peers, n.admin = freePort(t, n.ip), freePort(t, n.ip), freePort(t, n.ip)
+	for from := range c.between {
+		n.callers = append(n.callers, newPath(c.between[from][i], c.between[i][from]))
+	}
+	n.bucket = newPath(newValve(), newValve())
+	before, err := newProxy(fmt.Sprintf("127.0.0.%d:0", 21+i), n.peers, func(caller net.IP) *path {
+		for from := range n.callers {
+			if from != i && caller.String() == fmt.Sprintf("127.0.0.%d", 11+from) {
+				return n.callers[from]
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.proxies = append(c.proxies, before)
+	bucket, err := newProxy("127.0.0.1:0", endpoint, func(net.IP) *path { return n.bucket })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.proxies = append(c.proxies, bucket)
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// freePort returns an address of a node that nobody listens on, for now. Only the
+// node has the host, so that nobody else takes the port while it is down.
+func freePort(t *testing.T, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// write writes the configuration of a node.
+func (n *node) write(t *testing.T, bucket, vendor string, keys keyPair, o clusterOptions) {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "listen: %s\nbucket: %s\n", n.http, bucket)
+	fmt.Fprintf(&b, "providers:\n  fake: {api: openai-completions, baseUrl: %q}\n", vendor+"/v1")
+	fmt.Fprintf(&b, "agents:\n  %s:\n    mounts: [%s]\n    model: fake/model\n    instructions: Do what the message says.\n", agentName, mount)
+	b.WriteString("    durability: {maxAttempts: 1000, timeout: 1h}\n    subagents:\n" +
+		"      - {name: helper, description: Helps., model: fake/model, instructions: Help.}\n")
+	if o.nodes > 1 {
+		before := n.c.proxies[len(n.c.proxies)-2]
+		fmt.Fprintf(&b, "strictReads: %t\nadmin: {listen: %q}\n", o.strict, n.admin)
+		fmt.Fprintf(&b, "cluster:\n  listen: %s\n  advertise: %s\n  heartbeat: %v\n  tls: {ca: %q, cert: %q, key: %q, name: %s}\n",
+			n.peers, before.address(), heartbeat, n.c.ca.file, keys.cert, keys.key, clusterName)
+	}
+	if err := os.WriteFile(n.config, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// url is where a conversation is at the node.
+func (n *node) url(id string) string { return "http://" + n.http + mount + "/" + id }
+
+// log is the file of what the node prints in one of its lives.
+func (n *node) log(life int) string {
+	return filepath.Join(n.dir, fmt.Sprintf("node-%d.%d.log", n.number+1, life))
+}
+
+func (n *node) String() string { return fmt.Sprintf("node %d", n.number+1) }
+
+// want says whether the node is to run.
+func (n *node) want(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wanted = on
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// running returns the process of the moment, nil for none, and what is closed when
+// that may be another.
+func (n *node) running() (*process, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process, n.changed
+}
+
+// supervise starts the node whenever it is wanted and does not run, until ctx ends.
+// It kills what runs then.
+func (n *node) supervise(ctx context.Context) {
+	for {
+		n.mu.Lock()
+		wanted, changed := n.wanted, n.changed
+		n.mu.Unlock()
+		if !wanted {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		n.mu.Lock()
+		n.lives++
+		log := n.log(n.lives)
+		n.mu.Unlock()
+		p, err := startProcess(log, n.env, n.program, "serve", "--quiet", "--config", n.config)
+		if err != nil {
+			n.c.fail("start %v: %v", n, err)
+			return
+		}
+		n.now(p)
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+			p.kill()
+		}
+		n.now(nil)
+		if !n.judge(p) || pause(ctx, 100*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+func (n *node) now(p *process) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.process = p
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// judge looks at a process that has ended. It reports whether to start another.
+func (n *node) judge(p *process) bool {
+	replaced, flaw := p.end()
+	n.mu.Lock()
+	if replaced {
+		n.replaced++
+	}
+	// Without its bucket a node cannot start, and says so. Whoever runs it tries again.
+	if p.cmd.ProcessState.ExitCode() == 1 && !p.served() && n.starved.After(p.began) {
+		flaw = ""
+	}
+	n.mu.Unlock()
+	out := p.printed()
+	for _, f := range flawsOf(out) {
+		n.c.fail("%v: %s", n, f)
+	}
+	if flaw != "" {
+		n.c.fail("%v: %s\n%s", n, flaw, out[max(0, len(out)-maxOutput):])
+	}
+	return flaw == ""
+}
+
+// starve breaks the node's way to the bucket, in the direction of the answers alone or
+// in both; cut resets what is open.
+func (n *node) starve(cut, both bool) {
+	n.mu.Lock()
+	n.starved = time.Now().Add(liveness) // Until it is fed.
+	n.mu.Unlock()
+	if cut {
+		n.bucket.set(false)
+		return
+	}
+	n.bucket.up.set(!both)
+	n.bucket.down.set(false)
+}
+
+// feed mends it. What was tried before may still fail within an answer's time.
+func (n *node) feed() {
+	n.bucket.set(true)
+	n.bucket.up.set(true)
+	n.bucket.down.set(true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.starved.After(time.Now()) {
+		n.starved = time.Now()
+	}
+}
+
+// replacements is how often the node has ended because it was no member any more.
+func (n *node) replacements() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.replaced
+}
+
+// signal sends a signal to the process of the moment.
+func (n *node) signal(s syscall.Signal) {
+	if p, _ := n.running(); p != nil {
+		p.signal(s)
+	}
+}
+
+// kill kills the node, which is not started again until it is wanted.
+func (n *node) kill() {
+	n.want(false)
+	if p, _ := n.running(); p != nil {
+		p.kill()
+	}
+}
+
+// leave ends the node in order and waits for it.
+func (n *node) leave() {
+	n.want(false)
+	p, _ := n.running()
+	if p == nil {
+		return
+	}
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(liveness):
+		p.quit()
+		n.c.fail("%v does not end in order", n)
+	}
+}
+
+// await waits until the node serves, and reports whether it does.
+func (n *node) await(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, liveness)
+	defer cancel()
+	for {
+		p, changed := n.running()
+		var ready chan struct{}
+		if p != nil {
+			ready = p.ready
+		}
+		select {
+		case <-ready:
+			if n.admitted(ctx) {
+				return true
+			}
+			if !n.c.any() && pause(ctx, 20*time.Millisecond) == nil {
+				continue
+			}
+		case <-changed:
+			continue
+		case <-time.After(100 * time.Millisecond):
+			if !n.c.any() {
+				continue
+			}
+			return false
+		case <-ctx.Done():
+		}
+		n.c.fail("%v is not ready: %v", n, context.Cause(ctx))
+		return false
+	}
+}
+
+// admitted asks the node whether it takes requests.
+func (n *node) admitted(ctx context.Context) bool {
+	if len(n.c.nodes) == 1 {
+		return true
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body) // The status says it.
+	return resp.StatusCode == http.StatusOK
+}
+
+// start starts all nodes and waits until they serve.
+func (c *cluster) start(ctx context.Context) bool {
+	for _, n := range c.nodes {
+		n.want(true)
+	}
+	return c.await(ctx)
+}
+
+func (c *cluster) await(ctx context.Context) bool {
+	for _, n := range c.nodes {
+		if !n.await(ctx) {
+			return false
+		}
+	}
+	return true
+}
+
+// replacements is how many processes have ended because they were no members.
+func (c *cluster) replacements() (sum int) {
+	for _, n := range c.nodes {
+		sum += n.replacements()
+	}
+	return sum
+}
+
+// heal mends everything that lies between, and lets everybody go on.
+func (c *cluster) heal() {
+	for from, row := range c.between {
+		for to, v := range row {
+			v.set(true)
+			if from != to {
+				c.nodes[to].callers[from].set(true)
+			}
+		}
+	}
+	for _, n := range c.nodes {
+		n.feed()
+		n.signal(syscall.SIGCONT)
+	}
+}
+
+// close kills what runs and waits.
+func (c *cluster) close() {
+	c.heal()
+	c.cancel()
+	c.wg.Wait()
+}
+
+// strangers says who has called a node and is none.
+func (c *cluster) strangers() (all []string) {
+	for _, p := range c.proxies {
+		all = append(all, p.callers()...)
+	}
+	return all
+}
+
+// tails are the ends of the logs of the processes of the moment, and of those before.
+func (c *cluster) tails() string {
+	var b strings.Builder
+	for _, n := range c.nodes {
+		n.mu.Lock()
+		lives := n.lives
+		n.mu.Unlock()
+		for life := max(1, lives-1); life <= lives; life++ {
+			out, err := os.ReadFile(n.log(life))
+			if err != nil {
+				continue // It never ran.
+			}
+			fmt.Fprintf(&b, "--- %v, life %d\n%s\n", n, life, out[max(0, len(out)-maxOutput):])
+		}
+	}
+	return b.String()
+}
+
+// pause waits, or returns why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

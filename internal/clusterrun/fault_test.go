@@ -1,0 +1,216 @@
+package clusterrun_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// kind is a way to break a cluster.
+type kind string
+
+// Every kind of fault. One that needs two nodes is left out where there is one.
+const (
+	killOne        kind = "kill -9 of one node"
+	killTwo        kind = "kill -9 of two nodes at once"
+	pauseOne       kind = "SIGSTOP of one node"
+	rolling        kind = "SIGTERM of all nodes, one after the other"
+	cutPair        kind = "reset of everything between two nodes"
+	holdPair       kind = "silence between two nodes"
+	holdOneWay     kind = "silence from one node to another"
+	cutOneWay      kind = "reset of the calls of one node to another"
+	bucketCut      kind = "reset of everything between a node and the bucket"
+	bucketHoldOne  kind = "stall of the bucket for one node"
+	bucketDeafOne  kind = "loss of the bucket's answers to one node"
+	bucketHoldAll  kind = "stall of the bucket for all nodes"
+	killAndHoldOne kind = "kill -9 of one node while another is cut off from a third"
+)
+
+func kinds() []kind {
+	return []kind{
+		killOne, killTwo, pauseOne, rolling, cutPair, holdPair, holdOneWay, cutOneWay, bucketCut, bucketHoldOne,
+		bucketDeafOne, bucketHoldAll, killAndHoldOne,
+	}
+}
+
+// fault breaks something for a while.
+type fault struct {
+	Before time.Duration // Since the one before was over.
+	Kind   kind
+	Nodes  []int // A permutation of all: those concerned come first.
+	For    time.Duration
+}
+
+// String implements fmt.Stringer.
+func (f fault) String() string {
+	var who []string
+	for _, n := range f.Nodes {
+		who = append(who, fmt.Sprint(n+1))
+	}
+	return fmt.Sprintf("after %v %s, %v, nodes in the order %s", f.Before, f.Kind, f.For, strings.Join(who, " "))
+}
+
+// schedule decides by a seed what is broken until a time is over, every kind once
+// before any comes again.
+func schedule(seed uint64, nodes int, total time.Duration) (faults []fault) {
+	r := rand.New(rand.NewPCG(seed, 0x6661756c74))
+	var deck []kind
+	for spent := time.Duration(0); ; {
+		if len(deck) == 0 {
+			deck = kinds()
+			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		f := fault{Kind: deck[0], Before: milliseconds(r, 300, 2000), Nodes: r.Perm(nodes), For: milliseconds(r, 0, 3000)}
+		deck = deck[1:]
+		switch f.Kind {
+		case pauseOne, bucketHoldAll:
+			f.For = 10 * time.Second
+		case killOne, killTwo:
+		case rolling:
+			f.For = milliseconds(r, 0, 500)
+		default:
+			f.For += 3 * time.Second // Enough to be taken for dead.
+		}
+		spent += f.Before + f.For
+		if nodes == 1 && slices.Contains([]kind{killTwo, cutPair, holdPair, holdOneWay, cutOneWay, killAndHoldOne}, f.Kind) {
+			continue
+		}
+		if spent > total && len(faults) > 0 {
+			return faults
+		}
+		faults = append(faults, f)
+	}
+}
+
+func milliseconds(r *rand.Rand, low, high int) time.Duration {
+	return time.Duration(low+r.IntN(high-low+1)) * time.Millisecond
+}
+
+// inject breaks what a fault says, waits, and mends it.
+func (c *cluster) inject(ctx context.Context, f fault) {
+	who := make([]*node, len(f.Nodes))
+	for i, n := range f.Nodes {
+		who[i] = c.nodes[n]
+	}
+	switch f.Kind {
+	case killOne:
+		c.down(ctx, who[:1], f.For)
+	case killTwo:
+		c.down(ctx, who[:2], f.For)
+	case rolling:
+		c.roll(ctx, who, f.For)
+	case bucketHoldAll:
+		before := c.replacements()
+		c.breaks(ctx, f, who)
+		if got := c.replacements() - before; got > 0 {
+			c.fail("%d nodes ended while the bucket stood still for all", got)
+		}
+	case killAndHoldOne:
+		f.Kind = holdPair
+		third := who[len(who)-1]
+		third.kill()
+		c.breaks(ctx, f, who)
+		third.want(true)
+	default:
+		c.breaks(ctx, f, who)
+	}
+}
+
+// breaks cuts, closes or stops something and mends all.
+func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
+	a := who[0]
+	b := who[len(who)-1]
+	if len(who) > 1 {
+		b = who[1]
+	}
+	switch f.Kind {
+	case pauseOne:
+		a.signal(syscall.SIGSTOP)
+	case cutPair:
+		b.callers[a.number].set(false)
+		a.callers[b.number].set(false)
+	case cutOneWay:
+		b.callers[a.number].set(false)
+	case holdPair:
+		c.between[a.number][b.number].set(false)
+		c.between[b.number][a.number].set(false)
+	case holdOneWay:
+		c.between[a.number][b.number].set(false)
+	case bucketCut:
+		a.starve(true, true)
+	case bucketHoldOne:
+		a.starve(false, true)
+	case bucketDeafOne:
+		a.starve(false, false)
+	case bucketHoldAll:
+		for _, n := range who {
+			n.starve(false, true)
+		}
+	default:
+		c.fail("nobody knows how to do %s", f.Kind)
+	}
+	_ = pause(ctx, f.For) // It is mended in any case.
+	c.heal()
+}
+
+// down kills nodes and starts them again after a while.
+func (c *cluster) down(ctx context.Context, who []*node, d time.Duration) {
+	for _, n := range who {
+		n.kill()
+	}
+	_ = pause(ctx, d) // They are started in any case.
+	for _, n := range who {
+		n.want(true)
+	}
+}
+
+// roll restarts all nodes in order, each once the one before serves again.
+func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
+	for _, n := range who {
+		began := time.Now()
+		n.leave()
+		left := time.Now()
+		_ = pause(ctx, d)
+		n.want(true)
+		if !n.await(ctx) {
+			return
+		}
+		c.tell("%v left within %v and serves again %v later", n, left.Sub(began).Round(time.Millisecond), time.Since(left).Round(time.Millisecond))
+	}
+}
+
+// TestScheduleIsTheSeeds shows that a seed repeats its schedule, and that every kind
+// comes before any comes twice.
+func TestScheduleIsTheSeeds(t *testing.T) {
+	for seed := range uint64(20) {
+		one, two := schedule(seed, 3, 5*time.Minute), schedule(seed, 3, 5*time.Minute)
+		if fmt.Sprint(one) != fmt.Sprint(two) {
+			t.Fatalf("seed %d: %v, then %v", seed, one, two)
+		}
+		seen := map[kind]bool{}
+		for _, f := range one[:len(kinds())] {
+			seen[f.Kind] = true
+		}
+		if len(seen) != len(kinds()) {
+			t.Errorf("seed %d: %d kinds of %d in the first round", seed, len(seen), len(kinds()))
+		}
+	}
+}
+
+// TestSeedsBreakEverything shows that the runs of the list have every kind of fault.
+func TestSeedsBreakEverything(t *testing.T) {
+	missing := kinds()
+	for _, seed := range listed(t) {
+		for _, f := range schedule(seed, 3, shortRun) {
+			missing = slices.DeleteFunc(missing, func(k kind) bool { return k == f.Kind })
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no run has %q", missing)
+	}
+}

@@ -1,0 +1,223 @@
+package clusterrun_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// talk is one conversation and all that clients know of it.
+type talk struct {
+	id   string
+	seed uint64
+
+	mu      sync.Mutex
+	sent    []*sent
+	looks   []look
+	readers []*reader
+	shed    int // Reads that were not answered.
+}
+
+// load is what clients do.
+type load struct {
+	client  *client
+	talks   []*talk
+	think   time.Duration // Between a receipt and the next message, about.
+	reading sync.WaitGroup
+	read    context.Context // Of the readers of the moment.
+}
+
+func newLoad(c *client, seed uint64, talks int, think time.Duration) *load {
+	l := &load{client: c, think: think}
+	for i := range talks {
+		l.talks = append(l.talks, &talk{id: fmt.Sprintf("t%d-%d", seed, i), seed: seed<<16 + uint64(i)})
+	}
+	return l
+}
+
+// dice are the random numbers of one of the tasks of a conversation.
+func (k *talk) dice(task uint64) *rand.Rand { return rand.New(rand.NewPCG(k.seed, task)) }
+
+// scriptOf decides what the model does for a message.
+func scriptOf(r *rand.Rand) string {
+	var words []string
+	for range r.IntN(3) / 2 { // one in three has a tool
+		words = append(words, fmt.Sprintf(`pace=%v tokens=%d tool=task {"agent":"helper","prompt":"pace=10ms tokens=%d"} then`,
+			milliseconds(r, 5, 30), 1+r.IntN(20), 1+r.IntN(30)))
+	}
+	words = append(words, fmt.Sprintf("pace=%v tokens=%d", milliseconds(r, 5, 60), 5+r.IntN(80)))
+	return strings.Join(words, " ")
+}
+
+// post sends the n-th message of a conversation and waits for its receipt. It starts
+// the readers once the conversation exists.
+func (l *load) post(ctx context.Context, k *talk, r *rand.Rand, n int) bool {
+	m := newSent(fmt.Sprintf("%s.%d", k.id, n), scriptOf(r))
+	k.mu.Lock()
+	k.sent = append(k.sent, m)
+	k.mu.Unlock()
+	done := *m // Others look at what was sent meanwhile.
+	err := l.client.send(ctx, r, k.id, &done)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	*m = done
+	if err != nil {
+		l.client.fail("message %s is not answered: %v", m.Key, err)
+		return false
+	}
+	if len(k.readers) == 0 {
+		for i, from := range []conversation.Offset{conversation.Start, m.Receipt.Offset} {
+			rd := &reader{client: l.client, rand: k.dice(uint64(10 + i)), id: k.id, from: from, next: from}
+			k.readers = append(k.readers, rd)
+			l.reading.Go(func() { rd.follow(l.read) })
+		}
+	}
+	return true
+}
+
+// talkOn posts in one conversation until over ends; what is under way then is still
+// answered, or ctx ends.
+func (l *load) talkOn(ctx, over context.Context, k *talk) {
+	r := k.dice(1)
+	if pause(over, milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
+		return
+	}
+	for n := 0; ; n++ {
+		if !l.post(ctx, k, r, n) || pause(over, l.think/2+milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
+			return
+		}
+	}
+}
+
+// lookOn reads one conversation in every way until over ends.
+func (l *load) lookOn(over context.Context, k *talk) {
+	r := k.dice(2)
+	for pause(over, l.think/4+milliseconds(r, 0, int(l.think.Milliseconds())/2)) == nil {
+		n := l.client.any(r)
+		var seen look
+		var err error
+		if r.IntN(2) == 0 {
+			seen, err = l.client.snapshot(over, n, k.id)
+		} else {
+			seen, _, err = l.client.updates(over, n, k.id, k.offset(r))
+		}
+		k.mu.Lock()
+		switch {
+		case err == nil:
+			k.looks = append(k.looks, seen)
+		case over.Err() == nil && broken(err):
+			l.client.fail("read of %s at %v: %v", k.id, n, err)
+		default:
+			k.shed++
+		}
+		k.mu.Unlock()
+	}
+}
+
+// offset is one that a client of the conversation may know.
+func (k *talk) offset(r *rand.Rand) conversation.Offset {
+	known := []conversation.Offset{conversation.Start}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range k.sent {
+		if m.Receipt != nil {
+			known = append(known, m.Receipt.Offset)
+		}
+	}
+	if n := len(k.looks); n > 0 {
+		known = append(known, k.looks[n-1].Next)
+	}
+	for _, rd := range k.readers {
+		known = append(known, rd.at())
+	}
+	return known[r.IntN(len(known))]
+}
+
+// run lets clients talk and look in all conversations until over ends.
+func (l *load) run(ctx, over context.Context) {
+	var wg sync.WaitGroup
+	for _, k := range l.talks {
+		wg.Go(func() { l.talkOn(ctx, over, k) })
+		wg.Go(func() { l.lookOn(over, k) })
+	}
+	wg.Wait()
+}
+
+// burst posts once more in every conversation, all at once.
+func (l *load) burst(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, k := range l.talks {
+		wg.Go(func() { l.post(ctx, k, k.dice(3), 1_000_000) })
+	}
+	wg.Wait()
+}
+
+// resume lets all readers follow until ctx ends.
+func (l *load) resume(ctx context.Context) {
+	l.read = ctx
+	for _, k := range l.talks {
+		for _, rd := range k.readers {
+			l.reading.Go(func() { rd.follow(ctx) })
+		}
+	}
+}
+
+// acknowledged are the keys of a conversation that were answered.
+func (k *talk) acknowledged() (keys []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range k.sent {
+		if m.Receipt != nil {
+			keys = append(keys, m.Key)
+		}
+	}
+	return keys
+}
+
+// glimpses notes the heads of conversations, as the bucket has them, until over ends.
+func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64) (out []glimpse) {
+	logs := storage.NewLogs(bucket, nil)
+	r := rand.New(rand.NewPCG(seed, 4))
+	for pause(over, 200*time.Millisecond) == nil {
+		k := l.talks[r.IntN(len(l.talks))]
+		s := newStory(k.id)
+		if err := s.read(over, logs); err == nil {
+			out = append(out, glimpse{k.id, s.after})
+		} else if over.Err() == nil {
+			l.client.fail("%s: read the log while the run goes on: %v", k.id, err)
+		}
+	}
+	return out
+}
+
+// settled reports what of the acknowledged messages is not settled yet. It reads the
+// bucket; no node hears of it.
+func (l *load) settled(ctx context.Context, logs *storage.Logs, stories map[string]*story) (owed []string, err error) {
+	for _, k := range l.talks {
+		s := stories[k.id]
+		if s == nil {
+			s = newStory(k.id)
+			stories[k.id] = s
+		}
+		keys := k.acknowledged()
+		if s.owed() > 0 || len(s.order) < len(keys) {
+			if err := s.read(ctx, logs); err != nil {
+				return nil, fmt.Errorf("%s: %w", k.id, err)
+			}
+		}
+		for _, key := range keys {
+			i := slices.IndexFunc(s.order, func(a *admitted) bool { return a.Key == key })
+			if i < 0 || len(s.order[i].Settled) == 0 {
+				owed = append(owed, key)
+			}
+		}
+	}
+	return owed, nil
+}

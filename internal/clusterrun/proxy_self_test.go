@@ -1,0 +1,188 @@
+package clusterrun_test
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startEcho says every line back, and tells what it was told.
+func startEcho(t *testing.T) (address string, heard <-chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				r := bufio.NewReader(c)
+				for {
+					line, err := r.ReadString('\n')
+					if err != nil {
+						return
+					}
+					lines <- line
+					if _, err := c.Write([]byte(line)); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	return l.Addr().String(), lines
+}
+
+// proxied is a proxy before an echo with two callers.
+func proxied(t *testing.T) (p *proxy, paths map[string]*path, heard <-chan string) {
+	t.Helper()
+	target, heard := startEcho(t)
+	paths = map[string]*path{}
+	for _, ip := range []string{"127.0.0.31", "127.0.0.32"} {
+		paths[ip] = newPath(newValve(), newValve())
+	}
+	p, err := newProxy("127.0.0.1:0", target, func(caller net.IP) *path { return paths[caller.String()] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return p, paths, heard
+}
+
+// talker is a caller that is not at the mercy of time: it only waits long for what
+// may not come.
+type talker struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dial(t *testing.T, from, to string) *talker {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &talker{t, c, bufio.NewReader(c)}
+}
+
+func (k *talker) say(line string) {
+	k.t.Helper()
+	if _, err := k.conn.Write([]byte(line + "\n")); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *talker) hears(want string) {
+	k.t.Helper()
+	_ = k.conn.SetReadDeadline(time.Now().Add(liveness))
+	if got, err := k.in.ReadString('\n'); err != nil || got != want+"\n" {
+		k.t.Fatalf("heard %q, %v; want %q", got, err, want)
+	}
+}
+
+// silent checks that nothing comes for a moment. A proxy that let everything pass
+// would be found out nearly always.
+func (k *talker) silent() {
+	k.t.Helper()
+	_ = k.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if got, err := k.in.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
+		k.t.Fatalf("heard %q, %v; want silence", got, err)
+	}
+}
+
+func (k *talker) broken() {
+	k.t.Helper()
+	_ = k.conn.SetReadDeadline(time.Now().Add(liveness))
+	if got, err := k.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
+		k.t.Fatalf("heard %q, %v; want a reset", got, err)
+	}
+}
+
+func TestProxyCarries(t *testing.T) {
+	p, _, _ := proxied(t)
+	for _, from := range []string{"127.0.0.31", "127.0.0.32"} {
+		k := dial(t, from, p.address())
+		k.say("hello")
+		k.hears("hello")
+	}
+	dial(t, "127.0.0.33", p.address()).broken()
+	if got := p.callers(); len(got) != 1 {
+		t.Errorf("strangers %v, want one", got)
+	}
+}
+
+func TestProxyCuts(t *testing.T) {
+	p, paths, _ := proxied(t)
+	one, two := dial(t, "127.0.0.31", p.address()), dial(t, "127.0.0.32", p.address())
+	for _, k := range []*talker{one, two} {
+		k.say("hello")
+		k.hears("hello")
+	}
+	paths["127.0.0.31"].set(false)
+	one.broken()
+	dial(t, "127.0.0.31", p.address()).broken()
+	two.say("still")
+	two.hears("still")
+	paths["127.0.0.31"].set(true)
+	again := dial(t, "127.0.0.31", p.address())
+	again.say("again")
+	again.hears("again")
+}
+
+func TestProxyHoldsWhatIsSaid(t *testing.T) {
+	p, paths, heard := proxied(t)
+	k := dial(t, "127.0.0.31", p.address())
+	other := dial(t, "127.0.0.32", p.address())
+	paths["127.0.0.31"].up.set(false)
+	k.say("one")
+	k.silent()
+	other.say("two")
+	other.hears("two")
+	if got := <-heard; got != "two\n" {
+		t.Errorf("the target heard %q", got)
+	}
+	late := dial(t, "127.0.0.31", p.address())
+	late.say("three")
+	late.silent()
+	paths["127.0.0.31"].up.set(true)
+	k.hears("one")
+	late.hears("three")
+}
+
+func TestProxyHoldsWhatIsHeard(t *testing.T) {
+	p, paths, heard := proxied(t)
+	k := dial(t, "127.0.0.31", p.address())
+	paths["127.0.0.31"].down.set(false)
+	k.say("one")
+	if got := <-heard; got != "one\n" {
+		t.Errorf("the target heard %q", got)
+	}
+	k.silent()
+	paths["127.0.0.31"].down.set(true)
+	k.hears("one")
+	// A held connection does not keep the proxy from its end.
+	paths["127.0.0.31"].down.set(false)
+	k.say("two")
+	<-heard
+	p.close()
+	k.broken()
+}

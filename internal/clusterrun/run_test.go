@@ -1,0 +1,386 @@
+package clusterrun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// plan is what a run does.
+type plan struct {
+	seed   uint64
+	nodes  int
+	talks  int
+	total  time.Duration // Of the faults.
+	think  time.Duration // Between two messages of a conversation, about.
+	strict bool
+}
+
+// shortRun is how long faults go on in a run of the list.
+const shortRun = 25 * time.Second
+
+// newPlan fills in what the flags and the seed say.
+func newPlan(seed uint64) plan {
+	p := plan{seed: seed, nodes: *nodesFlag, talks: 30, total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
+	if *longFlag {
+		p.talks, p.total, p.think = 300, 5*time.Minute, 20*time.Second
+	}
+	if *talksFlag > 0 {
+		p.talks = *talksFlag
+	}
+	if *durationFlag > 0 {
+		p.total = *durationFlag
+	}
+	return p
+}
+
+// TestClusterRun is the cluster run.
+func TestClusterRun(t *testing.T) {
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { newRun(t, newPlan(seed)).perform() })
+	}
+}
+
+// seeds are those of the flag, or of the list; a long run has the first alone.
+func seeds(t *testing.T) []uint64 {
+	t.Helper()
+	switch {
+	case *seedFlag != "":
+		return numbers(t, strings.Split(*seedFlag, ","))
+	case *longFlag:
+		return listed(t)[:1]
+	}
+	return listed(t)
+}
+
+// listed are the seeds of the list.
+func listed(t *testing.T) []uint64 {
+	t.Helper()
+	data, err := os.ReadFile("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for line := range strings.Lines(string(data)) {
+		line, _, _ = strings.Cut(line, "#")
+		texts = append(texts, strings.Fields(line)...)
+	}
+	return numbers(t, texts)
+}
+
+func numbers(t *testing.T, texts []string) (out []uint64) {
+	t.Helper()
+	for _, s := range texts {
+		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// run is a cluster, its clients and what is broken.
+type run struct {
+	*cluster
+	t       *testing.T
+	plan    plan
+	client  *client
+	load    *load
+	watcher *watcher
+	faults  []fault
+	heads   []glimpse
+	sights  map[string][]sight
+	counts  map[string]int
+	told    []string
+	began   time.Time
+}
+
+func newRun(t *testing.T, p plan) *run {
+	t.Helper()
+	file := program(t)
+	c := newCluster(t, clusterOptions{nodes: p.nodes, strict: p.strict, program: func(int) string { return file }})
+	r := &run{
+		cluster: c, t: t, plan: p, client: newClient(c), watcher: &watcher{bucket: c.bucket}, faults: schedule(p.seed, p.nodes, p.total),
+		sights: map[string][]sight{}, counts: map[string]int{}, began: time.Now(),
+	}
+	c.tell = r.tell
+	r.load = newLoad(r.client, p.seed, p.talks, p.think)
+	return r
+}
+
+// tell notes what happens, for a person.
+func (r *run) tell(format string, args ...any) {
+	r.told = append(r.told, fmt.Sprintf("%s +%v ", time.Now().Format("15:04:05.000"), time.Since(r.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+// perform performs the run and checks it.
+func (r *run) perform() {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		r.watcher.watch(ctx)
+	}()
+	if r.steps(ctx) && !r.any() {
+		r.audit(ctx)
+	}
+	cancel()
+	<-watching
+	r.close()
+	r.client.http.CloseIdleConnections()
+	if s := r.strangers(); len(s) > 0 {
+		r.fail("calls between nodes came from %v, not from an address of a node", s)
+	}
+	story := strings.Join(r.told, "\n") + "\nepochs:\n" + r.watcher.String()
+	if flaws := r.all(); len(flaws) > 0 {
+		const most = 20
+		r.t.Errorf("to repeat the schedule: -seed %d\n%s\n%s\n%d flaws:\n%s", r.plan.seed, story, r.tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+		return
+	}
+	r.t.Logf("%+v\n%s", r.plan, story)
+}
+
+// steps are the phases of a run. It reports whether it came to its end.
+func (r *run) steps(ctx context.Context) bool {
+	r.tell("start %d nodes", r.plan.nodes)
+	if !r.start(ctx) {
+		return false
+	}
+	r.trouble(ctx)
+	if r.any() || !r.await(ctx) {
+		return false
+	}
+	if !r.quiet(ctx) {
+		return false
+	}
+	return r.catchUp(ctx) && r.stop(ctx)
+}
+
+// trouble lets clients talk while faults come and go.
+func (r *run) trouble(ctx context.Context) {
+	over, end := context.WithCancel(ctx)
+	reads, endReads := context.WithCancel(ctx)
+	patience, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	r.load.read = reads
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.load.run(patience, over)
+	}()
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		r.heads = r.load.glimpses(over, r.bucket, r.plan.seed)
+	}()
+	_ = pause(over, r.plan.think) // Conversations have begun.
+	for _, f := range r.faults {
+		if _ = pause(over, f.Before); r.any() {
+			break
+		}
+		r.tell("%v", f)
+		r.inject(ctx, f)
+		r.tell("mended")
+	}
+	r.await(ctx)
+	end()
+	late := time.AfterFunc(liveness, func() { giveUp(errors.New("the nodes do not answer, though nothing is broken")) })
+	<-done
+	<-looked
+	late.Stop()
+	r.tell("last answers came")
+	endReads()
+	r.load.reading.Wait()
+}
+
+// quiet posts once more everywhere, kills a node and waits, without a request to any
+// other, until everything is settled.
+func (r *run) quiet(ctx context.Context) bool {
+	reads, endReads := context.WithCancel(ctx)
+	r.load.resume(reads)
+	r.load.burst(ctx)
+	endReads()
+	r.load.reading.Wait()
+	if r.any() {
+		return false
+	}
+	dead := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
+	dead.kill()
+	r.tell("killed %v for good, nobody asks for anything", dead)
+	if len(r.nodes) == 1 {
+		dead.want(true)
+	}
+	logs, stories := storage.NewLogs(r.bucket, nil), map[string]*story{}
+	began := time.Now()
+	for {
+		owed, err := r.load.settled(ctx, logs, stories)
+		if err != nil {
+			r.fail("read the logs: %v", err)
+			return false
+		}
+		if len(owed) == 0 {
+			break
+		}
+		if time.Since(began) > liveness || pause(ctx, 200*time.Millisecond) != nil {
+			for _, n := range r.nodes {
+				if p, _ := n.running(); p != nil {
+					p.quit()
+				}
+			}
+			r.fail("%d messages are not settled without traffic: %q", len(owed), owed[:min(len(owed), 10)])
+			return false
+		}
+	}
+	r.tell("all is settled after %v", time.Since(began).Round(time.Millisecond))
+	dead.want(true)
+	return r.await(ctx)
+}
+
+// catchUp lets readers read to the head, and reads everything anew at every node.
+func (r *run) catchUp(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, liveness)
+	defer cancel()
+	reads, endReads := context.WithCancel(ctx)
+	r.load.resume(reads)
+	defer r.load.reading.Wait()
+	defer endReads()
+	for i, k := range r.load.talks {
+		for _, n := range r.nodes {
+			if !r.fresh(ctx, n, k) {
+				return false
+			}
+		}
+		head := r.sights[k.id][0].to
+		for _, rd := range k.readers {
+			for rd.at() < head {
+				if err := pause(ctx, 5*time.Millisecond); err != nil || r.any() {
+					r.fail("a reader of %s stays at %s, the head is %s", k.id, rd.at(), head)
+					return false
+				}
+			}
+		}
+		r.counts["conversations"] = i + 1
+	}
+	r.tell("all have read everything")
+	return true
+}
+
+// fresh reads a conversation from its beginning at a node.
+func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
+	s := sight{who: fmt.Sprintf("a fresh read at %v", n), from: conversation.Start, to: conversation.Start}
+	for {
+		seen, chunks, err := r.client.updates(ctx, n, k.id, s.to)
+		if err != nil && !broken(err) && pause(ctx, 50*time.Millisecond) == nil {
+			continue // It has just become a member.
+		}
+		if err != nil {
+			r.fail("%s: %s: %v", k.id, s.who, err)
+			return false
+		}
+		k.looks = append(k.looks, seen)
+		s.seen, s.to = append(s.seen, chunks...), seen.Next
+		if seen.UpToDate {
+			r.sights[k.id] = append(r.sights[k.id], s)
+			return true
+		}
+	}
+}
+
+// stop ends all nodes in order and lets the program look at what they leave.
+func (r *run) stop(ctx context.Context) bool {
+	for _, n := range r.nodes {
+		n.leave()
+	}
+	r.tell("all nodes have ended")
+	cmd := exec.CommandContext(ctx, r.nodes[0].program, "log", "verify", "--json", "--config", r.nodes[0].config)
+	cmd.Env = append(os.Environ(), r.nodes[0].env...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.fail("parley log verify: %v", err)
+		return false
+	}
+	for _, f := range judged(out, cmd.ProcessState.ExitCode()) {
+		r.fail("%s", f)
+	}
+	if exit != nil && len(exit.Stderr) > 0 {
+		r.fail("parley log verify: %s", exit.Stderr)
+	}
+	r.tell("verified: %s", strings.TrimSpace(string(out[max(0, len(out)-300):])))
+	return true
+}
+
+// audit checks all conversations against their logs.
+func (r *run) audit(ctx context.Context) {
+	logs := storage.NewLogs(r.bucket, nil)
+	for _, k := range r.load.talks {
+		s := newStory(k.id)
+		if err := s.read(ctx, logs); err != nil {
+			r.fail("%s: read the log: %v", k.id, err)
+			continue
+		}
+		e := &evidence{story: s, sights: r.sights[k.id]}
+		e.history = history{
+			ID: k.id, Order: s.order, Sent: k.sent, Looks: k.looks, Strict: r.plan.strict, Windows: r.watcher.changes(), Stale: heartbeat,
+			Limit: liveness,
+		}
+		for i, rd := range k.readers {
+			e.sights = append(e.sights, sight{fmt.Sprint("reader ", i), rd.from, rd.next, rd.seen})
+			e.history.Marks = append(e.history.Marks, rd.marks...)
+			r.counts["reconnects"] += rd.resumed
+			r.counts["chunks seen by SSE"] += len(rd.seen)
+			r.counts["chunks repeated"] += rd.repeated
+		}
+		for _, g := range r.heads {
+			if g.id == k.id {
+				e.heads = append(e.heads, g)
+			}
+		}
+		for _, f := range e.check() {
+			r.fail("%s", f)
+		}
+		r.count(k, s)
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(r.counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, r.counts[name]))
+	}
+	r.tell("%s", strings.Join(parts, ", "))
+}
+
+// count adds a conversation to the numbers.
+func (r *run) count(k *talk, s *story) {
+	for _, m := range k.sent {
+		r.counts["tries"] += m.Tries
+		if m.Receipt != nil && m.Receipt.Deduplicated {
+			r.counts["found admitted before"]++
+			if m.Tries == 1 { // A node may have tried it at two owners.
+				r.counts["found so at the first try"]++
+			}
+		}
+	}
+	for _, a := range s.order {
+		r.counts["submissions"]++
+		r.counts["attempts beyond the first"] += a.Attempts - 1
+		r.counts["attempts released"] += a.Released
+	}
+	r.counts["reads"] += len(k.looks)
+	r.counts["reads not answered"] += k.shed
+	r.counts["batches"] += len(s.hashes)
+	r.counts["claims"] += s.claims
+	r.counts["nodes replaced"] = r.replacements()
+}
