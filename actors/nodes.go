@@ -228,7 +228,7 @@ func (r *Runtime) Status() Status {
 		s.Reason = "draining: its conversations go to other nodes"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"
-	case s.Others > 0 && s.Reachable*2 < s.Others:
+	case 2*(s.Others-s.Reachable) > s.Others+1: // more than half of the members
 		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", s.Reachable, s.Others)
 	default:
 		s.Ready = true
