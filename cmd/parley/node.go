@@ -255,33 +255,34 @@ func remedyFor(b config.Bucket, e *storage.Error) string {
 // handler is the node's behind its middleware. ready is called once requests are
 // taken. It closes the node.
 func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.Listener, ready func()) error {
-	g, life := errgroup.WithContext(context.WithoutCancel(ctx))
-	life, end := context.WithCancel(life)
-	defer end()
+	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	serving, endServing := context.WithCancel(failed)
+	running, endRunning := context.WithCancel(failed)
 	g.Go(func() error {
-		defer end()
-		return b.run(life)
+		defer endServing()
+		return b.run(running)
 	})
 	g.Go(func() error {
-		defer end()
+		defer endServing()
 		select {
 		case <-ctx.Done():
-		case <-life.Done():
+		case <-serving.Done():
 			return nil
 		}
-		if err := b.runtime.HandOver(life); err != nil && life.Err() == nil {
+		if err := b.runtime.HandOver(serving); err != nil && serving.Err() == nil {
 			b.log.Warn("not everything was handed over; the other nodes take it over", "err", err)
 		}
 		return nil
 	})
 	g.Go(func() error {
+		defer endRunning()
 		select {
 		case <-b.runtime.Ready():
-		case <-life.Done():
+		case <-serving.Done():
 			return nil
 		}
 		ready()
-		return serveHTTP(life, l, handler, b.handler.Drain, b.log)
+		return serveHTTP(serving, l, handler, b.handler.Drain, b.log)
 	})
 	return errors.Join(g.Wait(), b.close())
 }
