@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -28,6 +30,8 @@ const (
 	// maxPush bounds the record lines of a batch that travel; a longer one is announced
 	// only. maxGroup bounds those of one message, maxOutbox what waits for one node.
 	maxPush, maxGroup, maxOutbox = 64 << 10, 128 << 10, 4 << 20
+	// deliverPause is the pause before a group is sent again to a node that is not known.
+	deliverPause = 50 * time.Millisecond
 	// recheckGroup and recheckPause spread reads of the bucket that fall due at once.
 	recheckGroup = 100
 	recheckPause = 50 * time.Millisecond
@@ -416,9 +420,7 @@ func (r *relay) send(address string, o *outbox) {
 		if group == nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-		_, err := r.peers.AskNode(ctx, address, &wire.Pushes{Pushes: group})
-		cancel()
+		err := r.deliver(address, &wire.Pushes{Pushes: group})
 		if err == nil {
 			r.relayed.Add(int64(len(group)))
 			continue
@@ -428,6 +430,24 @@ func (r *relay) send(address string, o *outbox) {
 		r.lose(address, append(group, o.pushes...))
 		o.pushes, o.bytes = nil, 0
 		r.mu.Unlock()
+	}
+}
+
+// deliver brings a group to a node. One that has just become a member, so that this node
+// does not know it yet, gets a moment.
+func (r *relay) deliver(address string, group *wire.Pushes) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	for {
+		_, err := r.peers.AskNode(ctx, address, group)
+		if !errors.Is(err, grain.ErrNoOwner) {
+			return err
+		}
+		select {
+		case <-time.After(deliverPause):
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -28,6 +29,7 @@ type relayNet struct {
 	owner string
 	nodes map[string]*relayNode
 	cut   map[string]bool          // nodes that do not answer
+	new   map[string]bool          // nodes that are not known yet
 	stuck map[string]chan struct{} // nodes that answer once it is closed
 }
 
@@ -43,7 +45,7 @@ type relayNode struct {
 }
 
 func newRelayNet(t *testing.T, owner string, addresses ...string) *relayNet {
-	n := &relayNet{t: t, owner: owner, nodes: map[string]*relayNode{}, cut: map[string]bool{}, stuck: map[string]chan struct{}{}}
+	n := &relayNet{t: t, owner: owner, nodes: map[string]*relayNode{}, cut: map[string]bool{}, new: map[string]bool{}, stuck: map[string]chan struct{}{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
@@ -85,8 +87,11 @@ func (n *relayNode) Reachable() (reached, others int)      { return 0, 0 }
 
 func (n *relayNode) AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error) {
 	n.net.mu.Lock()
-	peer, cut, stuck := n.net.nodes[address], n.net.cut[address], n.net.stuck[address]
+	peer, cut, stuck, unknown := n.net.nodes[address], n.net.cut[address], n.net.stuck[address], n.net.new[address]
 	n.net.mu.Unlock()
+	if unknown {
+		return nil, fmt.Errorf("not a member: %w", grain.ErrNoOwner)
+	}
 	if stuck != nil {
 		select {
 		case <-stuck:
@@ -277,6 +282,28 @@ func TestRelayHealsLosses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRelayWaitsForNewMembers has a subscriber that its owner does not know as a member yet.
+func TestRelayWaitsForNewMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newRelayNet(t, "owner", "owner", "reader")
+		reader := net.nodes["reader"]
+		reader.relay.follow("c")
+		reader.wants("the subscription", "c recheck")
+		net.mu.Lock()
+		net.new["reader"] = true
+		net.mu.Unlock()
+		net.nodes["owner"].relay.publish("c", relayBatch(1, "x"))
+		time.Sleep(askTimeout / 2)
+		net.mu.Lock()
+		net.new["reader"] = false
+		net.mu.Unlock()
+		time.Sleep(deliverPause)
+		reader.wants("what waited", "c 1 2 after 1: x")
+		time.Sleep(2 * renewEvery)
+		reader.wants("nothing was lost")
+	})
 }
 
 // TestRelayReadsWithoutOwner lets an owner be silent.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	// maxAsked bounds the members that one Release asks. A change moves an identity between the best
 	// claims, so whoever had it before is among them.
 	maxAsked = 4
+	// cededFor is how long an identity that another member has asked for is not activated here, unless
+	// the view changes: by then this member has seen the view that the other one goes by.
+	cededFor = time.Second
 	// releasePatience is how long a member may take until it is looked at whether it still answers.
 	releasePatience = time.Second
 )
@@ -53,6 +57,9 @@ func (p *placement) overdue(ctx actor.Context, pid *actor.PID) {
 // count. Both may then run for a moment, as members with different views may at any time.
 func (p *placement) release(ctx actor.Context, id string, asker *actor.PID) {
 	s := p.byID[id]
+	if p.lookup.owns(id) && !p.lookup.releases.pending(id) {
+		p.cede(id)
+	}
 	switch {
 	case s == nil, p.lookup.releases.pending(id):
 		ctx.Send(asker, &wire.Released{})
@@ -70,6 +77,29 @@ func (p *placement) handedOver(ctx actor.Context, s *slot) {
 	for _, asker := range s.asked {
 		ctx.Send(asker, &wire.Released{})
 	}
+}
+
+// cede keeps id from being activated here for a moment.
+func (p *placement) cede(id string) {
+	now := time.Now()
+	if len(p.ceded) >= maxWaiting {
+		maps.DeleteFunc(p.ceded, func(_ string, until time.Time) bool { return now.After(until) })
+	}
+	p.ceded[id] = now.Add(cededFor)
+}
+
+// isCeded reports whether another member has just asked for id. Activating it here would take it away
+// from that one again.
+func (p *placement) isCeded(id string) bool {
+	until, ok := p.ceded[id]
+	if !ok {
+		return false
+	}
+	if time.Now().After(until) {
+		delete(p.ceded, id)
+		return false
+	}
+	return true
 }
 
 // releases counts the calls of Release under way.

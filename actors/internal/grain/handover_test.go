@@ -210,54 +210,69 @@ func TestReleaseEndsTheOldCopy(t *testing.T) {
 	}
 }
 
-// Two members that each believe to own an identity wait for each other, and for one that never answers.
+// contested shows two members views in each of which the one owns everything, beside a member that
+// never answers.
+func contested(t *testing.T, nodes [2]*grain.Cluster, views [2]*handDriven, silent grain.Member) {
+	t.Helper()
+	silent.Weight = 0 // it owns nothing but may be asked
+	for i, n := range nodes {
+		ask(t, n, "contested", "m") // each owns everything in its first view
+		mine, theirs := views[i].self, views[1-i].self
+		theirs.Weight = 0
+		views[i].show(mine, theirs, silent)
+	}
+}
+
+// Two members that each believe to own an identity ask each other, and one that never answers.
 func TestReleaseOfBothSides(t *testing.T) {
 	if isolated(t) {
 		return
 	}
 	nodes, views := two(t)
-	a, b := views[0].self, views[1].self
 	silent := ghost(t)
-	const id = "contested"
-	for i, n := range nodes {
-		ask(t, n, id, "m") // each owns everything in its first view
-		others := silent
-		others.Weight = 0 // it owns nothing but may be asked
-		mine, theirs := a, b
-		if i == 1 {
-			mine, theirs = b, a
-		}
-		theirs.Weight = 0
-		views[i].show(mine, theirs, others)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	errs := make(chan error, 2)
-	pending := func(n *grain.Cluster) func() bool {
-		return func() bool { return n.CallsTo(silent.Address()) == 1 }
-	}
+	contested(t, nodes, views, silent)
+	errs := make(chan error, len(nodes))
 	for _, n := range nodes {
-		go func() { errs <- n.Release(ctx, id) }()
-		eventually(t, "the question to the silent member", pending(n))
-		if n == nodes[0] {
-			// The other side has an activation that waits for nothing: it is handed over.
-			eventually(t, "the other's end", func() bool { return nodes[1].ActiveCount() == 0 })
-			ask(t, nodes[1], id, "m")
+		go func() { errs <- n.Release(t.Context(), "contested") }()
+	}
+	for range nodes {
+		err := await(t, errs, "a Release of two that wait for each other")
+		if err == nil || !strings.Contains(err.Error(), silent.Address()) {
+			t.Errorf("error %v, want it to name %s", err, silent.Address())
+		}
+		for _, v := range views {
+			if err != nil && strings.Contains(err.Error(), v.self.Address()) {
+				t.Errorf("error %v, want no word of %s, which answers", err, v.self.Address())
+			}
 		}
 	}
-	eventually(t, "the answers", func() bool {
-		return nodes[0].CallsTo(b.Address()) == 0 && nodes[1].CallsTo(a.Address()) == 0
-	})
-	if nodes[0].ActiveCount() != 1 || nodes[1].ActiveCount() != 1 {
-		t.Errorf("%d and %d activations, want both to wait on", nodes[0].ActiveCount(), nodes[1].ActiveCount())
+}
+
+// A member that was asked to release an identity does not take it back because of its own view.
+func TestReleasedIdentityIsCeded(t *testing.T) {
+	if isolated(t) {
+		return
 	}
-	views[1].show(b, a) // the silent one has left, as this side knows
-	if err := await(t, errs, "the Release whose member left"); err != nil {
-		t.Errorf("error %v, want none once the member has left", err)
+	nodes, views := two(t)
+	a, b := views[0].self, views[1].self
+	for i, n := range nodes {
+		ask(t, n, "contested", "m")
+		mine, theirs := views[i].self, views[1-i].self
+		theirs.Weight = 0
+		views[i].show(mine, theirs)
 	}
-	cancel()
-	err := await(t, errs, "the Release that was given up")
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), silent.Address()) || strings.Contains(err.Error(), b.Address()) {
-		t.Errorf("error %v, want it to name %s alone", err, silent.Address())
+	if err := nodes[0].Release(t.Context(), "contested"); err != nil {
+		t.Fatal(err)
 	}
+	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := nodes[1].Request(soon, "contested", text("m")); !errors.Is(err, grain.ErrNoOwner) {
+		t.Errorf("got %v, want the identity to be another member's for now", err)
+	}
+	if n := nodes[1].ActiveCount(); n != 0 {
+		t.Errorf("%d activations where it was released", n)
+	}
+	a.Weight = 0
+	views[1].show(b, a) // a new view: it counts again
+	ask(t, nodes[1], "contested", "m")
 }

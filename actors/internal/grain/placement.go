@@ -49,13 +49,14 @@ const (
 type placement struct {
 	lookup *lookup
 	byID   map[string]*slot
-	byPID  map[string]*slot // Invariant: the same slots as byID
+	byPID  map[string]*slot     // Invariant: the same slots as byID
+	ceded  map[string]time.Time // until when another member has the better claim
 	drains []drain
 }
 
 func newPlacement(l *lookup) *placement {
 	l.active.Store(0)
-	return &placement{lookup: l, byID: make(map[string]*slot), byPID: make(map[string]*slot)}
+	return &placement{lookup: l, byID: make(map[string]*slot), byPID: make(map[string]*slot), ceded: make(map[string]time.Time)}
 }
 
 // Receive implements actor.Actor.
@@ -72,6 +73,7 @@ func (p *placement) Receive(ctx actor.Context) {
 			s.phase = slotStops
 		}
 	case viewChanged:
+		clear(p.ceded)
 		for id, s := range p.byID {
 			if !p.lookup.owns(id) {
 				p.handOver(ctx, s)
@@ -101,7 +103,7 @@ func (p *placement) activate(ctx actor.Context, ci *cluster.ClusterIdentity, cal
 		ctx.Send(caller, &cluster.ActivationResponse{Pid: s.pid})
 	case s != nil && len(s.waiting) < maxWaiting:
 		s.waiting = append(s.waiting, caller)
-	case s != nil, len(p.drains) > 0, !p.lookup.owns(ci.Identity):
+	case s != nil, len(p.drains) > 0, !p.lookup.owns(ci.Identity), p.isCeded(ci.Identity):
 		refuse(ctx, caller)
 	default:
 		p.start(ctx, ci, caller)
