@@ -64,7 +64,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server at --against")
 	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
 	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
-	cmd.AddCommand(benchLogCommand())
+	cmd.AddCommand(benchLogCommand(), benchClusterCommand(), benchBucketCommand())
 	return cmd
 }
 
@@ -155,5 +155,6 @@ func benchServeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&cfg.file, "config", "", "the configuration file")
+	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates")
 	return cmd
 }

@@ -67,30 +67,40 @@ func runBenchLog(ctx context.Context, cfg benchLogConfig, out io.Writer) (err er
 	return finish(report, "bench log", cfg.jsonFile, out)
 }
 
-// benchBucket opens the bucket that a configuration names, below a prefix that
-// nobody else uses.
-func benchBucket(ctx context.Context, file string) (storage.Bucket, string, error) {
+// benchEndpoint finds the bucket that a configuration names, below a prefix that
+// nobody else uses, and makes sure that it answers.
+func benchEndpoint(ctx context.Context, file string) (config.Bucket, string, error) {
 	conf, err := config.Load(file, configOptions())
 	if err != nil {
-		return nil, "", err
+		return config.Bucket{}, "", err
 	}
 	at := conf.Bucket
 	if at.Endpoint == "" {
-		return nil, "", fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
+		return at, "", fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
 	}
 	place := bucketName(at)
 	at.Prefix = path.Join(at.Prefix, fmt.Sprintf("bench-%d", time.Now().UnixNano()))
 	bucket, err := openEndpoint(at)
 	if err != nil {
-		return nil, "", err
+		return at, "", err
 	}
 	// A write would be repeated until it succeeds, whatever is wrong.
 	ctx, cancel := context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
 	defer cancel()
 	if _, err := bucket.List(ctx, storage.ListQuery{Limit: 1}); err != nil {
-		return nil, "", explainBucket(at, err)
+		return at, "", explainBucket(at, err)
 	}
-	return bucket, place, nil
+	return at, place, nil
+}
+
+// benchBucket opens that bucket.
+func benchBucket(ctx context.Context, file string) (storage.Bucket, string, error) {
+	at, place, err := benchEndpoint(ctx, file)
+	if err != nil {
+		return nil, "", err
+	}
+	bucket, err := openEndpoint(at)
+	return bucket, place, err
 }
 
 // finish writes a report, and fails if a scenario has.

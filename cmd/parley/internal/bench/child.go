@@ -44,10 +44,30 @@ type child struct {
 	ended chan struct{} // Closed once it was waited for.
 }
 
+// manner is how a child is started beside its arguments.
+type manner struct {
+	env []string // Beside that of this process.
+	log string   // File that its log is added to; "" keeps the end of it alone.
+}
+
 // startChild starts a process and waits until it prints its URL.
 func startChild(ctx context.Context, program string, args ...string) (*child, error) {
+	return manner{}.start(ctx, program, args...)
+}
+
+// start is startChild in a manner.
+func (m manner) start(ctx context.Context, program string, args ...string) (*child, error) {
 	c := &child{cmd: exec.Command(program, args...), lines: make(chan string, 16), ended: make(chan struct{}), log: &tail{}}
 	c.cmd.Stderr = c.log
+	c.cmd.Env = append(os.Environ(), m.env...)
+	file := io.NopCloser(nil)
+	if m.log != "" {
+		f, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+		c.cmd.Stderr, file = io.MultiWriter(c.log, f), f
+	}
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -70,6 +90,7 @@ func startChild(ctx context.Context, program string, args ...string) (*child, er
 		}
 		close(c.lines)
 		_ = c.cmd.Wait() // How it ended is told by what it did not do.
+		_ = file.Close() // A log that is cut is a log.
 	}()
 	if c.url, err = c.line(ctx); err != nil {
 		c.kill()

@@ -33,6 +33,20 @@
 // "parley bench log" calls [RunLog], which needs no server: it compares appends to
 // conversations with raw conditional PUTs of the same bytes, in turn, in this process.
 //
-// Each call of Run and RunLog belongs to one goroutine; several may go on, each with
-// its own folder. After a crash a folder of temporary data is left.
+// "parley bench cluster" calls [RunCluster], where several nodes share a bucket at an
+// endpoint:
+//
+//	generator ──HTTP──▶ nodes ──HTTP──▶ model
+//	    └─────────────┬───┴────────────▶ bucket
+//	             reads logs
+//
+// A node, the model and the bucket are children as above. What became of a message is
+// read from its log in the bucket, not from what a node says: attempts, settlements,
+// and who wrote which batch. A request that a node does not take is repeated once at
+// another one, and both kinds are counted apart. Failed requests, lost messages and
+// consumed attempts are figures and fail no scenario.
+//
+// Each call of Run, RunLog and RunCluster belongs to one goroutine; several may go on,
+// each with its own folder. After a crash a folder of temporary data is left, and in a
+// bucket of others what was written below the run's prefix.
 package bench

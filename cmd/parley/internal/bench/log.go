@@ -192,19 +192,28 @@ const (
 
 // remove deletes everything of the run's own conversations.
 func (r *logRun) remove(ctx context.Context) error {
+	var prefixes []string
+	for _, conv := range r.convs {
+		prefixes = append(prefixes, path.Dir(storage.LogKey(conv, 0))+"/")
+	}
+	return removeBelow(ctx, r.bucket, prefixes...)
+}
+
+// removeBelow deletes everything below some prefixes.
+func removeBelow(ctx context.Context, bucket storage.Bucket, prefixes ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(removeAtOnce)
-	for _, conv := range r.convs {
-		q := storage.ListQuery{Prefix: path.Dir(storage.LogKey(conv, 0)) + "/"}
+	for _, prefix := range prefixes {
+		q := storage.ListQuery{Prefix: prefix}
 		for more := true; more; {
-			page, err := r.bucket.List(ctx, q)
+			page, err := bucket.List(ctx, q)
 			if err != nil {
 				return errors.Join(fmt.Errorf("remove what was written: %w", err), g.Wait())
 			}
 			for _, k := range page.Keys {
-				g.Go(func() error { return r.bucket.Delete(ctx, k.Key) })
+				g.Go(func() error { return bucket.Delete(ctx, k.Key) })
 				q.After = k.Key
 			}
 			more = page.More

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -143,23 +144,33 @@ func (r *runner) fresh(ctx context.Context, folder string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	// JSON is yaml, with every name quoted as it has to be.
-	conf, err := json.Marshal(map[string]any{
-		"listen": "127.0.0.1:0",
-		"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)},
-		"providers": map[string]any{"bench": map[string]any{
-			"api": "openai-completions", "baseUrl": model + "/v1", "contextWindow": 1_000_000_000, "maxTokens": 1_000_000,
-		}},
-		"agents": map[string]any{"bench": map[string]any{"mounts": []string{"/agents/bench"}, "model": "bench/fake"}},
-	})
-	if err != nil {
-		return nil, err
-	}
 	file := filepath.Join(r.dir, folder+".yaml")
-	if err := os.WriteFile(file, conf, 0o600); err != nil {
+	if err := writeConf(file, model, map[string]any{"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)}}); err != nil {
 		return nil, err
 	}
 	return startChild(ctx, r.o.Program, append(slices.Clone(r.o.ServeArgs), file)...)
+}
+
+// agentName is the agent of the run's own servers.
+const agentName = "bench"
+
+// writeConf writes the configuration of a server: sections, and the agent with its
+// model.
+func writeConf(file, model string, sections map[string]any) error {
+	all := map[string]any{
+		"listen": "127.0.0.1:0",
+		"providers": map[string]any{"bench": map[string]any{
+			"api": "openai-completions", "baseUrl": model + "/v1", "contextWindow": 1_000_000_000, "maxTokens": 1_000_000,
+		}},
+		"agents": map[string]any{agentName: map[string]any{"mounts": []string{"/agents/" + agentName}, "model": "bench/fake"}},
+	}
+	maps.Copy(all, sections)
+	// JSON is yaml, with every name quoted as it has to be.
+	conf, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, conf, 0o600)
 }
 
 // serve makes sure that there is a server to measure.

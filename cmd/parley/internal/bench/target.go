@@ -196,6 +196,24 @@ type stream struct {
 
 // stream opens a live read and waits until it has caught up.
 func (t *target) stream(ctx context.Context, id, after string) (*stream, error) {
+	s, err := t.open(ctx, id, after)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		e, err := s.events.Next()
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("read stream %s: %w", id, err)
+		}
+		if e.Name == "control" && bytes.Contains(e.Data, []byte("upToDate")) {
+			return s, nil
+		}
+	}
+}
+
+// open opens a live read.
+func (t *target) open(ctx context.Context, id, after string) (*stream, error) {
 	at := t.base.Scheme + "://" + t.base.Host + t.path(id, "view=updates&live=sse&offset="+url.QueryEscape(after))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -212,17 +230,7 @@ func (t *target) stream(ctx context.Context, id, after string) (*stream, error) 
 		defer resp.Body.Close()
 		return nil, fmt.Errorf("stream %s answered %d", id, resp.StatusCode)
 	}
-	s := &stream{body: resp.Body, events: sse.NewReader(resp.Body, nil)}
-	for {
-		e, err := s.events.Next()
-		if err != nil {
-			s.close()
-			return nil, fmt.Errorf("read stream %s: %w", id, err)
-		}
-		if e.Name == "control" && bytes.Contains(e.Data, []byte("upToDate")) {
-			return s, nil
-		}
-	}
+	return &stream{body: resp.Body, events: sse.NewReader(resp.Body, nil)}, nil
 }
 
 // data returns the next chunks; they are valid until the next call.

@@ -1,0 +1,282 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+func TestFateOf(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		err    error
+		want   fate
+	}{
+		"answered":              {202, nil, answered},
+		"unavailable":           {503, nil, unavailable},
+		"another answer":        {200, nil, failed},
+		"an error of the node":  {500, nil, failed},
+		"refused":               {0, fmt.Errorf("ask: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), refused},
+		"no connection in time": {0, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, failed},
+		"no answer in time":     {0, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, failed},
+		"reset":                 {0, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, cut},
+		"gone while writing":    {0, &net.OpError{Op: "write", Err: syscall.EPIPE}, cut},
+		"no answer":             {0, io.ErrUnexpectedEOF, cut},
+		"half an answer":        {0, fmt.Errorf("read the body: %w", io.ErrUnexpectedEOF), cut},
+		"anything else":         {0, errors.New("malformed HTTP response"), failed},
+	} {
+		if got := fateOf(tt.status, 202, tt.err); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// fakeNodes are nodes that answer with a status, 0 for nobody who listens.
+func fakeNodes(t *testing.T, statuses ...int) (*nodes, []*atomic.Int64) {
+	t.Helper()
+	n := &nodes{c: &clusterRun{runner: &runner{}}, lives: make([]atomic.Pointer[life], len(statuses))}
+	var asked []*atomic.Int64
+	for i, status := range statuses {
+		count := &atomic.Int64{}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			count.Add(1)
+			body, err := io.ReadAll(r.Body)
+			if err != nil || !strings.Contains(string(body), `"idempotencyKey":"x-0"`) {
+				t.Errorf("asked with %q, %v", body, err)
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"submissionId":"sub"}`)
+		}))
+		t.Cleanup(server.Close)
+		at, err := newTarget(server.URL, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status == 0 {
+			server.Close()
+		}
+		l := &life{place: i, at: at}
+		l.ready.Store(true)
+		n.lives[i].Store(l)
+		asked = append(asked, count)
+	}
+	n.turn.Store(-1) // The first node is asked first.
+	return n, asked
+}
+
+// TestLoadRetries: what a node does not take goes to another one, once, and is counted.
+func TestLoadRetries(t *testing.T) {
+	for name, tt := range map[string]struct {
+		statuses []int
+		fate     fate
+		failed   int
+		asked    []int64
+	}{
+		"taken":                {[]int{202, 503}, answered, 0, []int64{1, 0}},
+		"unavailable once":     {[]int{503, 202, 500}, unavailable, 0, []int64{1, 1, 0}},
+		"unavailable twice":    {[]int{503, 503, 202}, unavailable, 1, []int64{1, 1, 0}},
+		"nobody there":         {[]int{0, 202}, refused, 0, []int64{0, 1}},
+		"an error":             {[]int{500, 202}, failed, 1, []int64{1, 0}},
+		"an error, second":     {[]int{503, 500}, unavailable, 1, []int64{1, 1}},
+		"nobody else is ready": {[]int{503}, unavailable, 1, []int64{1}},
+	} {
+		n, asked := fakeNodes(t, tt.statuses...)
+		l := &load{n: n, ids: []string{"c"}, rate: 1, label: "x", acknowledged: map[string][]string{}, began: time.Now()}
+		l.request(t.Context(), 0, time.Now())
+		var got []int64
+		for _, a := range asked {
+			got = append(got, a.Load())
+		}
+		if l.fates[tt.fate] != 1 || l.failed != tt.failed || len(l.took) != 1-tt.failed || !slices.Equal(got, tt.asked) {
+			t.Errorf("%s: fates %v, failed %d, %d times, asked %v; want %+v", name, l.fates, l.failed, len(l.took), got, tt)
+		}
+		if acknowledged := slices.Equal(l.acknowledged["c"], []string{"sub"}); acknowledged != (tt.failed == 0) {
+			t.Errorf("%s: acknowledged %v", name, l.acknowledged)
+		}
+	}
+}
+
+func TestLoadHeedsReadiness(t *testing.T) {
+	n, _ := fakeNodes(t, 202, 202, 202)
+	n.lives[1].Load().ready.Store(false)
+	n.lives[2].Store(nil)
+	for range 5 {
+		if l := n.pick(nil); l == nil || l.place != 0 {
+			t.Fatalf("picked %+v, want the first", l)
+		}
+	}
+	if l := n.pick(n.lives[0].Load()); l != nil {
+		t.Errorf("picked %d, want none", l.place)
+	}
+}
+
+func TestLastBatch(t *testing.T) {
+	for in, want := range map[string]int64{
+		`[{"type":"a","position":{"batch":10,"index":0}},{"type":"b","position":{"batch":12,"index":2}}]`: 12,
+		`[{"type":"a","position":{"batch":0,"index":0}}]`:                                                 0,
+		`[]`: -1, `[{"position":{"batch":`: -1, `[{"position":{"batch":x,"index":0}}]`: -1,
+	} {
+		if got, ok := lastBatch([]byte(in)); ok != (want >= 0) || ok && got != want {
+			t.Errorf("%s: %d, %v", in, got, ok)
+		}
+	}
+}
+
+// TestInterrupted: a batch of a new writer counts, and not what was on its way when the
+// node was killed.
+func TestInterrupted(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	killed := at(10)
+	for name, tt := range map[string]struct {
+		nonces   string // Of batches 0, 1, …
+		seen     []arrival
+		want     time.Duration // 0 for a turn that was not interrupted.
+		attempts int
+	}{
+		"taken over":                     {"aaaabb", []arrival{{1, at(8)}, {3, at(9)}, {5, at(12)}}, 2 * time.Second, 2},
+		"a claim shows nothing":          {"aaaabbb", []arrival{{3, at(9)}, {6, at(13)}}, 3 * time.Second, 2},
+		"one was on its way":             {"aaaabb", []arrival{{2, at(9)}, {3, at(11)}, {4, at(14)}}, 4 * time.Second, 2},
+		"not interrupted":                {"aaaaaa", []arrival{{2, at(9)}, {4, at(11)}, {5, at(12)}}, 0, 1},
+		"another owner before":           {"aabbbb", []arrival{{2, at(9)}, {4, at(11)}, {5, at(12)}}, 0, 1},
+		"settled before":                 {"aaa", []arrival{{2, at(9)}}, 0, 1},
+		"nothing was seen before":        {"aabb", []arrival{{2, at(12)}}, 0, 1},
+		"nothing was seen of the change": {"aabb", []arrival{{1, at(9)}}, 0, 2},
+	} {
+		s := newStory("c")
+		for i, nonce := range tt.nonces {
+			s.add(written{int64(i), storage.Nonce(nonce)}, nil)
+		}
+		for range tt.attempts {
+			s.add(written{}, []conversation.Record{&conversation.AttemptStarted{Submission: "s"}})
+		}
+		s.add(written{}, []conversation.Record{&conversation.SubmissionSettled{Submission: "s"}})
+		s.batches = s.batches[:len(tt.nonces)]
+		var sum failures
+		sum.add(&follower{turn: receipt{SubmissionID: "s"}, seen: tt.seen}, s, killed)
+		var want []time.Duration
+		if tt.want > 0 {
+			want = []time.Duration{tt.want}
+		}
+		if !slices.Equal(sum.took, want) || sum.interrupted.consumed+sum.others.consumed != tt.attempts-1 || (tt.attempts == 1) != (sum.undisturbed == 1) {
+			t.Errorf("%s: %+v, want %v", name, sum, tt)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	s := newStory("c")
+	add := func(records ...conversation.Record) { s.add(written{}, records) }
+	begun := func(id string) conversation.Record {
+		return &conversation.AttemptStarted{Submission: conversation.SubmissionID(id)}
+	}
+	done := func(id string) conversation.Record {
+		return &conversation.SubmissionSettled{Submission: conversation.SubmissionID(id)}
+	}
+	add(begun("plain"), done("plain"), begun("released"))
+	add(&conversation.AttemptReleased{Submission: "released"})
+	add(begun("released"), done("released"), begun("tried"))
+	add(begun("tried"), begun("tried"), done("tried"), begun("twice"), done("twice"), done("twice"), begun("owed"))
+	ids := []string{"plain", "released", "tried", "twice", "owed", "unknown"}
+	var got audit
+	got.judge(s, ids)
+	if want := (audit{lost: 2, twice: 1, consumed: 2}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	want := "submission tried was settled 1 times after 3 attempts, submission twice was settled 2 times after 1 attempts"
+	if odd := s.odd(ids[:4]); odd != want {
+		t.Errorf("odd are %q, want %q", odd, want)
+	}
+	if s.owes(ids[:4]) || !s.owes(ids[:5]) || !s.owes(ids[5:]) {
+		t.Error("owes what is settled, or not what is not")
+	}
+}
+
+func TestBehind(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	owners := [][]arrival{{{1, at(10)}, {2, at(20)}}, {{1, at(12)}, {2, at(22)}}, {{2, at(30)}}}
+	others := [][]arrival{{{1, at(13)}, {2, at(25)}}, {{1, at(11)}}, {{2, at(21)}}}
+	got := behind(owners, others)
+	slices.Sort(got)
+	var want []time.Duration
+	// Batch 1 is at the owner's median at 12, batch 2 at 22; one frame had both.
+	for _, ms := range []int{-1, -1, 1, 3, 9} {
+		want = append(want, time.Duration(ms)*time.Millisecond)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+func TestParseBucketURL(t *testing.T) {
+	if at, name, err := parseBucketURL("http://127.0.0.1:1/b"); err != nil || at != "127.0.0.1:1" || name != "b" {
+		t.Errorf("%q, %q, %v", at, name, err)
+	}
+	for _, bad := range []string{"", "127.0.0.1:1/b", "http://127.0.0.1:1", "http:///b", "http://h:1/", "http://h:1/a/b"} {
+		if _, _, err := parseBucketURL(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// TestRunClusterMistakes: options are checked before anything starts, and a scenario
+// that cannot run says why.
+func TestRunClusterMistakes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		o    ClusterOptions
+		want string
+	}{
+		"unknown scenario":   {ClusterOptions{Only: []string{"turns"}}, `no scenario of a cluster is named "turns"; there are cluster-failover, `},
+		"too much":           {ClusterOptions{Percent: 101}, "101 percent"},
+		"no folder for logs": {ClusterOptions{Logs: "none"}, "find the folder for logs"},
+		"a file for logs":    {ClusterOptions{Logs: "doc.go"}, "is no folder"},
+		"no such folder":     {ClusterOptions{Dir: "none"}, "make a folder for the data"},
+	} {
+		r, err := RunCluster(t.Context(), tt.o)
+		if r != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, %v; want %q", name, r, err, tt.want)
+		}
+	}
+	dir := t.TempDir()
+	r, err := RunCluster(t.Context(), ClusterOptions{Program: "none", ModelArgs: []string{"model"}, Dir: dir, Only: []string{"cluster-idle"}})
+	if err != nil || r.Failed() != 1 || !strings.Contains(r.Scenarios[0].Error, "start model") || r.Bucket == "" {
+		t.Errorf("without a program: %+v, %v", r, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, err = RunCluster(ctx, ClusterOptions{Program: "none", Dir: dir})
+	if err != nil || r.Failed() != len(ClusterNames()) {
+		t.Errorf("cancelled: %+v, %v", r, err)
+	}
+}
+
+func TestClusterCounts(t *testing.T) {
+	full, bounds := clusterCountsOf(false, 0)
+	few, _ := clusterCountsOf(true, 1)
+	if full.Rate != 200 || full.Idle != 10_000 || full.Readers != 200 || full.Rounds < 5 || bounds.Scenario <= 0 {
+		t.Errorf("full %+v", full)
+	}
+	if few.Rounds != 1 || few.Readers != 1 || few.Steady <= 0 || few.Steady >= full.Steady {
+		t.Errorf("few %+v", few)
+	}
+}

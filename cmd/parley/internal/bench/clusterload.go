@@ -1,0 +1,216 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// fate is how a request to a node ends.
+type fate int
+
+const (
+	answered    fate = iota
+	unavailable      // It answered 503.
+	refused          // It took no connection.
+	cut              // The connection ended before an answer.
+	failed           // Another answer, or none in time.
+)
+
+// fateOf tells how a request ended that is to be answered with want.
+func fateOf(status, want int, err error) fate {
+	var op *net.OpError
+	switch {
+	case err == nil && status == want:
+		return answered
+	case err == nil && status == http.StatusServiceUnavailable:
+		return unavailable
+	case err == nil:
+		return failed
+	case errors.As(err, &op) && op.Timeout():
+		return failed
+	case op != nil && op.Op == "dial":
+		return refused
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return cut
+	}
+	return failed
+}
+
+// requestTimeout bounds a request: longer than a node looks for an owner.
+const requestTimeout = 15 * time.Second
+
+// loadReply is what a message of a load asks for: turns that are under way for a while.
+const loadReply = "pace=20ms tokens=10"
+
+// maxNotes bounds the failures of a load that are told.
+const maxNotes = 5
+
+// load puts requests on a cluster at a fixed rate, whatever becomes of those before:
+// messages and snapshots in turn, each to the next ready node. What a node does not
+// take is repeated once at another one, under the same key.
+type load struct {
+	n     *nodes
+	ids   []string
+	rate  int
+	label string
+
+	mu           sync.Mutex
+	took         []time.Duration // Of those answered, from when they were due.
+	fates        [failed + 1]int // Of first tries.
+	failed       int             // After the second.
+	acknowledged map[string][]string
+	began        time.Time
+	lasted       time.Duration
+}
+
+// newLoad makes the conversations of a load, each with a turn.
+func (n *nodes) newLoad(ctx context.Context, rate, conversations int) (*load, error) {
+	l := &load{n: n, rate: rate, label: n.name, acknowledged: map[string][]string{}}
+	for i := range conversations {
+		l.ids = append(l.ids, fmt.Sprintf("load-%06d", i))
+	}
+	_, err := n.c.bounded(ctx, n.c.c.Long, min(8, conversations), conversations, func(ctx context.Context, i int) (time.Duration, error) {
+		took, _, err := n.pick(nil).at.turn(ctx, l.ids[i], oneToken)
+		return took, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("warm conversations: %w", err)
+	}
+	return l, nil
+}
+
+// begin starts the load. What it returns ends it, and waits for what is under way.
+func (l *load) begin(ctx context.Context) (end func()) {
+	over, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	l.began = time.Now()
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			due := l.began.Add(time.Duration(i) * time.Second / time.Duration(l.rate))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-over.Done():
+				return
+			}
+			wg.Go(func() { l.request(ctx, i, due) })
+		}
+	})
+	return sync.OnceFunc(func() {
+		stop()
+		l.lasted = time.Since(l.began)
+		wg.Wait()
+	})
+}
+
+// request sends the i-th request and counts what becomes of it.
+func (l *load) request(ctx context.Context, i int, due time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	id := l.ids[i/2%len(l.ids)]
+	method, want, body := http.MethodGet, http.StatusOK, ""
+	if i%2 == 0 {
+		method, want = http.MethodPost, http.StatusAccepted
+		b, err := json.Marshal(map[string]string{"kind": "user", "body": loadReply, "idempotencyKey": fmt.Sprintf("%s-%d", l.label, i)})
+		if err != nil {
+			panic(err) // Maps of texts have a JSON form.
+		}
+		body = string(b)
+	}
+	var before *life
+	first := answered
+	for try := 1; ; try++ {
+		at := l.n.pick(before)
+		if at == nil {
+			l.count(first, due, fmt.Errorf("%s %s: no other node is ready", method, id))
+			return
+		}
+		a, err := at.at.whole.ask(ctx, method, at.at.path(id, ""), at.at.headers, body)
+		status := 0
+		if err == nil {
+			status = a.status
+		}
+		f := fateOf(status, want, err)
+		if try == 1 {
+			first = f
+		}
+		if f == answered {
+			l.count(first, due, l.acknowledge(id, method, a.body))
+			return
+		}
+		if err == nil {
+			err = fmt.Errorf("answered %d: %.200s", a.status, a.body)
+		}
+		if try == 2 || f == failed {
+			l.count(first, due, fmt.Errorf("%s %s, try %d after %v at node %d: %w", method, id, try, time.Since(due).Round(time.Millisecond), at.place, err))
+			return
+		}
+		before = at
+	}
+}
+
+// acknowledge keeps a receipt.
+func (l *load) acknowledge(id, method string, body []byte) error {
+	if method != http.MethodPost {
+		return nil
+	}
+	var r receipt
+	if err := json.Unmarshal(body, &r); err != nil || r.SubmissionID == "" {
+		return fmt.Errorf("receipt %.200s lacks a submission: %w", body, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acknowledged[id] = append(l.acknowledged[id], r.SubmissionID)
+	return nil
+}
+
+// count counts a request; err is why it failed for good.
+func (l *load) count(first fate, due time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fates[first]++
+	if err == nil {
+		l.took = append(l.took, time.Since(due))
+		return
+	}
+	if l.failed++; l.failed <= maxNotes {
+		l.n.c.note("%s: request failed %.1f s after the start: %s", l.label, time.Since(l.began).Seconds(), firstLine(err.Error()))
+	}
+}
+
+// figures adds the counts of a load that has ended.
+func (l *load) figures(out *Scenario) {
+	sent := 0
+	for _, n := range l.fates {
+		sent += n
+	}
+	out.figure("requests", float64(sent), "")
+	out.figure("failed", float64(l.failed), "")
+	out.figure("retried: 503", float64(l.fates[unavailable]), "")
+	out.figure("refused", float64(l.fates[refused]), "")
+	out.figure("cut", float64(l.fates[cut]), "")
+}
+
+// verdict adds what became of the acknowledged messages.
+func (l *load) verdict(ctx context.Context, out *Scenario) error {
+	a, err := l.n.audit(ctx, l.acknowledged)
+	if err != nil {
+		return err
+	}
+	acknowledged := 0
+	for _, all := range l.acknowledged {
+		acknowledged += len(all)
+	}
+	out.figure("acknowledged", float64(acknowledged), "")
+	out.figure("lost", float64(a.lost), "")
+	out.figure("twice", float64(a.twice), "")
+	out.figure("attempts consumed", float64(a.consumed), "")
+	return nil
+}
