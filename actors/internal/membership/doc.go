@@ -37,6 +37,9 @@
 // that look at one die with it, it moves up as they are expelled, and is noticed
 // then.
 //
+// A node whose row is not confirmed for Suspect sends no heartbeat until it is: it is passive, and if
+// only its heartbeats got through, it would keep a share that nobody serves.
+//
 // Why 7 holds: the own row is confirmed when a request that began at c shows it in
 // the newest epoch, and the heartbeat by a stored one that was sent at b. A node is
 // passive from min(b, c) + Fence on, by computation at every call, also after a

@@ -59,8 +59,37 @@ func (m *Membership) everBeat() bool {
 // beats sends heartbeats until ctx ends.
 func (m *Membership) beats(ctx context.Context) {
 	for pause(ctx, m.untilBeat()) {
+		if cut, changed := m.cutOff(); cut {
+			m.skipBeat(ctx, changed)
+			continue
+		}
 		// It is noted; the next heartbeat is the repetition.
 		_ = m.beat(ctx)
+	}
+}
+
+// cutOff reports whether the row was not confirmed for longer than Suspect, and gives a channel that is
+// closed when something changes. Such a node serves nothing, though its heartbeats may be stored: it
+// shows no life, so that others take its share.
+func (m *Membership) cutOff() (bool, <-chan struct{}) {
+	s := &m.standing
+	s.Lock()
+	defer s.Unlock()
+	return !s.confirmed.IsZero() && age(s.confirmed) > m.opts.Suspect, s.changed
+}
+
+// skipBeat lets a heartbeat pass unsent, until the row is confirmed again or the next one is due. It
+// counts as one that is not stored: what this node sees of others proves nothing either.
+func (m *Membership) skipBeat(ctx context.Context, changed <-chan struct{}) {
+	m.standing.Lock()
+	m.standing.missed++
+	m.standing.Unlock()
+	t := time.NewTimer(m.opts.Heartbeat)
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 
