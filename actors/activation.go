@@ -159,7 +159,7 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.rt.counts.handedOver.Add(1)
 		a.step(machine.Drain{})
 	case fetchedAdmission:
-		a.admit(m.sender, m.request)
+		a.admit(ctx.Sender(), m.request)
 	case timerFired:
 		a.tick(m)
 	}
@@ -324,6 +324,7 @@ func (a *activation) opened(m openedLog) {
 		return
 	}
 	defer a.containOpening()
+	a.rt.unread.opened(a.key)
 	day := ""
 	if a.resting != nil {
 		day = a.resting.indexed()
@@ -372,10 +373,7 @@ func (a *activation) containOpening() {
 }
 
 // fetchedAdmission is a request that came by way of the bucket.
-type fetchedAdmission struct {
-	sender  *actor.PID
-	request *wire.AdmitRequest
-}
+type fetchedAdmission struct{ request *wire.AdmitRequest }
 
 // fetch reads an admission that was too long to travel, and hands it over again. If it
 // cannot be read the caller is told to repeat: its node is about to give up, too.
@@ -383,12 +381,16 @@ func (a *activation) fetch(sender *actor.PID, m *wire.AdmitRequest) {
 	a.rt.spawn(func() {
 		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
 		defer cancel()
-		body, err := a.rt.bucket.Get(ctx, m.GetStaged())
-		if err != nil {
+		body, err := storage.ReadStaged(ctx, a.rt.bucket, m.GetStaged())
+		switch {
+		case a.ctx.Err() != nil: // The next owner decides.
+			a.root.Send(sender, answerMessage(machine.Moved{}))
+		case err != nil:
 			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
-			return
+		default:
+			// It goes back to its sender if the activation has ended meanwhile.
+			a.root.RequestWithCustomSender(a.self, fetchedAdmission{&wire.AdmitRequest{Admission: body, Precheck: m.GetPrecheck()}}, sender)
 		}
-		a.tell(fetchedAdmission{sender, &wire.AdmitRequest{Admission: body, Precheck: m.GetPrecheck()}})
 	})
 }
 
@@ -603,6 +605,8 @@ func (a *activation) stop(e machine.Stop) {
 		a.log.Warn("conversation stepped down", "fenced", errors.Is(e.Err, storage.ErrFenced), "err", e.Err)
 		a.rt.askSweep()
 	case machine.StopUnread:
-		a.log.Error("conversation cannot be opened", "err", e.Err)
+		if a.rt.unread.news(a.key, e.Err) {
+			a.log.Error("conversation cannot be opened", "err", e.Err)
+		}
 	}
 }

@@ -117,15 +117,20 @@ func SetDraining(ctx context.Context, bucket storage.Bucket, member string, on b
 
 func viewOf(ctx context.Context, bucket storage.Bucket, epoch int64, rows []storage.Member) (*ClusterView, error) {
 	v := &ClusterView{Epoch: epoch}
-	total := 0
+	total, all := 0, 0
 	for _, row := range rows {
+		all += row.Weight
 		if !row.Draining {
 			total += row.Weight
 		}
 	}
+	last := total == 0 // all that have weight are draining, so that they own as if none did
+	if last {
+		total = all
+	}
 	for _, row := range rows {
 		m := ClusterMember{Member: row}
-		if total > 0 && !row.Draining {
+		if total > 0 && (!row.Draining || last) {
 			m.Share = float64(row.Weight) / float64(total)
 		}
 		h, err := storage.ReadHeartbeat(ctx, bucket, row.ID)

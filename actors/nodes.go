@@ -15,8 +15,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// handOverPause is the pause between two looks at what is left to hand over.
-const handOverPause = 20 * time.Millisecond
+// handOverPause is the pause between two looks at what is left to hand over, and
+// handOverLooks after how many of them what is owed is poked again.
+const (
+	handOverPause = 20 * time.Millisecond
+	handOverLooks = 25
+)
 
 // counts are what a node has done since it started.
 type counts struct {
@@ -108,11 +112,21 @@ func (r *Runtime) tipHere(key conversation.Key) *wire.Tip {
 	r.mu.Lock()
 	a := r.active[key]
 	r.mu.Unlock()
-	if a.tip == nil {
+	if a.tip == nil || !r.owns(key) {
 		return &wire.Tip{}
 	}
 	seq := a.tip.Load()
 	return &wire.Tip{Seq: seq, Known: seq >= 0 && r.members.fresh()}
+}
+
+// owns reports whether a conversation is this node's in the newest view it knows. What is
+// being handed over may have gone on elsewhere.
+func (r *Runtime) owns(key conversation.Key) bool {
+	if r.peers == nil {
+		return true
+	}
+	_, self := r.peers.Owner(string(key))
+	return self
 }
 
 // load is what the node's heartbeat tells people.
@@ -127,8 +141,9 @@ func (r *Runtime) load() (active, busy int64) {
 // have taken over whatever is owed, or when ctx or DrainTimeout ends. It goes on to
 // serve requests, by asking the new owners. Call it before Run's context ends, with the
 // server of the edge still open: then nobody has to wait for the others to notice. It
-// does nothing for a node without others, which the next start recovers. What was not
-// handed over in time is taken over as after a crash.
+// does nothing for a node without others, which the next start recovers, and while
+// another call is under way. What was not handed over in time is taken over as after a
+// crash.
 func (r *Runtime) HandOver(ctx context.Context) error {
 	if _, owners := r.members.others(); owners == 0 || r.peers == nil || !r.serving.Load() || r.leaving.Swap(true) {
 		return nil
@@ -136,19 +151,27 @@ func (r *Runtime) HandOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer cancel()
 	if err := r.members.table.Load().SetDraining(ctx, true); err != nil {
+		r.leaving.Store(false)
 		return fmt.Errorf("hand over: %w", err)
 	}
 	r.log.Info("handing over", "member", r.host.MemberID())
-	for {
+	for looks := 0; ; looks++ {
 		active, _ := r.load()
 		owed := r.journal.owed()
 		if active == 0 && owed == 0 {
 			return nil
 		}
-		r.askPokes()
+		if _, owners := r.members.others(); owners == 0 {
+			r.log.Info("nobody is left to hand over to; the next start carries on", "active", active, "owed", owed)
+			return nil
+		}
+		if looks%handOverLooks == 0 { // What ends asks by itself; this is for pokes that went wrong.
+			r.askPokes()
+		}
 		select {
 		case <-time.After(handOverPause):
 		case <-ctx.Done():
+			r.leaving.Store(false)
 			return fmt.Errorf("hand over: %d conversations active and %d owed: %w", active, owed, context.Cause(ctx))
 		}
 	}
@@ -221,10 +244,11 @@ func (r *Runtime) Status() Status {
 		s.Reachable, s.Others = r.peers.Reachable()
 		s.Relayed, s.RelayGaps, s.FollowerLag = r.relay.relayed.Load(), r.relay.gaps.Load(), r.relay.lag()
 	}
+	_, owners := r.members.others()
 	switch {
 	case !r.serving.Load():
 		s.Reason = "starting"
-	case s.Leaving || drained:
+	case s.Leaving || drained && owners > 0: // one that is left alone serves all the same
 		s.Reason = "draining: its conversations go to other nodes"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"

@@ -23,6 +23,9 @@ const (
 	renewEvery = 3 * time.Second
 	// keptFor is how long an owner keeps a subscription that is not renewed.
 	keptFor = 10 * renewEvery
+	// movedFor is how long after a change of owner the last one may still write, and
+	// its pushes get lost unnoticed.
+	movedFor = 5 * renewEvery
 	// askTimeout bounds one question to another node about subscriptions, batches or tips.
 	askTimeout = 2 * time.Second
 	// atOnce bounds the conversations of one Subscribe.
@@ -60,6 +63,7 @@ type relay struct {
 	ended     map[string][]string // conversations nobody follows any more, by owner
 	wanted    map[conversation.Key]map[string]time.Time
 	outboxes  map[string]*outbox
+	renewing  map[string]bool // owners that are being asked
 	renewable chan struct{}
 	sending   sync.WaitGroup
 }
@@ -75,6 +79,9 @@ type relayed interface {
 type subscription struct {
 	owner string    // the node that has acknowledged it, "" if none has
 	since time.Time // of the state above
+	due   bool      // to be asked for before the next round
+	asked string    // the owner that was asked last, "" if none was
+	moved time.Time // when that one took the place of another
 }
 
 // outbox is what waits for one node. Invariant: a goroutine sends while busy is set.
@@ -88,7 +95,7 @@ func newRelay(p peers, followers relayed, tip func(conversation.Key) *wire.Tip, 
 	return &relay{
 		peers: p, followers: followers, tip: tip, log: log,
 		followed: map[conversation.Key]*subscription{}, ended: map[string][]string{},
-		wanted: map[conversation.Key]map[string]time.Time{}, outboxes: map[string]*outbox{},
+		wanted: map[conversation.Key]map[string]time.Time{}, outboxes: map[string]*outbox{}, renewing: map[string]bool{},
 		renewable: make(chan struct{}, 1),
 	}
 }
@@ -132,7 +139,7 @@ func (r *relay) follow(key conversation.Key) {
 	r.mu.Lock()
 	known := r.followed[key] != nil
 	if !known {
-		r.followed[key] = &subscription{since: time.Now()}
+		r.followed[key] = &subscription{since: time.Now(), due: true}
 	}
 	r.mu.Unlock()
 	if !known {
@@ -168,7 +175,7 @@ func (r *relay) linkDown(address string) {
 	r.forget(address)
 	for _, s := range r.followed {
 		if s.owner == address {
-			s.owner, s.since = "", time.Now()
+			s.owner, s.since, s.due = "", time.Now(), true
 		}
 	}
 	r.mu.Unlock()
@@ -203,13 +210,14 @@ func (r *relay) expire() {
 	}
 }
 
-// renew subscribes to what has no acknowledged subscription with its owner, or to all.
+// renew subscribes to what has no acknowledged subscription with its owner, or to all. It
+// waits for nobody: an owner that does not answer holds up no other.
 func (r *relay) renew(ctx context.Context, all bool) {
 	due, came := r.due(all)
-	var wg sync.WaitGroup
-	wg.Go(func() { r.recheck(ctx, came) })
+	r.sending.Go(func() { r.recheck(ctx, came) })
 	for address, keys := range due {
-		wg.Go(func() {
+		r.sending.Go(func() {
+			defer r.renewed(address)
 			if len(keys) == 0 { // only ends are to be told
 				r.subscribeAt(ctx, address, nil)
 			}
@@ -218,7 +226,14 @@ func (r *relay) renew(ctx context.Context, all bool) {
 			}
 		})
 	}
-	wg.Wait()
+}
+
+// renewed lets the next renewal at an owner begin.
+func (r *relay) renewed(owner string) {
+	r.mu.Lock()
+	delete(r.renewing, owner)
+	r.mu.Unlock()
+	r.kick()
 }
 
 // recheck has conversations looked up in the bucket, not all of them at once.
@@ -246,12 +261,26 @@ func (r *relay) due(all bool) (due map[string][]conversation.Key, came []convers
 	due = map[string][]conversation.Key{}
 	for key, s := range r.followed {
 		owner, self := r.peers.Owner(string(key))
+		if !self && r.renewing[owner] {
+			continue // The end of that looks again.
+		}
+		fresh := s.due || s.asked != owner
+		if s.asked != owner {
+			if s.asked != "" {
+				s.moved = time.Now()
+			}
+			s.asked = owner
+		}
+		s.due = false
+		if all && owner != "" && time.Since(s.moved) < movedFor {
+			came = append(came, key)
+		}
 		switch {
 		case self && s.owner != owner:
 			s.owner, s.since = owner, time.Now()
 			came = append(came, key)
 		case self:
-		case owner == "" || all || s.owner != owner:
+		case all || fresh:
 			if s.owner != owner && s.owner != "" {
 				s.owner, s.since = "", time.Now()
 			}
@@ -259,9 +288,12 @@ func (r *relay) due(all bool) (due map[string][]conversation.Key, came []convers
 		}
 	}
 	for owner := range r.ended {
-		if due[owner] == nil {
+		if due[owner] == nil && !r.renewing[owner] {
 			due[owner] = nil
 		}
+	}
+	for owner := range due {
+		r.renewing[owner] = true
 	}
 	for _, keys := range due {
 		slices.Sort(keys)
@@ -321,6 +353,8 @@ func (r *relay) unanswered(owner string, keys []conversation.Key) {
 func (r *relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) bool {
 	r.mu.Lock()
 	s := r.followed[key]
+	// A subscription that this node has not heard of may be younger than its last look.
+	kept := tip.GetKept() && s != nil && s.owner == owner
 	if s != nil && s.owner != owner {
 		s.owner, s.since = owner, time.Now()
 	}
@@ -328,7 +362,7 @@ func (r *relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) 
 	if tip.GetKnown() && s != nil {
 		r.followers.Behind(key, tip.GetSeq())
 	}
-	return s == nil || tip.GetKnown() || tip.GetKept()
+	return s == nil || tip.GetKnown() || kept
 }
 
 // lag is how long the worst subscription has had no owner that pushes.

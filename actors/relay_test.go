@@ -223,6 +223,10 @@ func TestRelayFollowsTheOwner(t *testing.T) {
 		reader.wants("a push of the next owner", "c 1 2 after 1: x")
 		net.moves("reader")
 		reader.wants("the reader's node is the owner", "c recheck")
+		time.Sleep(movedFor)
+		if got := reader.heard(); len(got) < 3 {
+			t.Errorf("what the last owner may still write is looked for %d times", len(got))
+		}
 		time.Sleep(10 * renewEvery)
 		reader.wants("nothing is to be renewed")
 		net.moves("")

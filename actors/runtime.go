@@ -174,6 +174,9 @@ type Runtime struct {
 	serving   atomic.Bool
 	endServe  context.CancelCauseFunc
 	counts    counts
+	strays    map[string]bool // members that are gone and have left staged objects; of the sweep
+	// journalsAtOnce bounds the journals that a sweep has under way.
+	journalsAtOnce int
 
 	work    sync.WaitGroup  // what activations have started
 	life    context.Context // of all activations; ends before Run does
@@ -185,6 +188,7 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
+	unread unread        // has a lock of its own
 	ended  bool          // spawn starts nothing any more
 	calls  int           // requests that look for their owner
 	called chan struct{} // non-nil while somebody waits for the last of them
@@ -235,7 +239,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
 		pageBytes: pageBytes,
 		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
-		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1),
+		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
 	}
 	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, lost: r.expelled}
 	if o.Membership == MembershipBucket {
@@ -285,8 +289,8 @@ func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }
 // Ready is closed once Run takes requests.
 func (r *Runtime) Ready() <-chan struct{} { return r.ready }
 
-// Run serves until ctx ends, then releases every conversation and stops, within
-// DrainTimeout. It runs once. It returns nil after an orderly end, a
+// Run serves until ctx ends, then releases every conversation and stops, in about
+// DrainTimeout, or some times as long if the bucket does not answer. It runs once. It returns nil after an orderly end, a
 // [*storage.FormatError] if the bucket must not be touched, a [*MemberError] if this
 // node cannot be a member of it, or is none any more, or why the node could not start
 // or stop.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -77,17 +78,42 @@ func (r *Runtime) askPokes() {
 }
 
 // pokeLoop pokes what this node has handed over, so that its new owner goes on with it,
-// until ctx ends.
+// until ctx ends. It waits for no answer: one owner that hangs holds up no other.
 func (r *Runtime) pokeLoop(ctx context.Context) {
+	var g errgroup.Group
+	g.SetLimit(pokesAtOnce)
+	defer func() { _ = g.Wait() }() // Nothing that it runs returns an error.
+	var mu sync.Mutex
+	under := map[entryID]bool{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.pokeNow:
 		}
-		if err := r.sweepOwnSet(ctx); err != nil && ctx.Err() == nil {
-			r.log.Info("poke what was handed over; the next sweep asks again", "err", err)
-			r.askSweep()
+		for _, e := range r.journal.held() {
+			id := entryID{e.Conv, e.Nonce}
+			mu.Lock()
+			skip := under[id] || r.writes(e.Conv, e.Nonce) || !sweepsOwnSet()
+			under[id] = under[id] || !skip
+			mu.Unlock()
+			if skip {
+				continue
+			}
+			g.Go(func() error {
+				err := r.poke(ctx, e)
+				switch {
+				case err == nil:
+					r.journal.answered(id)
+				case ctx.Err() == nil:
+					r.log.Info("poke what was handed over; the next sweep asks again", "err", err)
+					r.askSweep()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				delete(under, id)
+				return nil
+			})
 		}
 	}
 }
@@ -104,20 +130,39 @@ func (r *Runtime) sweep(ctx context.Context) error {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	for _, ref := range refs {
-		if ref.Member == r.journal.member {
-			errs = append(errs, r.journal.removeReplaced(ctx, ref.Keys))
-			continue
-		}
-		if r.members.has(ref.Member) {
-			continue
-		}
-		errs = append(errs, r.sweepForeign(ctx, ref))
-	}
+	errs = append(errs, r.sweepJournals(ctx, refs))
 	if err == nil {
 		r.forgetAnswers(refs)
 	}
 	errs = append(errs, r.sweepOwnSet(ctx), r.sweepStaged(ctx))
+	return errors.Join(errs...)
+}
+
+// sweepJournals sweeps some journals at once: an owner that hangs over an entry of one
+// must not hold up another. One at a time is as good for a schedule that is repeated.
+func (r *Runtime) sweepJournals(ctx context.Context, refs []storage.JournalRef) error {
+	var mu sync.Mutex
+	var errs []error
+	var g errgroup.Group
+	g.SetLimit(r.journalsAtOnce)
+	for _, ref := range refs {
+		if ref.Member != r.journal.member && r.members.has(ref.Member) {
+			continue
+		}
+		g.Go(func() error {
+			var err error
+			if ref.Member == r.journal.member {
+				err = r.journal.removeReplaced(ctx, ref.Keys)
+			} else {
+				err = r.sweepForeign(ctx, ref)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			return nil
+		})
+	}
+	_ = g.Wait() // What went wrong is in errs.
 	return errors.Join(errs...)
 }
 
@@ -126,10 +171,21 @@ func (r *Runtime) sweepStaged(ctx context.Context) error {
 	if r.peers == nil {
 		return nil
 	}
+	if r.members.passive() {
+		return nil
+	}
+	// A node that is about to become a member may be at work already: only what two sweeps
+	// in a row find goes.
+	before, now := r.strays, map[string]bool{}
+	r.strays = now
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteStaged(ctx, r.bucket, func(member string) bool {
-		return member != r.journal.member && !r.members.has(member)
+		if member == r.journal.member || r.members.has(member) {
+			return false
+		}
+		now[member] = true
+		return before[member]
 	})
 }
 

@@ -15,6 +15,15 @@ const stagedRoot = "staged/"
 // choice, used once: letters, digits, '-' or '_'.
 func StagedKey(member, name string) string { return stagedRoot + member + "/" + name }
 
+// ReadStaged returns what a member has staged. ErrNotFound says that it is over.
+func ReadStaged(ctx context.Context, b Bucket, key string) ([]byte, error) {
+	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) { return b.Get(ctx, key) })
+	if err != nil {
+		return nil, fmt.Errorf("read staged object: %w", err)
+	}
+	return data, nil
+}
+
 // DeleteStaged deletes what members have left that are gone. It tries all of it and
 // returns what went wrong.
 func DeleteStaged(ctx context.Context, b Bucket, gone func(member string) bool) error {

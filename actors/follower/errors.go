@@ -42,8 +42,13 @@ func permanent(err error) bool {
 func (s *Set) unavailable(cause error) error { return conversation.Unavailable(retryAfter, cause) }
 
 // explain turns an error of the source into what a caller gets: an internal one
-// for a damaged log, otherwise the advice to come back.
+// for a damaged log, otherwise the advice to come back. A log that a newer version wrote
+// is not damaged: a node of that version serves it.
 func (s *Set) explain(key conversation.Key, err error) error {
+	var newer *conversation.UnknownRecordError
+	if errors.As(err, &newer) {
+		return s.unavailable(err)
+	}
 	if permanent(err) {
 		return fmt.Errorf("follow conversation %s: %w", key, err)
 	}

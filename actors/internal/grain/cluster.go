@@ -36,7 +36,8 @@ type Cluster struct {
 	requester *requester
 	calls     *calls
 	pings     *pinger
-	node      *actor.PID // nil until Start
+	node      *actor.PID             // nil until Start
+	address   atomic.Pointer[string] // nil until it listens
 
 	running atomic.Bool // requests are taken
 
@@ -177,6 +178,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startRemote(ctx); err != nil {
 		return err
 	}
+	own := c.system.Address()
+	c.address.Store(&own)
 	c.lookup.Setup(c.lib, []string{c.kind}, false)
 	c.spawnNode()
 	host, port, err := splitAddress(c.system.Address())

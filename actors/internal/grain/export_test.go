@@ -79,7 +79,12 @@ func (c *Cluster) SettleAfter(d time.Duration) { c.settle = d }
 
 // Ranked are the members that Release asks.
 func (c *Cluster) Ranked(id string, most int) []string {
-	return c.lookup.view.Load().ranked(id, c.system.Address(), most)
+	return c.lookup.view.Load().ranked(id, c.system.Address(), most, false)
+}
+
+// MayRun are the members that Release asks while the view is new.
+func (c *Cluster) MayRun(id string) []string {
+	return c.lookup.view.Load().mayRun(id, c.system.Address(), false)
 }
 
 // OpenLinks is how many links to other members there are, connected or not.

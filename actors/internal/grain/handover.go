@@ -16,9 +16,10 @@ import (
 const (
 	// settleTime is how long after a change of the view members may still run what is no longer theirs.
 	settleTime = time.Minute
-	// maxAsked bounds the members that one Release asks. A change moves an identity between the best
-	// claims, so whoever had it before is among them.
+	// maxAsked bounds the members that one Release asks for their claim alone. One change moves an identity
+	// between the best claims; who had it before several is known from maxPast views at most.
 	maxAsked = 4
+	maxPast  = 16
 	// cededFor is how long an identity that another member has asked for is not activated here, unless
 	// the view changes: by then this member has seen the view that the other one goes by.
 	cededFor = time.Second
@@ -133,17 +134,14 @@ func (r *releases) pending(id string) bool {
 
 // Release asks the members that may still run id to hand it over, and waits until none of them does. An
 // activation calls it, not within its Receive, before it begins anything that another copy could be at.
-// It sends nothing if the view has been the same for a minute and nobody is draining.
+// If the view has been the same for a minute, only members that are draining may.
 //
 // A member that leaves is not waited for, nor is one that has answered no ping for 3 s. The error names
 // those that had not answered by then, when ctx ended or the cluster stopped, which is no reason not to go
 // on: whatever runs there is fenced off.
 func (c *Cluster) Release(ctx context.Context, id string) error {
 	v := c.lookup.view.Load()
-	if !v.draining() && time.Since(v.since) >= c.settle {
-		return nil
-	}
-	others := v.ranked(id, c.system.Address(), maxAsked)
+	others := v.mayRun(id, c.system.Address(), time.Since(v.since) >= c.settle)
 	if len(others) == 0 {
 		return nil
 	}

@@ -231,7 +231,9 @@ func (l *link) finish(err error) error {
 		l.links.missed(l.address, err)
 		l.links.calls.notSent(l.address)
 	}
-	return fmt.Errorf("link to %s: %w", l.address, err)
+	// The cause is told as text: an io.EOF, from a peer that ended the stream without an error, would be
+	// taken for an end from this side, and the dead endpoint would stay.
+	return fmt.Errorf("link to %s: %v", l.address, err)
 }
 
 func (l *link) cut() {

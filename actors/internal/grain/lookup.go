@@ -60,7 +60,9 @@ func (l *lookup) Setup(*cluster.Cluster, []string, bool) {
 // left out: it has no word for weights, publishes nothing when only those change, and bars for ever,
 // in a list that it reads and writes without a lock, whoever is missing from one view.
 func (l *lookup) show(v *view) {
-	old := l.view.Swap(v)
+	old := l.view.Load()
+	v.follow(old, settleTime)
+	l.view.Store(v)
 	for _, n := range old.nodes {
 		if n.address == l.system.Address() || v.hasID(n.ID) {
 			continue

@@ -105,8 +105,14 @@ func (c *Cluster) TellNode(address string, m proto.Message) {
 	}
 }
 
-// Address is this member's own, as advertised; it is known from Start on.
-func (c *Cluster) Address() string { return c.system.Address() }
+// Address is this member's own, as advertised, "" until it listens. The library sets its own copy without
+// a lock, while health and metrics may ask already.
+func (c *Cluster) Address() string {
+	if a := c.address.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
 
 // View is the current view.
 func (c *Cluster) View() View { return c.lookup.view.Load().View }

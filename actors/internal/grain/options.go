@@ -103,6 +103,9 @@ func (o *Options) place() (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("listen address %q: %w", listen, err)
 	}
+	if host == "localhost" && o.TLS == nil {
+		host = "127.0.0.1" // What the name means elsewhere is not asked: nobody else may connect.
+	}
 	p := place{host: host, port: port}
 	switch {
 	case o.Insecure && o.TLS != nil:

@@ -134,7 +134,7 @@ func (c *Cluster) Reachable() (reached, others int) { return c.pings.reached() }
 
 // others are the members but this one.
 func (c *Cluster) others() []node {
-	v, self := c.lookup.view.Load(), c.system.Address()
+	v, self := c.lookup.view.Load(), c.Address()
 	others := make([]node, 0, len(v.nodes))
 	for _, n := range v.nodes {
 		if n.address != self {

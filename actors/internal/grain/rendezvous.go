@@ -44,12 +44,13 @@ type View struct {
 	Members []Member
 }
 
-// Owner is the member that id belongs to, and false if there is none: one without weight, or draining,
-// owns nothing.
+// Owner is the member that id belongs to, and false if there is none: one without weight owns nothing,
+// and one that drains only if all that have weight do. Somebody has to.
 func (v View) Owner(id string) (Member, bool) {
 	key, best := hash64(id), choice{at: -1}
+	undrained := slices.ContainsFunc(v.Members, Member.owns)
 	for i, m := range v.Members {
-		if m.owns() {
+		if m.owns() || !undrained && m.Weight > 0 {
 			best = best.or(i, m.Address(), score(key, hash64(m.Address()), m.Weight))
 		}
 	}
@@ -78,30 +79,34 @@ type view struct {
 	View
 	nodes []node // one for each member, in their order
 	since time.Time
+	past  []*view // those before it that Release still heeds, newest first, without theirs
 }
 
 type node struct {
 	Member
 	address string
 	hash    uint64
+	claims  bool // may own identities in this view
 }
 
 func newView(members []Member, since time.Time) *view {
 	v := &view{View: View{Members: slices.Clone(members)}, since: since}
+	undrained := slices.ContainsFunc(members, Member.owns)
 	for _, m := range members {
-		v.nodes = append(v.nodes, node{Member: m, address: m.Address(), hash: hash64(m.Address())})
+		claims := m.owns() || !undrained && m.Weight > 0
+		v.nodes = append(v.nodes, node{Member: m, address: m.Address(), hash: hash64(m.Address()), claims: claims})
 	}
 	return v
 }
 
 // owner is the address of View.Owner, "" if there is none.
 func (v *view) owner(id string) string {
-	if len(v.nodes) == 1 && v.nodes[0].owns() {
+	if len(v.nodes) == 1 && v.nodes[0].claims {
 		return v.nodes[0].address
 	}
 	key, best := hash64(id), choice{at: -1}
 	for i, n := range v.nodes {
-		if n.owns() {
+		if n.claims {
 			best = best.or(i, n.address, score(key, n.hash, n.Weight))
 		}
 	}
@@ -109,12 +114,12 @@ func (v *view) owner(id string) string {
 }
 
 // ranked are the addresses of at most most members other than the one at self, those first that would
-// own id if nobody was draining.
-func (v *view) ranked(id, self string, most int) []string {
+// own id if nobody was draining; with drained, of those that are draining.
+func (v *view) ranked(id, self string, most int, drained bool) []string {
 	key := hash64(id)
 	var claims []choice
 	for i, n := range v.nodes {
-		if n.address != self {
+		if n.address != self && (n.Draining || !drained) {
 			claims = append(claims, choice{i, n.address, score(key, n.hash, n.Weight)})
 		}
 	}
@@ -131,8 +136,33 @@ func (v *view) ranked(id, self string, most int) []string {
 	return addresses
 }
 
-func (v *view) draining() bool {
-	return slices.ContainsFunc(v.nodes, func(n node) bool { return n.Draining })
+// mayRun are the addresses of members other than the one at self that may still run id: in a view that
+// has changed lately those with the best claims and whoever it belonged to in the views before,
+// otherwise those that are draining.
+func (v *view) mayRun(id, self string, settled bool) []string {
+	addresses := v.ranked(id, self, maxAsked, settled)
+	if settled {
+		return addresses
+	}
+	for _, before := range v.past {
+		a := before.owner(id)
+		if a != "" && a != self && v.has(a) && !slices.Contains(addresses, a) {
+			addresses = append(addresses, a)
+		}
+	}
+	return addresses
+}
+
+// follow notes the view that v replaces and those before it, as far as they are not settled.
+func (v *view) follow(old *view, settle time.Duration) {
+	v.past = append(v.past, &view{View: old.View, nodes: old.nodes, since: old.since})
+	until := old.since
+	for _, before := range old.past {
+		if len(v.past) == maxPast || v.since.Sub(until) >= settle {
+			return
+		}
+		v.past, until = append(v.past, before), before.since
+	}
 }
 
 func (v *view) has(address string) bool {

@@ -126,10 +126,22 @@ func drained(v grain.View, which int) grain.View {
 
 func TestNobodyOwns(t *testing.T) {
 	for name, v := range map[string]grain.View{
-		"no members": {}, "no weights": at(0, 0), "all draining": drained(at(1), 0), "negative weight": at(-1),
+		"no members": {}, "no weights": at(0, 0), "negative weight": at(-1),
 	} {
 		if m, ok := v.Owner("conv-1"); ok {
 			t.Errorf("%s: owner %+v", name, m)
+		}
+	}
+}
+
+// Where all that have weight are draining, they own as if none did.
+func TestLastMembersOwnWhileTheyDrain(t *testing.T) {
+	for i := range 100 {
+		id := fmt.Sprintf("conv-%d", i)
+		want, _ := at(1, 2).Owner(id)
+		got, ok := drained(drained(at(1, 2, 0), 0), 1).Owner(id)
+		if !ok || got.Address() != want.Address() {
+			t.Fatalf("owner of %q is %+v, want %+v", id, got, want)
 		}
 	}
 }

@@ -32,6 +32,7 @@ type keyFiles struct {
 	mu   sync.Mutex
 	seen [3]os.FileInfo // at the newest attempt; nil for a file that was not there
 	set  *keySet        // the newest that worked
+	bad  bool           // what was seen did not work
 }
 
 func newKeyFiles(files TLSFiles, log *slog.Logger) (*keyFiles, error) {
@@ -52,13 +53,18 @@ func (k *keyFiles) current() *keySet {
 	defer k.mu.Unlock()
 	// The look comes before the reading: a change in between is found at the next handshake.
 	now := look(k.files)
-	if same(k.seen, now) {
+	changed := !same(k.seen, now)
+	if !changed && !k.bad {
 		return k.set
 	}
 	k.seen = now
+	// Files that did not work are tried again as they are: a certificate becomes valid, and a new owner
+	// of a key file changes neither its size nor its time.
 	set, err := k.files.load()
-	if err != nil {
-		k.log.Warn("changed TLS files do not work, the old ones stay", "err", err)
+	if k.bad = err != nil; k.bad {
+		if changed {
+			k.log.Warn("changed TLS files do not work, the old ones stay", "err", err)
+		}
 		return k.set
 	}
 	k.set = set

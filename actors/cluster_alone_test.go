@@ -1,0 +1,78 @@
+package actors_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+)
+
+// TestJoinerThatNobodyReachesLeavesTheOtherReady: a second node with a wrong address, or a
+// certificate of another authority, is one of two members. It is not more than half of them.
+func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
+	w := newWorld(t)
+	a := w.together(1, setup{opts: agents(chatAgent()), model: says(3)})[0]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := clustered(agents(chatAgent()))
+	o.Cluster = &actors.ClusterOptions{Listen: free, Advertise: "127.0.0.1:1", Insecure: true}
+	w.start(setup{opts: o, model: says(3)})
+	eventually(t, "both members", func() bool { return a.rt.Status().Members == 2 })
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if st := a.rt.Status(); !st.Ready {
+			t.Fatalf("the sound node is not ready: %s", st.Reason)
+		}
+	}
+}
+
+// TestAllNodesLeaveTogether: where the last ones go at the same time, none waits for another to take over.
+func TestAllNodesLeaveTogether(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	nodes := w.together(2, setup{opts: agents(chatAgent()), model: model})
+	at := ownedBy(t, nodes[0], "c")
+	nodes[1].admit(at, "k", "hello")
+	call := model.next(t)
+	call.text("half a ")
+	w.until("the first half", func() bool { return strings.Contains(w.lines(at), "half a ") })
+	began := time.Now()
+	ended := make(chan error, 2)
+	for _, n := range nodes {
+		go func() { ended <- n.rt.HandOver(context.Background()) }()
+	}
+	for range nodes {
+		t.Logf("hand-over: %v after %v", await(t, ended, "hand-over"), time.Since(began))
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// TestDrainedNodeThatIsLeftAlone: a node that was drained is the only one left. Somebody has to serve.
+func TestDrainedNodeThatIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	nodes := w.together(2, setup{opts: agents(chatAgent()), model: says(3)})
+	if _, err := actors.SetDraining(context.Background(), w.bucket, nodes[1].rt.Status().Member, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the drain", func() bool { return nodes[0].rt.Status().Draining == 1 && nodes[1].rt.Status().Draining == 1 })
+	if err := nodes[0].stop(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a node alone", func() bool { return nodes[1].rt.Status().Members == 1 })
+	if _, err := nodes[1].rt.Admit(context.Background(), message(chat("c"), "k", "hello")); err != nil {
+		t.Errorf("the only node of the cluster refuses: %v", err)
+	}
+	if st := nodes[1].rt.Status(); !st.Ready {
+		t.Errorf("the only node of the cluster is not ready: %s", st.Reason)
+	}
+}

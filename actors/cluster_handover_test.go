@@ -1,0 +1,126 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// heldBucket holds up some requests.
+type heldBucket struct {
+	storage.Bucket
+	get, create func(ctx context.Context, key string)
+}
+
+func (b *heldBucket) Get(ctx context.Context, key string) ([]byte, error) {
+	if b.get != nil {
+		b.get(ctx, key)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &storage.Error{Op: "get", Key: key, Kind: storage.ErrUnavailable, Err: err}
+	}
+	return b.Bucket.Get(ctx, key)
+}
+
+func (b *heldBucket) Create(ctx context.Context, key string, body storage.Body) error {
+	if b.create != nil {
+		b.create(ctx, key)
+	}
+	if err := ctx.Err(); err != nil {
+		return &storage.Error{Op: "create", Key: key, Kind: storage.ErrUncertain, Err: err}
+	}
+	return b.Bucket.Create(ctx, key, body)
+}
+
+// over starts a node of a cluster over a bucket.
+func (w *world) over(b *heldBucket, o actors.Options, model providers.Protocol) *node {
+	w.tb.Helper()
+	b.Bucket = w.bucket
+	o.Providers = providers.NewRegistry(nil)
+	o.Providers.RegisterProtocol("test", model)
+	if err := o.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:"}); err != nil {
+		w.tb.Fatal(err)
+	}
+	rt, err := actors.New(b, &o)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = rt.Run(ctx)
+	}()
+	w.tb.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	<-rt.Ready()
+	return &node{w: w, rt: rt, log: &lockedBuffer{}}
+}
+
+// TestStagedAdmissionSurvivesHandOver: the owner is drained while it reads an admission
+// from the bucket. The caller is to be moved on, not refused.
+func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
+	w := newWorld(t)
+	reading := make(chan struct{}, 10)
+	owner := w.over(&heldBucket{get: func(ctx context.Context, key string) {
+		if strings.Contains(key, "staged/") {
+			reading <- struct{}{}
+			<-ctx.Done()
+		}
+	}}, clustered(agents(chatAgent())), says(1))
+	other := w.start(setup{opts: clustered(agents(chatAgent())), model: says(1)})
+	w.meet([]*node{owner, other})
+	at := ownedBy(t, owner, "c")
+	answer := make(chan error, 1)
+	go func() {
+		_, err := other.rt.Admit(context.Background(), message(at, "k", strings.Repeat("x", 1<<20)))
+		answer <- err
+	}()
+	await(t, reading, "the owner reads what is staged")
+	if _, err := actors.SetDraining(context.Background(), w.bucket, owner.rt.Status().Member, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := await(t, answer, "the answer"); err != nil {
+		t.Errorf("a caller of a node that hands over is refused: %v", err)
+	}
+}
+
+// TestHandOverAgain: a hand-over that failed can be asked for again, and a node that has
+// not handed over does not say that it has.
+func TestHandOverAgain(t *testing.T) {
+	w := newWorld(t)
+	o := clustered(agents(chatAgent()))
+	o.DrainTimeout = time.Second
+	var stall atomic.Bool
+	owner := w.over(&heldBucket{create: func(ctx context.Context, key string) {
+		if stall.Load() && strings.Contains(key, "members/") {
+			<-ctx.Done()
+		}
+	}}, o, make(stage))
+	other := w.start(setup{opts: clustered(agents(chatAgent())), model: make(stage)})
+	w.meet([]*node{owner, other})
+	at := ownedBy(t, owner, "c")
+	owner.admit(at, "k", "x")
+	stall.Store(true)
+	if err := owner.rt.HandOver(context.Background()); err == nil {
+		t.Fatal("it has handed over without a row that says so")
+	}
+	stall.Store(false)
+	if err := owner.rt.HandOver(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if got := owner.rt.Status().Active; got != 0 {
+		t.Errorf("the second hand-over returns nil with %d conversations active", got)
+	}
+}
+
+var _ conversation.Address

@@ -1,0 +1,131 @@
+package actors
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// lateNode answers a Subscribe after its asker has given up.
+type lateNode struct {
+	*relayNode
+	late chan func()
+}
+
+func (n *lateNode) AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error) {
+	if _, ok := m.(*wire.Subscribe); ok && n.late != nil {
+		late, ctx2 := n.late, ctx
+		n.late = nil
+		late <- func() { _, _ = n.relayNode.AskNode(context.Background(), address, m) }
+		<-ctx2.Done()
+		return nil, ctx2.Err()
+	}
+	return n.relayNode.AskNode(ctx, address, m)
+}
+
+// TestRelayLateSubscription: a subscription that its owner takes after the subscriber has
+// given up and read the bucket says nothing of what landed in between.
+func TestRelayLateSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newRelayNet(t, "owner", "owner", "reader")
+		owner, reader := net.nodes["owner"].relay, net.nodes["reader"]
+		late := make(chan func(), 1)
+		reader.relay.peers = &lateNode{reader, late}
+		reader.relay.follow("c")
+		deliver := <-late
+		time.Sleep(askTimeout)
+		reader.wants("no answer", "c recheck")
+		owner.publish("c", relayBatch(1, "nobody is subscribed yet"))
+		reader.wants("it is not pushed")
+		deliver()
+		time.Sleep(5 * renewEvery)
+		if got := reader.heard(); !slices.Contains(got, "c recheck") {
+			t.Errorf("batch 1 is missed for good, told: %v", got)
+		}
+	})
+}
+
+// TestRelayMissesTheLastOwner: the last owner writes once more after this node looked.
+func TestRelayMissesTheLastOwner(t *testing.T) {
+	for _, next := range []string{"reader", "b"} {
+		t.Run(next, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := newRelayNet(t, "a", "a", "b", "reader")
+				reader := net.nodes["reader"]
+				reader.relay.follow("c")
+				reader.wants("the first owner", "c recheck")
+				net.moves(next)
+				reader.wants("the next owner", "c recheck")
+				net.cutOff("reader", true) // of what a sends
+				net.nodes["a"].relay.publish("c", relayBatch(1, "what a had in flight"))
+				synctest.Wait()
+				net.cutOff("reader", false)
+				time.Sleep(10 * renewEvery)
+				if got := reader.heard(); !slices.Contains(got, "c recheck") {
+					t.Errorf("batch 1 is missed for good, told: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// twoOwners owns what begins with "s" at a node that hangs.
+type twoOwners struct {
+	*relayNode
+}
+
+func (n *twoOwners) Owner(id string) (string, bool) {
+	if id[0] == 's' {
+		return "slow", false
+	}
+	return "owner", false
+}
+
+// TestRelayOneSlowOwner: a node that hangs holds up nobody else's subscriptions.
+func TestRelayOneSlowOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newRelayNet(t, "owner", "owner", "reader", "slow")
+		reader := net.nodes["reader"]
+		reader.relay.peers = &twoOwners{reader}
+		net.stall("slow")
+		for i := range 3500 {
+			reader.relay.follow(conversation.Key("s" + string(rune('0'+i%10)) + time.Duration(i).String()))
+		}
+		time.Sleep(100 * time.Millisecond) // asking the slow one has begun
+		began := time.Now()
+		reader.relay.follow("c")
+		for {
+			if slices.Contains(reader.heard(), "c recheck") {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("the subscription at a healthy owner took %v", d)
+		}
+	})
+}
+
+// countingAsk counts what is asked.
+// TestRelayFollowStorm: who comes anew does not have all others looked up again.
+func TestRelayFollowStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newRelayNet(t, "", "reader")
+		reader := net.nodes["reader"]
+		for i := range 100 {
+			reader.relay.follow(conversation.Key(time.Duration(i).String()))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(renewEvery / 2)
+		if n := len(reader.heard()); n > 300 {
+			t.Errorf("%d looks at the bucket for 100 conversations in less than a round", n)
+		}
+	})
+}
