@@ -126,10 +126,15 @@ func (c *client) do(ctx context.Context, method, url string, body []byte) ([]byt
 
 // send sends a message to one node after the other until it is answered or ctx ends.
 func (c *client) send(ctx context.Context, r *rand.Rand, id string, m *sent) error {
+	return c.sendTo(ctx, r, c.nodes, id, m)
+}
+
+// sendTo is send to some of the nodes.
+func (c *client) sendTo(ctx context.Context, r *rand.Rand, nodes []*node, id string, m *sent) error {
 	m.Call = time.Now()
 	for {
 		m.Tries++
-		answer, header, err := c.do(ctx, http.MethodPost, c.any(r).url(id), m.Body)
+		answer, header, err := c.do(ctx, http.MethodPost, nodes[r.IntN(len(nodes))].url(id), m.Body)
 		if err == nil {
 			return m.take(answer, header)
 		}

@@ -54,6 +54,7 @@ type cluster struct {
 	between [][]*valve // What one node says to another, by their numbers.
 	proxies []*proxy
 	bucket  storage.Bucket // Not through a proxy.
+	model   *fakemodel.Model
 	ca      *authority
 	tell    func(format string, args ...any) // Notes for a person. Set before anything is broken.
 	cancel  context.CancelFunc
@@ -96,7 +97,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
 	server := s3server.Versitygw(t)
 	name := server.Bucket(t)
-	c := &cluster{notes: &notes{}, ca: newAuthority(t)}
+	c := &cluster{notes: &notes{}, ca: newAuthority(t), model: fakemodel.New(nil)}
 	var err error
 	c.bucket, err = s3.New(&s3.Options{
 		Endpoint: server.Endpoint, Bucket: name, Region: server.Region, PathStyle: true,
@@ -105,7 +106,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vendor := httptest.NewServer(fakemodel.New(nil))
+	vendor := httptest.NewServer(c.model)
 	t.Cleanup(vendor.Close)
 	for range o.nodes {
 		row := []*valve{}

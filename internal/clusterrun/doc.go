@@ -34,6 +34,10 @@
 //     still; SIGTERM ends one with 0; none panicked, had a data race or logged what a
 //     message says. "parley log verify" finds no damage.
 //
+// Two versions side by side: the newer one is built with the tag nextversion and notes
+// each admission in a record that must be understood. It holds that back as long as the
+// older one is a member; what somebody else has written, the older one refuses.
+//
 // Strangers at the port between nodes are refused, one line of the log each, and the
 // node goes on.
 //

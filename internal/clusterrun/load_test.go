@@ -15,8 +15,9 @@ import (
 
 // talk is one conversation and all that clients know of it.
 type talk struct {
-	id   string
-	seed uint64
+	id    string
+	seed  uint64
+	alone bool // Nobody follows it.
 
 	mu      sync.Mutex
 	sent    []*sent
@@ -59,12 +60,17 @@ func scriptOf(r *rand.Rand) string {
 // post sends the n-th message of a conversation and waits for its receipt. It starts
 // the readers once the conversation exists.
 func (l *load) post(ctx context.Context, k *talk, r *rand.Rand, n int) bool {
-	m := newSent(fmt.Sprintf("%s.%d", k.id, n), scriptOf(r))
+	return l.say(ctx, k, r, l.client.nodes, n, scriptOf(r))
+}
+
+// say is post of what a message says, at some of the nodes.
+func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n int, script string) bool {
+	m := newSent(fmt.Sprintf("%s.%d", k.id, n), script)
 	k.mu.Lock()
 	k.sent = append(k.sent, m)
 	k.mu.Unlock()
 	done := *m // Others look at what was sent meanwhile.
-	err := l.client.send(ctx, r, k.id, &done)
+	err := l.client.sendTo(ctx, r, nodes, k.id, &done)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	*m = done
@@ -72,7 +78,7 @@ func (l *load) post(ctx context.Context, k *talk, r *rand.Rand, n int) bool {
 		l.client.fail("message %s is not answered: %v", m.Key, err)
 		return false
 	}
-	if len(k.readers) == 0 {
+	if len(k.readers) == 0 && !k.alone {
 		for i, from := range []conversation.Offset{conversation.Start, m.Receipt.Offset} {
 			rd := &reader{client: l.client, rand: k.dice(uint64(10 + i)), id: k.id, from: from, next: from}
 			k.readers = append(k.readers, rd)

@@ -35,6 +35,7 @@ const reaperEnv = "PARLEY_CLUSTERRUN_REAPER"
 var shared struct {
 	reaper *os.File // Is told the ids of processes.
 	build  func() (string, error)
+	next   func() (string, error) // The version after this one.
 }
 
 func TestMain(m *testing.M) {
@@ -57,6 +58,7 @@ func TestMain(m *testing.M) {
 		}
 		defer stop()
 		shared.build = sync.OnceValues(func() (string, error) { return build(filepath.Join(dir, "parley")) })
+		shared.next = sync.OnceValues(func() (string, error) { return build(filepath.Join(dir, "parley-next"), "-tags", "nextversion") })
 		return m.Run()
 	}())
 }
@@ -74,8 +76,18 @@ func program(t *testing.T) string {
 	return file
 }
 
-func build(file string) (string, error) {
-	args := []string{"build", "-o", file}
+// nextProgram returns the version after this one.
+func nextProgram(t *testing.T) string {
+	t.Helper()
+	file, err := shared.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func build(file string, flags ...string) (string, error) {
+	args := append([]string{"build", "-o", file}, flags...)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-race" && s.Value == "true" {

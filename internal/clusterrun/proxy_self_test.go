@@ -84,6 +84,19 @@ func dial(t *testing.T, from, to string) *talker {
 	return &talker{t, c, bufio.NewReader(c)}
 }
 
+// turnedAway connects where the proxy resets the connection, which may come before it is
+// said to stand.
+func turnedAway(t *testing.T, from, to string) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	t.Cleanup(func() { c.Close() })
+	(&talker{t, c, bufio.NewReader(c)}).broken()
+}
+
 func (k *talker) say(line string) {
 	k.t.Helper()
 	if _, err := k.conn.Write([]byte(line + "\n")); err != nil {
@@ -124,7 +137,7 @@ func TestProxyCarries(t *testing.T) {
 		k.say("hello")
 		k.hears("hello")
 	}
-	dial(t, "127.0.0.33", p.address()).broken()
+	turnedAway(t, "127.0.0.33", p.address())
 	if got := p.callers(); len(got) != 1 {
 		t.Errorf("strangers %v, want one", got)
 	}
@@ -139,7 +152,7 @@ func TestProxyCuts(t *testing.T) {
 	}
 	paths["127.0.0.31"].set(false)
 	one.broken()
-	dial(t, "127.0.0.31", p.address()).broken()
+	turnedAway(t, "127.0.0.31", p.address())
 	two.say("still")
 	two.hears("still")
 	paths["127.0.0.31"].set(true)

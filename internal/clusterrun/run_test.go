@@ -128,6 +128,16 @@ func (r *run) tell(format string, args ...any) {
 // perform performs the run and checks it.
 func (r *run) perform() {
 	r.t.Helper()
+	r.playBy(r.steps)
+	if r.t.Failed() {
+		r.t.Logf("to repeat the schedule: -seed %d", r.plan.seed)
+	}
+}
+
+// playBy performs steps, which report whether they came to their end, and checks what
+// they leave.
+func (r *run) playBy(steps func(context.Context) bool) {
+	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
 	watching := make(chan struct{})
@@ -135,7 +145,7 @@ func (r *run) perform() {
 		defer close(watching)
 		r.watcher.watch(ctx)
 	}()
-	if r.steps(ctx) && !r.any() {
+	if steps(ctx) && !r.any() {
 		r.audit(ctx)
 	}
 	cancel()
@@ -148,7 +158,7 @@ func (r *run) perform() {
 	story := strings.Join(r.told, "\n") + "\nepochs:\n" + r.watcher.String()
 	if flaws := r.all(); len(flaws) > 0 {
 		const most = 20
-		r.t.Errorf("to repeat the schedule: -seed %d\n%s\n%s\n%d flaws:\n%s", r.plan.seed, story, r.tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+		r.t.Errorf("%s\n%s\n%d flaws:\n%s", story, r.tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
 		return
 	}
 	r.t.Logf("%+v\n%s", r.plan, story)

@@ -1,0 +1,490 @@
+package clusterrun_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// nextNoted is a type that must be understood and that only the newer version knows.
+const nextNoted = "next_noted"
+
+// Numbers of messages, of which any may be noted, and of which all have to be.
+const (
+	whileLeaving = 3
+	onceAlone    = 4
+)
+
+// versions is a cluster of two nodes, of which one runs the version after this one. It
+// is the first, whose program looks at what is left in the end.
+type versions struct {
+	*run
+	newer, older *node
+	member       string // Who the older one is in the table.
+	logs         *storage.Logs
+	stories      map[string]*story
+	byHand       map[conversation.SubmissionID]bool // Noted by this test.
+}
+
+// TestTwoVersions runs two versions side by side. The newer one writes nothing that the
+// older one cannot read. What somebody else has written is refused by the older one and
+// served once that has left.
+func TestTwoVersions(t *testing.T) {
+	now, next := program(t), nextProgram(t)
+	c := newCluster(t, clusterOptions{nodes: 2, program: func(number int) string { return []string{next, now}[number] }})
+	v := &versions{
+		run: &run{
+			cluster: c, t: t, plan: plan{nodes: 2}, client: newClient(c), watcher: &watcher{bucket: c.bucket},
+			sights: map[string][]sight{}, counts: map[string]int{}, began: time.Now(),
+		},
+		newer: c.nodes[0], older: c.nodes[1], logs: storage.NewLogs(c.bucket, nil),
+		stories: map[string]*story{}, byHand: map[conversation.SubmissionID]bool{},
+	}
+	c.tell = v.tell
+	v.load = newLoad(v.client, 0, 0, 0)
+	v.playBy(v.steps)
+}
+
+// steps are what the test does. It reports whether it came to its end.
+func (v *versions) steps(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*liveness)
+	defer cancel()
+	reads, endReads := context.WithCancel(ctx)
+	v.load.read = reads
+	defer v.load.reading.Wait()
+	defer endReads()
+	// The newer one joins the older one. The other way round it would not know of the
+	// older one for a moment, and may have noted something long before.
+	v.older.want(true)
+	if !v.older.await(ctx) || !v.start(ctx) || !v.sideBySide(ctx) {
+		return false
+	}
+	idle, busy := v.pick(ctx, "idle"), v.pick(ctx, "busy")
+	if idle == nil || busy == nil || !v.skew(ctx) || !v.writeByHand(ctx, idle, busy) {
+		return false
+	}
+	refused := v.refuse(ctx, idle)
+	if refused == nil || !v.olderLeaves(ctx, busy) || !v.served(ctx, idle, refused) || !v.afterwards(ctx) {
+		return false
+	}
+	for _, k := range v.load.talks {
+		if !v.fresh(ctx, v.newer, k) {
+			return false
+		}
+		for _, rd := range k.readers {
+			for rd.at() < v.sights[k.id][0].to {
+				if pause(ctx, 5*time.Millisecond) != nil || v.any() {
+					return false
+				}
+			}
+		}
+	}
+	endReads()
+	v.load.reading.Wait()
+	return v.stop(ctx)
+}
+
+// until waits for something that has to happen.
+func (v *versions) until(ctx context.Context, what string, done func() (bool, error)) bool {
+	for began := time.Now(); ; {
+		ok, err := done()
+		if ok && err == nil {
+			return true
+		}
+		if err != nil || v.any() || time.Since(began) > liveness || pause(ctx, 50*time.Millisecond) != nil {
+			v.fail("%s does not come: %v", what, err)
+			return false
+		}
+	}
+}
+
+// talk returns a new conversation.
+func (v *versions) talk(name string, alone bool) *talk {
+	k := &talk{id: "v-" + name, seed: uint64(len(v.load.talks)), alone: alone}
+	v.load.talks = append(v.load.talks, k)
+	return k
+}
+
+// everywhere posts once more in every conversation that has followers, at some of the
+// nodes.
+func (v *versions) everywhere(ctx context.Context, n int, nodes ...*node) bool {
+	for _, k := range v.load.talks {
+		if k.alone {
+			continue
+		}
+		if !v.load.say(ctx, k, k.dice(uint64(n)), nodes, n, "pace=5ms tokens=8") {
+			return false
+		}
+	}
+	return true
+}
+
+// settle waits until all acknowledged messages are settled. It asks the bucket alone.
+func (v *versions) settle(ctx context.Context) bool {
+	return v.until(ctx, "the settlement of all messages", func() (bool, error) {
+		owed, err := v.load.settled(ctx, v.logs, v.stories)
+		return len(owed) == 0, err
+	})
+}
+
+// owner returns who has listed the conversation as unsettled work of its own, nil for
+// nobody.
+func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
+	e, _, err := storage.NewestEpoch(ctx, v.cluster.bucket, 0)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := storage.Journals(ctx, v.cluster.bucket)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range refs {
+		j, err := storage.ReadJournal(ctx, v.cluster.bucket, ref.Member, ref.Shard, ref.N)
+		if errors.Is(err, storage.ErrNotFound) {
+			continue // There is a newer one.
+		}
+		if err != nil {
+			return nil, err
+		}
+		mine := func(entry storage.JournalEntry) bool { return entry.Conv == newStory(k.id).key }
+		if !slices.ContainsFunc(j.Entries, mine) {
+			continue
+		}
+		for _, m := range e.Members {
+			for _, n := range v.nodes {
+				if m.ID == ref.Member && m.Address == n.http {
+					return n, nil
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+// begin starts a conversation whose first response waits at a gate, and returns its
+// owner.
+func (v *versions) begin(ctx context.Context, k *talk, gate string) (owner *node) {
+	if !v.load.say(ctx, k, k.dice(0), v.nodes, 0, "hold="+gate+" tokens=8") {
+		return nil
+	}
+	v.until(ctx, "the owner of "+k.id, func() (bool, error) {
+		var err error
+		owner, err = v.owner(ctx, k)
+		return owner != nil, err
+	})
+	return owner
+}
+
+// sideBySide lets both nodes own conversations, and admits at both.
+func (v *versions) sideBySide(ctx context.Context) bool {
+	owned := map[*node]int{}
+	for i := 0; owned[v.older] < 2 || owned[v.newer] < 2; i++ {
+		owner := v.begin(ctx, v.talk(fmt.Sprint(i), false), "owners")
+		if owner == nil {
+			return false
+		}
+		owned[owner]++
+	}
+	v.model.Release("owners")
+	v.tell("the older node owns %d conversations, the newer one %d", owned[v.older], owned[v.newer])
+	return v.unnoted(ctx) && v.everywhere(ctx, 1, v.older) && v.everywhere(ctx, 2, v.newer) && v.settle(ctx) && v.unnoted(ctx)
+}
+
+// unnoted reads all logs and fails if the newer version has noted anything while the
+// older one is a member.
+func (v *versions) unnoted(ctx context.Context) bool {
+	noted := ""
+	for _, k := range v.load.talks {
+		s := newStory(k.id)
+		if err := s.read(ctx, v.logs); err != nil {
+			v.fail("%s: read the log: %v", k.id, err)
+			return false
+		}
+		for id := range s.noted {
+			if !v.byHand[id] {
+				noted = k.id
+			}
+		}
+	}
+	e, _, err := storage.NewestEpoch(ctx, v.cluster.bucket, 0)
+	if err != nil {
+		v.fail("read the members: %v", err)
+		return false
+	}
+	for _, m := range e.Members {
+		if m.Address == v.older.http {
+			v.member = m.ID
+			if noted != "" {
+				v.fail("the log of %s has a %s while %v is a member", noted, nextNoted, v.older)
+			}
+		}
+	}
+	return !v.any()
+}
+
+// pick returns a conversation of the older node that nobody follows; a busy one waits
+// for the gate of that name.
+func (v *versions) pick(ctx context.Context, name string) *talk {
+	for i := 0; ; i++ {
+		k := v.talk(fmt.Sprint(name, i), true)
+		owner := v.begin(ctx, k, fmt.Sprint(name, i))
+		if owner == nil {
+			return nil
+		}
+		if owner == v.older && name == "busy" {
+			return k
+		}
+		v.model.Release(fmt.Sprint(name, i))
+		if owner == v.older {
+			idle := func() (bool, error) {
+				owner, err := v.owner(ctx, k)
+				return owner == nil, err
+			}
+			if !v.until(ctx, "the end of "+k.id, idle) {
+				return nil
+			}
+			return k
+		}
+	}
+}
+
+// skew checks what the program says of the two versions.
+func (v *versions) skew(ctx context.Context) bool {
+	cmd := exec.CommandContext(ctx, v.older.program, "cluster", "status", "--config", v.older.config)
+	cmd.Env = append(os.Environ(), v.older.env...)
+	out, err := cmd.Output()
+	if err != nil {
+		v.fail("parley cluster status: %v\n%s", err, out)
+		return false
+	}
+	m := regexp.MustCompile(`(?m)^Version skew: (\w+) cannot read ` + nextNoted + ` records; if it must be understood, nobody writes it\.$`).FindSubmatch(out)
+	if m == nil || !strings.HasPrefix(v.member, string(m[1])) {
+		v.fail("parley cluster status does not say that %s cannot read %s:\n%s", v.member, nextNoted, out)
+		return false
+	}
+	return true
+}
+
+// append writes a line that the older node cannot read at the end of a log, as a node
+// would that takes the conversation over.
+func (v *versions) append(ctx context.Context, k *talk) bool {
+	id := conversation.SubmissionID("sub_byhand_" + k.id)
+	v.byHand[id] = true
+	line := fmt.Appendf(nil, `{"type":%q,"must":true,"submission":%q}`+"\n", nextNoted, id)
+	tries := 0
+	return v.until(ctx, "a batch of another writer", func() (bool, error) {
+		tries++
+		s := newStory(k.id)
+		if err := s.read(ctx, v.logs); err != nil {
+			return false, err
+		}
+		w := v.logs.Writer(s.key, storage.Nonce(fmt.Sprintf("byhand-%s-%d", k.id, tries)), s.after, int64(s.claims)+1)
+		_, err := w.Append(ctx, line, conversation.TimeOf(time.Now()))
+		if errors.Is(err, storage.ErrFenced) {
+			return false, nil // Its owner was faster.
+		}
+		return err == nil, err
+	})
+}
+
+// writeByHand writes to an idle conversation and to a busy one, whose response may then
+// go on.
+func (v *versions) writeByHand(ctx context.Context, idle, busy *talk) bool {
+	if !v.append(ctx, idle) || !v.append(ctx, busy) {
+		return false
+	}
+	v.model.Release(strings.TrimPrefix(busy.id, "v-"))
+	return v.until(ctx, "the end of the older node's writer", func() (bool, error) {
+		return v.told(busy) > 0, nil
+	})
+}
+
+// told counts the errors in the log of the older node that name the type that it does
+// not know, for a conversation.
+func (v *versions) told(k *talk) (n int) {
+	p, _ := v.older.running()
+	if p == nil {
+		return 0
+	}
+	for line := range bytes.Lines(p.printed()) {
+		if bytes.Contains(line, []byte("level=ERROR")) && bytes.Contains(line, []byte(nextNoted)) && bytes.Contains(line, []byte(newStory(k.id).key)) {
+			n++
+		}
+	}
+	return n
+}
+
+// answer is what a node says to a request.
+type answer struct {
+	Status     int
+	Code       string
+	RetryAfter bool
+}
+
+// refusal is the answer to what the older node cannot serve.
+var refusal = answer{http.StatusServiceUnavailable, string(conversation.CodeUnavailable), true}
+
+// ask sends a request once.
+func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, liveness/4)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		v.fail("%v", err)
+		return a
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := v.client.http.Do(req)
+	if err != nil {
+		v.fail("%v", err)
+		return a
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		v.fail("%v", err)
+	}
+	var said struct{ Error struct{ Type string } }
+	_ = json.Unmarshal(data, &said) // What is no error has no type.
+	return answer{resp.StatusCode, said.Error.Type, resp.Header.Get("Retry-After") != ""}
+}
+
+// objects returns all that is stored of a conversation.
+func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
+	out := map[string]string{}
+	key := newStory(k.id).key
+	page, err := v.cluster.bucket.List(ctx, storage.ListQuery{Prefix: string(key[:2]) + "/" + string(key) + "/"})
+	if err != nil || page.More {
+		v.fail("list the objects of %s: more %t, %v", k.id, page.More, err)
+	}
+	for _, o := range page.Keys {
+		data, err := v.cluster.bucket.Get(ctx, o.Key)
+		if err != nil {
+			v.fail("%s: %v", k.id, err)
+		}
+		out[o.Key] = string(data)
+	}
+	return out
+}
+
+// refuse asks for what the older node cannot serve, and returns the message that was
+// not admitted.
+func (v *versions) refuse(ctx context.Context, k *talk) *sent {
+	m := newSent(k.id+".refused", "tokens=8")
+	before := v.objects(ctx, k)
+	for i := range 6 {
+		n := v.nodes[i%2]
+		if got := v.ask(ctx, http.MethodPost, n.url(k.id), m.Body); got != refusal {
+			v.fail("an admission to %s at %v is answered with %+v, want %+v", k.id, n, got, refusal)
+		}
+	}
+	if got := v.told(k); got != 1 {
+		v.fail("%d errors in the log of %v name the type it does not know, after 6 refusals; want 1", got, v.older)
+	}
+	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=" + conversation.Offset(0).String(), "?view=updates&live=sse&offset=-1"} {
+		if got := v.ask(ctx, http.MethodGet, v.older.url(k.id)+query, nil); got != refusal {
+			v.fail("a read of %s%s at the older node is answered with %+v, want %+v", k.id, query, got, refusal)
+		}
+	}
+	if got := v.told(k); got != 2 {
+		v.fail("%d errors in the log of %v name the type it does not know, after 4 reads more; want 2", got, v.older)
+	}
+	l, err := v.client.snapshot(ctx, v.newer, k.id)
+	s := newStory(k.id)
+	if err == nil {
+		err = s.read(ctx, v.logs)
+	}
+	if err != nil || int64(l.Next) != s.after.Seq {
+		v.fail("a read of %s at the newer node shows it up to %s, want %d: %v", k.id, l.Next, s.after.Seq, err)
+	}
+	if diff := cmp.Diff(before, v.objects(ctx, k)); diff != "" {
+		v.fail("what is stored of %s has changed (-before +after):\n%s", k.id, diff)
+	}
+	if v.any() {
+		return nil
+	}
+	v.tell("the older node has refused %s", k.id)
+	return m
+}
+
+// olderLeaves ends the older node in order while clients talk to the newer one, which
+// then takes over what is owed.
+func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
+	if !v.unnoted(ctx) {
+		return false
+	}
+	if got := v.told(busy); got != 1 {
+		v.fail("%d errors in the log of %v name the type it does not know, for sweeps; want 1", got, v.older)
+	}
+	var leaving sync.WaitGroup
+	leaving.Go(v.older.leave)
+	leaving.Go(func() { v.everywhere(ctx, whileLeaving, v.newer) })
+	for p, _ := v.older.running(); p != nil && v.unnoted(ctx); p, _ = v.older.running() {
+		_ = pause(ctx, 10*time.Millisecond) // It looks again in any case.
+	}
+	leaving.Wait()
+	v.tell("the older node has left")
+	alone := func() (bool, error) {
+		out, err := v.metrics(ctx)
+		return bytes.Contains(out, []byte("\nparley_members 1\n")), err
+	}
+	if v.any() || !v.until(ctx, "the newer node's view without the older one", alone) || !v.settle(ctx) {
+		return false
+	}
+	v.tell("all is settled without a request, also in %s", busy.id)
+	return v.until(ctx, "the end of the older node's journal", func() (bool, error) {
+		refs, err := storage.Journals(ctx, v.cluster.bucket)
+		return !slices.ContainsFunc(refs, func(r storage.JournalRef) bool { return r.Member == v.member }), err
+	})
+}
+
+// metrics are those of the newer node.
+func (v *versions) metrics(ctx context.Context) ([]byte, error) {
+	out, _, err := v.client.do(ctx, http.MethodGet, "http://"+v.newer.admin+"/metrics", nil)
+	return out, err
+}
+
+// served sends again what was refused.
+func (v *versions) served(ctx context.Context, k *talk, m *sent) bool {
+	if err := v.client.sendTo(ctx, k.dice(5), []*node{v.newer}, k.id, m); err != nil || m.Receipt.Deduplicated {
+		v.fail("the message that was refused is answered with %+v: %v", m.Receipt, err)
+		return false
+	}
+	k.sent = append(k.sent, m)
+	return true
+}
+
+// afterwards posts once more everywhere, and checks that from then on, and not before,
+// every admission is noted.
+func (v *versions) afterwards(ctx context.Context) bool {
+	if !v.everywhere(ctx, onceAlone, v.newer) || !v.settle(ctx) {
+		return false
+	}
+	for _, k := range v.load.talks {
+		s := v.stories[k.id]
+		for _, a := range s.order {
+			alone := strings.HasSuffix(a.Key, fmt.Sprint(".", onceAlone)) || strings.HasSuffix(a.Key, ".refused")
+			if got := s.noted[a.Submission]; got != alone && !strings.HasSuffix(a.Key, fmt.Sprint(".", whileLeaving)) {
+				v.fail("message %s: noted %t, sent when the newer node was alone %t", a.Key, got, alone)
+			}
+		}
+	}
+	return !v.any()
+}
