@@ -503,10 +503,10 @@ func (a *activation) appended(m appendDone) {
 	}
 	at := m.stored.Position()
 	a.tip.Store(at.Seq)
-	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
-	if a.rt.relay != nil {
+	if a.rt.relay != nil { // First: it has the longer way, and readers here take the processors.
 		a.rt.relay.publish(a.key, m.stored)
 	}
+	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
 	a.wrote(m.stored)
 	a.tail, a.claimed = at, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
