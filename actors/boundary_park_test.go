@@ -152,7 +152,7 @@ func TestDeathWhileParked(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
 	tell(t, fleet, &story{lost: true, parks: true}, nil, func(t *testing.T, s *story) {
-		boundaries = slices.Clone(s.lives[0].trace)
+		boundaries = s.lives[0].passed()
 		s.checkParked(t)
 		if got := len(only[*conversation.Parked](s.records(chat("c")))); got != 1 {
 			t.Errorf("parked %d times", got)
@@ -170,7 +170,7 @@ func TestDeathWhileParked(t *testing.T) {
 		for _, lost := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
 				tell(t, fleet, &story{lost: lost, parks: true}, []int{k}, func(t *testing.T, s *story) {
-					if got := s.lives[0].trace; len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
+					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
 						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
 					s.checkParked(t)

@@ -87,6 +87,13 @@ func draw(what ...any) uint64 {
 	return x ^ x>>31
 }
 
+// passed returns the boundaries that the process has passed.
+func (p *life) passed() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.trace)
+}
+
 // pass gets to a boundary. It takes a moment that nothing else takes, so that the
 // boundaries of a story always come in the same order. It is an error if the process
 // has died by then or dies there; here says which.

@@ -180,7 +180,7 @@ func (s *story) check(t *testing.T) {
 	s.checkClients(t, facts)
 	if t.Failed() {
 		for i, p := range s.lives {
-			t.Logf("life %d passed\n\t%s", i, strings.Join(p.trace, "\n\t"))
+			t.Logf("life %d passed\n\t%s", i, strings.Join(p.passed(), "\n\t"))
 		}
 		t.Logf("deeds:\n%+v\nlog:\n%s", s.deeds, s.lines(chat("c")))
 	}
@@ -479,7 +479,7 @@ func TestDeathAtEveryBoundary(t *testing.T) {
 		for _, lost := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
 				inStory(t, fleet, []int{k}, lost, func(t *testing.T, s *story) {
-					if got := s.lives[0].trace; len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
+					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
 						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
 					s.check(t)
@@ -540,7 +540,7 @@ func (s *story) show(shown map[string]int) {
 func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 	t.Helper()
 	inStory(t, fleet, nil, true, func(t *testing.T, s *story) {
-		boundaries = slices.Clone(s.lives[0].trace) // without what check reads
+		boundaries = s.lives[0].passed() // without what check reads
 		s.check(t)
 		if got := len(only[*conversation.Compacted](s.records(chat("c")))); got != 1 {
 			t.Errorf("%d compactions", got)

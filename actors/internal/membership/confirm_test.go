@@ -2,6 +2,7 @@ package membership_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,17 +18,17 @@ func TestMemberThatCannotConfirmForGoodIsExpelled(t *testing.T) {
 		w := newWorld(t)
 		peers := w.peers(latency, "a", "c")
 		b := w.peer("b", storagetest.Plan{Latency: latency})
-		cut := false
-		b.hang = func(request string) bool { return cut && strings.HasPrefix(request, "LIST") }
+		var cut atomic.Bool
+		b.hang = func(request string) bool { return cut.Load() && strings.HasPrefix(request, "LIST") }
 		b.join().run()
 		time.Sleep(5 * time.Second)
-		cut = true
+		cut.Store(true)
 		time.Sleep(time.Minute)
 		if !b.Passive() {
 			t.Fatal("b is not passive")
 		}
 		w.wantViews(values(peers), "a", "c")
-		cut = false
+		cut.Store(false)
 		wantReplaced(t, b)
 	})
 }
@@ -38,16 +39,16 @@ func TestListsThatStallForAllExpelNobody(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			var nodes []*node
-			cut := false
+			var cut atomic.Bool
 			for _, id := range []string{"a", "b", "c", "d"} {
 				n := w.peer(id, storagetest.Plan{Latency: latency})
-				n.hang = func(request string) bool { return cut && strings.HasPrefix(request, "LIST") }
+				n.hang = func(request string) bool { return cut.Load() && strings.HasPrefix(request, "LIST") }
 				nodes = append(nodes, n.join().run())
 			}
 			time.Sleep(5 * time.Second)
-			cut = true
+			cut.Store(true)
 			time.Sleep(length)
-			cut = false
+			cut.Store(false)
 			time.Sleep(10 * time.Second)
 			w.wantViews(nodes, "a", "b", "c", "d")
 			for _, n := range nodes {
