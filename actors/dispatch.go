@@ -26,6 +26,9 @@ const (
 	maxMessage = 256 << 10
 )
 
+// errPassive is why a passive node takes no work.
+var errPassive = errors.New("the bucket does not confirm this node's row")
+
 // Precheck implements [conversation.Dispatcher].
 func (r *Runtime) Precheck(ctx context.Context, a conversation.Admission) (*conversation.Receipt, error) {
 	reply, err := r.ask(ctx, a, true)
@@ -101,38 +104,40 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if err != nil {
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
-	if key, drop, err := r.stage(ctx, a.Address, body); err != nil || key != "" {
-		if err != nil {
-			return nil, conversation.Unavailable(retryAfter, err)
-		}
-		defer drop()
-		return r.call(ctx, a.Address, &wire.AdmitRequest{Staged: key, Precheck: precheck})
+	if r.travels(a.Address, body) {
+		return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
 	}
-	return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
+	key := storage.StagedKey(r.journal.member, crand.Text())
+	if err := r.stage(ctx, key, body); err != nil {
+		return nil, conversation.Unavailable(retryAfter, err)
+	}
+	defer r.unstage(ctx, key)
+	return r.call(ctx, a.Address, &wire.AdmitRequest{Staged: key, Precheck: precheck})
 }
 
-// stage puts an admission into the bucket that is too long for a message to another
-// node, and returns its key and what removes it. Key is "" if it can travel.
-func (r *Runtime) stage(ctx context.Context, at conversation.Address, body []byte) (key string, drop func(), err error) {
-	if len(body) <= maxMessage || r.peers == nil {
-		return "", nil, nil
-	}
-	if _, self := r.peers.Owner(string(at.Key())); self {
-		return "", nil, nil
-	}
+// travels reports whether an admission is short enough for a message to its owner, or
+// need not leave this node.
+func (r *Runtime) travels(at conversation.Address, body []byte) bool {
+	return len(body) <= maxMessage || r.owns(at.Key())
+}
+
+// stage puts an admission into the bucket on its way to another node.
+func (r *Runtime) stage(ctx context.Context, key string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
 	defer cancel()
-	key = storage.StagedKey(r.journal.member, crand.Text())
 	if err := r.bucket.Create(ctx, key, storage.Bytes(body)); err != nil {
-		return "", nil, fmt.Errorf("stage admission: %w", err)
+		return fmt.Errorf("stage admission: %w", err)
 	}
-	return key, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
-		defer cancel()
-		if err := r.bucket.Delete(ctx, key); err != nil {
-			r.log.Info("delete staged admission; a sweep does when this node is gone", "key", key, "err", err)
-		}
-	}, nil
+	return nil
+}
+
+// unstage removes what was staged, also when the caller has left.
+func (r *Runtime) unstage(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	defer cancel()
+	if err := r.bucket.Delete(ctx, key); err != nil {
+		r.log.Info("delete staged admission; a sweep does when this node is gone", "key", key, "err", err)
+	}
 }
 
 // call brings a request to the owner of a conversation, again when the owner steps

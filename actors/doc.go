@@ -32,8 +32,13 @@
 //     next activation here reads the log and goes on as that writer, without a claim,
 //     if nobody has written since. At Options.IdleAfter that is forgotten too.
 //
-// After a crash everything is in the bucket: the next start sweeps the busy
-// journals that the old incarnation left and activates whatever they list.
+// With [Options.Cluster] several nodes share the bucket. Any of them takes any request
+// and asks the owner; the others' batches reach its readers by pushes, which are hints,
+// and reads make sure where a log ends. [Runtime.HandOver] gives everything to the
+// others in mid-turn.
+//
+// After a crash everything is in the bucket: the other nodes, or the next start, sweep
+// the busy journals that the old incarnation left and activate whatever they list.
 //
 // A Runtime is safe for concurrent use. New starts no goroutine; everything Run
 // starts has ended when it returns, except tools that ignore their context.

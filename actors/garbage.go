@@ -62,10 +62,7 @@ func (g *garbage) add(conv conversation.Key, keys []string) {
 	if dropped > 0 {
 		g.log.Warn("too much waits for its deletion, leaving the oldest", "count", dropped)
 	}
-	select {
-	case g.kick <- struct{}{}:
-	default:
-	}
+	nudge(g.kick)
 }
 
 // take removes the oldest load. The caller holds mu.

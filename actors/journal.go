@@ -172,11 +172,11 @@ func (j *journal) held() []storage.JournalEntry {
 	return slices.Clone(j.set)
 }
 
-// owed counts the entries of the set that are not about to leave it.
-func (j *journal) owed() int {
+// size counts the entries of the set, and those of them that are not about to leave it.
+func (j *journal) size() (all, owed int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.entries) - j.leaving.Len()
+	return len(j.set), len(j.set) - j.leaving.Len()
 }
 
 // add puts a writer into the set. The caller holds mu, as for the next four.
@@ -225,12 +225,7 @@ func (j *journal) leave(linger time.Duration) {
 	}
 }
 
-func (j *journal) wake() {
-	select {
-	case j.kick <- struct{}{}:
-	default:
-	}
-}
+func (j *journal) wake() { nudge(j.kick) }
 
 // run writes journals until ctx ends.
 func (j *journal) run(ctx context.Context) {

@@ -127,12 +127,7 @@ func (r *relay) close() {
 	r.outboxes = map[string]*outbox{}
 }
 
-func (r *relay) kick() {
-	select {
-	case r.renewable <- struct{}{}:
-	default:
-	}
-}
+func (r *relay) kick() { nudge(r.renewable) }
 
 // follow subscribes to a conversation that somebody waits for here, if that is news.
 func (r *relay) follow(key conversation.Key) {

@@ -62,20 +62,10 @@ func (r *Runtime) sweepLoop(ctx context.Context) {
 }
 
 // askSweep makes the next sweep come soon.
-func (r *Runtime) askSweep() {
-	select {
-	case r.sweepSoon <- struct{}{}:
-	default:
-	}
-}
+func (r *Runtime) askSweep() { nudge(r.sweepSoon) }
 
 // askPokes has the entries of this node's own set poked at once.
-func (r *Runtime) askPokes() {
-	select {
-	case r.pokeNow <- struct{}{}:
-	default:
-	}
-}
+func (r *Runtime) askPokes() { nudge(r.pokeNow) }
 
 // pokeLoop pokes what this node has handed over, so that its new owner goes on with it,
 // until ctx ends. It waits for no answer: one owner that hangs holds up no other.
@@ -84,34 +74,29 @@ func (r *Runtime) pokeLoop(ctx context.Context) {
 	g.SetLimit(pokesAtOnce)
 	defer func() { _ = g.Wait() }() // Nothing that it runs returns an error.
 	var mu sync.Mutex
-	under := map[entryID]bool{}
+	under := map[storage.JournalEntry]bool{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.pokeNow:
 		}
-		for _, e := range r.journal.held() {
-			id := entryID{e.Conv, e.Nonce}
+		for _, e := range r.orphans() {
 			mu.Lock()
-			skip := under[id] || r.writes(e.Conv, e.Nonce) || !sweepsOwnSet()
-			under[id] = under[id] || !skip
+			skip := under[e]
+			under[e] = true
 			mu.Unlock()
 			if skip {
 				continue
 			}
 			g.Go(func() error {
-				err := r.poke(ctx, e)
-				switch {
-				case err == nil:
-					r.journal.answered(id)
-				case ctx.Err() == nil:
+				if err := r.pokeOwn(ctx, e); err != nil && ctx.Err() == nil {
 					r.log.Info("poke what was handed over; the next sweep asks again", "err", err)
 					r.askSweep()
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				delete(under, id)
+				delete(under, e)
 				return nil
 			})
 		}
@@ -277,19 +262,26 @@ func (r *Runtime) forgetAnswers(refs []storage.JournalRef) {
 func (r *Runtime) sweepOwnSet(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(pokesAtOnce)
-	for _, e := range r.journal.held() {
-		if r.writes(e.Conv, e.Nonce) || !sweepsOwnSet() {
-			continue
-		}
-		g.Go(func() error {
-			if err := r.poke(ctx, e); err != nil {
-				return err
-			}
-			r.journal.answered(entryID{e.Conv, e.Nonce})
-			return nil
-		})
+	for _, e := range r.orphans() {
+		g.Go(func() error { return r.pokeOwn(ctx, e) })
 	}
 	return g.Wait()
+}
+
+// orphans returns the entries of this node's own set whose writer does not run here.
+func (r *Runtime) orphans() []storage.JournalEntry {
+	return slices.DeleteFunc(r.journal.held(), func(e storage.JournalEntry) bool {
+		return r.writes(e.Conv, e.Nonce) || !sweepsOwnSet()
+	})
+}
+
+// pokeOwn is poke for an entry of this node's own set, which leaves it then.
+func (r *Runtime) pokeOwn(ctx context.Context, e storage.JournalEntry) error {
+	if err := r.poke(ctx, e); err != nil {
+		return err
+	}
+	r.journal.answered(entryID{e.Conv, e.Nonce})
+	return nil
 }
 
 // poke asks the owner about an entry and returns nil once it is answered: its

@@ -47,13 +47,7 @@ type View struct {
 // Owner is the member that id belongs to, and false if there is none: one without weight owns nothing,
 // and one that drains only if all that have weight do. Somebody has to.
 func (v View) Owner(id string) (Member, bool) {
-	key, best := hash64(id), choice{at: -1}
-	undrained := slices.ContainsFunc(v.Members, Member.owns)
-	for i, m := range v.Members {
-		if m.owns() || !undrained && m.Weight > 0 {
-			best = best.or(i, m.Address(), score(key, hash64(m.Address()), m.Weight))
-		}
-	}
+	best := newView(v.Members, time.Time{}).best(id)
 	if best.at < 0 {
 		return Member{}, false
 	}
@@ -104,13 +98,18 @@ func (v *view) owner(id string) string {
 	if len(v.nodes) == 1 && v.nodes[0].claims {
 		return v.nodes[0].address
 	}
+	return v.best(id).address
+}
+
+// best is the best claim on id; at is -1 if there is none.
+func (v *view) best(id string) choice {
 	key, best := hash64(id), choice{at: -1}
 	for i, n := range v.nodes {
 		if n.claims {
 			best = best.or(i, n.address, score(key, n.hash, n.Weight))
 		}
 	}
-	return best.address
+	return best
 }
 
 // ranked are the addresses of at most most members other than the one at self, those first that would

@@ -1,0 +1,107 @@
+package actors
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+)
+
+// counts are what a node has done since it started.
+type counts struct {
+	fences, sweeps, pokes, takenOver, handedOver, refused atomic.Int64
+	owed                                                  atomic.Int64 // submissions in memory; a gauge
+}
+
+// load is what the node's heartbeat tells people.
+func (r *Runtime) load() (active, busy int64) {
+	r.mu.Lock()
+	active = int64(len(r.active))
+	r.mu.Unlock()
+	all, _ := r.journal.size()
+	return active, int64(all)
+}
+
+// Status is what a node says of itself. Counters count from its start.
+type Status struct {
+	// Ready says that requests should come here; Reason says why not.
+	Ready  bool
+	Reason string
+	// Member is this incarnation, Address where other nodes dial it, "" if it is alone.
+	Member, Address string
+	// Epoch numbers the newest known view, Members and Draining count its rows.
+	Epoch             int64
+	Members, Draining int
+	// Reachable of the Others answer this node.
+	Reachable, Others int
+	// Passive: the own row could not be confirmed for too long; nothing is written.
+	// Leaving: the node hands over or is at its end.
+	Passive, Leaving bool
+	// Active conversations are in memory, Resting ones have a writer put aside, Busy
+	// ones are listed as owed.
+	Active, Resting, Busy, Followers int
+	// QueuedCallers wait for an owner's answer, QueuedSubmissions are in memory and not
+	// settled, the running ones included.
+	QueuedCallers, QueuedSubmissions int64
+	// Fences are writers here that lost an append to another one.
+	Fences int64
+	// Sweeps of busy journals, Pokes sent by them, and entries TakenOver from nodes that
+	// are gone.
+	Sweeps, Pokes, TakenOver int64
+	// HandedOver are activations given up to another node, Refused requests that found
+	// no owner in time.
+	HandedOver, Refused int64
+	// Relayed batches went to followers on other nodes; RelayGaps could not.
+	Relayed, RelayGaps int64
+	// FollowerLag is how long the worst followed conversation has had no owner that
+	// pushes its batches: until it has, it is read from the bucket every few seconds.
+	FollowerLag time.Duration
+	// Follower counts what the followers do.
+	Follower follower.Stats
+}
+
+// Status returns what the node is and has done. It is safe for concurrent use.
+func (r *Runtime) Status() Status {
+	active, busy := r.load()
+	s := Status{
+		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(),
+		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
+		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
+		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
+		Follower: r.followers.Stats(),
+	}
+	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
+	r.mu.Lock()
+	s.QueuedCallers = int64(r.calls)
+	r.mu.Unlock()
+	drained := false
+	if v := r.members.view.Load(); v != nil {
+		s.Epoch, s.Members = v.Epoch, len(v.Members)
+		for _, m := range v.Members {
+			if m.Draining {
+				s.Draining++
+				drained = drained || m.ID == s.Member
+			}
+		}
+	}
+	if r.peers != nil {
+		s.Address = r.peers.Address()
+		s.Reachable, s.Others = r.peers.Reachable()
+		s.Relayed, s.RelayGaps, s.FollowerLag = r.relay.relayed.Load(), r.relay.gaps.Load(), r.relay.lag()
+	}
+	_, owners := r.members.others()
+	switch {
+	case !r.serving.Load():
+		s.Reason = "starting"
+	case s.Leaving || drained && owners > 0: // one that is left alone serves all the same
+		s.Reason = "draining: its conversations go to other nodes"
+	case s.Passive:
+		s.Reason = "passive: the bucket does not confirm this node's row"
+	case 2*(s.Others-s.Reachable) > s.Others+1: // more than half of the members
+		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", s.Reachable, s.Others)
+	default:
+		s.Ready = true
+	}
+	return s
+}
