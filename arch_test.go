@@ -48,6 +48,7 @@ func packages() []row {
 		{"agent", 1, seam, list("conversation"), list("github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema")},
 		{"storage", 1, seam, list("conversation", "storage/segment"), nil},
 		{"storage/segment", 1, format, list("conversation"), list("github.com/cespare/xxhash", "github.com/klauspost/compress")},
+		{"observability", 1, seam, list("conversation"), nil},
 		{"providers", 1, seam, list("providers/sse"), nil},
 		{"providers/sse", 1, format, nil, nil},
 

@@ -88,10 +88,12 @@ func recordOf(t *testing.T, name conversation.RecordType, more string) conversat
 // membersOf writes the members of a record as the page does.
 func membersOf(t *testing.T, name conversation.RecordType) string {
 	t.Helper()
-	v := reflect.Indirect(reflect.ValueOf(recordOf(t, name, "")))
 	var members []string
-	for i := range v.NumField() {
-		tag, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(recordOf(t, name, "")).Elem()) {
+		if f.Anonymous {
+			continue
+		}
+		tag, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		member := "`" + tag + "`"
 		if strings.HasPrefix(option, "omit") {
 			member += "?"
@@ -132,6 +134,7 @@ func TestFormatPageHasEveryKey(t *testing.T) {
 		storage.LogKey(conv, 7), storage.SegmentKey(conv, 3, 9), storage.BlobKey(conv, storage.Digest{1}), storage.HeadKey(conv),
 		storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.PageKey(conv, storage.PageRef{N: 3}),
 		storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}), storage.JournalKey("node-1", 2, 7),
+		storage.ExportJournalKey("node-1", 2, 7),
 		storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
 		storage.EpochKey(7), storage.HeartbeatKey("node-1"), "format.json", "probe/result/" + string(conv),
 	}

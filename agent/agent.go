@@ -87,6 +87,16 @@ type Agent struct {
 
 	// Compaction says when the model's view of a long conversation is summarized.
 	Compaction Compaction
+
+	// Events says what observability events show.
+	Events Events
+}
+
+// Events says what the observability events of an agent's conversations show.
+type Events struct {
+	// Content shows what people, models and tools have said, each piece up to 8 KiB.
+	// Without it events tell how long that was, and no more.
+	Content bool
 }
 
 // DefaultToolConcurrency is how many calls of a step run at once.

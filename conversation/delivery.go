@@ -68,6 +68,8 @@ type Admission struct {
 	// It is never empty; an edge mints one when its caller sent none.
 	Key   string `json:"key"`
 	Trace Trace  `json:"trace,omitzero"`
+	// Dispatched says that code in the process sends it, and not a request.
+	Dispatched bool `json:"dispatched,omitempty"`
 }
 
 // PayloadHash identifies what the admission delivers, so that a reused key with

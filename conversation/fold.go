@@ -103,7 +103,7 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 		return err
 	}
 	sub := &Submission{
-		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace,
+		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace, Dispatched: r.Dispatched,
 		Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
 	}
 	s.keys = append(s.keys, sub)
@@ -124,7 +124,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 		return s.bad(r, "submission %s is not the first in the queue", sub.ID)
 	}
 	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt = true, r.Writer, nil, 0
-	sub.Attempts = r.Attempt
+	sub.Attempts, sub.Began = r.Attempt, true
 	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
 	return nil
 }

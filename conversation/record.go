@@ -117,6 +117,62 @@ func (u *Usage) Add(v Usage) {
 	u.Total += v.Total
 }
 
+// Price is what model calls have cost, in US dollars.
+type Price struct {
+	Input      float64 `json:"input,omitempty"`
+	Output     float64 `json:"output,omitempty"`
+	CacheRead  float64 `json:"cacheRead,omitempty"`
+	CacheWrite float64 `json:"cacheWrite,omitempty"`
+	Total      float64 `json:"total,omitempty"`
+}
+
+// Origin says for whom a record's work is done: Root is the submission of a client,
+// and Parent, of a subagent of a subagent, the conversation of who asked. Like other
+// facts that stand in earlier records too, it makes events a function of one batch; see
+// [State.Complete].
+type Origin struct {
+	Root   SubmissionID   `json:"root,omitempty"`
+	Parent ConversationID `json:"parent,omitempty"`
+}
+
+// CallFacts are what is known of a model call beyond its outcome. All are optional.
+// Server has no scheme.
+type CallFacts struct {
+	Provider      string `json:"provider,omitempty"` // as telemetry names it, if not as the model does
+	API           string `json:"api,omitempty"`
+	Server        string `json:"server,omitempty"`
+	Port          int    `json:"port,omitempty"`
+	Thinking      string `json:"thinking,omitempty"`
+	ResponseID    string `json:"responseId,omitempty"`
+	ResponseModel string `json:"responseModel,omitempty"`
+	Price         *Price `json:"price,omitempty"`
+}
+
+// CallName names a tool call and the tool.
+type CallName struct {
+	Call CallID `json:"call"`
+	Name string `json:"name"`
+}
+
+// FailedCall is a model call that ended without a word: nothing else records it.
+type FailedCall struct {
+	Turn       TurnID `json:"turn"`
+	Model      string `json:"model,omitempty"`
+	DurationMs int64  `json:"durationMs,omitempty"`
+	Retries    int    `json:"retries,omitempty"`
+}
+
+// Started says what an attempt follows.
+type Started string
+
+// The values of [AttemptStarted].After: nothing, an attempt that was put away in an
+// orderly way, or one whose writer did not end it.
+const (
+	AfterNothing Started = ""
+	AfterPause   Started = "pause"
+	AfterLoss    Started = "loss"
+)
+
 // SettlementError is the caller-safe error of a failed or aborted submission, in
 // our own words: text of a model vendor never stands here.
 type SettlementError struct {
@@ -138,7 +194,7 @@ type (
 	}
 
 	// SubmissionAdmitted is the durable acceptance of a delivery, and the message
-	// it shows in the transcript.
+	// it shows in the transcript. Dispatched says that code in the process has sent it.
 	SubmissionAdmitted struct {
 		Submission  SubmissionID `json:"submission"`
 		Message     MessageID    `json:"message"`
@@ -146,35 +202,48 @@ type (
 		PayloadHash string       `json:"payloadHash"`
 		Delivery    Delivery     `json:"delivery"`
 		Trace       Trace        `json:"trace,omitzero"`
+		Dispatched  bool         `json:"dispatched,omitempty"`
 		At          Time         `json:"at"`
 	}
 
 	// AttemptStarted counts one try at a submission. Nothing of an author or a
-	// model runs before it is durable.
+	// model runs before it is durable. QueuedMs is the wall time since the admission, of the
+	// first attempt only.
 	AttemptStarted struct {
-		Submission SubmissionID `json:"submission"`
-		Attempt    int          `json:"attempt"`
-		Writer     string       `json:"writer"`
-		At         Time         `json:"at"`
+		Submission  SubmissionID `json:"submission"`
+		Attempt     int          `json:"attempt"`
+		MaxAttempts int          `json:"maxAttempts,omitempty"`
+		Writer      string       `json:"writer"`
+		After       Started      `json:"after,omitempty"`
+		QueuedMs    int64        `json:"queuedMs,omitempty"`
+		Dispatched  bool         `json:"dispatched,omitempty"`
+		Trace       Trace        `json:"trace,omitzero"`
+		At          Time         `json:"at"`
 	}
 
-	// AttemptReleased ends an attempt without counting it.
+	// AttemptReleased ends an attempt without counting it. ElapsedMs is the monotonic
+	// time since it started.
 	AttemptReleased struct {
 		Submission SubmissionID `json:"submission"`
 		Attempt    int          `json:"attempt"`
 		Reason     string       `json:"reason"`
+		ElapsedMs  int64        `json:"elapsedMs,omitempty"`
+		At         Time         `json:"at,omitempty"`
 	}
 
 	// ResponseStarted opens a step of the response. Every step of a submission has
 	// the same message and its own turn. Child, here and in other records, is the
-	// subagent conversation it belongs to: then no client sees it.
+	// subagent conversation it belongs to: then no client sees it. WaitMs is the time
+	// from the model call to its first word.
 	ResponseStarted struct {
+		Origin
 		Message    MessageID       `json:"message"`
 		Submission SubmissionID    `json:"submission"`
 		Child      ConversationID  `json:"child,omitempty"`
 		Turn       TurnID          `json:"turn"`
 		Model      string          `json:"model,omitempty"`
 		Metadata   json.RawMessage `json:"metadata,omitempty"`
+		WaitMs     int64           `json:"waitMs,omitempty"`
 		At         Time            `json:"at"`
 	}
 
@@ -197,6 +266,7 @@ type (
 	// ToolCalled is a complete call of the model. ProviderCall is the vendor's own
 	// id of it. Durable says that the call may be run again, with what it recorded.
 	ToolCalled struct {
+		Origin
 		Message      MessageID       `json:"message"`
 		Child        ConversationID  `json:"child,omitempty"`
 		Call         CallID          `json:"call"`
@@ -204,6 +274,7 @@ type (
 		Name         string          `json:"name"`
 		Input        json.RawMessage `json:"input"`
 		Durable      bool            `json:"durable,omitempty"`
+		Turn         TurnID          `json:"turn,omitempty"`
 		At           Time            `json:"at"`
 	}
 
@@ -212,8 +283,11 @@ type (
 	// Attachments are images that belong to the output. Terminate asks to end the
 	// response if all calls of the step do.
 	ToolSettled struct {
+		Origin
 		Call        CallID          `json:"call"`
 		Child       ConversationID  `json:"child,omitempty"`
+		Name        string          `json:"name,omitempty"`
+		Turn        TurnID          `json:"turn,omitempty"`
 		Output      json.RawMessage `json:"output,omitempty"`
 		Attachments []Attachment    `json:"attachments,omitempty"`
 		Terminate   bool            `json:"terminate,omitempty"`
@@ -225,13 +299,22 @@ type (
 	}
 
 	// StepCompleted closes a step. ElapsedMs is the monotonic time since its
-	// attempt started.
+	// attempt started, DurationMs that of its model call, of which WaitMs went by before
+	// the first word. Retries counts the failed calls that it repeats, and Calls are the
+	// step's, which run now.
 	StepCompleted struct {
+		Origin
 		Message    MessageID      `json:"message"`
 		Child      ConversationID `json:"child,omitempty"`
 		Turn       TurnID         `json:"turn"`
 		StopReason string         `json:"stopReason"`
 		Usage      Usage          `json:"usage,omitzero"`
+		Model      string         `json:"model,omitempty"`
+		Facts      CallFacts      `json:"facts,omitzero"`
+		DurationMs int64          `json:"durationMs,omitempty"`
+		WaitMs     int64          `json:"waitMs,omitempty"`
+		Retries    int            `json:"retries,omitempty"`
+		Calls      []CallName     `json:"calls,omitempty"`
 		ElapsedMs  int64          `json:"elapsedMs,omitempty"`
 		At         Time           `json:"at"`
 	}
@@ -267,36 +350,59 @@ type (
 	}
 
 	// SubmissionSettled is the single terminal outcome of a submission. ElapsedMs
-	// is the sum of its attempts.
+	// is the sum of its attempts, AttemptMs that of the one under way, TotalMs the wall
+	// time since the admission. Began says that there was an attempt, Open that one is
+	// under way.
 	SubmissionSettled struct {
 		Submission SubmissionID     `json:"submission"`
 		Outcome    Outcome          `json:"outcome"`
 		Error      *SettlementError `json:"error,omitempty"`
 		ElapsedMs  int64            `json:"elapsedMs,omitempty"`
+		AttemptMs  int64            `json:"attemptMs,omitempty"`
+		TotalMs    int64            `json:"totalMs,omitempty"`
+		Attempts   int              `json:"attempts,omitempty"`
+		Began      bool             `json:"began,omitempty"`
+		Open       bool             `json:"open,omitempty"`
+		Dispatched bool             `json:"dispatched,omitempty"`
+		Unheard    *FailedCall      `json:"unheard,omitempty"`
 		At         Time             `json:"at"`
 	}
 
-	// StepDropped withdraws a step from the transcript.
+	// StepDropped withdraws a step from the transcript. Reason is the kind of failure.
 	StepDropped struct {
-		Message MessageID      `json:"message"`
-		Child   ConversationID `json:"child,omitempty"`
-		Turn    TurnID         `json:"turn"`
+		Origin
+		Message    MessageID      `json:"message"`
+		Child      ConversationID `json:"child,omitempty"`
+		Turn       TurnID         `json:"turn"`
+		Model      string         `json:"model,omitempty"`
+		Reason     string         `json:"reason,omitempty"`
+		DurationMs int64          `json:"durationMs,omitempty"`
+		Retries    int            `json:"retries,omitempty"`
+		At         Time           `json:"at,omitempty"`
 	}
 
 	// Compacted replaces the model's view of everything before FirstKept by a
 	// summary. Before counts the exchanges it stands for. Of FirstKept itself, steps
 	// before FirstTurn are part of the summary; empty keeps all of them. The transcript
-	// stays.
+	// stays. After counts the exchanges that are left as they are, Tokens what the model
+	// was shown before, about; Detached says that the work it was made for was over by then.
 	Compacted struct {
-		Child     ConversationID   `json:"child,omitempty"`
-		Summary   string           `json:"summary"`
-		FirstKept SubmissionID     `json:"firstKept"`
-		FirstTurn TurnID           `json:"firstTurn,omitempty"`
-		Before    int              `json:"before,omitempty"`
-		Reason    CompactionReason `json:"reason,omitempty"`
-		Model     string           `json:"model,omitempty"`
-		Usage     Usage            `json:"usage,omitzero"`
-		At        Time             `json:"at"`
+		Origin
+		Child      ConversationID   `json:"child,omitempty"`
+		Summary    string           `json:"summary"`
+		FirstKept  SubmissionID     `json:"firstKept"`
+		FirstTurn  TurnID           `json:"firstTurn,omitempty"`
+		Before     int              `json:"before,omitempty"`
+		Reason     CompactionReason `json:"reason,omitempty"`
+		Model      string           `json:"model,omitempty"`
+		Usage      Usage            `json:"usage,omitzero"`
+		Turn       TurnID           `json:"turn,omitempty"`
+		Facts      CallFacts        `json:"facts,omitzero"`
+		Tokens     int64            `json:"tokens,omitempty"`
+		After      int              `json:"after,omitempty"`
+		DurationMs int64            `json:"durationMs,omitempty"`
+		Detached   bool             `json:"detached,omitempty"`
+		At         Time             `json:"at"`
 	}
 
 	// StateWritten sets one key of the author's persistent state; null removes it.
@@ -319,6 +425,7 @@ type (
 		Until      Time         `json:"until,omitempty"`
 		Reason     string       `json:"reason"`
 		ElapsedMs  int64        `json:"elapsedMs,omitempty"`
+		At         Time         `json:"at,omitempty"`
 	}
 
 	// HookDone says that a hook has come to its end for a submission.
@@ -330,20 +437,29 @@ type (
 	// ChildStarted opens a subagent conversation on behalf of a call. Its work is the
 	// hidden submission named, which is never settled by itself.
 	ChildStarted struct {
+		Origin
 		Child      ConversationID `json:"child"`
 		Submission SubmissionID   `json:"submission"`
 		Call       CallID         `json:"call"`
 		Agent      string         `json:"agent"`
 		Prompt     string         `json:"prompt"`
+		Turn       TurnID         `json:"turn,omitempty"`
 		At         Time           `json:"at"`
 	}
 
 	// ChildSettled ends a subagent conversation; its usage is that of all its steps.
 	ChildSettled struct {
-		Child   ConversationID `json:"child"`
-		Outcome Outcome        `json:"outcome"`
-		Usage   Usage          `json:"usage,omitzero"`
-		At      Time           `json:"at"`
+		Origin
+		Child      ConversationID `json:"child"`
+		Outcome    Outcome        `json:"outcome"`
+		Usage      Usage          `json:"usage,omitzero"`
+		Agent      string         `json:"agent,omitempty"`
+		Call       CallID         `json:"call,omitempty"`
+		Submission SubmissionID   `json:"submission,omitempty"`
+		Turn       TurnID         `json:"turn,omitempty"`
+		DurationMs int64          `json:"durationMs,omitempty"`
+		Unheard    *FailedCall    `json:"unheard,omitempty"`
+		At         Time           `json:"at"`
 	}
 
 	// ConversationDeleted ends a life. A new one continues at the next offset.

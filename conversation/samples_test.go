@@ -21,8 +21,25 @@ const at conversation.Time = 1767323045678
 func ptr[T any](v T) *T { return &v }
 
 // samples returns one record of every type with every field set.
-func samples() []conversation.Record {
-	usage := conversation.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 5, Total: 6}
+func samples() []conversation.Record { return append(workSamples(), endSamples()...) }
+
+// The values that several samples have.
+func sampleOrigin() conversation.Origin { return conversation.Origin{Root: "sub_0", Parent: "conv_3"} }
+
+func sampleFacts() conversation.CallFacts {
+	return conversation.CallFacts{
+		Provider: "x.ai", API: "anthropic-messages", Server: "localhost", Port: 8080, Thinking: "high", ResponseID: "resp_1", ResponseModel: "x-1",
+		Price: &conversation.Price{Input: 0.25, Output: 0.5, CacheRead: 0.125, CacheWrite: 1, Total: 1.875},
+	}
+}
+
+func sampleUsage() conversation.Usage {
+	return conversation.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 5, Total: 6}
+}
+
+// workSamples are the records of work under way.
+func workSamples() []conversation.Record {
+	origin, facts, usage := sampleOrigin(), sampleFacts(), sampleUsage()
 	return []conversation.Record{
 		&conversation.ConversationCreated{
 			Agent: "triage", ID: "issue 42", UID: "inst_1", ConversationID: "conv_1",
@@ -37,26 +54,33 @@ func samples() []conversation.Record {
 					{ID: "att_1", SHA256: "ab", MimeType: "image/png", Size: 3, Filename: "a&b.png"},
 				},
 			},
-			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"},
+			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true,
 		},
-		&conversation.AttemptStarted{Submission: "sub_1", Attempt: 2, Writer: "w_1", At: at},
-		&conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"},
+		&conversation.AttemptStarted{
+			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, Dispatched: true,
+			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, At: at,
+		},
+		&conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain", ElapsedMs: 31, At: at},
 		&conversation.ResponseStarted{
 			Message: "msg_2", Submission: "sub_1", Child: "conv_2", Turn: "turn_1", Model: "anthropic/x",
-			Metadata: json.RawMessage(`{"cost":1.50}`), At: at,
+			Metadata: json.RawMessage(`{"cost":1.50}`), Origin: origin, WaitMs: 32, At: at,
 		},
 		&conversation.Delta{Message: "msg_2", Child: "conv_2", Kind: conversation.PartReasoning, Text: "a\r\n\"<b>\u2028\x00😀"},
 		&conversation.PartDone{Message: "msg_2", Child: "conv_2", Signature: "c2ln"},
 		&conversation.ToolCalled{
-			Message: "msg_2", Child: "conv_2", Call: "call_1", ProviderCall: "toolu_1", Name: "label", Input: json.RawMessage(`{"n":1}`), Durable: true, At: at,
+			Message: "msg_2", Child: "conv_2", Call: "call_1", ProviderCall: "toolu_1", Name: "label", Input: json.RawMessage(`{"n":1}`), Durable: true,
+			Origin: origin, Turn: "turn_1", At: at,
 		},
 		&conversation.ToolSettled{
 			Call: "call_1", Child: "conv_2", Output: json.RawMessage(`"ok"`), Failed: true, ErrorText: "no such label", Terminate: true,
 			Attachments: []conversation.Attachment{{ID: "att_2", SHA256: "cd", MimeType: "image/png", Size: 4, Filename: "b.png"}},
-			DurationMs:  ptr[int64](12), ElapsedMs: 34, At: at,
+			Origin:      origin, Name: "label", Turn: "turn_1",
+			DurationMs: ptr[int64](12), ElapsedMs: 34, At: at,
 		},
 		&conversation.StepCompleted{
-			Message: "msg_2", Child: "conv_2", Turn: "turn_1", StopReason: conversation.ReasonInterrupted, Usage: usage, ElapsedMs: 35, At: at,
+			Message: "msg_2", Child: "conv_2", Turn: "turn_1", StopReason: conversation.ReasonInterrupted, Usage: usage,
+			Origin: origin, Model: "anthropic/x", Facts: facts, DurationMs: 33, WaitMs: 32, Retries: 1,
+			Calls: []conversation.CallName{{Call: "call_1", Name: "label"}}, ElapsedMs: 35, At: at,
 		},
 		&conversation.DataWritten{Message: "msg_2", Name: "plan", Data: json.RawMessage(`[null,"<"]`)},
 		&conversation.MetadataMerged{Message: "msg_2", Metadata: json.RawMessage(`{"a":{"b":12345678901234567890}}`)},
@@ -64,26 +88,42 @@ func samples() []conversation.Record {
 			Message: "msg_3", Child: "conv_2", Submission: "sub_1", TagName: "stream_continued", Attributes: map[string]string{"k": "v"},
 			Text: "Go on.", Display: conversation.DisplayHidden,
 		},
+	}
+}
+
+// endSamples are the records of what ends, and of subagents.
+func endSamples() []conversation.Record {
+	origin, facts, usage := sampleOrigin(), sampleFacts(), sampleUsage()
+	failed := &conversation.FailedCall{Turn: "turn_2", Model: "anthropic/x", DurationMs: 37, Retries: 3}
+	return []conversation.Record{
 		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, At: at},
 		&conversation.SubmissionSettled{
-			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, At: at,
+			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, AttemptMs: 34, TotalMs: 66,
+			Attempts: 10, Began: true, Open: true, Dispatched: true, Unheard: failed, At: at,
 			Error: &conversation.SettlementError{
 				Type: conversation.CodeRetryExhausted, Message: "All attempts were used.", Meta: map[string]any{"attempts": 10.0},
 			},
 		},
-		&conversation.StepDropped{Message: "msg_2", Child: "conv_2", Turn: "turn_1"},
+		&conversation.StepDropped{
+			Message: "msg_2", Child: "conv_2", Turn: "turn_1", Origin: origin, Model: "anthropic/x", Reason: "overloaded",
+			DurationMs: 33, Retries: 2, At: at,
+		},
 		&conversation.Compacted{
 			Child: "conv_2", Summary: "so far", FirstKept: "sub_1", FirstTurn: "turn_1", Before: 2, Reason: conversation.CompactionManual,
-			Model: "anthropic/x", Usage: usage, At: at,
+			Model: "anthropic/x", Usage: usage, Origin: origin, Turn: "turn_3", Facts: facts, Tokens: 90_000, After: 4, DurationMs: 38,
+			Detached: true, At: at,
 		},
 		&conversation.StateWritten{Key: "seen", Value: json.RawMessage(`{"n":2}`)},
 		&conversation.StepRecorded{Call: "call_1", Name: "fetch", Output: json.RawMessage(`7`)},
-		&conversation.Parked{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 100},
+		&conversation.Parked{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 100, At: at},
 		&conversation.HookDone{Submission: "sub_1", Hook: conversation.HookContinued},
 		&conversation.ChildStarted{
-			Child: "conv_2", Submission: "sub_2", Call: "call_1", Agent: "helper", Prompt: "Look it up.", At: at,
+			Child: "conv_2", Submission: "sub_2", Call: "call_1", Agent: "helper", Prompt: "Look it up.", Origin: origin, Turn: "turn_1", At: at,
 		},
-		&conversation.ChildSettled{Child: "conv_2", Outcome: conversation.OutcomeCompleted, Usage: usage, At: at},
+		&conversation.ChildSettled{
+			Child: "conv_2", Outcome: conversation.OutcomeCompleted, Usage: usage, Origin: origin, Agent: "helper", Call: "call_1",
+			Submission: "sub_2", Turn: "turn_1", DurationMs: 39, Unheard: failed, At: at,
+		},
 		&conversation.ConversationDeleted{At: at},
 	}
 }

@@ -138,6 +138,10 @@ type Submission struct {
 	// settled nor released. Writer is that attempt's writer.
 	Running bool   `json:"running,omitempty"`
 	Writer  string `json:"writer,omitempty"`
+	// Began is set by the first attempt, whatever becomes of it.
+	Began bool `json:"began,omitempty"`
+	// Dispatched says that code in the process has sent it.
+	Dispatched bool `json:"dispatched,omitempty"`
 	// Message is the response, empty before its first step.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it

@@ -9,7 +9,10 @@ type Cost struct {
 
 // Rates are prices in US dollars per million tokens.
 type Rates struct {
-	Input, Output, CacheRead, CacheWrite float64
+	Input      float64 `json:"input,omitempty"`
+	Output     float64 `json:"output,omitempty"`
+	CacheRead  float64 `json:"cacheRead,omitempty"`
+	CacheWrite float64 `json:"cacheWrite,omitempty"`
 }
 
 // CostTier holds the rates of prompts longer than InputTokensAbove tokens,

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -32,7 +33,10 @@ type Registration struct {
 	Reasoning *bool `json:"reasoning,omitempty"`
 	// Input defaults to the catalog's, then InputText alone.
 	Input []string `json:"input,omitempty"`
-	// Models overrides the four fields above for single models, by model id.
+	// Cost defaults to the catalog's, then nothing: a model without a price is counted
+	// as free.
+	Cost *Rates `json:"cost,omitempty"`
+	// Models overrides the five fields above for single models, by model id.
 	Models map[string]ModelOverride `json:"models,omitempty"`
 	// StoreResponses asks the vendor to keep responses; only the protocols
 	// openai-responses and azure-openai-responses know it.
@@ -47,6 +51,7 @@ type ModelOverride struct {
 	MaxTokens     *int     `json:"maxTokens,omitempty"`
 	Reasoning     *bool    `json:"reasoning,omitempty"`
 	Input         []string `json:"input,omitempty"`
+	Cost          *Rates   `json:"cost,omitempty"`
 }
 
 // RegistrationError reports a provider that has no catalog models and was
@@ -71,6 +76,7 @@ func (r Registration) clone() Registration {
 	r.MaxTokens = clonePointer(r.MaxTokens)
 	r.Reasoning = clonePointer(r.Reasoning)
 	r.Input = slices.Clone(r.Input)
+	r.Cost = clonePointer(r.Cost)
 	models := make(map[string]ModelOverride, len(r.Models))
 	for id, m := range r.Models {
 		models[id] = ModelOverride{
@@ -78,6 +84,7 @@ func (r Registration) clone() Registration {
 			MaxTokens:     clonePointer(m.MaxTokens),
 			Reasoning:     clonePointer(m.Reasoning),
 			Input:         slices.Clone(m.Input),
+			Cost:          clonePointer(m.Cost),
 		}
 	}
 	r.Models = models
@@ -116,6 +123,9 @@ func (r Registration) model(provider, id string, entry, first *CatalogModel) Mod
 		Cost:          base.Cost,
 	}
 	m.Cost.Tiers = slices.Clone(m.Cost.Tiers)
+	if rates := cmp.Or(own.Cost, r.Cost); rates != nil {
+		m.Cost = Cost{Rates: *rates}
+	}
 	m.StoreResponses = r.StoreResponses && (m.API == "openai-responses" || m.API == "azure-openai-responses")
 	m.Telemetry = resolveTelemetry(r.Telemetry, provider, m.BaseURL)
 	return m

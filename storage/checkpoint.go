@@ -22,6 +22,9 @@ type Checkpoint struct {
 	Writers int64
 	// Indexed is the day of the newest index entry, "" if there is none; see [IndexEntry].
 	Indexed string
+	// Exported is the last batch whose durable events all sinks had stored, -1 if none;
+	// nil if no sink was configured.
+	Exported *int64
 	// Pages are the closed history that State leaves out, oldest first.
 	Pages []PageRef
 	// State is one line of JSON or more, the last without its newline, and Tail zero or
@@ -55,14 +58,16 @@ type headObject struct {
 }
 
 type checkpointHeader struct {
-	Version int       `json:"v"`
-	Seq     int64     `json:"seq"`
-	Hash    Hash      `json:"hash"`
-	Writers int64     `json:"writers"`
-	Claims  []Claim   `json:"claims"`
-	Indexed string    `json:"indexed,omitempty"`
-	Pages   []PageRef `json:"pages"`
-	State   int       `json:"state"` // bytes of the state, with its last newline
+	Version int     `json:"v"`
+	Seq     int64   `json:"seq"`
+	Hash    Hash    `json:"hash"`
+	Writers int64   `json:"writers"`
+	Claims  []Claim `json:"claims"`
+	Indexed string  `json:"indexed,omitempty"`
+	// Exported is nil where no sink was configured.
+	Exported *int64    `json:"exported,omitempty"`
+	Pages    []PageRef `json:"pages"`
+	State    int       `json:"state"` // bytes of the state, with its last newline
 }
 
 // maxClaims bounds the claims of a checkpoint.
@@ -84,7 +89,7 @@ func PageKey(conv conversation.Key, p PageRef) string {
 }
 
 // encodeCheckpoint returns the object of a checkpoint: one zstd frame of lines of
-// JSON, a header with v, seq, hash, writers, claims, indexed, pages and state, those of
+// JSON, a header with v, seq, hash, writers, claims, indexed, exported, pages and state, those of
 // the state, and those of the tail.
 func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	if n := len(c.State); n == 0 || c.State[n-1] == '\n' {
@@ -93,7 +98,7 @@ func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	if err := segment.CheckLines(c.Tail); err != nil {
 		return nil, fmt.Errorf("tail: %w", err)
 	}
-	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Pages, len(c.State) + 1}
+	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Exported, c.Pages, len(c.State) + 1}
 	if err := h.valid(); err != nil {
 		return nil, err
 	}
@@ -129,7 +134,7 @@ func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
 		return nil, fmt.Errorf("state of %d bytes does not end a line", h.State)
 	}
 	state, tail := rest[:h.State-1], rest[h.State:]
-	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Pages: h.Pages, State: state, Tail: tail}
+	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Exported: h.Exported, Pages: h.Pages, State: state, Tail: tail}
 	return c, h.valid()
 }
 
@@ -141,6 +146,8 @@ func (h *checkpointHeader) valid() error {
 		return fmt.Errorf("sequence number %d is out of range", h.Seq)
 	case len(h.Claims) == 0 || len(h.Claims) > maxClaims || h.Writers < int64(len(h.Claims)):
 		return fmt.Errorf("%d claims of %d writers", len(h.Claims), h.Writers)
+	case h.Exported != nil && (*h.Exported < -1 || *h.Exported > maxSeq):
+		return fmt.Errorf("exported up to %d, which is out of range", *h.Exported)
 	}
 	for i, c := range h.Claims {
 		if c.Nonce.Validate() != nil || c.Seq < 0 || c.Seq > h.Seq || i > 0 && c.Seq <= h.Claims[i-1].Seq {

@@ -1,6 +1,6 @@
 // Package storage keeps everything of Parley that must survive: the log of
-// every conversation, the busy journals of the nodes, attachments, members and the
-// format stamp, as objects behind one small seam, [Bucket].
+// every conversation, the journals of the nodes, attachments, members and the format
+// stamp, as objects behind one small seam, [Bucket].
 //
 // Package actors calls it; storage/s3 is the one implementation of Bucket. The
 // package knows conversations by key and records as opaque JSON lines.
@@ -12,6 +12,7 @@
 //	<hh>/<conv>/ckpt/<seq>-<digest>  one checkpoint
 //	<hh>/<conv>/page/<n>-<digest>    one page of closed history
 //	wake/<member>/<shard>/<n>        one busy journal, see [EncodeJournal]
+//	export/<member>/<shard>/<n>      one export journal, see [EncodeExportJournal]
 //	members/<n>                      one epoch of members, see [EncodeEpoch]
 //	heartbeat/<member>               a hint that a member lives, see [EncodeHeartbeat]
 //	index/<agent>/<day>/<conv>       this conversation was active, see [IndexEntry]

@@ -36,7 +36,7 @@ func TestLinesAreWhatJSONWrites(t *testing.T) {
 	} {
 		var want strings.Builder
 		enc := json.NewEncoder(&want)
-		if err := enc.Encode(journalHeader{SchemaVersion, j.Member, j.Shard, j.Shards, j.N, len(j.Entries)}); err != nil {
+		if err := enc.Encode(listingHeader{SchemaVersion, j.Member, j.Shard, j.Shards, j.N, len(j.Entries)}); err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range j.Entries {
@@ -44,13 +44,21 @@ func TestLinesAreWhatJSONWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := journalLines([]byte("before\n"), j)
+		got, err := listing[JournalEntry](j).lines([]byte("before\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff("before\n"+want.String(), string(got)); diff != "" {
 			t.Errorf("journal lines (-want +got):\n%s", diff)
 		}
+	}
+	entry := ExportEntry{key, maxSeq}
+	want, err := json.Marshal(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(entry.appendTo(nil))); diff != "" {
+		t.Errorf("export entry (-want +got):\n%s", diff)
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	KindPage       ObjectKind = "page"
 	KindAttachment ObjectKind = "attachment"
 	KindJournal    ObjectKind = "journal"
+	KindExport     ObjectKind = "export"
 	KindTimer      ObjectKind = "timer"
 	KindEpoch      ObjectKind = "epoch"
 	KindHeartbeat  ObjectKind = "heartbeat"
@@ -39,11 +40,11 @@ const (
 type ObjectName struct {
 	Kind   ObjectKind
 	Conv   conversation.Key
-	First  int64  // First batch of a segment, the batch of a batch, checkpoint or timer, the number of a page, journal or epoch.
+	First  int64  // First batch of a segment, the batch of a batch, checkpoint or timer, the number of a page, journal (of either kind) or epoch.
 	Last   int64  // Last batch of a segment.
 	Digest string // 32 digits of a checkpoint or page, 64 of an attachment.
-	Member string // Of a journal or heartbeat, or who staged something.
-	Shard  int    // Of a journal or timer.
+	Member string // Of a journal (of either kind) or heartbeat, or who staged something.
+	Shard  int    // Of a journal (of either kind) or timer.
 	Agent  string // Of an index entry, as is Day.
 	Day    string
 }
@@ -68,8 +69,11 @@ func parseRoot(key string) (ObjectName, bool) {
 	root, rest, _ := strings.Cut(key, "/")
 	switch root + "/" {
 	case journalRoot:
-		member, shard, n, ok := parseJournalKey(key)
+		member, shard, n, ok := parseListingKey(journalRoot, key)
 		return ObjectName{Kind: KindJournal, Member: member, Shard: shard, First: n}, ok
+	case exportRoot:
+		member, shard, n, ok := parseListingKey(exportRoot, key)
+		return ObjectName{Kind: KindExport, Member: member, Shard: shard, First: n}, ok
 	case timerRoot:
 		ref, ok := parseTimerKey(key)
 		return ObjectName{Kind: KindTimer, Conv: ref.Conv, Shard: TimerShard(ref.Conv), First: ref.Seq}, ok

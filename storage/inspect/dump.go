@@ -21,7 +21,7 @@ type KeyError struct{ Key string }
 // Error implements error.
 func (e *KeyError) Error() string {
 	return fmt.Sprintf("%q is no key of an object; keys are <hh>/<conversation>/log/<seq>, …/seg/<last>-<first>, …/head, …/ckpt/<seq>-<hash>, "+
-		"…/page/<n>-<hash>, …/blob/<sha256>, wake/<member>/<shard>/<n>, members/<n>, heartbeat/<member>, index/<agent>/<day>/<conversation>, "+
+		"…/page/<n>-<hash>, …/blob/<sha256>, wake/<member>/<shard>/<n>, export/<member>/<shard>/<n>, members/<n>, heartbeat/<member>, index/<agent>/<day>/<conversation>, "+
 		"probe/…, format.json, with all digits", e.Key)
 }
 
@@ -196,6 +196,8 @@ func (d *dumper) object(ctx context.Context) error {
 		return d.named(data, line)
 	case storage.KindJournal:
 		return d.journal(data, line)
+	case storage.KindExport:
+		return d.export(data, line)
 	case storage.KindHead:
 		_, err = storage.DecodeHead(d.name.Conv, data)
 	case storage.KindEpoch:
@@ -306,6 +308,14 @@ func (d *dumper) journal(data []byte, line objectLine) error {
 	j, err := storage.DecodeJournal(data)
 	if err == nil && (j.Member != d.name.Member || j.Shard != d.name.Shard || j.N != d.name.First) {
 		err = fmt.Errorf("header says journal %d of shard %d of %s", j.N, j.Shard, j.Member)
+	}
+	return errors.Join(d.content(data, line), err)
+}
+
+func (d *dumper) export(data []byte, line objectLine) error {
+	j, err := storage.DecodeExportJournal(data)
+	if err == nil && (j.Member != d.name.Member || j.Shard != d.name.Shard || j.N != d.name.First) {
+		err = fmt.Errorf("header says export journal %d of shard %d of %s", j.N, j.Shard, j.Member)
 	}
 	return errors.Join(d.content(data, line), err)
 }

@@ -45,7 +45,7 @@ func TestDumpOfEveryObject(t *testing.T) {
 		}
 		kinds[first.Object] = true
 	}
-	if len(kinds) != 12 {
+	if len(kinds) != 13 {
 		t.Errorf("dumped %v, want every kind", kinds)
 	}
 	for key, want := range map[string][]string{
@@ -55,6 +55,7 @@ func TestDumpOfEveryObject(t *testing.T) {
 		w.under("page/")[0]:             {`"object":"page"`, `{"messages":`, `question 0`},
 		storage.HeadKey(w.conv):         {`"value":{"v":8,"seq":35`},
 		"wake/m1/0/" + number(3):        {`"object":"journal"`, `"count":2`, `"nonce":"n3","seq":30`},
+		"export/m1/0/" + number(5):      {`"object":"export"`, `"count":1`, `"seq":30`},
 		storage.BlobKey(w.conv, w.blob): {`"bytes":16,"sha256":"` + w.blob.String()},
 		storage.EpochKey(1):             {`"id":"m1"`},
 		"heartbeat/m1":                  {`"count":7`},
@@ -101,7 +102,7 @@ func TestDumpOfDamage(t *testing.T) {
 		t.Errorf("a damaged segment: %d lines, %v", len(lines), err)
 	}
 	moved := map[string]string{
-		w.log(31): w.log(30), w.seg(0, 9): w.seg(0, 10), "wake/m1/0/" + number(9): "wake/m1/0/" + number(3), storage.EpochKey(9): storage.EpochKey(1),
+		w.log(31): w.log(30), w.seg(0, 9): w.seg(0, 10), "wake/m1/0/" + number(9): "wake/m1/0/" + number(3), "export/m1/0/" + number(9): "export/m1/0/" + number(5), storage.EpochKey(9): storage.EpochKey(1),
 		"heartbeat/m9": "heartbeat/m1", storage.BlobKey(w.conv, storage.Digest{}): w.log(30),
 		storage.CheckpointKey(w.conv, 3, storage.Digest{}): w.under("ckpt/")[0], storage.PageKey(w.conv, storage.PageRef{N: 7}): w.under("page/")[0],
 		"index/a/2026-01-02/" + string(w.conv): storage.IndexKey(storage.IndexEntry{Address: w.at, Day: "2026-01-02"}),

@@ -44,6 +44,7 @@ const (
 	KindForeignKey             Kind = "foreign-key"
 	KindFormat                 Kind = "format"
 	KindJournal                Kind = "journal"
+	KindExport                 Kind = "export"
 	KindTimer                  Kind = "timer"
 	KindEpoch                  Kind = "epoch"
 	KindHeartbeat              Kind = "heartbeat"

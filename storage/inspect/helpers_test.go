@@ -108,6 +108,9 @@ func (w *world) others() {
 	check(w.t, storage.NewJournalWriter(w.bucket).Write(ctx, storage.Journal{Member: "m1", Shards: 1, N: 3, Entries: []storage.JournalEntry{
 		{Conv: w.conv, Nonce: "n3", Seq: 30}, {Conv: conversation.Address{Agent: "assistant", ID: "never"}.Key(), Nonce: "n9", Seq: -1},
 	}}))
+	check(w.t, storage.NewJournalWriter(w.bucket).WriteExport(ctx, storage.ExportJournal{Member: "m1", Shards: 64, N: 5, Entries: []storage.ExportEntry{
+		{Conv: w.conv, Seq: 30},
+	}}))
 	must(storage.CreateEpoch(ctx, w.bucket, storage.Epoch{N: 1, Nonce: "e1", Members: []storage.Member{{ID: "m1", Address: "127.0.0.1:1"}}}))(w.t)
 	check(w.t, storage.PutHeartbeat(ctx, w.bucket, storage.Heartbeat{Member: "m1", Count: 7}))
 }

@@ -65,6 +65,29 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 	return nil
 }
 
+// exports looks at every export journal. The logs have all that is to be exported.
+func (v *verifier) exports(ctx context.Context) error {
+	return eachKey(ctx, v.bucket, "export/", func(k storage.ListedKey) error {
+		name, err := storage.ParseKey(k.Key)
+		if err != nil {
+			v.foreign(k.Key)
+			return nil
+		}
+		_, err = storage.ReadExportJournal(ctx, v.bucket, name.Member, name.Shard, name.First)
+		var corrupt *storage.CorruptError
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return nil // It was replaced meanwhile.
+		case errors.As(err, &corrupt):
+			v.find(Note, KindExport, k.Key, fmt.Sprintf(
+				"the export journal cannot be read: %v; events of the conversations it lists may be missing in the sinks; replay events from the logs, then delete the object",
+				corrupt.Err))
+			return nil
+		}
+		return err
+	})
+}
+
 // timers looks at every timer. Nothing rests on what is in one: its key wakes.
 func (v *verifier) timers(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "timer/", func(k storage.ListedKey) error {

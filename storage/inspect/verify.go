@@ -115,7 +115,7 @@ func (v *verifier) everything(ctx context.Context) error {
 	}
 	var folders []string
 	known := map[string]func(context.Context) error{
-		"wake/": v.journals, "timer/": v.timers, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
+		"wake/": v.journals, "export/": v.exports, "timer/": v.timers, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
 		"format.json": nothing, "probe/": nothing, "staged/": nothing,
 	}
 	var found []string

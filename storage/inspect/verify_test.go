@@ -198,6 +198,10 @@ func otherWounds() []wound {
 		{name: "journal flipped", do: func(w *world) { w.flip(journal + number(3)) }, want: []string{"damage journal " + journal + number(3)}},
 		{name: "journal of another number", do: func(w *world) { w.put(journal+number(4), w.get(journal+number(3))) },
 			want: []string{"damage journal " + journal + number(4)}},
+		{name: "export journal flipped", do: func(w *world) { w.flip("export/m1/0/" + number(5)) },
+			want: []string{"note export export/m1/0/*"}, kept: []string{"note export export/m1/0/*"}},
+		{name: "stray export journal", do: func(w *world) { w.put("export/m1/soon", []byte("x")) },
+			want: []string{"note foreign-key export/m1/soon"}, kept: []string{"note foreign-key export/m1/soon"}},
 		{name: "epoch cut off", do: func(w *world) { w.cut(storage.EpochKey(1)) }, want: []string{"damage epoch members/" + number(1)}},
 		{name: "stray heartbeat", do: func(w *world) {
 			check(w.t, storage.PutHeartbeat(context.Background(), w.bucket, storage.Heartbeat{Member: "m0", Count: 1}))

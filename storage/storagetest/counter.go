@@ -11,14 +11,15 @@ type Class string
 
 // The classes of keys.
 const (
-	Log   Class = "log"   // Batches of a conversation.
-	Seg   Class = "seg"   // Segments of a log.
-	Wake  Class = "wake"  // Busy journals.
-	Timer Class = "timer" // Timers of what waits.
-	Blob  Class = "blob"  // Attachments.
-	Ckpt  Class = "ckpt"  // Heads, checkpoints and pages of closed history.
-	Index Class = "index" // Who was active on a day.
-	Other Class = "other" // Everything else.
+	Log    Class = "log"    // Batches of a conversation.
+	Seg    Class = "seg"    // Segments of a log.
+	Wake   Class = "wake"   // Busy journals.
+	Export Class = "export" // Export journals.
+	Timer  Class = "timer"  // Timers of what waits.
+	Blob   Class = "blob"   // Attachments.
+	Ckpt   Class = "ckpt"   // Heads, checkpoints and pages of closed history.
+	Index  Class = "index"  // Who was active on a day.
+	Other  Class = "other"  // Everything else.
 )
 
 // Request is one kind of request.
@@ -87,6 +88,8 @@ func classOf(key string) Class {
 		return Index
 	case strings.Contains(key, "/wake/"):
 		return Wake
+	case strings.Contains(key, "/export/"):
+		return Export
 	case strings.Contains(key, "/timer/"):
 		return Timer
 	case strings.Contains(key, "/blob/"):

@@ -18,7 +18,15 @@ func (m *Machine) nextOffset() conversation.Offset {
 // enqueue folds records and adds them to the batch being composed. Urgent
 // records do not wait for the pace, and neither does what stands with them.
 func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
-	if err := m.state.Extend(m.nextOffset(), records...); err != nil {
+	at := m.nextOffset()
+	err := m.state.Extend(at) // A claim moves the head, too.
+	for _, r := range records {
+		if err == nil {
+			m.state.Complete(r)
+			err = m.state.Extend(at, r)
+		}
+	}
+	if err != nil {
 		panic(fmt.Sprintf("machine: %v", err))
 	}
 	m.pending.records = append(m.pending.records, records...)

@@ -34,6 +34,9 @@ type run struct {
 	at         conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
 	began      time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
 	turn       conversation.TurnID           // of the model call
+	asked      time.Duration                 // Env.Mono when it was asked for
+	wait       int64                         // milliseconds until its first word
+	repeated   int                           // failed calls before it that it repeats
 	opened     bool                          // response_started of the turn is recorded
 	step       int                           // model calls of this attempt, repetitions not counted
 	retries    int                           // repetitions of the model call
@@ -45,8 +48,9 @@ type run struct {
 	metadata   json.RawMessage               // of the response, until it is open
 	written    []StateWrite                  // by the author for the response, until it is open
 	waiting    []conversation.ToolCall
-	running    int          // tools, those in parked included
-	parked     []parkedCall // those that wait for a time
+	running    int                      // tools, those in parked included
+	unheard    *conversation.FailedCall // the call that ended the run without a word
+	parked     []parkedCall             // those that wait for a time
 }
 
 // newGen names what runs outside for a run from now on. Results under the name it
@@ -96,7 +100,7 @@ func (m *Machine) startNext() {
 	}
 	sub := m.state.Unsettled()[0]
 	m.enqueue(true, &conversation.AttemptStarted{
-		Submission: sub.ID, Attempt: sub.Attempts + 1, Writer: m.writer, At: m.env.Wall,
+		Submission: sub.ID, Attempt: sub.Attempts + 1, MaxAttempts: m.limits().MaxAttempts, Writer: m.writer, At: m.env.Wall,
 	})
 	m.run = &run{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }
@@ -352,13 +356,15 @@ type settlement struct {
 
 // conclude records the one outcome of a submission.
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
-	total := sub.Elapsed().Milliseconds()
-	if m.run != nil && m.run.submission == sub.ID {
-		total += m.elapsed() - sub.ElapsedNow().Milliseconds()
+	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
+	var unheard *conversation.FailedCall
+	if r := m.run; r != nil && r.submission == sub.ID {
+		total += m.elapsed() - attempt
+		attempt, unheard = m.elapsed(), r.unheard
 		m.cancelRuns()
 	}
 	m.enqueue(true, &conversation.SubmissionSettled{
-		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, At: m.env.Wall,
+		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt, Unheard: unheard, At: m.env.Wall,
 	})
 	if m.limits().SettledHook {
 		m.settled = append(m.settled, settlement{ShowSettlement{sub, outcome, err}, m.nextOffset()})

@@ -20,7 +20,10 @@ type compaction struct {
 	run    *run // that waits for it, or whose context it is; nil if nobody needs it
 	kept   bool // goes on without its run
 	asked  bool
-	to     ReplyID // who asked
+	to     ReplyID             // who asked
+	began  time.Duration       // Env.Mono when it was asked for
+	tokens int64               // of the newest model call, 0 if nobody counted
+	origin conversation.Origin // for whose work, nobody's if somebody asked
 }
 
 // compactSoon has the view of a run shortened while the work goes on.
@@ -32,7 +35,7 @@ func (m *Machine) compactSoon(r *run) {
 func (m *Machine) compactRun(r *run, failed *conversation.SettlementError) {
 	r.phase, r.failed = phaseCompacting, failed
 	if j := m.job(r.child); j != nil {
-		j.run = r
+		j.run, j.origin = r, m.state.Origin(r.submission)
 		return
 	}
 	m.summarize(&compaction{child: r.child, reason: conversation.CompactionOverflow, run: r}, "")
@@ -69,11 +72,14 @@ func (m *Machine) summarize(j *compaction, instructions string) {
 		return
 	}
 	m.gen++
-	j.gen = m.gen
+	j.gen, j.began = m.gen, m.env.Mono
 	m.jobs = append(m.jobs, j)
 	e := Summarize{Gen: j.gen, Reason: j.reason, Instructions: instructions}
 	if j.run != nil {
-		e.Submission = j.run.submission
+		e.Submission, j.origin = j.run.submission, m.state.Origin(j.run.submission)
+		if last, ok := m.sub(j.run).LastStep(); ok {
+			j.tokens = last.Usage.Total
+		}
 	}
 	m.emit(e)
 }
@@ -90,7 +96,9 @@ func (m *Machine) summarized(in Summarized) {
 	if done {
 		m.enqueue(true, &conversation.Compacted{
 			Child: j.child, Summary: in.Summary, FirstKept: in.FirstKept, FirstTurn: in.FirstTurn, Before: in.Before,
-			Reason: j.reason, Model: in.Model, Usage: in.Usage, At: m.env.Wall,
+			Reason: j.reason, Model: in.Model, Usage: in.Usage, Facts: in.Facts, Tokens: j.tokens, After: in.After,
+			Origin: j.origin, Detached: j.run == nil, Turn: conversation.TurnID(m.ids.next("turn_")),
+			DurationMs: int64((m.env.Mono - j.began) / time.Millisecond), At: m.env.Wall,
 		})
 	}
 	if j.asked {

@@ -61,6 +61,7 @@ type ModelEvent struct {
 	// The end. Full says that the context has come near the model's window.
 	StopReason string
 	Usage      conversation.Usage
+	Facts      conversation.CallFacts
 	Full       bool
 	// A failure: Err may be shown to clients. Retry says that the same call may
 	// succeed later, RetryAfter how long the vendor asks to wait; Overflow that the
@@ -215,6 +216,8 @@ type (
 		Before    int
 		Model     string
 		Usage     conversation.Usage
+		Facts     conversation.CallFacts
+		After     int // exchanges that are left as they are
 		Nothing   bool
 		Err       *conversation.Error
 	}

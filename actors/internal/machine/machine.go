@@ -364,11 +364,12 @@ func (m *Machine) drain() {
 	if m.run != nil {
 		sub = m.sub(m.run)
 	}
+	elapsed := m.elapsed()
 	m.cancel()
 	if sub == nil {
 		return
 	}
-	m.enqueue(true, &conversation.AttemptReleased{Submission: sub.ID, Attempt: sub.Attempts, Reason: "drain"})
+	m.enqueue(true, &conversation.AttemptReleased{Submission: sub.ID, Attempt: sub.Attempts, Reason: "drain", ElapsedMs: elapsed, At: m.env.Wall})
 }
 
 // stepDown ends the machine after a lost append.

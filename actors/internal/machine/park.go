@@ -72,7 +72,7 @@ func (m *Machine) parkRun() {
 		return
 	}
 	m.enqueue(true, &conversation.Parked{
-		Submission: m.run.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(),
+		Submission: m.run.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 	m.cancelRuns()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-var mintedID = regexp.MustCompile(`(sub|inst|conv|msg|turn|call|att)_[0-9A-HJKMNP-TV-Z]{26}`)
+var mintedID = regexp.MustCompile(`(sub|inst|conv|msg|turn|call|att|op|task)_[0-9A-HJKMNP-TV-Z]{26}`)
 
 // aliases gives minted ids short names in the order in which they are seen.
 type aliases struct {
@@ -219,6 +219,8 @@ func recordText(r conversation.Record) string {
 		return s + elapsedText(r.ElapsedMs)
 	case *conversation.StepCompleted:
 		return childText(r.Child) + fmt.Sprintf("%s %s %s%s", r.Message, r.Turn, r.StopReason, elapsedText(r.ElapsedMs))
+	case *conversation.StepDropped:
+		return childText(r.Child) + fmt.Sprintf("%s %s%s", r.Message, r.Turn, suffix(" ", r.Reason))
 	case *conversation.StateWritten:
 		return fmt.Sprintf("%s=%s", r.Key, r.Value)
 	case *conversation.StepRecorded:

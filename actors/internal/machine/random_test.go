@@ -571,6 +571,7 @@ func (w *world) verify() {
 		}
 	}
 	w.verifyOrder()
+	w.verifyEvents()
 	for turn, said := range w.said {
 		have := w.logged[turn]
 		if have == nil {

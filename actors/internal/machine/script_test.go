@@ -47,6 +47,7 @@ import (
 //	state     transcript and settlements; "durable" shows those of the log
 //	context   what the newest model call sees
 //	full      whether streamed text is held back
+//	events    the durable events of what is durable since the last time, nested; with "new quiet" the effects are not shown
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var s *script
@@ -78,6 +79,8 @@ type script struct {
 	job    int                       // gen of the newest summary asked for
 	timer  conversation.Offset       // of the newest timer to be stored
 	lives  int
+	shown  int // batches whose events were shown
+	quiet  bool
 }
 
 func newScript() *script { return &script{rig: newRig(), names: newAliases()} }
@@ -104,13 +107,27 @@ func (s *script) run(w *strings.Builder) {
 		printContext(w, s.m.State(), s.sub)
 	case "full":
 		fmt.Fprintln(w, s.m.Full())
+	case "events":
+		s.shown = printEvents(w, s.log, s.shown)
 	default:
 		effects := s.step(s.input())
 		for _, e := range effects {
 			s.follow(e)
 		}
-		printEffects(w, effects)
+		if !s.quiet {
+			printEffects(w, effects)
+		}
+		for _, e := range effects {
+			s.name(e)
+		}
 	}
+}
+
+// name gives the ids of an effect their short names, in the order they are seen.
+func (s *script) name(e machine.Effect) {
+	var w strings.Builder
+	printEffect(&w, e)
+	s.names.replace(w.String())
 }
 
 // follow remembers what commands mean when they name no gen.
@@ -176,6 +193,7 @@ func (s *script) configure() {
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
 	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
+	s.quiet = s.d.HasArg("quiet")
 	s.crash()
 }
 

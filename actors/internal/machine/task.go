@@ -52,7 +52,7 @@ func (m *Machine) endTask(r *run, outcome conversation.Outcome) {
 	}
 	m.endRun(r)
 	m.outcome(parent, nil, done, &conversation.ChildSettled{
-		Child: sub.Child, Outcome: outcome, Usage: sub.Usage(), At: m.env.Wall,
+		Child: sub.Child, Outcome: outcome, Usage: sub.Usage(), Unheard: r.unheard, At: m.env.Wall,
 	})
 }
 

@@ -21,16 +21,19 @@ const (
 // stopLength is the stop reason of a step that ended at the model's limit.
 const stopLength = "length"
 
+// stopError is the stop reason of a step that broke off for good.
+const stopError = "error"
+
 // callModel asks for the next model call of a run.
 func (m *Machine) callModel(r *run) {
 	r.step++
-	r.retries, r.unasked, r.compacted = 0, 0, false
+	r.retries, r.unasked, r.compacted, r.repeated = 0, 0, false, 0
 	m.startCall(r)
 }
 
 // startCall asks for a model call, the first or a repetition.
 func (m *Machine) startCall(r *run) {
-	r.phase, r.opened = phaseModel, false
+	r.phase, r.opened, r.asked, r.wait = phaseModel, false, m.env.Mono, 0
 	r.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
 		Gen: m.newGen(r), Submission: r.submission, Turn: r.turn,
@@ -65,7 +68,7 @@ func (m *Machine) data(r *run, e ModelEvent) {
 func (m *Machine) modelEvent(r *run, name string, e ModelEvent) {
 	switch e.Kind {
 	case ModelFailed:
-		m.modelFailed(r, e)
+		m.modelFailed(r, name, e)
 		return
 	case ModelMetadata:
 		r.metadata, r.written = e.Input, append(r.written, e.State...)
@@ -102,8 +105,9 @@ func (m *Machine) openResponse(r *run, model string) conversation.MessageID {
 		return sub.Message
 	}
 	var with []conversation.Record
+	r.wait = m.askedMs(r)
 	started := &conversation.ResponseStarted{
-		Message: sub.Message, Submission: sub.ID, Child: r.child, Turn: r.turn, Model: model, At: m.env.Wall,
+		Message: sub.Message, Submission: sub.ID, Child: r.child, Turn: r.turn, Model: model, WaitMs: r.wait, At: m.env.Wall,
 	}
 	if started.Message == "" {
 		started.Message = conversation.MessageID(m.ids.next("msg_"))
@@ -121,7 +125,7 @@ func (m *Machine) reasoned(r *run) bool {
 }
 
 func (m *Machine) modelDone(r *run, e ModelEvent) {
-	m.completeStep(r, e.StopReason, e.Usage)
+	m.completeStep(r, e)
 	calls := m.sub(r).OpenCalls()
 	if e.Full && (r.child == "" || len(calls) > 0) { // nothing follows the end of a task
 		m.compactSoon(r)
@@ -165,25 +169,28 @@ func (m *Machine) ended(r *run) {
 // modelFailed repeats a call that may succeed later, asks another model, or has the
 // context shortened; otherwise the run fails. What a repeated call has said already
 // is withdrawn.
-func (m *Machine) modelFailed(r *run, e ModelEvent) {
+func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
 	switch {
 	case e.Overflow && !r.compacted:
-		m.withdraw(r)
+		m.withdraw(r, e)
 		m.compactRun(r, e.Err)
 	case e.Unasked:
-		m.repeat(r, min(m.retryPause(r.unasked), maxRetryAfter))
+		m.repeat(r, e, min(m.retryPause(r.unasked), maxRetryAfter))
 		r.unasked = min(r.unasked+1, maxUnasked)
 	case e.Retry && r.retries < maxRetries:
-		m.repeat(r, max(m.retryPause(r.retries), min(e.RetryAfter, maxRetryAfter)))
+		m.repeat(r, e, max(m.retryPause(r.retries), min(e.RetryAfter, maxRetryAfter)))
 		r.retries++
 	case e.Fallback:
-		m.withdraw(r)
+		m.withdraw(r, e)
 		r.fallback++
 		r.retries = 0
+		r.repeated++
 		m.startCall(r)
 	default:
 		if r.opened {
-			m.completeStep(r, "error", conversation.Usage{})
+			m.completeStep(r, ModelEvent{StopReason: stopError})
+		} else {
+			r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, DurationMs: m.askedMs(r), Retries: r.repeated}
 		}
 		m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
 		m.fail(r, e.Err)
@@ -191,19 +198,37 @@ func (m *Machine) modelFailed(r *run, e ModelEvent) {
 }
 
 // repeat makes a model call again after a pause.
-func (m *Machine) repeat(r *run, after time.Duration) {
-	m.withdraw(r)
+func (m *Machine) repeat(r *run, e ModelEvent, after time.Duration) {
+	m.withdraw(r, e)
 	r.phase = phaseRetry
+	r.repeated++
 	m.emit(SetTimer{Timer: TimerRetry, Gen: r.gen, After: after})
 }
 
 // withdraw takes back what the model call under way has said.
-func (m *Machine) withdraw(r *run) {
+func (m *Machine) withdraw(r *run, e ModelEvent) {
 	if r.opened {
-		m.enqueue(true, &conversation.StepDropped{Message: m.sub(r).Message, Child: r.child, Turn: r.turn})
+		m.enqueue(true, &conversation.StepDropped{
+			Message: m.sub(r).Message, Child: r.child, Turn: r.turn, Reason: reasonOf(e.Err),
+			DurationMs: m.askedMs(r), Retries: r.repeated, At: m.env.Wall,
+		})
 		r.opened = false
 	}
 }
+
+// reasonOf is the kind of failure that an error tells of.
+func reasonOf(err *conversation.SettlementError) string {
+	if err == nil {
+		return ""
+	}
+	if reason, ok := err.Meta["reason"].(string); ok {
+		return reason
+	}
+	return string(err.Type)
+}
+
+// askedMs is how long ago the model call of a run was asked for, in milliseconds.
+func (m *Machine) askedMs(r *run) int64 { return int64((m.env.Mono - r.asked) / time.Millisecond) }
 
 // retryPause doubles with every repetition and is shortened by up to half, so that
 // the callers of a vendor that was down do not come back together.
@@ -212,9 +237,10 @@ func (m *Machine) retryPause(times int) time.Duration {
 	return pause - pause*time.Duration(m.env.Seed[0])/512
 }
 
-func (m *Machine) completeStep(r *run, stop string, usage conversation.Usage) {
+func (m *Machine) completeStep(r *run, e ModelEvent) {
 	m.enqueue(true, &conversation.StepCompleted{
-		Message: m.sub(r).Message, Child: r.child, Turn: r.turn, StopReason: stop, Usage: usage, ElapsedMs: m.elapsed(), At: m.env.Wall,
+		Message: m.sub(r).Message, Child: r.child, Turn: r.turn, StopReason: e.StopReason, Usage: e.Usage, Facts: e.Facts,
+		DurationMs: m.askedMs(r), WaitMs: r.wait, Retries: r.repeated, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 }
 

@@ -1,0 +1,117 @@
+package conversation
+
+// Complete fills those fields of a record, about to be folded, that repeat what earlier
+// records say. Nothing is decided on them and no fold reads them: they make events a
+// pure function of one batch.
+func (s *State) Complete(r Record) {
+	switch r := r.(type) {
+	case *AttemptStarted:
+		if sub := s.bySub[r.Submission]; sub != nil {
+			r.After, r.Trace, r.Dispatched = sub.after(), sub.Trace, sub.Dispatched
+			if r.After == AfterNothing {
+				r.QueuedMs = sinceMs(sub.AdmittedAt, r.At)
+			}
+		}
+	case *ResponseStarted:
+		if r.Child != "" {
+			r.Origin = s.origin(s.bySub[r.Submission])
+		}
+	case *ToolCalled:
+		if m := s.byID[r.Message]; m != nil && m.sub != nil {
+			r.Origin = s.origin(m.sub)
+			r.Turn = m.sub.OpenStep()
+		}
+	case *ToolSettled:
+		if p := s.calls[r.Call]; p != nil {
+			r.Origin, r.Name, r.Turn = s.origin(p.sub), p.name, p.step.turn
+		}
+	case *StepCompleted:
+		r.Origin, r.Model = s.stepFacts(r.Message)
+		if r.StopReason != ReasonInterrupted {
+			r.Calls = s.callNames(r.Message)
+		}
+	case *StepDropped:
+		r.Origin, r.Model = s.stepFacts(r.Message)
+	case *ChildStarted:
+		if p := s.calls[r.Call]; p != nil {
+			r.Origin, r.Turn = s.asked(p.sub), p.step.turn
+		}
+	case *ChildSettled:
+		s.completeChild(r)
+	case *SubmissionSettled:
+		if sub := s.bySub[r.Submission]; sub != nil {
+			r.Attempts, r.Began, r.Open, r.Dispatched = sub.Attempts, sub.Began, sub.Running, sub.Dispatched
+			r.TotalMs = sinceMs(sub.AdmittedAt, r.At)
+		}
+	}
+}
+
+func (s *State) completeChild(r *ChildSettled) {
+	for _, c := range s.children {
+		if c.Child != r.Child {
+			continue
+		}
+		r.Origin, r.Agent, r.Call, r.Submission = s.origin(c), c.Agent, c.Call, c.ID
+		r.DurationMs = sinceMs(c.AdmittedAt, r.At)
+		if p := s.calls[c.Call]; p != nil {
+			r.Turn = p.step.turn
+		}
+	}
+}
+
+// after says what the next attempt follows.
+func (s *Submission) after() Started {
+	switch {
+	case s.Running:
+		return AfterLoss
+	case s.Began:
+		return AfterPause
+	}
+	return AfterNothing
+}
+
+// Origin says for whom the work of a submission is done, which may be a subagent's.
+func (s *State) Origin(id SubmissionID) Origin { return s.origin(s.bySub[id]) }
+
+// origin is Origin of a submission that was looked up.
+func (s *State) origin(sub *Submission) Origin {
+	if sub == nil || sub.Child == "" {
+		return s.asked(sub)
+	}
+	return s.asked(s.bySub[sub.Parent])
+}
+
+// asked is the origin of what a submission asks of a subagent.
+func (s *State) asked(sub *Submission) Origin {
+	if sub == nil {
+		return Origin{}
+	}
+	return Origin{Root: s.root(sub).ID, Parent: sub.Child}
+}
+
+// stepFacts are the origin and the model of the step under way in a response.
+func (s *State) stepFacts(id MessageID) (Origin, string) {
+	m := s.byID[id]
+	if m == nil || m.sub == nil {
+		return Origin{}, ""
+	}
+	model := ""
+	if st := m.sub.lastStep(); st != nil {
+		model = st.model
+	}
+	return s.origin(m.sub), model
+}
+
+// callNames are the calls of the step under way in a response.
+func (s *State) callNames(id MessageID) (out []CallName) {
+	m := s.byID[id]
+	if m == nil || m.sub == nil {
+		return nil
+	}
+	for _, c := range m.sub.OpenCalls() {
+		out = append(out, CallName{c.Call, c.Name})
+	}
+	return out
+}
+
+func sinceMs(from, to Time) int64 { return max(int64(to-from), 0) }

@@ -1,0 +1,202 @@
+package observability
+
+import (
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Place says to which part of a conversation a live event belongs.
+type Place struct {
+	// Submission is a client's, also within a subagent's work.
+	Submission conversation.SubmissionID
+	// Child is the subagent's conversation, and Parent that of who asked, if that is a
+	// subagent too.
+	Child, Parent conversation.ConversationID
+	Turn          conversation.TurnID
+	// Whole says that it concerns the submission as such, or the conversation.
+	Whole bool
+}
+
+// Live returns a live event. It has no ID and no Index yet: those are given by the node
+// that emits it.
+func (s Source) Live(at conversation.Time, in Place, payload Payload) Event {
+	env := Envelope{
+		Version: Version, Seq: LiveSeq, At: at, Type: payload.EventType(), Agent: s.Agent, Instance: s.ID, Submission: in.Submission,
+	}
+	if !in.Whole {
+		p := projection{}
+		p.work(conversation.Origin{Root: in.Submission, Parent: in.Parent}, in.Child, in.Turn).fill(&env, s.Conversation)
+	}
+	return Event{Envelope: env, Payload: payload}
+}
+
+// Stream makes the live events of the batches of one conversation: messages as they
+// show, text as it becomes durable. It needs the batches in order, from the beginning of
+// a turn on; what belongs to a turn that it has not seen begin is passed over. The zero
+// value with its fields set is ready. It is owned by one goroutine.
+type Stream struct {
+	Source  Source
+	Options ProjectOptions
+
+	turns map[conversation.ConversationID]*liveTurn
+	out   []Event
+	at    conversation.Time
+}
+
+// liveTurn is a turn under way, of the conversation or of a subagent.
+type liveTurn struct {
+	place    Place
+	message  Message
+	thinking bool
+	contents int // parts so far
+	bytes    int // of the part under way
+	part     string
+	calls    map[conversation.CallID]bool
+	complete bool
+	results  []Message
+}
+
+// Batch returns the live events of the next batch, which is durable since a moment.
+func (s *Stream) Batch(b conversation.Batch, at conversation.Time) []Event {
+	s.Source, s.at, s.out = s.Source.After(b), at, nil
+	for _, r := range b.Records {
+		s.record(r)
+	}
+	return s.out
+}
+
+func (s *Stream) record(r conversation.Record) {
+	switch r := r.(type) {
+	case *conversation.ResponseStarted:
+		s.started(r)
+	case *conversation.Delta:
+		if t := s.turns[r.Child]; t != nil {
+			s.delta(t, r)
+		}
+	case *conversation.ToolCalled:
+		if t := s.turns[r.Child]; t != nil {
+			s.endThinking(t)
+			t.calls[r.Call] = true
+		}
+	case *conversation.ToolSettled:
+		s.toolSettled(r)
+	case *conversation.StepCompleted:
+		s.completed(r.Child, r.StopReason == finishError || r.StopReason == conversation.ReasonInterrupted)
+	case *conversation.StepDropped:
+		if t := s.turns[r.Child]; t != nil {
+			t.calls = nil
+			s.completed(r.Child, true)
+		}
+	case *conversation.ChildSettled:
+		delete(s.turns, r.Child)
+	case *conversation.SubmissionSettled:
+		delete(s.turns, "")
+	}
+}
+
+func (s *Stream) add(in Place, payload Payload) {
+	s.out = append(s.out, s.Source.Live(s.at, in, payload))
+}
+
+func (s *Stream) started(r *conversation.ResponseStarted) {
+	root := r.Root
+	if r.Child == "" {
+		root = r.Submission
+	}
+	t := &liveTurn{
+		place:   Place{Submission: root, Child: r.Child, Parent: r.Parent, Turn: r.Turn},
+		message: Message{ID: string(r.Message), Role: roleAssistant}, calls: map[conversation.CallID]bool{},
+	}
+	if s.turns == nil {
+		s.turns = map[conversation.ConversationID]*liveTurn{}
+	}
+	s.turns[r.Child] = t
+	s.add(t.place, &MessageStart{Message: t.message})
+}
+
+// The roles of messages in events.
+const (
+	roleAssistant  = "assistant"
+	roleToolResult = "toolResult"
+)
+
+func (s *Stream) delta(t *liveTurn, r *conversation.Delta) {
+	text := s.shown(r.Text)
+	if r.Kind != conversation.PartReasoning {
+		s.endThinking(t)
+		t.message.Bytes += len(r.Text)
+		if s.Options.Content && !t.message.Truncated {
+			t.message.Text, t.message.Truncated = s.Options.cut(t.message.Text + r.Text)
+		}
+		s.add(t.place, &TextDelta{Bytes: len(r.Text), Text: text})
+		return
+	}
+	if !t.thinking {
+		t.thinking, t.bytes, t.part = true, 0, ""
+		s.add(t.place, &ThinkingStart{ContentIndex: t.contents})
+	}
+	t.bytes += len(r.Text)
+	if s.Options.Content {
+		t.part, _ = s.Options.cut(t.part + r.Text)
+	}
+	s.add(t.place, &ThinkingDelta{ContentIndex: t.contents, Bytes: len(r.Text), Delta: text})
+}
+
+// shown is text where content is switched on, up to its bound.
+func (s *Stream) shown(text string) string {
+	if !s.Options.Content {
+		return ""
+	}
+	text, _ = s.Options.cut(text)
+	return text
+}
+
+func (s *Stream) endThinking(t *liveTurn) {
+	if t.thinking {
+		s.add(t.place, &ThinkingEnd{ContentIndex: t.contents, Bytes: t.bytes, Content: t.part})
+		t.thinking, t.part = false, ""
+		t.contents++
+	}
+}
+
+// completed ends the message of a turn. The turn goes on until its calls have outcomes.
+func (s *Stream) completed(child conversation.ConversationID, failed bool) {
+	t := s.turns[child]
+	if t == nil || t.complete {
+		return
+	}
+	s.endThinking(t)
+	t.complete, t.message.IsError = true, failed
+	s.add(t.place, &MessageEnd{Message: t.message})
+	s.settle(t)
+}
+
+func (s *Stream) toolSettled(r *conversation.ToolSettled) {
+	t := s.turns[r.Child]
+	if t == nil || !t.calls[r.Call] {
+		return
+	}
+	delete(t.calls, r.Call)
+	text := string(r.Output)
+	if r.Failed {
+		text = r.ErrorText
+	}
+	m := Message{Role: roleToolResult, ToolCallID: string(r.Call), ToolName: r.Name, IsError: r.Failed, Bytes: len(text), Images: len(r.Attachments)}
+	if s.Options.Content {
+		m.Text, m.Truncated = s.Options.cut(text)
+	}
+	start := m
+	start.Text, start.Truncated = "", false
+	s.add(t.place, &MessageStart{Message: start})
+	s.add(t.place, &MessageEnd{Message: m})
+	t.results = append(t.results, m)
+	s.settle(t)
+}
+
+// settle tells that a turn and all its tools are complete.
+func (s *Stream) settle(t *liveTurn) {
+	if !t.complete || len(t.calls) > 0 {
+		return
+	}
+	s.add(t.place, &TurnMessages{Purpose: PurposeAgent, Message: t.message, ToolResults: t.results})
+	delete(s.turns, t.place.Child)
+}

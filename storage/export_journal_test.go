@@ -1,0 +1,205 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+func exportJournal(n int64, convs ...string) storage.ExportJournal {
+	j := storage.ExportJournal{Member: "node-1_01JD", Shard: 1, Shards: 64, N: n}
+	for i, c := range convs {
+		j.Entries = append(j.Entries, storage.ExportEntry{Conv: keyOf(c), Seq: int64(i) - 1})
+	}
+	return j
+}
+
+func TestExportJournalRoundTrip(t *testing.T) {
+	for _, j := range []storage.ExportJournal{exportJournal(0), exportJournal(9, "x"), exportJournal(1e16-1, "x", "y", "z")} {
+		data, err := storage.EncodeExportJournal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := storage.DecodeExportJournal(data)
+		if diff := cmp.Diff(j, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	data, err := storage.EncodeExportJournal(exportJournal(9, "x"))
+	want := `{"v":8,"member":"node-1_01JD","shard":1,"shards":64,"n":9,"count":1}` + "\n" +
+		fmt.Sprintf(`{"conv":"%s","seq":-1}`, keyOf("x")) + "\n"
+	if got := string(decompress(t, data)); err != nil || got != want {
+		t.Errorf("object holds %s, %v; want %s", got, err, want)
+	}
+	key := storage.ExportJournalKey("m", 3, 12)
+	if key != "export/m/3/0000000000000012" {
+		t.Errorf("key is %s", key)
+	}
+	name, err := storage.ParseKey(key)
+	if diff := cmp.Diff(storage.ObjectName{Kind: storage.KindExport, Member: "m", Shard: 3, First: 12}, name); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestExportJournalIsStrict(t *testing.T) {
+	for name, change := range map[string]func(*storage.ExportJournal){
+		"member a path": func(j *storage.ExportJournal) { j.Member = "a/b" },
+		"shard":         func(j *storage.ExportJournal) { j.Shard = 64 },
+		"number":        func(j *storage.ExportJournal) { j.N = -1 },
+		"conversation":  func(j *storage.ExportJournal) { j.Entries[0].Conv = "xyz" },
+		"entry number":  func(j *storage.ExportJournal) { j.Entries[0].Seq = -2 },
+	} {
+		j := exportJournal(1, "x")
+		change(&j)
+		if _, err := storage.EncodeExportJournal(j); err == nil {
+			t.Errorf("%s: encoded", name)
+		}
+	}
+	data, err := storage.EncodeExportJournal(exportJournal(1, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(decompress(t, data))
+	for name, content := range map[string]string{
+		"version": strings.Replace(good, `"v":8`, `"v":9`, 1),
+		"count":   strings.Replace(good, `"count":1`, `"count":0`, 1),
+		"cut":     good[:len(good)-1],
+		"entry":   good + "x\n",
+		"seq":     strings.Replace(good, `"seq":-1`, `"seq":-2`, 1),
+	} {
+		if _, err := storage.DecodeExportJournal(compress(t, content)); err == nil {
+			t.Errorf("%s: decoded", name)
+		}
+	}
+	if _, err := storage.DecodeExportJournal(compress(t, strings.Replace(good, `"seq":-1`, `"seq":-1,"new":[]`, 1))); err != nil {
+		t.Errorf("an unknown field is refused: %v", err)
+	}
+}
+
+func FuzzDecodeExportJournal(f *testing.F) {
+	for _, j := range []storage.ExportJournal{exportJournal(0), exportJournal(3, "x", "y")} {
+		data, err := storage.EncodeExportJournal(j)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, []byte("{\"v\":8,\"member\":\"m\",\"shards\":64}\n"))
+		f.Add(data[:len(data)-3], []byte("{\"v\":8,\"member\":\"m\",\"shards\":64,\"count\":1}\n{\"conv\":\"00112233445566778899aabbccddeeff\",\"seq\":7}\n"))
+	}
+	f.Fuzz(func(t *testing.T, data, content []byte) {
+		for _, d := range [][]byte{data, compress(t, string(content))} {
+			j, err := storage.DecodeExportJournal(d)
+			if err != nil {
+				continue
+			}
+			again, err := storage.EncodeExportJournal(j)
+			if err != nil {
+				t.Fatalf("encode what was decoded: %v", err)
+			}
+			k, err := storage.DecodeExportJournal(again)
+			if diff := cmp.Diff(j, k); err != nil || diff != "" {
+				t.Fatalf("second decode: %v (-first +second):\n%s", err, diff)
+			}
+		}
+	})
+}
+
+// TestExportJournalsAreTheirOwn: neither kind of journal is taken for the other.
+func TestExportJournalsAreTheirOwn(t *testing.T) {
+	b := bucket(t, memory(t))
+	w := storage.NewJournalWriter(b)
+	for _, n := range []int64{3, 11, 2} {
+		j := exportJournal(n, "x")
+		if err := w.WriteExport(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Write(t.Context(), journal(7, "x")); err != nil {
+		t.Fatal(err)
+	}
+	key := func(n int64) string { return storage.ExportJournalKey("node-1_01JD", 1, n) }
+	want := []storage.JournalRef{{Member: "node-1_01JD", Shard: 1, N: 11, Keys: []string{key(2), key(3), key(11)}}}
+	got, err := storage.ExportJournals(t.Context(), b)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Fatalf("%v (-want +got):\n%s", err, diff)
+	}
+	if busy, err := storage.Journals(t.Context(), b); err != nil || len(busy) != 1 || busy[0].N != 7 {
+		t.Errorf("busy journals: %+v, %v", busy, err)
+	}
+	j, err := storage.ReadExportJournal(t.Context(), b, "node-1_01JD", 1, 3)
+	if diff := cmp.Diff(exportJournal(3, "x"), j); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := storage.ReadExportJournal(t.Context(), b, "node-1_01JD", 1, 7); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("absent: %v", err)
+	}
+	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), storage.JournalKey("node-1_01JD", 1, 7)}); !errors.Is(err, storage.ErrRefused) {
+		t.Errorf("delete of a busy journal: %v, want refused", err)
+	}
+	if err := storage.DeleteJournal(t.Context(), b, []string{key(2)}); !errors.Is(err, storage.ErrRefused) {
+		t.Errorf("delete of an export journal: %v, want refused", err)
+	}
+	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), key(3)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = storage.ExportJournals(t.Context(), b); err != nil || !slices.Equal(got[0].Keys, []string{key(11)}) {
+		t.Errorf("after the delete: %+v, %v", got, err)
+	}
+}
+
+func TestWriteExportResolves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucket(t, faults(memory(t), "PUT", storagetest.LostAck, storagetest.ErrorBefore))
+		w := storage.NewJournalWriter(b)
+		if err := w.WriteExport(t.Context(), exportJournal(1, "x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WriteExport(t.Context(), exportJournal(1, "x", "y")); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("other content under the key: %v, want exists", err)
+		}
+	})
+}
+
+func TestExportShards(t *testing.T) {
+	seen := map[int]int{}
+	for i := range 2000 {
+		n := storage.ExportShard(keyOf(fmt.Sprint(i)))
+		if n < 0 || n >= storage.ExportShards {
+			t.Fatalf("shard %d", n)
+		}
+		seen[n]++
+	}
+	if len(seen) != storage.ExportShards {
+		t.Errorf("2000 conversations have %d shards", len(seen))
+	}
+}
+
+// TestCheckpointSaysWhatIsExported: nothing, nothing yet, and a batch are three things.
+func TestCheckpointSaysWhatIsExported(t *testing.T) {
+	none, some := int64(-1), int64(2)
+	for _, exported := range []*int64{nil, &none, &some} {
+		c := newCheckpointed(t)
+		c.want.Exported = exported
+		c.put()
+		got, err := c.logs.Checkpoint(t.Context(), c.conv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(exported, got.Exported); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	c := newCheckpointed(t)
+	below := int64(-2)
+	c.want.Exported = &below
+	if err := c.logs.PutCheckpoint(t.Context(), c.conv, &c.want, nil); err == nil {
+		t.Error("a position before the start was stored")
+	}
+}
