@@ -15,6 +15,7 @@ VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
 GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
+ENGINE   := test/engine/node_modules/.package-lock.json
 SCHEDULES ?= 20000
 LOGSCHEDULES ?= 100000
 CYCLES    ?= 200
@@ -22,7 +23,7 @@ CRASHES   ?= 500
 FUZZTIME ?= 1m
 
 .DEFAULT_GOAL := help
-.PHONY: help test needs format vet staticcheck tidy arch mutants schedules servers clients race lint soak bench generate vuln build clean
+.PHONY: help test needs format vet staticcheck tidy arch mutants schedules servers clients engine race lint soak bench generate vuln build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +71,10 @@ servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
 clients: $(CLIENTS) ## Install the packages of the client suite, as its lock file pins them
 
-race: servers clients ## Run all tests under the race detector
+engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
+
+# With a ClickHouse server of one's own the engine is not installed.
+race: servers clients $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine) ## Run all tests under the race detector
 	$(GO) test -race -timeout 30m ./...
 
 build: ## Build the command into ./bin
@@ -99,7 +103,7 @@ vuln: $(VULN) ## Look for known vulnerabilities; needs the network
 	$(VULN) ./...
 
 clean: ## Remove what make built
-	rm -rf $(BIN) test/clients/node_modules
+	rm -rf $(BIN) test/clients/node_modules test/engine/node_modules
 
 # A tool's file carries its version, so that a new pin is built and an old one is not run.
 define install
@@ -126,4 +130,8 @@ $(DRIVE):
 # npm writes the file before it is done, so that its time says nothing.
 $(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc
 	cd test/clients && npm ci --no-progress
+	@touch $@
+
+$(ENGINE): test/engine/package.json test/engine/package-lock.json test/engine/.npmrc
+	cd test/engine && npm ci --no-progress
 	@touch $@

@@ -62,6 +62,8 @@ func packages() []row {
 		{"actors/internal/summary", 2, runtime, list("conversation"), nil},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
+		{"observability/jsonl", 3, vendor, list("observability"), nil},
+		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},
 		{"client", 3, edge, list("conversation"), nil},
 		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
@@ -74,6 +76,8 @@ func packages() []row {
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 
 		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/anishathalye/porcupine", "github.com/google/go-cmp")},
+		{"internal/clickhousetest", 3, suite, nil, nil},
+		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},
 		{"internal/clusterrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
@@ -94,19 +98,22 @@ func packages() []row {
 func quarantine() map[string]struct{ code, tests []string } {
 	type where = struct{ code, tests []string }
 	return map[string]where{
+		"github.com/ClickHouse/ch-go":           {code: list("internal/clickhousetest/engine")},
+		"github.com/ClickHouse/clickhouse-go":   {code: list("internal/clickhousetest/engine", "observability/clickhouse"), tests: list("internal/clickhousetest")},
+		"github.com/ebitengine/purego":          {code: list("internal/clickhousetest/engine")},
 		"github.com/anishathalye/porcupine":     {code: list("internal/chaos"), tests: list("internal/clusterrun")},
 		"github.com/asynkron/protoactor-go":     {code: list("actors")},
 		"github.com/cespare/xxhash":             {code: list("storage/segment")},
 		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},
 		"github.com/cockroachdb/pebble":         {code: list("storage/local")},
 		"github.com/fsnotify/fsnotify":          {code: list("cmd/parley")},
-		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "internal/chaos"), tests: list("")},
+		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "observability/sinktest", "internal/chaos"), tests: list("")},
 		"github.com/google/jsonschema-go":       {code: list("agent")},
 		"github.com/gorilla/mux":                {code: list("http", "examples")},
-		"github.com/klauspost/compress":         {code: list("storage/segment"), tests: list("storage")},
+		"github.com/klauspost/compress":         {code: list("storage/segment"), tests: list("storage", "internal/clickhousetest")},
 		"github.com/minio/minio-go":             {code: list("storage/s3"), tests: list("storage/local")},
 		"github.com/oklog/ulid":                 {code: list("actors", "http", "cmd")},
-		"github.com/santhosh-tekuri/jsonschema": {code: list("agent")},
+		"github.com/santhosh-tekuri/jsonschema": {code: list("agent"), tests: list("observability")},
 		"github.com/spf13/cobra":                {code: list("cmd/parley")},
 		"github.com/prometheus/client_golang":   {code: list("cmd/parley/internal/admin")},
 		"go.yaml.in/yaml":                       {code: list("cmd/parley/internal/config"), tests: list("cmd/parley")},

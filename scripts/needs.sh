@@ -34,6 +34,7 @@ elif [[ ${CGO_ENABLED:-1} == 0 ]]; then
 fi
 
 # The suite in test/clients drives the server with the public TypeScript client.
+# npm installs that and the ClickHouse engine in test/engine.
 node_remedy="install Node.js 20 or later from https://nodejs.org, or with this system's package manager, and put its bin folder on PATH"
 if ! command -v node >/dev/null; then
 	lacks "node is missing, which the client suite needs: $node_remedy"
@@ -47,7 +48,18 @@ else
 	fi
 fi
 if ! command -v npm >/dev/null; then
-	lacks "npm is missing, which installs the client suite's packages: it comes with Node.js from https://nodejs.org, or apt-get install npm"
+	lacks "npm is missing, which installs the packages of the client suite and the ClickHouse engine: it comes with Node.js from https://nodejs.org, or apt-get install npm"
+fi
+
+# The ClickHouse engine of the tests is a library for one kind of machine; on others
+# they need a server.
+if [[ -z ${PARLEY_TEST_CLICKHOUSE:-} ]] && ! command -v clickhouse >/dev/null; then
+	engine_remedy="put the program clickhouse on PATH, or let PARLEY_TEST_CLICKHOUSE name a server, as clickhouse://user:password@host:9000/?http_port=8123"
+	if [[ $(uname -s)-$(uname -m) != Linux-x86_64 ]]; then
+		lacks "the ClickHouse engine of the tests is for Linux on x86-64: $engine_remedy"
+	elif ! getconf GNU_LIBC_VERSION >/dev/null 2>&1; then
+		lacks "glibc is missing, which the ClickHouse engine of the tests needs: $engine_remedy"
+	fi
 fi
 
 exit "$missing"

@@ -1,0 +1,339 @@
+package clickhousetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/parleyrun/parley/internal/clickhousetest"
+)
+
+// way is one of the ways to reach a server.
+type way struct {
+	protocol    clickhouse.Protocol
+	compression clickhouse.CompressionMethod
+}
+
+func ways() map[string]way {
+	return map[string]way{
+		"native":      {clickhouse.Native, clickhouse.CompressionNone},
+		"native lz4":  {clickhouse.Native, clickhouse.CompressionLZ4},
+		"native zstd": {clickhouse.Native, clickhouse.CompressionZSTD},
+		"http":        {clickhouse.HTTP, clickhouse.CompressionNone},
+		"http lz4":    {clickhouse.HTTP, clickhouse.CompressionLZ4},
+		"http gzip":   {clickhouse.HTTP, clickhouse.CompressionGZIP},
+	}
+}
+
+// connect returns the driver, connected as a user in one of the ways.
+func connect(t testing.TB, s *clickhousetest.Server, w way, user, database string) driver.Conn {
+	t.Helper()
+	o := &clickhouse.Options{
+		Addr: []string{s.Addr()}, Protocol: w.protocol, MaxOpenConns: 16,
+		Auth:        clickhouse.Auth{Username: user, Database: database},
+		Compression: &clickhouse.Compression{Method: w.compression},
+	}
+	if w.protocol == clickhouse.HTTP {
+		o.Addr = []string{s.HTTPAddr()}
+	}
+	c, err := clickhouse.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func run(t testing.TB, c driver.Conn, statement string, args ...any) {
+	t.Helper()
+	if err := c.Exec(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// text returns the only column of the only row, which is a string.
+func text(t testing.TB, c driver.Conn, statement string, args ...any) string {
+	t.Helper()
+	var s string
+	if err := c.QueryRow(t.Context(), statement, args...).Scan(&s); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	return s
+}
+
+// code returns that of the exception.
+func code(err error) int32 {
+	var e *clickhouse.Exception
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+// onWays runs a test in every way, in a database of its own on one server.
+func onWays(t *testing.T, test func(t *testing.T, s *clickhousetest.Server, w way, database string)) {
+	s := clickhousetest.Start(t, nil)
+	for name, w := range ways() {
+		t.Run(name, func(t *testing.T) { test(t, s, w, s.Database(t)) })
+	}
+}
+
+func TestDSNs(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	database := s.Database(t)
+	for _, dsn := range []string{s.DSN(database), s.HTTPDSN(database)} {
+		o, err := clickhouse.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := clickhouse.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got := text(t, c, "SELECT currentDatabase()"); got != database {
+			t.Errorf("%s: in database %s, want %s", dsn, got, database)
+		}
+	}
+}
+
+func TestServersAndDatabasesAreApart(t *testing.T) {
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
+	first, second := clickhousetest.Start(t, nil), clickhousetest.Start(t, nil)
+	here, there := first.Database(t), first.Database(t)
+	run(t, connect(t, first, way{}, "default", here), "CREATE TABLE t (a Int8) ENGINE = MergeTree ORDER BY a")
+	if err := connect(t, first, way{}, "default", there).Exec(t.Context(), "SELECT * FROM t"); code(err) != 60 {
+		t.Errorf("another database: %v, want code 60", err)
+	}
+	if err := connect(t, second, way{}, "default", here).Ping(t.Context()); code(err) != 81 {
+		t.Errorf("another server: %v, want code 81", err)
+	}
+}
+
+func TestDatabaseGoesWithItsTest(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	var name string
+	t.Run("inner", func(t *testing.T) { name = s.Database(t) })
+	if err := connect(t, s, way{}, "default", name).Ping(t.Context()); code(err) != 81 {
+		t.Errorf("after the test: %v, want code 81", err)
+	}
+}
+
+// TestKilledServerKeepsRows acknowledges rows over a merge and several parts, kills
+// the server twice and looks for them.
+func TestKilledServerKeepsRows(t *testing.T) {
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "") // It has to be one that can be stopped.
+	s := clickhousetest.Start(t, &clickhousetest.Options{Dir: t.TempDir()})
+	database, native, web := s.Database(t), s.Addr(), s.HTTPAddr()
+	c := connect(t, s, way{}, "default", database)
+	run(t, c, "CREATE TABLE t (k String, ver UInt64) ENGINE = ReplacingMergeTree(ver) PARTITION BY ver % 2 ORDER BY k")
+	for life := range uint64(2) {
+		for i := range uint64(5) {
+			insert(t, c, "INSERT INTO t", [][]any{{fmt.Sprint("k", i), 10*life + i}, {fmt.Sprint("of", life, "-", i), uint64(7)}})
+		}
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if conn, err := net.Dial("tcp", native); err == nil {
+			conn.Close()
+			t.Fatal("it goes on after Stop")
+		}
+		if err := s.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s.Addr() != native || s.HTTPAddr() != web {
+			t.Errorf("after Restart it is at %s and %s, want %s and %s", s.Addr(), s.HTTPAddr(), native, web)
+		}
+		c = connect(t, s, way{}, "default", database)
+		if got, want := text(t, c, "SELECT toString(uniqExact(k)) FROM t"), fmt.Sprint(5+5*(life+1)); got != want {
+			t.Errorf("%s keys after life %d, want %s", got, life, want)
+		}
+	}
+}
+
+// TestKillInMidInsertKeepsWholeBatches kills the server under four writers. What
+// they were told is there is there, and of no batch a part.
+func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "") // It has to be one that can be stopped.
+	s := clickhousetest.Start(t, nil)
+	database := s.Database(t)
+	run(t, connect(t, s, way{}, "default", database), "CREATE TABLE t (batch String, n UInt64) ENGINE = MergeTree ORDER BY (batch, n)")
+	const writers, rows = 4, 500
+	acknowledged := make(chan string, 1)
+	var group sync.WaitGroup
+	for writer := range writers {
+		c := connect(t, s, way{}, "default", database)
+		group.Go(func() {
+			for i := 0; ; i++ {
+				b, err := c.PrepareBatch(t.Context(), "INSERT INTO t")
+				if err != nil {
+					return
+				}
+				name := fmt.Sprintf("%d-%d", writer, i)
+				for n := range uint64(rows) {
+					err = errors.Join(err, b.Append(name, n))
+				}
+				if errors.Join(err, b.Send()) != nil {
+					return
+				}
+				acknowledged <- name
+			}
+		})
+	}
+	var all []string
+	for range 20 * writers {
+		all = append(all, <-acknowledged)
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	go func() {
+		group.Wait()
+		close(acknowledged)
+	}()
+	for name := range acknowledged {
+		all = append(all, name)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, s, way{}, "default", database)
+	if got := text(t, c, "SELECT toString(uniqExact(batch)) FROM t WHERE batch IN {names:Array(String)}", clickhouse.Named("names", all)); got != fmt.Sprint(len(all)) {
+		t.Errorf("%s batches of %d that were acknowledged", got, len(all))
+	}
+	if got := text(t, c, fmt.Sprintf("SELECT toString(groupArray((batch, n))) FROM (SELECT batch, count() AS n FROM t GROUP BY batch HAVING n != %d)", rows)); got != "[]" {
+		t.Errorf("parts of batches: %s", got)
+	}
+}
+
+const dirEnv = "PARLEY_CLICKHOUSETEST_DIR"
+
+// TestServerEndsWithItsProcess runs itself in another process that ends without any
+// cleanup.
+func TestServerEndsWithItsProcess(t *testing.T) {
+	if dir := os.Getenv(dirEnv); dir != "" {
+		s, err := clickhousetest.Run(t.Context(), &clickhousetest.Options{Dir: dir})
+		fmt.Println(s.Addr(), err)
+		os.Exit(0)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestServerEndsWithItsProcess$")
+	cmd.Env = append(os.Environ(), dirEnv+"="+t.TempDir(), "PARLEY_TEST_CLICKHOUSE=")
+	out, err := cmd.Output()
+	address, _, _ := strings.Cut(string(out), " ")
+	if _, _, bad := net.SplitHostPort(address); err != nil || bad != nil {
+		t.Fatalf("the other process: %v: %s", err, out)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		if time.Now().After(deadline) {
+			t.Fatalf("the server at %s goes on", address)
+		}
+	}
+}
+
+// failing is a test that is expected to fail.
+type failing struct {
+	testing.TB
+	message string
+}
+
+// Fatalf keeps the message and ends the goroutine, as testing.TB does.
+func (f *failing) Fatalf(format string, args ...any) {
+	f.message = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func TestNoServerNamesTheRemedy(t *testing.T) {
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
+	t.Setenv("PATH", "")
+	t.Chdir(moduleWithoutEngine(t))
+	f, done := &failing{TB: t}, make(chan struct{})
+	go func() {
+		defer close(done)
+		clickhousetest.Start(f, nil)
+	}()
+	<-done
+	for _, want := range []string{"make engine", "PATH", "PARLEY_TEST_CLICKHOUSE"} {
+		if !strings.Contains(f.message, want) {
+			t.Errorf("failed with %q, want %s", f.message, want)
+		}
+	}
+}
+
+func moduleWithoutEngine(t *testing.T) string {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/go.mod", []byte("module none\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestSharedServer names a server that is there, which stands for one of somebody
+// else.
+func TestSharedServer(t *testing.T) {
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
+	s := clickhousetest.Start(t, nil)
+	_, port, err := net.SplitHostPort(s.HTTPAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", s.DSN("")+"?http_port="+port)
+	shared, err := clickhousetest.Run(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !shared.Shared() || shared.Addr() != s.Addr() || shared.HTTPAddr() != s.HTTPAddr() {
+		t.Errorf("shared %v at %s and %s", shared.Shared(), shared.Addr(), shared.HTTPAddr())
+	}
+	database := shared.Database(t)
+	if got := text(t, connect(t, shared, way{}, "default", database), "SELECT currentDatabase()"); got != database {
+		t.Errorf("in database %s, want %s", got, database)
+	}
+	if err := errors.Join(shared.Close(), connect(t, s, way{}, "default", "").Ping(t.Context())); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+	for name, stop := range map[string]func() error{
+		"Stop":    shared.Stop,
+		"Restart": func() error { return shared.Restart(context.Background()) },
+	} {
+		if err := stop(); !errors.Is(err, clickhousetest.ErrShared) {
+			t.Errorf("%s: %v, want ErrShared", name, err)
+		}
+	}
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "localhost:9000")
+	if _, err := clickhousetest.Run(t.Context(), nil); err == nil {
+		t.Error("a name that is no DSN is taken")
+	}
+}
+
+// insert sends rows as one batch.
+func insert(t testing.TB, c driver.Conn, into string, rows [][]any) {
+	t.Helper()
+	b, err := c.PrepareBatch(t.Context(), into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if err := b.Append(row...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Send(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,217 @@
+package observability
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// BufferOptions bounds a [Buffer]. Every zero field works.
+type BufferOptions struct {
+	MaxEvents int // that wait; DefaultQueueEvents if 0
+	MaxBytes  int // of those, by Size; DefaultQueueBytes if 0
+	// BatchEvents is the most that one Write is given, 1000 if 0.
+	BatchEvents int
+	// Linger is how long the first event of a Write waits for more. 0 is not at all.
+	Linger time.Duration
+	// Attempts is how often a Write is tried before its events are dropped, 3 if 0.
+	Attempts int
+	// Backoff is the pause before the second attempt, doubled before each later one;
+	// 200 ms if 0.
+	Backoff time.Duration
+	// WriteTimeout bounds one attempt, 10 s if 0.
+	WriteTimeout time.Duration
+	// DrainTimeout bounds the time from the end of Run's context to its return, 5 s if 0.
+	DrainTimeout time.Duration
+	// Logger is told when the sink begins and ceases to fail. Nil discards.
+	Logger *slog.Logger
+}
+
+// Buffer gives a sink events as best effort: Put never waits, and what the sink does not
+// take in time, or at all, is dropped and counted. Put and Counts are safe for
+// concurrent use.
+//
+// What waits is lost when the process dies; nothing of it is counted then.
+type Buffer struct {
+	sink  Sink
+	opts  BufferOptions
+	log   *slog.Logger
+	queue *Queue
+
+	failing bool // of Run's goroutine alone
+
+	mu     sync.Mutex
+	counts BufferCounts // without Emitted, Waiting, and what the queue has dropped
+}
+
+// BufferCounts says what became of the events that a buffer was given.
+// Emitted = Stored + Dropped + Waiting.
+type BufferCounts struct {
+	Emitted int64 // given to Put
+	Stored  int64 // in a Write that succeeded
+	// Dropped were refused because the buffer was full or its Run had ended, or were in
+	// Writes that failed to the last attempt; of those the sink may have some.
+	Dropped   int64
+	DroppedBy map[Type]int64
+	Waiting   int64 // for a Write, or in one
+	Failures  int64 // attempts of a Write that failed
+}
+
+// NewBuffer makes a buffer before a sink. Nothing is written until Run is called.
+func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
+	o := BufferOptions{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.BatchEvents <= 0 {
+		o.BatchEvents = 1000
+	}
+	if o.Attempts <= 0 {
+		o.Attempts = 3
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = 200 * time.Millisecond
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 10 * time.Second
+	}
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = 5 * time.Second
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Buffer{
+		sink: sink, opts: o, log: log.With("sink", sink.Name()), queue: NewQueue(o.MaxEvents, o.MaxBytes),
+		counts: BufferCounts{DroppedBy: map[Type]int64{}},
+	}
+}
+
+// Name returns the name of the sink.
+func (b *Buffer) Name() string { return b.sink.Name() }
+
+// Put takes the events that fit and drops the others. It never waits.
+func (b *Buffer) Put(events ...Event) { b.queue.Put(events...) }
+
+// Counts returns the counts of this moment. The map is the caller's.
+func (b *Buffer) Counts() BufferCounts {
+	b.mu.Lock()
+	c := b.counts
+	c.DroppedBy = maps.Clone(c.DroppedBy)
+	b.mu.Unlock()
+	// Read afterwards, so that nothing is stored that was not emitted.
+	q := b.queue.Counts()
+	c.Emitted = q.Emitted
+	c.Dropped += q.Dropped
+	for t, n := range q.DroppedBy {
+		c.DroppedBy[t] += n
+	}
+	c.Waiting = c.Emitted - c.Stored - c.Dropped
+	return c
+}
+
+// Run writes what is put until the context ends, then what still waits, for
+// DrainTimeout at most; the rest is dropped, as is all that is put later. It returns
+// nil when all is counted. It is called once.
+func (b *Buffer) Run(ctx context.Context) error {
+	// A Write that is on its way when the context ends may go on as long as the drain.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
+	wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			wait(work, b.opts.DrainTimeout)
+			cancel()
+		case <-work.Done():
+		}
+	})
+	for {
+		select {
+		case <-b.queue.Ready():
+			wait(ctx, b.opts.Linger)
+			b.deliver(work, b.queue.Take(b.opts.BatchEvents))
+			continue
+		case <-ctx.Done():
+		}
+		b.queue.Close()
+		for events := b.queue.Take(b.opts.BatchEvents); events != nil; events = b.queue.Take(b.opts.BatchEvents) {
+			b.deliver(work, events)
+		}
+		return nil
+	}
+}
+
+// deliver writes the events or drops them.
+func (b *Buffer) deliver(ctx context.Context, events []Event) {
+	if len(events) == 0 {
+		return
+	}
+	err := ctx.Err()
+	for attempt := 0; err == nil && attempt < b.opts.Attempts; attempt++ {
+		if attempt > 0 && !wait(ctx, b.opts.Backoff<<min(attempt-1, 10)) {
+			break
+		}
+		if failed := b.write(ctx, events); failed != nil {
+			b.fail(failed)
+			continue
+		}
+		if b.failing {
+			b.failing = false
+			b.log.Info("sink takes events again", "dropped", b.Counts().Dropped)
+		}
+		b.mu.Lock()
+		b.counts.Stored += int64(len(events))
+		b.mu.Unlock()
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts.Dropped += int64(len(events))
+	for i := range events {
+		b.counts.DroppedBy[events[i].Type]++
+	}
+}
+
+func (b *Buffer) fail(err error) {
+	b.mu.Lock()
+	b.counts.Failures++
+	b.mu.Unlock()
+	if !b.failing { // a sink that stays away is told of once
+		b.failing = true
+		b.log.Warn("sink does not take events", "err", err)
+	}
+}
+
+// write is one attempt. A sink that panics has failed: it is an author's code, and must
+// not end the process of the conversations.
+func (b *Buffer) write(ctx context.Context, events []Event) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.WriteTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return b.sink.Write(ctx, events)
+}
+
+// wait reports whether the time has passed before the context ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

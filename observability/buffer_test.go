@@ -1,0 +1,201 @@
+package observability_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/observability"
+)
+
+// scripted is a sink whose Write does what its function says; nil stores.
+type scripted struct {
+	write func(ctx context.Context, events []observability.Event) error
+
+	mu     sync.Mutex
+	writes [][]int // of stored events, their indexes
+}
+
+func (*scripted) Name() string { return "scripted" }
+
+func (s *scripted) Write(ctx context.Context, events []observability.Event) error {
+	if s.write != nil {
+		if err := s.write(ctx, events); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = append(s.writes, indexes(events))
+	return nil
+}
+
+func (s *scripted) stored() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Concat(s.writes...)
+}
+
+// run starts Run and returns what ends it and waits.
+func run(t *testing.T, b *observability.Buffer) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+func TestBufferWritesInOrderAndGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &scripted{}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 4, Linger: time.Second})
+		stop := run(t, b)
+		b.Put(deltas(3)...)
+		synctest.Wait()
+		if got := sink.stored(); got != nil {
+			t.Errorf("stored %v before others could join", got)
+		}
+		b.Put(deltas(10)[3:]...)
+		time.Sleep(10 * time.Second)
+		stop()
+		want := [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}}
+		if diff := cmp.Diff(want, sink.writes); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+		if c := b.Counts(); c.Emitted != 10 || c.Stored != 10 || c.Waiting != 0 || c.Dropped != 0 {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+func TestBufferTriesAgainThenDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		calls := 0
+		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {
+			// The first group fails for good, the second once.
+			if calls++; events[0].Index == 0 || calls == 4 {
+				return errors.New("no connection")
+			}
+			return nil
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{
+			BatchEvents: 2, Attempts: 3, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		stop := run(t, b)
+		b.Put(deltas(6)...)
+		time.Sleep(time.Minute)
+		want := observability.BufferCounts{
+			Emitted: 6, Stored: 4, Dropped: 2, Failures: 4, DroppedBy: map[observability.Type]int64{observability.TypeTextDelta: 2},
+		}
+		if diff := cmp.Diff(want, b.Counts()); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+		if got := sink.stored(); !slices.Equal(got, []int{2, 3, 4, 5}) {
+			t.Errorf("stored %v", got)
+		}
+		stop()
+		for _, msg := range []string{"sink does not take events", "sink takes events again"} {
+			if n := strings.Count(log.String(), msg); n != 1 {
+				t.Errorf("%q is logged %d times, want once:\n%s", msg, n, log.String())
+			}
+		}
+	})
+}
+
+func TestBufferContainsPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {
+			if events[0].Index == 0 {
+				panic("a defect of the sink")
+			}
+			return nil
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 1})
+		stop := run(t, b)
+		b.Put(deltas(2)...)
+		stop()
+		if c := b.Counts(); c.Stored != 1 || c.Dropped != 1 || c.Failures != 3 {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+func TestBufferDrainsAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &scripted{}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 100, Linger: time.Hour})
+		stop := run(t, b)
+		b.Put(deltas(1000)...)
+		synctest.Wait()
+		stop()
+		if got := sink.stored(); !slices.Equal(got, upTo(0, 1000)) {
+			t.Errorf("%d events stored, want all 1000 in order", len(got))
+		}
+		b.Put(deltas(5)...)
+		if c := b.Counts(); c.Emitted != 1005 || c.Stored != 1000 || c.Dropped != 5 || c.Waiting != 0 {
+			t.Errorf("counts after the end: %+v", c)
+		}
+	})
+}
+
+// TestBufferEndsWithADeadSink has a sink that holds every Write until its context ends.
+func TestBufferEndsWithADeadSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &scripted{write: func(ctx context.Context, _ []observability.Event) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{MaxEvents: 100, BatchEvents: 10, WriteTimeout: time.Hour, DrainTimeout: 3 * time.Second})
+		stop := run(t, b)
+		b.Put(deltas(100)...)
+		synctest.Wait()
+		b.Put(deltas(500)...)
+		if c := b.Counts(); c.Waiting != 110 || c.Dropped != 490 {
+			t.Errorf("counts with a dead sink: %+v", c)
+		}
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("Run returned %v after the end of its context, want the 3 s of the drain", took)
+		}
+		if c := b.Counts(); c.Emitted != 600 || c.Dropped != 600 || c.Waiting != 0 || c.DroppedBy[observability.TypeTextDelta] != 600 {
+			t.Errorf("counts at the end: %+v", c)
+		}
+	})
+}
+
+func TestBufferBoundsOneWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		sink := &scripted{write: func(ctx context.Context, _ []observability.Event) error {
+			if calls++; calls == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{WriteTimeout: time.Second, Backoff: time.Second})
+		stop := run(t, b)
+		b.Put(delta(0, "x"))
+		time.Sleep(3 * time.Second)
+		if c := b.Counts(); c.Stored != 1 || c.Failures != 1 {
+			t.Errorf("counts %+v", c)
+		}
+		stop()
+	})
+}

@@ -1,0 +1,220 @@
+package jsonl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/observability"
+)
+
+// chunkBytes is about how much is given to the file at a time.
+const chunkBytes = 1 << 20
+
+// Options says how a File is kept. Every zero field works.
+type Options struct {
+	// Name is that of the sink, "jsonl" if empty.
+	Name string
+	// SyncEvery says how long what is written may be lost to a power cut: not at all if
+	// 0, when every Write ends with a sync of the file; as long as the system likes if
+	// negative. A sync happens in a Write, so the last ones may wait for Close.
+	SyncEvery time.Duration
+	// MaxBytes is the size from which a file is renamed to path.000001 and so on, and a
+	// new one begun. 0 is never.
+	MaxBytes int64
+	// Keep is how many renamed files are kept, 5 if 0.
+	Keep int
+}
+
+// File is a sink that appends to a file.
+type File struct {
+	path string
+	opts Options
+
+	mu     sync.Mutex
+	file   *os.File // nil before the first Write and after a failure
+	synced time.Time
+	closed bool
+}
+
+// Open makes a sink over the file, which is created with the permissions 0600 if it is
+// not there; its folder must be.
+func Open(path string, opts *Options) (*File, error) {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Name == "" {
+		o.Name = "jsonl"
+	}
+	if o.Keep <= 0 {
+		o.Keep = 5
+	}
+	f := &File{path: path, opts: o, synced: time.Now()}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("open events file %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Name implements [observability.Sink].
+func (f *File) Name() string { return f.opts.Name }
+
+// Write implements [observability.Sink]. If it fails, some of the events may be in the
+// file. The error is [fs.ErrClosed] after Close.
+func (f *File) Write(ctx context.Context, events []observability.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return fmt.Errorf("write events to %s: %w", f.path, fs.ErrClosed)
+	}
+	err := encode(ctx, events, f.append)
+	if err == nil && f.opts.SyncEvery >= 0 && time.Since(f.synced) >= f.opts.SyncEvery {
+		err = f.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("write events to %s: %w", f.path, err)
+	}
+	return nil
+}
+
+// Close syncs the file, unless it never is, and closes it.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	return f.release()
+}
+
+// append writes whole lines with one call, so that they stay together.
+func (f *File) append(lines []byte) error {
+	size, err := f.current()
+	if err != nil {
+		return err
+	}
+	if f.opts.MaxBytes > 0 && size >= f.opts.MaxBytes {
+		if err := f.rotate(); err != nil {
+			return err
+		}
+		size = 0
+	}
+	if size > 0 {
+		// A line that was begun and not ended is ended here.
+		var last [1]byte
+		if _, err := f.file.ReadAt(last[:], size-1); err != nil {
+			return err
+		}
+		if last[0] != '\n' {
+			lines = append([]byte("\n"), lines...)
+		}
+	}
+	_, err = f.file.Write(lines)
+	return err
+}
+
+// current makes file the one that has the path now, which another File may have
+// rotated, or somebody removed, and returns its size.
+func (f *File) current() (int64, error) {
+	if f.file != nil {
+		there, err := os.Stat(f.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+		own, ownErr := f.file.Stat()
+		if ownErr != nil {
+			return 0, ownErr
+		}
+		if err == nil && os.SameFile(there, own) {
+			return own.Size(), nil
+		}
+		if err := f.release(); err != nil {
+			return 0, err
+		}
+	}
+	if err := f.open(); err != nil {
+		return 0, err
+	}
+	own, err := f.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return own.Size(), nil
+}
+
+func (f *File) open() error {
+	file, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	f.file = file
+	if f.opts.SyncEvery < 0 {
+		return nil
+	}
+	return syncFolder(f.path)
+}
+
+func (f *File) sync() error {
+	if err := f.file.Sync(); err != nil {
+		// What the system could not store it may report only once: the file is opened
+		// again, and what was written comes again.
+		return errors.Join(err, f.release())
+	}
+	f.synced = time.Now()
+	return nil
+}
+
+// release gives the file up.
+func (f *File) release() error {
+	file := f.file
+	f.file = nil
+	if file == nil {
+		return nil
+	}
+	var err error
+	if f.opts.SyncEvery >= 0 {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// syncFolder makes the name of a file as durable as what is in it.
+func syncFolder(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// encode gives write the lines of the events in pieces of about chunkBytes.
+func encode(ctx context.Context, events []observability.Event, write func([]byte) error) error {
+	var lines []byte
+	for i := range events {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if lines, err = events[i].AppendJSON(lines); err != nil {
+			return err
+		}
+		if lines = append(lines, '\n'); len(lines) < chunkBytes && i < len(events)-1 {
+			continue
+		}
+		if err := write(lines); err != nil {
+			return err
+		}
+		lines = lines[:0]
+	}
+	return nil
+}

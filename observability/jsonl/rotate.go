@@ -1,0 +1,93 @@
+package jsonl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rotate renames the file to the next number, begins a new one and removes the oldest.
+// The new name is reserved first: two Files that rotate at once get two names, and the
+// worst that happens is a short file.
+func (f *File) rotate() error {
+	numbers, err := rotated(f.path)
+	if err != nil {
+		return err
+	}
+	next := 1
+	if len(numbers) > 0 {
+		next = numbers[len(numbers)-1] + 1
+	}
+	for ; ; next++ {
+		file, err := os.OpenFile(numbered(f.path, next), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+		break
+	}
+	if err := f.release(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.path, numbered(f.path, next)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := f.open(); err != nil {
+		return err
+	}
+	numbers = append(numbers, next)
+	for _, n := range numbers[:max(0, len(numbers)-f.opts.Keep)] {
+		if err := os.Remove(numbered(f.path, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Files returns the files of a path that exist, oldest first: the renamed ones, and the
+// one that is written.
+func Files(path string) ([]string, error) {
+	numbers, err := rotated(path)
+	if err != nil {
+		return nil, fmt.Errorf("list events files of %s: %w", path, err)
+	}
+	var files []string
+	for _, n := range numbers {
+		files = append(files, numbered(path, n))
+	}
+	switch _, err := os.Stat(path); {
+	case err == nil:
+		files = append(files, path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("list events files of %s: %w", path, err)
+	}
+	return files, nil
+}
+
+func numbered(path string, n int) string { return fmt.Sprintf("%s.%06d", path, n) }
+
+// rotated returns the numbers of the renamed files, ascending.
+func rotated(path string) (numbers []int, err error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), filepath.Base(path)+".")
+		if n, err := strconv.Atoi(digits); ok && err == nil && n > 0 && fmt.Sprintf("%06d", n) == digits {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}

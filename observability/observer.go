@@ -1,0 +1,144 @@
+package observability
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// Observer is a sink of functions for users of the library, one for each type of event,
+// each of which may be nil. They are called one after the other, in order; the envelope
+// is theirs to keep, the payload is read-only. A function that panics is logged, and the
+// others are called nevertheless.
+type Observer struct {
+	// Any is called for every event, before the function of its type.
+	Any func(Event)
+
+	SubmissionQueued   func(*Envelope, *SubmissionQueued)
+	SubmissionRunning  func(*Envelope, *SubmissionRunning)
+	SubmissionRecovery func(*Envelope, *SubmissionRecovery)
+	SubmissionSettled  func(*Envelope, *SubmissionSettled)
+	OperationStart     func(*Envelope, *OperationStart)
+	Operation          func(*Envelope, *Operation)
+	AgentStart         func(*Envelope, *AgentStart)
+	AgentEnd           func(*Envelope, *AgentEnd)
+	Idle               func(*Envelope, *Idle)
+	TurnStart          func(*Envelope, *TurnStart)
+	TurnRequest        func(*Envelope, *TurnRequest)
+	Turn               func(*Envelope, *Turn)
+	TurnMessages       func(*Envelope, *TurnMessages)
+	MessageStart       func(*Envelope, *MessageStart)
+	MessageEnd         func(*Envelope, *MessageEnd)
+	TextDelta          func(*Envelope, *TextDelta)
+	ThinkingStart      func(*Envelope, *ThinkingStart)
+	ThinkingDelta      func(*Envelope, *ThinkingDelta)
+	ThinkingEnd        func(*Envelope, *ThinkingEnd)
+	ToolcallDelta      func(*Envelope, *ToolcallDelta)
+	ToolStart          func(*Envelope, *ToolStart)
+	Tool               func(*Envelope, *Tool)
+	TaskStart          func(*Envelope, *TaskStart)
+	Task               func(*Envelope, *Task)
+	CompactionStart    func(*Envelope, *CompactionStart)
+	Compaction         func(*Envelope, *Compaction)
+	Log                func(*Envelope, *Log)
+
+	// Logger is told of panics. Nil discards.
+	Logger *slog.Logger
+}
+
+// Name implements [Sink].
+func (*Observer) Name() string { return "observer" }
+
+// Write implements [Sink]. It fails only if the context has ended before it begins:
+// functions cannot be interrupted, and are not called again for what they have seen.
+func (o *Observer) Write(ctx context.Context, events []Event) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("observe events: %w", err)
+	}
+	for i := range events {
+		if o.Any != nil {
+			o.contain(&events[i], func() { o.Any(events[i]) })
+		}
+		o.observe(&events[i])
+	}
+	return nil
+}
+
+func (o *Observer) observe(e *Event) {
+	switch p := e.Payload.(type) {
+	case *SubmissionQueued:
+		call(o, o.SubmissionQueued, e, p)
+	case *SubmissionRunning:
+		call(o, o.SubmissionRunning, e, p)
+	case *SubmissionRecovery:
+		call(o, o.SubmissionRecovery, e, p)
+	case *SubmissionSettled:
+		call(o, o.SubmissionSettled, e, p)
+	case *OperationStart:
+		call(o, o.OperationStart, e, p)
+	case *Operation:
+		call(o, o.Operation, e, p)
+	case *AgentStart:
+		call(o, o.AgentStart, e, p)
+	case *AgentEnd:
+		call(o, o.AgentEnd, e, p)
+	case *Idle:
+		call(o, o.Idle, e, p)
+	case *TurnStart:
+		call(o, o.TurnStart, e, p)
+	case *TurnRequest:
+		call(o, o.TurnRequest, e, p)
+	case *Turn:
+		call(o, o.Turn, e, p)
+	case *TurnMessages:
+		call(o, o.TurnMessages, e, p)
+	case *MessageStart:
+		call(o, o.MessageStart, e, p)
+	case *MessageEnd:
+		call(o, o.MessageEnd, e, p)
+	case *TextDelta:
+		call(o, o.TextDelta, e, p)
+	case *ThinkingStart:
+		call(o, o.ThinkingStart, e, p)
+	case *ThinkingDelta:
+		call(o, o.ThinkingDelta, e, p)
+	case *ThinkingEnd:
+		call(o, o.ThinkingEnd, e, p)
+	case *ToolcallDelta:
+		call(o, o.ToolcallDelta, e, p)
+	case *ToolStart:
+		call(o, o.ToolStart, e, p)
+	case *Tool:
+		call(o, o.Tool, e, p)
+	case *TaskStart:
+		call(o, o.TaskStart, e, p)
+	case *Task:
+		call(o, o.Task, e, p)
+	case *CompactionStart:
+		call(o, o.CompactionStart, e, p)
+	case *Compaction:
+		call(o, o.Compaction, e, p)
+	case *Log:
+		call(o, o.Log, e, p)
+	}
+}
+
+// call gives the function a copy of the envelope, because the slice of events is not
+// ours for longer than the Write.
+func call[P Payload](o *Observer, f func(*Envelope, P), e *Event, p P) {
+	if f == nil {
+		return
+	}
+	env := e.Envelope
+	o.contain(e, func() { f(&env, p) })
+}
+
+func (o *Observer) contain(e *Event, f func()) {
+	defer func() {
+		if p := recover(); p != nil && o.Logger != nil {
+			o.Logger.Error("observer panicked", "event", e.ID, "type", e.Type, "err", p, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}
