@@ -63,6 +63,7 @@ func packages() []row {
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
 		{"observability/jsonl", 3, vendor, list("observability"), nil},
+		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel")},
 		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},
 		{"client", 3, edge, list("conversation"), nil},
 		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
@@ -117,9 +118,11 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/spf13/cobra":                {code: list("cmd/parley")},
 		"github.com/prometheus/client_golang":   {code: list("cmd/parley/internal/admin")},
 		"go.yaml.in/yaml":                       {code: list("cmd/parley/internal/config"), tests: list("cmd/parley")},
+		"go.opentelemetry.io/otel":              {code: list("observability/otel")},
+		"go.opentelemetry.io/proto":             {tests: list("observability/otel")},
 		"golang.org/x/sync":                     {code: list("actors", "http", "cmd", "examples")},
 		"google.golang.org/grpc":                {code: list("actors")},
-		"google.golang.org/protobuf":            {code: list("actors")},
+		"google.golang.org/protobuf":            {code: list("actors"), tests: list("observability/otel")},
 	}
 }
 

@@ -305,6 +305,7 @@ type (
 	}
 	// Compaction is described at [CompactionStart].
 	Compaction struct {
+		Reason         string `json:"reason,omitempty"`
 		MessagesBefore int    `json:"messagesBefore"`
 		MessagesAfter  int    `json:"messagesAfter"`
 		DurationMs     int64  `json:"durationMs"`

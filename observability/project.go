@@ -361,7 +361,7 @@ func (p *projection) compacted(r *conversation.Compacted) {
 		Purpose: PurposeCompaction, DurationMs: r.DurationMs, Request: RequestOf(r.Model, r.Facts),
 		Response: ModelResponse{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: usage, FinishReason: "stop"},
 	})
-	p.add(in, r.At, &Compaction{MessagesBefore: r.Before + r.After, MessagesAfter: r.After, DurationMs: r.DurationMs, Usage: usage})
+	p.add(in, r.At, &Compaction{Reason: string(r.Reason), MessagesBefore: r.Before + r.After, MessagesAfter: r.After, DurationMs: r.DurationMs, Usage: usage})
 	if r.Detached {
 		p.add(in, r.At, &Operation{Kind: OperationCompact, DurationMs: r.DurationMs})
 	}

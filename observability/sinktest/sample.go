@@ -148,7 +148,7 @@ func workSamples() []observability.Payload {
 		},
 		&observability.CompactionStart{Reason: "threshold", EstimatedTokens: 180_000},
 		&observability.Compaction{
-			MessagesBefore: 40, MessagesAfter: 6, DurationMs: 800, IsError: true, Error: sampleError(), Usage: sampleUsage(),
+			Reason: "overflow", MessagesBefore: 40, MessagesAfter: 6, DurationMs: 800, IsError: true, Error: sampleError(), Usage: sampleUsage(),
 		},
 		&observability.Log{
 			Level: "warn", Message: "model call is repeated",

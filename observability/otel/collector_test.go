@@ -1,0 +1,345 @@
+package otel_test
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	colmetric "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/otel"
+	"github.com/parleyrun/parley/observability/sinktest"
+)
+
+// collector is a receiver of OTLP over HTTP that keeps what it takes.
+type collector struct {
+	*httptest.Server
+	answer func(w http.ResponseWriter, r *http.Request) bool // false: not taken, and answered; may be nil
+
+	mu       sync.Mutex
+	spans    map[string]int // how often, by trace/span name
+	requests int            // of spans, taken or not
+	metrics  map[string]bool
+	services map[string]bool
+	headers  http.Header // of the last request
+	bad      []string
+}
+
+func newCollector(t *testing.T) *collector {
+	c := &collector{spans: map[string]int{}, metrics: map[string]bool{}, services: map[string]bool{}}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := bodyOf(r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.headers = r.Header
+	if err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-protobuf" {
+		c.bad = append(c.bad, fmt.Sprintf("%s %s %s %v", r.Method, r.URL, r.Header.Get("Content-Type"), err))
+	}
+	switch r.URL.Path {
+	case "/base/v1/traces":
+		c.requests++
+		if c.answer == nil || c.answer(w, r) {
+			err = c.takeSpans(body)
+		}
+	case "/base/v1/metrics":
+		err = c.takeMetrics(body)
+	default:
+		err = errors.New("no such path")
+	}
+	if err != nil {
+		c.bad = append(c.bad, fmt.Sprintf("%s: %v", r.URL, err))
+	}
+}
+
+func bodyOf(r *http.Request) ([]byte, error) {
+	if r.Header.Get("Content-Encoding") != "gzip" {
+		return io.ReadAll(r.Body)
+	}
+	z, err := gzip.NewReader(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+func (c *collector) takeSpans(body []byte) error {
+	var req coltrace.ExportTraceServiceRequest
+	if err := proto.Unmarshal(body, &req); err != nil {
+		return err
+	}
+	for _, rs := range req.ResourceSpans {
+		for _, a := range rs.Resource.Attributes {
+			c.services[a.Key+"="+a.Value.GetStringValue()] = true
+		}
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				c.spans[fmt.Sprintf("%x/%s", s.TraceId, s.Name)]++
+			}
+		}
+	}
+	return nil
+}
+
+func (c *collector) takeMetrics(body []byte) error {
+	var req colmetric.ExportMetricsServiceRequest
+	if err := proto.Unmarshal(body, &req); err != nil {
+		return err
+	}
+	for _, rm := range req.ResourceMetrics {
+		for _, sm := range rm.ScopeMetrics {
+			for _, m := range sm.Metrics {
+				c.metrics[m.Name] = true
+			}
+		}
+	}
+	return nil
+}
+
+// sinkTo returns a sink that sends to the collector.
+func sinkTo(t *testing.T, c *collector) *otel.Sink {
+	t.Helper()
+	s, err := otel.New(t.Context(), &otel.Options{
+		Endpoint: c.URL + "/base/", Headers: map[string]string{"X-Key": "k"}, Content: true, ServiceVersion: "1.2.3", ServiceInstance: "node1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestCollector(t *testing.T) {
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.version=0")
+	c := newCollector(t)
+	s := sinkTo(t, c)
+	if s.Name() != "otel" {
+		t.Errorf("Name() = %q", s.Name())
+	}
+	if err := s.Write(t.Context(), append(plain(caller).events, sinktest.Sample()...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(t.Context(), nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a Write after Close: %v, want os.ErrClosed", err)
+	}
+	if len(c.bad) > 0 {
+		t.Errorf("bad requests: %q", c.bad)
+	}
+	want := map[string]int{"chat gpt-5": 2, "invoke_agent support": 1, "invoke_agent researcher": 1, "execute_tool label": 1, "parley.compaction": 1}
+	for name, n := range want {
+		if c.spans[callerTrace+"/"+name] != n {
+			t.Errorf("the collector has %v, want %d of %s", c.spans, n, name)
+		}
+	}
+	for _, want := range []string{"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration", "parley.submission.settled", "parley.submission.queue.duration"} {
+		if !c.metrics[want] {
+			t.Errorf("no metric %s after Close", want)
+		}
+	}
+	for _, want := range []string{"service.name=parley", "service.version=1.2.3", "service.instance.id=node1", "deployment.environment.name=test"} {
+		if !c.services[want] {
+			t.Errorf("the resource is %v, want %s in it", c.services, want)
+		}
+	}
+	if got := c.headers.Get("X-Key"); got != "k" {
+		t.Errorf("header X-Key is %q", got)
+	}
+}
+
+// TestCollectorRefuses checks which refusals are an error, so that the events come
+// again, and which are final.
+func TestCollectorRefuses(t *testing.T) {
+	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(code); return false }
+	}
+	partial := func(w http.ResponseWriter, _ *http.Request) bool {
+		b, err := proto.Marshal(&coltrace.ExportTraceServiceResponse{
+			PartialSuccess: &coltrace.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "too (old)\nby far"},
+		})
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		_, writeErr := w.Write(b)
+		return errors.Join(err, writeErr) == nil
+	}
+	tests := []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request) bool
+		again  bool
+		want   otel.Counts
+	}{
+		{"unavailable", status(503), true, otel.Counts{Spans: 2, Repeated: 2}},
+		{"busy", status(429), true, otel.Counts{Spans: 2, Repeated: 2}},
+		{"broken", status(500), true, otel.Counts{Spans: 2, Repeated: 2}},
+		{"forbidden", status(403), true, otel.Counts{Spans: 2, Repeated: 2}},
+		{"bad request", status(400), false, otel.Counts{Rejected: 2}},
+		{"too large", status(413), false, otel.Counts{Rejected: 2}},
+		{"partial", partial, false, otel.Counts{Spans: 1, Rejected: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCollector(t)
+			s := sinkTo(t, c)
+			c.answer = tt.answer
+			events := plain("").events
+			if err := s.Write(t.Context(), events); (err != nil) != tt.again {
+				t.Errorf("Write returned %v, want an error: %t", err, tt.again)
+			}
+			if c.requests != 1 {
+				t.Errorf("%d requests, want 1: the caller repeats", c.requests)
+			}
+			c.answer = nil
+			if tt.again {
+				if err := s.Write(t.Context(), events); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := s.Counts(); got != tt.want {
+				t.Errorf("counts are %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestCollectorHangs checks that a Write ends with its context, and one that waits for
+// it too.
+func TestCollectorHangs(t *testing.T) {
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	hang := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-release
+	}))
+	defer hang.Close()
+	defer close(release)
+	s, err := otel.New(t.Context(), &otel.Options{Endpoint: hang.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 2)
+	for range 2 {
+		go func() { result <- s.Write(ctx, plain("").events) }()
+	}
+	<-arrived
+	cancel()
+	for range 2 {
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("Write returned %v, want context.Canceled", err)
+		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Close(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close returned %v, want context.Canceled", err)
+	}
+}
+
+// flaky refuses the requests whose numbers are in fails, from 1.
+type flaky struct {
+	*tracetest.InMemoryExporter
+	fails map[int]bool
+	n     int
+	sizes []int
+}
+
+func (f *flaky) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	f.n++
+	if f.fails[f.n] {
+		return errors.New("connection refused")
+	}
+	f.sizes = append(f.sizes, len(spans))
+	return f.InMemoryExporter.ExportSpans(ctx, spans)
+}
+
+// TestFailsHalfway checks that nothing is lost and nothing counts twice when a Write
+// fails after a part of its spans.
+func TestFailsHalfway(t *testing.T) {
+	down := &flaky{InMemoryExporter: tracetest.NewInMemoryExporter(), fails: map[int]bool{2: true, 3: true}}
+	f := newFixtureWith(t, nil, down, down.InMemoryExporter)
+	s := begin("")
+	for i := range 1200 {
+		s.add(int64(100+i), within("turn_1"), call("stop"))
+	}
+	s.end(2000, 1900, "completed", nil)
+	var seen []string
+	for try := range 3 {
+		err := f.Write(t.Context(), s.events)
+		if (err != nil) != (try < 2) {
+			t.Fatalf("try %d: %v", try, err)
+		}
+		seen = append(seen, strings.Join(f.metrics(t), "\n"))
+	}
+	if seen[0] != seen[1] || seen[1] != seen[2] {
+		t.Errorf("metrics have changed with the tries:\n%s", strings.Join(seen, "\n--\n"))
+	}
+	if diff := cmp.Diff([]int{512, 512, 177}, down.sizes); diff != "" {
+		t.Errorf("sizes of requests (-want +got):\n%s", diff)
+	}
+	ids := map[string]int{}
+	for _, s := range f.spans.GetSpans() {
+		ids[s.SpanContext.SpanID().String()]++
+	}
+	if len(ids) != 1201 || len(f.spans.GetSpans()) != 1201 || f.Counts().Spans != 1201 {
+		t.Errorf("%d spans with %d ids, counted %d, want 1201", len(f.spans.GetSpans()), len(ids), f.Counts().Spans)
+	}
+}
+
+// TestLargeSpans checks that a request is bounded by bytes too.
+func TestLargeSpans(t *testing.T) {
+	large := &flaky{InMemoryExporter: tracetest.NewInMemoryExporter()}
+	f := newFixtureWith(t, &otel.Options{Content: true}, large, large.InMemoryExporter)
+	s := begin("")
+	for range 200 {
+		s.add(100, within("turn_1"), &observability.Tool{ToolName: "read", Result: content(strings.Repeat("x", budget))})
+	}
+	f.write(t, s.events)
+	if len(large.sizes) < 3 {
+		t.Errorf("requests of %v spans of 56 KiB, want at most 4 MiB each", large.sizes)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, endpoint := range []string{"collector:4318", "ftp://a", "http://", "http://user:secret@a", "http://a?b", "http://a b", "::"} {
+		_, err := otel.New(t.Context(), &otel.Options{Endpoint: endpoint})
+		if err == nil {
+			t.Errorf("endpoint %q was accepted", endpoint)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows a password: %v", err)
+		}
+	}
+	if _, err := otel.New(t.Context(), &otel.Options{MaxOpen: -1}); err == nil {
+		t.Error("a negative MaxOpen was accepted")
+	}
+	s, err := otel.New(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("Close of what never wrote: %v", err)
+		}
+	}
+}

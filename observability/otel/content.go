@@ -1,0 +1,197 @@
+package otel
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+const (
+	// contentBudget bounds the content of one span, in bytes as JSON has them.
+	contentBudget = 57_344
+	// outputShare is the part of it that input never takes.
+	outputShare = 16_384
+	// messageFrame is more than what stands around the text of one message.
+	messageFrame = 256
+	// maxHeld bounds the exchanges that wait for the end of their span.
+	maxHeld = 256
+)
+
+// said is content, cut if it is not whole.
+type said struct {
+	text string
+	cut  bool
+}
+
+// exchange is what one span has of content: what was put in and what came out.
+type exchange struct{ in, out said }
+
+// contents holds what events have said ahead of the one that ends the span.
+// Invariant: an exchange in it is within contentBudget.
+type contents struct {
+	held *recent[string, exchange]
+}
+
+func newContents() *contents { return &contents{newRecent[string, exchange](maxHeld, nil)} }
+
+func saidOf(c *observability.Content) said {
+	if c == nil {
+		return said{}
+	}
+	return said{c.Text, c.Truncated}
+}
+
+// hold keeps what an event says for the span that shows it.
+func (c *contents) hold(e *observability.Event) {
+	switch p := e.Payload.(type) {
+	case *observability.SubmissionQueued:
+		c.add("work/"+workOf(e), exchange{in: saidOf(p.Body)})
+	case *observability.TurnRequest:
+		c.add("turn/"+string(e.Turn), exchange{in: said{string(p.Request.Input), false}})
+	case *observability.MessageEnd:
+		c.answer(e, &p.Message)
+	case *observability.TurnMessages:
+		c.answer(e, &p.Message)
+	case *observability.ToolStart:
+		c.add("call/"+string(p.ToolCallID), exchange{in: saidOf(p.Args)})
+	case *observability.TaskStart:
+		c.add("task/"+e.Task, exchange{in: saidOf(p.Prompt)})
+	}
+}
+
+// answer keeps what the model said, for its turn and for what the turn belongs to: the
+// last answer is the one of the operation, or of the task.
+func (c *contents) answer(e *observability.Event, m *observability.Message) {
+	if m.Role != "assistant" {
+		return
+	}
+	out := exchange{out: said{m.Text, m.Truncated}}
+	c.add("turn/"+string(e.Turn), out)
+	if e.Task != "" {
+		c.add("task/"+e.Task, out)
+		return
+	}
+	c.add("work/"+workOf(e), out)
+}
+
+// add puts what is new in place of what was held.
+func (c *contents) add(key string, x exchange) {
+	if x.in.text == "" && x.out.text == "" {
+		return
+	}
+	old := c.held.at(key)
+	if x.in.text == "" {
+		x.in = old.in
+	}
+	if x.out.text == "" {
+		x.out = old.out
+	}
+	c.held.put(key, x.within())
+}
+
+// within cuts both sides so that they fit the budget of a span.
+func (x exchange) within() exchange {
+	const budget = contentBudget - 2*messageFrame
+	_, in := fit(x.in.text, budget-outputShare)
+	out, used := x.out.fit(budget - in)
+	in2, _ := x.in.fit(budget - used)
+	return exchange{in2, out}
+}
+
+func (s said) fit(limit int) (said, int) {
+	text, size := fit(s.text, limit)
+	return said{text, s.cut || len(text) < len(s.text)}, size
+}
+
+// fit returns the longest beginning of s that is a JSON string of at most limit bytes
+// without its quotes, and how long that is.
+func fit(s string, limit int) (string, int) {
+	size := 0
+	for i, r := range s {
+		n := utf8.RuneLen(r)
+		switch {
+		case r == '"', r == '\\':
+			n = 2
+		case r < ' ', r == 0x7f, r == utf8.RuneError, r == 0x2028, r == 0x2029:
+			n = 6
+		}
+		if size+n > limit {
+			return s[:i], size
+		}
+		size += n
+	}
+	return s, size
+}
+
+// attributes returns the content of the span that an event ends.
+func (c *contents) attributes(e *observability.Event) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	var x exchange
+	switch p := e.Payload.(type) {
+	case *observability.Operation:
+		if p.Kind == observability.OperationCompact {
+			return nil
+		}
+		x = c.held.at("work/" + workOf(e))
+		attrs = append(attrs, message(keyInput, "user", x.in, ""), message(keyOutput, "assistant", x.out, ""))
+	case *observability.Task:
+		x = c.held.at("task/" + e.Task)
+		attrs = append(attrs, message(keyInput, "user", x.in, ""), message(keyOutput, "assistant", x.out, ""))
+	case *observability.Turn:
+		x = c.held.at("turn/" + string(e.Turn))
+		attrs = append(attrs, plain(keyRequestInput, x.in), message(keyOutput, "assistant", x.out, finishReason(p.Response.FinishReason)))
+	case *observability.Tool:
+		x = c.held.at("call/" + string(p.ToolCallID))
+		x.out = saidOf(p.Result)
+		x = x.within()
+		attrs = append(attrs, object(keyToolArguments, keyPlainArguments, x.in), object(keyToolResult, keyPlainResult, x.out))
+	}
+	if x.in.cut || x.out.cut {
+		attrs = append(attrs, attribute.Bool(keyTruncated, true))
+	}
+	return slices.DeleteFunc(attrs, func(a attribute.KeyValue) bool { return !a.Valid() })
+}
+
+// message returns text as a list of one message, as the conventions want it; without a
+// key if there is none.
+func message(key, role string, s said, finish string) attribute.KeyValue {
+	type part struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+	}
+	type one struct {
+		Role   string `json:"role"`
+		Parts  []part `json:"parts"`
+		Finish string `json:"finish_reason,omitempty"`
+	}
+	if s.text == "" {
+		return attribute.KeyValue{}
+	}
+	b, err := conversation.EncodeJSON([]one{{role, []part{{"text", s.text}}, short(finish, 64)}})
+	if err != nil {
+		return attribute.KeyValue{} // strings alone always encode
+	}
+	return attribute.String(key, string(b))
+}
+
+func plain(key string, s said) attribute.KeyValue {
+	if s.text == "" {
+		return attribute.KeyValue{}
+	}
+	return attribute.String(key, strings.ToValidUTF8(s.text, "\ufffd"))
+}
+
+// object returns a JSON object under the key of the conventions, anything else under
+// our own.
+func object(key, other string, s said) attribute.KeyValue {
+	if !strings.HasPrefix(strings.TrimLeft(s.text, " \t\r\n"), "{") || !json.Valid([]byte(s.text)) {
+		key = other
+	}
+	return plain(key, s)
+}

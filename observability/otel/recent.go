@@ -1,0 +1,49 @@
+package otel
+
+import "container/list"
+
+// recent keeps the max values that were used last. It is not safe for concurrent use.
+type recent[K comparable, V any] struct {
+	max     int
+	entries map[K]*list.Element
+	order   *list.List // of entry[K, V], the last used first
+	evicted func(V)    // may be nil
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+func newRecent[K comparable, V any](limit int, evicted func(V)) *recent[K, V] {
+	return &recent[K, V]{max: limit, entries: map[K]*list.Element{}, order: list.New(), evicted: evicted}
+}
+
+// at returns the value of a key, the zero value if there is none.
+func (r *recent[K, V]) at(key K) V {
+	el, ok := r.entries[key]
+	if !ok {
+		var none V
+		return none
+	}
+	r.order.MoveToFront(el)
+	return el.Value.(entry[K, V]).value
+}
+
+// put sets the value of a key and forgets what was used least recently.
+func (r *recent[K, V]) put(key K, value V) {
+	if el, ok := r.entries[key]; ok {
+		el.Value = entry[K, V]{key, value}
+		r.order.MoveToFront(el)
+		return
+	}
+	r.entries[key] = r.order.PushFront(entry[K, V]{key, value})
+	if r.order.Len() <= r.max {
+		return
+	}
+	last := r.order.Remove(r.order.Back()).(entry[K, V])
+	delete(r.entries, last.key)
+	if r.evicted != nil {
+		r.evicted(last.value)
+	}
+}
