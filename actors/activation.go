@@ -22,6 +22,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -93,7 +94,8 @@ type activation struct {
 	summaries  map[int]context.CancelFunc
 	steps      map[machine.ReplyID]chan error // of durable tools, being recorded
 	author     *authorState                   // of the newest work
-	starved    bool                           // a feed has events the machine has no room for
+	witness    witness
+	starved    bool // a feed has events the machine has no room for
 	stopping   bool
 	handedOver bool // and what it owes is another node's now
 }
@@ -171,6 +173,7 @@ func (a *activation) Receive(ctx actor.Context) {
 // start begins the life of the activation: it registers and opens its log.
 func (a *activation) start(key conversation.Key) {
 	a.key, a.random = key, a.rt.entropy(key)
+	a.witness = witness{events: a.rt.events, key: key}
 	a.ctx, a.cancel = context.WithCancel(a.rt.life)
 	a.machine = machine.New(&a.rt.machines)
 	a.resting = a.rt.resting.take(key)
@@ -224,6 +227,7 @@ func (a *activation) end() {
 	a.rt.counts.owed.Add(-a.owed)
 	a.owed = 0
 	a.rt.leave(a.key, a.nonce)
+	a.witness.closed()
 	if a.handedOver {
 		a.rt.askPokes()
 	}
@@ -270,6 +274,26 @@ func (a *activation) awaitRelease() {
 	if err := a.rt.peers.Release(ctx, string(a.key)); err != nil && a.ctx.Err() == nil {
 		a.log.Warn("another node may still run the conversation, taking it over", "err", err)
 	}
+}
+
+// shipped is the last batch whose events are known to be shipped. A checkpoint that says
+// nothing was stored when nobody wanted events: those before it are not asked for.
+func (o *openedLog) shipped() int64 {
+	switch {
+	case o.restored == nil:
+		return -1
+	case o.restored.Checkpoint.Exported == nil:
+		return o.restored.Checkpoint.At.Seq
+	}
+	return *o.restored.Checkpoint.Exported
+}
+
+// firstOwed is the submission that is owed its settlement first, "" if none is.
+func (a *activation) firstOwed() conversation.SubmissionID {
+	if s := a.machine.State(); s != nil && len(s.Unsettled()) > 0 {
+		return s.Unsettled()[0].ID
+	}
+	return ""
 }
 
 // begin takes over what a checkpoint says.
@@ -325,15 +349,16 @@ func (a *activation) opened(m openedLog) {
 	}
 	defer a.containOpening()
 	a.rt.unread.opened(a.key)
-	day := ""
+	day, shipped := "", m.shipped()
 	if a.resting != nil {
-		day = a.resting.indexed()
+		day, shipped = a.resting.indexed(), max(shipped, a.resting.shipped)
 	}
 	a.chooseWriter(m)
 	if m.state.Exists() {
 		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
 	}
 	a.history = a.rt.newHistory(a.key, m.restored, day, a.log)
+	a.witness.opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq)
 	a.step(machine.Opened{
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since,
 	})
@@ -507,6 +532,7 @@ func (a *activation) appended(m appendDone) {
 		a.rt.relay.publish(a.key, m.stored)
 	}
 	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
+	a.witness.landed(m.batch)
 	a.wrote(m.stored)
 	a.tail, a.claimed = at, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
@@ -521,6 +547,9 @@ func (a *activation) reply(e machine.Reply) {
 		}
 		done <- err
 		return
+	}
+	if p, ok := e.Value.(machine.Poked); ok && !p.Held && !a.witness.mayForget() {
+		e.Value = machine.Poked{Unknown: true} // The next sweep asks again.
 	}
 	to := a.callers[e.To]
 	delete(a.callers, e.To)
@@ -594,19 +623,26 @@ func (a *activation) stop(e machine.Stop) {
 	switch e.Reason {
 	case machine.StopPassivated:
 		if a.claimed {
-			a.rt.resting.put(a.key, a.nonce, a.tail, a.history.dayIndexed())
+			a.rt.resting.put(a.key, a.nonce, a.tail, a.history.dayIndexed(), a.witness.shipped())
 		}
 	case machine.StopDrained:
 		a.handedOver = true
 	case machine.StopLost:
-		if errors.Is(e.Err, storage.ErrFenced) {
+		fenced := errors.Is(e.Err, storage.ErrFenced)
+		if fenced {
 			a.rt.counts.fences.Add(1)
 		}
-		a.log.Warn("conversation stepped down", "fenced", errors.Is(e.Err, storage.ErrFenced), "err", e.Err)
+		a.log.Warn("conversation stepped down", "fenced", fenced, "err", e.Err)
+		a.witness.recovery(a.firstOwed(), &observability.SubmissionRecovery{
+			Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: fenced,
+		})
 		a.rt.askSweep()
 	case machine.StopUnread:
 		if a.rt.unread.news(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)
+			a.witness.recovery("", &observability.SubmissionRecovery{
+				Operation: observability.RecoveryReconcile, Outcome: observability.OutcomeDeferred,
+			})
 		}
 	}
 }

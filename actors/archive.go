@@ -20,7 +20,7 @@ func (a *activation) checkpointHere() *dueCheckpoint {
 		writers-- // this one
 	}
 	return &dueCheckpoint{
-		Checkpoint: storage.Checkpoint{At: a.tail, Writers: writers},
+		Checkpoint: storage.Checkpoint{At: a.tail, Writers: writers, Exported: a.witness.exported()},
 		address:    a.machine.State().Created().Address(), day: storage.DayOf(conversation.TimeOf(time.Now())),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -76,6 +77,7 @@ func (a *activation) summarize(e machine.Summarize) {
 	}
 	a.summaries[e.Gen] = cancel
 	log := a.log.With("reason", string(e.Reason))
+	told := a.tellerOf(id, "")
 	a.rt.spawn(func() {
 		defer cancel()
 		out, err := job.within(ctx, a.rt.summaryTime())
@@ -84,6 +86,7 @@ func (a *activation) summarize(e machine.Summarize) {
 		}
 		if err != nil {
 			log.Warn("conversation is not compacted", "err", err, "cause", cause(err))
+			told.log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
 			out.Err = conversation.Unavailable(time.Minute, err)
 		}
 		out.Gen = job.gen
@@ -139,7 +142,7 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	if model.ContextWindow > 0 {
 		limit = min(limit, max(model.ContextWindow-maxSummaryTokens, 1024)*3)
 	}
-	text, usage, err := j.ask(ctx, spec, j.prompt(summary.Text(list, first, cut, limit)), strings.Join(nonEmpty(saySummarize, rules.Instructions, j.words), "\n\n"))
+	text, done, err := j.ask(ctx, spec, j.prompt(summary.Text(list, first, cut, limit)), strings.Join(nonEmpty(saySummarize, rules.Instructions, j.words), "\n\n"))
 	if err != nil {
 		return out, err
 	}
@@ -148,7 +151,8 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 		before = j.before.Before
 	}
 	return machine.Summarized{
-		Summary: text, FirstKept: list[cut.First].Submission, FirstTurn: cut.Turn, Before: before + cut.First, Model: spec, Usage: usage,
+		Summary: text, FirstKept: list[cut.First].Submission, FirstTurn: cut.Turn, Before: before + cut.First, After: len(list) - cut.First,
+		Model: spec, Usage: conversation.Usage(done.Usage), Facts: factsOf(model, "", done),
 	}, nil
 }
 
@@ -189,51 +193,52 @@ func nonEmpty(texts ...string) []string {
 }
 
 // ask calls the summarizer's model, once more after a passing failure.
-func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (string, conversation.Usage, error) {
+func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (string, providers.Done, error) {
 	req := providers.Request{System: system, Messages: []providers.Message{
 		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: prompt}}},
 	}}
 	var usage conversation.Usage
 	for attempt := 0; ; attempt++ {
-		text, used, err := j.once(ctx, spec, req)
-		usage.Add(used)
+		text, done, err := j.once(ctx, spec, req)
+		usage.Add(conversation.Usage(done.Usage))
+		done.Usage = providers.Usage(usage)
 		var vendor *providers.Error
 		if err == nil || attempt > 0 || !errors.As(err, &vendor) || !vendor.Retryable() {
-			return text, usage, err
+			return text, done, err
 		}
 		pause := time.NewTimer(max(j.rt.opts.RetryPause, min(vendor.RetryAfter, time.Minute)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return "", usage, ctx.Err()
+			return "", done, ctx.Err()
 		}
 	}
 }
 
-func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request) (string, conversation.Usage, error) {
+func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request) (string, providers.Done, error) {
 	watched, watch := j.rt.watch(ctx)
 	defer watch.end()
 	var text strings.Builder
-	var usage conversation.Usage
+	var end providers.Done
 	done := false
 	for e, err := range j.rt.opts.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens}) {
 		if err != nil {
-			return "", usage, watch.cause(ctx, err)
+			return "", end, watch.cause(ctx, err)
 		}
 		switch e := e.(type) {
 		case providers.TextDelta:
 			text.WriteString(e.Text)
 		case providers.Done:
-			usage, done = conversation.Usage(e.Usage), true
+			end, done = e, true
 		}
 		watch.heard()
 		if text.Len() > maxSummaryBytes {
-			return "", usage, fmt.Errorf("summary is longer than %d bytes", maxSummaryBytes)
+			return "", end, fmt.Errorf("summary is longer than %d bytes", maxSummaryBytes)
 		}
 	}
 	if !done || strings.TrimSpace(text.String()) == "" {
-		return "", usage, errors.New("the model wrote no summary")
+		return "", end, errors.New("the model wrote no summary")
 	}
-	return text.String(), usage, nil
+	return text.String(), end, nil
 }

@@ -50,7 +50,8 @@ type entry struct {
 	first        int64         // the first journal that lists it, or unlisted
 	leaving      *list.Element // in journal.leaving; nil unless it is about to leave
 	leavingSince time.Time
-	gone         bool // no longer in the set
+	withheld     int64 // which time it is in journal.withheld, 0 if it is not
+	gone         bool  // no longer in the set
 }
 
 // waiter is called once its entry is listed.
@@ -71,7 +72,8 @@ type waiter struct {
 //     flight, repeated with the same bytes until it lands, or left behind for the
 //     next number when the bucket refuses it.
 //  3. Number n-1 is deleted only after n has landed.
-//  4. An entry leaves only when its own writer says that idle is durable, or when
+//  4. An entry leaves only when its own writer says that idle is durable, and
+//     mayLeave that its events are stored or will be found; or when
 //     its conversation's owner has answered a poke for it. Being fenced or
 //     stepping down is no reason.
 //
@@ -87,13 +89,17 @@ type journal struct {
 	set     []storage.JournalEntry // what the entries stand for, in their order
 	fresh   []*entry               // that no journal lists yet
 	leaving list.List              // of *entry: about to leave, who said so last at the back
-	waiting []waiter               // for the next write
-	flying  []waiter               // for the write in flight
-	n       int64                  // of the newest write, landed or not
-	landed  int64                  // of the newest landed write, -1 if none
-	behind  bool                   // the newest write was left behind
-	dirty   bool                   // the set differs from what was written last, apart from who leaves
-	kick    chan struct{}
+	// withheld would leave, but their events are found by nothing else yet.
+	withheld  map[*entry]bool
+	withheldN int64                       // counts how often anybody was
+	mayLeave  func(conversation.Key) bool // nil lets everybody go; asked without mu, must not block
+	waiting   []waiter                    // for the next write
+	flying    []waiter                    // for the write in flight
+	n         int64                       // of the newest write, landed or not
+	landed    int64                       // of the newest landed write, -1 if none
+	behind    bool                        // the newest write was left behind
+	dirty     bool                        // the set differs from what was written last, apart from who leaves
+	kick      chan struct{}
 
 	// The fields below belong to run.
 	writer   *storage.JournalWriter
@@ -104,7 +110,7 @@ type journal struct {
 
 func newJournal(b storage.Bucket, member string, log *slog.Logger) *journal {
 	return &journal{
-		bucket: b, member: member, log: log, entries: map[entryID]*entry{}, n: -1, landed: -1,
+		bucket: b, member: member, log: log, entries: map[entryID]*entry{}, withheld: map[*entry]bool{}, n: -1, landed: -1,
 		kick: make(chan struct{}, 1), writer: storage.NewJournalWriter(b),
 	}
 }
@@ -138,17 +144,59 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 	j.wake()
 }
 
-// unlist lets a writer go whose idle state is durable.
+// unlist lets a writer go whose idle state is durable, as soon as its events, too, are
+// stored or will be found.
 func (j *journal) unlist(id entryID) {
+	free := j.mayLeave == nil || j.mayLeave(id.conv)
 	j.mu.Lock()
 	e := j.entry(id)
 	first := false
-	if e != nil && e.leaving == nil {
-		e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
-		first = j.leaving.Len() == 1
+	switch {
+	case e == nil || e.leaving != nil:
+	case free:
+		first = j.depart(e)
+	default:
+		j.stay(e)
+		j.withheldN++
+		e.withheld, j.withheld[e] = j.withheldN, true
 	}
 	j.mu.Unlock()
 	// While somebody leaves, run looks again by itself.
+	if first {
+		j.wake()
+	}
+}
+
+// depart puts an entry among those about to leave and reports whether it is the only
+// one. The caller holds mu.
+func (j *journal) depart(e *entry) bool {
+	j.stay(e)
+	e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
+	return j.leaving.Len() == 1
+}
+
+// release lets those go that were withheld and may leave by now.
+func (j *journal) release() {
+	type asked struct {
+		*entry
+		n int64
+	}
+	var free []asked
+	j.mu.Lock()
+	for e := range j.withheld {
+		free = append(free, asked{e, e.withheld})
+	}
+	j.mu.Unlock()
+	free = slices.DeleteFunc(free, func(a asked) bool { return !j.mayLeave(a.id.conv) })
+	slices.SortFunc(free, func(a, b asked) int { return a.id.compare(b.id) })
+	first := false
+	j.mu.Lock()
+	for _, a := range free {
+		if a.withheld == a.n { // It was not listed anew meanwhile.
+			first = j.depart(a.entry) || first
+		}
+	}
+	j.mu.Unlock()
 	if first {
 		j.wake()
 	}
@@ -176,7 +224,7 @@ func (j *journal) held() []storage.JournalEntry {
 func (j *journal) size() (all, owed int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.set), len(j.set) - j.leaving.Len()
+	return len(j.set), len(j.set) - j.leaving.Len() - len(j.withheld)
 }
 
 // add puts a writer into the set. The caller holds mu, as for the next four.
@@ -211,6 +259,10 @@ func (j *journal) stay(e *entry) {
 	if e.leaving != nil {
 		j.leaving.Remove(e.leaving)
 		e.leaving = nil
+	}
+	if e.withheld != 0 {
+		e.withheld = 0
+		delete(j.withheld, e)
 	}
 }
 
@@ -407,6 +459,9 @@ func (j *journal) unswept(n int64) []string {
 // after run has returned; a node that still owes something leaves its journal to
 // the next sweep.
 func (j *journal) close(ctx context.Context) {
+	if j.mayLeave != nil {
+		j.release()
+	}
 	j.mu.Lock()
 	j.leave(0)
 	empty, n := len(j.entries) == 0, j.n

@@ -46,6 +46,5 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 	}
 	h := newSimHost(site, &simFleet{system: f.system, hosts: map[string]*simHost{}})
 	h.rt = rt
-	rt.attach(h)
-	return rt, h.kill, nil
+	return rt, h.kill, rt.attach(h)
 }

@@ -300,7 +300,10 @@ func TestSubagentAfterACrash(t *testing.T) {
 		n := l.run(part{opts: opts, cast: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the child")
-		l.passes("its text", func() bool { return strings.Contains(l.lines(chat("c")), "The childish first half") })
+		l.passes("its text, and the outcome beside it", func() bool {
+			lines := l.lines(chat("c"))
+			return strings.Contains(lines, "The childish first half") && strings.Contains(lines, "at once")
+		})
 		n.die()
 		n = l.run(part{opts: opts, cast: c})
 		l.completes(chat("c"), 1)

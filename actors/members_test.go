@@ -79,7 +79,9 @@ func newMemberNode(t *testing.T, store *local.Store, id string, m Membership) *m
 		t.Fatal(err)
 	}
 	n.host.members, n.host.single = n.rt.members, m == MembershipSingle
-	n.rt.attach(n.host)
+	if err := n.rt.attach(n.host); err != nil {
+		t.Fatal(err)
+	}
 	return n
 }
 

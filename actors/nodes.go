@@ -44,6 +44,9 @@ func (r *Runtime) viewChanged(v grain.View) {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
 	nudge(r.sweepNow)
+	if r.exporter != nil {
+		r.exporter.Wake()
+	}
 }
 
 // followerOptions make the followers ask for heads where other nodes may write.

@@ -32,10 +32,11 @@ type resting struct {
 type (
 	restingKey    [32]byte // a conversation.Key
 	restingWriter struct {
-		nonce [26]byte         // a ULID
-		day   [10]byte         // of the newest index entry, zero if there is none
-		tail  storage.Position // its last batch, and the log's at that time
-		until time.Duration
+		nonce   [26]byte         // a ULID
+		day     [10]byte         // of the newest index entry, zero if there is none
+		tail    storage.Position // its last batch, and the log's at that time
+		until   time.Duration
+		shipped int64 // the last batch whose events are shipped, -1 if none
 	}
 )
 
@@ -53,13 +54,13 @@ func (w *restingWriter) name() storage.Nonce { return storage.Nonce(w.nonce[:]) 
 // indexed is the day of the newest index entry, "" if there is none.
 func (w *restingWriter) indexed() string { return strings.TrimRight(string(w.day[:]), "\x00") }
 
-// put takes over a claimed writer whose last batch is at tail, and the day of its newest
-// index entry.
-func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Position, day string) {
+// put takes over a claimed writer whose last batch is at tail, the day of its newest
+// index entry and the last batch whose events are shipped.
+func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Position, day string, shipped int64) {
 	if r.keep <= 0 {
 		return
 	}
-	w := restingWriter{tail: tail, until: time.Since(r.began) + r.keep}
+	w := restingWriter{tail: tail, shipped: shipped, until: time.Since(r.began) + r.keep}
 	copy(w.nonce[:], nonce)
 	copy(w.day[:], day)
 	r.putBack(key, w)

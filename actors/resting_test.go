@@ -17,12 +17,12 @@ func TestRestingWriters(t *testing.T) {
 	tail := storage.Position{Seq: 7, Hash: storage.Hash{1, 2}}
 	synctest.Test(t, func(t *testing.T) {
 		r := newResting(time.Minute, time.Now())
-		r.put(a, one, tail, "2026-11-21")
+		r.put(a, one, tail, "2026-11-21", 5)
 		if r.take(b) != nil || r.has(b, one) || r.has(a, two) || !r.has(a, one) {
 			t.Error("a writer is mistaken for another")
 		}
 		w := r.take(a)
-		if w == nil || w.name() != one || w.tail != tail || w.indexed() != "2026-11-21" {
+		if w == nil || w.name() != one || w.tail != tail || w.indexed() != "2026-11-21" || w.shipped != 5 {
 			t.Fatalf("took %+v", w)
 		}
 		if r.take(a) != nil || r.has(a, one) {
@@ -30,7 +30,7 @@ func TestRestingWriters(t *testing.T) {
 		}
 
 		time.Sleep(30 * time.Second)
-		r.put(b, two, tail, "")
+		r.put(b, two, tail, "", -1)
 		r.putBack(a, *w)
 		time.Sleep(30 * time.Second)
 		r.expire()
@@ -43,7 +43,7 @@ func TestRestingWriters(t *testing.T) {
 		}
 
 		none := newResting(-time.Second, time.Now())
-		none.put(a, one, tail, "")
+		none.put(a, one, tail, "", -1)
 		if none.has(a, one) {
 			t.Error("a writer is kept for no time at all")
 		}

@@ -15,10 +15,12 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/export"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -87,6 +89,25 @@ type Options struct {
 	StrictReads bool
 	// Log tunes the object log.
 	Log *storage.LogOptions
+	// Sinks get the observability events of this node. Durable events reach all of them,
+	// whatever dies, at least once; live ones if they can. Adding a sink tells it nothing
+	// of the past.
+	Sinks []observability.Sink
+	// Observers get the same events at once and as best effort: what one does not take in
+	// time it never sees. [observability.Observer] is one.
+	Observers []observability.Sink
+	// NoLiveEvents leaves durable events alone.
+	NoLiveEvents bool
+	// EventGroup bounds the durable events that sinks are given at once.
+	EventGroup EventGroup
+}
+
+// EventGroup is complete when the first of its bounds is reached: so many events, so many
+// bytes by [observability.Size], or so long after the first of them. Zero is 10,000, 4 MiB
+// and 1 s.
+type EventGroup struct {
+	Rows, Bytes int
+	Every       time.Duration
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -159,6 +180,8 @@ type Runtime struct {
 	relay     *relay // nil with peers
 	journal   *journal
 	resting   *resting
+	events    *events
+	exporter  *export.Exporter // nil without sinks
 	garbage   *garbage
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
@@ -219,7 +242,9 @@ func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make runtime: %w", err)
 	}
-	r.attach(cluster)
+	if err := r.attach(cluster); err != nil {
+		return nil, fmt.Errorf("make runtime: %w", err)
+	}
 	return r, nil
 }
 
@@ -257,6 +282,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		}
 		r.agents[a.Name] = a
 	}
+	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
@@ -271,13 +297,17 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	return r, nil
 }
 
-func (r *Runtime) attach(h host) {
+func (r *Runtime) attach(h host) error {
 	r.host = h
 	r.journal = newJournal(r.bucket, h.MemberID(), r.log)
+	if err := r.export(); err != nil {
+		return err
+	}
 	if p, ok := h.(peers); ok && r.opts.Cluster != nil {
 		r.peers = p
 		r.relay = newRelay(p, r.followers, r.tipHere, r.log)
 	}
+	return nil
 }
 
 // Reader returns the read seam of this node.
@@ -333,6 +363,10 @@ func (r *Runtime) serve(ctx context.Context) error {
 	sweeps.Go(func() { r.sweepLoop(ctx) })
 	sweeps.Go(func() { r.pokeLoop(ctx) })
 	sweeps.Go(func() { r.timerLoop(ctx) })
+	var tell sync.WaitGroup
+	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
+	defer endTelling()
+	r.tell(telling, &tell)
 	r.serving.Store(true)
 	close(r.ready)
 
@@ -351,7 +385,10 @@ func (r *Runtime) serve(ctx context.Context) error {
 	}
 	cancel()
 	wg.Wait()
-	return errors.Join(err, r.stop(context.WithoutCancel(ctx)), followErr)
+	return errors.Join(err, r.stop(context.WithoutCancel(ctx), func() {
+		endTelling()
+		tell.Wait()
+	}), followErr)
 }
 
 // release lets go of the conversations. Whoever is not released in time is stopped all
@@ -370,9 +407,10 @@ func (r *Runtime) release(ctx context.Context) {
 
 // stop ends what is left. The members are left last: what this node wrote until then it
 // wrote as one of them, and a node that wants the bucket alone has to wait.
-func (r *Runtime) stop(ctx context.Context) error {
+func (r *Runtime) stop(ctx context.Context, endTelling func()) error {
 	r.awaitCalls()
 	r.awaitWork()
+	endTelling() // All has happened. What leaves the journal must be told, or be found.
 	final, done := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer done()
 	r.journal.close(final)

@@ -51,5 +51,6 @@ func (r *Runtime) dispatch(ctx context.Context, to conversation.Address, m agent
 	if a.Key == "" {
 		a.Key = rand.Text()
 	}
+	a.Dispatched = true
 	return r.Admit(ctx, a)
 }

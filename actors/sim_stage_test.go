@@ -111,7 +111,9 @@ func (s *stage) start(names ...string) {
 			Panicked: func(reason any, stack []byte) { s.Errorf("an actor panicked: %v\n%s", reason, stack) },
 		}, s.fleet)
 		p.host.rt = p.rt
-		p.rt.attach(p.host)
+		if err := p.rt.attach(p.host); err != nil {
+			s.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(s.Context())
 		p.stop = cancel
 		s.nodes[name] = p

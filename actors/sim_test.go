@@ -102,8 +102,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	rt.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
 	h.rt = rt
-	rt.attach(h)
-	return &simNode{rt, h}, nil
+	return &simNode{rt, h}, rt.attach(h)
 }
 
 // runSchedule runs one schedule.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/observability"
 )
 
 // counts are what a node has done since it started.
@@ -59,7 +61,17 @@ type Status struct {
 	FollowerLag time.Duration
 	// Follower counts what the followers do.
 	Follower follower.Stats
+	// Events says how far the sinks are, nil without any; Observers what became of the
+	// events of each observer, by its name.
+	Events    *EventStatus
+	Observers map[string]observability.BufferCounts
 }
+
+// EventStatus is what the exporter of durable events has done, SinkStatus a part of it.
+type (
+	EventStatus = export.Status
+	SinkStatus  = export.SinkStatus
+)
 
 // Status returns what the node is and has done. It is safe for concurrent use.
 func (r *Runtime) Status() Status {
@@ -72,6 +84,15 @@ func (r *Runtime) Status() Status {
 		Follower: r.followers.Stats(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
+	if r.exporter != nil {
+		s.Events = new(r.exporter.Status())
+	}
+	for _, o := range r.events.observers {
+		if s.Observers == nil {
+			s.Observers = map[string]observability.BufferCounts{}
+		}
+		s.Observers[o.Name()] = o.Counts()
+	}
 	r.mu.Lock()
 	s.QueuedCallers = int64(r.calls)
 	r.mu.Unlock()

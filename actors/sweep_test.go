@@ -57,7 +57,9 @@ func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.attach(o)
+	if err := r.attach(o); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 

@@ -34,6 +34,7 @@ type toolCall struct {
 	call   agent.Call
 	writes *stateWrites // nil if there is no state, and until the tool runs
 	parked parking
+	told   *teller
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
@@ -44,7 +45,7 @@ func (a *activation) runTool(e machine.RunTool) {
 	root := rootOf(state, e.Submission)
 	w := a.begin(e.Gen, e.Submission)
 	c := &toolCall{
-		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed,
+		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn),
 		call: agent.Call{
 			Address: created.Address(), UID: created.UID,
 			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
@@ -115,6 +116,7 @@ func (c *toolCall) perform() (any, error) {
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.rt)
 	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
+	ctx = c.told.author(ctx, map[string]any{"tool": c.run.Name, "toolCallId": string(c.run.Call)})
 	s := c.author.within(ctx, c.author.agent)
 	ctx, c.writes = s.ctx, s.writes
 	ctx, stop := context.WithCancelCause(ctx)

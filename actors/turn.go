@@ -133,7 +133,7 @@ func (a *activation) callModel(e machine.CallModel) {
 	call := &modelCall{
 		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
 		fallback: e.Fallback, exchanges: exchangesOf(state, sub.ID), session: string(state.Created().ConversationID),
-		compacted: state.Compacted(sub.ID), history: a.history,
+		compacted: state.Compacted(sub.ID), history: a.history, told: a.tellerOf(e.Submission, e.Turn),
 	}
 	if sub.Child == "" {
 		call.closed = a.history.cut()
@@ -168,6 +168,8 @@ type modelCall struct {
 	closed    []*closedPage // what comes before exchanges
 	exchanges []exchange
 	session   string
+	thinking  providers.ThinkingLevel
+	told      *teller
 }
 
 // run makes the call. Whatever happens, the last event it pushes ends the call.
@@ -179,6 +181,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
+		c.told.log(slog.LevelWarn, "model call failed", map[string]any{"model": c.model, "reason": settlementError(err).Meta["reason"]})
 		end = c.failed(err)
 	}
 	// An error means that the run was cancelled.
@@ -228,6 +231,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 		return end, err
 	}
 	defer limit(history)
+	c.thinking = providers.ThinkingLevel(setup.ThinkingLevel)
 	req := providers.Request{System: setup.Instructions, History: history, Messages: now}
 	for _, t := range setup.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
@@ -242,7 +246,9 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
 	call, watch := c.rt.watch(ctx)
 	defer watch.end()
-	opts := providers.Options{ThinkingLevel: providers.ThinkingLevel(setup.ThinkingLevel), SessionID: c.session}
+	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session}
+	c.request(req)
+	progress := c.told.progress()
 	for e, err := range c.rt.opts.Providers.Stream(call, c.model, req, opts) {
 		if err != nil {
 			return end, watch.cause(ctx, err)
@@ -255,6 +261,7 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 			}
 			continue
 		}
+		progress.show(e)
 		if out, ok := modelEvent(e, setup); ok {
 			if err := f.push(ctx, out); err != nil {
 				return end, err
@@ -279,6 +286,7 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 		return end, errOverflow
 	}
 	end.Full = full(c.author.compaction(), model, d.Usage)
+	end.Facts = factsOf(model, c.thinking, d)
 	return end, nil
 }
 

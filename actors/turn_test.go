@@ -25,11 +25,9 @@ import (
 func failedSafely(t *testing.T, w *world, at conversation.Address, want *conversation.SettlementError, secret string) {
 	t.Helper()
 	settled := w.untilSettled(at, 1)
-	whole := &conversation.SubmissionSettled{
-		Submission: settled[0].Submission, Outcome: conversation.OutcomeFailed, Error: want,
-		ElapsedMs: settled[0].ElapsedMs, At: settled[0].At,
-	}
-	if diff := cmp.Diff([]*conversation.SubmissionSettled{whole}, settled); diff != "" {
+	whole := *settled[0]
+	whole.Outcome, whole.Error = conversation.OutcomeFailed, want
+	if diff := cmp.Diff([]*conversation.SubmissionSettled{&whole}, settled); diff != "" {
 		t.Errorf("settlement (-want +got):\n%s", diff)
 	}
 	if strings.Contains(w.lines(at), secret) {

@@ -1,0 +1,304 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+)
+
+// memorySink keeps the events it is given, each once. While it is broken it takes none.
+type memorySink struct {
+	name string
+
+	mu     sync.Mutex
+	broken bool
+	ids    map[string]bool
+	events []observability.Event
+}
+
+func newMemorySink(name string) *memorySink { return &memorySink{name: name, ids: map[string]bool{}} }
+
+func (s *memorySink) Name() string { return s.name }
+
+func (s *memorySink) Write(_ context.Context, events []observability.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return errors.New("the sink is away")
+	}
+	for _, e := range events {
+		if !s.ids[e.ID] {
+			s.ids[e.ID] = true
+			s.events = append(s.events, e)
+		}
+	}
+	return nil
+}
+
+func (s *memorySink) breakDown(broken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = broken
+}
+
+// durable returns what was stored of the durable events of a conversation, as JSON lines
+// in the order of the log.
+func (s *memorySink) durable(tb testing.TB, at conversation.Address) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []observability.Event
+	for _, e := range s.events {
+		if !e.Live() && strings.HasPrefix(e.ID, string(at.Key())) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b observability.Event) int {
+		if a.Seq != b.Seq {
+			return int(a.Seq - b.Seq)
+		}
+		return int(a.Index - b.Index)
+	})
+	return eventLines(tb, list)
+}
+
+// live returns the live events in the order they came.
+func (s *memorySink) live() (list []observability.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.Live() {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func eventLines(tb testing.TB, list []observability.Event) (lines []string) {
+	tb.Helper()
+	for _, e := range list {
+		b, err := e.AppendJSON(nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		lines = append(lines, string(b))
+	}
+	return lines
+}
+
+// events are the durable events of a log, made from its batches.
+func (w *world) events(at conversation.Address, o *observability.ProjectOptions) []string {
+	w.tb.Helper()
+	var list []observability.Event
+	var src observability.Source
+	for n, records := range w.batches(at) {
+		b := conversation.Batch{Offset: conversation.Offset(n), Records: records}
+		list = append(list, observability.Project(src, b, o)...)
+		src = src.After(b)
+	}
+	return eventLines(w.tb, list)
+}
+
+const secretWord = "xyzzy-secret"
+
+// talkative answers with a tool that logs, and says a secret everywhere.
+func talkative(content bool) *agent.Agent {
+	a := chatAgent(agent.NewTool("say", "Says it.", func(ctx context.Context, in struct {
+		Word string `json:"word"`
+	}) (string, error) {
+		agent.Log(ctx, slog.LevelWarn, "about to say", "count", 1)
+		return in.Word, nil
+	}, nil))
+	a.Events.Content = content
+	return a
+}
+
+// TestEventsReachSinks: what sinks and observers get is what the log says, and live
+// events beside it. What was said is in it only where that is switched on.
+func TestEventsReachSinks(t *testing.T) {
+	for name, content := range map[string]bool{"without content": false, "with content": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			model := make(stage)
+			sink, watching := newMemorySink("memory"), newMemorySink("watching")
+			opts := agents(talkative(content))
+			opts.Sinks, opts.Observers = []observability.Sink{sink}, []observability.Sink{watching}
+			n := w.start(setup{opts: opts, model: model})
+			n.admit(chat("c"), "1", "please say "+secretWord)
+			c := model.next(t)
+			c.text("I say " + secretWord)
+			c.call("p1", "say", `{"word":"`+secretWord+`"}`)
+			c.finish()
+			model.next(t).finish()
+			w.untilSettled(chat("c"), 1)
+			eventually(t, "the last events", func() bool { return len(sink.durable(t, chat("c"))) == len(w.events(chat("c"), nil)) })
+			if err := n.stop(); err != nil {
+				t.Fatal(err)
+			}
+			want := w.events(chat("c"), &observability.ProjectOptions{Content: content})
+			for _, s := range []*memorySink{sink, watching} {
+				if diff := cmp.Diff(want, s.durable(t, chat("c"))); diff != "" {
+					t.Errorf("%s: durable events (-log +sink):\n%s", s.name, diff)
+				}
+				lines := strings.Join(append(eventLines(t, s.live()), want...), "\n")
+				if strings.Contains(lines, secretWord) != content {
+					t.Errorf("%s: content is switched on: %v, and the events are\n%s", s.name, content, lines)
+				}
+			}
+			checkLive(t, sink.live())
+		})
+	}
+}
+
+// checkLive wants the live events of two turns, of which the first calls a tool.
+func checkLive(t *testing.T, list []observability.Event) {
+	t.Helper()
+	var got []observability.Type
+	for _, e := range list {
+		got = append(got, e.Type)
+		if e.Submission == "" || e.Turn == "" && e.Type != observability.TypeLog || e.Agent != "chat" {
+			t.Errorf("a live event does not say what it belongs to: %+v", e.Envelope)
+		}
+	}
+	// What belongs to a call under way, and not to a batch, comes when it comes.
+	unordered := []observability.Type{observability.TypeTurnRequest, observability.TypeToolcallDelta, observability.TypeLog}
+	calls := map[observability.Type]int{}
+	got = slices.DeleteFunc(got, func(t observability.Type) bool {
+		calls[t]++
+		return slices.Contains(unordered, t)
+	})
+	if calls[observability.TypeTurnRequest] != 2 || calls[observability.TypeLog] != 1 {
+		t.Errorf("live events of calls: %v, want 2 requests and 1 log", calls)
+	}
+	want := []observability.Type{
+		observability.TypeMessageStart, observability.TypeTextDelta, observability.TypeMessageEnd,
+		observability.TypeMessageStart, observability.TypeMessageEnd, observability.TypeTurnMessages,
+		observability.TypeMessageStart, observability.TypeMessageEnd, observability.TypeTurnMessages,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("live events (-want +got):\n%s", diff)
+	}
+}
+
+// TestEventsAreNotAwaited: with a sink that takes nothing conversations go on, and leave
+// the busy journal for one of events.
+func TestEventsAreNotAwaited(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		sink := newMemorySink("memory")
+		sink.breakDown(true)
+		opts := agents(talkative(false))
+		opts.Sinks = []observability.Sink{sink}
+		first := l.run(part{opts: opts, cast: alone(says(3))})
+		first.admit(chat("c"), "1", "hello")
+		l.completes(chat("c"), 1)
+		l.passes("an export journal", func() bool { return len(l.exports()) == 1 && len(l.journals()) == 1 })
+		l.passes("the busy journal to be left", func() bool {
+			all := l.journals()
+			return len(all) == 1 && len(all[0].Entries) == 0
+		})
+		if got := first.rt.Status().Events; got.Listed != 1 || got.Waiting == 0 {
+			t.Errorf("status of events: %+v, want one conversation listed", got)
+		}
+		first.die()
+
+		// The next node finds what the first one owed, without traffic.
+		sink.breakDown(false)
+		second := l.run(part{opts: opts, cast: alone(says(3))})
+		l.passes("the journal of the first to go", func() bool { return len(l.exports()) == 0 })
+		eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(l.events(chat("c"), nil)) })
+		if err := second.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(l.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
+			t.Errorf("events of a node that died (-log +sink):\n%s", diff)
+		}
+	})
+}
+
+// exports returns the keys of the export journals that list anybody.
+func (l *loop) exports() (keys []string) {
+	l.tb.Helper()
+	refs, err := storage.ExportJournals(context.Background(), l.bucket)
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	for _, ref := range refs {
+		j, err := storage.ReadExportJournal(context.Background(), l.bucket, ref.Member, ref.Shard, ref.N)
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			l.tb.Fatal(err)
+		}
+		if err == nil && len(j.Entries) > 0 {
+			keys = append(keys, storage.ExportJournalKey(ref.Member, ref.Shard, ref.N))
+		}
+	}
+	return keys
+}
+
+// TestEventsOfRecovery kills a node in mid-reply before anything is shipped: the next one
+// ships what the first had not, and its own.
+func TestEventsOfRecovery(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	broken, sink := newMemorySink("memory"), newMemorySink("memory")
+	broken.breakDown(true)
+	opts := doomed(talkative(false))
+	opts.Sinks = []observability.Sink{broken}
+	dead := w.start(setup{opts: opts, model: model})
+	dead.admit(chat("c"), "1", "hello")
+	model.next(t).text("Once upon a time")
+	w.until("the text", func() bool { return len(only[*conversation.Delta](w.records(chat("c")))) == 1 })
+	dead.cut()
+	_ = dead.stop() // it has lost its bucket
+
+	opts = agents(talkative(false))
+	opts.Sinks = []observability.Sink{sink}
+	alive := w.start(setup{opts: opts, model: model})
+	model.next(t).finish()
+	w.untilSettled(chat("c"), 1)
+	// What is still to be read from the log when a node ends is left to the next one.
+	eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(w.events(chat("c"), nil)) })
+	if err := alive.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(w.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
+		t.Errorf("events of a recovered conversation (-log +sink):\n%s", diff)
+	}
+	lines := strings.Join(sink.durable(t, chat("c")), "\n")
+	for _, want := range []string{`"recovered":true`, `"reason":"lost"`, `"finishReason":"interrupted"`} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("the events lack %s:\n%s", want, lines)
+		}
+	}
+}
+
+// TestObserversSeeDispatches: who sent a submission, and that code did.
+func TestObserversSeeDispatches(t *testing.T) {
+	w := newWorld(t)
+	model := make(stage)
+	kinds := make(chan string, 1)
+	opts := agents(talkative(false))
+	opts.Observers = []observability.Sink{&observability.Observer{
+		SubmissionSettled: func(_ *observability.Envelope, s *observability.SubmissionSettled) { kinds <- s.Kind + " " + s.Outcome },
+	}}
+	n := w.start(setup{opts: opts, model: model})
+	if _, err := n.rt.Dispatch(context.Background(), "chat", "c", agent.Text("hello")); err != nil {
+		t.Fatal(err)
+	}
+	model.next(t).finish()
+	if got := await(t, kinds, "the settlement"); got != "dispatch completed" {
+		t.Errorf("observed %q", got)
+	}
+	if n.rt.Status().Observers["observer"].Emitted == 0 {
+		t.Errorf("status of observers: %+v", n.rt.Status().Observers)
+	}
+}

@@ -1,0 +1,365 @@
+package export_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	b := bucketOver(t, memory(t))
+	for name, o := range map[string]*export.Options{
+		"none":       nil,
+		"no member":  {Sinks: []observability.Sink{newSink(t, "a")}, Project: project},
+		"no sink":    {Member: "m", Project: project},
+		"nil sink":   {Member: "m", Project: project, Sinks: []observability.Sink{nil}},
+		"no project": {Member: "m", Sinks: []observability.Sink{newSink(t, "a")}},
+	} {
+		if _, err := export.New(storage.NewLogs(b, nil), b, o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// TestOfferedIsShipped: a cursor follows what the sink has, over batches without events,
+// and a healthy sink costs no journal.
+func TestOfferedIsShipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, newSink(t, "a"))
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		if !r.MayLeave(l.key) {
+			t.Error("it may not leave before it has a batch")
+		}
+		offer(r, l, 9)
+		if seq, ok := r.Cursor(l.key); seq != -1 || !ok {
+			t.Errorf("cursor is %d, %v before anything was shipped", seq, ok)
+		}
+		if r.MayLeave(l.key) {
+			t.Error("it may leave before anything was shipped")
+		}
+		time.Sleep(2 * second)
+		select {
+		case <-r.Moved():
+		default:
+			t.Error("nobody was told that it may leave")
+		}
+		if !r.MayLeave(l.key) {
+			t.Error("it may not leave")
+		}
+		if seq, ok := r.Cursor(l.key); seq != 8 || !ok {
+			t.Errorf("cursor is %d, %v", seq, ok)
+		}
+		got, writes, _ := r.sinks[0].got()
+		if diff := cmp.Diff(l.events(), got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if !slices.Equal(writes, []int{len(got)}) {
+			t.Errorf("written in groups of %d", writes)
+		}
+		time.Sleep(30 * second)
+		if s := r.Status(); s.Journals != 0 || s.Waiting != 0 || s.Bytes != 0 || s.Shipped != int64(len(got)) || s.Lag != 0 {
+			t.Errorf("status: %+v", s)
+		}
+		r.Closed(l.key)
+		if _, ok := r.Cursor(l.key); ok || r.Status().Conversations != 0 {
+			t.Error("it is not forgotten")
+		}
+	})
+}
+
+// offer appends n batches and offers them.
+func offer(r *rig, l *logbook, n int) {
+	for range n {
+		src, b := l.append()
+		r.Offer(l.key, src, b)
+	}
+}
+
+// TestGroups: a group leaves when it has enough rows, or bytes, or has waited.
+func TestGroups(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts export.Options
+		want []int // batch 0 has 4 events, 1 has 4, 2 has none, 3 and 4 have 4
+		at   time.Duration
+	}{
+		"rows":  {export.Options{FlushRows: 8, FlushEvery: time.Hour}, []int{8, 8}, 0},
+		"bytes": {export.Options{FlushBytes: 1, FlushEvery: time.Hour}, []int{4, 4, 4, 4}, 0},
+		"time":  {export.Options{FlushEvery: 3 * second}, []int{16}, 3 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, bucketOver(t, memory(t)), tt.opts, newSink(t, "a"))
+				l := newLogbook(t, r.logs, "x")
+				r.Open(l.key, observability.Source{}, -1, -1)
+				offer(r, l, 5)
+				time.Sleep(tt.at - time.Millisecond)
+				if synctest.Wait(); tt.at > 0 {
+					if _, writes, _ := r.sinks[0].got(); len(writes) > 0 {
+						t.Errorf("written too early: %d", writes)
+					}
+					time.Sleep(2 * time.Millisecond)
+					synctest.Wait()
+				}
+				if _, writes, _ := r.sinks[0].got(); !slices.Equal(writes, tt.want) {
+					t.Errorf("groups of %d, want %d", writes, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestOneSinkAway: the others are not asked again, and nothing moves without it.
+func TestOneSinkAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSink(t, "a"), newSink(t, "b")
+		b.fate = away
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a, b)
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 3)
+		time.Sleep(40 * second)
+		if _, _, calls := a.got(); calls != 1 {
+			t.Errorf("sink a was asked %d times", calls)
+		}
+		if _, _, calls := b.got(); calls != 6 { // after 1, 2, 4, 8, 16 and 30 s
+			t.Errorf("sink b was asked %d times", calls)
+		}
+		s := r.Status()
+		if seq, _ := r.Cursor(l.key); seq != -1 || s.Shipped != 0 || s.Lag < 39*second {
+			t.Errorf("cursor %d, status %+v", seq, s)
+		}
+		if !s.Sinks[1].Failing || s.Sinks[1].Failures != 6 || s.Sinks[1].LastError != "away" || s.Sinks[0].Failing {
+			t.Errorf("sinks: %+v", s.Sinks)
+		}
+		b.set(func() { b.fate = nil })
+		time.Sleep(31 * second)
+		if seq, _ := r.Cursor(l.key); seq != 2 {
+			t.Errorf("cursor %d after all", seq)
+		}
+		if got, _, _ := b.got(); !cmp.Equal(got, l.events()) {
+			t.Errorf("sink b has %d events", len(got))
+		}
+	})
+}
+
+// TestAwayListsWhoWantsToLeave: with a dead sink a conversation stands in the journal
+// before it leaves, others do not, and it is out of it once it is exported.
+func TestAwayListsWhoWantsToLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		a.fate = away
+		b := bucketOver(t, memory(t))
+		r := newRig(t, b, export.Options{}, a)
+		l, stays := newLogbook(t, r.logs, "x"), newLogbook(t, r.logs, "y")
+		for _, l := range []*logbook{l, stays} {
+			r.Open(l.key, observability.Source{}, -1, -1)
+			offer(r, l, 2)
+		}
+		if r.MayLeave(l.key) {
+			t.Fatal("it may leave at once")
+		}
+		time.Sleep(4 * second)
+		if len(journals(t, b)) != 0 || r.MayLeave(l.key) {
+			t.Error("it is listed too early")
+		}
+		time.Sleep(1100 * time.Millisecond)
+		select {
+		case <-r.Moved():
+		default:
+			t.Error("nobody was told")
+		}
+		if !r.MayLeave(l.key) {
+			t.Error("it may not leave though it stands in the journal")
+		}
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {l.key: -1}}, journals(t, b)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		offer(r, l, 1)
+		if r.MayLeave(l.key) {
+			t.Error("a journal covers what came after it")
+		}
+		time.Sleep(6 * second)
+		if !r.MayLeave(l.key) {
+			t.Error("the next journal does not cover it")
+		}
+		a.set(func() { a.fate = nil })
+		time.Sleep(40 * second)
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {}}, journals(t, b)); diff != "" {
+			t.Errorf("after all (-want +got):\n%s", diff)
+		}
+		r.stop()
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{}, journals(t, b)); diff != "" {
+			t.Errorf("after an orderly end (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestEndListsAll: what could not be shipped at the end stands in the journals, whether
+// or not anybody asked, and MayLeave says so.
+func TestEndListsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		b := bucketOver(t, memory(t))
+		r := newRig(t, b, export.Options{}, a)
+		done, x, y := newLogbook(t, r.logs, "done"), newLogbook(t, r.logs, "x"), newLogbook(t, r.logs, "y")
+		for _, l := range []*logbook{done, x, y} {
+			r.Open(l.key, observability.Source{}, -1, -1)
+		}
+		offer(r, done, 2)
+		offer(r, x, 1)
+		time.Sleep(2 * second)
+		a.set(func() { a.fate = away })
+		offer(r, x, 3)
+		offer(r, y, 1)
+		began := time.Now()
+		r.stop()
+		if took := time.Since(began); took > 30*second {
+			t.Errorf("the end took %v", took)
+		}
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: 0, y.key: -1}}, journals(t, b)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for _, l := range []*logbook{done, x, y} {
+			if !r.MayLeave(l.key) {
+				t.Errorf("%s may not leave", l.at.ID)
+			}
+		}
+	})
+}
+
+// TestEndShips: what waits at the end is shipped, without the wait for more.
+func TestEndShips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		r := newRig(t, b, export.Options{FlushEvery: time.Hour, FlushRows: 5}, newSink(t, "a"))
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 1)
+		r.stop()
+		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, l.events()) {
+			t.Errorf("the sink has %d events", len(got))
+		}
+		if refs := journals(t, b); len(refs) > 0 {
+			t.Errorf("journals: %v", refs)
+		}
+	})
+}
+
+// TestEndRepeatsNothing to a sink that has it.
+func TestEndRepeatsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSink(t, "a"), newSink(t, "b")
+		b.fate = away
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a, b)
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 2)
+		time.Sleep(5 * second)
+		r.stop()
+		if _, _, calls := a.got(); calls != 1 {
+			t.Errorf("sink a was asked %d times", calls)
+		}
+	})
+}
+
+// TestHangingSink: a sink that answers nothing holds up neither Offer nor the end.
+func TestHangingSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		a.hang = true
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 3)
+		r.Emit(live(1))
+		time.Sleep(2 * time.Minute)
+		began := time.Now()
+		r.stop()
+		if took := time.Since(began); took > 30*second {
+			t.Errorf("the end took %v", took)
+		}
+		if c := r.Status().Sinks[0].Live; c.Emitted != 1 || c.Stored != 0 || c.Dropped != 1 {
+			t.Errorf("live: %+v", c)
+		}
+	})
+}
+
+// TestPanicOfASink is a failure like any other.
+func TestPanicOfASink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		times := 0
+		a.fate = func() (error, bool) {
+			if times++; times < 3 {
+				panic("broken")
+			}
+			return nil, false
+		}
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 1)
+		time.Sleep(10 * second)
+		if seq, _ := r.Cursor(l.key); seq != 0 {
+			t.Errorf("cursor %d", seq)
+		}
+		if s := r.Status().Sinks[0]; !strings.Contains(s.LastError, "broken") || s.Failures != 2 {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+func live(n int) observability.Event {
+	return observability.Event{
+		Envelope: observability.Envelope{Version: observability.Version, ID: fmt.Sprint("live/", n), Seq: observability.LiveSeq, Type: observability.TypeLog},
+		Payload:  &observability.Log{Level: "info", Message: "said"},
+	}
+}
+
+// TestLiveIsAccounted: emitted = stored + dropped, over full queues, failed writes and
+// the end; and a dead sink takes nothing from the other.
+func TestLiveIsAccounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newSink(t, "a"), newSink(t, "b")
+		n := 0
+		b.fate = func() (error, bool) {
+			if n++; n%4 != 0 {
+				return errAway, n%2 == 0
+			}
+			return nil, false
+		}
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{LiveEvents: 50}, a, b)
+		for i := range 400 {
+			r.Emit(live(2*i), live(2*i+1))
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.set(func() { b.fate = away })
+		r.Emit(live(800))
+		r.stop()
+		r.Emit(live(801))
+		for i, s := range r.Status().Sinks {
+			c := s.Live
+			if c.Emitted != 802 || c.Waiting != 0 || c.Stored+c.Dropped != c.Emitted {
+				t.Errorf("sink %s: %+v", s.Name, c)
+			}
+			stored, _, _ := r.sinks[i].got()
+			if int64(len(stored)) < c.Stored || s.Name == "a" && int64(len(stored)) != c.Stored {
+				t.Errorf("sink %s says %d stored, has %d", s.Name, c.Stored, len(stored))
+			}
+			if s.Name == "a" && c.Dropped != 1 || s.Name == "b" && (c.Dropped < 2 || c.Stored == 0) {
+				t.Errorf("sink %s: %+v", s.Name, c)
+			}
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package export_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+func project(src observability.Source, b conversation.Batch) []observability.Event {
+	return observability.Project(src, b, nil)
+}
+
+func memory(tb testing.TB) *local.Store {
+	tb.Helper()
+	store := local.NewMemory()
+	tb.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return store
+}
+
+func bucketOver(tb testing.TB, rt http.RoundTripper) storage.Bucket {
+	tb.Helper()
+	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: rt})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// logbook is one conversation and who writes it.
+type logbook struct {
+	tb     testing.TB
+	key    conversation.Key
+	at     conversation.Address
+	logs   *storage.Logs
+	writer *storage.Writer
+	nonces int
+	tail   storage.Position
+	src    observability.Source // that holds before the next batch
+}
+
+func newLogbook(tb testing.TB, logs *storage.Logs, id string) *logbook {
+	l := &logbook{tb: tb, at: conversation.Address{Agent: "triage", ID: id}, logs: logs, tail: storage.Start()}
+	l.key = l.at.Key()
+	l.src.Key = l.key
+	l.takeOver()
+	return l
+}
+
+// takeOver begins a new writer.
+func (l *logbook) takeOver() {
+	l.nonces++
+	l.writer = l.logs.Writer(l.key, storage.Nonce(fmt.Sprintf("n%d", l.nonces)), l.tail, int64(l.nonces))
+}
+
+// append stores a batch. The first creates the conversation; of the others every third
+// has no events.
+func (l *logbook) append() (observability.Source, conversation.Batch) {
+	l.tb.Helper()
+	seq := l.tail.Seq + 1
+	at := conversation.Time(1_000 * (seq + 1))
+	sub := conversation.SubmissionID(fmt.Sprint("sub_", seq))
+	var records []conversation.Record
+	if seq == 0 {
+		records = append(records, &conversation.ConversationCreated{
+			Agent: l.at.Agent, ID: l.at.ID, UID: "inst_1", ConversationID: conversation.ConversationID("conv_" + l.at.ID), At: at,
+		})
+	}
+	if seq%3 == 2 {
+		records = append(records, &conversation.Delta{Message: "msg_1", Kind: "text", Text: "said"})
+	} else {
+		records = append(records,
+			&conversation.SubmissionAdmitted{Submission: sub, Message: "msg_1", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hello"}, At: at},
+			&conversation.AttemptStarted{Submission: sub, Attempt: 1, At: at})
+	}
+	return l.store(records)
+}
+
+func (l *logbook) store(records []conversation.Record) (observability.Source, conversation.Batch) {
+	l.tb.Helper()
+	lines, err := conversation.EncodeRecords(nil, records)
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+	if l.tail, err = l.writer.Append(context.Background(), lines, conversation.Time(l.tail.Seq+2)); err != nil {
+		l.tb.Fatal(err)
+	}
+	src, b := l.src, conversation.Batch{Offset: conversation.Offset(l.tail.Seq), Records: records}
+	l.src = l.src.After(b)
+	return src, b
+}
+
+// events returns what the log of the conversation projects to, by id.
+func (l *logbook) events() map[string]string {
+	l.tb.Helper()
+	out := map[string]string{}
+	src := observability.Source{Key: l.key}
+	for b, err := range l.logs.Batches(context.Background(), l.key, storage.Start()) {
+		if err != nil {
+			l.tb.Fatal(err)
+		}
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			l.tb.Fatal(err)
+		}
+		batch := conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}
+		for _, e := range project(src, batch) {
+			out[e.ID] = encoded(l.tb, e)
+		}
+		src = src.After(batch)
+	}
+	return out
+}
+
+func encoded(tb testing.TB, e observability.Event) string {
+	line, err := e.AppendJSON(nil)
+	if err != nil {
+		tb.Error(err)
+	}
+	return string(line)
+}
+
+// sink keeps what it is given, as ClickHouse would: once by id.
+type sink struct {
+	tb   testing.TB
+	name string
+	// fate decides what becomes of the next write: an error before or, with half of the
+	// events stored, in the middle of it. nil stores all.
+	fate func() (err error, half bool)
+
+	mu     sync.Mutex
+	busy   bool
+	stored map[string]string
+	order  []string // ids of what came, in order, repetitions included
+	writes []int    // events of each write that succeeded
+	calls  int
+	hang   bool // until the context of a write ends
+}
+
+func newSink(tb testing.TB, name string) *sink {
+	return &sink{tb: tb, name: name, stored: map[string]string{}}
+}
+
+func (s *sink) Name() string { return s.name }
+
+func (s *sink) Write(ctx context.Context, events []observability.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls++; s.busy {
+		s.tb.Errorf("sink %s is given two groups at once", s.name)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		s.tb.Errorf("sink %s has no deadline", s.name)
+	}
+	if s.hang {
+		s.busy = true
+		s.mu.Unlock()
+		<-ctx.Done()
+		s.mu.Lock()
+		s.busy = false
+		return ctx.Err()
+	}
+	if s.fate != nil {
+		err, half := s.fate()
+		if half {
+			s.take(events[:len(events)/2])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.take(events)
+	s.writes = append(s.writes, len(events))
+	return nil
+}
+
+func (s *sink) take(events []observability.Event) {
+	for _, e := range events {
+		line := encoded(s.tb, e)
+		if was, ok := s.stored[e.ID]; ok && was != line {
+			s.tb.Errorf("event %s came as\n%s and as\n%s", e.ID, was, line)
+		}
+		s.stored[e.ID] = line
+		s.order = append(s.order, e.ID)
+	}
+}
+
+func (s *sink) got() (stored map[string]string, writes []int, calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored = map[string]string{}
+	for id, line := range s.stored {
+		stored[id] = line
+	}
+	return stored, slices.Clone(s.writes), s.calls
+}
+
+// set changes the sink while it is in use.
+func (s *sink) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+var errAway = errors.New("away")
+
+func away() (error, bool) { return errAway, false }
+
+// rig is one exporter over a bucket.
+type rig struct {
+	*export.Exporter
+	bucket storage.Bucket
+	logs   *storage.Logs
+	sinks  []*sink
+	stop   func()
+}
+
+// newRig runs an exporter until the test ends, or stop is called.
+func newRig(t *testing.T, b storage.Bucket, opts export.Options, sinks ...*sink) *rig {
+	t.Helper()
+	r := &rig{bucket: b, logs: storage.NewLogs(b, nil), sinks: sinks}
+	if opts.Member == "" {
+		opts.Member = "me"
+	}
+	opts.Project = project
+	for _, s := range sinks {
+		opts.Sinks = append(opts.Sinks, s)
+	}
+	x, err := export.New(r.logs, b, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Exporter = x
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := x.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+// journals returns what the newest export journals list.
+func journals(tb testing.TB, b storage.Bucket) map[string]map[conversation.Key]int64 {
+	tb.Helper()
+	out := map[string]map[conversation.Key]int64{}
+	refs, err := storage.ExportJournals(context.Background(), b)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, ref := range refs {
+		j, err := storage.ReadExportJournal(context.Background(), b, ref.Member, ref.Shard, ref.N)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if out[ref.Member] == nil {
+			out[ref.Member] = map[conversation.Key]int64{}
+		}
+		for _, e := range j.Entries {
+			out[ref.Member][e.Conv] = e.Seq
+		}
+	}
+	return out
+}
+
+// merge joins the events of conversations.
+func merge(books ...*logbook) map[string]string {
+	out := map[string]string{}
+	for _, l := range books {
+		for id, line := range l.events() {
+			out[id] = line
+		}
+	}
+	return out
+}
+
+const second = time.Second

@@ -1,0 +1,250 @@
+package export
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// journalTimeout bounds the writing of one journal, deleteTimeout the deletion of
+	// those that it replaces.
+	journalTimeout = 30 * time.Second
+	deleteTimeout  = 5 * time.Second
+	// journalWriters is how many journals are written at once.
+	journalWriters = 4
+	// maxReplaced bounds how many replaced journals are deleted by name; the sweep finds
+	// what is older.
+	maxReplaced = 16
+)
+
+// shard is one part of this node's export journal. All fields are guarded by
+// Exporter.mu, and only one goroutine writes a shard at a time.
+type shard struct {
+	number int
+	set    map[conversation.Key]*trail
+	fresh  int       // of set, that await a journal
+	gone   int       // that were in the newest composed journal and are not in set any more
+	failed bool      // the newest written journal may not have landed
+	since  time.Time // when it first differed from what was written last
+	put    time.Time // when the newest was begun
+	n      int64     // of the newest, landed or not; -1 if none
+	landed int64     // of the newest that landed, -1 if none
+	swept  int64     // numbers below it need no deletion
+}
+
+func (s *shard) differs() bool { return s.fresh > 0 || s.gone > 0 || s.failed }
+
+func (x *Exporter) shardOf(t *trail) *shard { return &x.shards[storage.ExportShard(t.key)] }
+
+// stands reports whether a landed journal covers all known batches of a conversation, and
+// all later ones will until it is exported. The caller holds mu, as for all below.
+func (x *Exporter) stands(t *trail) bool {
+	covered := t.covered
+	if x.shardOf(t).landed >= t.n {
+		covered = t.noted
+	}
+	return t.listed && covered >= t.tail
+}
+
+// list puts a conversation into the set, and has it written unless a journal that covers
+// all of it is composed.
+func (x *Exporter) list(t *trail) {
+	s := x.shardOf(t)
+	if !t.listed {
+		s.set[t.key] = t
+		t.listed, t.n, t.noted, t.covered = true, -1, nothing, nothing
+	}
+	if t.noted < t.tail && !t.awaits {
+		t.awaits = true
+		s.fresh++
+		x.touch(s)
+	}
+}
+
+// relist is list for what a landed journal may list in vain, because somebody has taken
+// it over.
+func (x *Exporter) relist(t *trail) {
+	t.noted, t.covered = nothing, nothing
+	x.list(t)
+}
+
+// unlist takes a conversation out of the set.
+func (x *Exporter) unlist(t *trail) {
+	if !t.listed {
+		return
+	}
+	s := x.shardOf(t)
+	delete(s.set, t.key)
+	if t.awaits {
+		s.fresh--
+	}
+	if t.n >= 0 {
+		s.gone++
+	}
+	t.listed, t.awaits = false, false
+	x.touch(s)
+}
+
+// touch notes since when a shard differs from its journal.
+func (x *Exporter) touch(s *shard) {
+	switch {
+	case !s.differs():
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = time.Now()
+		nudge(x.dirty)
+	}
+}
+
+// journalLoop writes the journals that are due until ctx ends.
+func (x *Exporter) journalLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		due, wait := x.dueShards(false)
+		if len(due) == 0 {
+			x.await(ctx, x.dirty, wait)
+			continue
+		}
+		x.writeShards(ctx, due)
+	}
+}
+
+// dueShards returns the shards to be written, or after how long to ask again; 0 is when
+// one changes.
+func (x *Exporter) dueShards(all bool) (due []*shard, wait time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	for i := range x.shards {
+		s := &x.shards[i]
+		if !s.differs() {
+			continue
+		}
+		left := max(s.since.Add(x.opts.JournalEvery).Sub(now), s.put.Add(x.opts.JournalEvery).Sub(now))
+		switch {
+		case left <= 0 || all:
+			due = append(due, s)
+		case wait == 0 || left < wait:
+			wait = left
+		}
+	}
+	return due, wait
+}
+
+// writeShards writes the journals of some shards, a few at once.
+func (x *Exporter) writeShards(ctx context.Context, due []*shard) {
+	next := make(chan *shard, len(due))
+	for _, s := range due {
+		next <- s
+	}
+	close(next)
+	var wg sync.WaitGroup
+	for range min(journalWriters, len(due)) {
+		wg.Go(func() {
+			w := storage.NewJournalWriter(x.bucket)
+			for s := range next {
+				x.writeShard(ctx, w, s)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// writeShard stores the set of a shard under its next number and deletes what that
+// replaces. A number whose outcome stays unknown is left behind.
+func (x *Exporter) writeShard(ctx context.Context, w *storage.JournalWriter, s *shard) {
+	j := x.compose(s)
+	limited, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	err := w.WriteExport(limited, j)
+	x.written(s, j.N, err)
+	if err != nil {
+		if ctx.Err() == nil {
+			x.log.Error("write export journal", "shard", s.number, "n", j.N, "err", err)
+		}
+		return
+	}
+	x.deleteReplaced(ctx, s, j.N)
+}
+
+// deleteReplaced deletes the journals of a shard below a number, as far as they may be
+// there. What a failure leaves behind the sweep removes.
+func (x *Exporter) deleteReplaced(ctx context.Context, s *shard, n int64) {
+	x.mu.Lock()
+	from := max(s.swept, n-maxReplaced)
+	s.swept = n
+	x.mu.Unlock()
+	var keys []string
+	for k := from; k < n; k++ {
+		keys = append(keys, storage.ExportJournalKey(x.opts.Member, s.number, k))
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	if err := storage.DeleteExportJournal(ctx, x.bucket, keys); err != nil {
+		x.log.Warn("delete export journal", "shard", s.number, "n", n-1, "err", err)
+	}
+}
+
+// compose takes the set for the next number.
+func (x *Exporter) compose(s *shard) storage.ExportJournal {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.n++
+	s.put = time.Now()
+	s.fresh, s.gone, s.failed, s.since = 0, 0, false, time.Time{}
+	entries := make([]storage.ExportEntry, 0, len(s.set))
+	for _, t := range s.set {
+		if s.landed >= t.n {
+			t.covered = t.noted
+		}
+		t.n, t.noted, t.awaits = s.n, t.tail, false
+		entries = append(entries, storage.ExportEntry{Conv: t.key, Seq: t.exported})
+	}
+	return storage.ExportJournal{Member: x.opts.Member, Shard: s.number, Shards: storage.ExportShards, N: s.n, Entries: entries}
+}
+
+// written notes the outcome of a write.
+func (x *Exporter) written(s *shard, n int64, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err != nil {
+		x.counts.journalFailures++
+		s.failed = true
+		x.touch(s)
+		return
+	}
+	x.counts.journals++
+	s.landed = n
+	nudge(x.moved)
+	nudge(x.answered)
+}
+
+// closeJournals lists everything that is not exported, and removes the journals that
+// list nothing. It is called after everything else has ended.
+func (x *Exporter) closeJournals(ctx context.Context) {
+	x.mu.Lock()
+	for _, t := range x.trails {
+		if !t.done() {
+			x.list(t)
+		}
+	}
+	var empty []*shard
+	for i := range x.shards {
+		if s := &x.shards[i]; len(s.set) == 0 {
+			s.gone, s.failed, s.since = 0, false, time.Time{}
+			if s.n >= 0 {
+				empty = append(empty, s)
+			}
+		}
+	}
+	x.mu.Unlock()
+	due, _ := x.dueShards(true)
+	x.writeShards(ctx, due)
+	for _, s := range empty {
+		x.deleteReplaced(ctx, s, s.n+1)
+	}
+	nudge(x.moved)
+}

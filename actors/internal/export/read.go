@@ -1,0 +1,250 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// turnBatches is how many batches of one log are read before others have their turn.
+	turnBatches = 1024
+	// damagedAttempts is how often a log is read that is damaged before it is given up.
+	damagedAttempts = 3
+)
+
+// delayed is a trail whose log is to be read at a time.
+type delayed struct {
+	t  *trail
+	at time.Time
+}
+
+// shortError says that a log ends before a batch that was known.
+type shortError struct{ end, want int64 }
+
+// Error implements error.
+func (e *shortError) Error() string {
+	return fmt.Sprintf("log ends at batch %d, batch %d was there", e.end, e.want)
+}
+
+// badRecordsError says that a batch is what was stored, and cannot be decoded.
+type badRecordsError struct {
+	seq int64
+	err error
+}
+
+// Error implements error.
+func (e *badRecordsError) Error() string { return fmt.Sprintf("batch %d: %v", e.seq, e.err) }
+
+// Unwrap returns the cause.
+func (e *badRecordsError) Unwrap() error { return e.err }
+
+// readLoop reads the logs of conversations that are behind, one after the other, until
+// ctx ends.
+func (x *Exporter) readLoop(ctx context.Context) {
+	wait := x.opts.RetryPause
+	for x.awaitRoom(ctx) {
+		t, soon := x.nextToRead()
+		if t == nil {
+			x.await(ctx, x.readable, soon)
+			continue
+		}
+		adopts, end, err := x.read(ctx, t)
+		if ctx.Err() != nil {
+			return // It stays behind: the last journal lists it.
+		}
+		if !x.readDone(t, adopts, end, err) {
+			wait = x.opts.RetryPause
+			continue
+		}
+		x.log.Warn("read log for its events, trying again", "conversation", string(t.key), "err", err)
+		if !pause(ctx, wait) {
+			return
+		}
+		wait = min(2*wait, max(maxPause, x.opts.RetryPause))
+	}
+}
+
+// awaitRoom waits until memory has room for what is read, and reports whether ctx still
+// holds.
+func (x *Exporter) awaitRoom(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		x.mu.Lock()
+		full, room := x.bytes >= x.opts.MemoryBytes, x.room
+		x.mu.Unlock()
+		if !full {
+			return true
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// nextToRead returns a conversation to read, or nil and after how long to ask again; 0
+// is when something comes.
+func (x *Exporter) nextToRead() (*trail, time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	for len(x.later) > 0 && !x.later[0].at.After(now) {
+		x.toRead = append(x.toRead, x.later[0].t)
+		x.later = x.later[1:]
+	}
+	if len(x.toRead) > 0 {
+		t := x.toRead[0]
+		x.toRead[0] = nil
+		x.toRead = x.toRead[1:]
+		if len(x.toRead) > 0 {
+			nudge(x.readable) // The other readers have something to do.
+		}
+		return t, 0
+	}
+	if len(x.later) > 0 {
+		return nil, x.later[0].at.Sub(now)
+	}
+	return nil, 0
+}
+
+// read takes batches of a log after the last that was taken, and reports whether it came
+// to the end, and how often the conversation had been adopted when it began.
+func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, err error) {
+	x.mu.Lock()
+	from, src, want := t.taken, t.src, t.tail
+	adopts = t.adopts
+	x.mu.Unlock()
+	at, src, err := x.place(ctx, t.key, src, from)
+	if err != nil {
+		return adopts, false, err
+	}
+	n := 0
+	for b, err := range x.logs.Batches(ctx, t.key, at) {
+		if err != nil {
+			return adopts, false, err
+		}
+		if src, err = x.readBatch(ctx, t, b, src); err != nil {
+			return adopts, false, err
+		}
+		at = b.Position()
+		if n++; n == turnBatches {
+			return adopts, false, nil
+		}
+	}
+	if at.Seq < want {
+		return adopts, false, &shortError{at.Seq, want}
+	}
+	return adopts, true, nil
+}
+
+// place returns the position of a batch and the source of what follows it.
+func (x *Exporter) place(ctx context.Context, key conversation.Key, src observability.Source, from int64) (storage.Position, observability.Source, error) {
+	if from < 0 {
+		return storage.Start(), src, nil
+	}
+	batches, err := x.logs.Range(ctx, key, from, from)
+	if err != nil {
+		return storage.Position{}, src, err
+	}
+	// A log has one life so far, and begins with it or with the claims of who wanted to.
+	for seq := int64(0); src.Agent == "" && seq <= from; seq++ {
+		first, err := x.logs.Range(ctx, key, seq, seq)
+		if err != nil {
+			return storage.Position{}, src, err
+		}
+		b, err := decode(first[0])
+		if err != nil {
+			return storage.Position{}, src, err
+		}
+		src = src.After(b)
+	}
+	return batches[0].Position(), src, nil
+}
+
+func decode(b storage.Batch) (conversation.Batch, error) {
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		return conversation.Batch{}, &badRecordsError{b.Seq, err}
+	}
+	return conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}, nil
+}
+
+// readBatch takes a batch of a log and returns the source of what follows it.
+func (x *Exporter) readBatch(ctx context.Context, t *trail, stored storage.Batch, src observability.Source) (observability.Source, error) {
+	b, err := decode(stored)
+	if err != nil {
+		return src, err
+	}
+	p := x.project(src, b)
+	if !x.awaitRoom(ctx) {
+		return src, context.Cause(ctx)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if stored.Seq == t.taken+1 { // else it was offered meanwhile
+		x.take(t, stored.Seq, p)
+	}
+	return p.src, nil
+}
+
+// readDone draws the conclusions of a read and reports whether the bucket did not answer.
+func (x *Exporter) readDone(t *trail, adopts int, end bool, err error) (retry bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t.queued = false
+	var newer *conversation.UnknownRecordError
+	var bad *badRecordsError
+	var short *shortError
+	switch {
+	case err == nil:
+		t.damaged = 0
+		if end && t.adopts == adopts {
+			t.unread = false
+		}
+	case errors.As(err, &newer): // A newer node will read it.
+		if !t.told {
+			t.told = true
+			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
+		}
+		x.delay(t)
+	case storage.Damaged(err), errors.As(err, &bad), errors.As(err, &short):
+		if t.damaged++; t.damaged >= damagedAttempts {
+			x.giveUp(t, err)
+		} else {
+			x.delay(t)
+		}
+	default:
+		retry = true
+	}
+	x.enqueue(t)
+	x.settle(t)
+	nudge(x.answered)
+	return retry
+}
+
+// delay has a log read again after the longest pause.
+func (x *Exporter) delay(t *trail) {
+	t.queued = true
+	x.later = append(x.later, delayed{t, time.Now().Add(max(maxPause, x.opts.RetryPause))})
+}
+
+// giveUp passes over what cannot be read.
+func (x *Exporter) giveUp(t *trail, err error) {
+	x.log.Error("events are not exported: log cannot be read",
+		"conversation", string(t.key), "exported", t.exported, "known", t.tail, "err", err)
+	x.counts.lost++
+	x.counts.lastLost = fmt.Sprintf("conversation %s, batches after %d: %v", t.key, t.taken, err)
+	t.unread, t.damaged = false, 0
+	t.taken = t.tail
+	if t.pending > 0 {
+		t.last.upto = t.tail
+	} else {
+		t.exported = t.tail
+	}
+}

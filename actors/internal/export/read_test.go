@@ -1,0 +1,280 @@
+package export_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// compact moves what a log has so far into segments and deletes the rest.
+func (l *logbook) compact() {
+	l.tb.Helper()
+	garbage, err := l.logs.Compactor(l.key).Compact(context.Background(), l.tail.Seq, nil, 1)
+	if err == nil {
+		err = l.logs.Remove(context.Background(), l.key, garbage)
+	}
+	if err != nil || len(garbage) == 0 {
+		l.tb.Fatalf("compacted %d batches: %v", len(garbage), err)
+	}
+}
+
+// TestReadsWhatWasNotOffered: behind a checkpoint, over segments and gaps, and from a
+// place in the middle that nobody has told the source of.
+func TestReadsWhatWasNotOffered(t *testing.T) {
+	for name, tt := range map[string]struct {
+		exported int64
+		known    bool // Open says whose log it is
+		gap      bool // batches that land here and are not offered
+	}{
+		"all of it": {-1, false, false}, "from the middle": {20, true, false}, "without a source": {20, false, false},
+		"over a gap": {-1, true, true}, "after a claim": {30, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, bucketOver(t, memory(t)), export.Options{}, newSink(t, "a"))
+				l := newLogbook(t, r.logs, "x")
+				for range 25 {
+					l.append()
+				}
+				l.compact()
+				l.takeOver()
+				for range 10 {
+					l.append()
+				}
+				src := observability.Source{}
+				if tt.known {
+					src = l.src
+				}
+				r.Open(l.key, src, tt.exported, l.tail.Seq)
+				if tt.gap {
+					l.append()
+					l.append()
+				}
+				offer(r, l, 4)
+				time.Sleep(10 * second)
+				want := l.events()
+				for id := range want {
+					var seq, index int64
+					if _, err := fmt.Sscanf(strings.TrimPrefix(id, string(l.key)), "/%d/%d", &seq, &index); err != nil {
+						t.Fatal(err)
+					}
+					if seq <= tt.exported {
+						delete(want, id)
+					}
+				}
+				got, _, _ := r.sinks[0].got()
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if n := len(r.sinks[0].order); n != len(got) {
+					t.Errorf("%d events came %d times", len(got), n)
+				}
+				if seq, _ := r.Cursor(l.key); seq != l.tail.Seq {
+					t.Errorf("cursor %d of %d", seq, l.tail.Seq)
+				}
+				if s := r.Status(); s.Behind != 0 || s.Lost != 0 {
+					t.Errorf("status %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestMemoryIsBounded: with a dead sink what does not fit is forgotten and read from the
+// logs later; in order, and all of it.
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		a.fate = away
+		const limit = 40 << 10
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{MemoryBytes: limit, FlushRows: 20, Readers: 2}, a)
+		var books []*logbook
+		for i := range 30 {
+			l := newLogbook(t, r.logs, fmt.Sprint("c", i))
+			books = append(books, l)
+			r.Open(l.key, observability.Source{}, -1, -1)
+		}
+		for range 12 {
+			for _, l := range books {
+				offer(r, l, 1)
+				if s := r.Status(); s.Bytes > limit+8<<10 {
+					t.Fatalf("%d bytes wait, limit %d", s.Bytes, limit)
+				}
+			}
+			time.Sleep(second)
+		}
+		if s := r.Status(); s.Behind < 20 || s.Bytes < limit/2 || s.Lag < 11*second {
+			t.Errorf("status %+v", s)
+		}
+		a.set(func() { a.fate = nil })
+		time.Sleep(2 * time.Minute)
+		got, _, _ := a.got()
+		if diff := cmp.Diff(merge(books...), got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		last := map[string]int{}
+		for _, id := range a.order {
+			var seq, index int
+			conv, place, _ := strings.Cut(id, "/")
+			if _, err := fmt.Sscanf(place, "%d/%d", &seq, &index); err != nil {
+				t.Fatal(err)
+			}
+			if at := seq*100 + index + 1; at <= last[conv] {
+				t.Errorf("%s came after %d", id, last[conv])
+			} else {
+				last[conv] = at
+			}
+		}
+		if s := r.Status(); s.Waiting != 0 || s.Bytes != 0 || s.Behind != 0 || s.Lag != 0 {
+			t.Errorf("status after all: %+v", s)
+		}
+	})
+}
+
+// TestDamageHoldsUpNobody: a log that cannot be read is given up, another is read.
+func TestDamageHoldsUpNobody(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, b storage.Bucket, l *logbook){
+		"deleted": func(t *testing.T, b storage.Bucket, l *logbook) {
+			for seq := range l.tail.Seq + 1 {
+				if err := b.Delete(t.Context(), storage.LogKey(l.key, seq)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"damaged": func(t *testing.T, b storage.Bucket, l *logbook) {
+			if err := b.Put(t.Context(), storage.LogKey(l.key, 4), storage.Bytes([]byte("x"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no records": func(t *testing.T, _ storage.Bucket, l *logbook) {
+			var err error
+			if l.tail, err = l.writer.Append(t.Context(), []byte("{\"type\":7}\n"), 1); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bucketOver(t, memory(t))
+				r := newRig(t, b, export.Options{Readers: 1}, newSink(t, "a"))
+				bad, good := newLogbook(t, r.logs, "bad"), newLogbook(t, r.logs, "good")
+				for range 6 {
+					bad.append()
+					good.append()
+				}
+				spoil(t, b, bad)
+				r.Open(bad.key, observability.Source{}, -1, bad.tail.Seq)
+				r.Open(good.key, observability.Source{}, -1, good.tail.Seq)
+				time.Sleep(5 * second)
+				if seq, _ := r.Cursor(good.key); seq != 5 {
+					t.Errorf("cursor of the good one is %d", seq)
+				}
+				if r.MayLeave(bad.key) || r.Status().Lost != 0 {
+					t.Error("the damaged one is given up at once")
+				}
+				time.Sleep(2 * time.Minute)
+				s := r.Status()
+				if s.Lost != 1 || !strings.Contains(s.LastLost, string(bad.key)) || s.Behind != 0 {
+					t.Errorf("status %+v", s)
+				}
+				if !r.MayLeave(bad.key) {
+					t.Error("the damaged one may not leave")
+				}
+				r.Closed(bad.key)
+				if _, ok := r.Cursor(bad.key); ok {
+					t.Error("the damaged one is not forgotten")
+				}
+			})
+		})
+	}
+}
+
+// TestNewerRecordsAreNotGivenUp: they wait for a node that knows them.
+func TestNewerRecordsAreNotGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		r := newRig(t, b, export.Options{}, newSink(t, "a"))
+		l := newLogbook(t, r.logs, "x")
+		l.append()
+		if _, err := l.writer.Append(t.Context(), []byte("{\"type\":\"from_the_future\",\"must\":true}\n"), 1); err != nil {
+			t.Fatal(err)
+		}
+		r.Open(l.key, observability.Source{}, -1, 1)
+		r.MayLeave(l.key)
+		time.Sleep(10 * time.Minute)
+		if seq, _ := r.Cursor(l.key); seq != 0 || r.Status().Lost != 0 || !r.MayLeave(l.key) {
+			t.Errorf("cursor %d, status %+v", seq, r.Status())
+		}
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {l.key: 0}}, journals(t, b)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestBucketAway: what is to be read waits, however long.
+func TestBucketAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory(t)
+		l := newLogbook(t, storage.NewLogs(bucketOver(t, store), nil), "x")
+		for range 5 {
+			l.append()
+		}
+		faulty := storagetest.Faulty(store, storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.ErrorBefore: 1}})
+		r := newRig(t, bucketOver(t, faulty), export.Options{}, newSink(t, "a"))
+		r.Open(l.key, observability.Source{}, -1, l.tail.Seq)
+		if r.MayLeave(l.key) {
+			t.Error("it may leave")
+		}
+		time.Sleep(time.Hour)
+		if s := r.Status(); s.Behind != 1 || s.Lost != 0 || s.Journals != 0 || s.JournalFailures == 0 || r.MayLeave(l.key) {
+			t.Errorf("status %+v", s)
+		}
+		faulty.Heal()
+		time.Sleep(2 * time.Minute)
+		if seq, _ := r.Cursor(l.key); seq != 4 || !r.MayLeave(l.key) {
+			t.Errorf("cursor %d", seq)
+		}
+	})
+}
+
+// TestBytesOfAConversation holds the package comment to its word.
+func TestBytesOfAConversation(t *testing.T) {
+	b := bucketOver(t, memory(t))
+	x, err := export.New(storage.NewLogs(b, nil), b, &export.Options{Member: "me", Sinks: []observability.Sink{newSink(t, "a")}, Project: project})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const n = 20_000
+	before := heap()
+	for i := range n {
+		id := fmt.Sprintf("a conversation whose id has fifty characters %05d", i)
+		key := conversation.Address{Agent: "triage", ID: id}.Key()
+		src := observability.Source{Key: key, Agent: "triage", ID: id, Conversation: conversation.ConversationID("conv_" + id[:26])}
+		x.Open(key, src, -1, 10)
+		x.MayLeave(key)
+	}
+	if each := (heap() - before) / n; each > 1<<10 {
+		t.Errorf("a conversation takes %d bytes, want at most 1 KiB", each)
+	} else {
+		t.Logf("a conversation takes %d bytes", each)
+	}
+	runtime.KeepAlive(x)
+}

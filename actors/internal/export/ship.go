@@ -1,0 +1,223 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/observability"
+)
+
+// liveEvents is the most that a sink is given of live events at once.
+const liveEvents = 2000
+
+// group is what the sinks are given at once: the first items of the fifo.
+type group struct {
+	items  int
+	events []observability.Event
+	stored []bool // by outlet
+}
+
+// shipLoop ships one group after the other until ctx ends.
+func (x *Exporter) shipLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		if x.group == nil {
+			var wait time.Duration
+			if x.group, wait = x.nextGroup(false); x.group == nil {
+				x.await(ctx, x.fill, wait)
+				continue
+			}
+		}
+		if !x.deliver(ctx, x.group, (*outlet).store) {
+			return
+		}
+		x.shipped(x.group.items)
+		x.group = nil
+	}
+}
+
+// await returns when a nudge came, after wait unless that is 0, or when ctx ends.
+func (x *Exporter) await(ctx context.Context, c chan struct{}, wait time.Duration) {
+	var after <-chan time.Time
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		after = t.C
+	}
+	select {
+	case <-c:
+	case <-after:
+	case <-ctx.Done():
+	}
+}
+
+// shipRest gives what waits to the sinks once each, until one of them fails.
+func (x *Exporter) shipRest(ctx context.Context) {
+	for {
+		if x.group == nil {
+			if x.group, _ = x.nextGroup(true); x.group == nil {
+				return
+			}
+		}
+		if !x.deliver(ctx, x.group, (*outlet).try) {
+			return
+		}
+		x.shipped(x.group.items)
+		x.group = nil
+	}
+}
+
+// nextGroup returns a group that is due, or all there is, or after how long to ask again;
+// 0 is when something comes.
+func (x *Exporter) nextGroup(all bool) (*group, time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.fifo) == 0 {
+		return nil, 0
+	}
+	left := x.opts.FlushEvery - time.Since(x.fifo[0].came)
+	if left > 0 && x.rows < x.opts.FlushRows && x.bytes < x.opts.FlushBytes && !all {
+		return nil, left
+	}
+	g := &group{stored: make([]bool, len(x.outlets))}
+	bytes := 0
+	for _, i := range x.fifo {
+		if g.items > 0 && (len(g.events)+len(i.events) > x.opts.FlushRows || bytes+i.bytes > x.opts.FlushBytes) {
+			break
+		}
+		g.items++
+		g.events = append(g.events, i.events...)
+		bytes += i.bytes
+	}
+	return g, 0
+}
+
+// deliver gives a group to the sinks that lack it and reports whether all have it.
+func (x *Exporter) deliver(ctx context.Context, g *group, store func(*outlet, context.Context, []observability.Event) bool) bool {
+	var wg sync.WaitGroup
+	for i, o := range x.outlets {
+		if !g.stored[i] {
+			wg.Go(func() { g.stored[i] = store(o, ctx, g.events) })
+		}
+	}
+	wg.Wait()
+	for _, ok := range g.stored {
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// outlet is a sink with what waits for it alone. It is the sink of its own buffer of live
+// events, so that the sink is given one thing at a time.
+type outlet struct {
+	sink observability.Sink
+	opts *Options
+	log  *slog.Logger
+	live *observability.Buffer
+	slot chan struct{} // held while the sink writes
+
+	mu     sync.Mutex
+	counts outletCounts
+}
+
+type outletCounts struct {
+	stored, failures int64
+	failing          bool
+	last             string
+	lastAt           time.Time
+}
+
+var _ observability.Sink = (*outlet)(nil)
+
+func newOutlet(s observability.Sink, opts *Options) *outlet {
+	o := &outlet{sink: s, opts: opts, log: opts.Logger.With("sink", s.Name()), slot: make(chan struct{}, 1)}
+	o.live = observability.NewBuffer(o, &observability.BufferOptions{
+		MaxEvents: opts.LiveEvents, MaxBytes: opts.LiveBytes, BatchEvents: min(liveEvents, opts.LiveEvents),
+		Linger: min(opts.FlushEvery, 200*time.Millisecond), Backoff: opts.RetryPause, WriteTimeout: opts.WriteTimeout,
+		DrainTimeout: finalTimeout / 2, Logger: opts.Logger,
+	})
+	return o
+}
+
+// Name implements observability.Sink.
+func (o *outlet) Name() string { return o.sink.Name() }
+
+// Write implements observability.Sink for live events.
+func (o *outlet) Write(ctx context.Context, events []observability.Event) error {
+	if err := o.enter(ctx); err != nil {
+		return err
+	}
+	defer o.exit()
+	return o.sink.Write(ctx, events)
+}
+
+// enter waits until nobody else writes.
+func (o *outlet) enter(ctx context.Context) error {
+	select {
+	case o.slot <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for sink: %w", context.Cause(ctx))
+	}
+}
+
+func (o *outlet) exit() { <-o.slot }
+
+// store gives the sink a group until it has it or ctx ends, and reports which.
+func (o *outlet) store(ctx context.Context, events []observability.Event) bool {
+	for wait := o.opts.RetryPause; ; wait = min(2*wait, max(maxPause, o.opts.RetryPause)) {
+		if o.try(ctx, events) {
+			return true
+		}
+		if !pause(ctx, wait) {
+			return false
+		}
+	}
+}
+
+// try gives the sink a group once and reports whether it has it.
+func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
+	err := o.enter(ctx)
+	if err == nil {
+		err = o.attempt(ctx, events)
+		o.exit()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := &o.counts
+	switch {
+	case err == nil:
+		if c.failing {
+			o.log.Info("sink takes durable events again")
+		}
+		c.stored += int64(len(events))
+		c.failing = false
+		return true
+	case ctx.Err() != nil: // It was cut off.
+		return false
+	}
+	c.failures++
+	c.last, c.lastAt = err.Error(), time.Now()
+	if !c.failing { // One that stays away is told of once.
+		c.failing = true
+		o.log.Warn("sink does not take durable events; they wait in the logs", "err", err)
+	}
+	return false
+}
+
+// attempt is one Write. A sink that panics has failed: it must not end the node.
+func (o *outlet) attempt(ctx context.Context, events []observability.Event) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.opts.WriteTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return o.sink.Write(ctx, events)
+}

@@ -1,0 +1,451 @@
+package export_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// simulation is some nodes over one bucket, and what package actors does with them: the
+// busy journal, which conversations are re-opened from when their node dies, and
+// checkpoints.
+type simulation struct {
+	*testing.T
+	rand   *rand.Rand
+	bucket storage.Bucket // without faults
+	faulty *storagetest.FaultTransport
+	sinks  []*sink
+	watch  *watcher
+	books  []*simBook
+	nodes  []*node
+	names  int
+	fenced []func() // closes what was fenced and does not know it
+	healed bool
+}
+
+// simBook is a conversation as its world sees it.
+type simBook struct {
+	*logbook
+	owner *node  // where it is open, or nil
+	busy  bool   // it stands in a busy journal
+	idle  bool   // it wants to leave that
+	gap   bool   // its last batch was not offered, so that its owner is not done
+	saved *int64 // the cursor in its checkpoint
+}
+
+// node is an exporter that may die.
+type node struct {
+	*export.Exporter
+	name   string
+	mortal *mortal
+	stop   func()
+}
+
+// mortal is what a node reaches the world through until it dies.
+type mortal struct {
+	storage.Bucket
+	mu   sync.Mutex
+	dead bool
+}
+
+func (m *mortal) gone() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return &storage.Error{Op: "use", Kind: storage.ErrRefused, Err: errors.New("this node is dead")}
+	}
+	return nil
+}
+
+func (m *mortal) Create(ctx context.Context, key string, body storage.Body) error {
+	if err := m.gone(); err != nil {
+		return err
+	}
+	return m.Bucket.Create(ctx, key, body)
+}
+
+func (m *mortal) Delete(ctx context.Context, key string) error {
+	if err := m.gone(); err != nil {
+		return err
+	}
+	return m.Bucket.Delete(ctx, key)
+}
+
+// watcher checks what is sent: of a shard one journal at a time, and a key has the same
+// bytes whenever it is sent.
+type watcher struct {
+	storage.Bucket
+	t      *testing.T
+	mu     sync.Mutex
+	flying map[string]string // key by shard
+	bytes  map[string][32]byte
+	newest map[string]string
+	starts map[string]time.Time
+	every  time.Duration
+}
+
+func (w *watcher) Create(ctx context.Context, key string, body storage.Body) error {
+	shard := key[:strings.LastIndexByte(key, '/')]
+	data, err := io.ReadAll(body.Reader)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	w.mu.Lock()
+	if other, ok := w.flying[shard]; ok {
+		w.t.Errorf("%s is sent while %s is", key, other)
+	}
+	if was, ok := w.bytes[key]; ok && was != sum {
+		w.t.Errorf("%s is sent with other bytes", key)
+	}
+	if key < w.newest[shard] {
+		w.t.Errorf("%s is sent after %s", key, w.newest[shard])
+	}
+	if _, again := w.bytes[key]; !again {
+		if since := time.Since(w.starts[shard]); since < w.every {
+			w.t.Errorf("%s comes %v after the one before", key, since)
+		}
+		w.starts[shard] = time.Now()
+	}
+	w.flying[shard], w.bytes[key], w.newest[shard] = key, sum, key
+	w.mu.Unlock()
+	err = w.Bucket.Create(ctx, key, body)
+	w.mu.Lock()
+	delete(w.flying, shard)
+	w.mu.Unlock()
+	return err
+}
+
+func newWatcher(t *testing.T, b storage.Bucket, every time.Duration) *watcher {
+	return &watcher{
+		Bucket: b, t: t, flying: map[string]string{}, bytes: map[string][32]byte{},
+		newest: map[string]string{}, starts: map[string]time.Time{}, every: every,
+	}
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	store := memory(t)
+	s := &simulation{T: t, rand: rand.New(rand.NewPCG(seed, 7)), bucket: bucketOver(t, store)}
+	s.faulty = storagetest.Faulty(store, storagetest.Plan{
+		Seed: seed, Latency: 200 * time.Millisecond, Match: func(op storagetest.Op) bool { return op.Method != "DELETE" },
+		Rates: map[storagetest.Kind]float64{
+			storagetest.LostAck: 0.05, storagetest.Delayed: 0.05, storagetest.ErrorBefore: 0.05, storagetest.ErrorAfter: 0.05, storagetest.Timeout: 0.05,
+		},
+	})
+	s.watch = newWatcher(t, bucketOver(t, s.faulty), 5*time.Second)
+	for _, name := range []string{"a", "b"} {
+		sink := newSink(t, name)
+		r := rand.New(rand.NewPCG(seed, uint64(len(s.sinks))))
+		down := false
+		sink.fate = func() (error, bool) {
+			if r.IntN(8) == 0 {
+				down = !down
+			}
+			if down || r.IntN(6) == 0 {
+				return errAway, r.IntN(2) == 0
+			}
+			return nil, false
+		}
+		s.sinks = append(s.sinks, sink)
+	}
+	for range 3 {
+		s.start()
+	}
+	for i := range 10 {
+		s.books = append(s.books, &simBook{logbook: newLogbook(t, storage.NewLogs(s.bucket, nil), fmt.Sprint("c", i))})
+	}
+	return s
+}
+
+// nodeSink is a shared sink as one node reaches it.
+type nodeSink struct {
+	*sink
+	m *mortal
+}
+
+func (s nodeSink) Write(ctx context.Context, events []observability.Event) error {
+	if err := s.m.gone(); err != nil {
+		return err
+	}
+	return s.store(ctx, events)
+}
+
+// store is Write of a sink that several nodes share, each in its own time.
+func (s *sink) store(_ context.Context, events []observability.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fate != nil {
+		err, half := s.fate()
+		if half {
+			s.take(events[:len(events)/2])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.take(events)
+	return nil
+}
+
+// start adds a node.
+func (s *simulation) start() {
+	s.names++
+	n := &node{name: fmt.Sprint("node-", s.names), mortal: &mortal{Bucket: s.watch}}
+	opts := &export.Options{
+		Member: n.name, Project: project, FlushRows: 1 + s.rand.IntN(20), MemoryBytes: 8 << 10, Readers: 2, RetryPause: 200 * time.Millisecond,
+		Live: func() ([]string, bool) { return s.viewOf(n) },
+	}
+	for _, sink := range s.sinks {
+		opts.Sinks = append(opts.Sinks, nodeSink{sink, n.mortal})
+	}
+	x, err := export.New(storage.NewLogs(n.mortal, nil), n.mortal, opts)
+	if err != nil {
+		s.Fatal(err)
+	}
+	n.Exporter = x
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := x.Run(ctx); err != nil {
+			s.Error(err)
+		}
+	}()
+	n.stop = func() { cancel(); <-done }
+	s.watch.mu.Lock()
+	s.nodes = append(s.nodes, n)
+	s.watch.mu.Unlock()
+}
+
+// viewOf is what a node takes for the members: the truth, now and then itself alone, so
+// that two take over the same, and sometimes it knows nothing.
+func (s *simulation) viewOf(n *node) ([]string, bool) {
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	at := time.Now().UnixMilli() / 7
+	if !s.healed && at%5 == 0 {
+		return []string{n.name}, true
+	}
+	if !s.healed && at%5 == 1 {
+		return nil, false
+	}
+	var names []string
+	for _, n := range s.nodes {
+		names = append(names, n.name)
+	}
+	return names, true
+}
+
+// end removes a node: one that crashes reaches nothing any more.
+func (s *simulation) end(crash bool) {
+	i := s.rand.IntN(len(s.nodes))
+	n := s.nodes[i]
+	if crash {
+		n.mortal.mu.Lock()
+		n.mortal.dead = true
+		n.mortal.mu.Unlock()
+	} else {
+		for _, b := range s.books {
+			if b.owner == n {
+				b.idle = b.busy && !b.gap
+			}
+		}
+	}
+	s.watch.mu.Lock()
+	s.watch.starts = map[string]time.Time{} // the last write of the journals need not wait
+	s.watch.every = 0
+	s.watch.mu.Unlock()
+	n.stop()
+	s.watch.mu.Lock()
+	s.watch.every = 5 * time.Second
+	s.nodes = append(s.nodes[:i:i], s.nodes[i+1:]...)
+	s.watch.mu.Unlock()
+	for _, b := range s.books {
+		if b.owner != n {
+			continue
+		}
+		if !crash && b.idle && n.MayLeave(b.key) {
+			b.busy = false
+		}
+		b.owner, b.idle = nil, false
+	}
+	s.start()
+	for _, b := range s.books { // The sweep of the busy journal.
+		if b.busy && b.owner == nil {
+			s.open(b)
+		}
+	}
+}
+
+// open gives a conversation to a node.
+func (s *simulation) open(b *simBook) {
+	b.owner = s.nodes[s.rand.IntN(len(s.nodes))]
+	b.takeOver()
+	b.gap = false
+	exported := int64(-1)
+	if b.saved != nil {
+		exported = *b.saved
+	}
+	src := b.src
+	if s.rand.IntN(3) == 0 {
+		src = observability.Source{}
+	}
+	b.owner.Open(b.key, src, exported, b.tail.Seq)
+}
+
+// step does something to a conversation or a node.
+func (s *simulation) step() {
+	b := s.books[s.rand.IntN(len(s.books))]
+	switch p := s.rand.IntN(100); {
+	case p < 25:
+		if b.owner == nil {
+			s.open(b)
+		}
+		b.busy, b.idle = true, false
+		src, batch := b.append()
+		if b.gap = s.rand.IntN(20) == 0; !b.gap {
+			b.owner.Offer(b.key, src, batch)
+		}
+	case p < 55:
+		b.idle = b.busy && !b.gap
+	case p < 62:
+		if b.owner != nil {
+			if seq, ok := b.owner.Cursor(b.key); ok {
+				b.saved = &seq
+			}
+		}
+	case p < 67:
+		// Passivated once it has left, or moved to another node while it is busy: the
+		// other has it in its busy journal before this one lets go. A node may hear late
+		// that it is fenced.
+		if b.owner != nil {
+			late := b.owner
+			if s.rand.IntN(2) == 0 {
+				late.Closed(b.key)
+				late = nil
+			}
+			b.owner = nil
+			if b.busy {
+				b.idle = false
+				s.open(b)
+			}
+			if late != nil && late != b.owner {
+				s.fenced = append(s.fenced, func() { late.Closed(b.key) })
+			}
+		}
+	case p < 70 && len(s.fenced) > 0:
+		s.fenced[0]()
+		s.fenced = s.fenced[1:]
+	case p < 73:
+		s.end(s.rand.IntN(3) > 0)
+	default:
+		time.Sleep(time.Duration(s.rand.IntN(4000)) * time.Millisecond)
+	}
+	for _, b := range s.books {
+		if b.idle && b.owner != nil && b.owner.MayLeave(b.key) {
+			b.busy, b.idle = false, false
+		}
+	}
+}
+
+// heal ends all faults; every busy conversation is open then and offers what came last.
+func (s *simulation) heal() {
+	s.faulty.Heal()
+	s.faulty.Release()
+	for _, sink := range s.sinks {
+		sink.set(func() { sink.fate = nil })
+	}
+	s.watch.mu.Lock()
+	s.healed = true
+	s.watch.mu.Unlock()
+	for _, b := range s.books {
+		if b.busy {
+			if b.owner == nil {
+				s.open(b)
+			}
+			src, batch := b.append()
+			b.owner.Offer(b.key, src, batch)
+		}
+	}
+	time.Sleep(10 * time.Minute)
+}
+
+func (s *simulation) check() {
+	var books []*logbook
+	for _, b := range s.books {
+		books = append(books, b.logbook)
+	}
+	want := merge(books...)
+	for _, sink := range s.sinks {
+		got, _, _ := sink.got()
+		for id, line := range want {
+			if got[id] != line {
+				s.Errorf("sink %s lacks %s", sink.name, id)
+			}
+		}
+		for id := range got {
+			if want[id] == "" {
+				s.Errorf("sink %s has %s, which no log has", sink.name, id)
+			}
+		}
+	}
+	alive := map[string]bool{}
+	for _, n := range s.nodes {
+		alive[n.name] = true
+		if st := n.Status(); st.Waiting != 0 || st.Bytes != 0 || st.Behind != 0 || st.Listed != 0 || st.Lag != 0 || st.Lost != 0 {
+			s.Errorf("status of %s: %+v", n.name, st)
+		}
+	}
+	for member, listed := range journals(s, s.bucket) {
+		if !alive[member] || len(listed) > 0 {
+			s.Errorf("journal of %s lists %v", member, listed)
+		}
+	}
+	for _, b := range s.books {
+		if b.owner != nil && !b.owner.MayLeave(b.key) {
+			s.Errorf("%s may not leave", b.at.ID)
+		}
+	}
+}
+
+// TestNothingIsLost: over random schedules of batches, sinks and buckets that fail, nodes
+// that crash, end, and take over from each other, what the sinks have in the end is what
+// the logs project to. A conversation that may leave is in the hands of the exporters
+// alone: nobody opens it again when its node dies.
+func TestNothingIsLost(t *testing.T) {
+	seeds := 40
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimulation(t, uint64(seed))
+				for range 400 {
+					s.step()
+				}
+				s.heal()
+				s.check()
+				for _, n := range s.nodes {
+					n.stop()
+				}
+				if left := journals(t, s.bucket); len(left) > 0 {
+					t.Errorf("journals after an orderly end: %v", left)
+				}
+			})
+		})
+	}
+}

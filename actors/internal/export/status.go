@@ -1,0 +1,78 @@
+package export
+
+import (
+	"time"
+
+	"github.com/parleyrun/parley/observability"
+)
+
+// counts are guarded by Exporter.mu.
+type counts struct {
+	shipped, lost, journals, journalFailures int64
+	lastLost                                 string
+}
+
+// Status is what an Exporter is doing.
+type Status struct {
+	Waiting       int           // durable events in memory
+	Bytes         int           // their memory, by observability.Size
+	Behind        int           // conversations with batches that are still to be read from the log
+	Listed        int           // conversations in the own export journals, written or about to be
+	Conversations int           // that are open here or not exported
+	Lag           time.Duration // how long the oldest has waited, in memory or in the log
+	Shipped       int64         // durable events that all sinks have stored
+	// Lost counts logs that could not be read and were given up; LastLost says which was
+	// the newest, and why.
+	Lost            int64
+	LastLost        string
+	Journals        int64 // that were written
+	JournalFailures int64
+	Sinks           []SinkStatus // in the order of the options
+}
+
+// SinkStatus is what one sink has done.
+type SinkStatus struct {
+	Name     string
+	Stored   int64 // durable events; those of a group that other sinks lack included
+	Failures int64 // attempts to store durable events that failed
+	Failing  bool  // the newest attempt failed
+	// LastError is why the newest that failed did, at LastErrorAt; "" if none has.
+	LastError   string
+	LastErrorAt time.Time
+	// Live says what became of the live events.
+	Live observability.BufferCounts
+}
+
+// Status returns the state of this moment.
+func (x *Exporter) Status() Status {
+	x.mu.Lock()
+	s := Status{
+		Waiting: x.rows, Bytes: x.bytes, Behind: x.behind.Len(), Conversations: len(x.trails),
+		Shipped: x.counts.shipped, Lost: x.counts.lost, LastLost: x.counts.lastLost,
+		Journals: x.counts.journals, JournalFailures: x.counts.journalFailures,
+	}
+	for i := range x.shards {
+		s.Listed += len(x.shards[i].set)
+	}
+	if len(x.fifo) > 0 {
+		s.Lag = time.Since(x.fifo[0].born)
+	}
+	if e := x.behind.Front(); e != nil {
+		s.Lag = max(s.Lag, time.Since(e.Value.(*trail).since))
+	}
+	x.mu.Unlock()
+	for _, o := range x.outlets {
+		s.Sinks = append(s.Sinks, o.status())
+	}
+	return s
+}
+
+func (o *outlet) status() SinkStatus {
+	o.mu.Lock()
+	c := o.counts
+	o.mu.Unlock()
+	return SinkStatus{
+		Name: o.Name(), Stored: c.stored, Failures: c.failures, Failing: c.failing,
+		LastError: c.last, LastErrorAt: c.lastAt, Live: o.live.Counts(),
+	}
+}

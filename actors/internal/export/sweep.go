@@ -1,0 +1,198 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+)
+
+// sweepTimeout bounds what one sweep asks of the bucket.
+const sweepTimeout = time.Minute
+
+// adoption is a journal of another node whose entries are in the own set.
+type adoption struct {
+	member string
+	shard  int
+	n      int64
+	keys   []string              // that were read or are older: to be deleted in the end
+	left   []storage.ExportEntry // that may be neither exported nor in a landed own journal
+}
+
+// sweepLoop sweeps at once, every SweepEvery, and when woken, until ctx ends.
+func (x *Exporter) sweepLoop(ctx context.Context) {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.answered:
+			x.finishAdoptions(ctx)
+			continue
+		case <-x.woken:
+		case <-next.C:
+		}
+		if err := x.sweep(ctx); err != nil && ctx.Err() == nil {
+			x.log.Warn("sweep export journals", "err", err)
+		}
+		next.Reset(x.opts.SweepEvery)
+	}
+}
+
+// sweep adopts what the journals of nodes that are gone list, and removes own journals
+// that were left behind. Two nodes that do it at once ship twice and no more.
+func (x *Exporter) sweep(ctx context.Context) error {
+	live, ok := x.opts.Live()
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	refs, err := storage.ExportJournals(ctx, x.bucket)
+	if err != nil {
+		return err
+	}
+	x.forgetAdoptions(refs)
+	var errs []error
+	for _, ref := range refs {
+		switch {
+		case ref.Member == x.opts.Member:
+			errs = append(errs, x.removeReplaced(ctx, ref))
+		case !slices.Contains(live, ref.Member) && responsible(live, ref) == x.opts.Member:
+			errs = append(errs, x.adopt(ctx, ref))
+		}
+	}
+	x.finishAdoptions(ctx)
+	return errors.Join(errs...)
+}
+
+// responsible returns who adopts a journal: of the members the one with the highest hash
+// of both.
+func responsible(live []string, ref storage.JournalRef) string {
+	var best string
+	var most uint64
+	for _, m := range live {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%s\x00%s\x00%d", m, ref.Member, ref.Shard)
+		// FNV leaves the high bits of similar inputs similar; mix them.
+		score := h.Sum64()
+		score = (score ^ score>>33) * 0xff51afd7ed558ccd
+		score ^= score >> 33
+		if best == "" || score > most || score == most && m > best {
+			best, most = m, score
+		}
+	}
+	return best
+}
+
+// removeReplaced deletes own journals older than the newest landed one.
+func (x *Exporter) removeReplaced(ctx context.Context, ref storage.JournalRef) error {
+	if ref.Shard >= len(x.shards) {
+		return nil
+	}
+	x.mu.Lock()
+	landed := x.shards[ref.Shard].landed
+	x.mu.Unlock()
+	if landed < 0 {
+		return nil
+	}
+	newest := storage.ExportJournalKey(x.opts.Member, ref.Shard, landed)
+	old := slices.DeleteFunc(slices.Clone(ref.Keys), func(key string) bool { return key >= newest })
+	return storage.DeleteExportJournal(ctx, x.bucket, old)
+}
+
+// adopt takes the entries of a journal into the own set.
+func (x *Exporter) adopt(ctx context.Context, ref storage.JournalRef) error {
+	same := func(a adoption) bool { return a.member == ref.Member && a.shard == ref.Shard }
+	if i := slices.IndexFunc(x.adoptions, same); i >= 0 && x.adoptions[i].n == ref.N {
+		return nil // It is under way.
+	}
+	j, err := storage.ReadExportJournal(ctx, x.bucket, ref.Member, ref.Shard, ref.N)
+	var corrupt *storage.CorruptError
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil // Another sweep was faster.
+	case errors.As(err, &corrupt):
+		if !x.unreadRef[corrupt.Key] {
+			x.unreadRef[corrupt.Key] = true
+			x.log.Error("export journal cannot be read; events of what it lists may be missing", "err", err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("adopt journal of %s: %w", ref.Member, err)
+	}
+	if len(j.Entries) > 0 {
+		x.log.Info("take over what is to be exported", "member", ref.Member, "shard", ref.Shard, "count", len(j.Entries))
+	}
+	for _, e := range j.Entries {
+		x.adoptEntry(e)
+	}
+	x.adoptions = slices.DeleteFunc(x.adoptions, same)
+	x.adoptions = append(x.adoptions, adoption{ref.Member, ref.Shard, ref.N, ref.Keys, j.Entries})
+	return nil
+}
+
+// adoptEntry takes a conversation into the own set. Its log may go on behind what is known
+// of it here, even while it is open: its activation may be fenced and not know it yet.
+func (x *Exporter) adoptEntry(e storage.ExportEntry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := x.trails[e.Conv]
+	if t == nil {
+		t = &trail{key: e.Conv, src: observability.Source{Key: e.Conv}, exported: e.Seq, taken: e.Seq, tail: e.Seq}
+		x.trails[e.Conv] = t
+	}
+	t.unread = true
+	t.adopts++
+	x.relist(t)
+	x.settle(t)
+	x.enqueue(t)
+}
+
+// finishAdoptions deletes the journals whose entries need them no more.
+func (x *Exporter) finishAdoptions(ctx context.Context) {
+	x.adoptions = slices.DeleteFunc(x.adoptions, func(a adoption) bool { return len(a.keys) == 0 })
+	for i := range x.adoptions {
+		a := &x.adoptions[i]
+		for len(a.left) > 0 && x.safe(a.left[len(a.left)-1]) {
+			a.left = a.left[:len(a.left)-1]
+		}
+		if len(a.left) > 0 {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, deleteTimeout)
+		err := storage.DeleteExportJournal(limited, x.bucket, a.keys)
+		cancel()
+		if err != nil {
+			x.log.Warn("delete adopted export journal", "member", a.member, "shard", a.shard, "n", a.n, "err", err)
+			continue // The next sweep, or what comes before, tries again.
+		}
+		a.keys = nil
+	}
+}
+
+// safe reports whether an entry needs the journal no more that it was adopted from. It
+// stays so.
+func (x *Exporter) safe(e storage.ExportEntry) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := x.trails[e.Conv]
+	return t == nil || t.done() || x.stands(t)
+}
+
+// forgetAdoptions drops what is remembered of journals that are gone.
+func (x *Exporter) forgetAdoptions(refs []storage.JournalRef) {
+	x.adoptions = slices.DeleteFunc(x.adoptions, func(a adoption) bool {
+		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool { return ref.Member == a.member && ref.Shard == a.shard })
+	})
+	maps.DeleteFunc(x.unreadRef, func(key string, _ bool) bool {
+		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool { return slices.Contains(ref.Keys, key) })
+	})
+}

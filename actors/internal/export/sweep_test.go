@@ -1,0 +1,295 @@
+package export_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// leave stores a journal of a node that is gone.
+func leave(t *testing.T, b storage.Bucket, member string, n int64, entries ...storage.ExportEntry) {
+	t.Helper()
+	byShard := map[int][]storage.ExportEntry{}
+	for _, e := range entries {
+		byShard[storage.ExportShard(e.Conv)] = append(byShard[storage.ExportShard(e.Conv)], e)
+	}
+	for shard, list := range byShard {
+		j := storage.ExportJournal{Member: member, Shard: shard, Shards: storage.ExportShards, N: n, Entries: list}
+		if err := storage.NewJournalWriter(b).WriteExport(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func view(members ...string) func() ([]string, bool) {
+	return func() ([]string, bool) { return members, true }
+}
+
+// TestTakesOver: what nodes that are gone have listed is shipped from the logs, and their
+// journals are deleted; those of a member stay.
+func TestTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		logs := storage.NewLogs(b, nil)
+		x, y, z := newLogbook(t, logs, "x"), newLogbook(t, logs, "y"), newLogbook(t, logs, "z")
+		for range 8 {
+			x.append()
+			y.append()
+			z.append()
+		}
+		leave(t, b, "dead", 3, storage.ExportEntry{Conv: x.key, Seq: -1})
+		leave(t, b, "dead", 4, storage.ExportEntry{Conv: x.key, Seq: 3})
+		leave(t, b, "gone", 0, storage.ExportEntry{Conv: y.key, Seq: -1})
+		leave(t, b, "alive", 0, storage.ExportEntry{Conv: z.key, Seq: -1})
+		r := newRig(t, b, export.Options{Live: view("me", "alive")}, newSink(t, "a"))
+		other := newRig(t, b, export.Options{Member: "alive", Live: view("me", "alive")}, r.sinks[0])
+		time.Sleep(20 * second)
+		want := merge(x, y)
+		for seq := range 4 {
+			for i := range 9 {
+				delete(want, fmt.Sprintf("%s/%d/%d", x.key, seq, i))
+			}
+		}
+		got, _, _ := r.sinks[0].got()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if len(r.sinks[0].order) != len(got) {
+			t.Error("both nodes took something over")
+		}
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"alive": {z.key: -1}}, journals(t, b)); diff != "" {
+			t.Errorf("journals (-want +got):\n%s", diff)
+		}
+		if n := r.Status().Conversations + other.Status().Conversations; n != 0 {
+			t.Errorf("%d conversations are remembered", n)
+		}
+	})
+}
+
+// TestTakesOverIntoItsOwnJournal: with a dead sink the journal of the dead goes once the
+// own one has landed, and who takes over from that one ships it all.
+func TestTakesOverIntoItsOwnJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		x := newLogbook(t, storage.NewLogs(b, nil), "x")
+		for range 4 {
+			x.append()
+		}
+		leave(t, b, "dead", 7, storage.ExportEntry{Conv: x.key, Seq: -1})
+		a := newSink(t, "a")
+		a.fate = away
+		r := newRig(t, b, export.Options{}, a)
+		time.Sleep(4 * second)
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"dead": {x.key: -1}}, journals(t, b)); diff != "" {
+			t.Errorf("before the own one landed (-want +got):\n%s", diff)
+		}
+		time.Sleep(4 * second)
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: -1}}, journals(t, b)); diff != "" {
+			t.Errorf("after that (-want +got):\n%s", diff)
+		}
+		r.stop()
+		last := newRig(t, b, export.Options{Member: "next"}, newSink(t, "a"))
+		time.Sleep(8 * second)
+		if got, _, _ := last.sinks[0].got(); !cmp.Equal(got, x.events()) {
+			t.Errorf("%d events are stored", len(got))
+		}
+		if refs := journals(t, b); len(refs["me"])+len(refs["next"]) > 0 {
+			t.Errorf("journals %v", refs)
+		}
+	})
+}
+
+// TestSweepsWhenWoken: a change of the members need not wait, an unknown view changes
+// nothing, and what a paused node lands later is found too.
+func TestSweepsWhenWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		x := newLogbook(t, storage.NewLogs(b, nil), "x")
+		x.append()
+		leave(t, b, "other", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
+		members, known := []string{"me", "other"}, false
+		r := newRig(t, b, export.Options{SweepEvery: time.Hour, Live: func() ([]string, bool) { return members, known }}, newSink(t, "a"))
+		for i, change := range []func(){func() { known = true }, func() { members, known = members[:1], false }, func() { known = true }} {
+			synctest.Wait()
+			change()
+			r.Wake()
+			time.Sleep(10 * second)
+			if got := len(journals(t, b)) == 0; got != (i == 2) {
+				t.Errorf("step %d: swept %v", i, got)
+			}
+		}
+		x.append()
+		leave(t, b, "other", 1, storage.ExportEntry{Conv: x.key, Seq: 0})
+		r.Wake()
+		time.Sleep(10 * second)
+		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
+			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
+		}
+	})
+}
+
+// TestDamagedJournalHoldsUpNoOther, and it is left for people to look at.
+func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		x := newLogbook(t, storage.NewLogs(b, nil), "x")
+		x.append()
+		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
+		if err := b.Put(t.Context(), storage.ExportJournalKey("bad", 0, 0), storage.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t, b, export.Options{}, newSink(t, "a"))
+		time.Sleep(5 * time.Minute)
+		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) {
+			t.Errorf("%d events are stored", len(got))
+		}
+		if _, err := b.Get(t.Context(), storage.ExportJournalKey("bad", 0, 0)); err != nil {
+			t.Errorf("the damaged journal: %v", err)
+		}
+	})
+}
+
+// TestTakenOverWhileOpen: what is open here goes on with its offers.
+func TestTakenOverWhileOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		logs := storage.NewLogs(b, nil)
+		x := newLogbook(t, logs, "x")
+		for range 6 {
+			x.append()
+		}
+		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: 1})
+		r := newRig(t, b, export.Options{}, newSink(t, "a"))
+		r.Open(x.key, observability.Source{}, -1, x.tail.Seq)
+		for range 20 {
+			offer(r, x, 1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * second)
+		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) {
+			t.Errorf("%d events are stored", len(got))
+		}
+		if seq, _ := r.Cursor(x.key); seq != x.tail.Seq || len(journals(t, b)["dead"]) > 0 {
+			t.Errorf("cursor %d, journals %v", seq, journals(t, b))
+		}
+	})
+}
+
+// TestAdoptsWhatItHasOpen: an activation that was fenced may not know it yet, so what is
+// known of its conversation here proves nothing about what another node has listed.
+func TestAdoptsWhatItHasOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		r := newRig(t, b, export.Options{SweepEvery: time.Hour}, newSink(t, "a"))
+		x := newLogbook(t, r.logs, "x")
+		r.Open(x.key, observability.Source{}, -1, -1)
+		offer(r, x, 2)
+		time.Sleep(2 * second)
+		x.takeOver()
+		x.append()
+		x.append()
+		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: 1})
+		r.Wake()
+		time.Sleep(10 * second)
+		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
+			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
+		}
+	})
+}
+
+// TestAdoptsAnew: what this node has listed before proves nothing either, because
+// somebody may have taken that over and be done with it.
+func TestAdoptsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		a := newSink(t, "a")
+		a.fate = away
+		r := newRig(t, b, export.Options{SweepEvery: time.Hour}, a)
+		x := newLogbook(t, r.logs, "x")
+		r.Open(x.key, observability.Source{}, -1, -1)
+		offer(r, x, 2)
+		r.MayLeave(x.key)
+		time.Sleep(6 * second)
+		if !r.MayLeave(x.key) {
+			t.Fatal("it is not listed")
+		}
+		refs, err := storage.ExportJournals(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := storage.DeleteExportJournal(t.Context(), b, refs[0].Keys); err != nil {
+			t.Fatal(err)
+		}
+		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
+		r.Wake()
+		time.Sleep(10 * second)
+		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: -1}}, journals(t, b)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestTakesOverALongLog: one turn does not reach its end.
+func TestTakesOverALongLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucketOver(t, memory(t))
+		x := newLogbook(t, storage.NewLogs(b, nil), "x")
+		for range 1100 {
+			x.append()
+		}
+		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
+		r := newRig(t, b, export.Options{}, newSink(t, "a"))
+		time.Sleep(20 * second)
+		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
+			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
+		}
+	})
+}
+
+// TestNumbersAreUsedOnce: a number whose outcome is unknown is left behind, and what
+// lands of it later is removed.
+func TestNumbersAreUsedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory(t)
+		faulty := storagetest.Faulty(store, storagetest.Plan{
+			DelayRequests: -1, Rates: map[storagetest.Kind]float64{storagetest.Delayed: 1},
+			Match: func(op storagetest.Op) bool { return op.Method == "PUT" && strings.HasPrefix(op.Key, "export/") },
+		})
+		w := newWatcher(t, bucketOver(t, faulty), 5*second)
+		a := newSink(t, "a")
+		a.fate = away
+		logs := storage.NewLogs(bucketOver(t, store), nil)
+		x := newLogbook(t, logs, "x")
+		r := newRig(t, w, export.Options{}, a)
+		r.Open(x.key, observability.Source{}, -1, -1)
+		for range 3 {
+			offer(r, x, 1)
+			r.MayLeave(x.key)
+			time.Sleep(40 * second)
+		}
+		if s := r.Status(); s.JournalFailures < 2 || s.Journals > 0 || r.MayLeave(x.key) {
+			t.Errorf("status %+v", s)
+		}
+		faulty.Heal()
+		time.Sleep(40 * second)
+		if !r.MayLeave(x.key) {
+			t.Error("it is not listed after all")
+		}
+		faulty.Release()
+		time.Sleep(40 * second)
+		refs, err := storage.ExportJournals(t.Context(), w)
+		if err != nil || len(refs) != 1 || len(refs[0].Keys) != 1 || refs[0].N < 2 {
+			t.Errorf("journals %+v, %v", refs, err)
+		}
+	})
+}
