@@ -49,6 +49,7 @@ func packages() []row {
 		{"storage", 1, seam, list("conversation", "storage/segment"), nil},
 		{"storage/segment", 1, format, list("conversation"), list("github.com/cespare/xxhash", "github.com/klauspost/compress")},
 		{"observability", 1, seam, list("conversation"), nil},
+		{"observability/stats", 2, format, list("conversation", "observability"), nil},
 		{"providers", 1, seam, list("providers/sse"), nil},
 		{"providers/sse", 1, format, nil, nil},
 
@@ -63,6 +64,7 @@ func packages() []row {
 		{"actors/internal/summary", 2, runtime, list("conversation"), nil},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
+		{"observability/clickhouse", 3, vendor, list("conversation", "observability", "observability/stats", "storage"), list("github.com/ClickHouse/clickhouse-go")},
 		{"observability/jsonl", 3, vendor, list("observability"), nil},
 		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel")},
 		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},

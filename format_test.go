@@ -126,7 +126,7 @@ func TestFormatPageHasEveryKey(t *testing.T) {
 	parts := strings.NewReplacer(
 		"<hh>", "[0-9a-f]{2}", "<conv>", "[0-9a-f]{32}", "<sha256>", "[0-9a-f]{64}", "<digest>", "[0-9a-f]{32}", "<endpoint>", "[0-9a-f]{32}",
 		"<seq>", "[0-9]{16}", "<first>", "[0-9]{16}", "<last>", "[0-9]{16}", "<n>", "[0-9]{16}", "<shard>", "[0-9]+",
-		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<minute>", "[0-9]{8}T[0-9]{4}", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
+		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<minute>", "[0-9]{8}T[0-9]{4}", "<database>", "[0-9a-f]{32}", "<version>", "[0-9]{4}", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
 	)
 	address := conversation.Address{Agent: "triage", ID: "issue 42"}
 	conv := address.Key()
@@ -137,6 +137,7 @@ func TestFormatPageHasEveryKey(t *testing.T) {
 		storage.ExportJournalKey("node-1", 2, 7),
 		storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
 		storage.EpochKey(7), storage.HeartbeatKey("node-1"), "format.json", "probe/result/" + string(conv),
+		"migrate/" + string(conv) + "/0001",
 	}
 	rows := tableRows(t, "| key | object | written | deleted |")
 	if len(rows) != len(keys) {

@@ -30,6 +30,8 @@ type devConfig struct {
 	// file is the configuration to serve instead of the demo agent, "" for none.
 	file  string
 	quiet bool
+	// events prints them.
+	events bool
 }
 
 func devCommand() *cobra.Command {
@@ -39,7 +41,9 @@ func devCommand() *cobra.Command {
 		Short: "Serve on this machine, durably, with nothing to set up",
 		Long: "dev serves one agent over HTTP, with all conversations in a local folder.\n" +
 			"Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
-			"With --config it serves the agents of that file instead, and again whenever the file changes.",
+			"With --config it serves the agents of that file instead, and again whenever the file changes.\n\n" +
+			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
+			"place for them: parley stats and parley trace read it.",
 		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,6 +68,7 @@ func devCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.model, "model", demoModel, "model as provider/model")
 	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file and reload it when it changes; --listen and --data are then by default what it says")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
+	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and what is printed otherwise to standard error")
 	return cmd
 }
 
@@ -91,12 +96,17 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 		mounts: []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
 		edge:   parleyhttp.Options{Dev: isLoopback(listener.Addr())},
 		listen: listener.Addr().String(), log: log, compactBatches: devCompactBatches,
+		events: eventsConfig{Events: config.Events{Live: true, Stdout: cfg.events}, dev: true, out: out},
 	})
 	if err != nil {
 		return lockedOut(err)
 	}
 	handler := origins{loopback: true}.middleware(n.handler)
-	return serveNode(ctx, n, handler, listener, func() { banner(out, cfg, listener.Addr()) })
+	said := out
+	if cfg.events {
+		said = errOut
+	}
+	return serveNode(ctx, n, handler, listener, func() { banner(said, cfg, listener.Addr()) })
 }
 
 // listen opens a listener; remedy is what to do when the address is taken.

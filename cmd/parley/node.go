@@ -61,7 +61,9 @@ type nodeConfig struct {
 	strictReads bool
 	// measure is put before the bucket; nil puts nothing there.
 	measure func(storage.Bucket) storage.Bucket
-	log     *slog.Logger
+	// events are where observability events go; the zero value is nowhere.
+	events eventsConfig
+	log    *slog.Logger
 }
 
 // backend is a node: everything between a client's request and the bucket's bytes.
@@ -71,6 +73,7 @@ type backend struct {
 	log     *slog.Logger
 	store   *local.Store // nil over an endpoint
 	bucket  storage.Bucket
+	events  *destinations
 	runtime *actors.Runtime
 	handler *parleyhttp.Handler
 }
@@ -112,6 +115,10 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	if cfg.measure != nil {
 		b.bucket = cfg.measure(b.bucket)
 	}
+	if b.events, err = openEvents(cfg.events, cfg.bucket, b.bucket, cfg.log); err != nil {
+		return nil, err
+	}
+	b.events.tell(opts)
 	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
 		return nil, err
 	}
@@ -162,7 +169,12 @@ func (b *backend) run(ctx context.Context) error {
 			return explainBucket(b.at, err)
 		}
 	}
+	beside, end := context.WithCancel(ctx)
+	var preparing sync.WaitGroup
+	preparing.Go(func() { b.events.run(beside) })
 	err := b.runtime.Run(ctx)
+	end()
+	preparing.Wait()
 	var refused *actors.MemberError
 	var format *storage.FormatError
 	switch {
@@ -199,10 +211,11 @@ func withBucketTimeout(ctx context.Context) (context.Context, context.CancelFunc
 
 // close closes what the node has open. The node must not run any more.
 func (b *backend) close() error {
+	err := b.events.close()
 	if b.store == nil {
-		return nil
+		return err
 	}
-	return b.store.Close()
+	return errors.Join(err, b.store.Close())
 }
 
 // bucketName names a bucket for a person.

@@ -57,7 +57,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	}
 	defer listener.Close()
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
-		return startConfigured(ctx, conf, listener.Addr(), log)
+		return startConfigured(ctx, conf, listener.Addr(), out, log)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	changes := make(chan struct{}, 1)
@@ -72,7 +72,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 		case <-ctx.Done():
 			return nil
 		}
-		serveBanner(out, "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet)
+		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet)
 		// The reloader drains: it knows which handler is the last.
 		return serveHTTP(ctx, listener, &r.serving, func() {}, log)
 	})
@@ -93,8 +93,8 @@ type generation struct {
 
 // startConfigured runs the node of a configuration and returns once it takes
 // requests.
-func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, log *slog.Logger) (*generation, error) {
-	n, err := newConfigured(conf, at, manner{dev: true}, log)
+func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, out io.Writer, log *slog.Logger) (*generation, error) {
+	n, err := newConfigured(conf, at, manner{dev: true, out: out}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +152,7 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 			if cfg.data != "" {
 				conf.Bucket, conf.Cluster = config.Bucket{Dir: cfg.data}, nil
 			}
+			conf.Events.Stdout = conf.Events.Stdout || cfg.events
 			if conf.Cluster != nil {
 				return nil, fmt.Errorf("%s: dev serves its bucket alone; serve a cluster with parley serve --config %s, or try its agents on a folder of their own with --data", cfg.file, cfg.file)
 			}

@@ -49,6 +49,8 @@ func serveCommand() *cobra.Command {
 			"    listen: 0.0.0.0:7946\n" +
 			"    advertise: 10.0.0.5:7946   # or advertiseEnv: POD_IP\n" +
 			"    tls: {ca: ca.pem, cert: node.pem, key: node-key.pem}\n\n" +
+			"With events: {clickhouse: {addresses: [127.0.0.1:9000]}} it sends observability events there;\n" +
+			"jsonl, stdout and otel are other destinations. Conversations never wait for them.\n\n" +
 			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
 			"whoever reaches it.\n\n" +
 			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
@@ -120,7 +122,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 		return err
 	}
 	defer observed.close()
-	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure()}, log)
+	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out}, log)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
@@ -128,10 +130,18 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
 			more := clusterLines(conf, n.runtime.Status(), observed.address())
-			serveBanner(out, "parley serve: "+cfg.file, conf, listener.Addr(), cfg.quiet, more...)
+			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+cfg.file, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
 	return explainCluster(conf, err)
+}
+
+// besideEvents is where a banner goes: not where events do.
+func besideEvents(conf *config.Server, out, errOut io.Writer) io.Writer {
+	if conf.Events.Stdout {
+		return errOut
+	}
+	return out
 }
 
 // registryOf registers the providers of a configuration.
@@ -180,6 +190,8 @@ type manner struct {
 	insecure bool
 	// measure is that of nodeConfig.
 	measure func(storage.Bucket) storage.Bucket
+	// out is standard output.
+	out io.Writer
 }
 
 // newConfigured builds the node of a configuration.
@@ -191,6 +203,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
+		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,

@@ -100,6 +100,8 @@ func classOf(key string) string {
 		return string(storage.KindFormat)
 	case "wake":
 		return string(storage.KindJournal)
+	case "export":
+		return string(storage.KindExport)
 	case "members":
 		return string(storage.KindEpoch)
 	case "heartbeat":

@@ -59,12 +59,13 @@ type collector struct {
 	readings []reading
 	descs    []*prometheus.Desc
 	info     *prometheus.Desc
+	sinks    sinkMetrics
 	version  string
 }
 
 func newCollector(status func() actors.Status, version string) *collector {
 	c := &collector{
-		status: status, readings: readings(), version: version,
+		status: status, readings: append(readings(), eventReadings()...), sinks: newSinkMetrics(), version: version,
 		info: prometheus.NewDesc("parley_info", "Always 1; says which node and which version this is.", []string{"member", "address", "version"}, nil),
 	}
 	for _, r := range c.readings {
@@ -76,6 +77,7 @@ func newCollector(status func() actors.Status, version string) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.info
+	c.sinks.describe(out)
 	for _, d := range c.descs {
 		out <- d
 	}
@@ -85,6 +87,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s := c.status()
 	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, s.Member, s.Address, c.version)
+	c.sinks.collect(s, out)
 	for i, r := range c.readings {
 		out <- prometheus.MustNewConstMetric(c.descs[i], r.kind, r.value(s))
 	}

@@ -23,8 +23,11 @@ func (r *reader) agents(dst *[]Agent) func(value) {
 		for _, entry := range r.entries(v, "{mounts: [/agents/echo], model: openai/gpt-5}") {
 			a := Agent{Agent: &agent.Agent{Name: entry.name}}
 			r.seen[entry.at.String()] = entry
-			mounts := field{name: "mounts", example: "[/agents/echo]", read: r.mounts(&a.Mounts, first)}
-			r.fields(entry, append([]field{mounts}, r.definition(a.Agent)...))
+			served := []field{
+				{name: "mounts", example: "[/agents/echo]", read: r.mounts(&a.Mounts, first)},
+				{name: "events", example: "{content: true}", read: r.agentEvents(&a.Agent.Events)},
+			}
+			r.fields(entry, append(served, r.definition(a.Agent)...))
 			if entry.node.kind == mapping {
 				*dst = append(*dst, a)
 			}

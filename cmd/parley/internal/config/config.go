@@ -31,6 +31,7 @@ type Server struct {
 	// StrictReads makes every read ask the bucket for the newest batch.
 	StrictReads bool
 	Admin       Admin
+	Events      Events
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration

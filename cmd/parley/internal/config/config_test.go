@@ -37,6 +37,8 @@ func environment() map[string]string {
 		"NODE_ADDR":  "node-7.example.com:7947",
 		"BAD_ADDR":   "kept-secret-7://x",
 		"ANY_ADDR":   "0.0.0.0",
+		"HEADERS":    "authorization=Bearer%20kept-secret-8,X-Team=kept-secret-9",
+		"NO_HEADERS": "kept-secret-10",
 	}
 }
 
@@ -188,11 +190,31 @@ func showServer(s *config.Server) string {
 	if s.StrictReads || s.Admin.Listen != "" {
 		fmt.Fprintf(&b, "strict reads %v, admin %q\n", s.StrictReads, s.Admin.Listen)
 	}
+	b.WriteString(showEvents(s.Events))
 	b.WriteString(showProviders(s.Providers))
 	for _, a := range s.Agents {
 		b.WriteString(showAgent("", a.Agent, a.Mounts))
 	}
 	return b.String()
+}
+
+// showEvents shows the section events, nothing if that is as without it.
+func showEvents(e config.Events) string {
+	if e == (config.Events{Live: true}) {
+		return ""
+	}
+	out := fmt.Sprintf("events live %v, stdout %v\n", e.Live, e.Stdout)
+	if c := e.ClickHouse; c != nil {
+		out += fmt.Sprintf("  clickhouse %s at %q, database %s, user %q %q, tls %s, kept %d days, batches %d %d %v\n",
+			c.Protocol, c.Addresses, c.Database, c.Username, mask(c.Password), show(c.TLS), c.TTLDays, c.BatchRows, c.BatchBytes, c.FlushEvery)
+	}
+	if e.JSONL != nil {
+		out += fmt.Sprintf("  jsonl %s\n", e.JSONL.File)
+	}
+	if o := e.OTel; o != nil {
+		out += fmt.Sprintf("  otel %s, headers %q, content %v\n", o.Endpoint, slices.Sorted(maps.Keys(o.Headers)), o.Content)
+	}
+	return out
 }
 
 func mask(secret string) string {
@@ -233,6 +255,9 @@ func showAgent(indent string, a *agent.Agent, mounts []string) string {
 	}
 	out := fmt.Sprintf("%sagent %s (%q) at %q: model %s, %q, thinking %q, concurrency %d, durability %+v, initial data %s\n",
 		indent, a.Name, a.Description, mounts, a.Model, a.Instructions, a.ThinkingLevel, a.ToolConcurrency, a.Durability, schema)
+	if a.Events != (agent.Events{}) {
+		out += fmt.Sprintf("%s  events %+v\n", indent, a.Events)
+	}
 	if len(a.Fallbacks) > 0 {
 		out += fmt.Sprintf("%s  fallbacks %q\n", indent, a.Fallbacks)
 	}

@@ -28,7 +28,8 @@
 // # Shape of parley.yaml
 //
 // Every key but agents may be left out. The values shown for listen, publicUrl,
-// bucket, cors, auth, strictReads and admin are the defaults.
+// bucket, cors, auth, strictReads, admin, and of events live, protocol, database and
+// ttlDays, are the defaults.
 //
 //	listen: 127.0.0.1:3000
 //	publicUrl: ""
@@ -45,14 +46,23 @@
 //	  tls: {ca: ca.pem, cert: node.pem, key: node-key.pem, name: parley}
 //	strictReads: false
 //	admin: {listen: ""}       # health and metrics; "" is nowhere
+//	events:                   # where observability events go; without it, nowhere
+//	  live: true              # with deltas, requests, messages and logs, best effort
+//	  clickhouse:
+//	    {addresses: [10.0.0.9:9000], protocol: native, database: parley, username: parley, passwordEnv: CH_PASSWORD,
+//	     tls: {ca: ca.pem}, ttlDays: 90, batchRows: 20000, batchBytes: 8388608, flushEvery: 1s}
+//	  jsonl: {file: events.jsonl}
+//	  stdout: true
+//	  otel: {endpoint: "http://127.0.0.1:4318", headersEnv: OTLP_HEADERS, content: true}
 //	providers:
 //	  local:
 //	    {api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1", apiKeyEnv: LOCAL_KEY, headers: {},
-//	     contextWindow: 8000, maxTokens: 2000, reasoning: false, input: [text], models: {m1: {input: [text, image]}}}
+//	     contextWindow: 8000, maxTokens: 2000, reasoning: false, input: [text], cost: {input: 3, output: 15, cacheRead: 0.3},
+//	     models: {m1: {input: [text, image]}}}
 //	agents:
 //	  echo:
 //	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
-//	     thinkingLevel: off, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object}}
+//	     events: {content: true}, thinkingLevel: off, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object}}
 //	  desk:
 //	    model: anthropic/claude-opus-4-6
 //	    fallbacks: [openai/gpt-5, local/m1]      # asked in this order when the one before fails for good

@@ -72,6 +72,7 @@ func checkServer(t *testing.T, s *config.Server) {
 			t.Error(err)
 		}
 	}
+	checkEvents(t, s.Events)
 	if s.Cluster != nil {
 		checkCluster(t, s)
 	}
@@ -103,6 +104,24 @@ func checkServer(t *testing.T, s *config.Server) {
 		t.Error(err)
 	}
 	checkAgents(t, s.Providers, agents...)
+}
+
+// checkEvents holds destinations of events to what their sinks ask for.
+func checkEvents(t *testing.T, e config.Events) {
+	t.Helper()
+	if c := e.ClickHouse; c != nil {
+		for _, a := range c.Addresses {
+			if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "0" {
+				t.Errorf("clickhouse at %q: %v", a, err)
+			}
+		}
+		if len(c.Addresses) == 0 || c.Protocol != config.ProtocolNative && c.Protocol != config.ProtocolHTTP || c.Database == "" || c.TTLDays < 0 {
+			t.Errorf("clickhouse %+v is not whole", c)
+		}
+	}
+	if e.JSONL != nil && e.JSONL.File == "" || e.OTel != nil && e.OTel.Endpoint == "" {
+		t.Errorf("events %+v are not whole", e)
+	}
 }
 
 // checkCluster holds a cluster to what other nodes and the runtime ask for.

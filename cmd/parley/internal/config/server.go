@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
@@ -14,6 +15,7 @@ func (r *reader) server(root value) *Server {
 	s := &Server{
 		Listen:    DefaultListen,
 		Bucket:    Bucket{Dir: DefaultDir, Secure: true},
+		Events:    Events{Live: true},
 		Providers: map[string]providers.Registration{},
 	}
 	r.fields(root, []field{
@@ -33,6 +35,7 @@ func (r *reader) server(root value) *Server {
 		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: func(v value) {
 			r.fields(v, []field{{name: "listen", example: "127.0.0.1:9464", read: r.text(&s.Admin.Listen, listenLike("127.0.0.1:9464"))}})
 		}},
+		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
 		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: true},
 	})
@@ -163,7 +166,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	}
 	var own providers.ModelOverride
 	r.fields(v, append(fields, r.modelFields(&own)...))
-	reg.ContextWindow, reg.MaxTokens, reg.Reasoning, reg.Input = own.ContextWindow, own.MaxTokens, own.Reasoning, own.Input
+	reg.ContextWindow, reg.MaxTokens, reg.Reasoning, reg.Input, reg.Cost = own.ContextWindow, own.MaxTokens, own.Reasoning, own.Input, own.Cost
 	if v.node.kind != mapping {
 		return
 	}
@@ -240,5 +243,35 @@ func (r *reader) modelFields(dst *providers.ModelOverride) []field {
 				r.blame(v, fault{"is empty, but a model takes something", "write [text] or [text, image], or remove the key"})
 			}
 		}},
+		{name: "cost", example: "{input: 3, output: 15}", read: r.cost(&dst.Cost)},
+	}
+}
+
+// cost reads what a model costs, in US dollars per million tokens.
+func (r *reader) cost(dst **providers.Rates) func(value) {
+	return func(v value) {
+		var rates providers.Rates
+		r.fields(v, []field{
+			{name: "input", example: "3", read: r.price(&rates.Input)},
+			{name: "output", example: "15", read: r.price(&rates.Output)},
+			{name: "cacheRead", example: "0.3", read: r.price(&rates.CacheRead)},
+			{name: "cacheWrite", example: "3.75", read: r.price(&rates.CacheWrite)},
+		})
+		*dst = &rates
+	}
+}
+
+// price reads a number of dollars.
+func (r *reader) price(dst *float64) func(value) {
+	return func(v value) {
+		if !r.is(v, number) {
+			return
+		}
+		n, err := strconv.ParseFloat(v.node.text, 64)
+		if err != nil || !(n >= 0 && n <= 1e6) { // not a NaN either
+			r.blame(v, fault{"is " + quote(v.node.text) + ", want US dollars per million tokens, from 0 on", "write for example " + v.example})
+			return
+		}
+		*dst = n
 	}
 }

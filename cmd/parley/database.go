@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"strings"
+
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/clickhouse"
+	"github.com/parleyrun/parley/observability/stats"
+)
+
+// databaseSource is a ClickHouse with events.
+type databaseSource struct {
+	*clickhouse.Database
+	at clickhouse.Options
+}
+
+// openDatabase opens a database to read.
+func openDatabase(ctx context.Context, at clickhouse.Options) (*databaseSource, error) {
+	db, err := clickhouse.Open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	s := &databaseSource{db, at}
+	if err := db.Check(ctx); err != nil {
+		return nil, errors.Join(s.explain(err), db.Close())
+	}
+	return s, nil
+}
+
+func (s *databaseSource) String() string { return databaseName(s.at) }
+
+// databaseName names a database for a person, without a password.
+func databaseName(at clickhouse.Options) string {
+	name := at.Database
+	if name == "" {
+		name = config.DefaultEventsDatabase
+	}
+	return fmt.Sprintf("database %s of clickhouse at %s", name, strings.Join(at.Addresses, ", "))
+}
+
+// explain says what to do about a database without tables.
+func (s *databaseSource) explain(err error) error {
+	if errors.Is(err, clickhouse.ErrNoSchema) {
+		return fmt.Errorf("%s: %w; a server that sends events there makes it, or parley events migrate", s, err)
+	}
+	return err
+}
+
+func (s *databaseSource) trace(ctx context.Context, id conversation.SubmissionID) iter.Seq2[observability.Event, error] {
+	return s.Events(ctx, clickhouse.Filter{Submission: id})
+}
+
+func (s *databaseSource) summary(ctx context.Context, f stats.Filter) (*stats.Summary, error) {
+	return s.Summary(ctx, f)
+}
+
+func (s *databaseSource) close() error { return s.Close() }
+
+// parseDSN reads clickhouse://user:password@host:port,host:port/database?secure=true, and
+// the same with http or https. What it says of a mistake has no password.
+func parseDSN(dsn string) (clickhouse.Options, error) {
+	const form = "write for example clickhouse://user:password@127.0.0.1:9000/parley"
+	u, err := url.Parse(dsn)
+	if err != nil || u.Host == "" {
+		return clickhouse.Options{}, fmt.Errorf("--clickhouse is no address of a database; %s", form)
+	}
+	o := clickhouse.Options{Database: strings.Trim(u.Path, "/")}
+	port := "9000"
+	secure := u.Query().Get("secure") == "true"
+	switch u.Scheme {
+	case "clickhouse", "tcp":
+		if secure {
+			port = "9440"
+		}
+	case "http", "https":
+		o.HTTP, port = true, "8123"
+		if secure = secure || u.Scheme == "https"; secure {
+			port = "8443"
+		}
+	default:
+		return o, fmt.Errorf("--clickhouse begins with %q; %s, or http or https in place of clickhouse", u.Scheme, form)
+	}
+	if secure {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	for host := range strings.SplitSeq(u.Host, ",") {
+		if !strings.Contains(host[strings.LastIndexByte(host, ']')+1:], ":") {
+			host += ":" + port
+		}
+		o.Addresses = append(o.Addresses, host)
+	}
+	o.Username = u.User.Username()
+	o.Password, _ = u.User.Password()
+	return o, nil
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/clickhouse"
+	"github.com/parleyrun/parley/observability/jsonl"
+	"github.com/parleyrun/parley/observability/otel"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// devEventsBytes and devEventsKeep bound what "parley dev" keeps of events by itself:
+	// so many bytes in a file, and so many files before it.
+	devEventsBytes = 64 << 20
+	devEventsKeep  = 3
+	// devEventsSync is how much of them a power cut may cost.
+	devEventsSync = time.Second
+	// closeEvents bounds what a sink still sends at the end.
+	closeEvents = 5 * time.Second
+)
+
+// eventsConfig says where the events of a node go.
+type eventsConfig struct {
+	config.Events
+	// dev writes them into the data folder, if the file names nothing else.
+	dev bool
+	// out is standard output, for Stdout.
+	out io.Writer
+}
+
+// destinations are the open sinks of a node. Its owner closes them after the node has
+// ended.
+type destinations struct {
+	sinks, observers []observability.Sink
+	noLive           bool
+	group            actors.EventGroup
+	database         *lateDatabase // nil without one
+	closers          []func() error
+}
+
+// openEvents opens where the events of a node go. Nothing is sent yet.
+func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *slog.Logger) (_ *destinations, err error) {
+	d := &destinations{noLive: !cfg.Live}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if c := cfg.ClickHouse; c != nil {
+		opts, err := databaseOptions(c)
+		if err != nil {
+			return nil, err
+		}
+		opts.Logger = log
+		d.group = actors.EventGroup{Rows: c.BatchRows, Bytes: c.BatchBytes, Every: c.FlushEvery}
+		d.database = newLateDatabase(opts, bucket, log)
+		d.sinks, d.closers = append(d.sinks, d.database), append(d.closers, d.database.close)
+	}
+	if cfg.JSONL != nil {
+		if err := d.openFile(cfg.JSONL.File, nil); err != nil {
+			return nil, fmt.Errorf("%w; name another file at events.jsonl.file", err)
+		}
+	}
+	if cfg.dev && at.Dir != "" && (cfg.Events == config.Events{Live: cfg.Live, Stdout: cfg.Stdout}) {
+		err := d.openFile(filepath.Join(at.Dir, devEvents), &jsonl.Options{MaxBytes: devEventsBytes, Keep: devEventsKeep, SyncEvery: devEventsSync})
+		if err != nil {
+			return nil, err
+		}
+	}
+	// What people look at as it happens needs no cursor, and must not hold up the rest.
+	if cfg.Stdout {
+		d.observers = append(d.observers, jsonl.NewWriter("stdout", cfg.out))
+	}
+	if o := cfg.OTel; o != nil {
+		// It connects to nothing yet, so that nothing is to be interrupted.
+		sink, err := otel.New(context.Background(), &otel.Options{
+			Endpoint: o.Endpoint, Headers: o.Headers, Content: o.Content, ServiceVersion: softwareVersion(), Logger: log,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("send events to %s: %w", o.Endpoint, err)
+		}
+		d.observers = append(d.observers, sink)
+		d.closers = append(d.closers, func() error { return closeOTel(sink) })
+	}
+	return d, nil
+}
+
+func (d *destinations) openFile(path string, opts *jsonl.Options) error {
+	f, err := jsonl.Open(path, opts)
+	if err != nil {
+		return err
+	}
+	d.sinks, d.closers = append(d.sinks, f), append(d.closers, f.Close)
+	return nil
+}
+
+// closeOTel sends what is left, for a while.
+func closeOTel(sink *otel.Sink) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeEvents)
+	defer cancel()
+	return sink.Close(ctx)
+}
+
+// tell makes the options of a node those of one that sends its events there.
+func (d *destinations) tell(o *actors.Options) {
+	o.Sinks, o.Observers, o.NoLiveEvents, o.EventGroup = d.sinks, d.observers, d.noLive, d.group
+}
+
+// run does what is to be done before the first event, until ctx ends.
+func (d *destinations) run(ctx context.Context) {
+	if d.database != nil {
+		d.database.prepare(ctx)
+	}
+}
+
+// close closes everything, the last opened first.
+func (d *destinations) close() error {
+	if d == nil {
+		return nil
+	}
+	var errs []error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		errs = append(errs, d.closers[i]())
+	}
+	d.closers = nil
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close events: %w", err)
+	}
+	return nil
+}
+
+// databaseOptions are those of a configured ClickHouse.
+func databaseOptions(c *config.ClickHouse) (clickhouse.Options, error) {
+	o := clickhouse.Options{
+		Addresses: c.Addresses, HTTP: c.Protocol == config.ProtocolHTTP, Database: c.Database,
+		Username: c.Username, Password: c.Password, TTLDays: c.TTLDays,
+	}
+	if c.TLS == nil {
+		return o, nil
+	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLS.CA == "" {
+		return o, nil
+	}
+	pem, err := os.ReadFile(c.TLS.CA)
+	if err != nil {
+		return o, fmt.Errorf("read events.clickhouse.tls.ca: %w", err)
+	}
+	o.TLS.RootCAs = x509.NewCertPool()
+	if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
+		return o, fmt.Errorf("read events.clickhouse.tls.ca: %s holds no certificate in PEM form", c.TLS.CA)
+	}
+	return o, nil
+}
+
+// lateDatabase is a sink over a ClickHouse that may be away when the node starts: it is
+// opened, and its schema migrated, before the first events are written.
+type lateDatabase struct {
+	opts   clickhouse.Options
+	bucket storage.Bucket // for the claims of migrations
+	log    *slog.Logger
+	// turn is held, by one value in it, by who uses what is below.
+	turn     chan struct{}
+	database *clickhouse.Database
+	sink     *clickhouse.Sink
+}
+
+func newLateDatabase(opts clickhouse.Options, bucket storage.Bucket, log *slog.Logger) *lateDatabase {
+	return &lateDatabase{opts: opts, bucket: bucket, log: log, turn: make(chan struct{}, 1)}
+}
+
+// Name implements observability.Sink.
+func (*lateDatabase) Name() string { return "clickhouse" }
+
+// Write implements observability.Sink.
+func (l *lateDatabase) Write(ctx context.Context, events []observability.Event) error {
+	sink, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	err = sink.Write(ctx, events)
+	if errors.Is(err, clickhouse.ErrNoSchema) {
+		// Somebody has emptied the server.
+		l.forget()
+	}
+	return err
+}
+
+// open returns the sink, and makes it and the schema first if there is none.
+func (l *lateDatabase) open(ctx context.Context) (*clickhouse.Sink, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if l.sink != nil {
+		return l.sink, nil
+	}
+	var err error
+	if l.database == nil {
+		if l.database, err = clickhouse.Open(ctx, l.opts); err != nil {
+			l.database = nil
+			return nil, err
+		}
+	}
+	if err := l.database.Migrate(ctx, l.bucket, hostName()); err != nil {
+		return nil, err
+	}
+	l.sink, err = clickhouse.NewSink(l.database)
+	return l.sink, err
+}
+
+// forget makes the next open look at the schema again.
+func (l *lateDatabase) forget() {
+	l.turn <- struct{}{}
+	l.sink = nil
+	<-l.turn
+}
+
+// prepare opens the database before anything is to be written. It tells once if it
+// cannot: later on the node does, whenever a write fails.
+func (l *lateDatabase) prepare(ctx context.Context) {
+	if _, err := l.open(ctx); err != nil && ctx.Err() == nil {
+		l.log.Warn("clickhouse cannot be used yet; events wait in the logs", "err", err)
+	}
+}
+
+// close closes the connections. No Write may be under way.
+func (l *lateDatabase) close() error {
+	if l.database == nil {
+		return nil
+	}
+	return l.database.Close()
+}
+
+// hostName names this machine to people, "" if it has no name.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}

@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/observability"
+)
+
+// eventReadings are the metrics of the events that go to sinks.
+func eventReadings() []reading {
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	of := func(value func(actors.EventStatus) float64) func(actors.Status) float64 {
+		return func(s actors.Status) float64 {
+			if s.Events == nil {
+				return 0
+			}
+			return value(*s.Events)
+		}
+	}
+	type status = actors.EventStatus
+	return []reading{
+		{"parley_events_shipped_total", "Durable events that all sinks have stored.", counter, of(func(s status) float64 { return float64(s.Shipped) })},
+		{"parley_events_waiting", "Durable events in memory that a sink has not stored yet.", gauge, of(func(s status) float64 { return float64(s.Waiting) })},
+		{"parley_events_behind", "Conversations whose events are to be made of their logs, because they did not fit in memory.", gauge, of(func(s status) float64 { return float64(s.Behind) })},
+		{"parley_events_lag_seconds", "How long the oldest durable event has waited for a sink.", gauge, of(func(s status) float64 { return s.Lag.Seconds() })},
+		{"parley_events_lost_total", "Logs that could not be read, so that their events are missing.", counter, of(func(s status) float64 { return float64(s.Lost) })},
+	}
+}
+
+// sinkMetrics describe the metrics that there are of every sink.
+type sinkMetrics struct {
+	stored, failures, failing, dropped *prometheus.Desc
+}
+
+func newSinkMetrics() sinkMetrics {
+	return sinkMetrics{
+		stored:   prometheus.NewDesc("parley_events_stored_total", "Events that a sink has stored, durable and live.", []string{"sink"}, nil),
+		failures: prometheus.NewDesc("parley_events_failures_total", "Writes of a sink that failed.", []string{"sink"}, nil),
+		failing:  prometheus.NewDesc("parley_events_failing", "1 if a sink did not take the last durable events that it was given.", []string{"sink"}, nil),
+		dropped:  prometheus.NewDesc("parley_events_dropped_total", "Best-effort events that a sink did not take in time, by type.", []string{"sink", "type"}, nil),
+	}
+}
+
+func (m sinkMetrics) describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.stored, m.failures, m.failing, m.dropped} {
+		out <- d
+	}
+}
+
+func (m sinkMetrics) collect(s actors.Status, out chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	dropped := func(sink string, by map[observability.Type]int64) {
+		for _, t := range slices.Sorted(maps.Keys(by)) {
+			counter(m.dropped, by[t], sink, string(t))
+		}
+	}
+	if s.Events != nil {
+		for _, sink := range s.Events.Sinks {
+			counter(m.stored, sink.Stored+sink.Live.Stored, sink.Name)
+			counter(m.failures, sink.Failures+sink.Live.Failures, sink.Name)
+			out <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, truth(sink.Failing), sink.Name)
+			dropped(sink.Name, sink.Live.DroppedBy)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Observers)) {
+		o := s.Observers[name]
+		counter(m.stored, o.Stored, name)
+		counter(m.failures, o.Failures, name)
+		dropped(name, o.DroppedBy)
+	}
+}

@@ -1,0 +1,99 @@
+package clickhouse
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// claim is an object in the bucket that says who runs a migration. It saves work and
+// keeps logs clean: a migration that runs twice does no harm.
+type claim struct {
+	db     *Database
+	bucket storage.Bucket // Nil if there is nothing to release.
+	key    string
+}
+
+const (
+	claimPoll    = 100 * time.Millisecond
+	claimRelease = 10 * time.Second
+)
+
+// claim returns once this node may run a version: it has the claim, nobody can have it,
+// or who has it did not finish within the wait. It may have been run by then.
+func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string, version int) (*claim, error) {
+	c := &claim{db: d, key: fmt.Sprintf("migrate/%s/%04d", d.identity(), version)}
+	if bucket == nil {
+		return c, nil
+	}
+	nonce := rand.Text()
+	body, err := json.Marshal(struct {
+		Version int       `json:"version"`
+		Node    string    `json:"node"`
+		Nonce   string    `json:"nonce"`
+		At      time.Time `json:"at"`
+	}{version, node, nonce, time.Now().UTC()})
+	if err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(d.opts.ClaimWait)
+	defer late.Stop()
+	tick := time.NewTicker(claimPoll)
+	defer tick.Stop()
+	for {
+		err := bucket.Create(ctx, c.key, storage.Bytes(body))
+		switch {
+		case err == nil:
+			c.bucket = bucket
+			return c, nil
+		case errors.Is(err, storage.ErrExists):
+			if held, err := bucket.Get(ctx, c.key); err == nil && strings.Contains(string(held), nonce) {
+				c.bucket = bucket // An attempt of ours whose answer was lost.
+				return c, nil
+			}
+			if have, err := d.schema(ctx); err == nil && have.version >= version {
+				return c, nil
+			}
+		case errors.Is(err, storage.ErrRefused):
+			d.opts.Logger.Warn("migration not claimed", "key", c.key, "err", err)
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-late.C:
+			d.opts.Logger.Warn("claim of a migration passed over", "key", c.key, "err", err)
+			c.bucket = bucket
+			return c, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// release removes the claim: from then on the table says that the version is there, or
+// the next node tries.
+func (c *claim) release(ctx context.Context) {
+	if c.bucket == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimRelease)
+	defer cancel()
+	if err := c.bucket.Delete(ctx, c.key); err != nil {
+		c.db.opts.Logger.Warn("claim of a migration left", "key", c.key, "err", err)
+	}
+}
+
+// identity tells databases apart, for claims.
+func (d *Database) identity() string {
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(d.opts.Addresses)), "\x00") + "\x00" + d.opts.Database))
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,105 @@
+package clickhouse
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// pool returns a pool of connections, none of which is open yet.
+func (d *Database) pool(database string) (driver.Conn, error) {
+	o := &ch.Options{
+		Addr: d.opts.Addresses,
+		Auth: ch.Auth{Database: database, Username: d.opts.Username, Password: d.opts.Password},
+		TLS:  d.opts.TLS, Compression: &ch.Compression{Method: ch.CompressionLZ4},
+		// The driver's bound is for all addresses together.
+		DialTimeout:  d.opts.DialTimeout * time.Duration(len(d.opts.Addresses)),
+		DialContext:  d.dialOne,
+		DialStrategy: dialInOrder,
+		ClientInfo:   ch.ClientInfo{Products: []struct{ Name, Version string }{{Name: "parley"}}},
+	}
+	if d.opts.HTTP {
+		o.Protocol = ch.HTTP
+	}
+	return ch.Open(o)
+}
+
+// opening is a connection whose server has not answered yet. The driver does not end
+// its wait for that when a context ends.
+type opening struct {
+	mu     sync.Mutex
+	conn   net.Conn
+	closed bool
+}
+
+type openingKey struct{}
+
+// is tells which connection it is. One that comes too late is closed.
+func (o *opening) is(conn net.Conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conn = conn; o.closed {
+		_ = conn.Close() // The driver finds out.
+	}
+}
+
+func (o *opening) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed = true; o.conn != nil {
+		_ = o.conn.Close() // The driver finds out.
+	}
+}
+
+// dialInOrder returns a connection to the first server that answers.
+func dialInOrder(ctx context.Context, _ int, opts *ch.Options, dial ch.Dial) (r ch.DialResult, err error) {
+	for _, address := range opts.Addr {
+		o := &opening{}
+		stop := context.AfterFunc(ctx, o.close)
+		r, err = dial(context.WithValue(ctx, openingKey{}, o), address, opts)
+		if !stop() {
+			return ch.DialResult{}, context.Cause(ctx)
+		}
+		if err == nil {
+			return r, nil
+		}
+	}
+	return r, err
+}
+
+// dialOne opens a connection. HTTP brings its own TLS, and ends its waits itself.
+func (d *Database) dialOne(ctx context.Context, address string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: d.opts.DialTimeout}
+	if d.opts.HTTP {
+		return dialer.DialContext(ctx, "tcp", address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.opts.DialTimeout)
+	defer cancel()
+	var conn net.Conn
+	var err error
+	if d.opts.TLS == nil {
+		conn, err = dialer.DialContext(ctx, "tcp", address)
+	} else {
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: d.opts.TLS}).DialContext(ctx, "tcp", address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
+		o.is(conn)
+	}
+	return conn, nil
+}
+
+// timeless hides the deadline of a context from the driver, which would make a setting
+// of it, and a user who may only read may have no settings. The end of the context
+// still ends the call.
+type timeless struct{ context.Context }
+
+// Deadline implements [context.Context].
+func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }

@@ -1,0 +1,100 @@
+package clickhouse
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// ErrNoSchema says that the database does not have the tables of this package, or not
+// all: [Database.Migrate] makes them.
+var ErrNoSchema = errors.New("the database has no schema of this version: run its migrations")
+
+// ConnectError says that no server answered, or none let the user in.
+type ConnectError struct {
+	Addresses []string
+	User      string
+	Remedy    string
+	Err       error
+}
+
+// Error implements error.
+func (e *ConnectError) Error() string {
+	return fmt.Sprintf("connect to clickhouse at %s as %q: %v: %s", strings.Join(e.Addresses, ", "), e.User, e.Err, e.Remedy)
+}
+
+// Unwrap returns the cause.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+// DeniedError says that the user may not run a statement.
+type DeniedError struct {
+	User      string
+	Statement string // Its first line.
+	Grant     string // What would permit it.
+	Err       error
+}
+
+// Error implements error.
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("user %q may not run %q: %v: run: %s", e.User, e.Statement, e.Err, e.Grant)
+}
+
+// Unwrap returns the cause.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// NewerSchemaError says that the schema is of a newer version, and that programs which
+// do not know version Need must not use it.
+type NewerSchemaError struct {
+	Database             string
+	Version, Known, Need int
+}
+
+// Error implements error.
+func (e *NewerSchemaError) Error() string {
+	return fmt.Sprintf("database %q has schema version %d, which needs a program that knows version %d: this one knows %d, upgrade it",
+		e.Database, e.Version, e.Need, e.Known)
+}
+
+// ServerVersionError says that the server is too old for the aggregates.
+type ServerVersionError struct{ Version, Least string }
+
+// Error implements error.
+func (e *ServerVersionError) Error() string {
+	return fmt.Sprintf("clickhouse has version %s, refreshable views need at least %s", e.Version, e.Least)
+}
+
+// Codes of the server.
+const (
+	codeNoSuchColumn    = 16
+	codeUnknownTable    = 60
+	codeUnknownDatabase = 81
+	codeReadonly        = 164
+	codeUnknownUser     = 192
+	codeWrongPassword   = 193
+	codeProhibited      = 392
+	codeAccessDenied    = 497
+	codeAuthentication  = 516
+)
+
+// hasCode reports whether the server answered with one of the codes.
+func hasCode(err error, codes ...int32) bool {
+	var ex *ch.Exception
+	if !errors.As(err, &ex) {
+		return false
+	}
+	for _, c := range codes {
+		if ex.Code == c {
+			return true
+		}
+	}
+	return false
+}
+
+func isDenied(err error) bool { return hasCode(err, codeReadonly, codeProhibited, codeAccessDenied) }
+
+// lacksSchema reports whether the error says that a table or a column is not there.
+func lacksSchema(err error) bool {
+	return hasCode(err, codeUnknownTable, codeUnknownDatabase, codeNoSuchColumn)
+}

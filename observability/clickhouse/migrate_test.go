@@ -1,0 +1,342 @@
+package clickhouse_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/observability/clickhouse"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+// current is the version of the newest migration.
+const current = 2
+
+// bucket is an empty bucket in memory.
+func bucket(t *testing.T) storage.Bucket {
+	t.Helper()
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// keys lists what is in a bucket.
+func keys(t *testing.T, b storage.Bucket) []storage.ListedKey {
+	t.Helper()
+	page, err := b.List(t.Context(), storage.ListQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Keys
+}
+
+// TestMigrateFromEmpty: into a database that is not there, twice, with claims and
+// without.
+func TestMigrateFromEmpty(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	for name, claims := range map[string]storage.Bucket{"claims": bucket(t), "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, s, s.Database(t))
+			o.Database += "_new"
+			conn := direct(t, s, "default")
+			t.Cleanup(func() { _ = conn.Exec(t.Context(), "DROP DATABASE IF EXISTS "+o.Database+" SYNC") })
+			db := open(t, o)
+			if err := db.Check(t.Context()); !errors.Is(err, clickhouse.ErrNoSchema) {
+				t.Errorf("Check of an empty database: %v, want %v", err, clickhouse.ErrNoSchema)
+			}
+			for range 2 {
+				if err := db.Migrate(t.Context(), claims, "n1"); err != nil {
+					t.Fatal(err)
+				}
+				if err := db.Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := value(t, direct(t, s, o.Database), "SELECT count() FROM parley_migrations WHERE node = 'n1'"); got != current {
+				t.Errorf("%d migrations are recorded, want %d", got, current)
+			}
+			if claims != nil {
+				if left := keys(t, claims); len(left) > 0 {
+					t.Errorf("claims are left: %v", left)
+				}
+			}
+			write(t, db, traffic(3, 1))
+			if err := db.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestMigrateFromVersion1: a database with events of version 1 gets the aggregates, of
+// those events too.
+func TestMigrateFromVersion1(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	db := migrated(t, o)
+	conn := direct(t, s, o.Database)
+	events := traffic(50, 1)
+	write(t, db, events)
+	// What version 2 added goes, so that version 1 is left.
+	for _, statement := range []string{
+		"DROP TABLE usage_hourly", "DROP TABLE latency_hourly", "DROP TABLE outcomes_hourly", "DROP TABLE queue_hourly",
+		"DROP TABLE recoveries_hourly", "DROP TABLE active_hourly",
+		"ALTER TABLE parley_migrations DELETE WHERE version = 2 SETTINGS mutations_sync = 1",
+	} {
+		if err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := value(t, conn, "SELECT count() FROM system.tables WHERE database = currentDatabase() AND name NOT LIKE '.%'"); got != 3 {
+		t.Fatalf("version 1 has %d tables, want 3", got)
+	}
+	if err := db.Check(t.Context()); !errors.Is(err, clickhouse.ErrNoSchema) {
+		t.Errorf("Check of version 1: %v, want %v", err, clickhouse.ErrNoSchema)
+	}
+	write(t, db, events[:9]) // A program of version 2 still writes into version 1.
+	if err := db.Migrate(t.Context(), bucket(t), "n2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if got := value(t, conn, "SELECT sum(submissions) FROM outcomes_hourly"); got != 50 {
+		t.Errorf("outcomes_hourly has %d submissions, want 50", got)
+	}
+}
+
+// TestMigrateAtOnce: nodes that start together run each version once, and without claims
+// come to the same schema.
+func TestMigrateAtOnce(t *testing.T) {
+	const nodes = 4
+	s := clickhousetest.Start(t, nil)
+	for name, claims := range map[string]storage.Bucket{"claims": bucket(t), "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, s, s.Database(t))
+			o.TTLDays = 15000
+			errs := make([]error, nodes)
+			var all sync.WaitGroup
+			for i := range nodes {
+				db := open(t, o)
+				all.Go(func() { errs[i] = db.Migrate(t.Context(), claims, fmt.Sprint("n", i)) })
+			}
+			all.Wait()
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			conn := direct(t, s, o.Database)
+			if got := value(t, conn, "SELECT count() FROM parley_migrations"); claims != nil && got != current {
+				t.Errorf("%d migrations ran, want %d", got, current)
+			}
+			db := open(t, o)
+			if err := db.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			write(t, db, traffic(5, 1))
+		})
+	}
+}
+
+// TestDeadClaim: who claimed a version and died does not keep it for ever.
+func TestDeadClaim(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	claims := bucket(t)
+	// A first migration tells the keys of claims.
+	var key string
+	spy := &spy{Bucket: claims, created: func(k string) {
+		if key == "" {
+			key = k
+		}
+	}}
+	if err := open(t, o).Migrate(t.Context(), spy, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(key, "migrate/") || !strings.HasSuffix(key, "/0001") {
+		t.Fatalf("the first claim is %q", key)
+	}
+	conn := direct(t, s, o.Database)
+	if err := conn.Exec(t.Context(), "TRUNCATE TABLE parley_migrations"); err != nil {
+		t.Fatal(err)
+	}
+	if err := claims.Create(t.Context(), key, storage.Bytes([]byte(`{"node":"dead"}`))); err != nil {
+		t.Fatal(err)
+	}
+	o.ClaimWait = 300 * time.Millisecond
+	if err := open(t, o).Migrate(t.Context(), claims, "n2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := value(t, conn, "SELECT count() FROM parley_migrations WHERE node = 'n2'"); got != current {
+		t.Errorf("%d migrations are recorded, want %d", got, current)
+	}
+	if left := keys(t, claims); len(left) > 0 {
+		t.Errorf("claims are left: %v", left)
+	}
+}
+
+// spy tells what is created in a bucket.
+type spy struct {
+	storage.Bucket
+	created func(key string)
+}
+
+// Create implements storage.Bucket.
+func (s *spy) Create(ctx context.Context, key string, body storage.Body) error {
+	s.created(key)
+	return s.Bucket.Create(ctx, key, body)
+}
+
+func TestReadOnlyUser(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	ro := o
+	ro.Username, ro.Password = "readonly", ""
+
+	for _, ro := range []clickhouse.Options{ro, overHTTP(s, ro)} {
+		db := open(t, ro)
+		if !db.ReadOnly() {
+			t.Error("the user is not known to be read-only")
+		}
+		var denied *clickhouse.DeniedError
+		err := db.Migrate(t.Context(), bucket(t), "n1")
+		if !errors.As(err, &denied) || !strings.Contains(err.Error(), "CREATE TABLE IF NOT EXISTS parley_migrations") || !strings.Contains(err.Error(), "GRANT ") {
+			t.Errorf("Migrate without a schema: %v, want a DeniedError that names the statement and the grant", err)
+		}
+	}
+
+	events := traffic(9, 1)
+	write(t, migrated(t, o), events)
+	ro.TTLDays = 5 // Which is no reason to fail.
+	for _, ro := range []clickhouse.Options{ro, overHTTP(s, ro)} {
+		db := open(t, ro)
+		if err := db.Migrate(t.Context(), bucket(t), "n1"); err != nil {
+			t.Errorf("Migrate with the schema: %v", err)
+		}
+		if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	}
+
+	ro.Database += "_none"
+	var denied *clickhouse.DeniedError
+	if _, err := clickhouse.Open(t.Context(), ro); !errors.As(err, &denied) || !strings.Contains(err.Error(), "CREATE DATABASE") {
+		t.Errorf("Open of a database that is not there: %v, want a DeniedError", err)
+	}
+}
+
+func TestNewerSchema(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	db := migrated(t, o)
+	conn := direct(t, s, o.Database)
+	record := func(version, least int) {
+		t.Helper()
+		if err := conn.Exec(t.Context(), "INSERT INTO parley_migrations (version, min_version) SELECT ?, ?", version, least); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(current+1, current)
+	if err := errors.Join(db.Migrate(t.Context(), nil, "n1"), db.Check(t.Context())); err != nil {
+		t.Errorf("a newer schema that this version can use: %v", err)
+	}
+	record(current+2, current+1)
+	for _, err := range []error{db.Migrate(t.Context(), nil, "n1"), db.Check(t.Context())} {
+		var newer *clickhouse.NewerSchemaError
+		if !errors.As(err, &newer) {
+			t.Fatalf("a newer schema: %v, want a NewerSchemaError", err)
+		}
+		want := clickhouse.NewerSchemaError{Database: o.Database, Version: current + 2, Known: current, Need: current + 1}
+		if diff := cmp.Diff(want, *newer); diff != "" {
+			t.Errorf("error (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestExpiry: the expiry follows the option, and the server drops what is older.
+func TestExpiry(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	conn := direct(t, s, o.Database)
+	for _, days := range []int{0, 90, 30, 30, 0, 7} {
+		o.TTLDays = days
+		migrated(t, o)
+		want := "0"
+		if days > 0 {
+			want = fmt.Sprintf("position(engine_full, 'TTL toDate(ts) + toIntervalDay(%d)') > 0", days)
+		} else {
+			want = "position(engine_full, ' TTL ') = 0"
+		}
+		if value(t, conn, "SELECT "+want+" FROM system.tables WHERE database = currentDatabase() AND name = 'events_raw'") != 1 {
+			t.Errorf("with %d days the table has another expiry", days)
+		}
+	}
+	now := conversation.TimeOf(time.Now())
+	events := traffic(2, 1)[:2]
+	events[0].At, events[1].At = now, now-8*86_400_000
+	write(t, open(t, o), events)
+	if err := conn.Exec(t.Context(), "OPTIMIZE TABLE events_raw FINAL"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, open(t, o), clickhouse.Filter{}); len(got) != 1 || got[0].ID != events[0].ID {
+		t.Errorf("%d events are left, want the new one", len(got))
+	}
+}
+
+// TestPublished: a migration that was released is never changed. A new file gets a line
+// here.
+func TestPublished(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	migrated(t, o)
+	rows, err := direct(t, s, o.Database).Query(t.Context(), "SELECT version, checksum FROM parley_migrations ORDER BY version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	got := map[uint32]string{}
+	for rows.Next() {
+		var version uint32
+		var checksum string
+		if err := rows.Scan(&version, &checksum); err != nil {
+			t.Fatal(err)
+		}
+		got[version] = checksum
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("testdata/published.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[uint32]string
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("checksums (-published +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,133 @@
+package clickhouse_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/observability/clickhouse"
+)
+
+func TestOptions(t *testing.T) {
+	for name, o := range map[string]clickhouse.Options{
+		"no address":     {},
+		"empty address":  {Addresses: []string{""}},
+		"no port":        {Addresses: []string{"127.0.0.1"}},
+		"negative days":  {Addresses: []string{"127.0.0.1:9000"}, TTLDays: -1},
+		"too many days":  {Addresses: []string{"127.0.0.1:9000"}, TTLDays: 15_001},
+		"address is URL": {Addresses: []string{"http://127.0.0.1:8123/"}},
+	} {
+		var connect *clickhouse.ConnectError
+		if _, err := clickhouse.Open(t.Context(), o); err == nil || errors.As(err, &connect) {
+			t.Errorf("Open with %s: %v, want an error before anything is sent", name, err)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	addresses := []string{closedAddress(t), closedAddress(t)}
+	for _, o := range []clickhouse.Options{{Addresses: addresses}, {Addresses: addresses, HTTP: true}} {
+		_, err := clickhouse.Open(t.Context(), o)
+		var connect *clickhouse.ConnectError
+		if !errors.As(err, &connect) {
+			t.Fatalf("Open without a server: %v, want a ConnectError", err)
+		}
+		for _, word := range append(addresses, "port", "is it running") {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("the error does not name %q: %v", word, err)
+			}
+		}
+	}
+}
+
+// TestOtherProtocol: an address of the other protocol is an error that names the ports.
+func TestOtherProtocol(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	swapped := overHTTP(s, o)
+	swapped.HTTP = false
+	web := o
+	web.HTTP = true
+	for _, o := range []clickhouse.Options{swapped, web} {
+		o.DialTimeout = time.Second
+		_, err := clickhouse.Open(t.Context(), o)
+		var connect *clickhouse.ConnectError
+		if !errors.As(err, &connect) || !strings.Contains(err.Error(), "port of the") {
+			t.Errorf("Open, HTTP %v, at the port of the other protocol: %v, want a ConnectError", o.HTTP, err)
+		}
+	}
+}
+
+// TestWrongPassword answers as a server does, because not every engine of tests knows
+// passwords.
+func TestWrongPassword(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "ops" || password != "wrong" {
+			t.Errorf("sent were the user %q and the password %q", user, password)
+		}
+		w.Header().Set("X-ClickHouse-Exception-Code", "516")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte("Code: 516. DB::Exception: ops: Authentication failed: password is incorrect, or there is no user with such name. (AUTHENTICATION_FAILED) (version 26.7.2.1)\n"))
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	_, err := clickhouse.Open(t.Context(), clickhouse.Options{Addresses: []string{address}, HTTP: true, Username: "ops", Password: "wrong"})
+	var connect *clickhouse.ConnectError
+	if !errors.As(err, &connect) || !strings.Contains(err.Error(), "check the user and the password") || !strings.Contains(err.Error(), `"ops"`) {
+		t.Errorf("Open with a wrong password: %v, want a ConnectError that says so", err)
+	}
+	if strings.Contains(err.Error(), "wrong") {
+		t.Errorf("the error has the password: %v", err)
+	}
+}
+
+func TestOpenEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := clickhouse.Open(ctx, clickhouse.Options{Addresses: []string{closedAddress(t)}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open with a context that has ended: %v", err)
+	}
+}
+
+// TestFailover: the first host that answers is used, by both protocols.
+func TestFailover(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
+		o.Addresses = append([]string{closedAddress(t), closedAddress(t)}, o.Addresses...)
+		write(t, migrated(t, o), traffic(1, 1))
+	}
+}
+
+// TestTLS: both protocols through a relay that ends the encryption; a certificate that
+// nobody trusts is refused.
+func TestTLS(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	identity := httptest.NewTLSServer(http.NotFoundHandler())
+	defer identity.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(identity.Certificate())
+	o := options(t, s, s.Database(t))
+	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: identity.TLS.Certificates, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Addresses = []string{newRelay(t, l, o.Addresses[0]).address()}
+		o.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		write(t, migrated(t, o), traffic(1, 1))
+
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		var untrusted *tls.CertificateVerificationError
+		if _, err := clickhouse.Open(t.Context(), o); !errors.As(err, &untrusted) {
+			t.Errorf("Open, HTTP %v, with a certificate that nobody trusts: %v", o.HTTP, err)
+		}
+	}
+}

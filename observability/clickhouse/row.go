@@ -1,0 +1,204 @@
+package clickhouse
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+// row is an event as the table has it: what queries ask for in columns of their own,
+// and the payload as it is.
+type row struct {
+	*observability.Envelope
+	payload string
+	traceID string
+
+	kind, messageKind, outcome, reason, purpose, recovery, level string
+	isError                                                      bool
+	errorType, errorMessage                                      string
+
+	attempt, maxAttempts, retries int
+	recovered, fenced, dropped    bool
+
+	// Nil is unknown, or that events of the type have none.
+	durationMs, workMs, totalMs, queuedMs, firstTokenMs *int64
+
+	provider, model, responseModel, api, finishReason string
+	usage                                             observability.Usage
+
+	tool, toolCall, taskAgent     string
+	messagesBefore, messagesAfter int
+	estimatedTokens               int64
+	bytes                         int
+}
+
+// fill makes r the row of an event, to which it keeps pointers.
+func (r *row) fill(e *observability.Event) error {
+	if e.Payload == nil || e.Payload.EventType() != e.Type {
+		return fmt.Errorf("store event %s: its payload is not of type %q", e.ID, e.Type)
+	}
+	payload, err := observability.EncodePayload(e.Payload)
+	if err != nil {
+		return fmt.Errorf("store event %s: %w", e.ID, err)
+	}
+	*r = row{Envelope: &e.Envelope, payload: string(payload)}
+	// A type that is not here has what it has in its payload alone.
+	r.submission(e.Payload)
+	r.work(e.Payload)
+	r.message(e.Payload)
+	return nil
+}
+
+func (r *row) submission(p observability.Payload) {
+	switch p := p.(type) {
+	case *observability.SubmissionQueued:
+		r.kind, r.messageKind, r.traceID = p.Kind, p.MessageKind, traceID(p.Traceparent)
+		r.content(p.Body)
+	case *observability.SubmissionRunning:
+		r.kind, r.traceID = p.Kind, traceID(p.Traceparent)
+		r.attempt, r.maxAttempts, r.recovered = p.Attempt, p.MaxAttempts, p.Recovered
+		if !p.Resumed {
+			r.queuedMs = &p.QueuedMs
+		}
+	case *observability.SubmissionRecovery:
+		r.recovery, r.outcome, r.fenced = p.Operation, p.Outcome, p.Fenced
+		r.attempt, r.maxAttempts = p.Attempt, p.MaxAttempts
+		r.failed(p.Error)
+	case *observability.SubmissionSettled:
+		r.kind, r.outcome, r.attempt = p.Kind, p.Outcome, p.Attempt
+		r.workMs, r.totalMs = &p.WorkMs, &p.TotalMs
+		r.failed(p.Error)
+	}
+}
+
+func (r *row) work(p observability.Payload) {
+	switch p := p.(type) {
+	case *observability.OperationStart:
+		r.kind = p.Kind
+	case *observability.Operation:
+		r.kind, r.durationMs, r.isError = p.Kind, &p.DurationMs, p.IsError
+		r.failed(p.Error)
+		r.used(p.Usage)
+	case *observability.AgentStart:
+		r.attempt = p.Attempt
+	case *observability.AgentEnd:
+		r.reason, r.durationMs = p.Reason, known(&p.DurationMs)
+	case *observability.TurnStart:
+		r.purpose = p.Purpose
+		// Model is "provider/model", and names of models may have slashes.
+		r.provider, r.model, _ = strings.Cut(p.Model, "/")
+	case *observability.TurnRequest:
+		r.purpose, r.bytes = p.Purpose, p.Request.InputBytes
+		r.asked(&p.Request)
+	case *observability.Turn:
+		r.purpose, r.isError, r.dropped, r.retries = p.Purpose, p.IsError, p.Dropped, p.Retries
+		r.durationMs, r.firstTokenMs = &p.DurationMs, known(&p.FirstTokenMs)
+		r.asked(&p.Request)
+		r.responseModel, r.finishReason = p.Response.Model, p.Response.FinishReason
+		r.failed(p.Response.Error)
+		r.used(p.Response.Usage)
+	case *observability.ToolStart:
+		r.tool, r.toolCall = p.ToolName, string(p.ToolCallID)
+		r.content(p.Args)
+	case *observability.Tool:
+		r.tool, r.toolCall, r.isError, r.durationMs = p.ToolName, string(p.ToolCallID), p.IsError, &p.DurationMs
+		r.content(p.Result)
+	case *observability.TaskStart:
+		r.taskAgent, r.toolCall = p.Agent, string(p.ToolCallID)
+		r.content(p.Prompt)
+	case *observability.Task:
+		r.taskAgent, r.toolCall, r.outcome = p.Agent, string(p.ToolCallID), p.Outcome
+		r.isError, r.durationMs = p.IsError, &p.DurationMs
+		r.used(p.Usage)
+	case *observability.CompactionStart:
+		r.reason, r.estimatedTokens = p.Reason, p.EstimatedTokens
+	case *observability.Compaction:
+		r.messagesBefore, r.messagesAfter = p.MessagesBefore, p.MessagesAfter
+		r.isError, r.durationMs = p.IsError, &p.DurationMs
+		r.failed(p.Error)
+		r.used(p.Usage)
+	}
+}
+
+func (r *row) message(p observability.Payload) {
+	switch p := p.(type) {
+	case *observability.TurnMessages:
+		r.purpose = p.Purpose
+		r.said(&p.Message)
+	case *observability.MessageStart:
+		r.said(&p.Message)
+	case *observability.MessageEnd:
+		r.said(&p.Message)
+	case *observability.TextDelta:
+		r.bytes = p.Bytes
+	case *observability.ThinkingDelta:
+		r.bytes = p.Bytes
+	case *observability.ThinkingEnd:
+		r.bytes = p.Bytes
+	case *observability.ToolcallDelta:
+		r.tool, r.toolCall, r.bytes = p.ToolName, p.ToolCallID, p.Bytes
+	case *observability.Log:
+		r.level = p.Level
+	}
+}
+
+func (r *row) failed(e *observability.Error) {
+	if e != nil {
+		r.errorType, r.errorMessage = e.Type, e.Message
+	}
+}
+
+func (r *row) used(u *observability.Usage) {
+	if u != nil {
+		r.usage = *u
+	}
+}
+
+func (r *row) asked(q *observability.ModelRequest) {
+	r.provider, r.model, r.api = q.Provider, q.Model, q.API
+}
+
+func (r *row) said(m *observability.Message) {
+	r.kind, r.tool, r.toolCall, r.isError, r.bytes = m.Role, m.ToolName, m.ToolCallID, m.IsError, m.Bytes
+}
+
+func (r *row) content(c *observability.Content) {
+	if c != nil {
+		r.bytes = c.Bytes
+	}
+}
+
+// known returns nil for a duration that is 0 if nobody knows it.
+func known(ms *int64) *int64 {
+	if *ms == 0 {
+		return nil
+	}
+	return ms
+}
+
+// traceID returns the trace of a W3C traceparent, "" if that is none.
+func traceID(traceparent string) string {
+	parts := strings.Split(traceparent, "-")
+	if len(parts) < 4 || len(parts[1]) != 32 {
+		return ""
+	}
+	return parts[1]
+}
+
+// The moments that the server's hours can tell.
+const (
+	firstMoment conversation.Time = 0
+	lastMoment  conversation.Time = 4291747199999 // 2105-12-31T23:59:59.999Z
+)
+
+func stored(t conversation.Time) int64 { return int64(min(max(t, firstMoment), lastMoment)) }
+
+// day is the partition of a moment.
+func day(t conversation.Time) int64 { return stored(t) / (24 * 60 * 60 * 1000) }
+
+// count32 and count64 hold a count within its column.
+func count32(n int) uint32   { return uint32(min(max(n, 0), math.MaxUint32)) }
+func count64(n int64) uint64 { return uint64(max(n, 0)) }

@@ -1,0 +1,16 @@
+package clickhouse
+
+import "strings"
+
+// SegmentQueries returns queries of a bucket in place, by name: records_by_type, text
+// and tokens_by_day. They need no table. Their parameters bucket, key, secret and, for
+// text, conversation are in the form {name:String}.
+func SegmentQueries() map[string]string {
+	queries := map[string]string{}
+	text, _ := files.ReadFile("sql/segments.sql") // It is part of the program.
+	for _, part := range strings.Split(string(text), "-- name: ")[1:] {
+		name, text, _ := strings.Cut(part, "\n")
+		queries[name] = strings.TrimSuffix(uncommented(text), ";")
+	}
+	return queries
+}

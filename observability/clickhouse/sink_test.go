@@ -1,0 +1,191 @@
+package clickhouse_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/clickhouse"
+	"github.com/parleyrun/parley/observability/sinktest"
+)
+
+func TestSink(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	for _, protocol := range []string{"native", "http"} {
+		t.Run(protocol, func(t *testing.T) {
+			stores := map[observability.Sink]*clickhouse.Database{}
+			sink := func(t *testing.T, db *clickhouse.Database) observability.Sink {
+				sink, err := clickhouse.NewSink(db)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stores[sink] = db
+				return sink
+			}
+			var last clickhouse.Options
+			sinktest.Run(t, sinktest.Options{
+				New: func(t *testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
+					last = options(t, s, s.Database(t))
+					if protocol == "http" {
+						last = overHTTP(s, last)
+					}
+					db := migrated(t, last)
+					return sink(t, db), func(t *testing.T) []observability.Event { return read(t, db, clickhouse.Filter{}) }
+				},
+				Second: func(t *testing.T, _ observability.Sink) observability.Sink { return sink(t, open(t, last)) },
+			})
+		})
+	}
+}
+
+// TestRestart: what was acknowledged survives a crash of the server, and the next Write
+// finds the new one.
+func TestRestart(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	// The first address is one where nobody listens.
+	o.Addresses = []string{closedAddress(t), s.Addr()}
+	db := migrated(t, o)
+	sink, err := clickhouse.NewSink(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := traffic(40, 1)
+	half := len(events) / 2
+	if err := sink.Write(t.Context(), events[:half]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Write(t.Context(), events[half:]); err == nil {
+		t.Fatal("a Write without a server succeeded")
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Write(t.Context(), events[half:]); err != nil {
+		t.Fatalf("first Write after the restart: %v", err)
+	}
+	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestLostAnswer: a server that takes everything and then answers nothing does not hold a
+// Write beyond its context. It may have stored the events; they are there once when they
+// are written again.
+func TestLostAnswer(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	events := traffic(300, 1)
+	for _, after := range []int{0, 20_000} {
+		o := options(t, s, s.Database(t))
+		for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
+			relay := newRelay(t, listen(t), o.Addresses[0])
+			o.Addresses = []string{relay.address()}
+			db := migrated(t, o)
+			sink, err := clickhouse.NewSink(db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			relay.hush(after, cancel)
+			if err := sink.Write(ctx, events); !errors.Is(err, context.Canceled) {
+				t.Fatalf("Write without an answer, HTTP %v: %v, want %v", o.HTTP, err, context.Canceled)
+			}
+			relay.speak()
+			if err := sink.Write(t.Context(), events); err != nil {
+				t.Fatalf("Write again, HTTP %v: %v", o.HTTP, err)
+			}
+			if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
+// TestManyDays: a replay of years is more partitions than one insert may have.
+func TestManyDays(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	db := migrated(t, options(t, s, s.Database(t)))
+	var events []observability.Event
+	for i, e := range traffic(60, 3) {
+		e.At = dayStart + conversation.Time(i*37%200)*86_400_000
+		events = append(events, e)
+	}
+	write(t, db, events)
+	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestMoments: events of the bounds of time are stored, and those beyond as the nearest.
+func TestMoments(t *testing.T) {
+	const last = conversation.Time(4291747199999)
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	db := migrated(t, o)
+	for at, want := range map[conversation.Time]conversation.Time{0: 0, 1: 1, dayStart: dayStart, last: last, -5: 0, last + 1: last} {
+		e := traffic(1, 1)[0]
+		e.At, e.ID = at, e.ID+at.String()
+		e.Submission = conversation.SubmissionID(at.String())
+		write(t, db, []observability.Event{e})
+		if got := read(t, db, clickhouse.Filter{Submission: e.Submission}); len(got) != 1 || got[0].At != want {
+			t.Errorf("an event of %d is read as %v, want %d", at, got, want)
+		}
+	}
+}
+
+func TestSinkErrors(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
+		sink, err := clickhouse.NewSink(open(t, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sink.Write(t.Context(), traffic(1, 1)); !errors.Is(err, clickhouse.ErrNoSchema) {
+			t.Errorf("Write without tables, HTTP %v: %v, want %v", o.HTTP, err, clickhouse.ErrNoSchema)
+		}
+	}
+	sink, err := clickhouse.NewSink(migrated(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := traffic(1, 1)
+	bad[1].Payload = nil
+	if err := sink.Write(t.Context(), bad); err == nil {
+		t.Error("an event without a payload was stored")
+	}
+	if err := sink.Write(t.Context(), traffic(1, 1)); err != nil {
+		t.Errorf("Write after one that failed: %v", err)
+	}
+	o.Username, o.Password = "readonly", ""
+	var denied *clickhouse.DeniedError
+	if _, err := clickhouse.NewSink(open(t, o)); !errors.As(err, &denied) {
+		t.Errorf("a sink of a user who may only read: %v, want a DeniedError", err)
+	}
+}
+
+// closedAddress returns an address where nobody listens.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	l := listen(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -1,0 +1,23 @@
+package clickhouse
+
+import "testing"
+
+func TestAtLeast(t *testing.T) {
+	for version, want := range map[string]bool{
+		"24.10": true, "24.10.1.2812": true, "24.11.3.66": true, "25.3.2.39": true, "26.7.2.1": true, "24.12.1.1614.altinitystable": true,
+		"24.9.3.128": false, "24.8.14.10459": false, "23.12.1": false, "9.99": false, "": false, "unknown": false,
+	} {
+		if got := atLeast(version, leastServer); got != want {
+			t.Errorf("atLeast(%q) is %v", version, got)
+		}
+	}
+}
+
+// TestOldServer: the error comes before the first statement.
+func TestOldServer(t *testing.T) {
+	d := &Database{version: "24.8.14.10459"}
+	err := d.upgrade(t.Context(), nil, "n1", nil)
+	if want := "clickhouse has version 24.8.14.10459, refreshable views need at least 24.10"; err == nil || err.Error() != want {
+		t.Errorf("upgrade on an old server: %v, want %s", err, want)
+	}
+}

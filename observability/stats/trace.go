@@ -1,0 +1,110 @@
+package stats
+
+import (
+	"cmp"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+// ErrNoEvents says that no event is of the submission.
+var ErrNoEvents = errors.New("no event of the submission")
+
+// Kind says what a node is.
+type Kind string
+
+// The kinds. They nest: submission ⊃ operation ⊃ run ⊃ turn ⊃ tool ⊃ task ⊃ operation;
+// a compaction is within a run or an operation, the rest within the submission.
+const (
+	KindSubmission Kind = "submission"
+	KindQueue      Kind = "queue" // waiting for the first attempt
+	KindRecovery   Kind = "recovery"
+	KindOperation  Kind = "operation"
+	KindRun        Kind = "run" // of the agent loop, one for every attempt
+	KindTurn       Kind = "turn"
+	KindTool       Kind = "tool"
+	KindTask       Kind = "task"
+	KindCompaction Kind = "compaction"
+	KindLog        Kind = "log"
+)
+
+// State says how a node ended, or that it has not.
+type State string
+
+// The states. A node is lost if nothing tells its end although what it belongs to has
+// ended; that of the submission is its outcome, queued or running.
+const (
+	StateOK        State = "ok"
+	StateError     State = "error"
+	StateRunning   State = "running"
+	StateLost      State = "lost"
+	StateQueued    State = "queued"
+	StateCompleted State = State(conversation.OutcomeCompleted)
+	StateFailed    State = State(conversation.OutcomeFailed)
+	StateAborted   State = State(conversation.OutcomeAborted)
+)
+
+// Node is a part of the timeline of a submission.
+type Node struct {
+	Kind Kind `json:"kind"`
+	// Name is the agent of a submission or a task, the kind of an operation, the model of
+	// a turn, the name of a tool, the reason of a compaction or of the end of a run, the
+	// operation and outcome of a recovery, the words of a log.
+	Name  string `json:"name,omitempty"`
+	ID    string `json:"id,omitempty"`
+	State State  `json:"state"`
+	// Start is 0 if nothing tells it. DurationMs is 0 if nobody knows.
+	Start      conversation.Time `json:"start,omitempty"`
+	DurationMs int64             `json:"durationMs"`
+	// Attempt is that of a run and of a recovery, and the last one of a submission.
+	// Recovered says that the attempt before this run was lost.
+	Attempt   int  `json:"attempt,omitempty"`
+	Recovered bool `json:"recovered,omitempty"`
+	// FirstTokenMs, Retries and Dropped are of turns, Purpose too unless it is agent.
+	FirstTokenMs int64  `json:"firstTokenMs,omitempty"`
+	Retries      int    `json:"retries,omitempty"`
+	Dropped      bool   `json:"dropped,omitempty"`
+	Purpose      string `json:"purpose,omitempty"`
+	// Usage is what a turn used, or the turns below.
+	Usage    *observability.Usage `json:"usage,omitempty"`
+	Error    *observability.Error `json:"error,omitempty"`
+	Children []*Node              `json:"children,omitempty"`
+}
+
+// Trace reads events to their end and returns the tree of a submission; what is not of
+// it is passed over. Children are in the order of their starts. The error wraps
+// [ErrNoEvents] if there are none, and is that of events otherwise.
+func Trace(events iter.Seq2[observability.Event, error], id conversation.SubmissionID) (*Node, error) {
+	var durable, live []observability.Event
+	seen := ids{}
+	for e, err := range events {
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Submission != id || !seen.first(e.ID):
+		case e.Live():
+			live = append(live, e)
+		default:
+			durable = append(durable, e)
+		}
+	}
+	if len(durable)+len(live) == 0 {
+		return nil, ErrNoEvents
+	}
+	slices.SortFunc(durable, func(a, b observability.Event) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Index, b.Index))
+	})
+	slices.SortFunc(live, func(a, b observability.Event) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Index, b.Index))
+	})
+	b := newBuilder(id)
+	// Clocks of nodes differ, so live events have no place among the durable ones. They
+	// only add to what those have built.
+	for _, e := range slices.Concat(durable, live) {
+		b.add(&e)
+	}
+	return b.finish(), nil
+}

@@ -1,0 +1,225 @@
+package stats_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/stats"
+)
+
+// outline writes a tree, one node on a line: what it is, how it ended, when it began
+// and how long it took, what it used.
+func outline(n *stats.Node, depth int) string {
+	line := fmt.Sprintf("%s%s %q %s @%d +%d", strings.Repeat("  ", depth), n.Kind, n.Name, n.State, n.Start, n.DurationMs)
+	if n.Attempt > 0 {
+		line += fmt.Sprintf(" attempt %d", n.Attempt)
+	}
+	if n.Recovered {
+		line += " recovered"
+	}
+	if n.Usage != nil {
+		line += fmt.Sprintf(" %d/%d $%g", n.Usage.Input, n.Usage.Output, n.Usage.Cost.Total)
+	}
+	if n.Error != nil {
+		line += " error " + n.Error.Type
+	}
+	line += "\n"
+	for _, c := range n.Children {
+		line += outline(c, depth+1)
+	}
+	return line
+}
+
+func op(id string) func(*observability.Envelope) {
+	return func(e *observability.Envelope) { e.Operation = id }
+}
+
+func turn(id string) func(*observability.Envelope) {
+	return func(e *observability.Envelope) { e.Operation, e.Turn = "op_1", conversation.TurnID(id) }
+}
+
+// task is an event of a subagent's work, or of its begin and end with the asker's ids.
+func task(operation, turn string) func(*observability.Envelope) {
+	return func(e *observability.Envelope) {
+		e.Task, e.Operation, e.Turn = "task_1", operation, conversation.TurnID(turn)
+	}
+}
+
+// delegated is a submission with all that there is: a lost attempt, a task and a
+// compaction.
+func delegated() []observability.Event {
+	s := newScript()
+	gpt := observability.ModelRequest{Provider: "openai", Model: "gpt"}
+	s.add(1000, &observability.SubmissionQueued{})
+	s.add(1010, &observability.SubmissionRunning{Attempt: 1, QueuedMs: 10})
+	s.add(1010, &observability.OperationStart{Kind: "prompt"}, op("op_1"))
+	s.add(1010, &observability.AgentStart{Attempt: 1}, op("op_1"))
+	s.add(1020, &observability.TurnStart{Purpose: "agent", Model: "openai/gpt"}, turn("t1"))
+	s.add(5000, &observability.AgentEnd{Reason: "lost"}, op("op_1"))
+	s.add(5000, &observability.SubmissionRunning{Attempt: 2, Resumed: true, QueuedMs: 4000, Recovered: true})
+	s.add(5000, &observability.AgentStart{Attempt: 2}, op("op_1"))
+	s.add(5010, &observability.TurnRequest{Purpose: "agent", Request: gpt}, turn("t2"), live)
+	s.add(5010, &observability.TurnStart{Purpose: "agent", Model: "openai/gpt"}, turn("t2"))
+	s.add(5100, &observability.Turn{Purpose: "agent", DurationMs: 90, Request: gpt, Response: observability.ModelResponse{Usage: usage(100, 10, 0.5)}}, turn("t2"))
+	s.add(5100, &observability.ToolStart{ToolName: "task", ToolCallID: "call"}, turn("t2"))
+	s.add(5100, &observability.ToolStart{ToolName: "look", ToolCallID: "other"}, turn("t2"))
+	s.add(5110, &observability.TaskStart{Agent: "finder", ToolCallID: "call"}, task("op_1", "t2"))
+	s.add(5110, &observability.OperationStart{Kind: "prompt"}, task("op_2", ""))
+	s.add(5110, &observability.AgentStart{}, task("op_2", ""))
+	s.add(5120, &observability.TurnStart{Purpose: "agent"}, task("op_2", "t3"))
+	s.add(5150, &observability.Turn{Purpose: "agent", DurationMs: 30, Request: gpt, Response: observability.ModelResponse{Usage: usage(1, 1, 0.25)}}, task("op_2", "t3"))
+	s.add(5150, &observability.AgentEnd{Reason: "settled", DurationMs: 40}, task("op_2", ""))
+	s.add(5150, &observability.Operation{Kind: "prompt", DurationMs: 40, Usage: usage(1, 1, 0)}, task("op_2", ""))
+	s.add(5150, &observability.Task{Agent: "finder", ToolCallID: "call", DurationMs: 40, Usage: usage(1, 1, 0)}, task("op_1", "t2"))
+	s.add(5155, &observability.Tool{ToolName: "task", ToolCallID: "call", DurationMs: 55}, turn("t2"))
+	s.add(5156, &observability.Tool{ToolName: "look", ToolCallID: "other", IsError: true}, turn("t2"))
+	s.add(5160, &observability.Log{Level: "warn", Message: "slow"}, turn("t2"), live)
+	s.add(5200, &observability.CompactionStart{Reason: "threshold"}, op("op_1"))
+	s.add(5260, &observability.Turn{Purpose: "compaction", DurationMs: 60, Request: gpt, Response: observability.ModelResponse{Usage: usage(10, 5, 0.125)}}, turn("t4"))
+	s.add(5260, &observability.Compaction{DurationMs: 60, Usage: usage(10, 5, 0.125)}, op("op_1"))
+	s.add(5300, &observability.AgentEnd{Reason: "settled", DurationMs: 300}, op("op_1"))
+	s.add(5300, &observability.Operation{Kind: "prompt", DurationMs: 4290}, op("op_1"))
+	s.add(5300, &observability.SubmissionSettled{Outcome: "completed", Attempt: 2, TotalMs: 4300})
+	return s.events
+}
+
+const delegatedTree = `submission "desk" completed @1000 +4300 attempt 2 111/16 $0.875
+  queue "" ok @1000 +10
+  operation "prompt" ok @1010 +4290 111/16 $0.875
+    run "lost" lost @1010 +0 attempt 1
+      turn "openai/gpt" lost @1020 +0
+    run "settled" ok @5000 +300 attempt 2 recovered 111/16 $0.875
+      turn "openai/gpt" ok @5010 +90 100/10 $0.5
+        tool "task" ok @5100 +55 1/1 $0.25
+          task "finder" ok @5110 +40 1/1 $0.25
+            operation "prompt" ok @5110 +40 1/1 $0.25
+              run "settled" ok @5110 +40 1/1 $0.25
+                turn "openai/gpt" ok @5120 +30 1/1 $0.25
+        tool "look" error @5100 +0
+        log "warn: slow" ok @5160 +0
+      compaction "threshold" ok @5200 +60 10/5 $0.125
+        turn "openai/gpt" ok @5200 +60 10/5 $0.125
+`
+
+func TestTrace(t *testing.T) {
+	strangers := newScript()
+	strangers.env.Submission = "sub_2"
+	strangers.add(1, &observability.SubmissionQueued{})
+	strangers.events[0].ID = "other key"
+	for name, events := range map[string][]observability.Event{
+		"once": delegated(), "twice and backwards": reversed(delegated()), "among others": append(strangers.events, delegated()...),
+	} {
+		n, err := stats.Trace(all(events), "sub_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(delegatedTree, outline(n, 0)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+// TestTraceOfALifeSoFar cuts the events after each one: what has not ended runs, and
+// what ended in between did not.
+func TestTraceOfALifeSoFar(t *testing.T) {
+	events := delegated()
+	for n, want := range map[int]string{
+		1: "submission \"desk\" queued @1000 +0\n  queue \"\" running @1000 +0\n",
+		2: "submission \"desk\" running @1000 +0 attempt 1\n  queue \"\" ok @1000 +10\n",
+		5: `submission "desk" running @1000 +0 attempt 1
+  queue "" ok @1000 +10
+  operation "prompt" running @1010 +0
+    run "" running @1010 +0 attempt 1
+      turn "openai/gpt" running @1020 +0
+`,
+		14: `submission "desk" running @1000 +0 attempt 2 100/10 $0.5
+  queue "" ok @1000 +10
+  operation "prompt" running @1010 +0 100/10 $0.5
+    run "lost" lost @1010 +0 attempt 1
+      turn "openai/gpt" lost @1020 +0
+    run "" running @5000 +0 attempt 2 recovered 100/10 $0.5
+      turn "openai/gpt" ok @5010 +90 100/10 $0.5
+        tool "task" running @5100 +0
+          task "finder" running @5110 +0
+        tool "look" running @5100 +0
+`,
+	} {
+		tree, err := stats.Trace(all(events[:n]), "sub_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, outline(tree, 0)); d != "" {
+			t.Errorf("after %d events (-want +got):\n%s", n, d)
+		}
+	}
+}
+
+// TestTraceOfAnyPart leaves out each event, and all but each: there is a tree always,
+// and a node never stands in it twice.
+func TestTraceOfAnyPart(t *testing.T) {
+	events := delegated()
+	check := func(part []observability.Event) {
+		n, err := stats.Trace(all(part), "sub_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[*stats.Node]bool{}
+		var walk func(*stats.Node)
+		walk = func(n *stats.Node) {
+			if seen[n] || n.Start == 0 || n.State == "" {
+				t.Errorf("without some events: %+v, seen %t", n, seen[n])
+			}
+			seen[n] = true
+			for _, c := range n.Children {
+				walk(c)
+			}
+		}
+		walk(n)
+	}
+	for i := range events {
+		check(slices.Concat(events[:i], events[i+1:]))
+		check(events[i : i+1])
+	}
+}
+
+// TestTraceOfTheEndsAlone has no event of a start: ends say how long things took.
+func TestTraceOfTheEndsAlone(t *testing.T) {
+	ends := slices.DeleteFunc(delegated(), func(e observability.Event) bool {
+		switch e.Type {
+		case observability.TypeSubmissionSettled, observability.TypeOperation, observability.TypeTurn, observability.TypeTool, observability.TypeTask:
+			return false
+		}
+		return true
+	})
+	n, err := stats.Trace(all(ends), "sub_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `submission "desk" completed @1000 +4300 attempt 2 111/16 $0.875
+  queue "" lost @1000 +0
+  operation "prompt" ok @1010 +4290 111/16 $0.875
+    turn "openai/gpt" ok @5010 +90 100/10 $0.5
+      tool "task" ok @5100 +55
+      task "finder" ok @5110 +40 1/1 $0.25
+        operation "prompt" ok @5110 +40 1/1 $0.25
+          turn "openai/gpt" ok @5120 +30 1/1 $0.25
+      tool "look" error @5156 +0
+    turn "openai/gpt" ok @5200 +60 10/5 $0.125
+`
+	if d := cmp.Diff(want, outline(n, 0)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestTraceOfNothing(t *testing.T) {
+	if _, err := stats.Trace(all(delegated()), "sub_9"); !errors.Is(err, stats.ErrNoEvents) {
+		t.Errorf("ends with %v, want %v", err, stats.ErrNoEvents)
+	}
+}
