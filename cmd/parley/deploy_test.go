@@ -284,7 +284,7 @@ func TestDeployCompose(t *testing.T) {
 	}
 	file := all[0]
 	services := file.in("services")
-	if d := cmp.Diff([]string{"bucket", "certs", "minio", "node-1", "node-2", "node-3"}, slices.Sorted(maps.Keys(services))); d != "" {
+	if d := cmp.Diff([]string{"bucket", "certs", "clickhouse", "grafana", "minio", "node-1", "node-2", "node-3"}, slices.Sorted(maps.Keys(services))); d != "" {
 		t.Fatalf("services (-want +got):\n%s", d)
 	}
 	src, _ := file.at("configs.parley.content").(string)
@@ -311,6 +311,7 @@ func TestDeployCompose(t *testing.T) {
 			t.Errorf("%s is asked at %s, want %s", name, url, want)
 		}
 		answered(t, "/readyz")
+		checkDatabase(t, services, conf)
 		for job := range node.in("depends_on") {
 			if services[job] == nil || node.at("depends_on."+job+".condition") != "service_completed_successfully" {
 				t.Errorf("%s waits for %s", name, job)
@@ -327,12 +328,7 @@ func TestDeployCompose(t *testing.T) {
 	}
 	parsed(t, services.in("certs").texts("command"))
 	for name := range services {
-		for _, v := range services.in(name).texts("volumes") {
-			volume, _, _ := strings.Cut(v, ":")
-			if _, ok := file.in("volumes")[volume]; !ok {
-				t.Errorf("%s uses the volume %s, which is not there", name, volume)
-			}
-		}
+		checkBox(t, file, name)
 		if f := services.at(name + ".build.dockerfile"); f != nil {
 			if _, err := os.Stat(filepath.Join(deployRoot, "..", fmt.Sprint(f))); err != nil {
 				t.Error(err)
@@ -393,7 +389,11 @@ func TestDeploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(names)
-	want := []string{"Dockerfile", "Dockerfile.dockerignore", "README.md", "compose.yaml", "kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml"}
+	want := []string{
+		"Dockerfile", "Dockerfile.dockerignore", "README.md", "clickhouse/grafana.xml", "compose.yaml", "grafana/parley.json",
+		"grafana/provisioning/dashboards/parley.yaml", "grafana/provisioning/datasources/events.yaml",
+		"kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml",
+	}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}

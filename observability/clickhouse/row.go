@@ -116,6 +116,7 @@ func (r *row) work(p observability.Payload) {
 	case *observability.CompactionStart:
 		r.reason, r.estimatedTokens = p.Reason, p.EstimatedTokens
 	case *observability.Compaction:
+		r.reason = p.Reason
 		r.messagesBefore, r.messagesAfter = p.MessagesBefore, p.MessagesAfter
 		r.isError, r.durationMs = p.IsError, &p.DurationMs
 		r.failed(p.Error)

@@ -131,7 +131,7 @@ func failures(q *question, s *stats.Summary) error {
 
 func models(q *question, s *stats.Summary) error {
 	const query = `SELECT toString(agent) AS a, toString(provider) AS p, toString(model) AS m,
-	toInt64(count()), toInt64(countIf(is_error)), toInt64(sum(retries)), ` + tokens + ` FROM events
+	toInt64(count()), toInt64(countIf(is_error)), toInt64(sumIf(retries, NOT dropped)), ` + tokens + ` FROM events
 	WHERE AND type = 'turn' GROUP BY a, p, m ORDER BY a, p, m`
 	return q.rows(query, func(r driver.Rows) error {
 		var row stats.ModelRow

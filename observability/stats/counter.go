@@ -106,7 +106,9 @@ func (c *counter) ended(e *observability.Event, t *observability.Turn) {
 		c.models[key] = row
 	}
 	row.Turns++
-	row.Retries += int64(t.Retries)
+	if !t.Dropped { // The one that ends the call has those of all before it.
+		row.Retries += int64(t.Retries)
+	}
 	row.add(t.Response.Usage)
 	hour := c.hour(e.At)
 	hour.Turns++

@@ -112,7 +112,7 @@ func (t *Tokens) add(u *observability.Usage) {
 
 // ModelRow is what an agent asked of a model: turns of all purposes. Provider and Model
 // are providerId and requestedModel of the requests. Errors counts turns with isError,
-// Retries sums the failed calls that turns repeat.
+// Retries sums the failed calls that turns repeat, those that had said something included.
 type ModelRow struct {
 	Agent    string `json:"agent"`
 	Provider string `json:"provider"`

@@ -1,0 +1,267 @@
+package analytics_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+// dataSource is the plugin of Grafana whose macros the queries use.
+const dataSource = "grafana-clickhouse-datasource"
+
+// dashboard is what matters here of deploy/grafana/parley.json.
+type dashboard struct {
+	UID           string
+	SchemaVersion int
+	Templating    struct{ List []variable }
+	Panels        []panel
+}
+
+type variable struct {
+	Name, Type string
+	Datasource source
+	IncludeAll bool
+	Query      json.RawMessage
+}
+
+type source struct{ Type, UID string }
+
+type panel struct {
+	ID          int
+	Type, Title string
+	Datasource  source
+	GridPos     struct{ X, Y, W, H int }
+	Targets     []target
+}
+
+type target struct {
+	RawSQL     string
+	Format     int
+	QueryType  string
+	Datasource source
+}
+
+func readDashboard(t *testing.T) dashboard {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "grafana", "parley.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// grafana is what a dashboard is looked at with.
+type grafana struct {
+	from, to time.Time
+	interval time.Duration
+	agents   []string // None is All.
+}
+
+// sql fills in the variables and macros of a query, as Grafana and the plugin do.
+func (g grafana) sql(t *testing.T, query string) string {
+	t.Helper()
+	quoted := make([]string, len(g.agents))
+	for i, a := range g.agents {
+		quoted[i] = "'" + strings.ReplaceAll(a, "'", `\'`) + "'"
+	}
+	condition := "$1"
+	if len(g.agents) == 0 {
+		condition = "1=1"
+	}
+	query = regexp.MustCompile(`\$__conditionalAll\(((?:[^()]|\([^()]*\))*), \$agent\)`).ReplaceAllString(query, condition)
+	query = strings.ReplaceAll(query, "${agent:singlequote}", strings.Join(quoted, ","))
+	moment := func(at time.Time) string { return fmt.Sprintf("toDateTime(%d)", at.Unix()) }
+	for macro, with := range map[string]string{
+		`\$__timeFilter\((\w+)\)`:   "$1 >= " + moment(g.from) + " AND $1 <= " + moment(g.to),
+		`\$__timeInterval\((\w+)\)`: fmt.Sprintf("toStartOfInterval(toDateTime($1), INTERVAL %d second)", int(g.interval.Seconds())),
+	} {
+		query = regexp.MustCompile(macro).ReplaceAllString(query, with)
+	}
+	if strings.Contains(query, "$") {
+		t.Fatalf("what is this: %s", query)
+	}
+	return query
+}
+
+// looks are the dashboard of all agents, and of two.
+func looks(w *world) []grafana {
+	last := w.events[0].At
+	for _, e := range w.events {
+		last = max(last, e.At)
+	}
+	all := grafana{from: time.UnixMilli(int64(worldStart)), to: time.UnixMilli(int64(last)).Add(time.Second), interval: 30 * time.Minute}
+	some := all
+	some.agents = []string{"triage", "support"}
+	return []grafana{all, some}
+}
+
+// TestDashboard runs everything that the dashboard asks.
+func TestDashboard(t *testing.T) {
+	w := newWorld(seed)
+	e := start(t, w)
+	t.Run("panels", func(t *testing.T) { checkPanels(t, w, e) })
+	t.Run("figures", func(t *testing.T) { checkFigures(t, w, e) })
+	t.Run("agents", func(t *testing.T) { checkAgents(t, w, e) })
+}
+
+// checkPanels holds every panel to show something.
+func checkPanels(t *testing.T, w *world, e *engine) {
+	for _, p := range readDashboard(t).Panels {
+		t.Run(p.Title, func(t *testing.T) {
+			for _, look := range looks(w) {
+				for _, q := range p.Targets {
+					got := e.query(t, look.sql(t, q.RawSQL), nil)
+					least := 1
+					if q.QueryType == "timeseries" {
+						least = 20
+						if got.columns[0] != "time" {
+							t.Errorf("columns are %v, want the time first", got.columns)
+						}
+					}
+					if len(got.rows) < least || !telling(got) {
+						t.Errorf("of %v: %d rows, want %d with more than zeros: %.200v", look.agents, len(got.rows), least, got.rows)
+					}
+				}
+			}
+		})
+	}
+}
+
+// telling reports whether every column of numbers has one that is not zero.
+func telling(got table) bool {
+	for i := range got.columns {
+		if !slices.ContainsFunc(got.rows, func(row []any) bool {
+			return row[i] != nil && row[i] != int64(0) && row[i] != float64(0)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkFigures compares the figures that stand alone with the events.
+func checkFigures(t *testing.T, w *world, e *engine) {
+	queries := map[string]string{}
+	for _, p := range readDashboard(t).Panels {
+		if len(p.Targets) == 1 {
+			queries[p.Title] = p.Targets[0].RawSQL
+		}
+	}
+	for _, look := range looks(w) {
+		var completed, settled, queued, running, usd float64
+		shown := func(agent string) bool { return len(look.agents) == 0 || slices.Contains(look.agents, agent) }
+		for _, e := range w.events {
+			switch p := e.Payload.(type) {
+			case *observability.SubmissionSettled:
+				if shown(e.Agent) && p.Outcome != string(conversation.OutcomeAborted) {
+					settled++
+					if p.Outcome == string(conversation.OutcomeCompleted) {
+						completed++
+					}
+				}
+			case *observability.Turn:
+				if shown(e.Agent) {
+					usd += dollars(p)
+				}
+			}
+		}
+		for _, row := range unsettled(w) {
+			switch {
+			case !shown(row[0].(string)):
+			case row[5] == "queued":
+				queued++
+			default:
+				running++
+			}
+		}
+		for title, want := range map[string][]any{
+			"Success rate": {completed / settled}, "Cost": {usd}, "Queued or under way": {int64(queued), int64(running)},
+		} {
+			got := e.query(t, look.sql(t, queries[title]), nil)
+			if diff := cmp.Diff([][]any{want}, got.rows); diff != "" {
+				t.Errorf("%s of %v (-want +got):\n%s", title, look.agents, diff)
+			}
+		}
+	}
+}
+
+// checkAgents asks for the agents to choose of.
+func checkAgents(t *testing.T, w *world, e *engine) {
+	for _, v := range readDashboard(t).Templating.List {
+		if v.Name != "agent" {
+			continue
+		}
+		var q target
+		if err := json.Unmarshal(v.Query, &q); err != nil {
+			t.Fatal(err)
+		}
+		got := e.query(t, looks(w)[0].sql(t, q.RawSQL), nil)
+		if diff := cmp.Diff([][]any{{"research"}, {"support"}, {"triage"}}, got.rows); diff != "" {
+			t.Errorf("agents (-want +got):\n%s", diff)
+		}
+		return
+	}
+	t.Error("there are no agents to choose of")
+}
+
+// TestDashboardIsWhole looks at what Grafana would refuse, or show badly.
+func TestDashboardIsWhole(t *testing.T) {
+	d := readDashboard(t)
+	if d.UID != "parley" || d.SchemaVersion < 39 {
+		t.Errorf("uid %q, schema version %d", d.UID, d.SchemaVersion)
+	}
+	var variables []string
+	for _, v := range d.Templating.List {
+		variables = append(variables, v.Name+" "+v.Type)
+	}
+	if diff := cmp.Diff([]string{"datasource datasource", "agent query"}, variables); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+	want := source{dataSource, "${datasource}"}
+	taken, ids, titles := map[[2]int]string{}, map[int]bool{}, map[string]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || titles[p.Title] || p.Title == "" || len(p.Targets) != 1 {
+			t.Errorf("panel %d %q is there twice, or has no title or not one query", p.ID, p.Title)
+		}
+		ids[p.ID], titles[p.Title] = true, true
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if other, ok := taken[at]; ok || at[0] >= 24 {
+					t.Fatalf("%q lies on %q, or beyond the edge", p.Title, other)
+				}
+				taken[at] = p.Title
+			}
+		}
+		for _, q := range p.Targets {
+			wantType, wantFormat := "table", 1
+			if p.Type == "timeseries" {
+				wantType, wantFormat = "timeseries", 0
+			}
+			if p.Datasource != want || q.Datasource != want || q.QueryType != wantType || q.Format != wantFormat {
+				t.Errorf("%q asks %v and %v for a %s in format %d", p.Title, p.Datasource, q.Datasource, q.QueryType, q.Format)
+			}
+			if !strings.Contains(q.RawSQL, "$agent") && !strings.Contains(q.RawSQL, "max(ts)") {
+				t.Errorf("%q does not heed the agent", p.Title)
+			}
+		}
+	}
+	if len(d.Panels) < 15 {
+		t.Errorf("%d panels; some must have been lost", len(d.Panels))
+	}
+}

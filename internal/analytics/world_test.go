@@ -1,0 +1,360 @@
+package analytics_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+const (
+	// worldStart is 2026-03-01T00:00:00Z.
+	worldStart    conversation.Time = 1772323200000
+	hourMs        conversation.Time = 3_600_000
+	dayMs         conversation.Time = 24 * hourMs
+	conversations                   = 48
+)
+
+// world is a few days of an installation: every event once, in the order of each
+// conversation. It is a function of the seed.
+type world struct {
+	rand   *rand.Rand
+	events []observability.Event
+	live   int64
+	ids    int
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{rand: rand.New(rand.NewPCG(seed, 8))}
+	for i := range conversations {
+		s := w.begin(i)
+		for range w.between(8, 18) {
+			s.at += conversation.Time(w.between(1000, int64(3*hourMs)))
+			s.submission()
+		}
+	}
+	return w
+}
+
+func (w *world) between(low, high int64) int64 { return low + w.rand.Int64N(high-low) }
+
+// chance is true so many times of a hundred.
+func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
+
+func (w *world) pick(words ...string) string { return words[w.rand.IntN(len(words))] }
+
+// id returns the next of all ids. They have no order.
+func (w *world) id(prefix string) string {
+	w.ids++
+	return fmt.Sprintf("%s_%04x%04d", prefix, w.rand.IntN(1<<16), w.ids)
+}
+
+// story is one conversation as it goes on.
+type story struct {
+	*world
+	src    observability.Source
+	stream observability.Stream
+	seq    conversation.Offset
+	at     conversation.Time
+}
+
+// work is for whom something is done: a submission, or a subagent's.
+type work struct {
+	conversation.Origin
+	child      conversation.ConversationID
+	submission conversation.SubmissionID
+	message    conversation.MessageID
+	depth      int
+}
+
+func (w *world) begin(i int) *story {
+	agent := []string{"triage", "support", "research"}[i%3]
+	s := &story{world: w, at: worldStart + conversation.Time(w.between(0, int64(2*dayMs)))}
+	s.batch(&conversation.ConversationCreated{
+		Agent: agent, ID: fmt.Sprintf("case %d", i/3), UID: conversation.UID(w.id("inst")), ConversationID: conversation.ConversationID(w.id("conv")), At: s.at,
+	})
+	return s
+}
+
+// batch appends records, and tells their events.
+func (s *story) batch(records ...conversation.Record) {
+	b := conversation.Batch{Offset: s.seq, Records: records}
+	s.seq++
+	s.events = append(s.events, observability.Project(s.src, b, nil)...)
+	s.src = s.src.After(b)
+	for _, e := range s.stream.Batch(b, s.at) {
+		s.tell(e)
+	}
+}
+
+// tell gives a live event its name, as a node does.
+func (s *story) tell(e observability.Event) {
+	e.ID, e.Index = fmt.Sprintf("live_n1_%d", s.live), s.live
+	s.live++
+	s.events = append(s.events, e)
+}
+
+// pass lets time go by.
+func (s *story) pass(low, high int64) int64 {
+	ms := s.between(low, high)
+	s.at += conversation.Time(ms)
+	return ms
+}
+
+// submission admits a delivery, and goes on with it as far as it gets.
+func (s *story) submission() {
+	id := conversation.SubmissionID(s.id("sub"))
+	job := work{Origin: conversation.Origin{Root: id}, submission: id, message: conversation.MessageID(s.id("msg"))}
+	admitted := s.at
+	dispatched := s.chance(20)
+	s.batch(&conversation.SubmissionAdmitted{
+		Submission: id, Message: conversation.MessageID(s.id("msg")), Key: string(id), Dispatched: dispatched, At: s.at,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "Please look at this."},
+	})
+	settled := &conversation.SubmissionSettled{Submission: id, Outcome: conversation.OutcomeCompleted, Dispatched: dispatched}
+	defer func() {
+		if settled != nil {
+			settled.At, settled.TotalMs = s.at, int64(s.at-admitted)
+			if settled.Outcome == conversation.OutcomeAborted {
+				s.batch(&conversation.AbortRequested{Submissions: []conversation.SubmissionID{id}, At: s.at}, settled)
+			} else {
+				s.batch(settled)
+			}
+		}
+	}()
+	queued := s.pass(1, 4000)
+	if s.chance(6) {
+		settled.Outcome = conversation.OutcomeAborted
+		return
+	}
+	if s.chance(4) {
+		settled = nil // It waits.
+		return
+	}
+	began := s.at
+	settled.Began, settled.Open, settled.Attempts = true, true, s.attempts(id, queued, dispatched)
+	for range s.between(1, 4) {
+		s.turn(&job)
+	}
+	settled.ElapsedMs, settled.AttemptMs = int64(s.at-began), int64(s.at-began)
+	switch {
+	case s.chance(3):
+		settled = nil // It is under way.
+	case s.chance(8):
+		settled.Outcome = conversation.OutcomeAborted
+		settled.Error = &conversation.SettlementError{Type: conversation.CodeAborted, Message: "It was aborted."}
+	case s.chance(12):
+		s.fail(settled)
+	case s.chance(15):
+		s.compact(&job, s.chance(40))
+	}
+}
+
+// attempts begins the work on a submission, which may have to begin anew.
+func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched bool) int {
+	start := &conversation.AttemptStarted{
+		Submission: id, Attempt: 1, MaxAttempts: 10, Writer: "n1", QueuedMs: queued, Dispatched: dispatched, At: s.at,
+	}
+	s.batch(start)
+	for s.chance(15) {
+		next := *start
+		next.QueuedMs = 0
+		if s.chance(40) {
+			// Put away in order, the attempt goes on under its number.
+			elapsed := s.pass(10, 5000)
+			s.batch(&conversation.AttemptReleased{Submission: id, Attempt: start.Attempt, Reason: "drain", ElapsedMs: elapsed, At: s.at})
+			next.After = conversation.AfterPause
+		} else {
+			s.tell(s.src.Live(s.at, observability.Place{Submission: id, Whole: true}, &observability.SubmissionRecovery{
+				Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: s.chance(60),
+			}))
+			next.After = conversation.AfterLoss
+			next.Attempt++
+		}
+		s.pass(100, 20_000)
+		next.At = s.at
+		s.batch(&next)
+		start = &next
+	}
+	return start.Attempt
+}
+
+// fail makes an outcome one of the failures there are.
+func (s *story) fail(settled *conversation.SubmissionSettled) {
+	code := conversation.Code(s.pick(string(conversation.CodeModelFailed), string(conversation.CodeTimeout), string(conversation.CodeRetryExhausted)))
+	settled.Outcome = conversation.OutcomeFailed
+	settled.Error = &conversation.SettlementError{Type: code, Message: "It did not work out."}
+	if code == conversation.CodeModelFailed {
+		took := s.pass(100, 30_000)
+		settled.Unheard = &conversation.FailedCall{Turn: conversation.TurnID(s.id("turn")), Model: s.model(), DurationMs: took, Retries: 3}
+	}
+}
+
+func (s *story) model() string {
+	return s.pick("anthropic/opus", "anthropic/opus", "anthropic/haiku", "router/meta/llama")
+}
+
+// turn asks a model, more than once if it must, and runs the tools that it calls.
+func (s *story) turn(job *work) {
+	turn, model, retries := conversation.TurnID(s.id("turn")), s.model(), 0
+	for s.chance(12) && retries < 3 {
+		if retries++; s.chance(40) {
+			s.pass(100, 3000)
+			continue // It failed without a word.
+		}
+		wait := s.pass(50, 2000)
+		s.opened(job, turn, model, wait)
+		rest := s.pass(10, 4000)
+		s.batch(&conversation.StepDropped{
+			Origin: job.Origin, Message: job.message, Child: job.child, Turn: turn, Model: model, Reason: s.pick("overloaded", "cut_off"),
+			DurationMs: wait + rest, Retries: retries - 1, At: s.at,
+		})
+	}
+	wait := s.pass(50, 4000)
+	s.opened(job, turn, model, wait)
+	step := &conversation.StepCompleted{
+		Origin: job.Origin, Message: job.message, Child: job.child, Turn: turn, Model: model, StopReason: "stop",
+		WaitMs: wait, Retries: retries, Usage: s.usage(), Facts: conversation.CallFacts{API: "messages", Price: s.price(model)},
+	}
+	step.DurationMs = wait + s.pass(20, 9000)
+	var records []conversation.Record
+	if s.chance(55) {
+		step.StopReason = "tool_use"
+		for range s.between(1, 3) {
+			name := s.pick("label", "search", "search", conversation.TaskTool)
+			if name == conversation.TaskTool && job.depth == 2 {
+				name = "label"
+			}
+			call := conversation.CallName{Call: conversation.CallID(s.id("call")), Name: name}
+			step.Calls = append(step.Calls, call)
+			records = append(records, &conversation.ToolCalled{
+				Origin: job.Origin, Message: job.message, Child: job.child, Call: call.Call, Name: name, Turn: turn, Input: []byte(`{"a":1}`), At: s.at,
+			})
+		}
+	} else if s.chance(5) {
+		step.StopReason = conversation.ReasonInterrupted
+	}
+	step.At = s.at
+	s.batch(append(records, step)...)
+	for _, call := range step.Calls {
+		s.call(job, turn, call)
+	}
+}
+
+// opened begins a step, with its first words.
+func (s *story) opened(job *work, turn conversation.TurnID, model string, wait int64) {
+	s.batch(
+		&conversation.ResponseStarted{
+			Origin: job.Origin, Message: job.message, Submission: job.submission, Child: job.child, Turn: turn, Model: model, WaitMs: wait, At: s.at,
+		},
+		&conversation.Delta{Message: job.message, Child: job.child, Kind: conversation.PartReasoning, Text: "Well. "},
+		&conversation.Delta{Message: job.message, Child: job.child, Kind: conversation.PartText, Text: "Let me see."},
+	)
+}
+
+func (s *story) usage() conversation.Usage {
+	u := conversation.Usage{Input: s.between(1, 5000), Output: s.between(1, 900), CacheWrite: s.between(0, 300)}
+	if s.chance(60) {
+		u.CacheRead = s.between(1, 20_000)
+	}
+	u.Total = u.Input + u.Output + u.CacheRead + u.CacheWrite
+	return u
+}
+
+// price is one whose sums are exact, or none where nobody knows it.
+func (s *story) price(model string) *conversation.Price {
+	if model == "router/meta/llama" {
+		return nil
+	}
+	in, out := float64(s.between(1, 500))/1024, float64(s.between(1, 900))/1024
+	return &conversation.Price{Input: in, Output: out, Total: in + out}
+}
+
+// call runs a tool to its outcome, or a subagent.
+func (s *story) call(job *work, turn conversation.TurnID, call conversation.CallName) {
+	outcome := &conversation.ToolSettled{
+		Origin: job.Origin, Child: job.child, Call: call.Call, Name: call.Name, Turn: turn, Output: []byte(`"done"`),
+	}
+	if call.Name == conversation.TaskTool {
+		s.task(job, turn, call.Call, outcome)
+	}
+	outcome.DurationMs = new(s.pass(1, 2500))
+	if s.chance(12) {
+		outcome.Failed, outcome.Output, outcome.ErrorText = true, nil, "no such label"
+		if s.chance(50) {
+			outcome.DurationMs = nil // It never ran.
+		}
+	}
+	outcome.At = s.at
+	s.batch(outcome)
+}
+
+// task hands work on to a subagent.
+func (s *story) task(job *work, turn conversation.TurnID, call conversation.CallID, outcome *conversation.ToolSettled) {
+	began := s.at
+	origin := conversation.Origin{Root: job.Root, Parent: job.child}
+	own := &work{
+		Origin: origin, child: conversation.ConversationID(s.id("conv")), submission: conversation.SubmissionID(s.id("sub")),
+		message: conversation.MessageID(s.id("msg")), depth: job.depth + 1,
+	}
+	agent := s.pick("reader", "critic")
+	s.batch(&conversation.ChildStarted{
+		Origin: origin, Child: own.child, Submission: own.submission, Call: call, Agent: agent, Prompt: "Read it.", Turn: turn, At: s.at,
+	})
+	settled := &conversation.ChildSettled{
+		Origin: origin, Child: own.child, Outcome: conversation.OutcomeCompleted, Agent: agent, Call: call, Submission: own.submission, Turn: turn,
+	}
+	for range s.between(1, 3) {
+		s.turn(own)
+		settled.Usage.Add(s.usage())
+	}
+	if s.chance(20) {
+		settled.Outcome = conversation.OutcomeFailed
+		outcome.Failed, outcome.ErrorText, outcome.Output = true, "the task failed", nil
+	}
+	settled.DurationMs, settled.At = int64(s.at-began), s.at
+	s.batch(settled)
+}
+
+// compact shortens what the model is shown, for somebody if detached.
+func (s *story) compact(job *work, detached bool) {
+	model := s.model()
+	took := s.pass(500, 9000)
+	c := &conversation.Compacted{
+		Origin: job.Origin, Summary: "So far so good.", FirstKept: job.submission, Before: int(s.between(2, 30)), After: int(s.between(1, 6)),
+		Reason: conversation.CompactionReason(s.pick(string(conversation.CompactionThreshold), string(conversation.CompactionOverflow))),
+		Model:  model, Usage: s.usage(), Turn: conversation.TurnID(s.id("turn")), Facts: conversation.CallFacts{Price: s.price(model)},
+		Tokens: s.between(50_000, 200_000), DurationMs: took, At: s.at,
+	}
+	if detached {
+		c.Detached, c.Origin, c.Reason = true, conversation.Origin{}, conversation.CompactionManual
+	}
+	s.batch(c)
+}
+
+// writes are the events as a sink gets them: in groups, and a third of them again later,
+// in another order and other groups.
+func (w *world) writes() [][]observability.Event {
+	groups := slices.Collect(slices.Chunk(w.events, 3000))
+	var again []observability.Event
+	for i := len(w.events) - 1; i >= 0; i-- {
+		if w.chance(33) {
+			again = append(again, w.events[i])
+		}
+	}
+	return append(groups, slices.Collect(slices.Chunk(again, 2000))...)
+}
+
+// since are the events of types that happened from a moment on, all types if none is
+// named.
+func (w *world) since(at conversation.Time, types ...observability.Type) []observability.Event {
+	var out []observability.Event
+	for _, e := range w.events {
+		if e.At >= at && (len(types) == 0 || slices.Contains(types, e.Type)) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
