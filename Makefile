@@ -20,6 +20,7 @@ SCHEDULES ?= 20000
 LOGSCHEDULES ?= 100000
 CYCLES    ?= 200
 CRASHES   ?= 500
+EVENTS    ?= 1000000
 FUZZTIME ?= 1m
 
 .DEFAULT_GOAL := help
@@ -83,15 +84,16 @@ build: ## Build the command into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
+soak: needs servers engine ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, EVENTS events, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
 	$(GO) test -timeout 0 -run 'TestLogSimulation$$' ./storage -logschedules $(LOGSCHEDULES)
 	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
 	$(GO) test -race -timeout 0 -v -run 'TestClusterRun' ./internal/clusterrun -long
+	$(GO) test -timeout 0 -v -run 'TestEventsRun$$' ./internal/eventsrun -events $(EVENTS)
 	$(GO) test -race -timeout 0 -v -run 'TestCrashCycles' ./storage/local -cycles $(CRASHES)
 	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"
 
-bench: ## Run the benchmarks
+bench: engine ## Run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 generate: ## Regenerate code; needs protoc 3.21

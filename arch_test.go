@@ -84,6 +84,7 @@ func packages() []row {
 		{"internal/clickhousetest", 3, suite, nil, nil},
 		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},
 		{"internal/clusterrun", 3, suite, nil, nil},
+		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/s3server", 3, suite, nil, nil},

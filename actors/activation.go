@@ -42,7 +42,8 @@ type (
 	openedLog struct {
 		state    *conversation.State
 		tail     storage.Position
-		restored *follower.Restored // what the state began with, or nil
+		restored *follower.Restored  // what the state began with, or nil
+		older    *storage.Checkpoint // one that another version has stored, or nil
 		claims   []machine.Claim
 		writers  int64 // how many there were
 		since    int   // batches after the checkpoint
@@ -239,7 +240,8 @@ func (a *activation) open() {
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
-	restored, err := follower.Restore(ctx, a.rt.logs, a.key, a.log)
+	restored, older, err := follower.Restore(ctx, a.rt.logs, a.key, a.log)
+	out.older = older
 	switch {
 	case err != nil:
 		out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
@@ -279,13 +281,22 @@ func (a *activation) awaitRelease() {
 // shipped is the last batch whose events are known to be shipped. A checkpoint that says
 // nothing was stored when nobody wanted events: those before it are not asked for.
 func (o *openedLog) shipped() int64 {
+	c := o.checkpoint()
 	switch {
-	case o.restored == nil:
+	case c == nil:
 		return -1
-	case o.restored.Checkpoint.Exported == nil:
-		return o.restored.Checkpoint.At.Seq
+	case c.Exported == nil:
+		return c.At.Seq
 	}
-	return *o.restored.Checkpoint.Exported
+	return *c.Exported
+}
+
+// checkpoint is the newest of the log, nil if there is none.
+func (o *openedLog) checkpoint() *storage.Checkpoint {
+	if o.restored != nil {
+		return o.restored.Checkpoint
+	}
+	return o.older
 }
 
 // firstOwed is the submission that is owed its settlement first, "" if none is.
@@ -358,6 +369,9 @@ func (a *activation) opened(m openedLog) {
 		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
 	}
 	a.history = a.rt.newHistory(a.key, m.restored, day, a.log)
+	if c := m.checkpoint(); c != nil {
+		a.witness.carried = c.Exported
+	}
 	a.witness.opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq)
 	a.step(machine.Opened{
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since,

@@ -147,6 +147,9 @@ type witness struct {
 	events *events
 	key    conversation.Key
 	stream observability.Stream
+	// carried is the cursor of the checkpoint, for those that follow: a node without sinks
+	// does not know what others have shipped.
+	carried *int64
 }
 
 // opened begins to tell of a conversation whose log is read. exported is the last batch
@@ -205,10 +208,10 @@ func (w *witness) mayForget() bool {
 	return w.events.spool == nil || w.events.spool.MayLeave(w.key)
 }
 
-// exported is shipped, for a checkpoint: nil if nobody wants events.
+// exported is shipped, for a checkpoint: nil if nobody has wanted events.
 func (w *witness) exported() *int64 {
 	if w.events.spool == nil {
-		return nil
+		return w.carried
 	}
 	return new(w.shipped())
 }
@@ -318,6 +321,7 @@ func (p *progress) flush(index, least int) {
 		return
 	}
 	p.calls[index] = &observability.ToolcallDelta{ToolCallID: c.ToolCallID, ToolName: c.ToolName}
+	c.Delta = p.t.content.Cut(c.Delta) // Some providers give arguments in one piece.
 	p.t.tell(c)
 }
 
@@ -362,10 +366,11 @@ func inputOf(req providers.Request, o observability.ProjectOptions) (int, json.R
 	if !o.Content {
 		return total, nil
 	}
-	in := shownInput{System: o.Cut(req.System)}
+	in := shownInput{System: o.Cut(req.System), Messages: []shownMessage{}}
+	const around = len(`{"role":"assistant","text":""},`)
 	left := max(o.Limit()-len(in.System), 0)
-	for i := len(list) - 1; i >= 0 && len(list[i].Text) <= left; i-- {
-		left -= len(list[i].Text)
+	for i := len(list) - 1; i >= 0 && len(list[i].Text)+around <= left; i-- {
+		left -= len(list[i].Text) + around
 		in.Messages = list[i:]
 	}
 	raw, err := conversation.EncodeJSON(in)

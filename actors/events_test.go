@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -137,7 +138,7 @@ func TestEventsReachSinks(t *testing.T) {
 			n.admit(chat("c"), "1", "please say "+secretWord)
 			c := model.next(t)
 			c.text("I say " + secretWord)
-			c.call("p1", "say", `{"word":"`+secretWord+`"}`)
+			c.call("p1", "say", `{ "word": "`+secretWord+`" }`)
 			c.finish()
 			model.next(t).finish()
 			w.untilSettled(chat("c"), 1)
@@ -301,4 +302,72 @@ func TestObserversSeeDispatches(t *testing.T) {
 	if n.rt.Status().Observers["observer"].Emitted == 0 {
 		t.Errorf("status of observers: %+v", n.rt.Status().Observers)
 	}
+}
+
+// TestEventsWithoutWork: a batch that leaves nothing owed is found for its events all the
+// same when its node dies and nobody uses the conversation again.
+func TestEventsWithoutWork(t *testing.T) {
+	compact := func(n *actorNode) (bool, error) { return n.rt.Compact(context.Background(), chat("c"), "") }
+	abort := func(n *actorNode) (bool, error) { return n.rt.Abort(context.Background(), chat("c")) }
+	for name, test := range map[string]struct {
+		turns script
+		idles func(*loop)
+		does  func(*actorNode) (bool, error)
+	}{
+		"compaction":              {tellsAt(words("one"), little), func(l *loop) { l.completes(chat("c"), 2) }, compact},
+		"abort of what is parked": {inTurn(tells("one"), asks("remind")), func(l *loop) { l.parks(chat("c"), 1) }, abort},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				sink := newMemorySink("memory")
+				opts := agents(compacting(reminds(&work{}, 24*time.Hour)))
+				opts.Sinks = []observability.Sink{sink}
+				c := &cast{models: map[string]script{"model": test.turns, "sum": tells("They talked.")}}
+				first := l.run(part{opts: opts, cast: c, windows: window})
+				first.admit(chat("c"), "1", words("hello"))
+				l.completes(chat("c"), 1)
+				first.admit(chat("c"), "2", words("go"))
+				test.idles(l)
+				time.Sleep(time.Minute)
+				l.journalsAreEmpty()
+				sink.breakDown(true)
+				if any, err := test.does(first); !any || err != nil {
+					t.Fatalf("done: %v, %v", any, err)
+				}
+				time.Sleep(100 * time.Millisecond)
+				first.die()
+
+				sink.breakDown(false)
+				second := l.run(part{opts: opts, cast: c, windows: window})
+				time.Sleep(5 * time.Minute)
+				if err := second.stop(); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(l.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
+					t.Errorf("events of a node that died (-log +sink):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestObserverThatHangs: it keeps nothing from going on, nor a node from ending.
+func TestObserverThatHangs(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		release := make(chan struct{})
+		defer close(release)
+		opts := agents(talkative(false))
+		opts.Observers = []observability.Sink{&observability.Observer{Any: func(observability.Event) { <-release }}}
+		n := l.run(part{opts: opts, cast: alone(says(3))})
+		n.admit(chat("c"), "1", "hello")
+		l.completes(chat("c"), 1)
+		began := time.Now()
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("the end took %v", took)
+		}
+		l.journalsAreEmpty()
+	})
 }

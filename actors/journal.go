@@ -54,6 +54,12 @@ type entry struct {
 	gone         bool  // no longer in the set
 }
 
+// asked is an entry that was withheld when it was asked whether it may leave.
+type asked struct {
+	*entry
+	n int64 // which time that was
+}
+
 // waiter is called once its entry is listed.
 type waiter struct {
 	e    *entry
@@ -147,20 +153,24 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 // unlist lets a writer go whose idle state is durable, as soon as its events, too, are
 // stored or will be found.
 func (j *journal) unlist(id entryID) {
-	free := j.mayLeave == nil || j.mayLeave(id.conv)
 	j.mu.Lock()
 	e := j.entry(id)
 	first := false
+	var held asked
 	switch {
 	case e == nil || e.leaving != nil:
-	case free:
+	case j.mayLeave == nil:
 		first = j.depart(e)
-	default:
+	default: // Before it is asked about, so that release finds it once the answer is another.
 		j.stay(e)
 		j.withheldN++
 		e.withheld, j.withheld[e] = j.withheldN, true
+		held = asked{e, e.withheld}
 	}
 	j.mu.Unlock()
+	if held.entry != nil && j.mayLeave(id.conv) {
+		j.free(held)
+	}
 	// While somebody leaves, run looks again by itself.
 	if first {
 		j.wake()
@@ -177,22 +187,23 @@ func (j *journal) depart(e *entry) bool {
 
 // release lets those go that were withheld and may leave by now.
 func (j *journal) release() {
-	type asked struct {
-		*entry
-		n int64
-	}
-	var free []asked
+	var held []asked
 	j.mu.Lock()
 	for e := range j.withheld {
-		free = append(free, asked{e, e.withheld})
+		held = append(held, asked{e, e.withheld})
 	}
 	j.mu.Unlock()
-	free = slices.DeleteFunc(free, func(a asked) bool { return !j.mayLeave(a.id.conv) })
-	slices.SortFunc(free, func(a, b asked) int { return a.id.compare(b.id) })
+	held = slices.DeleteFunc(held, func(a asked) bool { return !j.mayLeave(a.id.conv) })
+	slices.SortFunc(held, func(a, b asked) int { return a.id.compare(b.id) })
+	j.free(held...)
+}
+
+// free lets those go that may leave, unless they were listed anew since they were asked about.
+func (j *journal) free(held ...asked) {
 	first := false
 	j.mu.Lock()
-	for _, a := range free {
-		if a.withheld == a.n { // It was not listed anew meanwhile.
+	for _, a := range held {
+		if a.withheld == a.n {
 			first = j.depart(a.entry) || first
 		}
 	}

@@ -458,3 +458,25 @@ func TestJournalClose(t *testing.T) {
 		})
 	})
 }
+
+// TestJournalReleasesWhoMayLeaveMeanwhile: who is told at the very moment of the refusal
+// that answers have changed finds who was refused.
+func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
+	journalBench(t, func(b *bench) {
+		one := writer("1", "n1")
+		asked := 0
+		b.j.mayLeave = func(conversation.Key) bool {
+			if asked++; asked == 1 {
+				b.j.release() // All is shipped by the time that no is heard.
+				return false
+			}
+			return true
+		}
+		listed := b.list(one)
+		b.put(0, one).verdict <- nil
+		b.want("listed", listed(), true)
+		b.j.unlist(one)
+		b.put(1).verdict <- nil
+		b.quiet(time.Hour)
+	})
+}

@@ -25,6 +25,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
+// tellTimeout is longer than the exporter takes to end.
+const tellTimeout = 40 * time.Second
+
 // kind is the name of the conversation actors in the cluster.
 const kind = "conversation"
 
@@ -387,8 +390,23 @@ func (r *Runtime) serve(ctx context.Context) error {
 	wg.Wait()
 	return errors.Join(err, r.stop(context.WithoutCancel(ctx), func() {
 		endTelling()
-		tell.Wait()
+		r.awaitTold(&tell)
 	}), followErr)
+}
+
+// awaitTold waits for what tells of events. It bounds itself; only a sink that ignores its
+// context takes longer, or an observer, which has none.
+func (r *Runtime) awaitTold(tell *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		tell.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(tellTimeout):
+		r.log.Warn("sinks or observers were still at work at the end")
+	}
 }
 
 // release lets go of the conversations. Whoever is not released in time is stopped all

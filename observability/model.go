@@ -1,7 +1,9 @@
 package observability
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
@@ -33,11 +35,47 @@ func usageOf(u conversation.Usage, price *conversation.Price) *Usage {
 	return out
 }
 
-// text shows a piece of content, up to the bound.
-func (p *projection) text(s string) *Content { return p.opts.content(s) }
+// text shows a piece of content, up to the bound, as the log has it.
+func (p *projection) text(s string) *Content {
+	return p.opts.content(stored(s))
+}
 
-// json is text of a JSON value.
-func (p *projection) json(b []byte) *Content { return p.opts.content(string(b)) }
+// stored is a string as the log has it: where it is no text it says so.
+func stored(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// json is text of a JSON value. The log has no blanks in it.
+func (p *projection) json(b []byte) *Content {
+	if blanks(b) {
+		var out bytes.Buffer
+		if json.Compact(&out, b) == nil {
+			b = out.Bytes()
+		}
+	}
+	return p.opts.content(string(b))
+}
+
+// blanks reports whether there are any between the tokens of a JSON value.
+func blanks(b []byte) bool {
+	quoted := false
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			i++
+		case ' ', '\t', '\n', '\r':
+			if !quoted {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // content returns nil for nothing, and the length alone where content is switched off.
 func (o ProjectOptions) content(s string) *Content {

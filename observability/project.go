@@ -56,6 +56,9 @@ func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 	return p.out
 }
 
+// usualEvents is about how many a batch gives that gives any.
+const usualEvents = 6
+
 // projection is the events of one batch in the making.
 type projection struct {
 	src      Source
@@ -114,7 +117,8 @@ func (p *projection) record(r conversation.Record) {
 
 // add appends an event.
 func (p *projection) add(in scope, at conversation.Time, payload Payload) {
-	if p.prefix == "" {
+	if p.out == nil { // Most batches are text and give none.
+		p.out = make([]Event, 0, usualEvents)
 		p.prefix = string(p.src.Key) + "/" + strconv.FormatInt(p.seq, 10) + "/"
 	}
 	index := int64(len(p.out))
@@ -371,7 +375,7 @@ func (p *projection) settled(r *conversation.SubmissionSettled) {
 	own := root(r.Submission)
 	var err *Error
 	if r.Error != nil {
-		err = &Error{Type: string(r.Error.Type), Message: r.Error.Message, Meta: r.Error.Meta}
+		err = &Error{Type: string(r.Error.Type), Message: stored(r.Error.Message), Meta: r.Error.Meta}
 	}
 	if r.Error != nil && (r.Error.Type == conversation.CodeRetryExhausted || r.Error.Type == conversation.CodeTimeout) {
 		p.terminated(r, err)

@@ -66,7 +66,7 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 // restore begins with the newest checkpoint and its pages. It returns the position
 // of the view, which is the start if there is no checkpoint that can be used.
 func (f *follower) restore(ctx context.Context) (storage.Position, error) {
-	r, err := Restore(ctx, f.set.source, f.key, f.set.options.Logger)
+	r, _, err := Restore(ctx, f.set.source, f.key, f.set.options.Logger)
 	if err != nil || r == nil {
 		return storage.Start(), err
 	}

@@ -20,27 +20,29 @@ type Restored struct {
 
 // Restore returns the newest checkpoint that can be used, nil if there is none. One
 // that is damaged or of another version is logged and left alone: the log has
-// everything. The error is the bucket's.
-func Restore(ctx context.Context, source Source, key conversation.Key, log *slog.Logger) (*Restored, error) {
+// everything. Of one that only another version can read, what stands beside its state
+// is returned as older. The error is the bucket's.
+func Restore(ctx context.Context, source Source, key conversation.Key, log *slog.Logger) (r *Restored, older *storage.Checkpoint, err error) {
 	c, err := source.Checkpoint(ctx, key)
 	if err == nil && c == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	var r *Restored
 	if err == nil {
 		r, err = restored(c)
 	}
 	switch {
 	case err == nil:
-		return r, nil
+		return r, nil, nil
 	case errors.Is(err, conversation.ErrReducer):
+		older = c
+		older.State, older.Tail = nil, nil
 		log.Info("checkpoint is of another version, folding the log", "conversation", string(key), "err", err)
 	case away(err), ctx.Err() != nil:
-		return nil, fmt.Errorf("restore %s: %w", key, err)
+		return nil, nil, fmt.Errorf("restore %s: %w", key, err)
 	default:
 		log.Warn("checkpoint cannot be used, folding the log", "conversation", string(key), "err", err)
 	}
-	return nil, nil
+	return nil, older, nil
 }
 
 func restored(c *storage.Checkpoint) (*Restored, error) {

@@ -61,6 +61,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Against, "against", "", "URL an agent is mounted at on a running server, without a conversation")
 	cmd.Flags().StringVar(&o.Model, "model-control", "", "URL of the bench model that the agent at --against uses")
 	cmd.Flags().StringVar(&o.Profiles, "profiles", "", "existing folder to write profiles of the server to, three for each scenario that measures its CPU; it is slower then")
+	cmd.Flags().StringVar(&o.ClickHouse, "clickhouse", "", "host:port of a ClickHouse server that the measured server sends its events to, into the database parley_bench: compare CPU with and without")
 	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server at --against")
 	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
 	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.

@@ -363,3 +363,47 @@ func TestLiveIsAccounted(t *testing.T) {
 		}
 	})
 }
+
+// TestForgottenOnlyWhenShipped: what waits here for a sink may have been shipped by another
+// node, as a checkpoint says then. That it ships here too must not hide what the
+// conversation owes since it was opened again.
+func TestForgottenOnlyWhenShipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		a.fate = away
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{FlushRows: 1, JournalEvery: time.Hour}, a)
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 2) // each a group
+		r.Closed(l.key)
+		r.Open(l.key, l.src, 1, 1)
+		r.Closed(l.key)
+		r.Open(l.key, l.src, 1, 1)
+		offer(r, l, 2)
+		a.set(func() {
+			writes := 0
+			a.fate = func() (error, bool) {
+				if writes++; writes > 2 {
+					return errAway, false
+				}
+				return nil, false
+			}
+		})
+		time.Sleep(time.Minute)
+		if got, _, _ := a.got(); len(got) != len(l.events())-4 {
+			t.Fatalf("%d of %d events are stored", len(got), len(l.events()))
+		}
+		if seq, ok := r.Cursor(l.key); seq != 2 || !ok {
+			t.Errorf("cursor is %d, %v", seq, ok)
+		}
+		if r.MayLeave(l.key) {
+			t.Error("it may leave before all is shipped")
+		}
+		r.Closed(l.key)
+		a.set(func() { a.fate = nil })
+		time.Sleep(time.Minute)
+		if got, _, _ := a.got(); !cmp.Equal(l.events(), got) || r.Status().Conversations != 0 {
+			t.Errorf("%d events are stored, status %+v", len(got), r.Status())
+		}
+	})
+}

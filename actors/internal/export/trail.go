@@ -159,7 +159,8 @@ func (x *Exporter) settle(t *trail) {
 		t.asked = false
 		nudge(x.moved)
 	}
-	if !t.open && !t.queued {
+	// One of which something waits would take the place of the next with its key.
+	if !t.open && !t.queued && t.pending == 0 {
 		delete(x.trails, t.key)
 	}
 }

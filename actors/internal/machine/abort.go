@@ -24,6 +24,7 @@ func (m *Machine) abort(in Abort) {
 		request.Submissions = append(request.Submissions, sub.ID)
 	}
 	m.enqueue(true, request)
+	m.ensureListed() // What was parked is not.
 	m.closeWork(owed[0], toolAborted, toolAborted, false)
 	why := failure(conversation.CodeAborted, sayAborted, nil)
 	for _, sub := range owed {

@@ -94,6 +94,7 @@ func (m *Machine) summarized(in Summarized) {
 	m.jobs = slices.Delete(m.jobs, i, i+1)
 	done := in.Err == nil && !in.Nothing
 	if done {
+		m.ensureListed() // Nothing else is owed, perhaps, but its events are.
 		m.enqueue(true, &conversation.Compacted{
 			Child: j.child, Summary: in.Summary, FirstKept: in.FirstKept, FirstTurn: in.FirstTurn, Before: in.Before,
 			Reason: j.reason, Model: in.Model, Usage: in.Usage, Facts: in.Facts, Tokens: j.tokens, After: in.After,
@@ -105,7 +106,7 @@ func (m *Machine) summarized(in Summarized) {
 		if in.Err != nil {
 			m.emit(Reply{j.to, Refused{in.Err}})
 		} else {
-			m.reply(j.to, Compacted{Any: done}, false)
+			m.reply(j.to, Compacted{Any: done}, done)
 		}
 	}
 	r := j.run

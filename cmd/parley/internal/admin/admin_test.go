@@ -31,14 +31,14 @@ import (
 
 // counted is a status with another number in every field.
 func counted() actors.Status {
-	events := &actors.EventStatus{Shipped: 23, Waiting: 24, Behind: 25, Lag: 3500 * time.Millisecond, Lost: 26}
+	events := &actors.EventStatus{Shipped: 23, Waiting: 24, Behind: 25, Lag: 3500 * time.Millisecond, Lost: 26, Listed: 34}
 	events.Sinks = slices.Grow(events.Sinks, 1)[:1]
 	events.Sinks[0].Name, events.Sinks[0].Stored, events.Sinks[0].Failures, events.Sinks[0].Failing = "clickhouse", 27, 28, true
-	events.Sinks[0].Live = observability.BufferCounts{Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
+	events.Sinks[0].Live = observability.BufferCounts{Emitted: 35, Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
 	return actors.Status{
 		Events: events,
 		Observers: map[string]observability.BufferCounts{
-			"stdout": {Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
+			"stdout": {Emitted: 36, Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
 		},
 		Ready: true, Member: "01ABC", Address: "10.0.0.5:7946", Epoch: 2, Members: 3, Draining: 4, Reachable: 5, Others: 6,
 		Active: 7, Resting: 8, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Pokes: 15,
@@ -143,7 +143,7 @@ func TestMetricsOfTheStatus(t *testing.T) {
 		"parley_fences_total": "13", "parley_sweeps_total": "14", "parley_pokes_total": "15", "parley_taken_over_total": "16",
 		"parley_handed_over_total": "17", "parley_refused_requests_total": "18", "parley_relayed_batches_total": "19",
 		"parley_relay_gaps_total": "20", "parley_follower_gaps_total": "21", "parley_follower_loads_total": "22", "parley_follower_lag_seconds": "2.5",
-		"parley_events_shipped_total": "23", "parley_events_waiting": "24", "parley_events_behind": "25", "parley_events_lag_seconds": "3.5",
+		"parley_events_shipped_total": "23", "parley_events_waiting": "24", "parley_events_behind": "25", "parley_events_listed": "34", `parley_events_emitted_total{sink="clickhouse"}`: "35", `parley_events_emitted_total{sink="stdout"}`: "36", "parley_events_lag_seconds": "3.5",
 		"parley_events_lost_total": "26", `parley_events_stored_total{sink="clickhouse"}`: "127", `parley_events_failures_total{sink="clickhouse"}`: "228",
 		`parley_events_failing{sink="clickhouse"}`: "1", `parley_events_dropped_total{sink="clickhouse",type="text_delta"}`: "29",
 		`parley_events_stored_total{sink="stdout"}`: "30", `parley_events_failures_total{sink="stdout"}`: "31",

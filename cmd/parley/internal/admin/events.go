@@ -26,6 +26,7 @@ func eventReadings() []reading {
 		{"parley_events_shipped_total", "Durable events that all sinks have stored.", counter, of(func(s status) float64 { return float64(s.Shipped) })},
 		{"parley_events_waiting", "Durable events in memory that a sink has not stored yet.", gauge, of(func(s status) float64 { return float64(s.Waiting) })},
 		{"parley_events_behind", "Conversations whose events are to be made of their logs, because they did not fit in memory.", gauge, of(func(s status) float64 { return float64(s.Behind) })},
+		{"parley_events_listed", "Conversations in this node's export journals.", gauge, of(func(s status) float64 { return float64(s.Listed) })},
 		{"parley_events_lag_seconds", "How long the oldest durable event has waited for a sink.", gauge, of(func(s status) float64 { return s.Lag.Seconds() })},
 		{"parley_events_lost_total", "Logs that could not be read, so that their events are missing.", counter, of(func(s status) float64 { return float64(s.Lost) })},
 	}
@@ -33,7 +34,7 @@ func eventReadings() []reading {
 
 // sinkMetrics describe the metrics that there are of every sink.
 type sinkMetrics struct {
-	stored, failures, failing, dropped *prometheus.Desc
+	stored, failures, failing, emitted, dropped *prometheus.Desc
 }
 
 func newSinkMetrics() sinkMetrics {
@@ -41,12 +42,13 @@ func newSinkMetrics() sinkMetrics {
 		stored:   prometheus.NewDesc("parley_events_stored_total", "Events that a sink has stored, durable and live.", []string{"sink"}, nil),
 		failures: prometheus.NewDesc("parley_events_failures_total", "Writes of a sink that failed.", []string{"sink"}, nil),
 		failing:  prometheus.NewDesc("parley_events_failing", "1 if a sink did not take the last durable events that it was given.", []string{"sink"}, nil),
+		emitted:  prometheus.NewDesc("parley_events_emitted_total", "Best-effort events that a sink was to get: stored, dropped or waiting.", []string{"sink"}, nil),
 		dropped:  prometheus.NewDesc("parley_events_dropped_total", "Best-effort events that a sink did not take in time, by type.", []string{"sink", "type"}, nil),
 	}
 }
 
 func (m sinkMetrics) describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.stored, m.failures, m.failing, m.dropped} {
+	for _, d := range []*prometheus.Desc{m.stored, m.failures, m.failing, m.emitted, m.dropped} {
 		out <- d
 	}
 }
@@ -65,6 +67,7 @@ func (m sinkMetrics) collect(s actors.Status, out chan<- prometheus.Metric) {
 			counter(m.stored, sink.Stored+sink.Live.Stored, sink.Name)
 			counter(m.failures, sink.Failures+sink.Live.Failures, sink.Name)
 			out <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, truth(sink.Failing), sink.Name)
+			counter(m.emitted, sink.Live.Emitted, sink.Name)
 			dropped(sink.Name, sink.Live.DroppedBy)
 		}
 	}
@@ -72,6 +75,7 @@ func (m sinkMetrics) collect(s actors.Status, out chan<- prometheus.Metric) {
 		o := s.Observers[name]
 		counter(m.stored, o.Stored, name)
 		counter(m.failures, o.Failures, name)
+		counter(m.emitted, o.Emitted, name)
 		dropped(name, o.DroppedBy)
 	}
 }

@@ -35,6 +35,9 @@ type Options struct {
 	// Model is the URL of the Model that the agent at Against uses; "" if it uses
 	// another one, and then scenarios that need its help are left out.
 	Model string
+	// ClickHouse is host:port of a server that the run's own server sends its events to,
+	// native protocol, database parley_bench; "" sends none.
+	ClickHouse string
 	// Profiles is an existing folder for profiles of the run's own server in each
 	// scenario whose costs are measured, of the last round where there are several;
 	// "" takes none. They cost some time.
@@ -52,6 +55,9 @@ func (o *Options) valid() error {
 	}
 	if strings.ContainsAny(o.Token, "\r\n") {
 		return errors.New("the token has a line break")
+	}
+	if o.ClickHouse != "" && o.Against != "" {
+		return fmt.Errorf("the server at %s is not the run's own and sends its events where it likes", o.Against)
 	}
 	if o.Profiles != "" {
 		if o.Against != "" {

@@ -145,7 +145,11 @@ func (r *runner) fresh(ctx context.Context, folder string) (*child, error) {
 		return nil, err
 	}
 	file := filepath.Join(r.dir, folder+".yaml")
-	if err := writeConf(file, model, map[string]any{"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)}}); err != nil {
+	sections := map[string]any{"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)}}
+	if r.o.ClickHouse != "" {
+		sections["events"] = map[string]any{"clickhouse": map[string]any{"addresses": []string{r.o.ClickHouse}, "database": "parley_bench"}}
+	}
+	if err := writeConf(file, model, sections); err != nil {
 		return nil, err
 	}
 	return startChild(ctx, r.o.Program, append(slices.Clone(r.o.ServeArgs), file)...)

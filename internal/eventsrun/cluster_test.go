@@ -1,0 +1,232 @@
+package eventsrun_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+const (
+	agentName = "worker"
+	mount     = "/agents/worker"
+	database  = "parley"
+)
+
+// cluster is nodes, and what they need.
+type cluster struct {
+	t       *testing.T
+	dir     string
+	program string
+	env     []string
+	common  string // Of the configuration of every node.
+	bucket  storage.Bucket
+	server  *clickhousetest.Server
+
+	mu    sync.Mutex
+	nodes []*node // That run.
+	all   []*node // Those that were killed included.
+}
+
+// node is one process.
+type node struct {
+	number            int
+	http, peers, home string // host:port; home is for health and metrics.
+	process           *process
+	member            string // Its incarnation. Set once it serves.
+	memory            peak
+}
+
+func (n *node) String() string { return fmt.Sprintf("node %d", n.number) }
+
+// url is where a conversation is at the node.
+func (n *node) url(id string) string { return "http://" + n.http + mount + "/" + id }
+
+// newCluster makes a cluster of which no node runs yet.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	// A server that this test may kill is its own.
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
+	objects := s3server.Versitygw(t)
+	name := objects.Bucket(t)
+	bucket, err := s3.New(&s3.Options{
+		Endpoint: objects.Endpoint, Bucket: name, Region: objects.Region, PathStyle: true,
+		AccessKey: objects.AccessKey, SecretKey: objects.SecretKey,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vendor := httptest.NewServer(fakemodel.New(nil))
+	t.Cleanup(vendor.Close)
+	c := &cluster{
+		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, nil),
+		env: []string{"EVENTS_RUN_KEY=" + objects.AccessKey, "EVENTS_RUN_SECRET=" + objects.SecretKey},
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "bucket: {endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: EVENTS_RUN_KEY, secretKeyEnv: EVENTS_RUN_SECRET}\n",
+		objects.Endpoint, name, objects.Region)
+	fmt.Fprintf(&b, "events: {clickhouse: {addresses: [%q], database: %s}}\n", c.server.Addr(), database)
+	fmt.Fprintf(&b, "providers:\n  fake: {api: openai-completions, baseUrl: %q}\n", vendor.URL+"/v1")
+	fmt.Fprintf(&b, "agents:\n  %s:\n    mounts: [%s]\n    model: fake/model\n    instructions: Do what the message says.\n", agentName, mount)
+	b.WriteString("    events: {content: true}\n    durability: {maxAttempts: 1000, timeout: 1h}\n    subagents:\n" +
+		"      - {name: helper, description: Helps., model: fake/model, instructions: Help.}\n")
+	c.common = b.String()
+	t.Cleanup(func() {
+		for _, n := range c.all {
+			n.process.kill()
+			if t.Failed() {
+				t.Logf("%v:\n%s", n, n.process.tail())
+			}
+		}
+	})
+	return c
+}
+
+// start starts one more node and waits until it serves.
+func (c *cluster) start(ctx context.Context) (*node, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("a node is not ready within %v", liveness))
+	defer cancel()
+	c.mu.Lock()
+	n := &node{number: len(c.all) + 1}
+	c.mu.Unlock()
+	host := fmt.Sprintf("127.0.0.%d", 40+n.number) // Nobody else takes a port of it.
+	n.http, n.peers, n.home = freePort(c.t, host), freePort(c.t, host), freePort(c.t, host)
+	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", n.number))
+	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s}\n%s", n.http, n.home, n.peers, c.common)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	log := filepath.Join(c.dir, fmt.Sprintf("node-%d.log", n.number))
+	p, err := startProcess(log, c.env, c.program, "serve", "--quiet", "--insecure-cluster", "--config", config)
+	if err != nil {
+		return nil, fmt.Errorf("start %v: %w", n, err)
+	}
+	n.process = p
+	c.mu.Lock()
+	c.all = append(c.all, n)
+	c.mu.Unlock()
+	select {
+	case <-p.ready:
+	case <-p.ended:
+		return nil, fmt.Errorf("%v ends before it serves: %v", n, p.cmd.ProcessState)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	for !n.serves(ctx) {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	m, err := n.scrape(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.member = m.member
+	c.mu.Lock()
+	c.nodes = append(c.nodes, n)
+	c.mu.Unlock()
+	return n, nil
+}
+
+// freePort returns an address that nobody listens on, for now.
+func freePort(t *testing.T, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// serves asks the node whether it takes requests.
+func (n *node) serves(ctx context.Context) bool {
+	_, status, err := get(ctx, "http://"+n.home+"/readyz")
+	return err == nil && status == http.StatusOK
+}
+
+// running returns the nodes that run.
+func (c *cluster) running() []*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nodes)
+}
+
+// pick returns a node that runs.
+func (c *cluster) pick(r *rand.Rand) *node {
+	nodes := c.running()
+	return nodes[r.IntN(len(nodes))]
+}
+
+// kill kills a node for good.
+func (c *cluster) kill(n *node) {
+	c.mu.Lock()
+	c.nodes = slices.DeleteFunc(c.nodes, func(o *node) bool { return o == n })
+	c.mu.Unlock()
+	n.process.kill()
+}
+
+// stop ends all nodes in order and says what is wrong with any.
+func (c *cluster) stop() {
+	nodes := c.running()
+	for _, n := range nodes {
+		_ = n.process.cmd.Process.Signal(syscall.SIGTERM) // Its end is looked at below.
+	}
+	for _, n := range c.all {
+		select {
+		case <-n.process.ended:
+		case <-time.After(liveness):
+			c.t.Errorf("%v does not end", n)
+			n.process.kill()
+		}
+		asked := !slices.Contains(nodes, n) && n.process.wasKilled() || n.process.cmd.ProcessState.Success()
+		if !asked {
+			c.t.Errorf("%v ended by itself, or not as it was asked to: %v", n, n.process.cmd.ProcessState)
+		}
+		for _, f := range n.process.flaws() {
+			c.t.Errorf("%v: %s", n, f)
+		}
+	}
+}
+
+// pause waits, or returns why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// until asks again and again until it is so. What says what is missing, if it is not.
+func until(ctx context.Context, what string, so func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("not within %v", liveness))
+	defer cancel()
+	for {
+		if ok, err := so(); ok || err != nil {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("wait until %s: %w", what, err)
+		}
+	}
+}

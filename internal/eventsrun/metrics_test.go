@@ -1,0 +1,128 @@
+package eventsrun_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// metrics is what a node says of its events.
+type metrics struct {
+	member  string
+	shipped int // Durable events that the database has.
+	waiting int // In memory.
+	behind  int // Conversations.
+	lost    int // Logs.
+	stored  int // Events, durable and live.
+	dropped int // Live events.
+	failing bool
+	fails   int // Writes.
+	busy    int // Conversations.
+}
+
+// scrape reads the metrics of a node.
+func (n *node) scrape(ctx context.Context) (metrics, error) {
+	body, status, err := get(ctx, "http://"+n.home+"/metrics")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d", status)
+	}
+	if err != nil {
+		return metrics{}, fmt.Errorf("metrics of %v: %w", n, err)
+	}
+	m, err := parseMetrics(string(body))
+	if err != nil {
+		return metrics{}, fmt.Errorf("metrics of %v: %w", n, err)
+	}
+	return m, nil
+}
+
+// live is how many live events it counts as stored. Nothing is under way, and there is
+// one sink.
+func (m metrics) live() int { return m.stored - m.shipped }
+
+var (
+	sample = regexp.MustCompile(`^(parley_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
+	member = regexp.MustCompile(`member="([^"]+)"`)
+)
+
+// parseMetrics reads what is asked of the text format of Prometheus.
+func parseMetrics(text string) (m metrics, err error) {
+	sums := map[string]int{}
+	for line := range strings.Lines(text) {
+		parts := sample.FindStringSubmatch(strings.TrimSpace(line))
+		if parts == nil {
+			continue
+		}
+		v, err := strconv.ParseFloat(parts[3], 64)
+		if err != nil {
+			return m, fmt.Errorf("line %q: %w", line, err)
+		}
+		if parts[1] == "parley_info" {
+			if id := member.FindStringSubmatch(parts[2]); id != nil {
+				m.member = id[1]
+			}
+		}
+		sums[parts[1]] += int(v)
+	}
+	var failing int
+	for name, field := range map[string]*int{
+		"parley_events_shipped_total": &m.shipped, "parley_events_waiting": &m.waiting, "parley_events_behind": &m.behind,
+		"parley_events_lost_total": &m.lost, "parley_events_stored_total": &m.stored, "parley_events_failures_total": &m.fails,
+		"parley_events_failing": &failing, "parley_busy": &m.busy,
+	} {
+		n, ok := sums[name]
+		if !ok {
+			return m, fmt.Errorf("there is no %s", name)
+		}
+		*field = n
+	}
+	// One that has dropped nothing has no such metric.
+	m.dropped, m.failing = sums["parley_events_dropped_total"], failing != 0
+	if m.member == "" {
+		return m, fmt.Errorf("nobody says who it is")
+	}
+	return m, nil
+}
+
+func TestParseMetrics(t *testing.T) {
+	const text = "# HELP parley_busy Conversations.\n" +
+		"parley_info{address=\"127.0.0.1:1\",member=\"m1\",version=\"v\"} 1\nparley_busy 3\n" +
+		"parley_events_shipped_total 1.5e+06\nparley_events_waiting 4\nparley_events_behind 5\nparley_events_lost_total 0\n" +
+		"parley_events_stored_total{sink=\"clickhouse\"} 1.500009e+06\nparley_events_failures_total{sink=\"clickhouse\"} 7\n" +
+		"parley_events_failing{sink=\"clickhouse\"} 1\n" +
+		"parley_events_dropped_total{sink=\"clickhouse\",type=\"log\"} 2\nparley_events_dropped_total{sink=\"clickhouse\",type=\"text_delta\"} 3\n"
+	got, err := parseMetrics(text)
+	want := metrics{member: "m1", shipped: 1_500_000, waiting: 4, behind: 5, stored: 1_500_009, dropped: 5, failing: true, fails: 7, busy: 3}
+	if err != nil || got != want || got.live() != 9 {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	if _, err := parseMetrics(strings.ReplaceAll(text, "parley_events_waiting", "parley_other")); err == nil {
+		t.Error("a metric that is missing was read")
+	}
+}
+
+// answerWithin bounds one answer. A held request is answered within 30 s.
+const answerWithin = 45 * time.Second
+
+// get reads what is at an address.
+func get(ctx context.Context, url string) (body []byte, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	return body, resp.StatusCode, err
+}

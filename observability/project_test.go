@@ -1,0 +1,63 @@
+package observability_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+// TestProjectIsTheSameFromTheLog: a batch in memory gives the bytes that it gives once it
+// is stored and read again, whatever models and tools have put into it.
+func TestProjectIsTheSameFromTheLog(t *testing.T) {
+	const bad = "torn \xff\xfe\xe2\x82 end"
+	origin := conversation.Origin{Root: "sub_1"}
+	inMemory := conversation.Batch{Offset: 7, Records: []conversation.Record{
+		&conversation.SubmissionAdmitted{Submission: "sub_1", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: bad}, At: 1},
+		&conversation.ToolCalled{Message: "msg_1", Call: "call_1", Name: "say", Input: json.RawMessage("{ \"word\": \"a \\\" b\",\n\t\"n\": [1, 2] }")},
+		&conversation.ToolCalled{Message: "msg_1", Call: "call_2", Name: "say", Input: json.RawMessage(`{"word":"a \" b","\\":1}`)},
+		&conversation.StepCompleted{Origin: origin, Turn: "turn_1", StopReason: "tool_use", Calls: []conversation.CallName{{Call: "call_1", Name: "say"}, {Call: "call_2", Name: "say"}}},
+		&conversation.ToolSettled{Origin: origin, Call: "call_1", Output: json.RawMessage(" [ \"<\" , \"\xff\" ]\r\n")},
+		&conversation.ToolSettled{Origin: origin, Call: "call_2", Failed: true, ErrorText: bad},
+		&conversation.ToolSettled{Origin: origin, Call: "call_3"},
+		&conversation.ChildStarted{Origin: origin, Child: "conv_2", Call: "call_4", Prompt: bad},
+		&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeFailed, Error: &conversation.SettlementError{
+			Type: conversation.CodeTimeout, Message: bad, Meta: map[string]any{"attempts": 3},
+		}},
+	}}
+	lines, err := conversation.EncodeRecords(nil, inMemory.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := conversation.DecodeRecords(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := conversation.Batch{Offset: inMemory.Offset, Records: records}
+	src := observability.Source{Key: "k", Agent: "chat", ID: "c", Conversation: "conv_1"}
+	for name, o := range map[string]*observability.ProjectOptions{
+		"lengths": nil, "content": {Content: true}, "a little": {Content: true, MaxContentBytes: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(projected(t, src, stored, o), projected(t, src, inMemory, o)); diff != "" {
+				t.Errorf("(-from the log +from memory):\n%s", diff)
+			}
+		})
+	}
+}
+
+// projected returns the events of a batch as JSON.
+func projected(t *testing.T, src observability.Source, b conversation.Batch, o *observability.ProjectOptions) (lines []string) {
+	t.Helper()
+	for _, e := range observability.Project(src, b, o) {
+		line, err := e.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(line))
+	}
+	return lines
+}
