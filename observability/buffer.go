@@ -2,6 +2,7 @@ package observability
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -25,7 +26,8 @@ type BufferOptions struct {
 	Backoff time.Duration
 	// WriteTimeout bounds one attempt, 10 s if 0.
 	WriteTimeout time.Duration
-	// DrainTimeout bounds the time from the end of Run's context to its return, 5 s if 0.
+	// DrainTimeout bounds the time from the end of Run's context to its return, 5 s if 0;
+	// a Write that does not heed its context is given up a second later.
 	DrainTimeout time.Duration
 	// Logger is told when the sink begins and ceases to fail. Nil discards.
 	Logger *slog.Logger
@@ -41,6 +43,8 @@ type Buffer struct {
 	opts  BufferOptions
 	log   *slog.Logger
 	queue *Queue
+	// given is closed when a Write that does not heed its context is given up.
+	given chan struct{}
 
 	failing bool // of Run's goroutine alone
 
@@ -87,7 +91,7 @@ func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Buffer{
-		sink: sink, opts: o, log: log.With("sink", sink.Name()), queue: NewQueue(o.MaxEvents, o.MaxBytes),
+		sink: sink, opts: o, log: log.With("sink", sink.Name()), queue: NewQueue(o.MaxEvents, o.MaxBytes), given: make(chan struct{}),
 		counts: BufferCounts{DroppedBy: map[Type]int64{}},
 	}
 }
@@ -117,17 +121,22 @@ func (b *Buffer) Counts() BufferCounts {
 
 // Run writes what is put until the context ends, then what still waits, for
 // DrainTimeout at most; the rest is dropped, as is all that is put later. It returns
-// nil when all is counted. It is called once.
+// nil when all is counted; only a Write that does not heed its context, such as one to a
+// pipe that nobody reads, may go on then. It is called once.
 func (b *Buffer) Run(ctx context.Context) error {
 	// A Write that is on its way when the context ends may go on as long as the drain.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	defer func() { cancel(); wg.Wait() }()
+	defer func() { cancel(); end(); wg.Wait() }()
 	wg.Go(func() {
 		select {
 		case <-ctx.Done():
-			wait(work, b.opts.DrainTimeout)
+			drained := !wait(work, b.opts.DrainTimeout)
 			cancel()
+			if !drained && wait(over, giveUpAfter) {
+				close(b.given)
+			}
 		case <-work.Done():
 		}
 	})
@@ -188,9 +197,34 @@ func (b *Buffer) fail(err error) {
 	}
 }
 
-// write is one attempt. A sink that panics has failed: it is an author's code, and must
-// not end the process of the conversations.
-func (b *Buffer) write(ctx context.Context, events []Event) (err error) {
+// giveUpAfter is how long a Write may go on after its context has ended, when there is
+// nothing left but to end.
+const giveUpAfter = time.Second
+
+var (
+	errGivenUp = errors.New("write events: it went on after its time, and was given up")
+	errExited  = errors.New("write events: the sink ended its goroutine")
+)
+
+// write is one attempt. It is waited for, unless the process is to end and it does not.
+func (b *Buffer) write(ctx context.Context, events []Event) error {
+	done := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() { done <- err }()
+		err = b.attempt(ctx, events)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-b.given:
+		return errGivenUp
+	}
+}
+
+// attempt contains a sink that panics: it is an author's code, and must not end the
+// process of the conversations.
+func (b *Buffer) attempt(ctx context.Context, events []Event) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.WriteTimeout)
 	defer cancel()
 	defer func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -120,16 +121,19 @@ func TestBufferTriesAgainThenDrops(t *testing.T) {
 func TestBufferContainsPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {
-			if events[0].Index == 0 {
+			switch events[0].Index {
+			case 0:
 				panic("a defect of the sink")
+			case 1:
+				runtime.Goexit() // As FailNow of a test does.
 			}
 			return nil
 		}}
 		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 1})
 		stop := run(t, b)
-		b.Put(deltas(2)...)
+		b.Put(deltas(3)...)
 		stop()
-		if c := b.Counts(); c.Stored != 1 || c.Dropped != 1 || c.Failures != 3 {
+		if c := b.Counts(); c.Stored != 1 || c.Dropped != 2 || c.Failures != 6 {
 			t.Errorf("counts %+v", c)
 		}
 	})
@@ -176,6 +180,31 @@ func TestBufferEndsWithADeadSink(t *testing.T) {
 		if c := b.Counts(); c.Emitted != 600 || c.Dropped != 600 || c.Waiting != 0 || c.DroppedBy[observability.TypeTextDelta] != 600 {
 			t.Errorf("counts at the end: %+v", c)
 		}
+	})
+}
+
+// TestBufferEndsWithoutADeafSink has a sink that heeds no context, as a pipe that nobody
+// reads.
+func TestBufferEndsWithoutADeafSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := make(chan struct{})
+		sink := &scripted{write: func(context.Context, []observability.Event) error {
+			<-deaf
+			return nil
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 10, DrainTimeout: 3 * time.Second})
+		stop := run(t, b)
+		b.Put(deltas(100)...)
+		synctest.Wait()
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took != 4*time.Second {
+			t.Errorf("Run returned %v after the end of its context, want the 3 s of the drain and one more", took)
+		}
+		if c := b.Counts(); c.Emitted != 100 || c.Dropped != 100 || c.Waiting != 0 {
+			t.Errorf("counts at the end: %+v", c)
+		}
+		close(deaf)
 	})
 }
 

@@ -42,6 +42,10 @@ type Stream struct {
 	at    conversation.Time
 }
 
+// turnPieces is how many pieces of content turn_messages repeats of the results of tools,
+// of which a turn may have many.
+const turnPieces = 8
+
 // liveTurn is a turn under way, of the conversation or of a subagent.
 type liveTurn struct {
 	place    Place
@@ -50,6 +54,8 @@ type liveTurn struct {
 	contents int // parts so far
 	bytes    int // of the part under way
 	part     string
+	cut      bool // the part is longer than what is kept of it
+	said     int  // bytes of results
 	calls    map[conversation.CallID]bool
 	complete bool
 	results  []Message
@@ -131,12 +137,12 @@ func (s *Stream) delta(t *liveTurn, r *conversation.Delta) {
 		return
 	}
 	if !t.thinking {
-		t.thinking, t.bytes, t.part = true, 0, ""
+		t.thinking, t.bytes, t.part, t.cut = true, 0, "", false
 		s.add(t.place, &ThinkingStart{ContentIndex: t.contents})
 	}
 	t.bytes += len(r.Text)
-	if s.Options.Content {
-		t.part, _ = s.Options.cut(t.part + r.Text)
+	if s.Options.Content && !t.cut {
+		t.part, t.cut = s.Options.cut(t.part + r.Text)
 	}
 	s.add(t.place, &ThinkingDelta{ContentIndex: t.contents, Bytes: len(r.Text), Delta: text})
 }
@@ -188,6 +194,9 @@ func (s *Stream) toolSettled(r *conversation.ToolSettled) {
 	start.Text, start.Truncated = "", false
 	s.add(t.place, &MessageStart{Message: start})
 	s.add(t.place, &MessageEnd{Message: m})
+	if t.said += len(m.Text); t.said > turnPieces*s.Options.Limit() {
+		m.Text, m.Truncated = "", true
+	}
 	t.results = append(t.results, m)
 	s.settle(t)
 }

@@ -58,7 +58,7 @@ type (
 	}
 
 	// ModelResponse says how a model call ended. FinishReason is stop, length, toolUse,
-	// error, aborted, or interrupted for one that its process did not survive.
+	// content_filter, error, aborted, or interrupted for one that its process did not survive.
 	ModelResponse struct {
 		ID           string `json:"responseId,omitempty"`
 		Model        string `json:"responseModel,omitempty"`
@@ -256,7 +256,8 @@ type (
 		Bytes        int    `json:"bytes"`
 		Content      string `json:"content,omitempty"`
 	}
-	// ToolcallDelta: a model writes the arguments of a call. Live.
+	// ToolcallDelta: a model writes the arguments of a call. Live. ToolCallID is the
+	// vendor's: that of tool_start is given to a call once it is complete.
 	ToolcallDelta struct {
 		ToolCallID string `json:"toolCallId"`
 		ToolName   string `json:"toolName"`
@@ -287,7 +288,8 @@ type (
 		ToolCallID conversation.CallID `json:"toolCallId,omitempty"`
 		Prompt     *Content            `json:"prompt,omitempty"`
 	}
-	// Task: a subagent has ended. Ids as [TaskStart].
+	// Task: a subagent has ended. Ids as [TaskStart]. Usage, as that of its [Operation],
+	// has no cost: its turns have.
 	Task struct {
 		Agent      string              `json:"agent"`
 		ToolCallID conversation.CallID `json:"toolCallId,omitempty"`

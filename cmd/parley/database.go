@@ -24,11 +24,12 @@ type databaseSource struct {
 
 // openDatabase opens a database to read.
 func openDatabase(ctx context.Context, at clickhouse.Options) (*databaseSource, error) {
+	at.Existing = true
 	db, err := clickhouse.Open(ctx, at)
-	if err != nil {
-		return nil, err
-	}
 	s := &databaseSource{db, at}
+	if err != nil {
+		return nil, s.explain(err)
+	}
 	if err := db.Check(ctx); err != nil {
 		return nil, errors.Join(s.explain(err), db.Close())
 	}

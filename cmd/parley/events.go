@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/parleyrun/parley/actors"
@@ -82,7 +84,7 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 	}
 	// What people look at as it happens needs no cursor, and must not hold up the rest.
 	if cfg.Stdout {
-		d.observers = append(d.observers, jsonl.NewWriter("stdout", cfg.out))
+		d.observers, d.closers = append(d.observers, jsonl.NewWriter("stdout", cfg.out)), append(d.closers, outliveReaders())
 	}
 	if o := cfg.OTel; o != nil {
 		// It connects to nothing yet, so that nothing is to be interrupted.
@@ -93,7 +95,7 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 			return nil, fmt.Errorf("send events to %s: %w", o.Endpoint, err)
 		}
 		d.observers = append(d.observers, sink)
-		d.closers = append(d.closers, func() error { return closeOTel(sink) })
+		d.closers = append(d.closers, func() error { closeOTel(sink, log); return nil })
 	}
 	return d, nil
 }
@@ -107,11 +109,22 @@ func (d *destinations) openFile(path string, opts *jsonl.Options) error {
 	return nil
 }
 
-// closeOTel sends what is left, for a while.
-func closeOTel(sink *otel.Sink) error {
+// outliveReaders makes a write to a pipe whose reader has gone an error, of which the
+// process would die otherwise. The function it returns ends that.
+func outliveReaders() (end func() error) {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGPIPE)
+	return func() error { signal.Stop(ignored); return nil }
+}
+
+// closeOTel sends what is left, for a while. Nobody waits for a collector, so that one
+// that is away is no failure of the node.
+func closeOTel(sink *otel.Sink, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeEvents)
 	defer cancel()
-	return sink.Close(ctx)
+	if err := sink.Close(ctx); err != nil {
+		log.Warn("the last traces and metrics were not sent", "err", err)
+	}
 }
 
 // tell makes the options of a node those of one that sends its events there.

@@ -122,16 +122,17 @@ func (s *fileSource) String() string { return s.name }
 
 func (s *fileSource) close() error { return nil }
 
-func (s *fileSource) trace(context.Context, conversation.SubmissionID) iter.Seq2[observability.Event, error] {
-	return s.readable()
+func (s *fileSource) trace(ctx context.Context, _ conversation.SubmissionID) iter.Seq2[observability.Event, error] {
+	return s.readable(ctx)
 }
 
-func (s *fileSource) summary(_ context.Context, f stats.Filter) (*stats.Summary, error) {
-	return stats.Summarize(s.readable(), f)
+func (s *fileSource) summary(ctx context.Context, f stats.Filter) (*stats.Summary, error) {
+	return stats.Summarize(s.readable(ctx), f)
 }
 
-// readable yields the events without lines that are none, of which it tells.
-func (s *fileSource) readable() iter.Seq2[observability.Event, error] {
+// readable yields the events without lines that are none, of which it tells. It ends
+// with the context, because files are large.
+func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		var first error
 		bad := int64(0)
@@ -141,6 +142,10 @@ func (s *fileSource) readable() iter.Seq2[observability.Event, error] {
 			}
 		}()
 		for e, err := range s.events {
+			if ctx.Err() != nil {
+				yield(observability.Event{}, fmt.Errorf("read %s: %w", s.name, context.Cause(ctx)))
+				return
+			}
 			var line *jsonl.LineError
 			if errors.As(err, &line) {
 				if bad++; bad == 1 {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,6 +217,26 @@ func TestSourceIsFound(t *testing.T) {
 				t.Errorf("exit %d, %q %q, want %d and %q", code, out, errOut, tt.code, tt.want)
 			}
 		})
+	}
+}
+
+// TestFileReadingEnds: who interrupts a command does not wait for the end of a file.
+func TestFileReadingEnds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "events.jsonl")
+	f, err := jsonl.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Write(t.Context(), handmade(t)), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{{"stats", "--file", file}, {"trace", "sub_1", "--file", file}} {
+		var out, errOut bytes.Buffer
+		if code := run(ctx, args, &out, &errOut); code != 1 || !strings.Contains(errOut.String(), "context canceled") || out.Len() > 0 {
+			t.Errorf("%v: exit %d, %s%s", args, code, out.String(), errOut.String())
+		}
 	}
 }
 

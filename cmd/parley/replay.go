@@ -73,12 +73,16 @@ func replayCommand() *cobra.Command {
 	f.StringVar(&cfg.output, "file", "", "the file for --to jsonl, in place of the configured one")
 	f.BoolVar(&cfg.dry, "dry-run", false, "count the events and store nothing")
 	f.BoolVar(&cfg.quiet, "quiet", false, "tell nothing but what went wrong")
+	cmd.MarkFlagsMutuallyExclusive("clickhouse", "file")
 	return cmd
 }
 
 func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err error) {
 	r := &replay{errOut: errOut, quiet: cfg.quiet, agent: cfg.agent, contents: map[string]bool{}}
 	if r.filter.Since, r.filter.Until, err = period(cfg.since, cfg.until, time.Now()); err != nil {
+		return err
+	}
+	if err := cfg.checkTarget(); err != nil {
 		return err
 	}
 	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}}
@@ -165,10 +169,24 @@ func (cfg *replayConfig) target(ctx context.Context, conf *config.Server, bucket
 		return &target{name: "file " + path, sink: f, close: f.Close}, nil
 	case "stdout":
 		return &target{name: "standard output", sink: jsonl.NewWriter("stdout", out), close: nothing}, nil
-	case "":
-		return nil, errors.New("there is no destination: name one with --to, --clickhouse or --file, or at events.clickhouse in the configuration; or count with --dry-run")
 	}
-	return nil, fmt.Errorf("--to %q is not known; use clickhouse, jsonl or stdout", to)
+	return nil, errors.New("there is no destination: name one with --to, --clickhouse or --file, or at events.clickhouse in the configuration; or count with --dry-run")
+}
+
+// checkTarget refuses flags of which one would be passed over in silence.
+func (cfg *replayConfig) checkTarget() error {
+	switch cfg.to {
+	case "", "clickhouse", "jsonl", "stdout":
+	default:
+		return fmt.Errorf("--to %q is not known; use clickhouse, jsonl or stdout", cfg.to)
+	}
+	if cfg.dsn != "" && cfg.to != "" && cfg.to != "clickhouse" {
+		return fmt.Errorf("--clickhouse names another destination than --to %s; leave one of them out", cfg.to)
+	}
+	if cfg.output != "" && cfg.to != "" && cfg.to != "jsonl" {
+		return fmt.Errorf("--file names another destination than --to %s; leave one of them out", cfg.to)
+	}
+	return nil
 }
 
 func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server, bucket storage.Bucket) (_ *target, err error) {

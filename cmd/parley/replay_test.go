@@ -284,6 +284,9 @@ func TestReplayNeedsADestination(t *testing.T) {
 	}{
 		{nil, "there is no destination"},
 		{[]string{"--to", "kafka"}, `--to "kafka" is not known; use clickhouse, jsonl or stdout`},
+		{[]string{"--to", "kafka", "--dry-run"}, `--to "kafka" is not known`},
+		{[]string{"--to", "stdout", "--file", "x"}, "--file names another destination than --to stdout"},
+		{[]string{"--to", "jsonl", "--clickhouse", "clickhouse://127.0.0.1:1"}, "--clickhouse names another destination than --to jsonl"},
 		{[]string{"--to", "clickhouse"}, "names no ClickHouse"},
 		{[]string{"--since", "1h", "--until", "2h"}, "--since 1h is not before --until 2h"},
 		{[]string{"--clickhouse", "clickhouse://127.0.0.1:1"}, "connect to clickhouse at 127.0.0.1:1"},
@@ -307,6 +310,12 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 		code, out, errOut := output(t, "events", "migrate", "--config", file)
 		if code != 0 || !strings.Contains(out, "database "+database+" of clickhouse at "+server.Addr()+" has the schema of this version.") {
 			t.Errorf("exit %d, %s%s", code, out, errOut)
+		}
+	}
+	// Who reads makes nothing, though they may.
+	for range 2 {
+		if code, _, errOut := output(t, "stats", "--clickhouse", server.DSN("nowhere")); code != 1 || !strings.Contains(errOut, "nowhere does not exist") {
+			t.Errorf("exit %d, %s", code, errOut)
 		}
 	}
 	if code, out, errOut := output(t, "stats", "--config", file); code != 0 || !strings.Contains(out, "No events.") {

@@ -37,7 +37,8 @@ func statsCommand() *cobra.Command {
 			"the last hours one by one.\n\n" +
 			"It reads the ClickHouse or the file of the configuration, or what parley dev has written;\n" +
 			"the first line says which, and how many events counted. Times are in UTC, costs in US\n" +
-			"dollars. Latencies are of what succeeded, the queue of first attempts.",
+			"dollars. Turns and tools are timed if they succeeded, settlements whatever the outcome, the\n" +
+			"queue of first attempts.",
 		Example: "  parley stats\n  parley stats --since 24h --agent assistant\n  parley stats --config /etc/parley.yaml --since 2026-11-01 --json\n" +
 			"  parley stats --file events.jsonl",
 		Args: cobra.NoArgs,

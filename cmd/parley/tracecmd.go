@@ -114,11 +114,11 @@ func addNode(t *grid, root, n *stats.Node, first, rest string) {
 
 // label says what a node is, and how it ended if that is not as it should.
 func label(n *stats.Node) string {
-	name := oneLine(n.Name, 60)
+	name, state := oneLine(n.Name, 60), oneLine(string(n.State), 20)
 	s := ""
 	switch n.Kind {
 	case stats.KindSubmission:
-		return n.ID + " of " + cmp.Or(name, "an agent") + ": " + string(n.State)
+		return n.ID + " of " + cmp.Or(name, "an agent") + ": " + state
 	case stats.KindQueue:
 		s = "queue"
 	case stats.KindOperation:
@@ -138,7 +138,7 @@ func label(n *stats.Node) string {
 		s = string(n.Kind) + " " + name
 	}
 	if n.State != stats.StateOK {
-		s += ": " + string(n.State)
+		s += ": " + state
 	}
 	return s
 }

@@ -22,13 +22,15 @@ type Options struct {
 	Addresses []string
 	// HTTP selects the HTTP protocol; the ports differ. Otherwise it is the native one.
 	HTTP     bool
-	Database string      // "" is parley. Created if it is not there and the user may.
+	Database string      // "" is parley. Created if it is not there and the user may, unless Existing.
 	Username string      // "" is default.
 	Password string      // "" with both HTTP and TLS is the certificate of TLS.
 	TLS      *tls.Config // Nil is without TLS.
 	// TTLDays is after how many days the server drops events, up to 15000; Migrate sets it.
 	// 0 is never.
 	TTLDays int
+	// Existing is for who only reads: a database that is not there is [ErrNoSchema].
+	Existing bool
 	// DialTimeout bounds a connection to one address. 0 is 5 s.
 	DialTimeout time.Duration
 	// ClaimWait is how long Migrate waits for a node that runs a migration, before it
@@ -70,7 +72,8 @@ type Database struct {
 	readOnly bool
 }
 
-// Open connects to a database, and creates it if it is not there. It makes no tables.
+// Open connects to a database, and creates it if it is not there, unless it shall exist
+// already. It makes no tables.
 // The error is a [*ConnectError] if no server answers or none lets the user in, and a
 // [*DeniedError] if the database is not there and the user may not create it. The
 // caller closes the Database.
@@ -82,6 +85,9 @@ func Open(ctx context.Context, opts Options) (*Database, error) {
 	d := &Database{opts: o}
 	err = d.connect(ctx)
 	if hasCode(err, codeUnknownDatabase) {
+		if o.Existing {
+			return nil, d.explain("", err)
+		}
 		if err = d.create(ctx); err == nil {
 			err = d.connect(ctx)
 		}

@@ -43,7 +43,7 @@ type File struct {
 }
 
 // Open makes a sink over the file, which is created with the permissions 0600 if it is
-// not there; its folder must be.
+// not there; its folder must be. A pipe or a device is written to, and never synced.
 func Open(path string, opts *Options) (*File, error) {
 	o := Options{}
 	if opts != nil {
@@ -165,7 +165,7 @@ func (f *File) open() error {
 }
 
 func (f *File) sync() error {
-	if err := f.file.Sync(); err != nil {
+	if err := syncFile(f.file); err != nil {
 		// What the system could not store it may report only once: the file is opened
 		// again, and what was written comes again.
 		return errors.Join(err, f.release())
@@ -183,9 +183,22 @@ func (f *File) release() error {
 	}
 	var err error
 	if f.opts.SyncEvery >= 0 {
-		err = file.Sync()
+		err = syncFile(file)
 	}
 	return errors.Join(err, file.Close())
+}
+
+// syncFile makes what is in a file durable. A pipe or a device, such as /dev/stdout,
+// has taken it, and cannot do more.
+func syncFile(file *os.File) error {
+	err := file.Sync()
+	if err == nil {
+		return nil
+	}
+	if info, statErr := file.Stat(); statErr == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	return err
 }
 
 // syncFolder makes the name of a file as durable as what is in it.

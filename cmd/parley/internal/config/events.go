@@ -18,6 +18,9 @@ const (
 	DefaultTTLDays        = 90
 )
 
+// maxTTLDays is the most that a server can reckon with: its dates end in 2149.
+const maxTTLDays = 15_000
+
 // Protocols of ClickHouse.
 const (
 	ProtocolNative = "native"
@@ -119,7 +122,7 @@ func (r *reader) clickhouse(dst **ClickHouse) func(value) {
 			{name: "username", example: "parley", read: r.text(&c.Username, checkUsername)},
 			{name: "passwordEnv", example: "CLICKHOUSE_PASSWORD", read: r.variable(&c.Password)},
 			{name: "tls", example: "{ca: ca.pem}", read: r.eventsTLS(&c.TLS)},
-			{name: "ttlDays", example: "90", read: r.between(0, 36_500, func(n int64) { c.TTLDays = int(n) })},
+			{name: "ttlDays", example: "90", read: r.between(0, maxTTLDays, func(n int64) { c.TTLDays = int(n) })},
 			{name: "batchRows", example: "20000", read: r.between(1, 1_000_000, func(n int64) { c.BatchRows = int(n) })},
 			{name: "batchBytes", example: "8388608", read: r.between(1, 1<<30, func(n int64) { c.BatchBytes = int(n) })},
 			{name: "flushEvery", example: "1s", read: r.interval(&c.FlushEvery)},
