@@ -21,7 +21,7 @@ const maxDays = 64
 // of the same insert. The server puts the blocks together.
 const (
 	chunkRows = 1024
-	blockRows = 8 * chunkRows
+	blockRows = chunkRows
 )
 
 // Sink writes events into a database. It implements [observability.Sink].
