@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
@@ -15,20 +16,42 @@ type column struct {
 }
 
 func col[T any](name string, value func(*row) T) column {
+	var spare spares[T]
 	return column{name, func(to driver.BatchColumn, rows []row) error {
-		values := make([]T, len(rows))
+		values := spare.get(len(rows))
+		defer spare.put(values)
 		for i := range rows {
-			values[i] = value(&rows[i])
+			(*values)[i] = value(&rows[i])
 		}
-		return to.Append(values)
+		return to.Append(*values)
 	}}
+}
+
+// spares keeps the slices that columns are filled from for the next insert: the driver
+// copies what is in them.
+type spares[T any] struct{ pool sync.Pool }
+
+func (s *spares[T]) get(n int) *[]T {
+	values, ok := s.pool.Get().(*[]T)
+	if !ok || cap(*values) < n {
+		return new(make([]T, n, max(n, chunkRows)))
+	}
+	*values = (*values)[:n]
+	return values
+}
+
+func (s *spares[T]) put(values *[]T) {
+	clear(*values) // It holds no event.
+	s.pool.Put(values)
 }
 
 // dictionary fills a LowCardinality column. The driver takes every value of it as an
 // interface, so one that repeats is converted once.
 func dictionary(name string, value func(*row) string) column {
+	var spare spares[any]
 	return column{name, func(to driver.BatchColumn, rows []row) error {
-		values := make([]any, len(rows))
+		values := spare.get(len(rows))
+		defer spare.put(values)
 		known := map[string]any{}
 		for i := range rows {
 			s := value(&rows[i])
@@ -37,9 +60,9 @@ func dictionary(name string, value func(*row) string) column {
 				v = s
 				known[s] = v
 			}
-			values[i] = v
+			(*values)[i] = v
 		}
-		return to.Append(values)
+		return to.Append(*values)
 	}}
 }
 

@@ -338,9 +338,7 @@ func (b *builder) finish() *Node {
 		b.root.State = StateRunning
 	}
 	byID := func(a, b *Node) int { return cmp.Compare(a.ID, b.ID) }
-	for _, n := range slices.SortedFunc(maps.Keys(b.loose), byID) {
-		b.root.Children = append(b.root.Children, n)
-	}
+	b.root.Children = append(b.root.Children, slices.SortedFunc(maps.Keys(b.loose), byID)...)
 	b.settle(b.root, false)
 	sum(b.root)
 	return b.root
