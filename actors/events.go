@@ -3,8 +3,10 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +43,21 @@ type events struct {
 	live      bool
 	options   func(agent string) *observability.ProjectOptions
 	next      atomic.Int64
+}
+
+// checkSinks validates where events go: logs and metrics tell sinks apart by their names.
+func (o *Options) checkSinks() error {
+	names := map[string]bool{}
+	for i, s := range slices.Concat(o.Sinks, o.Observers) {
+		if s == nil {
+			return fmt.Errorf("sink or observer %d is nil", i)
+		}
+		if name := s.Name(); name == "" || names[name] {
+			return fmt.Errorf("two sinks or observers are named %q, or one has no name", name)
+		}
+		names[s.Name()] = true
+	}
+	return nil
 }
 
 // newEvents makes what events pass through, before it is known who this node is.

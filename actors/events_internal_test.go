@@ -1,9 +1,12 @@
 package actors
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -40,5 +43,31 @@ func TestCursorsAreCarried(t *testing.T) {
 	w.carried = nil
 	if got := w.exported(); got != nil {
 		t.Errorf("a node without sinks stores the cursor %d of nobody", *got)
+	}
+}
+
+// named is a sink of a name that takes nothing.
+type named string
+
+func (n named) Name() string { return string(n) }
+
+func (named) Write(context.Context, []observability.Event) error { return nil }
+
+// TestSinksHaveNames: two of one name could not be told apart.
+func TestSinksHaveNames(t *testing.T) {
+	for name, test := range map[string]struct {
+		sinks, observers []observability.Sink
+		want             string
+	}{
+		"apart":            {[]observability.Sink{named("a")}, []observability.Sink{named("b")}, ""},
+		"two sinks":        {[]observability.Sink{named("a"), named("a")}, nil, `named "a"`},
+		"sink, observer":   {[]observability.Sink{named("a")}, []observability.Sink{named("a")}, `named "a"`},
+		"without a name":   {nil, []observability.Sink{named("")}, `named ""`},
+		"nothing in place": {[]observability.Sink{nil}, nil, "is nil"},
+	} {
+		err := (&Options{Sinks: test.sinks, Observers: test.observers}).checkSinks()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
 	}
 }

@@ -164,6 +164,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.Providers == nil {
 		out.Providers = providers.NewRegistry(nil)
 	}
+	if err := out.checkSinks(); err != nil {
+		return out, err
+	}
 	err := out.checkMembership()
 	return out, err
 }

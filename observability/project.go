@@ -237,8 +237,8 @@ func (p *projection) completed(r *conversation.StepCompleted) {
 		Purpose: PurposeAgent, DurationMs: r.DurationMs, FirstTokenMs: r.WaitMs, Retries: r.Retries, Request: request,
 		Response: ModelResponse{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: usage, FinishReason: finish},
 	}
-	if finish == finishError || finish == finishAborted || finish == conversation.ReasonInterrupted {
-		t.IsError, t.Response.Usage = true, nil
+	if kind := brokenBy(finish); kind != "" {
+		t.IsError, t.Response.Usage, t.Response.Error = true, nil, &Error{Type: kind}
 	}
 	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, t)
 	for _, c := range r.Calls {
@@ -262,6 +262,20 @@ const (
 	finishError   = "error"
 	finishAborted = "aborted"
 )
+
+// brokenBy is the type of error that a finish reason stands for, "" for a good end. The
+// submission's own error says more.
+func brokenBy(finish string) string {
+	switch finish {
+	case finishError:
+		return string(conversation.CodeModelFailed)
+	case finishAborted:
+		return string(conversation.CodeAborted)
+	case conversation.ReasonInterrupted:
+		return conversation.ReasonInterrupted
+	}
+	return ""
+}
 
 // finish translates the stop reason of a step.
 func (p *projection) finish(stop string) string {
