@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// BenchmarkProject makes the eight durable events of a plain turn out of its two batches,
+// BenchmarkProject makes the nine durable events of a resumed turn out of its two batches,
 // as the writer of a conversation does when they have landed.
 func BenchmarkProject(b *testing.B) {
 	src := observability.SourceOf(&conversation.ConversationCreated{Agent: "triage", ID: "42", ConversationID: "conv_1"})
