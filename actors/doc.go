@@ -37,6 +37,10 @@
 // and reads make sure where a log ends. [Runtime.HandOver] gives everything to the
 // others in mid-turn.
 //
+// What happens is told as events of package observability: to Options.Sinks through
+// internal/export, which remembers in the bucket whose events are behind, and to
+// Options.Observers at once. Nothing waits for either.
+//
 // After a crash everything is in the bucket: the other nodes, or the next start, sweep
 // the busy journals that the old incarnation left and activate whatever they list.
 //

@@ -23,25 +23,14 @@ import (
 // progressBytes is how much of the arguments of a call is told of at a time.
 const progressBytes = 1 << 10
 
-// spool ships durable events behind a cursor, and live ones beside them. It is that of
-// package export; its methods never block.
-type spool interface {
-	Open(key conversation.Key, src observability.Source, exported, tail int64)
-	Offer(key conversation.Key, src observability.Source, b conversation.Batch)
-	Closed(key conversation.Key)
-	Cursor(key conversation.Key) (int64, bool)
-	MayLeave(key conversation.Key) bool
-	Emit(events ...observability.Event)
-}
-
 // events hands what happens on this node to sinks and observers. Nothing of it waits for
 // them. It is safe for concurrent use.
 type events struct {
-	node      string // in the ids of live events
-	spool     spool  // nil without sinks
+	node      string           // in the ids of live events
+	spool     *export.Exporter // nil without sinks
 	observers []*observability.Buffer
-	live      bool
-	options   func(agent string) *observability.ProjectOptions
+	noLive    bool
+	options   func(agent string) observability.ProjectOptions
 	next      atomic.Int64
 }
 
@@ -62,10 +51,10 @@ func (o *Options) checkSinks() error {
 
 // newEvents makes what events pass through, before it is known who this node is.
 func newEvents(o *Options, agents map[string]*agent.Agent) *events {
-	e := &events{live: !o.NoLiveEvents}
-	e.options = func(name string) *observability.ProjectOptions {
+	e := &events{noLive: o.NoLiveEvents}
+	e.options = func(name string) observability.ProjectOptions {
 		a := agents[name]
-		return &observability.ProjectOptions{Content: a != nil && a.Events.Content}
+		return observability.ProjectOptions{Content: a != nil && a.Events.Content}
 	}
 	for _, s := range o.Observers {
 		e.observers = append(e.observers, observability.NewBuffer(s, &observability.BufferOptions{Logger: o.Logger}))
@@ -83,13 +72,14 @@ func (r *Runtime) export() error {
 		FlushRows: r.opts.EventGroup.Rows, FlushBytes: r.opts.EventGroup.Bytes, FlushEvery: r.opts.EventGroup.Every,
 		Logger: r.log, Member: r.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.incarnations,
 		Project: func(src observability.Source, b conversation.Batch) []observability.Event {
-			return observability.Project(src, b, r.events.options(src.Agent))
+			opts := r.events.options(src.Agent)
+			return observability.Project(src, b, &opts)
 		},
 	})
 	if err != nil {
 		return err
 	}
-	r.exporter, r.events.spool, r.journal.mayLeave = x, x, x.MayLeave
+	r.events.spool, r.journal.mayLeave = x, x.MayLeave
 	return nil
 }
 
@@ -113,18 +103,19 @@ func (r *Runtime) tell(ctx context.Context, wg *sync.WaitGroup) {
 	for _, o := range r.events.observers {
 		wg.Go(func() { _ = o.Run(ctx) }) // It returns nil.
 	}
-	if r.exporter == nil {
+	x := r.events.spool
+	if x == nil {
 		return
 	}
 	wg.Go(func() {
-		if err := r.exporter.Run(ctx); err != nil {
+		if err := x.Run(ctx); err != nil {
 			r.log.Error("exporter ended", "err", err)
 		}
 	})
 	wg.Go(func() {
 		for {
 			select {
-			case <-r.exporter.Moved():
+			case <-x.Moved():
 				r.journal.release()
 			case <-ctx.Done():
 				return
@@ -136,9 +127,12 @@ func (r *Runtime) tell(ctx context.Context, wg *sync.WaitGroup) {
 // off reports whether nobody wants to know anything.
 func (e *events) off() bool { return e.spool == nil && len(e.observers) == 0 }
 
+// wantsLive reports whether somebody wants live events.
+func (e *events) wantsLive() bool { return !e.noLive && !e.off() }
+
 // emit gives live events their identities and hands them over.
 func (e *events) emit(key conversation.Key, list ...observability.Event) {
-	if e.off() || !e.live || len(list) == 0 {
+	if !e.wantsLive() || len(list) == 0 {
 		return
 	}
 	last := e.next.Add(int64(len(list)))
@@ -181,10 +175,7 @@ func (w *witness) opened(created *conversation.ConversationCreated, exported, ta
 }
 
 func (w *witness) know(src observability.Source) {
-	w.stream.Source = src
-	if o := w.events.options(src.Agent); o != nil {
-		w.stream.Options = *o
-	}
+	w.stream.Source, w.stream.Options = src, w.events.options(src.Agent)
 }
 
 // landed tells of a batch that is durable.
@@ -202,7 +193,7 @@ func (w *witness) landed(b conversation.Batch) {
 	if len(w.events.observers) > 0 {
 		w.events.observe(observability.Project(src, b, &w.stream.Options))
 	}
-	if w.events.live {
+	if w.events.wantsLive() {
 		w.events.emit(w.key, w.stream.Batch(b, conversation.TimeOf(time.Now()))...)
 	}
 }
@@ -235,7 +226,7 @@ func (w *witness) exported() *int64 {
 
 // closed ends what it tells.
 func (w *witness) closed() {
-	if w.events != nil && w.events.spool != nil {
+	if w.events.spool != nil {
 		w.events.spool.Closed(w.key)
 	}
 }
@@ -259,7 +250,7 @@ type teller struct {
 // tellerOf returns the teller of work on a submission, which may be a subagent's.
 func (a *activation) tellerOf(id conversation.SubmissionID, turn conversation.TurnID) *teller {
 	t := &teller{events: a.rt.events, key: a.key}
-	if t.events.off() {
+	if !t.events.wantsLive() {
 		return t
 	}
 	state := a.machine.State()
@@ -273,7 +264,7 @@ func (a *activation) tellerOf(id conversation.SubmissionID, turn conversation.Tu
 }
 
 func (t *teller) tell(p observability.Payload) {
-	if t.events.off() || !t.events.live {
+	if !t.events.wantsLive() {
 		return
 	}
 	t.events.emit(t.key, t.src.Live(conversation.TimeOf(time.Now()), t.place, p))
@@ -344,7 +335,7 @@ func (p *progress) flush(index, least int) {
 
 // request tells that the model is about to be called.
 func (c *modelCall) request(req providers.Request) {
-	if c.told.events.off() || !c.told.events.live {
+	if !c.told.events.wantsLive() {
 		return
 	}
 	model, err := c.rt.opts.Providers.Resolve(c.model)

@@ -44,8 +44,8 @@ func (r *Runtime) viewChanged(v grain.View) {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
 	nudge(r.sweepNow)
-	if r.exporter != nil {
-		r.exporter.Wake()
+	if r.events.spool != nil {
+		r.events.spool.Wake()
 	}
 }
 

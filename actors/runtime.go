@@ -15,7 +15,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/parleyrun/parley/actors/follower"
-	"github.com/parleyrun/parley/actors/internal/export"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
@@ -187,7 +186,6 @@ type Runtime struct {
 	journal   *journal
 	resting   *resting
 	events    *events
-	exporter  *export.Exporter // nil without sinks
 	garbage   *garbage
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono

@@ -84,8 +84,8 @@ func (r *Runtime) Status() Status {
 		Follower: r.followers.Stats(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
-	if r.exporter != nil {
-		s.Events = new(r.exporter.Status())
+	if r.events.spool != nil {
+		s.Events = new(r.events.spool.Status())
 	}
 	for _, o := range r.events.observers {
 		if s.Observers == nil {

@@ -14,8 +14,8 @@
 //  1. One append is in flight at a time; records queue behind it and leave
 //     together in the next one. A composed batch is never changed.
 //  2. Every reply, also a refusal, waits until the records it rests on are
-//     durable. An admission of unsettled work waits also until a landed journal
-//     lists this writer; one that is refused for what the log lacks, and an abort
+//     durable. An admission of unsettled work, and a compaction that was asked for, wait
+//     also until a landed journal lists this writer; one that is refused for what the log lacks, and an abort
 //     that finds nothing, until the bucket has shown that the log ends here.
 //  3. Author code and model calls begin only after attempt_started is durable;
 //     a tool only after its call is.
