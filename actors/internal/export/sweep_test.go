@@ -159,30 +159,42 @@ func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTakenOverWhileOpen: what is open here goes on with its offers.
+// TestTakenOverWhileOpen: what is open here goes on with its offers, whether it was opened
+// or adopted first.
 func TestTakenOverWhileOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
-		logs := storage.NewLogs(b, nil)
-		x := newLogbook(t, logs, "x")
-		for range 6 {
-			x.append()
-		}
-		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: 1})
-		r := newRig(t, b, export.Options{}, newSink(t, "a"))
-		r.Open(x.key, observability.Source{}, -1, x.tail.Seq)
-		for range 20 {
-			offer(r, x, 1)
-			time.Sleep(100 * time.Millisecond)
-		}
-		time.Sleep(10 * second)
-		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) {
-			t.Errorf("%d events are stored", len(got))
-		}
-		if seq, _ := r.Cursor(x.key); seq != x.tail.Seq || len(journals(t, b)["dead"]) > 0 {
-			t.Errorf("cursor %d, journals %v", seq, journals(t, b))
-		}
-	})
+	for name, early := range map[string]bool{"opened first": false, "adopted first": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bucketOver(t, memory(t))
+				x := newLogbook(t, storage.NewLogs(b, nil), "x")
+				a := newSink(t, "a")
+				for range 2 { // The dead node has exported them.
+					a.take(project(x.append()))
+				}
+				for range 4 {
+					x.append()
+				}
+				leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: 1})
+				known := early
+				r := newRig(t, b, export.Options{SweepEvery: time.Hour, Live: func() ([]string, bool) { return []string{"me"}, known }}, a)
+				synctest.Wait()
+				r.Open(x.key, observability.Source{}, -1, x.tail.Seq)
+				known = true
+				r.Wake()
+				for range 20 {
+					offer(r, x, 1)
+					time.Sleep(100 * time.Millisecond)
+				}
+				time.Sleep(10 * second)
+				if got, _, _ := a.got(); !cmp.Equal(got, x.events()) {
+					t.Errorf("%d events are stored", len(got))
+				}
+				if seq, _ := r.Cursor(x.key); seq != x.tail.Seq || len(journals(t, b)["dead"]) > 0 {
+					t.Errorf("cursor %d, journals %v", seq, journals(t, b))
+				}
+			})
+		})
+	}
 }
 
 // TestAdoptsWhatItHasOpen: an activation that was fenced may not know it yet, so what is
