@@ -87,6 +87,7 @@ func packages() []row {
 		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
+		{"internal/noderun", 3, suite, list("conversation"), nil},
 		{"internal/s3server", 3, suite, nil, nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},

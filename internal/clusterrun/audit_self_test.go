@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/segment"
 )
 
 // told is a story of two messages, each with an answer, and all that readers may see
 // of it.
-func told(t *testing.T) (*story, []seenChunk) {
+func told(t *testing.T) (*story, []noderun.Chunk) {
 	t.Helper()
 	s := newStory("forged")
 	created := &conversation.ConversationCreated{ConversationID: "conv_1", UID: "inst_1", Agent: agentName, ID: "forged"}
@@ -23,7 +24,7 @@ func told(t *testing.T) (*story, []seenChunk) {
 	batches = append(batches, []conversation.Record{forgedAdmission("k1", "sub_1", "msg_1")})
 	batches = append(batches, []conversation.Record{&conversation.AttemptStarted{Submission: "sub_1", Attempt: 1}})
 	batches = append(batches, []conversation.Record{&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted}})
-	var seen []seenChunk
+	var seen []noderun.Chunk
 	for i, records := range batches {
 		b := conversation.Batch{Offset: conversation.Offset(i), Records: records}
 		if err := s.add(b); err != nil {
@@ -31,8 +32,8 @@ func told(t *testing.T) (*story, []seenChunk) {
 		}
 		s.hashes = append(s.hashes, segment.Hash{byte(i + 1)})
 		s.after = storage.Position{Seq: int64(i), Hash: segment.Hash{byte(i + 1)}}
-		for _, raw := range s.chunks[b.Offset] {
-			chunks, err := decodeChunks([]byte("["+string(raw)+"]"), b.Offset-1)
+		for _, raw := range s.shows[b.Offset] {
+			chunks, err := noderun.ReadChunks([]byte("["+string(raw)+"]"), b.Offset-1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,22 +51,22 @@ func forgedAdmission(key, sub, msg string) *conversation.SubmissionAdmitted {
 }
 
 func TestAudit(t *testing.T) {
-	whole := func(e *evidence) *sight { return &e.sights[0] }
+	whole := func(e *evidence) *noderun.Sight { return &e.sights[0] }
 	for name, c := range map[string]struct {
 		forge func(e *evidence)
 		want  string
 	}{
 		"all is well":         {func(*evidence) {}, ""},
-		"a chunk is missing":  {func(e *evidence) { w := whole(e); w.seen = append(w.seen[:1:1], w.seen[2:]...) }, "where the log shows"},
-		"the last is missing": {func(e *evidence) { w := whole(e); w.seen = w.seen[:len(w.seen)-1] }, "never saw"},
-		"a chunk comes twice": {func(e *evidence) { w := whole(e); w.seen = append(w.seen[:2:2], w.seen[1:]...) }, "where the log shows"},
+		"a chunk is missing":  {func(e *evidence) { w := whole(e); w.Chunks = append(w.Chunks[:1:1], w.Chunks[2:]...) }, "where the log shows"},
+		"the last is missing": {func(e *evidence) { w := whole(e); w.Chunks = w.Chunks[:len(w.Chunks)-1] }, "never saw"},
+		"a chunk comes twice": {func(e *evidence) { w := whole(e); w.Chunks = append(w.Chunks[:2:2], w.Chunks[1:]...) }, "where the log shows"},
 		"a chunk says something else": {func(e *evidence) {
 			w := whole(e)
-			w.seen = append([]seenChunk{}, w.seen...)
-			w.seen[1].raw = json.RawMessage(strings.Replace(string(w.seen[1].raw), "sub_0", "sub_1", 1))
+			w.Chunks = append([]noderun.Chunk{}, w.Chunks...)
+			w.Chunks[1].Raw = json.RawMessage(strings.Replace(string(w.Chunks[1].Raw), "sub_0", "sub_1", 1))
 		}, "where the log shows"},
-		"a chunk of the future": {func(e *evidence) { whole(e).to-- }, "does not show"},
-		"beyond the end":        {func(e *evidence) { whole(e).to++ }, "the log ends at"},
+		"a chunk of the future": {func(e *evidence) { whole(e).To-- }, "does not show"},
+		"beyond the end":        {func(e *evidence) { whole(e).To++ }, "the log ends at"},
 		"another head":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{9}}}} }, "another batch 2"},
 		"a longer log":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 6, Hash: segment.Hash{7}}}} }, "had batch 6"},
 		"the same head":         {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{3}}}} }, ""},
@@ -79,10 +80,10 @@ func TestAudit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, seen := told(t)
-			e := &evidence{story: s, sights: []sight{{"a reader", conversation.Start, 5, seen}, {"another", 2, 5, nil}}}
+			e := &evidence{story: s, sights: []noderun.Sight{{Who: "a reader", From: conversation.Start, To: 5, Chunks: seen}, {Who: "another", From: 2, To: 5}}}
 			for _, chunk := range seen {
-				if chunk.chunk.Position.Batch > 2 {
-					e.sights[1].seen = append(e.sights[1].seen, chunk)
+				if chunk.Position.Batch > 2 {
+					e.sights[1].Chunks = append(e.sights[1].Chunks, chunk)
 				}
 			}
 			e.history = history{ID: "forged", Order: s.order, Strict: true, Limit: liveness}

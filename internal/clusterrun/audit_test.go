@@ -1,27 +1,19 @@
 package clusterrun_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
-
-// sight is all that somebody saw of a conversation between two offsets.
-type sight struct {
-	who      string
-	from, to conversation.Offset
-	seen     []seenChunk
-}
 
 // evidence is what is known of one conversation in the end.
 type evidence struct {
 	story   *story
 	history history
-	sights  []sight
+	sights  []noderun.Sight
 	heads   []glimpse
 }
 
@@ -47,35 +39,11 @@ func (e *evidence) check() []string {
 }
 
 // lacks compares what was seen with what the log shows, "" if they are the same.
-func (s *story) lacks(w sight) string {
-	seen := w.seen
-	if w.to > s.state.Head() {
-		return fmt.Sprintf("%s has read to %s, the log ends at %s", w.who, w.to, s.state.Head())
+func (s *story) lacks(w noderun.Sight) string {
+	if w.To > s.state.Head() {
+		return fmt.Sprintf("%s has read to %s, the log ends at %s", w.Who, w.To, s.state.Head())
 	}
-	for o := w.from + 1; o <= w.to; o++ {
-		for index, want := range s.chunks[o] {
-			if len(seen) == 0 {
-				return fmt.Sprintf("%s never saw %s", w.who, want)
-			}
-			at := conversation.Position{Batch: o, Index: index}
-			if seen[0].chunk.Position != at || !sameJSON(seen[0].raw, want) {
-				return fmt.Sprintf("%s saw %s at %v where the log shows %s at %v", w.who, seen[0].raw, seen[0].chunk.Position, want, at)
-			}
-			seen = seen[1:]
-		}
-	}
-	if len(seen) > 0 {
-		return fmt.Sprintf("%s saw %s, which the log does not show", w.who, seen[0].raw)
-	}
-	return ""
-}
-
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+	return s.shows.Lacks(w)
 }
 
 // verdict is a line that "parley log verify --json" prints.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // forgedNodes are nodes that answer what a test says, one answer after the other,
@@ -21,7 +22,7 @@ func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 		next <- a
 	}
 	close(next)
-	c := &cluster{notes: &notes{}}
+	c := &client{&cluster{notes: &notes{}, http: noderun.NewClient(answerWithin)}}
 	for i := range 2 {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if a, ok := <-next; ok {
@@ -31,11 +32,10 @@ func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 			t.Errorf("nobody expected %s %s", r.Method, r.URL)
 		}))
 		t.Cleanup(s.Close)
-		c.nodes = append(c.nodes, &node{c: c, number: i, http: s.Listener.Addr().String()})
+		c.nodes = append(c.nodes, &node{c: c.cluster, number: i, http: s.Listener.Addr().String()})
 	}
-	client := newClient(c)
-	t.Cleanup(client.http.CloseIdleConnections)
-	return client
+	t.Cleanup(c.http.Close)
+	return c
 }
 
 func answers(status int, body string, header ...string) http.HandlerFunc {
@@ -79,7 +79,7 @@ func TestSend(t *testing.T) {
 			switch {
 			case c.want == "" && (err != nil || m.Receipt == nil || m.Tries != c.tries):
 				t.Errorf("error %v, receipt %v, %d tries", err, m.Receipt, m.Tries)
-			case c.want != "" && (!broken(err) || !strings.Contains(err.Error(), c.want)):
+			case c.want != "" && (!noderun.Broken(err) || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("error %v, want a violation with %q", err, c.want)
 			}
 		})
@@ -112,7 +112,7 @@ func TestLooks(t *testing.T) {
 			client := forgedNodes(t, answers(200, c.list, "Stream-Next-Offset", offsetNine, "Stream-Up-To-Date", "true"))
 			l, _, err := client.updates(t.Context(), client.nodes[1], "x", 5)
 			if c.want != "" {
-				if !broken(err) || !strings.Contains(err.Error(), c.want) {
+				if !noderun.Broken(err) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want a violation with %q", err, c.want)
 				}
 				return
@@ -130,7 +130,7 @@ func TestLooks(t *testing.T) {
 	if l, _, err := client.updates(t.Context(), client.nodes[0], "x", conversation.Start); err != nil || l.Next != conversation.Start || l.At {
 		t.Errorf("a conversation that is not there is read as %+v, %v", l, err)
 	}
-	if _, _, err := client.updates(t.Context(), client.nodes[0], "x", 5); !broken(err) {
+	if _, _, err := client.updates(t.Context(), client.nodes[0], "x", 5); !noderun.Broken(err) {
 		t.Errorf("an offset of a conversation that is not there is %v", err)
 	}
 }
@@ -158,26 +158,21 @@ func TestReader(t *testing.T) {
 			answers(503, "{}", "Retry-After", "2"), stream(data(one, two)), hangsUp, stream(data(one, two), control(offsetFive)), stream(data(three), control(offsetNine)), end,
 		}, 3, "over"},
 		"half a frame does not count": {[]http.HandlerFunc{stream("event: data\ndata:[" + one + "]\n"), stream(data(one, two), control(offsetFive)), end}, 2, "over"},
-		"something was left out":      {[]http.HandlerFunc{stream(data(one, three)), stream(data(one, two))}, 2, "was left out before"},
-		"something is different":      {[]http.HandlerFunc{stream(data(one)), stream(data(chunk(5, 0, "x")))}, 1, "is now"},
-		"an offset goes back":         {[]http.HandlerFunc{stream(control(offsetNine), control(offsetFive))}, 0, "comes after"},
-		"a chunk beyond its offset":   {[]http.HandlerFunc{stream(data(three), control(offsetFive))}, 1, "comes after"},
-		"chunks in another order":     {[]http.HandlerFunc{stream(data(two, one))}, 0, "comes after"},
-		"an event nobody knows":       {[]http.HandlerFunc{stream("event: bye\ndata:{}\n\n")}, 0, "event"},
 		"an offset that is gone":      {[]http.HandlerFunc{answers(404, "{}")}, 0, "status 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := forgedNodes(t, c.answers...)
-			r := &reader{client: client, rand: rand.New(rand.NewPCG(1, 1)), id: "x", from: 2, next: 2}
+			r := newReader(client, rand.New(rand.NewPCG(1, 1)), "x", 2)
 			ctx, cancel := context.WithTimeout(t.Context(), liveness)
 			defer cancel()
 			r.follow(ctx)
 			flaws := strings.Join(client.all(), "\n")
-			if len(r.seen) != c.seen || !strings.Contains(flaws, c.want) {
-				t.Errorf("saw %d chunks and %q, want %d and %q", len(r.seen), flaws, c.seen, c.want)
+			s := r.Sight("")
+			if len(s.Chunks) != c.seen || !strings.Contains(flaws, c.want) {
+				t.Errorf("saw %d chunks and %q, want %d and %q", len(s.Chunks), flaws, c.seen, c.want)
 			}
-			if c.seen == 3 && (len(r.marks) != 2 || r.marks[1].Offset != 9 || r.at() != 9) {
-				t.Errorf("the marks are %v", r.marks)
+			if c.seen == 3 && (len(s.Marks) != 2 || s.Marks[1].Offset != 9 || s.To != 9) {
+				t.Errorf("the marks are %v", s.Marks)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package clusterrun_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
@@ -25,6 +25,13 @@ const (
 	agentName = "worker"
 	mount     = "/agents/worker"
 	heartbeat = 500 * time.Millisecond // The default of a node.
+	// exitReplaced is the exit code of a node that is not a member any more. Whoever runs
+	// it starts it again.
+	exitReplaced = 75
+	// maxOutput bounds what a failed run shows of a node's output, in bytes.
+	maxOutput = 16 << 10
+	// secret begins what messages say. No log may have it.
+	secret = "note=body-"
 )
 
 // notes gathers what is wrong. It is safe for concurrent use.
@@ -50,6 +57,8 @@ func (n *notes) any() bool { return len(n.all()) > 0 }
 // cluster is nodes, what lies between them, and what they need.
 type cluster struct {
 	*notes
+	reaper  *noderun.Reaper
+	http    *noderun.Client
 	nodes   []*node
 	between [][]*valve // What one node says to another, by their numbers.
 	proxies []*proxy
@@ -79,7 +88,7 @@ type node struct {
 	mu       sync.Mutex
 	wanted   bool
 	changed  chan struct{}
-	process  *process
+	process  *noderun.Process
 	lives    int
 	replaced int
 	starved  time.Time // Until when its bucket was out of reach.
@@ -97,7 +106,9 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
 	server := s3server.Versitygw(t)
 	name := server.Bucket(t)
-	c := &cluster{notes: &notes{}, ca: newAuthority(t), model: fakemodel.New(nil)}
+	c := &cluster{
+		notes: &notes{}, reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
+	}
 	var err error
 	c.bucket, err = s3.New(&s3.Options{
 		Endpoint: server.Endpoint, Bucket: name, Region: server.Region, PathStyle: true,
@@ -144,7 +155,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
 	t.Helper()
 	n := &node{c: c, number: i, ip: fmt.Sprintf("127.0.0.%d", 11+i), changed: make(chan struct{})}
-	n.http, n.peers, n.admin = freePort(t, n.ip), freePort(t, n.ip), freePort(t, n.ip)
+	n.http, n.peers, n.admin = noderun.FreePort(t, n.ip), noderun.FreePort(t, n.ip), noderun.FreePort(t, n.ip)
 	for from := range c.between {
 		n.callers = append(n.callers, newPath(c.between[from][i], c.between[i][from]))
 	}
@@ -168,18 +179,6 @@ func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
 	c.proxies = append(c.proxies, bucket)
 	c.nodes = append(c.nodes, n)
 	return n
-}
-
-// freePort returns an address of a node that nobody listens on, for now. Only the
-// node has the host, so that nobody else takes the port while it is down.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // write writes the configuration of a node.
@@ -223,7 +222,7 @@ func (n *node) want(on bool) {
 
 // running returns the process of the moment, nil for none, and what is closed when
 // that may be another.
-func (n *node) running() (*process, <-chan struct{}) {
+func (n *node) running() (*noderun.Process, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.process, n.changed
@@ -248,25 +247,25 @@ func (n *node) supervise(ctx context.Context) {
 		n.lives++
 		log := n.log(n.lives)
 		n.mu.Unlock()
-		p, err := startProcess(log, n.env, n.program, "serve", "--quiet", "--config", n.config)
+		p, err := n.c.reaper.Start(log, n.env, n.program, "serve", "--quiet", "--config", n.config)
 		if err != nil {
 			n.c.fail("start %v: %v", n, err)
 			return
 		}
 		n.now(p)
 		select {
-		case <-p.ended:
+		case <-p.Ended():
 		case <-ctx.Done():
-			p.kill()
+			p.Kill()
 		}
 		n.now(nil)
-		if !n.judge(p) || pause(ctx, 100*time.Millisecond) != nil {
+		if !n.judge(p) || noderun.Pause(ctx, 100*time.Millisecond) != nil {
 			return
 		}
 	}
 }
 
-func (n *node) now(p *process) {
+func (n *node) now(p *noderun.Process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.process = p
@@ -275,23 +274,23 @@ func (n *node) now(p *process) {
 }
 
 // judge looks at a process that has ended. It reports whether to start another.
-func (n *node) judge(p *process) bool {
-	replaced, flaw := p.end()
+func (n *node) judge(p *noderun.Process) bool {
+	flaw := p.Flaw()
 	n.mu.Lock()
-	if replaced {
+	if p.ExitCode() == exitReplaced {
 		n.replaced++
+		flaw = ""
 	}
 	// Without its bucket a node cannot start, and says so. Whoever runs it tries again.
-	if p.cmd.ProcessState.ExitCode() == 1 && !p.served() && n.starved.After(p.began) {
+	if p.ExitCode() == 1 && !p.Served() && n.starved.After(p.Began) {
 		flaw = ""
 	}
 	n.mu.Unlock()
-	out := p.printed()
-	for _, f := range flawsOf(out) {
+	for _, f := range p.Flaws(secret) {
 		n.c.fail("%v: %s", n, f)
 	}
 	if flaw != "" {
-		n.c.fail("%v: %s\n%s", n, flaw, out[max(0, len(out)-maxOutput):])
+		n.c.fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
 	}
 	return flaw == ""
 }
@@ -332,7 +331,7 @@ func (n *node) replacements() int {
 // signal sends a signal to the process of the moment.
 func (n *node) signal(s syscall.Signal) {
 	if p, _ := n.running(); p != nil {
-		p.signal(s)
+		p.Signal(s)
 	}
 }
 
@@ -340,7 +339,7 @@ func (n *node) signal(s syscall.Signal) {
 func (n *node) kill() {
 	n.want(false)
 	if p, _ := n.running(); p != nil {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -351,11 +350,11 @@ func (n *node) leave() {
 	if p == nil {
 		return
 	}
-	p.signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGTERM)
 	select {
-	case <-p.ended:
+	case <-p.Ended():
 	case <-time.After(liveness):
-		p.quit()
+		p.Quit()
 		n.c.fail("%v does not end in order", n)
 	}
 }
@@ -366,16 +365,16 @@ func (n *node) await(ctx context.Context) bool {
 	defer cancel()
 	for {
 		p, changed := n.running()
-		var ready chan struct{}
+		var ready <-chan struct{}
 		if p != nil {
-			ready = p.ready
+			ready = p.Ready()
 		}
 		select {
 		case <-ready:
 			if n.admitted(ctx) {
 				return true
 			}
-			if !n.c.any() && pause(ctx, 20*time.Millisecond) == nil {
+			if !n.c.any() && noderun.Pause(ctx, 20*time.Millisecond) == nil {
 				continue
 			}
 		case <-changed:
@@ -397,17 +396,8 @@ func (n *node) admitted(ctx context.Context) bool {
 	if len(n.c.nodes) == 1 {
 		return true
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // The status says it.
-	return resp.StatusCode == http.StatusOK
+	_, _, err := n.c.http.Do(ctx, http.MethodGet, "http://"+n.admin+"/readyz", nil)
+	return err == nil
 }
 
 // start starts all nodes and waits until they serve.
@@ -482,16 +472,4 @@ func (c *cluster) tails() string {
 		}
 	}
 	return b.String()
-}
-
-// pause waits, or returns why ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -42,7 +43,7 @@ func TestWatcher(t *testing.T) {
 			if time.Since(began) > liveness {
 				t.Fatalf("epoch %d is not seen", n)
 			}
-			_ = pause(ctx, time.Millisecond)
+			_ = noderun.Pause(ctx, time.Millisecond)
 		}
 	}
 	cancel()

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // kind is a way to break a cluster.
@@ -154,7 +156,7 @@ func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
 	default:
 		c.fail("nobody knows how to do %s", f.Kind)
 	}
-	_ = pause(ctx, f.For) // It is mended in any case.
+	_ = noderun.Pause(ctx, f.For) // It is mended in any case.
 	c.heal()
 }
 
@@ -163,7 +165,7 @@ func (c *cluster) down(ctx context.Context, who []*node, d time.Duration) {
 	for _, n := range who {
 		n.kill()
 	}
-	_ = pause(ctx, d) // They are started in any case.
+	_ = noderun.Pause(ctx, d) // They are started in any case.
 	for _, n := range who {
 		n.want(true)
 	}
@@ -175,7 +177,7 @@ func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
 		began := time.Now()
 		n.leave()
 		left := time.Now()
-		_ = pause(ctx, d)
+		_ = noderun.Pause(ctx, d)
 		n.want(true)
 		if !n.await(ctx) {
 			return

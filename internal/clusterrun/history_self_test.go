@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // forged is a history of three messages, admitted at the offsets 0, 10 and 20, each
@@ -85,7 +86,7 @@ func TestHistory(t *testing.T) {
 			h.after(2990, 3110, 13, 20)
 			h.after(2990, 3110, 13, 19)
 			h.after(3200, 3300, 20, 33)
-			h.Marks = append(h.Marks, mark{at(1100), at(3200), 25})
+			h.Marks = append(h.Marks, noderun.Mark{Call: at(1100), At: at(3200), Offset: 25})
 		}, ""},
 		"a read misses what was acknowledged":  {true, func(h *history) { h.shows(2101, 2200, 9) }, noOrder},
 		"it does not exist after its creation": {true, func(h *history) { h.shows(1101, 1200, conversation.Start) }, noOrder},
@@ -93,9 +94,12 @@ func TestHistory(t *testing.T) {
 			h.shows(2010, 2020, 10)
 			h.shows(2030, 2040, 9)
 		}, noOrder},
-		"a read shows what was not sent yet":  {true, func(h *history) { h.shows(1500, 1600, 10) }, noOrder},
-		"a stream shows what was not sent":    {true, func(h *history) { h.Marks = append(h.Marks, mark{at(1100), at(1999), 10}) }, noOrder},
-		"a read misses what a stream had":     {true, func(h *history) { h.Marks = []mark{{at(1900), at(2010), 12}}; h.shows(2020, 2030, 9) }, noOrder},
+		"a read shows what was not sent yet": {true, func(h *history) { h.shows(1500, 1600, 10) }, noOrder},
+		"a stream shows what was not sent":   {true, func(h *history) { h.Marks = append(h.Marks, noderun.Mark{Call: at(1100), At: at(1999), Offset: 10}) }, noOrder},
+		"a read misses what a stream had": {true, func(h *history) {
+			h.Marks = []noderun.Mark{{Call: at(1900), At: at(2010), Offset: 12}}
+			h.shows(2020, 2030, 9)
+		}, noOrder},
 		"admitted in another order than sent": {true, func(h *history) { h.Sent[0].Call, h.Sent[0].Back = at(2500), at(2600) }, noOrder},
 		"an admission of unknown outcome": {true, func(h *history) {
 			h.Sent[1].Receipt = nil

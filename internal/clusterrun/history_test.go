@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // history is what clients know of the admissions and the reads of one conversation.
@@ -18,8 +19,8 @@ type history struct {
 	Order  []*admitted // All admissions, as the log has them.
 	Sent   []*sent
 	Looks  []look
-	Marks  []mark // Of readers by SSE.
-	Strict bool   // No read may be old.
+	Marks  []noderun.Mark // Of readers by SSE.
+	Strict bool           // No read may be old.
 	// Windows are when the membership changed; only then a read that named no offset
 	// may be as old as Stale.
 	Windows []window
@@ -129,7 +130,7 @@ func (h *history) changing(l look) bool {
 // time after it asked.
 func (h *history) marks() (ops []porcupine.Operation) {
 	for i, a := range h.Order {
-		var first *mark
+		var first *noderun.Mark
 		for j := range h.Marks {
 			if m := &h.Marks[j]; m.Offset >= a.Offset && (first == nil || m.At.Before(first.At)) {
 				first = m

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -80,7 +81,7 @@ func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n 
 	}
 	if len(k.readers) == 0 && !k.alone {
 		for i, from := range []conversation.Offset{conversation.Start, m.Receipt.Offset} {
-			rd := &reader{client: l.client, rand: k.dice(uint64(10 + i)), id: k.id, from: from, next: from}
+			rd := newReader(l.client, k.dice(uint64(10+i)), k.id, from)
 			k.readers = append(k.readers, rd)
 			l.reading.Go(func() { rd.follow(l.read) })
 		}
@@ -92,11 +93,11 @@ func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n 
 // answered, or ctx ends.
 func (l *load) talkOn(ctx, over context.Context, k *talk) {
 	r := k.dice(1)
-	if pause(over, milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
+	if noderun.Pause(over, milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
 		return
 	}
 	for n := 0; ; n++ {
-		if !l.post(ctx, k, r, n) || pause(over, l.think/2+milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
+		if !l.post(ctx, k, r, n) || noderun.Pause(over, l.think/2+milliseconds(r, 0, int(l.think.Milliseconds()))) != nil {
 			return
 		}
 	}
@@ -105,7 +106,7 @@ func (l *load) talkOn(ctx, over context.Context, k *talk) {
 // lookOn reads one conversation in every way until over ends.
 func (l *load) lookOn(over context.Context, k *talk) {
 	r := k.dice(2)
-	for pause(over, l.think/4+milliseconds(r, 0, int(l.think.Milliseconds())/2)) == nil {
+	for noderun.Pause(over, l.think/4+milliseconds(r, 0, int(l.think.Milliseconds())/2)) == nil {
 		n := l.client.any(r)
 		var seen look
 		var err error
@@ -118,7 +119,7 @@ func (l *load) lookOn(over context.Context, k *talk) {
 		switch {
 		case err == nil:
 			k.looks = append(k.looks, seen)
-		case over.Err() == nil && broken(err):
+		case over.Err() == nil && noderun.Broken(err):
 			l.client.fail("read of %s at %v: %v", k.id, n, err)
 		default:
 			k.shed++
@@ -141,7 +142,7 @@ func (k *talk) offset(r *rand.Rand) conversation.Offset {
 		known = append(known, k.looks[n-1].Next)
 	}
 	for _, rd := range k.readers {
-		known = append(known, rd.at())
+		known = append(known, rd.At())
 	}
 	return known[r.IntN(len(known))]
 }
@@ -191,7 +192,7 @@ func (k *talk) acknowledged() (keys []string) {
 func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64) (out []glimpse) {
 	logs := storage.NewLogs(bucket, nil)
 	r := rand.New(rand.NewPCG(seed, 4))
-	for pause(over, 200*time.Millisecond) == nil {
+	for noderun.Pause(over, 200*time.Millisecond) == nil {
 		k := l.talks[r.IntN(len(l.talks))]
 		s := newStory(k.id)
 		if err := s.read(over, logs); err == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/segment"
 )
@@ -29,7 +30,7 @@ type story struct {
 	state  *conversation.State
 	order  []*admitted
 	subs   map[conversation.SubmissionID]*admitted
-	chunks map[conversation.Offset][]json.RawMessage
+	shows  noderun.Projection
 	hashes []segment.Hash // By sequence number.
 	// noted are the submissions that a newer version has noted.
 	noted  map[conversation.SubmissionID]bool
@@ -39,7 +40,7 @@ type story struct {
 func newStory(id string) *story {
 	return &story{
 		key: conversation.Address{Agent: agentName, ID: id}.Key(), after: storage.Start(), state: conversation.NewState(),
-		subs: map[conversation.SubmissionID]*admitted{}, chunks: map[conversation.Offset][]json.RawMessage{},
+		subs: map[conversation.SubmissionID]*admitted{}, shows: noderun.Projection{},
 		noted: map[conversation.SubmissionID]bool{},
 	}
 }
@@ -100,18 +101,7 @@ func (s *story) add(b conversation.Batch) error {
 	if !s.state.Exists() {
 		return nil // A claim that came before the creation.
 	}
-	chunks, err := conversation.Project(s.state.Created().ConversationID, b, func() (*conversation.Snapshot, error) { return s.state.Snapshot(), nil })
-	if err != nil {
-		return err
-	}
-	for _, c := range chunks {
-		raw, err := conversation.AppendChunks(nil, []conversation.Chunk{c})
-		if err != nil {
-			return err
-		}
-		s.chunks[b.Offset] = append(s.chunks[b.Offset], raw)
-	}
-	return nil
+	return s.shows.Add(s.state, b)
 }
 
 // owed counts what is not settled.

@@ -1,18 +1,15 @@
 package clusterrun_test
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 var (
@@ -28,21 +25,13 @@ var (
 // run fails.
 const liveness = 2 * time.Minute
 
-// reaperEnv makes this binary the reaper.
-const reaperEnv = "PARLEY_CLUSTERRUN_REAPER"
-
 // shared is what all tests of the process use.
 var shared struct {
-	reaper *os.File // Is told the ids of processes.
-	build  func() (string, error)
-	next   func() (string, error) // The version after this one.
+	build func() (string, error)
+	next  func() (string, error) // The version after this one.
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv(reaperEnv) != "" {
-		reap()
-		return
-	}
 	flag.Parse()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "parley-cluster-")
@@ -51,14 +40,8 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		stop, err := startReaper()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer stop()
-		shared.build = sync.OnceValues(func() (string, error) { return build(filepath.Join(dir, "parley")) })
-		shared.next = sync.OnceValues(func() (string, error) { return build(filepath.Join(dir, "parley-next"), "-tags", "nextversion") })
+		shared.build = sync.OnceValues(func() (string, error) { return build(dir, "parley") })
+		shared.next = sync.OnceValues(func() (string, error) { return build(dir, "parley-next", "-tags", "nextversion") })
 		return m.Run()
 	}())
 }
@@ -86,58 +69,7 @@ func nextProgram(t *testing.T) string {
 	return file
 }
 
-func build(file string, flags ...string) (string, error) {
-	args := append([]string{"build", "-o", file}, flags...)
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "-race" && s.Value == "true" {
-				args = append(args, "-race")
-			}
-		}
-	}
-	if out, err := exec.Command("go", append(args, "github.com/parleyrun/parley/cmd/parley")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build parley: %w\n%s", err, out)
-	}
-	return file, nil
-}
-
-// startReaper starts a process that kills whatever is left when this one is gone.
-func startReaper() (stop func(), err error) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), reaperEnv+"=1")
-	cmd.Stderr = os.Stderr
-	stdin, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer stdin.Close()
-	cmd.Stdin, shared.reaper = stdin, out
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return func() {
-		out.Close()
-		_ = cmd.Wait() // It has nothing left to do.
-	}, nil
-}
-
-// reap reads ids with a sign before them, + for a process that begins and - for one
-// that has ended, until there is nobody to write any.
-func reap() {
-	left := map[int]bool{}
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		n, err := strconv.Atoi(lines.Text())
-		switch {
-		case err != nil:
-			fmt.Fprintln(os.Stderr, "reaper:", err)
-		case n > 0:
-			left[n] = true
-		default:
-			delete(left, -n)
-		}
-	}
-	for pid := range left {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // It may have ended.
-	}
+func build(dir, name string, flags ...string) (string, error) {
+	file := filepath.Join(dir, name)
+	return file, noderun.Build(file, flags...)
 }

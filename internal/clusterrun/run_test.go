@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -101,7 +102,7 @@ type run struct {
 	watcher *watcher
 	faults  []fault
 	heads   []glimpse
-	sights  map[string][]sight
+	sights  map[string][]noderun.Sight
 	counts  map[string]int
 	told    []string
 	began   time.Time
@@ -112,8 +113,8 @@ func newRun(t *testing.T, p plan) *run {
 	file := program(t)
 	c := newCluster(t, clusterOptions{nodes: p.nodes, strict: p.strict, program: func(int) string { return file }})
 	r := &run{
-		cluster: c, t: t, plan: p, client: newClient(c), watcher: &watcher{bucket: c.bucket}, faults: schedule(p.seed, p.nodes, p.total),
-		sights: map[string][]sight{}, counts: map[string]int{}, began: time.Now(),
+		cluster: c, t: t, plan: p, client: &client{c}, watcher: &watcher{bucket: c.bucket}, faults: schedule(p.seed, p.nodes, p.total),
+		sights: map[string][]noderun.Sight{}, counts: map[string]int{}, began: time.Now(),
 	}
 	c.tell = r.tell
 	r.load = newLoad(r.client, p.seed, p.talks, p.think)
@@ -151,7 +152,7 @@ func (r *run) playBy(steps func(context.Context) bool) {
 	cancel()
 	<-watching
 	r.close()
-	r.client.http.CloseIdleConnections()
+	r.client.http.Close()
 	if s := r.strangers(); len(s) > 0 {
 		r.fail("calls between nodes came from %v, not from an address of a node", s)
 	}
@@ -197,9 +198,9 @@ func (r *run) trouble(ctx context.Context) {
 		defer close(looked)
 		r.heads = r.load.glimpses(over, r.bucket, r.plan.seed)
 	}()
-	_ = pause(over, r.plan.think) // Conversations have begun.
+	_ = noderun.Pause(over, r.plan.think) // Conversations have begun.
 	for _, f := range r.faults {
-		if _ = pause(over, f.Before); r.any() {
+		if _ = noderun.Pause(over, f.Before); r.any() {
 			break
 		}
 		r.tell("%v", f)
@@ -245,10 +246,10 @@ func (r *run) quiet(ctx context.Context) bool {
 		if len(owed) == 0 {
 			break
 		}
-		if time.Since(began) > liveness || pause(ctx, 200*time.Millisecond) != nil {
+		if time.Since(began) > liveness || noderun.Pause(ctx, 200*time.Millisecond) != nil {
 			for _, n := range r.nodes {
 				if p, _ := n.running(); p != nil {
-					p.quit()
+					p.Quit()
 				}
 			}
 			r.fail("%d messages are not settled without traffic: %q", len(owed), owed[:min(len(owed), 10)])
@@ -274,11 +275,11 @@ func (r *run) catchUp(ctx context.Context) bool {
 				return false
 			}
 		}
-		head := r.sights[k.id][0].to
+		head := r.sights[k.id][0].To
 		for _, rd := range k.readers {
-			for rd.at() < head {
-				if err := pause(ctx, 5*time.Millisecond); err != nil || r.any() {
-					r.fail("a reader of %s stays at %s, the head is %s", k.id, rd.at(), head)
+			for rd.At() < head {
+				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.any() {
+					r.fail("a reader of %s stays at %s, the head is %s", k.id, rd.At(), head)
 					return false
 				}
 			}
@@ -291,18 +292,18 @@ func (r *run) catchUp(ctx context.Context) bool {
 
 // fresh reads a conversation from its beginning at a node.
 func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
-	s := sight{who: fmt.Sprintf("a fresh read at %v", n), from: conversation.Start, to: conversation.Start}
+	s := noderun.Sight{Who: fmt.Sprintf("a fresh read at %v", n), From: conversation.Start, To: conversation.Start}
 	for {
-		seen, chunks, err := r.client.updates(ctx, n, k.id, s.to)
-		if err != nil && !broken(err) && pause(ctx, 50*time.Millisecond) == nil {
+		seen, chunks, err := r.client.updates(ctx, n, k.id, s.To)
+		if err != nil && !noderun.Broken(err) && noderun.Pause(ctx, 50*time.Millisecond) == nil {
 			continue // It has just become a member.
 		}
 		if err != nil {
-			r.fail("%s: %s: %v", k.id, s.who, err)
+			r.fail("%s: %s: %v", k.id, s.Who, err)
 			return false
 		}
 		k.looks = append(k.looks, seen)
-		s.seen, s.to = append(s.seen, chunks...), seen.Next
+		s.Chunks, s.To = append(s.Chunks, chunks...), seen.Next
 		if seen.UpToDate {
 			r.sights[k.id] = append(r.sights[k.id], s)
 			return true
@@ -349,11 +350,12 @@ func (r *run) audit(ctx context.Context) {
 			Limit: liveness,
 		}
 		for i, rd := range k.readers {
-			e.sights = append(e.sights, sight{fmt.Sprint("reader ", i), rd.from, rd.next, rd.seen})
-			e.history.Marks = append(e.history.Marks, rd.marks...)
-			r.counts["reconnects"] += rd.resumed
-			r.counts["chunks seen by SSE"] += len(rd.seen)
-			r.counts["chunks repeated"] += rd.repeated
+			seen := rd.Sight(fmt.Sprint("reader ", i))
+			e.sights = append(e.sights, seen)
+			e.history.Marks = append(e.history.Marks, seen.Marks...)
+			r.counts["reconnects"] += seen.Resumed
+			r.counts["chunks seen by SSE"] += len(seen.Chunks)
+			r.counts["chunks repeated"] += seen.Repeated
 		}
 		for _, g := range r.heads {
 			if g.id == k.id {

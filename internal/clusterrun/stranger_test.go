@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // stranger is somebody at the port between nodes who is not a node.
@@ -172,8 +174,8 @@ func TestStrangers(t *testing.T) {
 	}
 	target := c.nodes[0]
 	p, _ := target.running()
-	client := newClient(c)
-	defer client.http.CloseIdleConnections()
+	client := &client{c}
+	defer c.http.Close()
 	dice := rand.New(rand.NewPCG(1, 1))
 	lines := map[string]*regexp.Regexp{}
 	for name, attack := range attacks(t, c.ca, c.ca.sign(t, "stolen", clusterName)) {
@@ -183,9 +185,9 @@ func TestStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
 			attack(s)
-			for began := time.Now(); len(line.FindAll(p.printed(), -1)) == 0; {
-				if time.Since(began) > liveness/4 || pause(t.Context(), 10*time.Millisecond) != nil {
-					t.Errorf("no line of the log tells of it:\n%s", p.printed())
+			for began := time.Now(); len(line.FindAll(p.Printed(), -1)) == 0; {
+				if time.Since(began) > liveness/4 || noderun.Pause(t.Context(), 10*time.Millisecond) != nil {
+					t.Errorf("no line of the log tells of it:\n%s", p.Printed())
 					break
 				}
 			}
@@ -203,7 +205,7 @@ func TestStrangers(t *testing.T) {
 	}
 	c.close()
 	for name, line := range lines {
-		if got := line.FindAllString(string(p.printed()), -1); len(got) > 1 {
+		if got := line.FindAllString(string(p.Printed()), -1); len(got) > 1 {
 			t.Errorf("%s: %d lines of the log, want one:\n%s", name, len(got), strings.Join(got, "\n"))
 		}
 	}

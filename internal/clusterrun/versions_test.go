@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -51,8 +52,8 @@ func TestTwoVersions(t *testing.T) {
 	c := newCluster(t, clusterOptions{nodes: 2, program: func(number int) string { return []string{next, now}[number] }})
 	v := &versions{
 		run: &run{
-			cluster: c, t: t, plan: plan{nodes: 2}, client: newClient(c), watcher: &watcher{bucket: c.bucket},
-			sights: map[string][]sight{}, counts: map[string]int{}, began: time.Now(),
+			cluster: c, t: t, plan: plan{nodes: 2}, client: &client{c}, watcher: &watcher{bucket: c.bucket},
+			sights: map[string][]noderun.Sight{}, counts: map[string]int{}, began: time.Now(),
 		},
 		newer: c.nodes[0], older: c.nodes[1], logs: storage.NewLogs(c.bucket, nil),
 		stories: map[string]*story{}, byHand: map[conversation.SubmissionID]bool{},
@@ -89,8 +90,8 @@ func (v *versions) steps(ctx context.Context) bool {
 			return false
 		}
 		for _, rd := range k.readers {
-			for rd.at() < v.sights[k.id][0].to {
-				if pause(ctx, 5*time.Millisecond) != nil || v.any() {
+			for rd.At() < v.sights[k.id][0].To {
+				if noderun.Pause(ctx, 5*time.Millisecond) != nil || v.any() {
 					return false
 				}
 			}
@@ -108,7 +109,7 @@ func (v *versions) until(ctx context.Context, what string, done func() (bool, er
 		if ok && err == nil {
 			return true
 		}
-		if err != nil || v.any() || time.Since(began) > liveness || pause(ctx, 50*time.Millisecond) != nil {
+		if err != nil || v.any() || time.Since(began) > liveness || noderun.Pause(ctx, 50*time.Millisecond) != nil {
 			v.fail("%s does not come: %v", what, err)
 			return false
 		}
@@ -323,7 +324,7 @@ func (v *versions) told(k *talk) (n int) {
 	if p == nil {
 		return 0
 	}
-	for line := range bytes.Lines(p.printed()) {
+	for line := range bytes.Lines(p.Printed()) {
 		if bytes.Contains(line, []byte("level=ERROR")) && bytes.Contains(line, []byte(nextNoted)) && bytes.Contains(line, []byte(newStory(k.id).key)) {
 			n++
 		}
@@ -351,7 +352,7 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 		return a
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := v.client.http.Do(req)
+	resp, err := v.client.http.HTTP.Do(req)
 	if err != nil {
 		v.fail("%v", err)
 		return a
@@ -437,7 +438,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 	leaving.Go(v.older.leave)
 	leaving.Go(func() { v.everywhere(ctx, whileLeaving, v.newer) })
 	for p, _ := v.older.running(); p != nil && v.unnoted(ctx); p, _ = v.older.running() {
-		_ = pause(ctx, 10*time.Millisecond) // It looks again in any case.
+		_ = noderun.Pause(ctx, 10*time.Millisecond) // It looks again in any case.
 	}
 	leaving.Wait()
 	v.tell("the older node has left")
@@ -457,7 +458,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 
 // metrics are those of the newer node.
 func (v *versions) metrics(ctx context.Context) ([]byte, error) {
-	out, _, err := v.client.do(ctx, http.MethodGet, "http://"+v.newer.admin+"/metrics", nil)
+	out, _, err := v.client.http.Do(ctx, http.MethodGet, "http://"+v.newer.admin+"/metrics", nil)
 	return out, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/clickhousetest"
 	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
@@ -27,6 +27,10 @@ const (
 	agentName = "worker"
 	mount     = "/agents/worker"
 	database  = "parley"
+	// answerWithin bounds one answer. A held request is answered within 30 s.
+	answerWithin = 45 * time.Second
+	// maxOutput bounds what a failed run shows of a node's output, in bytes.
+	maxOutput = 8 << 10
 )
 
 // cluster is nodes, and what they need.
@@ -38,6 +42,8 @@ type cluster struct {
 	common  string // Of the configuration of every node.
 	bucket  storage.Bucket
 	server  *clickhousetest.Server
+	reaper  *noderun.Reaper
+	http    *noderun.Client
 
 	mu    sync.Mutex
 	nodes []*node // That run.
@@ -46,9 +52,10 @@ type cluster struct {
 
 // node is one process.
 type node struct {
+	c                 *cluster
 	number            int
 	http, peers, home string // host:port; home is for health and metrics.
-	process           *process
+	process           *noderun.Process
 	member            string // Its incarnation. Set once it serves.
 	memory            peak
 }
@@ -76,6 +83,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(vendor.Close)
 	c := &cluster{
 		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, nil),
+		reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin),
 		env: []string{"EVENTS_RUN_KEY=" + objects.AccessKey, "EVENTS_RUN_SECRET=" + objects.SecretKey},
 	}
 	var b strings.Builder
@@ -89,9 +97,9 @@ func newCluster(t *testing.T) *cluster {
 	c.common = b.String()
 	t.Cleanup(func() {
 		for _, n := range c.all {
-			n.process.kill()
+			n.process.Kill()
 			if t.Failed() {
-				t.Logf("%v:\n%s", n, n.process.tail())
+				t.Logf("%v:\n%s", n, n.process.Tail(maxOutput))
 			}
 		}
 	})
@@ -103,17 +111,17 @@ func (c *cluster) start(ctx context.Context) (*node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("a node is not ready within %v", liveness))
 	defer cancel()
 	c.mu.Lock()
-	n := &node{number: len(c.all) + 1}
+	n := &node{c: c, number: len(c.all) + 1}
 	c.mu.Unlock()
 	host := fmt.Sprintf("127.0.0.%d", 40+n.number) // Nobody else takes a port of it.
-	n.http, n.peers, n.home = freePort(c.t, host), freePort(c.t, host), freePort(c.t, host)
+	n.http, n.peers, n.home = noderun.FreePort(c.t, host), noderun.FreePort(c.t, host), noderun.FreePort(c.t, host)
 	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", n.number))
 	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s}\n%s", n.http, n.home, n.peers, c.common)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	log := filepath.Join(c.dir, fmt.Sprintf("node-%d.log", n.number))
-	p, err := startProcess(log, c.env, c.program, "serve", "--quiet", "--insecure-cluster", "--config", config)
+	p, err := c.reaper.Start(log, c.env, c.program, "serve", "--quiet", "--insecure-cluster", "--config", config)
 	if err != nil {
 		return nil, fmt.Errorf("start %v: %w", n, err)
 	}
@@ -121,15 +129,11 @@ func (c *cluster) start(ctx context.Context) (*node, error) {
 	c.mu.Lock()
 	c.all = append(c.all, n)
 	c.mu.Unlock()
-	select {
-	case <-p.ready:
-	case <-p.ended:
-		return nil, fmt.Errorf("%v ends before it serves: %v", n, p.cmd.ProcessState)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if _, err := p.Await(ctx); err != nil {
+		return nil, fmt.Errorf("await %v: %w", n, err)
 	}
 	for !n.serves(ctx) {
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := noderun.Pause(ctx, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
@@ -144,21 +148,16 @@ func (c *cluster) start(ctx context.Context) (*node, error) {
 	return n, nil
 }
 
-// freePort returns an address that nobody listens on, for now.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // serves asks the node whether it takes requests.
 func (n *node) serves(ctx context.Context) bool {
-	_, status, err := get(ctx, "http://"+n.home+"/readyz")
-	return err == nil && status == http.StatusOK
+	_, err := n.get(ctx, "/readyz")
+	return err == nil
+}
+
+// get reads what the node says of itself.
+func (n *node) get(ctx context.Context, path string) ([]byte, error) {
+	body, _, err := n.c.http.Do(ctx, http.MethodGet, "http://"+n.home+path, nil)
+	return body, err
 }
 
 // running returns the nodes that run.
@@ -179,41 +178,28 @@ func (c *cluster) kill(n *node) {
 	c.mu.Lock()
 	c.nodes = slices.DeleteFunc(c.nodes, func(o *node) bool { return o == n })
 	c.mu.Unlock()
-	n.process.kill()
+	n.process.Kill()
 }
 
 // stop ends all nodes in order and says what is wrong with any.
 func (c *cluster) stop() {
 	nodes := c.running()
 	for _, n := range nodes {
-		_ = n.process.cmd.Process.Signal(syscall.SIGTERM) // Its end is looked at below.
+		n.process.Signal(syscall.SIGTERM)
 	}
 	for _, n := range c.all {
 		select {
-		case <-n.process.ended:
+		case <-n.process.Ended():
 		case <-time.After(liveness):
 			c.t.Errorf("%v does not end", n)
-			n.process.kill()
+			n.process.Kill()
 		}
-		asked := !slices.Contains(nodes, n) && n.process.wasKilled() || n.process.cmd.ProcessState.Success()
-		if !asked {
-			c.t.Errorf("%v ended by itself, or not as it was asked to: %v", n, n.process.cmd.ProcessState)
-		}
-		for _, f := range n.process.flaws() {
+		if f := n.process.Flaw(); f != "" {
 			c.t.Errorf("%v: %s", n, f)
 		}
-	}
-}
-
-// pause waits, or returns why ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		for _, f := range n.process.Flaws() {
+			c.t.Errorf("%v: %s", n, f)
+		}
 	}
 }
 
@@ -225,7 +211,7 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 		if ok, err := so(); ok || err != nil {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := noderun.Pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("wait until %s: %w", what, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // talk is a conversation. One client has it at a time.
@@ -137,7 +138,7 @@ func (l *load) say(ctx context.Context, client int, k *talk, m message) error {
 	want := conversation.OutcomeCompleted
 	if m.abort {
 		want = conversation.OutcomeAborted
-		if err := pause(ctx, time.Duration(k.rand.IntN(1000))*time.Millisecond); err != nil {
+		if err := noderun.Pause(ctx, time.Duration(k.rand.IntN(1000))*time.Millisecond); err != nil {
 			return err
 		}
 		if err := l.client.abort(ctx, k.rand, k.id); err != nil {

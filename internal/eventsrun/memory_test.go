@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // Bounds of what a node may have resident, in MiB. Beside its events it has the
@@ -42,9 +44,9 @@ func (p *peak) of(away bool) int {
 
 // watchMemory notes the memory of all nodes until ctx ends.
 func (c *cluster) watchMemory(ctx context.Context, away func() bool) {
-	for pause(ctx, 100*time.Millisecond) == nil {
+	for noderun.Pause(ctx, 100*time.Millisecond) == nil {
 		for _, n := range c.running() {
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.process.cmd.Process.Pid))
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.process.PID()))
 			if err != nil {
 				continue // It has just ended.
 			}

@@ -3,13 +3,10 @@ package eventsrun_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // metrics is what a node says of its events.
@@ -28,10 +25,7 @@ type metrics struct {
 
 // scrape reads the metrics of a node.
 func (n *node) scrape(ctx context.Context) (metrics, error) {
-	body, status, err := get(ctx, "http://"+n.home+"/metrics")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("status %d", status)
-	}
+	body, err := n.get(ctx, "/metrics")
 	if err != nil {
 		return metrics{}, fmt.Errorf("metrics of %v: %w", n, err)
 	}
@@ -105,24 +99,4 @@ func TestParseMetrics(t *testing.T) {
 	if _, err := parseMetrics(strings.ReplaceAll(text, "parley_events_waiting", "parley_other")); err == nil {
 		t.Error("a metric that is missing was read")
 	}
-}
-
-// answerWithin bounds one answer. A held request is answered within 30 s.
-const answerWithin = 45 * time.Second
-
-// get reads what is at an address.
-func get(ctx context.Context, url string) (body []byte, status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
-	return body, resp.StatusCode, err
 }

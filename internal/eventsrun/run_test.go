@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/storage"
 )
@@ -53,7 +54,7 @@ func TestEventsRun(t *testing.T) {
 	if r.events >= manyEvents {
 		clients = 32
 	}
-	r.load = newLoad(newClient(r.cluster), r.seed, clients, max(6*clients, r.events/500))
+	r.load = newLoad(&client{r.cluster}, r.seed, clients, max(6*clients, r.events/500))
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchMemory(ctx, r.away.Load) })
@@ -169,7 +170,7 @@ func (r *run) outage(ctx context.Context, i int) error {
 	if r.events >= manyEvents {
 		least *= 5
 	}
-	if err := pause(ctx, least); err != nil {
+	if err := noderun.Pause(ctx, least); err != nil {
 		return err
 	}
 	if i == outages-1 {
@@ -502,7 +503,7 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 // checkMemory checks what the nodes had in memory.
 func (r *run) checkMemory() {
 	bound := boundMiB
-	if raced() {
+	if noderun.Raced() {
 		bound = racedBoundMiB
 	}
 	for _, n := range r.all {

@@ -3,7 +3,10 @@ package killrun_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -24,16 +28,16 @@ type forgery struct {
 
 // first returns the first conversation of the evidence with a reader that saw a lot.
 func first(e *evidence) *talkEvidence {
-	n := slices.IndexFunc(e.talks, func(k talkEvidence) bool { return len(k.reads) > 0 && len(k.reads[0].seen) > 4 })
+	n := slices.IndexFunc(e.talks, func(k talkEvidence) bool { return len(k.reads) > 0 && len(k.reads[0].Chunks) > 4 })
 	return &e.talks[n]
 }
 
 func forgeries() []forgery {
-	seen := func(change func(s []seenChunk) []seenChunk) func(*testing.T, *evidence) {
+	seen := func(change func(s []noderun.Chunk) []noderun.Chunk) func(*testing.T, *evidence) {
 		return func(_ *testing.T, e *evidence) {
 			k := first(e)
 			k.reads = slices.Clone(k.reads)
-			k.reads[0].seen = change(slices.Clone(k.reads[0].seen))
+			k.reads[0].Chunks = change(slices.Clone(k.reads[0].Chunks))
 		}
 	}
 	receipt := func(change func(r *conversation.Receipt)) func(*testing.T, *evidence) {
@@ -48,12 +52,12 @@ func forgeries() []forgery {
 		}
 	}
 	return []forgery{
-		{"a chunk is missing", "where the log shows", seen(func(s []seenChunk) []seenChunk { return slices.Delete(s, 2, 3) })},
-		{"the last chunk is missing", "never saw", seen(func(s []seenChunk) []seenChunk { return s[:len(s)-1] })},
-		{"a chunk came twice", "where the log shows", seen(func(s []seenChunk) []seenChunk { return slices.Insert(s, 3, s[2]) })},
-		{"a chunk too many", "does not show", seen(func(s []seenChunk) []seenChunk { return append(s, s[len(s)-1]) })},
-		{"other words", "where the log shows", seen(func(s []seenChunk) []seenChunk {
-			s[1].raw = bytes.Replace(s[1].raw, []byte(`":"`), []byte(`":"x`), 1)
+		{"a chunk is missing", "where the log shows", seen(func(s []noderun.Chunk) []noderun.Chunk { return slices.Delete(s, 2, 3) })},
+		{"the last chunk is missing", "never saw", seen(func(s []noderun.Chunk) []noderun.Chunk { return s[:len(s)-1] })},
+		{"a chunk came twice", "where the log shows", seen(func(s []noderun.Chunk) []noderun.Chunk { return slices.Insert(s, 3, s[2]) })},
+		{"a chunk too many", "does not show", seen(func(s []noderun.Chunk) []noderun.Chunk { return append(s, s[len(s)-1]) })},
+		{"other words", "where the log shows", seen(func(s []noderun.Chunk) []noderun.Chunk {
+			s[1].Raw = bytes.Replace(s[1].Raw, []byte(`":"`), []byte(`":"x`), 1)
 			return s
 		})},
 		{"another offset in a receipt", "the log has", receipt(func(r *conversation.Receipt) { r.Offset++ })},
@@ -203,33 +207,34 @@ func TestLostLogIsNoticed(t *testing.T) {
 // TestServerFlawsAreNoticed shows that a server that ends by itself is told from
 // one that was killed.
 func TestServerFlawsAreNoticed(t *testing.T) {
+	dir, reaper := t.TempDir(), noderun.StartReaper(t)
 	start := func(name string, p place) *server {
-		s, err := startServer(serverConfig{Place: p, Vendor: "http://127.0.0.1:1", Ledger: filepath.Join(t.TempDir(), "ledger")}, filepath.Join(t.TempDir(), name))
+		s, err := startServer(reaper, serverConfig{Place: p, Vendor: "http://127.0.0.1:1", Ledger: filepath.Join(dir, name+".ledger")}, filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
 	bad := start("bad", place{Dir: os.Args[0]}) // no folder
-	if base := <-bad.ready; base != "" {
+	if base, err := bad.Await(t.Context()); err == nil {
 		t.Errorf("a server without data is at %s", base)
 	}
-	bad.kill()
-	if flaws := bad.flaws(true); len(flaws) == 0 {
+	bad.Kill()
+	if flaws := bad.flaws(); len(flaws) == 0 {
 		t.Error("a server that ended by itself goes unnoticed")
 	}
 	good := start("good", place{Dir: t.TempDir()})
-	if base := <-good.ready; base == "" {
-		t.Error("a server does not start")
+	if base, err := good.Await(t.Context()); base == "" || err != nil {
+		t.Errorf("a server does not start: %v", err)
 	}
-	good.kill()
-	if flaws := good.flaws(false); len(flaws) > 0 {
+	good.Kill()
+	if flaws := good.flaws(); len(flaws) > 0 {
 		t.Errorf("a server that was killed has flaws: %s", flaws)
 	}
-	if err := os.WriteFile(good.log, []byte("WARNING: DATA RACE"), 0o600); err != nil {
+	if err := os.WriteFile(good.Log, []byte("WARNING: DATA RACE"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if flaws := good.flaws(false); len(flaws) == 0 {
+	if flaws := good.flaws(); len(flaws) == 0 {
 		t.Error("a data race goes unnoticed")
 	}
 }
@@ -256,45 +261,31 @@ func TestShownIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestReaderNotices shows that a reader tells what it may not be given.
+// TestReaderNotices shows that a reader shows each chunk once, and tells of a second
+// settlement.
 func TestReaderNotices(t *testing.T) {
 	chunk := func(batch, index, text string) string {
 		return `{"type":"message-delta","conversationId":"c","messageId":"m","kind":"text","delta":"` + text + `","position":{"batch":` + batch + `,"index":` + index + `}}`
 	}
 	settled := `{"type":"submission-settled","conversationId":"c","submissionId":"s","outcome":"completed","position":{"batch":`
-	for name, frames := range map[string][]string{
-		"a chunk twice in a frame":    {"[" + chunk("1", "0", "a") + "," + chunk("1", "0", "a") + "]"},
-		"a chunk before the offset":   {"[" + chunk("0", "0", "a") + "]"},
-		"chunks in the wrong order":   {"[" + chunk("1", "1", "a") + "," + chunk("1", "0", "a") + "]"},
-		"other words the second time": {"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "b") + "]"},
-		"a chunk that was left out":   {"[" + chunk("1", "0", "a") + "," + chunk("1", "2", "c") + "]", "[" + chunk("1", "1", "b") + "]"},
-		"two settlements":             {"[" + settled + `1,"index":0}}]`, "[" + settled + `2,"index":0}}]`},
-		"no chunks":                   {"{}"},
+	for name, c := range map[string]struct {
+		frames []string
+		broken bool
+		text   string
+	}{
+		"what came again and went on": {[]string{"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "a") + "," + chunk("2", "0", "b") + "]"}, false, "ab"},
+		"two settlements":             {[]string{"[" + settled + `1,"index":0}}]`, "[" + settled + `2,"index":0}}]`}, true, ""},
 	} {
-		r := &reader{client: newClient(newCounters()), shown: newShown()}
-		err := error(nil)
-		for _, f := range frames {
-			if err == nil {
-				err = r.take(0, []byte(f))
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for _, f := range c.frames {
+				fmt.Fprintf(w, "event: data\ndata:%s\n\n", f)
 			}
+		}))
+		events := newCounters()
+		r := newReader(&run{events: events, client: newClient(events)}, 0, false, 0)
+		if err := r.Stream(t.Context(), s.URL); noderun.Broken(err) != c.broken || r.view().texts["m"] != c.text {
+			t.Errorf("%s: %v, shown %q", name, err, r.view().texts["m"])
 		}
-		if !broken(err) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	r := &reader{client: newClient(newCounters()), shown: newShown()}
-	for _, frame := range []string{"[" + chunk("1", "0", "a") + "]", "[" + chunk("1", "0", "a") + "," + chunk("2", "0", "b") + "]"} {
-		if err := r.take(0, []byte(frame)); err != nil {
-			t.Errorf("what came again and went on: %v", err)
-		}
-	}
-	if err := r.advance(conversation.Offset(1).String()); !broken(err) {
-		t.Errorf("an offset before what was seen: %v", err)
-	}
-	if err := r.advance(conversation.Offset(2).String()); err != nil || r.shown.texts["m"] != "ab" {
-		t.Errorf("resumes at %s with %q, %v", r.at(), r.shown.texts["m"], err)
-	}
-	if err := r.advance(conversation.Offset(1).String()); !broken(err) {
-		t.Errorf("an offset that goes back: %v", err)
+		s.Close()
 	}
 }

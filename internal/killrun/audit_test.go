@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -27,13 +27,7 @@ type talkEvidence struct {
 	aborts   aborts
 	snapshot []byte // The last one, nil without a conversation.
 	offset   conversation.Offset
-	reads    []readEvidence
-}
-
-// readEvidence is all that a reader saw, from an offset to another.
-type readEvidence struct {
-	from, to conversation.Offset
-	seen     []seenChunk
+	reads    []noderun.Sight
 }
 
 // ledgerCall is what tools have noted of one call.
@@ -59,7 +53,7 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	logs := storage.NewLogs(bucket, nil)
 	known := map[string]bool{}
 	for n := range e.talks {
-		a := &auditor{n: n, talk: &e.talks[n], ledger: ledger, rep: rep, expected: map[conversation.Offset][]json.RawMessage{}, state: conversation.NewState()}
+		a := &auditor{n: n, talk: &e.talks[n], ledger: ledger, rep: rep, shows: noderun.Projection{}, state: conversation.NewState()}
 		a.facts = newFacts(a)
 		if err := a.readLog(ctx, logs); err != nil {
 			return nil, fmt.Errorf("%s: %w", room(n), err)
@@ -112,14 +106,14 @@ func readLedger(name string) (map[string]ledgerCall, error) {
 
 // auditor checks one conversation.
 type auditor struct {
-	n        int
-	talk     *talkEvidence
-	ledger   map[string]ledgerCall
-	rep      *report
-	state    *conversation.State
-	facts    *facts
-	expected map[conversation.Offset][]json.RawMessage // Chunks by offset.
-	flaws    []string
+	n      int
+	talk   *talkEvidence
+	ledger map[string]ledgerCall
+	rep    *report
+	state  *conversation.State
+	facts  *facts
+	shows  noderun.Projection
+	flaws  []string
 }
 
 func (a *auditor) flaw(format string, args ...any) {
@@ -150,7 +144,7 @@ func (a *auditor) readLog(ctx context.Context, logs *storage.Logs) error {
 			if err != nil {
 				return err
 			}
-			if !sameJSON(want, a.talk.snapshot) {
+			if !noderun.SameJSON(want, a.talk.snapshot) {
 				a.flaw("the last server's snapshot is\n%s\nand the fold of its log\n%s", a.talk.snapshot, want)
 			}
 		}
@@ -170,27 +164,7 @@ func (a *auditor) project(b conversation.Batch) error {
 		a.rep.counts["claims before the creation"]++
 		return nil
 	}
-	at := func() (*conversation.Snapshot, error) { return a.state.Snapshot(), nil }
-	chunks, err := conversation.Project(a.state.Created().ConversationID, b, at)
-	if err != nil {
-		return err
-	}
-	for _, c := range chunks {
-		raw, err := conversation.AppendChunks(nil, []conversation.Chunk{c})
-		if err != nil {
-			return err
-		}
-		a.expected[b.Offset] = append(a.expected[b.Offset], raw)
-	}
-	return nil
-}
-
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+	return a.shows.Add(a.state, b)
 }
 
 func (a *auditor) check() {
@@ -200,36 +174,16 @@ func (a *auditor) check() {
 	case a.talk.snapshot != nil && a.state.Head() < a.talk.offset:
 		a.flaw("the log ends at %s, the last snapshot is at %s", a.state.Head(), a.talk.offset)
 	}
-	for i, read := range a.talk.reads {
-		a.checkRead(i, read)
+	for _, s := range a.talk.reads {
+		if lack := a.shows.Lacks(s); lack != "" {
+			a.flaw("%s", lack)
+		}
 	}
 	a.checkPosts()
 	a.checkSettlements()
 	a.checkCalls()
 	if a.state.Exists() {
 		a.checkResponses()
-	}
-}
-
-// checkRead compares what a reader saw with what the log shows.
-func (a *auditor) checkRead(i int, read readEvidence) {
-	seen := read.seen
-	for o := read.from + 1; o <= read.to; o++ {
-		for index, want := range a.expected[o] {
-			if len(seen) == 0 {
-				a.flaw("reader %d never saw %s", i, want)
-				return
-			}
-			at := conversation.Position{Batch: o, Index: index}
-			if seen[0].at != at || !sameJSON(seen[0].raw, want) {
-				a.flaw("reader %d saw %s at %v where the log shows %s at %v", i, seen[0].raw, seen[0].at, want, at)
-				return
-			}
-			seen = seen[1:]
-		}
-	}
-	if len(seen) > 0 {
-		a.flaw("reader %d saw %s, which the log does not show", i, seen[0].raw)
 	}
 }
 

@@ -1,13 +1,11 @@
 package killrun_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // site is where the server of the moment is reached.
@@ -87,55 +86,14 @@ func newPost(key string, o op) *post {
 
 // client sends requests to whatever server there is.
 type client struct {
-	http   *http.Client
+	*noderun.Client
 	events *counters
 	cut    atomic.Int64 // Messages that had left when their connection broke.
 	found  atomic.Int64 // First receipts for a message that was admitted before.
 }
 
 func newClient(events *counters) *client {
-	return &client{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}, events: events}
-}
-
-// statusError is an answer that no server may give here.
-type statusError struct {
-	request string
-	status  int
-	body    []byte
-}
-
-// Error implements error.
-func (e *statusError) Error() string {
-	return fmt.Sprintf("%s: status %d: %.500s", e.request, e.status, e.body)
-}
-
-// errBusy is a 503: later, the same request may do.
-var errBusy = errors.New("the server is not available")
-
-// do sends a request and reads the answer. A *statusError is an answer other than
-// 200, 202 and 503; any other error says that there was no whole answer.
-func (c *client) do(ctx context.Context, method, url string, body []byte) ([]byte, http.Header, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, nil, err
-	}
-	switch resp.StatusCode {
-	case http.StatusOK, http.StatusAccepted:
-		return answer, resp.Header, nil
-	case http.StatusServiceUnavailable:
-		return nil, nil, errBusy
-	}
-	return nil, nil, &statusError{method + " " + url, resp.StatusCode, answer}
+	return &client{Client: noderun.NewClient(liveness), events: events}
 }
 
 // send posts a message until it is answered, a connection fails or ctx ends. Only
@@ -151,8 +109,8 @@ func (c *client) send(ctx context.Context, base string, p *post) error {
 	for {
 		p.Tries++
 		written.Store(false)
-		answer, header, err := c.do(traced, http.MethodPost, base+roomPath(p.Op.Room), p.Body)
-		if errors.Is(err, errBusy) && pause(ctx, 10*time.Millisecond) == nil {
+		answer, header, err := c.Do(traced, http.MethodPost, base+roomPath(p.Op.Room), p.Body)
+		if errors.Is(err, noderun.ErrBusy) && noderun.Pause(ctx, 10*time.Millisecond) == nil {
 			continue
 		}
 		if err != nil {
@@ -162,20 +120,17 @@ func (c *client) send(ctx context.Context, base string, p *post) error {
 			return err
 		}
 		c.events.add(atAck)
-		var r conversation.Receipt
-		if err := json.Unmarshal(answer, &r); err != nil {
-			return &promiseError{fmt.Sprintf("receipt %s: %v", answer, err)}
-		}
-		if got := header.Get("Stream-Next-Offset"); got != r.Offset.String() {
-			return &promiseError{fmt.Sprintf("receipt %s has the header %s", answer, got)}
+		r, err := noderun.ReadReceipt(answer, header)
+		if err != nil {
+			return err
 		}
 		again := r.Deduplicated
 		r.Deduplicated = false
 		if p.Receipt != nil && (!again || *p.Receipt != r) {
-			return &promiseError{fmt.Sprintf("key %s was answered with %+v, then with %s", p.Key, *p.Receipt, answer)}
+			return noderun.Breach("key %s was answered with %+v, then with %s", p.Key, *p.Receipt, answer)
 		}
 		if p.Tries == 1 && again {
-			return &promiseError{fmt.Sprintf("key %s is new and was answered with %s", p.Key, answer)}
+			return noderun.Breach("key %s is new and was answered with %s", p.Key, answer)
 		}
 		if p.Receipt == nil && again {
 			c.found.Add(1)
@@ -185,60 +140,28 @@ func (c *client) send(ctx context.Context, base string, p *post) error {
 	}
 }
 
-// promiseError is an answer that breaks a promise.
-type promiseError struct{ what string }
-
-// Error implements error.
-func (e *promiseError) Error() string { return e.what }
-
-// broken reports whether an error is a violation, and not what a kill does.
-func broken(err error) bool {
-	var status *statusError
-	var promise *promiseError
-	return errors.As(err, &status) || errors.As(err, &promise)
-}
-
 // abort asks for an abort; it reports what was answered.
 func (c *client) abort(ctx context.Context, base string, n int) (aborted bool, err error) {
-	answer, _, err := c.do(ctx, http.MethodPost, base+roomPath(n)+"/abort", nil)
+	answer, _, err := c.Do(ctx, http.MethodPost, base+roomPath(n)+"/abort", nil)
 	if err != nil {
 		return false, err
 	}
 	var v struct{ Aborted *bool }
 	if err := json.Unmarshal(answer, &v); err != nil || v.Aborted == nil {
-		return false, &promiseError{fmt.Sprintf("abort answered %s", answer)}
+		return false, noderun.Breach("abort answered %s", answer)
 	}
 	return *v.Aborted, nil
 }
 
 // history reads a snapshot; nil is a conversation that does not exist.
 func (c *client) history(ctx context.Context, base string, n int) (*conversation.Snapshot, []byte, error) {
-	answer, header, err := c.do(ctx, http.MethodGet, base+roomPath(n), nil)
-	var status *statusError
-	if errors.As(err, &status) && status.status == http.StatusNotFound {
+	answer, header, err := c.Do(ctx, http.MethodGet, base+roomPath(n), nil)
+	if noderun.Missing(err) {
 		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	var s conversation.Snapshot
-	if err := json.Unmarshal(answer, &s); err != nil {
-		return nil, nil, &promiseError{fmt.Sprintf("snapshot %s: %v", answer, err)}
-	}
-	if got := header.Get("Stream-Next-Offset"); got != s.Offset.String() {
-		return nil, nil, &promiseError{fmt.Sprintf("snapshot at %s has the header %s", s.Offset, got)}
-	}
-	return &s, answer, nil
-}
-
-// pause waits, or returns why ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	s, err := noderun.ReadSnapshot(answer, header)
+	return s, answer, err
 }

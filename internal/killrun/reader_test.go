@@ -1,47 +1,34 @@
 package killrun_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
-// maxLine is more than any line of an event stream has here.
-const maxLine = 64 << 20
-
-// reader follows a conversation over all servers, by SSE or long-poll. It resumes
-// from the last offset it was given and drops what it has.
+// reader follows a conversation over all servers, by SSE or long-poll.
 type reader struct {
-	client *client
+	*noderun.Reader
 	site   *site
 	room   int
 	poll   bool
+	events *counters
 	fail   func(format string, args ...any)
 
-	mu       sync.Mutex
-	from     conversation.Offset // Where it began.
-	next     conversation.Offset // Where it resumes.
-	seen     []seenChunk
-	shown    shown
-	resumed  int // Connections beyond the first.
-	repeated int // Chunks that came again after a connection broke.
+	mu    sync.Mutex
+	shown shown
 }
 
-// seenChunk is a chunk as it came.
-type seenChunk struct {
-	at  conversation.Position
-	raw json.RawMessage
+func newReader(r *run, n int, poll bool, from conversation.Offset) *reader {
+	rd := &reader{site: r.site, room: n, poll: poll, events: r.events, fail: r.fail, shown: newShown()}
+	rd.Reader = noderun.NewReader(r.client.Client, from, rd.take)
+	return rd
 }
 
 // shown is what a person in front of a reader has seen of responses.
@@ -57,184 +44,39 @@ func newShown() shown {
 
 // follow reads until ctx ends.
 func (r *reader) follow(ctx context.Context) {
-	for tries := 0; ; tries++ {
+	for {
 		base, err := r.site.get(ctx)
 		if err != nil {
 			return
 		}
-		if tries > 0 {
-			r.mu.Lock()
-			r.resumed++
-			r.mu.Unlock()
-		}
 		if r.poll {
-			err = r.polls(ctx, base)
+			err = r.Poll(ctx, base+roomPath(r.room))
 		} else {
-			err = r.stream(ctx, base)
+			err = r.Stream(ctx, base+roomPath(r.room))
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if broken(err) {
+		if noderun.Broken(err) {
 			r.fail("reader of %s: %v", room(r.room), err)
 			return
 		}
-		if pause(ctx, 5*time.Millisecond) != nil {
+		if noderun.Pause(ctx, 5*time.Millisecond) != nil {
 			return
 		}
 	}
 }
 
-func (r *reader) url(base, live string) (string, conversation.Offset) {
+// take shows one more chunk.
+func (r *reader) take(c noderun.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return fmt.Sprintf("%s%s?view=updates&live=%s&offset=%s", base, roomPath(r.room), live, r.next), r.next
-}
-
-func (r *reader) polls(ctx context.Context, base string) error {
-	for {
-		url, after := r.url(base, "long-poll")
-		body, header, err := r.client.do(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if err := r.take(after, body); err != nil {
-			return err
-		}
-		if err := r.advance(header.Get("Stream-Next-Offset")); err != nil {
-			return err
-		}
+	if _, twice := r.shown.settled[c.SubmissionID]; twice && c.Type == conversation.ChunkSettled {
+		return noderun.Breach("chunk %s settles for the second time", c.Raw)
 	}
-}
-
-func (r *reader) stream(ctx context.Context, base string) error {
-	url, after := r.url(base, "sse")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := r.client.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable:
-		return errBusy
-	default:
-		body, _ := io.ReadAll(resp.Body) // What there is of it.
-		return &statusError{"GET " + url, resp.StatusCode, body}
-	}
-	var event string
-	var data []byte
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		switch name {
-		case "event":
-			event = strings.TrimPrefix(value, " ")
-		case "data":
-			data = append(data, strings.TrimPrefix(value, " ")...)
-		case "":
-			if value != "" || event == "" {
-				continue // a heartbeat
-			}
-			// An event counts once its blank line has come.
-			if after, err = r.event(after, event, data); err != nil {
-				return err
-			}
-			event, data = "", nil
-		}
-	}
-	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
-}
-
-func (r *reader) event(after conversation.Offset, event string, data []byte) (conversation.Offset, error) {
-	switch event {
-	case "data":
-		return after, r.take(after, data)
-	case "control":
-		var c struct{ StreamNextOffset string }
-		if err := json.Unmarshal(data, &c); err != nil {
-			return after, &promiseError{fmt.Sprintf("control frame %s: %v", data, err)}
-		}
-		if err := r.advance(c.StreamNextOffset); err != nil {
-			return after, err
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.next, nil
-	}
-	return after, &promiseError{fmt.Sprintf("event %q", event)}
-}
-
-// advance is a new offset to resume from.
-func (r *reader) advance(text string) error {
-	next, err := conversation.ParseOffset(text)
-	if err != nil {
-		return &promiseError{err.Error()}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if next < r.next {
-		return &promiseError{fmt.Sprintf("offset %s comes after %s", next, r.next)}
-	}
-	if n := len(r.seen); n > 0 && r.seen[n-1].at.Batch > next {
-		return &promiseError{fmt.Sprintf("offset %s comes after a chunk of %s", next, r.seen[n-1].at.Batch)}
-	}
-	r.next = next
+	r.shown.add(&c.Chunk)
+	r.events.add(atChunk)
 	return nil
-}
-
-// take adds chunks of a read after an offset. What came before the connection
-// broke and comes again has to be the same.
-func (r *reader) take(after conversation.Offset, data []byte) error {
-	var chunks []json.RawMessage
-	if err := json.Unmarshal(data, &chunks); err != nil {
-		return &promiseError{fmt.Sprintf("chunks %s: %v", data, err)}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := conversation.Position{Batch: after, Index: 1 << 30}
-	for _, raw := range chunks {
-		var c conversation.Chunk
-		if err := json.Unmarshal(raw, &c); err != nil {
-			return &promiseError{fmt.Sprintf("chunk %s: %v", raw, err)}
-		}
-		if c.Position.Compare(last) <= 0 {
-			return &promiseError{fmt.Sprintf("chunk at %v comes after %v", c.Position, last)}
-		}
-		last = c.Position
-		if n := len(r.seen); n > 0 && c.Position.Compare(r.seen[n-1].at) <= 0 {
-			if err := r.again(c.Position, raw); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, twice := r.shown.settled[c.SubmissionID]; twice && c.Type == conversation.ChunkSettled {
-			return &promiseError{fmt.Sprintf("chunk %s settles for the second time", raw)}
-		}
-		r.seen = append(r.seen, seenChunk{c.Position, raw})
-		r.shown.add(&c)
-		r.client.events.add(atChunk)
-	}
-	return nil
-}
-
-// again is a chunk that has come before. The caller holds mu.
-func (r *reader) again(at conversation.Position, raw json.RawMessage) error {
-	r.repeated++
-	for i := len(r.seen) - 1; i >= 0 && r.seen[i].at.Compare(at) >= 0; i-- {
-		if r.seen[i].at == at {
-			if !bytes.Equal(r.seen[i].raw, raw) {
-				return &promiseError{fmt.Sprintf("chunk %v was %s and is now %s", at, r.seen[i].raw, raw)}
-			}
-			return nil
-		}
-	}
-	return &promiseError{fmt.Sprintf("chunk %s was left out before", raw)}
 }
 
 // add changes what is shown.
@@ -304,11 +146,4 @@ func (r *reader) view() shown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return shown{maps.Clone(r.shown.texts), maps.Clone(r.shown.outputs), maps.Clone(r.shown.settled)}
-}
-
-// at is where the reader resumes.
-func (r *reader) at() conversation.Offset {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.next
 }

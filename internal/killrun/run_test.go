@@ -3,6 +3,7 @@ package killrun_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // liveness bounds a wait for something that has to happen. It only matters when a
@@ -27,6 +29,7 @@ type run struct {
 	dir    string // Of the ledger and the logs.
 	vendor string
 	events *counters
+	reaper *noderun.Reaper
 	client *client
 	site   *site
 	after  func() // Called when the first server is dead; nil for nothing.
@@ -62,6 +65,7 @@ func newRun(t *testing.T, p place, cycles []cycle) *run {
 		report: report{kills: map[string]int{}, interrupted: map[string]int{}, counts: map[string]int{}},
 	}
 	r.vendor = startVendor(t, r.events)
+	r.reaper = noderun.StartReaper(t)
 	r.client = newClient(r.events)
 	r.readCtx, r.endReads = context.WithCancel(context.Background())
 	return r
@@ -85,7 +89,7 @@ func (r *run) perform() *evidence {
 	defer func() {
 		r.endReads()
 		r.readers.Wait()
-		r.client.http.CloseIdleConnections()
+		r.client.Close()
 	}()
 	for i, c := range r.cycles {
 		if r.failed() {
@@ -104,7 +108,7 @@ func (r *run) perform() *evidence {
 // start starts a server.
 func (r *run) start(idle time.Duration) *server {
 	r.servers++
-	s, err := startServer(serverConfig{
+	s, err := startServer(r.reaper, serverConfig{
 		Place: r.place, Vendor: r.vendor, Ledger: filepath.Join(r.dir, "ledger"), Idle: idle,
 	}, filepath.Join(r.dir, fmt.Sprintf("server-%d.log", r.servers)))
 	if err != nil {
@@ -114,28 +118,28 @@ func (r *run) start(idle time.Duration) *server {
 }
 
 // end kills a server, once, and looks at what it has printed.
-func (r *run) end(s *server, mayExit bool) {
+func (r *run) end(s *server) {
 	if s.over {
 		return
 	}
 	s.over = true
-	s.kill()
+	s.Kill()
 	r.site.set("")
-	for _, flaw := range s.flaws(mayExit) {
+	for _, flaw := range s.flaws() {
 		r.fail("%s", flaw)
 	}
 }
 
 // await returns the URL of a server, "" if it ended instead.
 func (r *run) await(s *server) string {
-	select {
-	case base := <-s.ready:
-		return base
-	case <-time.After(liveness):
-		s.quit()
+	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
+	defer cancel()
+	base, err := s.Await(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.Quit()
 		r.fail("a server is not ready after %v", liveness)
-		return ""
 	}
+	return base
 }
 
 // cycle is the life of one server.
@@ -143,13 +147,13 @@ func (r *run) cycle(i int, c cycle) {
 	s := r.start(c.Idle)
 	how := string(c.Kill.At)
 	defer func() {
-		r.end(s, c.Kill.At == atDrain)
+		r.end(s)
 		r.report.kills[how]++
 	}()
 	if c.Kill.At == atStart {
 		select {
 		case <-time.After(c.Kill.Extra):
-		case <-s.ready:
+		case <-s.Ready():
 			how = "start, but ready"
 		}
 		return
@@ -159,20 +163,20 @@ func (r *run) cycle(i int, c cycle) {
 		return
 	}
 	if c.Kill.At == atReady {
-		_ = pause(r.readCtx, c.Kill.Extra)
+		_ = noderun.Pause(r.readCtx, c.Kill.Extra)
 		return
 	}
 	r.kept(base)
 	r.site.set(base)
 	if c.Quiet && !r.settle(base) {
-		s.quit()
+		s.Quit()
 		return
 	}
 	due := r.events.after(c.Kill.At, c.Kill.N)
 	ctx, cancel := context.WithCancel(context.Background())
 	var traffic sync.WaitGroup
 	defer func() {
-		r.end(s, c.Kill.At == atDrain)
+		r.end(s)
 		cancel()
 		traffic.Wait()
 	}()
@@ -189,17 +193,17 @@ func (r *run) wait(s *server, k kill, due <-chan struct{}) {
 	switch k.At {
 	case atDelay:
 	case atDrain:
-		_ = pause(r.readCtx, killLimit/5)
-		_ = s.cmd.Process.Signal(syscall.SIGTERM) // It may have ended, which flaws tells.
+		_ = noderun.Pause(r.readCtx, killLimit/5)
+		s.Signal(syscall.SIGTERM)
 	default:
 		select {
 		case <-due:
-		case <-s.ended:
+		case <-s.Ended():
 		case <-limit.C:
 			r.report.late++
 		}
 	}
-	_ = pause(r.readCtx, k.Extra)
+	_ = noderun.Pause(r.readCtx, k.Extra)
 }
 
 // talk sends what a cycle has for one conversation, one after the other, as long
@@ -220,7 +224,7 @@ func (r *run) talk(ctx context.Context, base string, n, number int, c cycle) {
 		if o.Room != n {
 			continue
 		}
-		if pause(ctx, o.At-time.Since(began)) != nil {
+		if noderun.Pause(ctx, o.At-time.Since(began)) != nil {
 			return
 		}
 		if o.Abort {
@@ -240,7 +244,7 @@ func (r *run) talk(ctx context.Context, base string, n, number int, c cycle) {
 // send sends a message and reports whether it was answered.
 func (r *run) send(ctx context.Context, base string, p *post) bool {
 	err := r.client.send(ctx, base, p)
-	if broken(err) {
+	if noderun.Broken(err) {
 		r.fail("message %s to %s: %v", p.Key, room(p.Op.Room), err)
 	}
 	if err != nil {
@@ -255,7 +259,7 @@ func (r *run) abort(ctx context.Context, base string, n int) {
 	r.aborts[n].Asked++
 	r.mu.Unlock()
 	aborted, err := r.client.abort(ctx, base, n)
-	if broken(err) {
+	if noderun.Broken(err) {
 		r.fail("abort of %s: %v", room(n), err)
 	}
 	if aborted {
@@ -273,9 +277,7 @@ func (r *run) read(n int, at conversation.Offset) {
 		return
 	}
 	for i, from := range []conversation.Offset{conversation.Start, at} {
-		rd := &reader{
-			client: r.client, site: r.site, room: n, poll: (i+n/2)%2 == 1, fail: r.fail, from: from, next: from, shown: newShown(),
-		}
+		rd := newReader(r, n, (i+n/2)%2 == 1, from)
 		r.readersOf[n] = append(r.readersOf[n], rd)
 		r.readers.Go(func() { rd.follow(r.readCtx) })
 	}
@@ -309,7 +311,7 @@ func (r *run) settle(base string) bool {
 			if err == nil && len(owed) == 0 {
 				break
 			}
-			if broken(err) || pause(ctx, 10*time.Millisecond) != nil {
+			if noderun.Broken(err) || noderun.Pause(ctx, 10*time.Millisecond) != nil {
 				r.fail("%s does not settle: owed %v, %v", room(n), owed, err)
 				return false
 			}
@@ -336,7 +338,7 @@ func (r *run) owed(ctx context.Context, base string, n int) (owed, unknown []con
 	}
 	if snap == nil {
 		if len(owed) > 0 {
-			return nil, nil, &promiseError{"an admitted conversation does not exist"}
+			return nil, nil, noderun.Breach("an admitted conversation does not exist")
 		}
 		return nil, nil, nil
 	}
@@ -350,7 +352,7 @@ func (r *run) owed(ctx context.Context, base string, n int) (owed, unknown []con
 		delete(acked, m.SubmissionID)
 	}
 	if len(acked) > 0 {
-		return nil, nil, &promiseError{fmt.Sprintf("acknowledged messages are not shown: %v", acked)}
+		return nil, nil, noderun.Breach("acknowledged messages are not shown: %v", acked)
 	}
 	for _, s := range snap.Settlements {
 		settled := func(id conversation.SubmissionID) bool { return id == s.SubmissionID }
@@ -384,7 +386,7 @@ func (r *run) repeat(base string) bool {
 // returns what the checks are made of.
 func (r *run) rest() *evidence {
 	s := r.start(time.Minute)
-	defer r.end(s, false)
+	defer r.end(s)
 	base := r.await(s)
 	if base == "" {
 		return nil
@@ -393,12 +395,12 @@ func (r *run) rest() *evidence {
 	r.kept(base)
 	r.site.set(base)
 	if !r.settle(base) {
-		s.quit()
+		s.Quit()
 		return nil
 	}
 	r.report.settledIn = time.Since(began)
 	if !r.repeat(base) {
-		s.quit()
+		s.Quit()
 		return nil
 	}
 	e := &evidence{place: r.place, ledger: filepath.Join(r.dir, "ledger")}
@@ -416,9 +418,9 @@ func (r *run) rest() *evidence {
 			r.attachments(ctx, base, n, snap)
 		}
 		for _, rd := range r.readersOf[n] {
-			for rd.at() < talk.offset {
-				if err := pause(ctx, 5*time.Millisecond); err != nil || r.failed() {
-					r.fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.at(), talk.offset)
+			for rd.At() < talk.offset {
+				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.failed() {
+					r.fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.At(), talk.offset)
 					return nil
 				}
 			}
@@ -430,11 +432,12 @@ func (r *run) rest() *evidence {
 	r.endReads()
 	r.readers.Wait()
 	for n, readers := range r.readersOf {
-		for _, rd := range readers {
-			e.talks[n].reads = append(e.talks[n].reads, readEvidence{rd.from, rd.next, rd.seen})
-			r.report.counts["chunks seen"] += len(rd.seen)
-			r.report.counts["reconnects"] += rd.resumed
-			r.report.counts["chunks repeated"] += rd.repeated
+		for i, rd := range readers {
+			seen := rd.Sight(fmt.Sprint("reader ", i))
+			e.talks[n].reads = append(e.talks[n].reads, seen)
+			r.report.counts["chunks seen"] += len(seen.Chunks)
+			r.report.counts["reconnects"] += seen.Resumed
+			r.report.counts["chunks repeated"] += seen.Repeated
 		}
 	}
 	return e
@@ -454,7 +457,7 @@ func (r *run) attachments(ctx context.Context, base string, n int, snap *convers
 		if p.Image == nil || p.Receipt == nil {
 			continue
 		}
-		got, _, err := r.client.do(ctx, "GET", base+roomPath(n)+"/attachments/"+string(files[p.Receipt.SubmissionID]), nil)
+		got, _, err := r.client.Do(ctx, "GET", base+roomPath(n)+"/attachments/"+string(files[p.Receipt.SubmissionID]), nil)
 		if err != nil || !slices.Equal(got, p.Image) {
 			r.fail("attachment of %s in %s: %d bytes of %d, %v", p.Key, room(n), len(got), len(p.Image), err)
 		}

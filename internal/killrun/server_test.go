@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -76,17 +75,12 @@ type serverConfig struct {
 	Idle   time.Duration
 }
 
-// runServer is the program: it serves until it is told to end, or until the test
-// process is gone.
+// runServer is the program: it serves until it is told to end.
 func runServer(text string) (err error) {
 	var cfg serverConfig
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		return err
 	}
-	go func() { // It ends with the process.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(3)
-	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	bucket, closeBucket, err := cfg.Place.open()

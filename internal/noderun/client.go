@@ -1,0 +1,159 @@
+package noderun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Client sends requests to nodes.
+type Client struct {
+	HTTP   *http.Client
+	within time.Duration
+}
+
+// NewClient makes a client that gives up a request that is not answered within a time.
+func NewClient(within time.Duration) *Client {
+	return &Client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, IdleConnTimeout: time.Minute}}, within}
+}
+
+// Close closes the connections that nobody uses.
+func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
+
+// ErrBusy is a 503 with a time: another node, or the same one later, may do.
+var ErrBusy = errors.New("the node is not available")
+
+// StatusError is an answer other than 200, 202 and 503.
+type StatusError struct {
+	Request string // Method and URL.
+	Status  int
+	Body    []byte
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s: status %d: %.500s", e.Request, e.Status, e.Body)
+}
+
+// breach is an answer that breaks a promise.
+type breach struct{ what string }
+
+func (e *breach) Error() string { return e.what }
+
+// Breach returns the error of an answer that breaks a promise. No error is wrapped.
+func Breach(format string, args ...any) error { return &breach{fmt.Sprintf(format, args...)} }
+
+// Broken reports whether an error is a violation, and not what a fault does.
+func Broken(err error) bool {
+	var status *StatusError
+	var broken *breach
+	return errors.As(err, &status) || errors.As(err, &broken)
+}
+
+// Missing reports whether a node said that there is no such thing.
+func Missing(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Status == http.StatusNotFound
+}
+
+// Do sends a request and reads the answer. A 503 is [ErrBusy], or a breach without a
+// Retry-After, any other status than 200 and 202 a [*StatusError]. Other errors say that
+// there was no whole answer.
+func (c *Client) Do(ctx context.Context, method, url string, body []byte) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.within)
+	defer cancel()
+	resp, err := c.send(ctx, method, url, body)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	return answer, resp.Header, nil
+}
+
+// send sends a request. The caller closes the body of an answer with 200 or 202; the
+// others are errors, as for Do.
+func (c *Client) send(ctx context.Context, method, url string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusAccepted {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	said, _ := io.ReadAll(resp.Body) // What there is of it.
+	switch {
+	case resp.StatusCode != http.StatusServiceUnavailable:
+		return nil, &StatusError{method + " " + url, resp.StatusCode, said}
+	case resp.Header.Get("Retry-After") == "":
+		return nil, Breach("%s %s: 503 without Retry-After", method, url)
+	}
+	return nil, ErrBusy
+}
+
+// ReadReceipt reads the answer to an admission, and checks that its header says the same.
+func ReadReceipt(answer []byte, header http.Header) (r conversation.Receipt, err error) {
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return r, Breach("receipt %s: %v", answer, err)
+	}
+	if got := header.Get("Stream-Next-Offset"); got != r.Offset.String() {
+		return r, Breach("receipt %s has the header %s", answer, got)
+	}
+	return r, nil
+}
+
+// ReadSnapshot reads the answer to a read of a whole conversation, and checks that its
+// header says the same.
+func ReadSnapshot(answer []byte, header http.Header) (*conversation.Snapshot, error) {
+	var s conversation.Snapshot
+	if err := json.Unmarshal(answer, &s); err != nil {
+		return nil, Breach("snapshot %s: %v", answer, err)
+	}
+	if got := header.Get("Stream-Next-Offset"); got != s.Offset.String() {
+		return nil, Breach("snapshot at %s has the header %s", s.Offset, got)
+	}
+	return &s, nil
+}
+
+// Chunk is a chunk as it came.
+type Chunk struct {
+	conversation.Chunk
+	Raw json.RawMessage // Its JSON.
+}
+
+// ReadChunks reads the answer to a read after an offset, and checks their order.
+func ReadChunks(answer []byte, after conversation.Offset) (chunks []Chunk, err error) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, Breach("chunks %.500s: %v", answer, err)
+	}
+	last := conversation.Position{Batch: after, Index: 1 << 30}
+	for _, raw := range list {
+		c := Chunk{Raw: raw}
+		if err := json.Unmarshal(raw, &c.Chunk); err != nil {
+			return nil, Breach("chunk %.500s: %v", raw, err)
+		}
+		if c.Position.Compare(last) <= 0 {
+			return nil, Breach("chunk at %v comes after %v", c.Position, last)
+		}
+		last = c.Position
+		chunks = append(chunks, c)
+	}
+	return chunks, nil
+}

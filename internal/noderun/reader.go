@@ -1,0 +1,220 @@
+package noderun
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	// maxLine is more than any line of an event stream has here, in bytes.
+	maxLine = 64 << 20
+	// silence is how long a stream may say nothing before a reader gives it up. A node
+	// that lives says something every 15 s.
+	silence = 20 * time.Second
+)
+
+// Sight is all that somebody saw of a conversation between two offsets. The rest is of
+// a reader.
+type Sight struct {
+	Who      string
+	From, To conversation.Offset
+	Chunks   []Chunk
+	Marks    []Mark
+	Resumed  int // Connections beyond the first.
+	Repeated int // Chunks that came again after a connection broke.
+}
+
+// Mark is when a reader had everything up to an offset.
+type Mark struct {
+	Call, At time.Time // When it asked, and when it had it.
+	Offset   conversation.Offset
+}
+
+// Reader follows a conversation over one connection after the other. It resumes from
+// the last offset it was given and drops what it has.
+type Reader struct {
+	client *Client
+	fresh  func(Chunk) error
+
+	mu   sync.Mutex
+	seen Sight // To is where it resumes.
+}
+
+// NewReader makes a reader of what is recorded after an offset. Unless it is nil, fresh
+// is called with each chunk that was not seen before, in order. Its error ends the read;
+// it may not call the reader.
+func NewReader(c *Client, from conversation.Offset, fresh func(Chunk) error) *Reader {
+	return &Reader{client: c, fresh: fresh, seen: Sight{From: from, To: from, Resumed: -1}}
+}
+
+// At is where the reader resumes.
+func (r *Reader) At() conversation.Offset {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen.To
+}
+
+// Sight returns what the reader has seen. The lists are shared.
+func (r *Reader) Sight(who string) Sight {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.seen
+	s.Who, s.Resumed = who, max(0, s.Resumed)
+	return s
+}
+
+// Poll reads the conversation at a URL by long-poll until there is an error, which it
+// returns.
+func (r *Reader) Poll(ctx context.Context, url string) error {
+	for after := r.connect(); ; {
+		call := time.Now()
+		answer, header, err := r.client.Do(ctx, http.MethodGet, readURL(url, "long-poll", after), nil)
+		if err != nil {
+			return err
+		}
+		if err := r.take(answer, after); err != nil {
+			return err
+		}
+		if after, err = r.advance(call, header.Get("Stream-Next-Offset")); err != nil {
+			return err
+		}
+	}
+}
+
+// Stream reads one event stream of the conversation at a URL to its end, which is an
+// error too.
+func (r *Reader) Stream(ctx context.Context, url string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(r.client.within, func() { cancel(errors.New("nothing was heard")) })
+	defer quiet.Stop()
+	after, call := r.connect(), time.Now()
+	resp, err := r.client.send(ctx, http.MethodGet, readURL(url, "sse", after), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var event string
+	var data []byte
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		quiet.Reset(silence)
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		switch name {
+		case "event":
+			event = strings.TrimPrefix(value, " ")
+		case "data":
+			data = append(data, strings.TrimPrefix(value, " ")...)
+		case "":
+			if value != "" || event == "" {
+				continue // a heartbeat
+			}
+			// An event counts once its blank line has come.
+			if after, err = r.event(after, call, event, data); err != nil {
+				return err
+			}
+			event, data = "", nil
+		}
+	}
+	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+}
+
+func readURL(url, live string, after conversation.Offset) string {
+	return fmt.Sprintf("%s?view=updates&live=%s&offset=%s", url, live, after)
+}
+
+// connect begins a connection and returns where it resumes.
+func (r *Reader) connect() conversation.Offset {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen.Resumed++
+	return r.seen.To
+}
+
+func (r *Reader) event(after conversation.Offset, call time.Time, event string, data []byte) (conversation.Offset, error) {
+	switch event {
+	case "data":
+		return after, r.take(data, after)
+	case "control":
+		var c struct{ StreamNextOffset string }
+		if err := json.Unmarshal(data, &c); err != nil {
+			return after, Breach("control frame %s: %v", data, err)
+		}
+		return r.advance(call, c.StreamNextOffset)
+	}
+	return after, Breach("event %q", event)
+}
+
+// advance is a new offset to resume from.
+func (r *Reader) advance(call time.Time, text string) (conversation.Offset, error) {
+	next, err := conversation.ParseOffset(text)
+	if err != nil {
+		return 0, Breach("%v", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if next < r.seen.To {
+		return 0, Breach("offset %s comes after %s", next, r.seen.To)
+	}
+	if n := len(r.seen.Chunks); n > 0 && r.seen.Chunks[n-1].Position.Batch > next {
+		return 0, Breach("offset %s comes after a chunk of %s", next, r.seen.Chunks[n-1].Position.Batch)
+	}
+	if next > r.seen.To {
+		r.seen.Marks = append(r.seen.Marks, Mark{call, time.Now(), next})
+	}
+	r.seen.To = next
+	return next, nil
+}
+
+// take adds the chunks of a read after an offset. What came before the connection broke
+// and comes again has to be the same.
+func (r *Reader) take(data []byte, after conversation.Offset) error {
+	chunks, err := ReadChunks(data, after)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range chunks {
+		if n := len(r.seen.Chunks); n > 0 && c.Position.Compare(r.seen.Chunks[n-1].Position) <= 0 {
+			if err := r.again(c); err != nil {
+				return err
+			}
+			continue
+		}
+		r.seen.Chunks = append(r.seen.Chunks, c)
+		if r.fresh != nil {
+			if err := r.fresh(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// again is a chunk that has come before. The caller holds mu.
+func (r *Reader) again(c Chunk) error {
+	r.seen.Repeated++
+	at := c.Position
+	for i := len(r.seen.Chunks) - 1; i >= 0 && r.seen.Chunks[i].Position.Compare(at) >= 0; i-- {
+		if r.seen.Chunks[i].Position == at {
+			if !bytes.Equal(r.seen.Chunks[i].Raw, c.Raw) {
+				return Breach("chunk %v was %s and is now %s", at, r.seen.Chunks[i].Raw, c.Raw)
+			}
+			return nil
+		}
+	}
+	return Breach("chunk %s was left out before", c.Raw)
+}
