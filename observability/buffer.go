@@ -17,7 +17,8 @@ type BufferOptions struct {
 	MaxBytes  int // of those, by Size; DefaultQueueBytes if 0
 	// BatchEvents is the most that one Write is given, 1000 if 0.
 	BatchEvents int
-	// Linger is how long the first event of a Write waits for more. 0 is not at all.
+	// Linger is how long the first event of a Write waits for more, unless BatchEvents
+	// are there. 0 is not at all.
 	Linger time.Duration
 	// Attempts is how often a Write is tried before its events are dropped, 3 if 0.
 	Attempts int
@@ -46,7 +47,8 @@ type Buffer struct {
 	// given is closed when a Write that does not heed its context is given up.
 	given chan struct{}
 
-	failing bool // of Run's goroutine alone
+	failing bool    // of Run's goroutine alone
+	spare   []Event // for the next Write; of that goroutine too
 
 	mu     sync.Mutex
 	counts BufferCounts // without Emitted, Waiting, and what the queue has dropped
@@ -90,8 +92,10 @@ func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	q := NewQueue(o.MaxEvents, o.MaxBytes)
+	q.enough = min(o.BatchEvents, q.maxEvents)
 	return &Buffer{
-		sink: sink, opts: o, log: log.With("sink", sink.Name()), queue: NewQueue(o.MaxEvents, o.MaxBytes), given: make(chan struct{}),
+		sink: sink, opts: o, log: log.With("sink", sink.Name()), queue: q, given: make(chan struct{}),
 		counts: BufferCounts{DroppedBy: map[Type]int64{}},
 	}
 }
@@ -143,30 +147,61 @@ func (b *Buffer) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-b.queue.Ready():
-			wait(ctx, b.opts.Linger)
-			b.deliver(work, b.queue.Take(b.opts.BatchEvents))
+			b.linger(ctx)
+			b.deliver(work, b.take())
 			continue
 		case <-ctx.Done():
 		}
 		b.queue.Close()
-		for events := b.queue.Take(b.opts.BatchEvents); events != nil; events = b.queue.Take(b.opts.BatchEvents) {
+		for events := b.take(); events != nil; events = b.take() {
 			b.deliver(work, events)
 		}
 		return nil
 	}
 }
 
-// deliver writes the events or drops them.
+// linger waits until there are enough events for a Write, or it is time for one.
+func (b *Buffer) linger(ctx context.Context) {
+	if b.opts.Linger <= 0 {
+		return
+	}
+	t := time.NewTimer(b.opts.Linger)
+	defer t.Stop()
+	for !b.queue.filled() {
+		select {
+		case <-b.queue.full: // Maybe of those that were taken.
+		case <-t.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *Buffer) take() []Event { return b.queue.take(b.spare, b.opts.BatchEvents) }
+
+// deliver writes the events or drops them. Their slice serves the next, unless a Write
+// may still go on.
 func (b *Buffer) deliver(ctx context.Context, events []Event) {
 	if len(events) == 0 {
 		return
 	}
-	err := ctx.Err()
+	b.spare = nil
+	if b.written(ctx, events) {
+		clear(events)
+		b.spare = events
+	}
+}
+
+// written is deliver; it reports whether no Write goes on.
+func (b *Buffer) written(ctx context.Context, events []Event) bool {
+	over, err := true, ctx.Err()
 	for attempt := 0; err == nil && attempt < b.opts.Attempts; attempt++ {
 		if attempt > 0 && !wait(ctx, b.opts.Backoff<<min(attempt-1, 10)) {
 			break
 		}
 		if failed := b.write(ctx, events); failed != nil {
+			over = over && !errors.Is(failed, errGivenUp)
 			b.fail(failed)
 			continue
 		}
@@ -177,7 +212,7 @@ func (b *Buffer) deliver(ctx context.Context, events []Event) {
 		b.mu.Lock()
 		b.counts.Stored += int64(len(events))
 		b.mu.Unlock()
-		return
+		return over
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,6 +220,7 @@ func (b *Buffer) deliver(ctx context.Context, events []Event) {
 	for i := range events {
 		b.counts.DroppedBy[events[i].Type]++
 	}
+	return over
 }
 
 func (b *Buffer) fail(err error) {

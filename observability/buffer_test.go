@@ -83,6 +83,37 @@ func TestBufferWritesInOrderAndGroups(t *testing.T) {
 	})
 }
 
+// TestBufferLingersForMore: what fills a Write does not wait, nor does what would soon have
+// no room. What was written keeps its place in memory, but not in the next Write.
+func TestBufferLingersForMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &scripted{}
+		size := observability.Size(deltas(1)[0])
+		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 4, MaxBytes: 6 * size, Linger: time.Hour})
+		wide := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 100, MaxBytes: 6 * size, Linger: time.Hour})
+		for _, step := range []struct {
+			b    *observability.Buffer
+			put  int
+			want []int
+		}{{b, 3, nil}, {b, 1, []int{4}}, {b, 2, []int{4}}, {b, 2, []int{4, 4}}, {wide, 3, nil}, {wide, 1, []int{4}}} {
+			if step.want == nil {
+				stop := run(t, step.b)
+				defer stop()
+				sink.writes = nil
+			}
+			step.b.Put(deltas(step.put)...)
+			synctest.Wait()
+			var got []int
+			for _, w := range sink.writes {
+				got = append(got, len(w))
+			}
+			if !slices.Equal(got, step.want) {
+				t.Errorf("writes of %v events, want %v", got, step.want)
+			}
+		}
+	})
+}
+
 func TestBufferTriesAgainThenDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -141,11 +172,16 @@ func TestBufferContainsPanics(t *testing.T) {
 
 func TestBufferDrainsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink := &scripted{}
+		busy := make(chan struct{})
+		sink := &scripted{write: func(context.Context, []observability.Event) error {
+			<-busy
+			return nil
+		}}
 		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 100, Linger: time.Hour})
 		stop := run(t, b)
 		b.Put(deltas(1000)...)
 		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(busy) })
 		stop()
 		if got := sink.stored(); !slices.Equal(got, upTo(0, 1000)) {
 			t.Errorf("%d events stored, want all 1000 in order", len(got))

@@ -2,6 +2,7 @@ package observability
 
 import (
 	"maps"
+	"slices"
 	"sync"
 )
 
@@ -11,9 +12,13 @@ const (
 	DefaultQueueBytes  = 32 << 20
 )
 
-// blockEvents is how many events a queue makes room for at a time, so that growing
-// never copies what waits.
-const blockEvents = 256
+const (
+	// blockEvents is how many events a queue makes room for at a time, so that growing
+	// never copies what waits.
+	blockEvents = 256
+	// spareBlocks is how many empty blocks a queue keeps for what comes.
+	spareBlocks = 32
+)
 
 // Queue is a bounded FIFO of events between those who make them, who must never wait,
 // and one who takes them away. What does not fit is refused and counted; what waits is
@@ -23,9 +28,12 @@ const blockEvents = 256
 type Queue struct {
 	maxEvents, maxBytes int
 	ready               chan struct{}
+	enough              int           // events, see many
+	full                chan struct{} // yields when there are many
 
 	mu     sync.Mutex
 	blocks []*block
+	spare  []*block
 	bytes  int
 	closed bool
 	counts QueueCounts
@@ -60,7 +68,7 @@ func NewQueue(maxEvents, maxBytes int) *Queue {
 		maxBytes = DefaultQueueBytes
 	}
 	return &Queue{
-		maxEvents: maxEvents, maxBytes: maxBytes, ready: make(chan struct{}, 1),
+		maxEvents: maxEvents, maxBytes: maxBytes, enough: maxEvents, ready: make(chan struct{}, 1), full: make(chan struct{}, 1),
 		counts: QueueCounts{DroppedBy: map[Type]int64{}},
 	}
 }
@@ -74,12 +82,18 @@ func (q *Queue) Put(events ...Event) {
 	for i := range events {
 		q.put(&events[i])
 	}
-	waiting := q.counts.Waiting > 0
+	waiting, many := q.counts.Waiting, q.many()
 	q.mu.Unlock()
-	if waiting {
-		q.wake()
+	if waiting > 0 {
+		nudge(q.ready)
+	}
+	if many {
+		nudge(q.full)
 	}
 }
+
+// many reports whether who lingers should take now: there is enough, or soon no room.
+func (q *Queue) many() bool { return q.counts.Waiting >= q.enough || q.bytes > q.maxBytes/2 }
 
 func (q *Queue) put(e *Event) {
 	q.counts.Emitted++
@@ -90,9 +104,7 @@ func (q *Queue) put(e *Event) {
 		return
 	}
 	if n := len(q.blocks); n == 0 || len(q.blocks[n-1].events) == blockEvents {
-		// A queue that is taken from in time holds one small block.
-		room := min(blockEvents, q.maxEvents)
-		q.blocks = append(q.blocks, &block{events: make([]Event, 0, room), sizes: make([]int, 0, room)})
+		q.blocks = append(q.blocks, q.newBlock())
 	}
 	b := q.blocks[len(q.blocks)-1]
 	b.events, b.sizes = append(b.events, *e), append(b.sizes, size)
@@ -100,9 +112,23 @@ func (q *Queue) put(e *Event) {
 	q.bytes += size
 }
 
+// newBlock returns an empty block. A queue that is taken from in time holds one small one.
+func (q *Queue) newBlock() *block {
+	if n := len(q.spare) - 1; n >= 0 {
+		b := q.spare[n]
+		q.spare = q.spare[:n]
+		return b
+	}
+	room := min(blockEvents, q.maxEvents)
+	return &block{events: make([]Event, 0, room), sizes: make([]int, 0, room)}
+}
+
 // Take removes and returns the oldest events, at most limit of them, or all if limit is
 // not positive. It returns nil if none wait. The slice is the caller's.
-func (q *Queue) Take(limit int) []Event {
+func (q *Queue) Take(limit int) []Event { return q.take(nil, limit) }
+
+// take is Take into the memory of a slice.
+func (q *Queue) take(into []Event, limit int) []Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.counts.Waiting
@@ -112,7 +138,7 @@ func (q *Queue) Take(limit int) []Event {
 	if n == 0 {
 		return nil
 	}
-	out := make([]Event, 0, n)
+	out := slices.Grow(into[:0], n)
 	for len(out) < n {
 		b := q.blocks[0]
 		end := min(len(b.events), b.first+n-len(out))
@@ -129,28 +155,35 @@ func (q *Queue) Take(limit int) []Event {
 	q.counts.Taken += int64(n)
 	q.counts.Waiting -= n
 	if q.counts.Waiting > 0 {
-		q.wake()
+		nudge(q.ready)
 	}
 	return out
 }
 
-// drop gives up the first block, all of which was taken. The last one is used again.
+// drop takes out the first block, all of which was taken.
 func (q *Queue) drop() {
-	if b := q.blocks[0]; len(q.blocks) == 1 {
-		b.first, b.events, b.sizes = 0, b.events[:0], b.sizes[:0]
-		return
-	}
+	b := q.blocks[0]
+	b.first, b.events, b.sizes = 0, b.events[:0], b.sizes[:0]
 	q.blocks[0] = nil
-	q.blocks = q.blocks[1:]
+	if q.blocks = q.blocks[1:]; len(q.spare) < spareBlocks {
+		q.spare = append(q.spare, b)
+	}
 }
 
 // Ready returns a channel that yields when events may be waiting. It is for one
 // receiver, who calls Take then, and waits again if that gives nothing.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
-func (q *Queue) wake() {
+// filled is many for those who do not hold the lock.
+func (q *Queue) filled() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.many()
+}
+
+func nudge(c chan<- struct{}) {
 	select {
-	case q.ready <- struct{}{}:
+	case c <- struct{}{}:
 	default: // the receiver will see what waits
 	}
 }

@@ -43,8 +43,10 @@ type Exporter struct {
 	shards [storage.ExportShards]shard
 	counts counts
 
-	group     *group     // under way; of the goroutine that ships
-	adoptions []adoption // of the goroutine that sweeps
+	group     *group                   // under way; of the goroutine that ships
+	spare     []observability.Event    // for the next group; of that goroutine too
+	writers   []*storage.JournalWriter // of the goroutines that write journals
+	adoptions []adoption               // of the goroutine that sweeps
 	unreadRef map[string]bool
 }
 
@@ -62,6 +64,9 @@ func New(logs *storage.Logs, bucket storage.Bucket, opts *Options) (*Exporter, e
 	}
 	for i := range x.shards {
 		x.shards[i] = shard{number: i, set: map[conversation.Key]*trail{}, n: -1, landed: -1}
+	}
+	for range journalWriters {
+		x.writers = append(x.writers, storage.NewJournalWriter(bucket))
 	}
 	for _, s := range o.Sinks {
 		x.outlets = append(x.outlets, newOutlet(s, &x.opts))

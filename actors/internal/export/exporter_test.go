@@ -86,6 +86,43 @@ func offer(r *rig, l *logbook, n int) {
 	}
 }
 
+// TestWhatIsExportedInTimeIsNeverListed, however much comes all the time: the journals are
+// for what waits.
+func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		a.fate = func() (error, bool) { // Others come meanwhile.
+			time.Sleep(300 * time.Millisecond)
+			return nil, false
+		}
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		var books []*logbook
+		for i := range 1000 { // So that no shard is ever without.
+			l := newLogbook(t, r.logs, fmt.Sprint("x", i))
+			books = append(books, l)
+			r.Open(l.key, observability.Source{}, -1, -1)
+			offer(r, l, 1)
+			if r.MayLeave(l.key) {
+				t.Fatalf("conversation %d may leave before it is exported", i)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if s := r.Status(); s.Journals != 0 {
+			t.Errorf("%d journals were written", s.Journals)
+		}
+		a.set(func() { a.fate = away })
+		for range 20 {
+			offer(r, books[0], 1)
+			r.MayLeave(books[0].key)
+			time.Sleep(500 * time.Millisecond)
+		}
+		synctest.Wait()
+		if _, ok := journals(t, r.bucket)["me"][books[0].key]; !ok {
+			t.Error("what waits is not listed")
+		}
+	})
+}
+
 // TestGroups: a group leaves when it has enough rows, or bytes, or has waited.
 func TestGroups(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -29,7 +29,7 @@ type shard struct {
 	fresh  int       // of set, that await a journal
 	gone   int       // that were in the newest composed journal and are not in set any more
 	failed bool      // the newest written journal may not have landed
-	since  time.Time // when it first differed from what was written last
+	since  time.Time // when it first differed from what was written last, or later
 	put    time.Time // when the newest was begun
 	n      int64     // of the newest, landed or not; -1 if none
 	landed int64     // of the newest that landed, -1 if none
@@ -59,7 +59,7 @@ func (x *Exporter) list(t *trail) {
 		t.listed, t.n, t.noted, t.covered = true, -1, nothing, nothing
 	}
 	if t.noted < t.tail && !t.awaits {
-		t.awaits = true
+		t.awaits, t.asks = true, time.Now()
 		s.fresh++
 		x.touch(s)
 	}
@@ -123,6 +123,9 @@ func (x *Exporter) dueShards(all bool) (due []*shard, wait time.Duration) {
 		if !s.differs() {
 			continue
 		}
+		if now.Sub(s.since) >= x.opts.JournalEvery {
+			s.review()
+		}
 		left := max(s.since.Add(x.opts.JournalEvery).Sub(now), s.put.Add(x.opts.JournalEvery).Sub(now))
 		switch {
 		case left <= 0 || all:
@@ -134,6 +137,21 @@ func (x *Exporter) dueShards(all bool) (due []*shard, wait time.Duration) {
 	return due, wait
 }
 
+// review makes since that of the oldest conversation that awaits a journal, if that is all
+// that differs: those that made it differ first may be exported meanwhile.
+func (s *shard) review() {
+	if s.gone > 0 || s.failed {
+		return
+	}
+	oldest := time.Now()
+	for _, t := range s.set {
+		if t.awaits && t.asks.Before(oldest) {
+			oldest = t.asks
+		}
+	}
+	s.since = oldest
+}
+
 // writeShards writes the journals of some shards, a few at once.
 func (x *Exporter) writeShards(ctx context.Context, due []*shard) {
 	next := make(chan *shard, len(due))
@@ -142,9 +160,9 @@ func (x *Exporter) writeShards(ctx context.Context, due []*shard) {
 	}
 	close(next)
 	var wg sync.WaitGroup
-	for range min(journalWriters, len(due)) {
+	for i := range min(journalWriters, len(due)) {
 		wg.Go(func() {
-			w := storage.NewJournalWriter(x.bucket)
+			w := x.writers[i]
 			for s := range next {
 				x.writeShard(ctx, w, s)
 			}

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/observability"
 )
 
-// liveEvents is the most that a sink is given of live events at once.
-const liveEvents = 2000
+// liveEvents is the most that a sink is given of live events at once. An insert costs a
+// database as much as thousands of rows, and keeps whom it comes from busy too.
+const liveEvents = 10_000
 
 // group is what the sinks are given at once: the first items of the fifo.
 type group struct {
@@ -34,9 +36,16 @@ func (x *Exporter) shipLoop(ctx context.Context) {
 		if !x.deliver(ctx, x.group, (*outlet).store) {
 			return
 		}
-		x.shipped(x.group.items)
-		x.group = nil
+		x.groupShipped()
 	}
+}
+
+// groupShipped ends the group under way, which all sinks have. Its slice serves the next:
+// sinks do not keep it.
+func (x *Exporter) groupShipped() {
+	x.shipped(x.group.items)
+	clear(x.group.events)
+	x.spare, x.group = x.group.events, nil
 }
 
 // await returns when a nudge came, after wait unless that is 0, or when ctx ends.
@@ -65,8 +74,7 @@ func (x *Exporter) shipRest(ctx context.Context) {
 		if !x.deliver(ctx, x.group, (*outlet).try) {
 			return
 		}
-		x.shipped(x.group.items)
-		x.group = nil
+		x.groupShipped()
 	}
 }
 
@@ -82,15 +90,19 @@ func (x *Exporter) nextGroup(all bool) (*group, time.Duration) {
 	if left > 0 && x.rows < x.opts.FlushRows && x.bytes < x.opts.FlushBytes && !all {
 		return nil, left
 	}
-	g := &group{stored: make([]bool, len(x.outlets))}
-	bytes := 0
+	g := &group{events: x.spare[:0], stored: make([]bool, len(x.outlets))}
+	rows, bytes := 0, 0
 	for _, i := range x.fifo {
-		if g.items > 0 && (len(g.events)+len(i.events) > x.opts.FlushRows || bytes+i.bytes > x.opts.FlushBytes) {
+		if g.items > 0 && (rows+len(i.events) > x.opts.FlushRows || bytes+i.bytes > x.opts.FlushBytes) {
 			break
 		}
 		g.items++
-		g.events = append(g.events, i.events...)
+		rows += len(i.events)
 		bytes += i.bytes
+	}
+	g.events, x.spare = slices.Grow(g.events, rows), nil
+	for _, i := range x.fifo[:g.items] {
+		g.events = append(g.events, i.events...)
 	}
 	return g, 0
 }
@@ -138,7 +150,7 @@ func newOutlet(s observability.Sink, opts *Options) *outlet {
 	o := &outlet{sink: s, opts: opts, log: opts.Logger.With("sink", s.Name()), slot: make(chan struct{}, 1)}
 	o.live = observability.NewBuffer(o, &observability.BufferOptions{
 		MaxEvents: opts.LiveEvents, MaxBytes: opts.LiveBytes, BatchEvents: min(liveEvents, opts.LiveEvents),
-		Linger: min(opts.FlushEvery, 200*time.Millisecond), Backoff: opts.RetryPause, WriteTimeout: opts.WriteTimeout,
+		Linger: opts.FlushEvery, Backoff: opts.RetryPause, WriteTimeout: opts.WriteTimeout,
 		DrainTimeout: finalTimeout / 2, Logger: opts.Logger,
 	})
 	return o

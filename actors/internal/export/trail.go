@@ -34,11 +34,12 @@ type trail struct {
 	// Who takes over from a journal reads the log to its end, so a journal covers the
 	// batches that were known when it was composed. It does not cover those that come
 	// later: another node that takes this one for dead may have taken it over by then.
-	listed  bool  // in the set of its shard
-	awaits  bool  // a journal that is still to be composed
-	n       int64 // the newest journal that was composed with it, -1 if none
-	noted   int64 // the tail then, or nothing
-	covered int64 // what landed journals before that one cover, or nothing
+	listed  bool      // in the set of its shard
+	awaits  bool      // a journal that is still to be composed
+	asks    time.Time // since when
+	n       int64     // the newest journal that was composed with it, -1 if none
+	noted   int64     // the tail then, or nothing
+	covered int64     // what landed journals before that one cover, or nothing
 
 	behind  *list.Element // in Exporter.behind
 	since   time.Time     // when it fell behind
