@@ -64,7 +64,7 @@ func packages() []row {
 		{"actors/internal/summary", 2, runtime, list("conversation"), nil},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
-		{"observability/clickhouse", 3, vendor, list("conversation", "observability", "observability/stats", "storage"), list("github.com/ClickHouse/clickhouse-go")},
+		{"observability/clickhouse", 3, vendor, list("conversation", "observability", "observability/stats", "storage"), list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go")},
 		{"observability/jsonl", 3, vendor, list("observability"), nil},
 		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel")},
 		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},
@@ -105,7 +105,7 @@ func packages() []row {
 func quarantine() map[string]struct{ code, tests []string } {
 	type where = struct{ code, tests []string }
 	return map[string]where{
-		"github.com/ClickHouse/ch-go":           {code: list("internal/clickhousetest/engine")},
+		"github.com/ClickHouse/ch-go":           {code: list("internal/clickhousetest/engine", "observability/clickhouse")},
 		"github.com/ClickHouse/clickhouse-go":   {code: list("internal/clickhousetest/engine", "observability/clickhouse"), tests: list("internal/clickhousetest")},
 		"github.com/ebitengine/purego":          {code: list("internal/clickhousetest/engine")},
 		"github.com/anishathalye/porcupine":     {code: list("internal/chaos"), tests: list("internal/clusterrun")},

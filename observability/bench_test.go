@@ -5,6 +5,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/sinktest"
 )
 
 // BenchmarkProject makes the nine durable events of a resumed turn out of its two batches,
@@ -35,4 +36,26 @@ func BenchmarkProject(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/event")
+}
+
+// BenchmarkPayload encodes one payload of every type, with all fields.
+func BenchmarkPayload(b *testing.B) {
+	events := sinktest.Sample()
+	enc := observability.NewEncoder()
+	for name, encode := range map[string]func([]byte, observability.Payload) ([]byte, error){
+		"encoder": enc.AppendPayload, "encoding-json": observability.AppendPayload,
+	} {
+		b.Run(name, func(b *testing.B) {
+			var buf []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range events {
+					var err error
+					if buf, err = encode(buf[:0], events[i].Payload); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package observability
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -123,20 +122,20 @@ func (e Event) AppendJSON(dst []byte) ([]byte, error) {
 	if own := e.Payload.EventType(); own != e.Type {
 		return dst, fmt.Errorf("encode event %s: type %q has the payload of %q", e.ID, e.Type, own)
 	}
-	env, err := conversation.EncodeJSON(&e.Envelope)
+	line, err := conversation.AppendJSON(dst, &e.Envelope)
 	if err != nil {
 		return dst, fmt.Errorf("encode event %s: %w", e.ID, err)
 	}
-	payload, err := conversation.EncodeJSON(e.Payload)
-	if err != nil {
+	end := len(line)
+	if line, err = AppendPayload(line, e.Payload); err != nil {
 		return dst, fmt.Errorf("encode event %s: %w", e.ID, err)
 	}
-	dst = append(dst, env...)
-	if len(payload) > len("{}") {
-		dst[len(dst)-1] = ','
-		dst = append(dst, payload[1:]...)
+	if len(line) == end+len("{}") {
+		return line[:end], nil
 	}
-	return dst, nil
+	// One object of both: ...} {... becomes ..., ...
+	line[end-1] = ','
+	return append(line[:end], line[end+1:]...), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. Fields that it does not know are
@@ -171,8 +170,6 @@ func DecodePayload(t Type, data []byte) (Payload, error) {
 	return p, nil
 }
 
-// EncodePayload returns the JSON object of a payload alone.
-func EncodePayload(p Payload) ([]byte, error) {
-	b, err := conversation.EncodeJSON(p)
-	return bytes.TrimSpace(b), err
-}
+// AppendPayload appends the JSON object of a payload alone to dst, which it returns
+// unchanged beside an error.
+func AppendPayload(dst []byte, p Payload) ([]byte, error) { return conversation.AppendJSON(dst, p) }

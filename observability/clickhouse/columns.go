@@ -1,31 +1,38 @@
 package clickhouse
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	drivercolumn "github.com/ClickHouse/clickhouse-go/v2/lib/column"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
-// column is a column of events_raw and how it is filled.
+// column is a column of events_raw and how it is filled: one of the functions is set.
 type column struct {
-	name   string
-	append func(to driver.BatchColumn, rows []row) error
+	name string
+	// append adds the values of rows to a column of the driver.
+	append func(to drivercolumn.Interface, rows []row) error
+	// word returns the value of a row for a LowCardinality column.
+	word func(*row) string
 }
 
 func col[T any](name string, value func(*row) T) column {
 	var spare spares[T]
-	return column{name, func(to driver.BatchColumn, rows []row) error {
+	return column{name: name, append: func(to drivercolumn.Interface, rows []row) error {
 		values := spare.get(len(rows))
 		defer spare.put(values)
 		for i := range rows {
 			(*values)[i] = value(&rows[i])
 		}
-		return to.Append(*values)
+		_, err := to.Append(*values)
+		return err
 	}}
 }
+
+func words(name string, word func(*row) string) column { return column{name: name, word: word} }
 
 // spares keeps the slices that columns are filled from for the next insert: the driver
 // copies what is in them.
@@ -45,67 +52,55 @@ func (s *spares[T]) put(values *[]T) {
 	s.pool.Put(values)
 }
 
-// dictionary fills a LowCardinality column. The driver takes every value of it as an
-// interface, so one that repeats is converted once.
-func dictionary(name string, value func(*row) string) column {
-	var spare spares[any]
-	return column{name, func(to driver.BatchColumn, rows []row) error {
-		values := spare.get(len(rows))
-		defer spare.put(values)
-		known := map[string]any{}
-		for i := range rows {
-			s := value(&rows[i])
-			v, ok := known[s]
-			if !ok {
-				v = s
-				known[s] = v
-			}
-			(*values)[i] = v
-		}
-		return to.Append(*values)
-	}}
-}
-
-// columns lists what an insert fills.
-func columns() []column {
-	return append(append(envelopeColumns(), workColumns()...), modelColumns()...)
-}
-
-func envelopeColumns() []column {
+// briefColumns lists what an insert of brief events fills: those columns in which others
+// have something are the server's defaults then.
+func briefColumns() []column {
 	return []column{
 		col("event_id", func(r *row) string { return r.ID }),
 		col("event_index", func(r *row) int64 { return r.Index }),
 		col("seq", func(r *row) int64 { return r.Seq }),
 		col("live", func(r *row) bool { return r.Live() }),
 		col("ts", func(r *row) int64 { return stored(r.At) }),
-		dictionary("type", func(r *row) string { return string(r.Type) }),
+		words("type", func(r *row) string { return string(r.Type) }),
 		col("v", func(r *row) uint8 { return uint8(r.Version) }),
-		dictionary("agent", func(r *row) string { return r.Agent }),
+		words("agent", func(r *row) string { return r.Agent }),
 		col("instance_id", func(r *row) string { return r.Instance }),
 		col("conversation_id", func(r *row) string { return string(r.Conversation) }),
 		col("submission_id", func(r *row) string { return string(r.Submission) }),
 		col("session", func(r *row) string { return r.Session }),
 		col("parent_session", func(r *row) string { return r.ParentSession }),
 		col("task_id", func(r *row) string { return r.Task }),
-		dictionary("harness", func(r *row) string { return r.Harness }),
+		words("harness", func(r *row) string { return r.Harness }),
 		col("operation_id", func(r *row) string { return r.Operation }),
 		col("turn_id", func(r *row) string { return string(r.Turn) }),
-		col("trace_id", func(r *row) string { return r.traceID }),
 		col("payload", func(r *row) string { return r.payload }),
+
+		words("kind", func(r *row) string { return r.kind }),
+		words("purpose", func(r *row) string { return r.purpose }),
+		words("level", func(r *row) string { return r.level }),
+		col("is_error", func(r *row) bool { return r.isError }),
+		words("provider", func(r *row) string { return r.provider }),
+		words("model", func(r *row) string { return r.model }),
+		words("api", func(r *row) string { return r.api }),
+		words("tool", func(r *row) string { return r.tool }),
+		col("tool_call_id", func(r *row) string { return r.toolCall }),
+		col("bytes", func(r *row) uint64 { return count64(int64(r.bytes)) }),
 	}
+}
+
+// columns lists what an insert of any events fills.
+func columns() []column {
+	return slices.Concat(briefColumns(), workColumns(), modelColumns())
 }
 
 func workColumns() []column {
 	return []column{
-		dictionary("kind", func(r *row) string { return r.kind }),
-		dictionary("message_kind", func(r *row) string { return r.messageKind }),
-		dictionary("outcome", func(r *row) string { return r.outcome }),
-		dictionary("reason", func(r *row) string { return r.reason }),
-		dictionary("purpose", func(r *row) string { return r.purpose }),
-		dictionary("recovery", func(r *row) string { return r.recovery }),
-		dictionary("level", func(r *row) string { return r.level }),
-		col("is_error", func(r *row) bool { return r.isError }),
-		dictionary("error_type", func(r *row) string { return r.errorType }),
+		col("trace_id", func(r *row) string { return r.traceID }),
+		words("message_kind", func(r *row) string { return r.messageKind }),
+		words("outcome", func(r *row) string { return r.outcome }),
+		words("reason", func(r *row) string { return r.reason }),
+		words("recovery", func(r *row) string { return r.recovery }),
+		words("error_type", func(r *row) string { return r.errorType }),
 		col("error_message", func(r *row) string { return r.errorMessage }),
 		col("attempt", func(r *row) uint32 { return count32(r.attempt) }),
 		col("max_attempts", func(r *row) uint32 { return count32(r.maxAttempts) }),
@@ -123,11 +118,8 @@ func workColumns() []column {
 
 func modelColumns() []column {
 	return []column{
-		dictionary("provider", func(r *row) string { return r.provider }),
-		dictionary("model", func(r *row) string { return r.model }),
-		dictionary("response_model", func(r *row) string { return r.responseModel }),
-		dictionary("api", func(r *row) string { return r.api }),
-		dictionary("finish_reason", func(r *row) string { return r.finishReason }),
+		words("response_model", func(r *row) string { return r.responseModel }),
+		words("finish_reason", func(r *row) string { return r.finishReason }),
 		col("input_tokens", func(r *row) uint64 { return count64(r.usage.Input) }),
 		col("output_tokens", func(r *row) uint64 { return count64(r.usage.Output) }),
 		col("cache_read_tokens", func(r *row) uint64 { return count64(r.usage.CacheRead) }),
@@ -139,13 +131,10 @@ func modelColumns() []column {
 		col("cost_cache_read", func(r *row) float64 { return r.usage.Cost.CacheRead }),
 		col("cost_cache_write", func(r *row) float64 { return r.usage.Cost.CacheWrite }),
 		col("cost", func(r *row) float64 { return r.usage.Cost.Total }),
-		dictionary("tool", func(r *row) string { return r.tool }),
-		col("tool_call_id", func(r *row) string { return r.toolCall }),
-		dictionary("task_agent", func(r *row) string { return r.taskAgent }),
+		words("task_agent", func(r *row) string { return r.taskAgent }),
 		col("messages_before", func(r *row) uint32 { return count32(r.messagesBefore) }),
 		col("messages_after", func(r *row) uint32 { return count32(r.messagesAfter) }),
 		col("estimated_tokens", func(r *row) uint64 { return count64(r.estimatedTokens) }),
-		col("bytes", func(r *row) uint64 { return count64(int64(r.bytes)) }),
 	}
 }
 

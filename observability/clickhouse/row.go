@@ -14,6 +14,7 @@ import (
 type row struct {
 	*observability.Envelope
 	payload string
+	end     int // of the payload in those of all rows
 	traceID string
 
 	kind, messageKind, outcome, reason, purpose, recovery, level string
@@ -35,21 +36,43 @@ type row struct {
 	bytes                         int
 }
 
-// fill makes r the row of an event, to which it keeps pointers.
-func (r *row) fill(e *observability.Event) error {
-	if e.Payload == nil || e.Payload.EventType() != e.Type {
-		return fmt.Errorf("store event %s: its payload is not of type %q", e.ID, e.Type)
+// fillRows makes rows of events, to which they keep pointers, and returns buf, whose memory
+// serves the next payloads.
+func fillRows(rows []row, events []observability.Event, enc *observability.Encoder, buf []byte) ([]byte, error) {
+	buf = buf[:0]
+	for i := range events {
+		e, r := &events[i], &rows[i]
+		if e.Payload == nil || e.Payload.EventType() != e.Type {
+			return buf, fmt.Errorf("store event %s: its payload is not of type %q", e.ID, e.Type)
+		}
+		var err error
+		if buf, err = enc.AppendPayload(buf, e.Payload); err != nil {
+			return buf, fmt.Errorf("store event %s: %w", e.ID, err)
+		}
+		*r = row{Envelope: &e.Envelope, end: len(buf)}
+		// A type that is not here has what it has in its payload alone.
+		r.submission(e.Payload)
+		r.work(e.Payload)
+		r.message(e.Payload)
 	}
-	payload, err := observability.EncodePayload(e.Payload)
-	if err != nil {
-		return fmt.Errorf("store event %s: %w", e.ID, err)
+	// One string for all payloads: most are short.
+	text, begin := string(buf), 0
+	for i := range events {
+		rows[i].payload, begin = text[begin:rows[i].end], rows[i].end
 	}
-	*r = row{Envelope: &e.Envelope, payload: string(payload)}
-	// A type that is not here has what it has in its payload alone.
-	r.submission(e.Payload)
-	r.work(e.Payload)
-	r.message(e.Payload)
-	return nil
+	return buf, nil
+}
+
+// brief reports whether events of a type are told in full by the columns that are not
+// for the whole insert alone. Nearly all live events are of such types.
+func brief(t observability.Type) bool {
+	switch t {
+	case observability.TypeTurnRequest, observability.TypeTurnMessages, observability.TypeMessageStart, observability.TypeMessageEnd,
+		observability.TypeTextDelta, observability.TypeThinkingStart, observability.TypeThinkingDelta, observability.TypeThinkingEnd,
+		observability.TypeToolcallDelta, observability.TypeLog:
+		return true
+	}
+	return false
 }
 
 func (r *row) submission(p observability.Payload) {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	drivercolumn "github.com/ClickHouse/clickhouse-go/v2/lib/column"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/parleyrun/parley/observability"
@@ -16,19 +18,27 @@ import (
 // partitions in one.
 const maxDays = 64
 
-// chunkRows is how many rows are held beside the columns that are built of them, and
-// blockRows how many in columns before they are sent, by the native protocol, as a part
-// of the same insert. The server puts the blocks together.
-const (
-	chunkRows = 1024
-	blockRows = chunkRows
-)
+// chunkRows is how many rows are held beside the columns that are built of them. By the
+// native protocol they are then sent, as a part of the same insert: the server puts the
+// parts together, and the memory of the columns serves the next.
+const chunkRows = 512
 
 // Sink writes events into a database. It implements [observability.Sink].
 type Sink struct {
-	db      *Database
-	columns []column
-	insert  string
+	db           *Database
+	whole, brief insert
+	encoder      *observability.Encoder
+	spare        sync.Pool // of *filling
+}
+
+// insert is a statement and what it fills.
+type insert struct {
+	statement string
+	columns   []column
+}
+
+func newInsert(cs []column) insert {
+	return insert{"INSERT INTO events_raw (" + names(cs) + ")", cs}
 }
 
 // NewSink returns a sink. The error is a [*DeniedError] if the user may only read. The
@@ -38,8 +48,7 @@ func NewSink(db *Database) (*Sink, error) {
 	if db.ReadOnly() {
 		return nil, db.denied("INSERT INTO events_raw", errors.New("the user may only read"))
 	}
-	cs := columns()
-	return &Sink{db: db, columns: cs, insert: "INSERT INTO events_raw (" + names(cs) + ")"}, nil
+	return &Sink{db: db, whole: newInsert(columns()), brief: newInsert(briefColumns()), encoder: observability.NewEncoder()}, nil
 }
 
 // Name implements [observability.Sink].
@@ -62,7 +71,11 @@ func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 
 func (s *Sink) write(ctx context.Context, events []observability.Event) (err error) {
 	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"async_insert": 0}))
-	batch, err := s.db.conn.PrepareBatch(ctx, s.insert)
+	in := &s.brief
+	if slices.ContainsFunc(events, func(e observability.Event) bool { return !brief(e.Type) }) {
+		in = &s.whole
+	}
+	batch, err := s.db.conn.PrepareBatch(ctx, in.statement)
 	if err != nil {
 		return err
 	}
@@ -71,32 +84,86 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) (err err
 			_ = batch.Abort() // The connection is given up, which says all.
 		}
 	}()
-	if err := s.fill(batch, events); err != nil {
+	f, ok := s.spare.Get().(*filling)
+	if !ok {
+		f = &filling{encoder: s.encoder, wire: newWire()}
+	}
+	defer func() { f.reset(); s.spare.Put(f) }()
+	if err := f.fill(batch, in.columns, events, s.db.opts.HTTP); err != nil {
 		return err
 	}
 	return batch.Send()
 }
 
-func (s *Sink) fill(batch driver.Batch, events []observability.Event) error {
-	rows := make([]row, min(len(events), chunkRows))
+// filling is the memory that an insert needs beside the driver's.
+type filling struct {
+	encoder      *observability.Encoder
+	rows         []row
+	payloads     []byte
+	dictionaries []dictionary // by column
+	wire         *wire
+}
+
+// fill gives a batch all events, as a whole or in parts that it sends.
+func (f *filling) fill(batch driver.Batch, columns []column, events []observability.Event, whole bool) error {
+	f.rows = slices.Grow(f.rows[:0], min(len(events), chunkRows))
+	f.dictionaries = slices.Grow(f.dictionaries[:0], len(columns))[:len(columns)]
+	to := batch.Columns()
 	for chunk := range slices.Chunk(events, chunkRows) {
-		for i := range chunk {
-			if err := rows[i].fill(&chunk[i]); err != nil {
-				return err
-			}
+		var err error
+		rows := f.rows[:len(chunk)]
+		if f.payloads, err = fillRows(rows, chunk, f.encoder, f.payloads); err != nil {
+			return err
 		}
-		for i, c := range s.columns {
-			if err := c.append(batch.Column(i), rows[:len(chunk)]); err != nil {
+		for i, c := range columns {
+			if c.word != nil {
+				for j := range rows {
+					f.dictionaries[i].add(c.word(&rows[j]))
+				}
+			} else if err := c.append(to[i], rows); err != nil {
 				return fmt.Errorf("fill column %s: %w", c.name, err)
 			}
 		}
-		if batch.Rows() >= blockRows {
+		if !whole {
+			if err := f.finish(to, columns); err != nil {
+				return err
+			}
 			if err := batch.Flush(); err != nil {
 				return err
 			}
 		}
 	}
+	if whole {
+		return f.finish(to, columns)
+	}
 	return nil
+}
+
+// finish writes the dictionaries of the rows since the last time.
+func (f *filling) finish(to []drivercolumn.Interface, columns []column) error {
+	for i, c := range columns {
+		if c.word == nil {
+			continue
+		}
+		if err := f.dictionaries[i].writeTo(to[i], f.wire); err != nil {
+			return fmt.Errorf("fill column %s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// maxSpare bounds the memory, in bytes, that is kept of payloads for the next insert.
+const maxSpare = 1 << 20
+
+// reset forgets the events.
+func (f *filling) reset() {
+	clear(f.rows[:cap(f.rows)])
+	if cap(f.payloads) > maxSpare {
+		f.payloads = nil
+	}
+	for i := range f.dictionaries {
+		f.dictionaries[i].reset()
+	}
 }
 
 // byDays returns the events in groups of at most maxDays days each: nearly always all

@@ -64,7 +64,7 @@ func key(ev observability.Event) conversation.ConversationID { return ev.Convers
 
 // eventText is an event without what all events of a script have.
 func eventText(ev observability.Event) string {
-	payload, err := observability.EncodePayload(ev.Payload)
+	payload, err := observability.AppendPayload(nil, ev.Payload)
 	if err != nil {
 		return err.Error()
 	}

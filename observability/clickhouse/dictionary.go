@@ -1,0 +1,109 @@
+package clickhouse
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+
+	"github.com/ClickHouse/ch-go/proto"
+	drivercolumn "github.com/ClickHouse/clickhouse-go/v2/lib/column"
+)
+
+// dictionary makes a LowCardinality(String) column in the format of the native protocol,
+// in which the driver reads one: the values that occur, then for each row which of them
+// it has. What the driver appends it looks up twice, as an interface.
+type dictionary struct {
+	keys   []uint32
+	values []string          // by key; key 0 is the empty one
+	known  map[string]uint32 // all others
+	last   string            // the value before, which most repeat
+	key    uint32            // of last
+}
+
+// wire is how bytes get into a column of the driver.
+type wire struct {
+	bytes  bytes.Buffer
+	reader *proto.Reader // of bytes
+}
+
+func newWire() *wire {
+	w := &wire{}
+	w.reader = proto.NewReader(&w.bytes)
+	return w
+}
+
+// add appends a row.
+func (d *dictionary) add(value string) {
+	if value != d.last {
+		d.last, d.key = value, d.keyOf(value)
+	}
+	d.keys = append(d.keys, d.key)
+}
+
+func (d *dictionary) keyOf(value string) uint32 {
+	if value == "" {
+		return 0
+	}
+	key, ok := d.known[value]
+	if !ok {
+		if d.known == nil {
+			d.known, d.values = map[string]uint32{}, []string{""}
+		}
+		key = uint32(len(d.values))
+		d.known[value], d.values = key, append(d.values, value)
+	}
+	return key
+}
+
+// The first number of a column: it brings its own dictionary, and how wide its keys are.
+const (
+	ownDictionary = 1<<9 | 1<<10
+	keysOf1Byte   = 0
+	keysOf2Bytes  = 1
+	keysOf4Bytes  = 2
+)
+
+// writeTo makes the rows those of a column, which must have none, and forgets them.
+func (d *dictionary) writeTo(to drivercolumn.Interface, w *wire) error {
+	w.bytes.Reset() // A column that was refused may have left something.
+	b := w.bytes.AvailableBuffer()
+	width, values := uint64(keysOf1Byte), d.values
+	switch n := len(values); {
+	case n == 0:
+		values = []string{""}
+	case n > math.MaxUint16+1:
+		width = keysOf4Bytes
+	case n > math.MaxUint8+1:
+		width = keysOf2Bytes
+	}
+	b = binary.LittleEndian.AppendUint64(b, ownDictionary|width)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(values)))
+	for _, v := range values {
+		b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(d.keys)))
+	for _, k := range d.keys {
+		switch width {
+		case keysOf1Byte:
+			b = append(b, byte(k))
+		case keysOf2Bytes:
+			b = binary.LittleEndian.AppendUint16(b, uint16(k))
+		default:
+			b = binary.LittleEndian.AppendUint32(b, k)
+		}
+	}
+	w.bytes.Write(b)
+	rows := len(d.keys)
+	d.reset()
+	return to.Decode(w.reader, rows)
+}
+
+// reset forgets the rows and keeps no text of theirs.
+func (d *dictionary) reset() {
+	clear(d.known)
+	if len(d.values) > 0 {
+		clear(d.values[1:])
+		d.values = d.values[:1]
+	}
+	d.keys, d.last, d.key = d.keys[:0], "", 0
+}
