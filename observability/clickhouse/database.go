@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,8 @@ type Options struct {
 	TTLDays int
 	// Existing is for who only reads: a database that is not there is [ErrNoSchema].
 	Existing bool
-	// DialTimeout bounds a connection to one address. 0 is 5 s.
+	// DialTimeout bounds a connection to one address, and how long a server may take
+	// nothing of what it is sent by the native protocol. 0 is 5 s.
 	DialTimeout time.Duration
 	// ClaimWait is how long Migrate waits for a node that runs a migration, before it
 	// takes that node for dead. 0 is 30 s.
@@ -153,19 +155,38 @@ func (d *Database) create(ctx context.Context) error {
 
 // unreachable says what to do about an error of the first statement.
 func (d *Database) unreachable(err error) error {
-	remedy := "is it running, is this the port of the native protocol (9000, with TLS 9440), and does a firewall let it through?"
-	if d.opts.HTTP {
-		remedy = "is it running, is this the port of the HTTP protocol (8123, with TLS 8443), and does a firewall let it through?"
-	}
-	switch {
-	case hasCode(err, codeUnknownDatabase):
+	if hasCode(err, codeUnknownDatabase) {
 		return err
-	case hasCode(err, codeAuthentication, codeWrongPassword, codeUnknownUser):
-		remedy = "check the user and the password"
-	case isDenied(err):
-		remedy = "the user needs at least GRANT SELECT ON " + quoted(d.opts.Database) + ".*"
 	}
-	return &ConnectError{Addresses: d.opts.Addresses, User: d.opts.Username, Remedy: remedy, Err: err}
+	return &ConnectError{Addresses: d.opts.Addresses, User: d.opts.Username, Remedy: d.remedy(err), Err: err}
+}
+
+// What a server that speaks something else begins with, as the driver shows it: the H of
+// an answer of HTTP, and an alert of TLS.
+const (
+	saysHTTP = "unexpected packet [72]"
+	saysTLS  = "unexpected packet [21]"
+)
+
+func (d *Database) remedy(err error) string {
+	own, other := "of the native protocol (9000, with TLS 9440", "; HTTP has 8123 and 8443)"
+	if d.opts.HTTP {
+		own, other = "of the HTTP protocol (8123, with TLS 8443", "; the native protocol has 9000 and 9440)"
+	}
+	var record tls.RecordHeaderError
+	switch text := err.Error(); {
+	case hasCode(err, codeAuthentication, codeWrongPassword, codeUnknownUser):
+		return "check the user and the password"
+	case isDenied(err):
+		return "the user needs at least GRANT SELECT ON " + quoted(d.opts.Database) + ".*"
+	case strings.Contains(text, saysHTTP):
+		return "an HTTP server answers there: choose HTTP, or name the port " + own + ")"
+	case strings.Contains(text, saysTLS):
+		return "the server wants TLS there: switch it on, or name the port " + own + ")"
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
+		return "the server speaks without TLS there: switch it off, or name the port " + own + ")"
+	}
+	return "is it running, is this the port " + own + other + ", and does a firewall let it through?"
 }
 
 // explain makes errors of the server those of this package.

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -17,10 +18,10 @@ func (d *Database) pool(database string) (driver.Conn, error) {
 		Addr: d.opts.Addresses,
 		Auth: ch.Auth{Database: database, Username: d.opts.Username, Password: d.opts.Password},
 		TLS:  d.opts.TLS, Compression: &ch.Compression{Method: ch.CompressionLZ4},
-		// The driver's bound is for all addresses together.
-		DialTimeout:  d.opts.DialTimeout * time.Duration(len(d.opts.Addresses)),
+		// The driver's bound is for all addresses together, and is not to come before ours.
+		DialTimeout:  d.opts.DialTimeout*time.Duration(len(d.opts.Addresses)) + time.Second,
 		DialContext:  d.dialOne,
-		DialStrategy: dialInOrder,
+		DialStrategy: d.dialInOrder,
 		ClientInfo:   ch.ClientInfo{Products: []struct{ Name, Version string }{{Name: "parley"}}},
 	}
 	if d.opts.HTTP {
@@ -57,17 +58,30 @@ func (o *opening) close() {
 }
 
 // dialInOrder returns a connection to the first server that answers.
-func dialInOrder(ctx context.Context, _ int, opts *ch.Options, dial ch.Dial) (r ch.DialResult, err error) {
+func (d *Database) dialInOrder(ctx context.Context, _ int, opts *ch.Options, dial ch.Dial) (r ch.DialResult, err error) {
 	for _, address := range opts.Addr {
-		o := &opening{}
-		stop := context.AfterFunc(ctx, o.close)
-		r, err = dial(context.WithValue(ctx, openingKey{}, o), address, opts)
-		if !stop() {
-			return ch.DialResult{}, context.Cause(ctx)
+		if r, err = d.greet(ctx, address, opts, dial); err == nil || ctx.Err() != nil {
+			return r, err
 		}
-		if err == nil {
-			return r, nil
-		}
+	}
+	return r, err
+}
+
+// greet returns a connection to a server that has answered in time.
+func (d *Database) greet(ctx context.Context, address string, opts *ch.Options, dial ch.Dial) (ch.DialResult, error) {
+	o := &opening{}
+	bound, cancel := context.WithTimeout(ctx, d.opts.DialTimeout)
+	defer cancel()
+	stop := context.AfterFunc(bound, o.close)
+	r, err := dial(context.WithValue(bound, openingKey{}, o), address, opts)
+	switch inTime := stop(); {
+	case ctx.Err() != nil:
+		o.close()
+		return ch.DialResult{}, context.Cause(ctx)
+	case !inTime:
+		return ch.DialResult{}, fmt.Errorf("no answer from %s within %v", address, d.opts.DialTimeout)
+	case err != nil:
+		o.close() // The driver forgets it.
 	}
 	return r, err
 }
@@ -93,7 +107,22 @@ func (d *Database) dialOne(ctx context.Context, address string) (net.Conn, error
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		o.is(conn)
 	}
-	return conn, nil
+	return &boundConn{Conn: conn, patience: d.opts.DialTimeout}, nil
+}
+
+// boundConn gives up a server that takes nothing for some time. The driver watches the
+// context while it waits for an answer, but not while it sends rows.
+type boundConn struct {
+	net.Conn
+	patience time.Duration
+}
+
+// Write implements [net.Conn].
+func (c *boundConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // timeless hides the deadline of a context from the driver, which would make a setting

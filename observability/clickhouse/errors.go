@@ -20,9 +20,9 @@ type ConnectError struct {
 	Err       error
 }
 
-// Error implements error.
+// Error implements error. What to do comes before what the driver says.
 func (e *ConnectError) Error() string {
-	return fmt.Sprintf("connect to clickhouse at %s as %q: %v: %s", strings.Join(e.Addresses, ", "), e.User, e.Err, e.Remedy)
+	return fmt.Sprintf("connect to clickhouse at %s as %q: %s (%v)", strings.Join(e.Addresses, ", "), e.User, e.Remedy, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -36,9 +36,9 @@ type DeniedError struct {
 	Err       error
 }
 
-// Error implements error.
+// Error implements error. What to do comes before what the server says.
 func (e *DeniedError) Error() string {
-	return fmt.Sprintf("user %q may not run %q: %v: run: %s", e.User, e.Statement, e.Err, e.Grant)
+	return fmt.Sprintf("user %q may not run %q; run %s (%v)", e.User, e.Statement, e.Grant, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -5,9 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,7 +47,65 @@ func TestUnreachable(t *testing.T) {
 				t.Errorf("the error does not name %q: %v", word, err)
 			}
 		}
+		if strings.Index(err.Error(), connect.Remedy) > strings.Index(err.Error(), connect.Err.Error()) {
+			t.Errorf("the driver speaks before what to do: %v", err)
+		}
 	}
+}
+
+// TestOtherServer has servers that answer something else than what is expected there.
+func TestOtherServer(t *testing.T) {
+	const badRequest, alert = "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x46"
+	for _, tt := range []struct {
+		name, says string
+		o          clickhouse.Options
+		want       string
+	}{
+		{"HTTP for native", badRequest, clickhouse.Options{}, "an HTTP server answers there: choose HTTP, or name the port of the native protocol (9000, with TLS 9440)"},
+		{"TLS for native", alert, clickhouse.Options{}, "the server wants TLS there"},
+		{"no TLS", badRequest, clickhouse.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, "the server speaks without TLS there"},
+		{"no TLS over HTTP", badRequest, clickhouse.Options{HTTP: true, Password: "secret", TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, "the server speaks without TLS there: switch it off, or name the port of the HTTP protocol (8123, with TLS 8443)"},
+		{"native for HTTP", "\x00\x0aClickHouse", clickhouse.Options{HTTP: true, Username: "ops", Password: "secret"}, "is this the port of the HTTP protocol (8123, with TLS 8443; the native protocol has 9000 and 9440)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := tt.o
+			o.DialTimeout, o.Addresses = 10*time.Second, []string{saying(t, tt.says)}
+			_, err := clickhouse.Open(t.Context(), o)
+			var connect *clickhouse.ConnectError
+			if !errors.As(err, &connect) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("Open: %v, want %q and no password", err, tt.want)
+			}
+		})
+	}
+}
+
+// saying is the address of a server that says something to everybody, and ends once they
+// all have hung up.
+func saying(t *testing.T, words string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer c.Close()
+				_, _ = io.WriteString(c, words)
+				_, _ = io.Copy(io.Discard, c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		work.Wait()
+	})
+	return l.Addr().String()
 }
 
 // TestOtherProtocol: an address of the other protocol is an error that names the ports.
@@ -96,12 +157,14 @@ func TestOpenEnds(t *testing.T) {
 	}
 }
 
-// TestFailover: the first host that answers is used, by both protocols.
+// TestFailover: the first host that answers is used, by both protocols. One before it
+// takes connections and says nothing.
 func TestFailover(t *testing.T) {
 	s := clickhousetest.Start(t, nil)
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
-		o.Addresses = append([]string{closedAddress(t), closedAddress(t)}, o.Addresses...)
+		o.Addresses = append([]string{closedAddress(t), saying(t, "")}, o.Addresses...)
+		o.DialTimeout = time.Second
 		write(t, migrated(t, o), traffic(1, 1))
 	}
 }

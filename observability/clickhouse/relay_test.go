@@ -17,6 +17,7 @@ type relay struct {
 	silence chan struct{} // Not nil while it is silent; closed to end that.
 	left    int           // Bytes of clients until then.
 	asked   func()        // Called when something is kept back.
+	deaf    bool          // In a silence nothing of clients is taken either.
 }
 
 // newRelay passes what comes to a listener on to a server.
@@ -63,6 +64,13 @@ func (r *relay) hush(after int, asked func()) {
 	r.silence, r.left, r.asked = make(chan struct{}), after, asked
 }
 
+// deafen has silences keep back what clients say too.
+func (r *relay) deafen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf = true
+}
+
 // speak ends a silence.
 func (r *relay) speak() {
 	r.mu.Lock()
@@ -86,7 +94,7 @@ func (r *relay) pass(to, from net.Conn, hushable bool) {
 		if !hushable {
 			r.left -= n
 		}
-		quiet := hushable && silence != nil && r.left <= 0
+		quiet := (hushable || r.deaf) && silence != nil && r.left <= 0
 		r.mu.Unlock()
 		if quiet {
 			asked()

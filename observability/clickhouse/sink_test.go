@@ -3,8 +3,11 @@ package clickhouse_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -107,6 +110,38 @@ func TestLostAnswer(t *testing.T) {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		}
+	}
+}
+
+// TestDeafServer: one that takes nothing any more in the middle of an insert does not hold
+// a Write, whose context goes on.
+func TestDeafServer(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	relay := newRelay(t, listen(t), o.Addresses[0])
+	o.Addresses, o.DialTimeout = []string{relay.address()}, 2*time.Second
+	sink, err := clickhouse.NewSink(migrated(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := traffic(300, 1)[:2000]
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range events { // More than buffers of the system hold.
+		text := make([]byte, 20_000)
+		for j := range text {
+			text[j] = byte(' ' + r.IntN(90))
+		}
+		events[i].Type, events[i].Payload = observability.TypeLog, &observability.Log{Level: "info", Message: string(text)}
+	}
+	relay.deafen()
+	relay.hush(20_000, func() {})
+	err = sink.Write(t.Context(), events)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Write to a server that takes nothing: %v, want %v", err, os.ErrDeadlineExceeded)
+	}
+	relay.speak()
+	if err := sink.Write(t.Context(), events[:10]); err != nil {
+		t.Errorf("Write when it does again: %v", err)
 	}
 }
 
