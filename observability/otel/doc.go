@@ -20,7 +20,9 @@
 //     operation, or of the task, that they belong to.
 //  3. Write returns nil only when the collector has answered for all spans. What it
 //     does not take however often it comes (400, 413, 422, a partial success) is
-//     counted as rejected, so that it does not hold up the rest.
+//     counted as rejected, so that it does not hold up the rest. After an error, a Write
+//     that ends no span sends one of those that were not taken: nil says that the
+//     collector is back, and an outage has one beginning and one end.
 //  4. An event that comes again adds nothing to metrics, as long as fewer than 32,768
 //     others came meanwhile.
 //  5. Content is in no span unless [Options.Content] is set, and at most 57,344 bytes of

@@ -50,13 +50,22 @@ type verdict struct {
 }
 
 // verdicts reads the errors of the OTLP exporter, which has no types for them.
-type verdicts struct{ refused, partial *regexp.Regexp }
+type verdicts struct{ status, busy, partial *regexp.Regexp }
 
 func newVerdicts() verdicts {
 	return verdicts{
-		refused: regexp.MustCompile(`failed to send to \S+: (400|413|422) `),
+		status:  regexp.MustCompile(`failed to send (?:metrics )?to \S+: (\d{3}) `),
+		busy:    regexp.MustCompile(`retry-able request failure`), // 429, 502, 503 and 504
 		partial: regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)`),
 	}
+}
+
+// statusOf returns the status of an answer, "" if the error is about something else.
+func (v verdicts) statusOf(err error) string {
+	if m := v.status.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // of judges the answer to a request of n spans.
@@ -64,7 +73,8 @@ func (v verdicts) of(err error, n int) verdict {
 	if err == nil {
 		return verdict{}
 	}
-	if v.refused.MatchString(err.Error()) {
+	switch v.statusOf(err) {
+	case "400", "413", "422":
 		return verdict{rejected: n}
 	}
 	if m := v.partial.FindStringSubmatch(err.Error()); m != nil {
@@ -77,26 +87,67 @@ func (v verdicts) of(err error, n int) verdict {
 	return verdict{err: err}
 }
 
-// metricExporter tells the logger of what failed, where the SDK would tell a global. The
-// next export has everything that a failed one had, except for the last.
+// remedy says what to check after an error.
+func (v verdicts) remedy(err error) string {
+	switch status := v.statusOf(err); {
+	case status == "" && !v.busy.MatchString(err.Error()):
+		return "is the collector running, is this its port of OTLP over HTTP (4318; gRPC has 4317), and does a firewall let it through?"
+	case status == "401", status == "403":
+		return "check the headers, which have the key for the collector"
+	case status == "404", status == "405":
+		return "check the endpoint, the base of /v1/traces and /v1/metrics, and that the collector takes both"
+	}
+	return "check the collector, and what it sends to"
+}
+
+// metricExporter tells the logger when metrics begin to be refused and when they are taken
+// again, where the SDK would tell a global of every failure. Of a collector that is away
+// for spans too it is silent: whoever calls Write knows. The next export has everything
+// that a failed one had, except for the last.
 type metricExporter struct {
 	sdkmetric.Exporter
 	logger *slog.Logger
+	judge  verdicts
 
-	mu   sync.Mutex
-	last error // of the last export
+	mu     sync.Mutex
+	last   error // of the last export
+	untold error // the first that failed and nothing explains; told of by tell
+	told   bool  // that exports fail
 }
 
 // Export implements the SDK's Exporter.
 func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetrics) error {
 	err := m.Exporter.Export(ctx, rm)
 	m.mu.Lock()
-	m.last = err
-	m.mu.Unlock()
-	if err != nil {
-		m.logger.WarnContext(ctx, "metrics were not exported", "err", err)
+	defer m.mu.Unlock()
+	switch m.last = err; {
+	case err == nil:
+		if m.told {
+			m.logger.InfoContext(ctx, "collector takes metrics again")
+		}
+		m.untold, m.told = nil, false
+	case !m.told && m.untold == nil:
+		m.untold = err
 	}
 	return nil
+}
+
+// tell is called when the collector has taken spans, or none are sent: that it does not
+// take metrics has another reason then.
+func (m *metricExporter) tell(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.untold != nil {
+		m.logger.WarnContext(ctx, "collector does not take metrics", "check", m.judge.remedy(m.untold), "err", m.untold)
+		m.untold, m.told = nil, true
+	}
+}
+
+// excuse is called when the collector is away, and when it is back.
+func (m *metricExporter) excuse() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.untold = nil
 }
 
 // lost returns why the last export failed, nil if it did not.

@@ -36,7 +36,9 @@ type Options struct {
 	// MaxOpen bounds the submissions of which the trace context is remembered, each
 	// below 1 KiB. Default 16,384.
 	MaxOpen int
-	// Logger is told of exports that failed. Nil discards.
+	// Logger is told when a collector that takes spans begins and ceases to refuse metrics,
+	// and once of spans that it rejects. That it is away is for the caller of Write, who
+	// has the error, to tell. Nil discards.
 	Logger *slog.Logger
 }
 

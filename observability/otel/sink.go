@@ -38,9 +38,9 @@ type Sink struct {
 	resource *resource.Resource
 	spans    sdktrace.SpanExporter
 	// reader makes what exports metrics, on the first Write: it has a goroutine.
-	reader func() (sdkmetric.Reader, error)
-	lost   func() error // why the last export of metrics failed
-	judge  verdicts
+	reader  func() (sdkmetric.Reader, error)
+	figures *metricExporter // what the reader exports to, nil if a test gives another
+	judge   verdicts
 
 	// turn is held, by one value in it, by who uses what is below.
 	turn      chan struct{}
@@ -53,7 +53,9 @@ type Sink struct {
 	recent    *recent[string, done]
 	counts    Counts
 	writes    int64
-	closed    bool
+	// owed is a span of the last request, if the collector did not take that.
+	owed   *pending
+	closed bool
 }
 
 // New returns a sink that sends to a collector. It connects to nothing: a collector that
@@ -71,12 +73,11 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	exporter := &metricExporter{logger: o.Logger}
-	if exporter.Exporter, err = otlpmetrichttp.New(ctx, o.metricOptions()...); err != nil {
+	s.figures = &metricExporter{logger: o.Logger, judge: s.judge}
+	if s.figures.Exporter, err = otlpmetrichttp.New(ctx, o.metricOptions()...); err != nil {
 		return nil, fmt.Errorf("make exporter of metrics: %w", err)
 	}
-	s.reader = func() (sdkmetric.Reader, error) { return sdkmetric.NewPeriodicReader(exporter), nil }
-	s.lost = exporter.lost
+	s.reader = func() (sdkmetric.Reader, error) { return sdkmetric.NewPeriodicReader(s.figures), nil }
 	return s, nil
 }
 
@@ -116,7 +117,8 @@ func (s *Sink) Counts() Counts {
 // Write implements [observability.Sink]. It sends the spans that the events end and
 // waits for the collector's answer, until ctx ends or OTEL_EXPORTER_OTLP_TIMEOUT is
 // over, 10 s by default, for each 512 spans. After an error the same events are to be
-// given again: those whose span was taken are left out then, and none counts twice.
+// given again: those whose span was taken are left out then, and none counts twice. A
+// Write that ends no span asks a collector that was away with a span of the last one.
 func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("write %d events: %w", len(events), err)
@@ -160,9 +162,12 @@ func (s *Sink) Close(ctx context.Context) error {
 	var errs []error
 	if s.metrics != nil {
 		errs = append(errs, s.metrics.Shutdown(ctx))
-		if s.lost != nil {
-			errs = append(errs, s.lost())
+		if s.figures != nil {
+			errs = append(errs, s.figures.lost())
 		}
+	}
+	if n := s.counts.Rejected; n > 0 {
+		s.options.Logger.InfoContext(ctx, "spans were rejected", "spans", n)
 	}
 	errs = append(errs, s.traces.Shutdown(ctx), s.spans.Shutdown(ctx))
 	if err := errors.Join(errs...); err != nil {
@@ -238,10 +243,17 @@ func (s *Sink) send(ctx context.Context, events []*observability.Event) error {
 		}
 		spans, bytes = append(spans, p), bytes+p.bytes
 	}
-	if len(spans) == 0 {
-		return nil
+	if len(spans) == 0 && s.owed != nil {
+		// Without it, an outage would end and begin again with every Write.
+		spans = append(spans, *s.owed)
 	}
-	return s.ship(ctx, spans)
+	if len(spans) > 0 {
+		return s.ship(ctx, spans)
+	}
+	if s.figures != nil && s.counts.Spans+s.counts.Rejected == 0 {
+		s.figures.tell(ctx) // No span will tell whether the collector is there.
+	}
+	return nil
 }
 
 // span returns the span that an event ends, false if there is none or the sampler has
@@ -278,6 +290,21 @@ func shows(e *observability.Event) bool {
 	return false
 }
 
+// answered notes whether the collector took a request, of which first was a part.
+func (s *Sink) answered(ctx context.Context, first pending, taken bool) {
+	wasAway := s.owed != nil
+	if s.owed = nil; !taken {
+		s.owed = &first
+	}
+	switch {
+	case s.figures == nil:
+	case wasAway || !taken:
+		s.figures.excuse()
+	default:
+		s.figures.tell(ctx)
+	}
+}
+
 // ship sends the spans of one request.
 func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	batch := make([]sdktrace.ReadOnlySpan, len(spans))
@@ -286,11 +313,12 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	}
 	err := s.spans.ExportSpans(ctx, batch)
 	v := s.judge.of(err, len(spans))
+	s.answered(ctx, spans[0], v.err == nil)
 	if v.err != nil {
-		return fmt.Errorf("export %d spans: %w", len(spans), v.err)
+		return fmt.Errorf("export %d spans: %s (%w)", len(spans), s.judge.remedy(v.err), v.err)
 	}
-	if err != nil {
-		s.options.Logger.WarnContext(ctx, "spans were rejected", "spans", v.rejected, "err", err)
+	if err != nil && s.counts.Rejected == 0 {
+		s.options.Logger.WarnContext(ctx, "collector rejects spans; more of them are only counted", "spans", v.rejected, "err", err)
 	}
 	s.counts.Rejected += int64(v.rejected)
 	s.counts.Spans += int64(len(spans) - v.rejected)
