@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -117,6 +119,23 @@ func openBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	return bucket, store.Close, nil
+}
+
+// openExisting opens a bucket that conversations were kept in: a folder that is none of
+// Parley's stays as it is, and one that is in use is an error with its exit code.
+func openExisting(at config.Bucket) (storage.Bucket, func() error, error) {
+	if info, err := os.Stat(at.Dir); at.Endpoint == "" && err == nil && info.IsDir() {
+		if _, err := os.Stat(filepath.Join(at.Dir, "db")); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("open the data folder: %s is no data folder: no conversation was ever kept there; name another one with --data, or in the configuration file", at.Dir)
+		}
+	}
+	bucket, closeBucket, err := openBucket(at)
+	var locked *local.LockedError
+	if errors.As(err, &locked) {
+		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w)", at.Dir, locked.Err)
+		return nil, nil, &exitError{code: exitRefused, err: err}
+	}
+	return bucket, closeBucket, err
 }
 
 // printProbe prints a report as two tables.

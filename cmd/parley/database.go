@@ -22,16 +22,17 @@ type databaseSource struct {
 	at clickhouse.Options
 }
 
-// openDatabase opens a database to read.
-func openDatabase(ctx context.Context, at clickhouse.Options) (*databaseSource, error) {
+// openDatabase opens a database to read, which --clickhouse names, or a configuration
+// file if dsn is empty.
+func openDatabase(ctx context.Context, at clickhouse.Options, dsn, file string) (*databaseSource, error) {
 	at.Existing = true
 	db, err := clickhouse.Open(ctx, at)
 	s := &databaseSource{db, at}
 	if err != nil {
-		return nil, s.explain(err)
+		return nil, s.explain(dsn, file, err)
 	}
 	if err := db.Check(ctx); err != nil {
-		return nil, errors.Join(s.explain(err), db.Close())
+		return nil, errors.Join(s.explain(dsn, file, err), db.Close())
 	}
 	return s, nil
 }
@@ -48,11 +49,27 @@ func databaseName(at clickhouse.Options) string {
 }
 
 // explain says what to do about a database without tables.
-func (s *databaseSource) explain(err error) error {
-	if errors.Is(err, clickhouse.ErrNoSchema) {
-		return fmt.Errorf("%s: %w; a server that sends events there makes it, or parley events migrate", s, err)
+func (s *databaseSource) explain(dsn, file string, err error) error {
+	if !errors.Is(err, clickhouse.ErrNoSchema) {
+		return atDatabase(dsn, file, err)
 	}
-	return err
+	same := "--config " + file
+	if dsn != "" {
+		same = "with this --clickhouse"
+	}
+	return fmt.Errorf("%s has no events: a server that sends some there makes its tables, or parley events migrate %s (%w)", s, same, err)
+}
+
+// atDatabase says what has named the address of a server that cannot be used.
+func atDatabase(dsn, file string, err error) error {
+	var connect *clickhouse.ConnectError
+	switch {
+	case !errors.As(err, &connect):
+		return err
+	case dsn != "":
+		return fmt.Errorf("--clickhouse: %w", err)
+	}
+	return fmt.Errorf("events.clickhouse in %s: %w", file, err)
 }
 
 func (s *databaseSource) trace(ctx context.Context, id conversation.SubmissionID) iter.Seq2[observability.Event, error] {

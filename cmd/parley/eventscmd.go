@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +70,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 	} else {
 		conf, err := config.Load(cfg.file, configOptions())
 		if err != nil {
-			return err
+			return orNamed("--clickhouse names a database, --config a configuration file", err)
 		}
 		if opts, err = configuredDatabase(cfg.file, conf); err != nil {
 			return err
@@ -83,7 +84,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 	}
 	db, err := clickhouse.Open(ctx, opts)
 	if err != nil {
-		return err
+		return atDatabase(cfg.dsn, cfg.file, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Migrate(ctx, claims, hostName()); err != nil {
@@ -93,10 +94,19 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 	return err
 }
 
+// orNamed says before the error of a configuration file that is not there which flags
+// name something else.
+func orNamed(flags string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", flags, err)
+	}
+	return err
+}
+
 // configuredDatabase is the ClickHouse that a configuration names.
 func configuredDatabase(file string, conf *config.Server) (clickhouse.Options, error) {
 	if conf.Events.ClickHouse == nil {
-		return clickhouse.Options{}, fmt.Errorf("%s names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}", file)
+		return clickhouse.Options{}, fmt.Errorf("%s names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse", file)
 	}
 	return databaseOptions(conf.Events.ClickHouse)
 }

@@ -62,7 +62,7 @@ func (cfg *sourceConfig) open(ctx context.Context, in io.Reader) (source, error)
 		if err != nil {
 			return nil, err
 		}
-		return openDatabase(ctx, opts)
+		return openDatabase(ctx, opts, cfg.dsn, "")
 	case cfg.file == "-":
 		return &fileSource{name: "standard input", events: jsonl.Read(in), errOut: cfg.errOut}, nil
 	case cfg.file != "":
@@ -87,7 +87,7 @@ func (cfg *sourceConfig) openConfig(ctx context.Context, file string) (source, e
 		if err != nil {
 			return nil, err
 		}
-		return openDatabase(ctx, opts)
+		return openDatabase(ctx, opts, "", file)
 	case e.JSONL != nil:
 		return cfg.openFile(e.JSONL.File, "a server that runs with "+file+" makes it")
 	case conf.Bucket.Dir != "":
@@ -107,6 +107,9 @@ func (cfg *sourceConfig) openFile(path, remedy string) (source, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; name a file in it, for example --file %s", path, filepath.Join(path, devEvents))
 	}
 	return &fileSource{name: "file " + path, events: jsonl.ReadFiles(path), errOut: cfg.errOut}, nil
 }
@@ -130,14 +133,14 @@ func (s *fileSource) summary(ctx context.Context, f stats.Filter) (*stats.Summar
 	return stats.Summarize(s.readable(ctx), f)
 }
 
-// readable yields the events without lines that are none, of which it tells. It ends
-// with the context, because files are large.
+// readable yields the events without lines that are none, of which it tells; without any
+// other, that is an error. It ends with the context, because files are large.
 func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		var first error
-		bad := int64(0)
+		good, bad := int64(0), int64(0)
 		defer func() {
-			if bad > 0 {
+			if bad > 0 && good > 0 {
 				fmt.Fprintf(s.errOut, "parley: %s of %s passed over, the first one: %v\n", count(bad, "line"), s.name, first)
 			}
 		}()
@@ -153,9 +156,12 @@ func (s *fileSource) readable(ctx context.Context) iter.Seq2[observability.Event
 				}
 				continue
 			}
-			if !yield(e, err) {
+			if good++; !yield(e, err) {
 				return
 			}
+		}
+		if bad > 0 && good == 0 {
+			yield(observability.Event{}, fmt.Errorf("%s holds no events, which are lines of JSON; name another file with --file (%s, the first one: %w)", s.name, count(bad, "other line"), first))
 		}
 	}
 }
@@ -173,7 +179,7 @@ func moment(flag, s string, now time.Time) (conversation.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return conversation.Time(now.Add(-d).UnixMilli()), nil
 	}
-	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateTime, time.RFC3339} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return conversation.Time(t.UnixMilli()), nil
 		}
@@ -188,6 +194,9 @@ func period(since, until string, now time.Time) (from, to conversation.Time, err
 	}
 	if to, err = moment("until", until, now); err != nil {
 		return 0, 0, err
+	}
+	if from > conversation.TimeOf(now) {
+		return 0, 0, fmt.Errorf("--since %s is in the future, it is %s in UTC; write a moment that has been, or how long ago, as 24h", since, now.UTC().Format("2006-01-02T15:04"))
 	}
 	if to != 0 && from >= to {
 		return 0, 0, fmt.Errorf("--since %s is not before --until %s", since, until)

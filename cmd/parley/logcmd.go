@@ -158,9 +158,9 @@ func (cfg *logConfig) with(use func(at config.Bucket, b storage.Bucket) error) (
 		}
 		at = conf.Bucket
 	}
-	bucket, closeBucket, err := openBucket(at)
+	bucket, closeBucket, err := openExisting(at)
 	if err != nil {
-		return lockedOut(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, closeBucket()) }()
 	return use(at, bucket)

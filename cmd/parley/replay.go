@@ -58,6 +58,9 @@ func replayCommand() *cobra.Command {
 			"  parley events replay --data ./.parley --to stdout | jq .type",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.data == "" && cmd.Flags().Changed("data") {
+				return errors.New("--data is empty; name the data folder of parley dev, or leave it out for the bucket of --config")
+			}
 			return cfg.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -88,15 +91,15 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}}
 	if cfg.data == "" {
 		if conf, err = config.Load(cfg.file, configOptions()); err != nil {
-			return err
+			return orNamed("--data names the data folder of parley dev, --config a configuration file", err)
 		}
 	}
 	for _, a := range conf.Agents {
 		r.contents[a.Agent.Name] = a.Agent.Events.Content
 	}
-	bucket, closeBucket, err := openBucket(conf.Bucket)
+	bucket, closeBucket, err := openExisting(conf.Bucket)
 	if err != nil {
-		return lockedOut(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, closeBucket()) }()
 	r.bucket = storage.Retried(bucket, storage.Retry{})
@@ -124,7 +127,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 			r.tell("the figures by hour follow by themselves: %v\n", err)
 		}
 	}
-	return r.finish(time.Since(begun))
+	return r.finish(time.Since(begun), bucketName(conf.Bucket))
 }
 
 // target is where a replay writes.
@@ -164,7 +167,7 @@ func (cfg *replayConfig) target(ctx context.Context, conf *config.Server, bucket
 		}
 		f, err := jsonl.Open(path, &jsonl.Options{SyncEvery: time.Second})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; name another file with --file, in a folder that exists", err)
 		}
 		return &target{name: "file " + path, sink: f, close: f.Close}, nil
 	case "stdout":
@@ -197,6 +200,8 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 		if conf.Events.ClickHouse != nil {
 			opts.TTLDays = conf.Events.ClickHouse.TTLDays
 		}
+	} else if cfg.data != "" {
+		err = errors.New("a data folder names no ClickHouse; name one yourself, for example --clickhouse clickhouse://127.0.0.1:9000/parley")
 	} else {
 		opts, err = configuredDatabase(cfg.file, conf)
 	}
@@ -205,7 +210,7 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 	}
 	db, err := clickhouse.Open(ctx, opts)
 	if err != nil {
-		return nil, err
+		return nil, atDatabase(cfg.dsn, cfg.file, err)
 	}
 	defer func() {
 		if err != nil {
@@ -222,13 +227,22 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 	return &target{name: databaseName(opts), sink: sink, close: db.Close, refresh: db.Refresh}, nil
 }
 
-// finish says what was done.
-func (r *replay) finish(took time.Duration) error {
+// finish says what was done with a bucket.
+func (r *replay) finish(took time.Duration, bucket string) error {
 	verb := "stored"
 	if r.sink == nil {
 		verb = "counted"
 	}
 	r.tell("%s %s, of %s in %s.\n", count(r.stored.Load(), "event"), verb, count(r.conversations.Load(), "conversation"), took.Round(10*time.Millisecond))
+	switch n := r.conversations.Load(); {
+	case len(r.damaged) > 0:
+	case n == 0 && r.agent != "":
+		r.tell("%s has no conversation of an agent %q; leave --agent out to have those of all.\n", bucket, r.agent)
+	case n == 0:
+		r.tell("%s has no conversations; name another bucket with --data or --config.\n", bucket)
+	case r.stored.Load() == 0 && r.filter != stats.Filter{}:
+		r.tell("No event is of that time; --since and --until bound it, in UTC.\n")
+	}
 	if n := len(r.damaged); n > 0 {
 		return &exitError{code: exitUnknown, err: fmt.Errorf(
 			"%s could not be read to the end, and their later events are missing: %s; parley log verify says more", count(int64(n), "log"), strings.Join(r.damaged, "; "))}

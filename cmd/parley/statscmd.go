@@ -97,7 +97,11 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 		return err
 	}
 	if s.Events == 0 {
-		_, err := fmt.Fprintln(out, "No events.")
+		hint := "They come with the next message that a server takes; parley events replay makes those of the past."
+		if f != (stats.Filter{}) {
+			hint = "Leave out --agent, --since or --until to see others."
+		}
+		_, err := fmt.Fprintf(out, "No events.\n%s\n", hint)
 		return err
 	}
 	fmt.Fprintf(out, "%s events of %s, %s to %s UTC\n", grouped(s.Events), count(s.Conversations, "conversation"), utcTime(s.First), utcTime(s.Last))
