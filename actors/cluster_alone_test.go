@@ -37,7 +37,9 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 func TestAllNodesLeaveTogether(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
-	nodes := w.together(2, setup{opts: agents(chatAgent()), model: model})
+	opts := agents(chatAgent())
+	opts.DrainTimeout = 2 * patience
+	nodes := w.together(2, setup{opts: opts, model: model})
 	at := ownedBy(t, nodes[0], "c")
 	nodes[1].admit(at, "k", "hello")
 	call := model.next(t)
@@ -50,9 +52,6 @@ func TestAllNodesLeaveTogether(t *testing.T) {
 	}
 	for range nodes {
 		t.Logf("hand-over: %v after %v", await(t, ended, "hand-over"), time.Since(began))
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
@@ -98,23 +97,28 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 // not handed over does not say that it has.
 func TestHandOverAgain(t *testing.T) {
 	w := newWorld(t)
-	o := clustered(agents(chatAgent()))
-	o.DrainTimeout = time.Second
+	ctx, cancel := context.WithCancel(context.Background())
 	var stall atomic.Bool
+	resume := make(chan struct{})
 	owner := w.over(&heldBucket{create: func(ctx context.Context, key string) {
 		if stall.Load() && strings.Contains(key, "members/") {
-			<-ctx.Done()
+			cancel()
+			select {
+			case <-ctx.Done():
+			case <-resume:
+			}
 		}
-	}}, o, make(stage))
+	}}, clustered(agents(chatAgent())), make(stage))
 	other := w.start(setup{opts: clustered(agents(chatAgent())), model: make(stage)})
 	w.meet([]*node{owner, other})
 	at := ownedBy(t, owner, "c")
 	owner.admit(at, "k", "x")
 	stall.Store(true)
-	if err := owner.rt.HandOver(context.Background()); err == nil {
+	if err := owner.rt.HandOver(ctx); err == nil {
 		t.Fatal("it has handed over without a row that says so")
 	}
 	stall.Store(false)
+	close(resume)
 	if err := owner.rt.HandOver(context.Background()); err != nil {
 		t.Error(err)
 	}

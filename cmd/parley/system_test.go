@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
 )
 
 // systemTimeout bounds what a test waits for; it only matters when it fails.
@@ -264,15 +266,9 @@ func TestKillInMidReply(t *testing.T) {
 
 func TestKillInMidTool(t *testing.T) {
 	data := t.TempDir()
+	id, rcpt, client := killedInMidTool(t, data)
 	n := startDev(t, data)
-	at := n.url(t, "tool")
-	rcpt := admitted(t, at, "k1", "time")
-	client := newReader(t, rcpt.Offset)
-	client.until(at, rcpt.Offset, func(c conversation.Chunk) bool { return c.Type == conversation.ChunkCompleted })
-	n.kill()
-
-	n = startDev(t, data)
-	at = n.url(t, "tool")
+	at := n.url(t, id)
 	client.until(at, client.offset(), settled(rcpt.SubmissionID))
 	var inputs, outputs, unknown int
 	for _, c := range client.chunks {
@@ -294,6 +290,46 @@ func TestKillInMidTool(t *testing.T) {
 	if got := settlements(history(t, at), rcpt.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
 		t.Errorf("settlements are %v", got)
 	}
+}
+
+// killedInMidTool kills a node that runs a tool. That takes a second: if it is over first, all
+// begins anew.
+func killedInMidTool(t *testing.T, data string) (id string, rcpt receipt, client *reader) {
+	t.Helper()
+	for i := 0; ; i++ {
+		id = fmt.Sprint("tool", i)
+		n := startDev(t, data)
+		at := n.url(t, id)
+		rcpt = admitted(t, at, "k1", "time")
+		client = newReader(t, rcpt.Offset)
+		client.until(at, rcpt.Offset, func(c conversation.Chunk) bool { return c.Type == conversation.ChunkCompleted })
+		n.kill()
+		if !toolSettled(t, data, id) {
+			return id, rcpt, client
+		}
+	}
+}
+
+// toolSettled reports whether the log of a conversation has the outcome of a tool.
+func toolSettled(t *testing.T, data, id string) (found bool) {
+	t.Helper()
+	onFolder(t, data, func(b storage.Bucket) {
+		key := conversation.Address{Agent: "assistant", ID: id}.Key()
+		for batch, err := range storage.NewLogs(b, nil).Batches(t.Context(), key, storage.Start()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, err := conversation.DecodeRecords(batch.Lines)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || slices.ContainsFunc(records, func(r conversation.Record) bool {
+				_, ok := r.(*conversation.ToolSettled)
+				return ok
+			})
+		}
+	})
+	return found
 }
 
 func TestRestartKeepsQueue(t *testing.T) {

@@ -155,7 +155,8 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
 	t.Helper()
 	n := &node{c: c, number: i, ip: fmt.Sprintf("127.0.0.%d", 11+i), changed: make(chan struct{})}
-	n.http, n.peers, n.admin = noderun.FreePort(t, n.ip), noderun.FreePort(t, n.ip), noderun.FreePort(t, n.ip)
+	ports := noderun.FreePorts(t, n.ip, 3)
+	n.http, n.peers, n.admin = ports[0], ports[1], ports[2]
 	for from := range c.between {
 		n.callers = append(n.callers, newPath(c.between[from][i], c.between[i][from]))
 	}

@@ -114,7 +114,8 @@ func (c *cluster) start(ctx context.Context) (*node, error) {
 	n := &node{c: c, number: len(c.all) + 1}
 	c.mu.Unlock()
 	host := fmt.Sprintf("127.0.0.%d", 40+n.number) // Nobody else takes a port of it.
-	n.http, n.peers, n.home = noderun.FreePort(c.t, host), noderun.FreePort(c.t, host), noderun.FreePort(c.t, host)
+	ports := noderun.FreePorts(c.t, host, 3)
+	n.http, n.peers, n.home = ports[0], ports[1], ports[2]
 	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", n.number))
 	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s}\n%s", n.http, n.home, n.peers, c.common)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -36,17 +36,21 @@ func Build(file string, flags ...string) error {
 	return nil
 }
 
-// FreePort returns an address of a host that nobody listens on, for now. A node with a
-// loopback address of its own has it for good: nobody else takes a port there while the
+// FreePorts returns n addresses of a host that nobody listens on, for now. A node with a
+// loopback address of its own has them for good: nobody else takes a port there while the
 // node is down.
-func FreePort(t testing.TB, host string) string {
+func FreePorts(t testing.TB, host string, n int) []string {
 	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // At the end, so that no port comes twice.
+		addresses = append(addresses, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addresses
 }
 
 // Pause waits, or returns why ctx ended.

@@ -164,7 +164,7 @@ func TestFailover(t *testing.T) {
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
 		o.Addresses = append([]string{closedAddress(t), saying(t, "")}, o.Addresses...)
-		o.DialTimeout = time.Second
+		o.DialTimeout = 5 * time.Second
 		write(t, migrated(t, o), traffic(1, 1))
 	}
 }

@@ -48,16 +48,14 @@ func TestStreamThatEndsWithoutAnErrorIsAnEnd(t *testing.T) {
 	c := start(t, actorFunc(echo), &grain.Options{Insecure: true, Membership: m, LinkDown: func(a string) { down <- a }})
 	m.show(m.self, grain.Member{ID: "polite", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Weight: 1})
 	await(t, p.streams, "the first stream")
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
-	for range 6 {
-		limited, end := context.WithTimeout(ctx, time.Second)
+	for began := time.Now(); len(down) == 0 || len(p.streams) == 0; {
+		if time.Since(began) > patience {
+			t.Fatalf("the link has ended: %d told, %d streams since", len(down), len(p.streams))
+		}
+		limited, end := context.WithTimeout(t.Context(), time.Second)
 		_, err := c.AskNode(limited, l.Addr().String(), &wire.Ping{})
 		end()
 		t.Logf("ask: %v", err)
-	}
-	if len(down) == 0 || len(p.streams) == 0 {
-		t.Errorf("the link has ended: %d told, %d streams since", len(down), len(p.streams))
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -55,13 +56,27 @@ func main() {
 	}
 }
 
+// listenTimeout bounds the wait for an address that is taken.
+const listenTimeout = 20 * time.Second
+
+// listen waits while somebody else uses the address: a server that starts again wants its
+// old one, which may have been given away meanwhile, for a connection as a rule.
+func listen(address string) (net.Listener, error) {
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		l, err := net.Listen("tcp", address)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > listenTimeout {
+			return l, err
+		}
+	}
+}
+
 func run(ctx context.Context, logger *slog.Logger, lib, path, native, web string) error {
-	nativeListener, err := net.Listen("tcp", native)
+	nativeListener, err := listen(native)
 	if err != nil {
 		return err
 	}
 	defer nativeListener.Close()
-	webListener, err := net.Listen("tcp", web)
+	webListener, err := listen(web)
 	if err != nil {
 		return err
 	}
