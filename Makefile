@@ -64,9 +64,10 @@ arch: ## Check layers, sizes, package comments and pages
 mutants: ## Run the suites of the log with its rules switched off: they must notice
 	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
 
-# The race run below has a quarter of them: it takes five times as long for each.
-schedules: ## Run 2,000 schedules of the log
+# The race run below has a part of them: it takes several times as long for each.
+schedules: ## Run 2,000 schedules of the log and 1,000 of nodes
 	$(GO) test -run 'TestLogSimulation$$' ./storage -logschedules 2000
+	$(GO) test -run 'TestSimulation$$' ./actors -schedules 1000
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
