@@ -38,8 +38,10 @@ type Stream struct {
 	Options ProjectOptions
 
 	turns map[conversation.ConversationID]*liveTurn
-	out   []Event
-	at    conversation.Time
+	// Of the batch under way:
+	out     []Event
+	records int
+	at      conversation.Time
 }
 
 // turnPieces is how many pieces of content turn_messages repeats of the results of tools,
@@ -63,7 +65,7 @@ type liveTurn struct {
 
 // Batch returns the live events of the next batch, which is durable since a moment.
 func (s *Stream) Batch(b conversation.Batch, at conversation.Time) []Event {
-	s.Source, s.at, s.out = s.Source.After(b), at, nil
+	s.Source, s.at, s.out, s.records = s.Source.After(b), at, nil, len(b.Records)
 	for _, r := range b.Records {
 		s.record(r)
 	}
@@ -100,6 +102,9 @@ func (s *Stream) record(r conversation.Record) {
 }
 
 func (s *Stream) add(in Place, payload Payload) {
+	if s.out == nil { // Most batches give none, or one for each record and another.
+		s.out = make([]Event, 0, s.records+1)
+	}
 	s.out = append(s.out, s.Source.Live(s.at, in, payload))
 }
 

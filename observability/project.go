@@ -50,14 +50,32 @@ func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 	if opts != nil {
 		p.opts = *opts
 	}
+	if n := usualEvents(b.Records); n > 0 { // Most batches are text and give none.
+		p.out = make([]Event, 0, n)
+	}
 	for _, r := range b.Records {
 		p.record(r)
 	}
 	return p.out
 }
 
-// usualEvents is about how many a batch gives that gives any.
-const usualEvents = 6
+// usualEvents is how many events records give as a rule.
+func usualEvents(records []conversation.Record) (n int) {
+	for _, r := range records {
+		switch r.(type) {
+		case *conversation.AttemptStarted: // And operation_start, of a first one.
+			n += 3
+		case *conversation.SubmissionSettled:
+			n += 4
+		case *conversation.ChildStarted, *conversation.ChildSettled:
+			n += 2
+		case *conversation.SubmissionAdmitted, *conversation.AttemptReleased, *conversation.Parked, *conversation.ResponseStarted,
+			*conversation.StepCompleted, *conversation.StepDropped, *conversation.ToolCalled, *conversation.ToolSettled, *conversation.Compacted:
+			n++
+		}
+	}
+	return n
+}
 
 // projection is the events of one batch in the making.
 type projection struct {
@@ -117,11 +135,10 @@ func (p *projection) record(r conversation.Record) {
 
 // add appends an event.
 func (p *projection) add(in scope, at conversation.Time, payload Payload) {
-	if p.out == nil { // Most batches are text and give none.
-		p.out = make([]Event, 0, usualEvents)
+	index := int64(len(p.out))
+	if index == 0 {
 		p.prefix = string(p.src.Key) + "/" + strconv.FormatInt(p.seq, 10) + "/"
 	}
-	index := int64(len(p.out))
 	env := Envelope{
 		Version: Version, ID: p.prefix + strconv.FormatInt(index, 10), Index: index, Seq: p.seq, At: at, Type: payload.EventType(),
 		Agent: p.src.Agent, Instance: p.src.ID, Submission: in.submission,
