@@ -2,6 +2,7 @@ package killrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -57,7 +58,7 @@ func (r *reader) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if noderun.Broken(err) {
+		if noderun.Broken(err) || errors.Is(err, noderun.ErrSilent) { // A kill is heard.
 			r.fail("reader of %s: %v", room(r.room), err)
 			return
 		}

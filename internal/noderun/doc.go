@@ -13,7 +13,7 @@
 //     when the process of the test ends in any other way.
 //  2. Signals go to what was started here alone, and to nobody once it was waited for.
 //  3. [Process.Flaw] is empty only for an end that was asked for: by SIGKILL, or with
-//     exit 0 after SIGTERM.
+//     exit 0 after SIGTERM, whatever else was sent.
 //  4. Whatever a node may not answer in any state is an error that [Broken] reports.
 //     Any other error may be due to what was broken on purpose.
 //  5. What a Reader has is without a gap, in order and each chunk once, and what came

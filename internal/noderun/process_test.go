@@ -131,6 +131,16 @@ func TestNothingIsLeft(t *testing.T) {
 
 // TestReap shows that what has ended is not killed, and what was announced and did not
 // end is.
+// TestStartAfterTheEnd: nobody would reap what is started then.
+func TestStartAfterTheEnd(t *testing.T) {
+	var r *noderun.Reaper
+	t.Run("test", func(t *testing.T) { r = noderun.StartReaper(t) })
+	if p, err := r.Start(t.TempDir()+"/log", nil, "sleep", "60"); err == nil {
+		p.Kill()
+		t.Error("a process was started after its test")
+	}
+}
+
 func TestReap(t *testing.T) {
 	var all []*exec.Cmd
 	for range 3 {

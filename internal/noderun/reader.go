@@ -24,6 +24,9 @@ const (
 	silence = 20 * time.Second
 )
 
+// ErrSilent is a stream on which nothing was heard, not even a heartbeat.
+var ErrSilent = errors.New("nothing was heard")
+
 // Sight is all that somebody saw of a conversation between two offsets. The rest is of
 // a reader.
 type Sight struct {
@@ -93,16 +96,16 @@ func (r *Reader) Poll(ctx context.Context, url string) error {
 }
 
 // Stream reads one event stream of the conversation at a URL to its end, which is an
-// error too.
+// error too, [ErrSilent] if it was given up.
 func (r *Reader) Stream(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(r.client.within, func() { cancel(errors.New("nothing was heard")) })
+	quiet := time.AfterFunc(r.client.within, func() { cancel(ErrSilent) })
 	defer quiet.Stop()
 	after, call := r.connect(), time.Now()
 	resp, err := r.client.send(ctx, http.MethodGet, readURL(url, "sse", after), nil)
 	if err != nil {
-		return err
+		return errors.Join(err, context.Cause(ctx))
 	}
 	defer resp.Body.Close()
 	var event string
@@ -128,7 +131,7 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 			event, data = "", nil
 		}
 	}
-	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+	return errors.Join(lines.Err(), context.Cause(ctx), io.ErrUnexpectedEOF)
 }
 
 func readURL(url, live string, after conversation.Offset) string {

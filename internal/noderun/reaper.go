@@ -24,7 +24,7 @@ done
 [ -z "$left" ] || kill -9 $left`
 
 // announced tells the reaper who it is before it becomes the program.
-const announced = `echo "+$$" >&3; exec 3>&-; exec "$@"`
+const announced = `echo "+$$" >&3 || exit 1; exec 3>&-; exec "$@"`
 
 // Reaper starts processes and sees to it that none is left.
 type Reaper struct {
@@ -32,6 +32,7 @@ type Reaper struct {
 
 	mu      sync.Mutex
 	started []*Process
+	closed  bool // The test is over.
 }
 
 // StartReaper starts a reaper for the processes of a test. When t ends, what still runs
@@ -53,6 +54,7 @@ func StartReaper(t testing.TB) *Reaper {
 	t.Cleanup(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		r.closed = true
 		for _, p := range r.started {
 			p.Kill()
 		}
@@ -82,6 +84,9 @@ func (r *Reaper) Start(log string, env []string, command ...string) (*Process, e
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("start %s: the test is over", command[0])
+	}
 	p := newProcess(cmd, log)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
