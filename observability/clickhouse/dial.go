@@ -107,22 +107,7 @@ func (d *Database) dialOne(ctx context.Context, address string) (net.Conn, error
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		o.is(conn)
 	}
-	return &boundConn{Conn: conn, patience: d.opts.DialTimeout}, nil
-}
-
-// boundConn gives up a server that takes nothing for some time. The driver watches the
-// context while it waits for an answer, but not while it sends rows.
-type boundConn struct {
-	net.Conn
-	patience time.Duration
-}
-
-// Write implements [net.Conn].
-func (c *boundConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
+	return &patientConn{Conn: conn, patience: d.opts.DialTimeout}, nil
 }
 
 // timeless hides the deadline of a context from the driver, which would make a setting

@@ -63,9 +63,14 @@ const (
 	keysOf4Bytes  = 2
 )
 
-// writeTo makes the rows those of a column, which must have none, and forgets them.
+// writeTo makes the rows those of a column, which must have none, and forgets them. After
+// an error neither d nor w can be used again.
 func (d *dictionary) writeTo(to drivercolumn.Interface, w *wire) error {
-	w.bytes.Reset() // A column that was refused may have left something.
+	defer d.reset()
+	if to.Type() != "LowCardinality(String)" { // Somebody has altered the table.
+		_, err := to.Append(d.texts())
+		return err
+	}
 	b := w.bytes.AvailableBuffer()
 	width, values := uint64(keysOf1Byte), d.values
 	switch n := len(values); {
@@ -93,13 +98,26 @@ func (d *dictionary) writeTo(to drivercolumn.Interface, w *wire) error {
 		}
 	}
 	w.bytes.Write(b)
-	rows := len(d.keys)
-	d.reset()
-	return to.Decode(w.reader, rows)
+	return to.Decode(w.reader, len(d.keys))
+}
+
+// texts returns the values of the rows.
+func (d *dictionary) texts() []string {
+	list := make([]string, len(d.keys))
+	for i, k := range d.keys {
+		if k > 0 {
+			list[i] = d.values[k]
+		}
+	}
+	return list
 }
 
 // reset forgets the rows and keeps no text of theirs.
 func (d *dictionary) reset() {
+	if len(d.values) > chunkRows || cap(d.keys) > maxSpare/4 {
+		*d = dictionary{} // It was an unusual one.
+		return
+	}
 	clear(d.known)
 	if len(d.values) > 0 {
 		clear(d.values[1:])

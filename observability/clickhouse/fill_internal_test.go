@@ -1,12 +1,16 @@
 package clickhouse
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
 
 	drivercolumn "github.com/ClickHouse/clickhouse-go/v2/lib/column"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
@@ -40,6 +44,44 @@ func TestDictionary(t *testing.T) {
 				t.Fatalf("%d values: row %d is %q, want %q", n, i, got, want[i])
 			}
 		}
+	}
+}
+
+// flushes is a batch that counts its parts.
+type flushes struct {
+	driver.Batch
+	columns []drivercolumn.Interface
+	n       int
+	each    func()
+}
+
+func (f *flushes) Columns() []drivercolumn.Interface { return f.columns }
+
+func (f *flushes) Flush() error {
+	f.n++
+	f.each()
+	for _, c := range f.columns {
+		c.Reset()
+	}
+	return nil
+}
+
+// TestFillEndsWithItsContext: the driver sends parts without asking.
+func TestFillEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cs := briefColumns()[:1]
+	to, err := drivercolumn.Type("String").Column(cs[0].name, &drivercolumn.ServerContext{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := &flushes{columns: []drivercolumn.Interface{to}, each: cancel}
+	f := &filling{encoder: observability.NewEncoder(), wire: newWire()}
+	var events []observability.Event
+	for len(events) < 3*chunkRows {
+		events = append(events, sinktest.Sample()...)
+	}
+	if err := f.fill(ctx, batch, cs, events, false); !errors.Is(err, context.Canceled) || batch.n != 1 {
+		t.Errorf("%d parts were sent: %v", batch.n, err)
 	}
 }
 

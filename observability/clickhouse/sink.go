@@ -69,7 +69,7 @@ func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	return nil
 }
 
-func (s *Sink) write(ctx context.Context, events []observability.Event) (err error) {
+func (s *Sink) write(ctx context.Context, events []observability.Event) error {
 	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"async_insert": 0}))
 	in := &s.brief
 	if slices.ContainsFunc(events, func(e observability.Event) bool { return !brief(e.Type) }) {
@@ -80,7 +80,7 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) (err err
 		return err
 	}
 	defer func() {
-		if err != nil && !batch.IsSent() {
+		if !batch.IsSent() { // Something has failed, or panics.
 			_ = batch.Abort() // The connection is given up, which says all.
 		}
 	}()
@@ -88,10 +88,11 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) (err err
 	if !ok {
 		f = &filling{encoder: s.encoder, wire: newWire()}
 	}
-	defer func() { f.reset(); s.spare.Put(f) }()
-	if err := f.fill(batch, in.columns, events, s.db.opts.HTTP); err != nil {
-		return err
+	if err := f.fill(ctx, batch, in.columns, events, s.db.opts.HTTP); err != nil {
+		return err // What it holds half of is not used again.
 	}
+	f.reset()
+	s.spare.Put(f)
 	return batch.Send()
 }
 
@@ -105,12 +106,15 @@ type filling struct {
 }
 
 // fill gives a batch all events, as a whole or in parts that it sends.
-func (f *filling) fill(batch driver.Batch, columns []column, events []observability.Event, whole bool) error {
+func (f *filling) fill(ctx context.Context, batch driver.Batch, columns []column, events []observability.Event, whole bool) error {
 	f.rows = slices.Grow(f.rows[:0], min(len(events), chunkRows))
 	f.dictionaries = slices.Grow(f.dictionaries[:0], len(columns))[:len(columns)]
 	to := batch.Columns()
 	for chunk := range slices.Chunk(events, chunkRows) {
-		var err error
+		err := ctx.Err() // The driver sends without asking.
+		if err != nil {
+			return err
+		}
 		rows := f.rows[:len(chunk)]
 		if f.payloads, err = fillRows(rows, chunk, f.encoder, f.payloads); err != nil {
 			return err
@@ -152,7 +156,8 @@ func (f *filling) finish(to []drivercolumn.Interface, columns []column) error {
 	return nil
 }
 
-// maxSpare bounds the memory, in bytes, that is kept of payloads for the next insert.
+// maxSpare bounds the memory, in bytes, that each part of a filling keeps for the next
+// insert.
 const maxSpare = 1 << 20
 
 // reset forgets the events.
@@ -163,6 +168,9 @@ func (f *filling) reset() {
 	}
 	for i := range f.dictionaries {
 		f.dictionaries[i].reset()
+	}
+	if f.wire.bytes.Cap() > maxSpare {
+		f.wire = newWire()
 	}
 }
 

@@ -76,6 +76,12 @@ func TestRestart(t *testing.T) {
 	if err := sink.Write(t.Context(), events[half:]); err != nil {
 		t.Fatalf("first Write after the restart: %v", err)
 	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Write(t.Context(), events); err != nil {
+		t.Fatalf("first Write after a restart while nobody wrote: %v", err)
+	}
 	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -193,8 +199,8 @@ func TestSinkErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := traffic(1, 1)
-	bad[1].Payload = nil
+	bad := traffic(200, 1)[:700]
+	bad[600].Payload = nil // In the second part.
 	if err := sink.Write(t.Context(), bad); err == nil {
 		t.Error("an event without a payload was stored")
 	}
@@ -205,6 +211,59 @@ func TestSinkErrors(t *testing.T) {
 	var denied *clickhouse.DeniedError
 	if _, err := clickhouse.NewSink(open(t, o)); !errors.As(err, &denied) {
 		t.Errorf("a sink of a user who may only read: %v, want a DeniedError", err)
+	}
+}
+
+// TestPanicsCostNoConnection: who calls a sink contains its panics, and goes on.
+func TestPanicsCostNoConnection(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	sink, err := clickhouse.NewSink(migrated(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := traffic(1, 1)[:2]
+	bad[1].Type, bad[1].Payload = observability.TypeLog, (*observability.Log)(nil)
+	for range 12 { // The driver has ten connections.
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a payload that is not there was stored")
+				}
+			}()
+			_ = sink.Write(t.Context(), bad) // It panics.
+		}()
+	}
+	if err := sink.Write(t.Context(), traffic(1, 1)); err != nil {
+		t.Errorf("Write after panics: %v", err)
+	}
+}
+
+// TestAlteredColumns: somebody has made a dictionary a plain column, or one that may be null.
+func TestAlteredColumns(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	db := migrated(t, o)
+	conn := direct(t, s, o.Database)
+	for column, kind := range map[string]string{"error_type": "String", "outcome": "LowCardinality(Nullable(String))", "reason": "Nullable(String)"} {
+		if err := conn.Exec(t.Context(), "ALTER TABLE events_raw MODIFY COLUMN "+column+" "+kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := traffic(200, 1)
+	write(t, db, events)
+	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	var settled int64
+	for _, e := range events {
+		if p, ok := e.Payload.(*observability.SubmissionSettled); ok && p.Outcome == "completed" {
+			settled++
+		}
+	}
+	got := value(t, conn, "SELECT toInt64(count()) FROM events WHERE type = 'submission_settled' AND outcome = 'completed'")
+	if got != settled || settled == 0 {
+		t.Errorf("%d submissions are completed, want %d", got, settled)
 	}
 }
 

@@ -1,0 +1,83 @@
+package clickhouse
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pieceBytes is how much of what is sent has to be taken in time, at once.
+const pieceBytes = 64 << 10
+
+// patientConn gives up a server that takes nothing for some time: the driver watches the
+// context while it waits for an answer, but not while it sends the parts of an insert.
+type patientConn struct {
+	net.Conn
+	patience time.Duration
+
+	mu    sync.Mutex
+	until time.Time // the driver's deadline of what it sends; zero is none
+}
+
+// SetDeadline implements [net.Conn].
+func (c *patientConn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = t
+	return c.Conn.SetDeadline(t)
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *patientConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Write implements [net.Conn]. A server that takes the bytes slowly takes them.
+func (c *patientConn) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		if err = c.bound(); err != nil {
+			break
+		}
+		var m int
+		m, err = c.Conn.Write(b[n:min(len(b), n+pieceBytes)])
+		n += m
+	}
+	if err != nil {
+		return n, err
+	}
+	// TLS writes too when it reads.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n, c.Conn.SetWriteDeadline(c.until)
+}
+
+// bound sets the deadline of the next piece.
+func (c *patientConn) bound() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := time.Now().Add(c.patience)
+	if !c.until.IsZero() && c.until.Before(at) {
+		at = c.until
+	}
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// SyscallConn implements [syscall.Conn], by which the driver finds that the server has
+// ended a connection that nobody used.
+func (c *patientConn) SyscallConn() (syscall.RawConn, error) {
+	conn := c.Conn
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	s, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("look at a connection of type %T: it has no descriptor", conn)
+	}
+	return s.SyscallConn()
+}
