@@ -83,19 +83,44 @@ func TestBufferWritesInOrderAndGroups(t *testing.T) {
 	})
 }
 
+// TestBufferKeepsOffWhatAStuckSinkHas: events that a Write was given stay as they were,
+// though it was given up.
+func TestBufferKeepsOffWhatAStuckSinkHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck, seen := make(chan struct{}), make(chan []observability.Event, 1)
+		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {
+			<-stuck
+			seen <- events
+			return nil
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 10})
+		stop := run(t, b)
+		b.Put(deltas(100)...)
+		synctest.Wait()
+		stop()
+		close(stuck)
+		for i, e := range <-seen {
+			if e.Index != int64(i) || e.Payload == nil {
+				t.Errorf("event %d became %+v", i, e)
+			}
+		}
+	})
+}
+
 // TestBufferLingersForMore: what fills a Write does not wait, nor does what would soon have
-// no room. What was written keeps its place in memory, but not in the next Write.
+// no room.
 func TestBufferLingersForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scripted{}
 		size := observability.Size(deltas(1)[0])
 		b := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 4, MaxBytes: 6 * size, Linger: time.Hour})
 		wide := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 100, MaxBytes: 6 * size, Linger: time.Hour})
+		small := observability.NewBuffer(sink, &observability.BufferOptions{BatchEvents: 100, MaxEvents: 3, Linger: time.Hour})
 		for _, step := range []struct {
 			b    *observability.Buffer
 			put  int
 			want []int
-		}{{b, 3, nil}, {b, 1, []int{4}}, {b, 2, []int{4}}, {b, 2, []int{4, 4}}, {wide, 3, nil}, {wide, 1, []int{4}}} {
+		}{{b, 3, nil}, {b, 1, []int{4}}, {b, 2, []int{4}}, {b, 2, []int{4, 4}}, {wide, 3, nil}, {wide, 1, []int{4}}, {small, 2, nil}, {small, 1, []int{3}}} {
 			if step.want == nil {
 				stop := run(t, step.b)
 				defer stop()

@@ -100,8 +100,6 @@ func isEmpty(f reflect.Value) bool {
 	switch f.Kind() {
 	case reflect.Slice, reflect.Map, reflect.String:
 		return f.Len() == 0
-	case reflect.Struct:
-		return false
 	}
 	return f.IsZero()
 }

@@ -25,9 +25,10 @@
 //     share a lock that is held for microseconds; composing a journal holds it for about
 //     a millisecond per ten thousand conversations of a shard.
 //  5. Memory: waiting events up to MemoryBytes by [observability.Size], and beyond that
-//     one batch for each caller of Offer and each reader; a group; what each of the Readers reads
-//     ahead, up to 8 batches; live events up to LiveBytes for each sink; and less than
-//     1 KiB for each conversation that is open here or behind, with its ids.
+//     one batch for each caller of Offer and each reader; a group, and the room of the last
+//     one; what each of the Readers reads ahead, up to 8 batches; live events up to LiveBytes
+//     for each sink, and some 5 MiB of room for them; and less than 1 KiB for each
+//     conversation that is open here or behind, with its ids.
 //  6. A log that cannot be read holds up no other. It is given up after some attempts,
 //     logged and counted; its events can be made again once it is repaired.
 //

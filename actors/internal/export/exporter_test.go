@@ -123,6 +123,50 @@ func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 	})
 }
 
+// TestOldestIsListedInTime, whatever else comes to its shard.
+func TestOldestIsListedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		a.fate = away
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		oldest := newLogbook(t, r.logs, "oldest")
+		list := func(l *logbook) {
+			r.Open(l.key, observability.Source{}, -1, -1)
+			offer(r, l, 1)
+			r.MayLeave(l.key)
+		}
+		list(oldest)
+		for i, began := 0, time.Now(); time.Since(began) < 7*second; i++ {
+			if l := newLogbook(t, r.logs, fmt.Sprint("x", i)); storage.ExportShard(l.key) == storage.ExportShard(oldest.key) {
+				list(l)
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+		synctest.Wait()
+		if _, ok := journals(t, r.bucket)["me"][oldest.key]; !ok {
+			t.Error("it is not listed")
+		}
+	})
+}
+
+// TestLiveEventsLeaveTogether: those of a second are one group.
+func TestLiveEventsLeaveTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		for i := range 300 {
+			e := observability.Source{}.Live(1, observability.Place{}, &observability.Log{Level: "info"})
+			e.ID = fmt.Sprint("live/", i)
+			r.Emit(e)
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(2 * second)
+		if _, writes, _ := a.got(); len(writes) != 3 {
+			t.Errorf("groups of %v events", writes)
+		}
+	})
+}
+
 // TestGroups: a group leaves when it has enough rows, or bytes, or has waited.
 func TestGroups(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -40,12 +40,15 @@ func (x *Exporter) shipLoop(ctx context.Context) {
 	}
 }
 
-// groupShipped ends the group under way, which all sinks have. Its slice serves the next:
-// sinks do not keep it.
+// groupShipped ends the group under way, which all sinks have. Its slice serves the next,
+// because sinks do not keep it, unless it was that of a huge batch.
 func (x *Exporter) groupShipped() {
 	x.shipped(x.group.items)
-	clear(x.group.events)
-	x.spare, x.group = x.group.events, nil
+	if cap(x.group.events) <= 2*x.opts.FlushRows {
+		clear(x.group.events)
+		x.spare = x.group.events
+	}
+	x.group = nil
 }
 
 // await returns when a nudge came, after wait unless that is 0, or when ctx ends.
