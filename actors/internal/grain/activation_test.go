@@ -270,6 +270,9 @@ func TestEndedActivationLeavesTheCache(t *testing.T) {
 }
 
 func TestMemberThatLosesAnIdentityHandsItOver(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	m := newHandDriven()
 	stopped := make(chan string, 100)
 	c := start(t, func() actor.Actor {

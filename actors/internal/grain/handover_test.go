@@ -15,6 +15,9 @@ import (
 
 // Whoever asks for an activation that hands over waits for its end and is sent on.
 func TestHandingOverIsLeaving(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	m := newHandDriven()
 	told, gate, stopping := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
 	c := start(t, actorFunc(func(ctx actor.Context) {
@@ -67,6 +70,9 @@ func TestHandingOverIsLeaving(t *testing.T) {
 }
 
 func TestHandingOverIsBounded(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	m := newHandDriven()
 	stopped := make(chan struct{})
 	log, lines := newLog()
@@ -88,6 +94,9 @@ func TestHandingOverIsBounded(t *testing.T) {
 }
 
 func TestDrainingMemberHandsOverAndRefuses(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	m := newHandDriven()
 	ended := make(chan struct{})
 	var views []grain.View

@@ -175,9 +175,9 @@ func ownedBy(want grain.Member, n int, members ...grain.Member) []string {
 }
 
 // isolated runs the calling test alone in a process of its own and tells the caller to return; in that
-// process it returns false. It is for tests with gRPC connections: their goroutines outlive the test
-// and read grpclog's logger, which the library replaces, without a lock, when the next test starts a
-// cluster.
+// process it returns false. It is for tests with gRPC connections, which is all that show another
+// member, because that is pinged: their goroutines outlive the test and read grpclog's logger, which
+// the library replaces, without a lock, when the next test starts a cluster.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	const env = "GRAIN_TEST_ISOLATED"

@@ -164,6 +164,9 @@ func TestOwnerDoesNotDependOnTheOrder(t *testing.T) {
 }
 
 func TestRankBeginsWithTheOwnerIfNobodyDrained(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m})
 	c.StopPings()

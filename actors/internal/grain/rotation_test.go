@@ -90,6 +90,9 @@ func TestTLSFilesThatBecomeGoodAreTaken(t *testing.T) {
 // TestReleaseAsksTheOwnerBefore: whoever owned an identity before a change must be asked, also
 // when many members come at once, as an autoscaler lets them.
 func TestReleaseAsksTheOwnerBefore(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	m := newHandDriven()
 	c := start(t, actorFunc(echo), &grain.Options{Membership: m})
 	c.StopPings()
