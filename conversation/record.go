@@ -351,21 +351,23 @@ type (
 
 	// SubmissionSettled is the single terminal outcome of a submission. ElapsedMs
 	// is the sum of its attempts, AttemptMs that of the one under way, TotalMs the wall
-	// time since the admission. Began says that there was an attempt, Open that one is
-	// under way.
+	// time since the admission. AdmissionMs is how long its sender waited for the receipt,
+	// at least 1, and 0 if the writer that settles did not send it. Began says that there
+	// was an attempt, Open that one is under way.
 	SubmissionSettled struct {
-		Submission SubmissionID     `json:"submission"`
-		Outcome    Outcome          `json:"outcome"`
-		Error      *SettlementError `json:"error,omitempty"`
-		ElapsedMs  int64            `json:"elapsedMs,omitempty"`
-		AttemptMs  int64            `json:"attemptMs,omitempty"`
-		TotalMs    int64            `json:"totalMs,omitempty"`
-		Attempts   int              `json:"attempts,omitempty"`
-		Began      bool             `json:"began,omitempty"`
-		Open       bool             `json:"open,omitempty"`
-		Dispatched bool             `json:"dispatched,omitempty"`
-		Unheard    *FailedCall      `json:"unheard,omitempty"`
-		At         Time             `json:"at"`
+		Submission  SubmissionID     `json:"submission"`
+		Outcome     Outcome          `json:"outcome"`
+		Error       *SettlementError `json:"error,omitempty"`
+		ElapsedMs   int64            `json:"elapsedMs,omitempty"`
+		AttemptMs   int64            `json:"attemptMs,omitempty"`
+		TotalMs     int64            `json:"totalMs,omitempty"`
+		AdmissionMs int64            `json:"admissionMs,omitempty"`
+		Attempts    int              `json:"attempts,omitempty"`
+		Began       bool             `json:"began,omitempty"`
+		Open        bool             `json:"open,omitempty"`
+		Dispatched  bool             `json:"dispatched,omitempty"`
+		Unheard     *FailedCall      `json:"unheard,omitempty"`
+		At          Time             `json:"at"`
 	}
 
 	// StepDropped withdraws a step from the transcript. Reason is the kind of failure.

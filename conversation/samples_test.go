@@ -98,7 +98,7 @@ func endSamples() []conversation.Record {
 	return []conversation.Record{
 		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, At: at},
 		&conversation.SubmissionSettled{
-			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, AttemptMs: 34, TotalMs: 66,
+			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, AttemptMs: 34, TotalMs: 66, AdmissionMs: 4,
 			Attempts: 10, Began: true, Open: true, Dispatched: true, Unheard: failed, At: at,
 			Error: &conversation.SettlementError{
 				Type: conversation.CodeRetryExhausted, Message: "All attempts were used.", Meta: map[string]any{"attempts": 10.0},

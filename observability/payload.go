@@ -162,14 +162,17 @@ type (
 		Error       *Error `json:"error,omitempty"`
 	}
 	// SubmissionSettled: the one outcome of a submission. WorkMs is the time of its
-	// attempts, TotalMs the wall time since its admission.
+	// attempts, TotalMs the wall time since its admission. AdmissionMs is how long its
+	// sender waited for the receipt, at the owner of the conversation: 1 or more, and 0 if
+	// nobody knows, because another owner settles it than admitted it.
 	SubmissionSettled struct {
-		Kind    string `json:"kind"`
-		Outcome string `json:"outcome"` // completed, failed or aborted
-		Attempt int    `json:"attemptCount"`
-		WorkMs  int64  `json:"workMs"`
-		TotalMs int64  `json:"totalMs"`
-		Error   *Error `json:"error,omitempty"`
+		Kind        string `json:"kind"`
+		Outcome     string `json:"outcome"` // completed, failed or aborted
+		Attempt     int    `json:"attemptCount"`
+		WorkMs      int64  `json:"workMs"`
+		TotalMs     int64  `json:"totalMs"`
+		AdmissionMs int64  `json:"admissionMs,omitempty"`
+		Error       *Error `json:"error,omitempty"`
 	}
 
 	// OperationStart and Operation: the work on a submission, or on a task, from its first

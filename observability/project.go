@@ -422,7 +422,8 @@ func (p *projection) settled(r *conversation.SubmissionSettled) {
 		p.add(own, r.At, &Idle{})
 	}
 	p.add(whole(r.Submission), r.At, &SubmissionSettled{
-		Kind: kindOf(r.Dispatched), Outcome: string(r.Outcome), Attempt: r.Attempts, WorkMs: r.ElapsedMs, TotalMs: r.TotalMs, Error: err,
+		Kind: kindOf(r.Dispatched), Outcome: string(r.Outcome), Attempt: r.Attempts, WorkMs: r.ElapsedMs, TotalMs: r.TotalMs,
+		AdmissionMs: r.AdmissionMs, Error: err,
 	})
 }
 

@@ -58,7 +58,7 @@ func handmade(t *testing.T) []observability.Event {
 	add(7000, "op_1", "turn_3", &observability.Turn{Purpose: "agent", DurationMs: 700, FirstTokenMs: 90, Request: gpt, Response: observability.ModelResponse{Usage: used(13_000, 200, 1.5)}})
 	add(7000, "op_1", "", &observability.AgentEnd{Reason: "settled", DurationMs: 2000})
 	add(7000, "op_1", "", &observability.Operation{Kind: "prompt", DurationMs: 6997})
-	add(7000, "", "", &observability.SubmissionSettled{Kind: "direct", Outcome: "completed", Attempt: 2, TotalMs: 7000})
+	add(7000, "", "", &observability.SubmissionSettled{Kind: "direct", Outcome: "completed", Attempt: 2, TotalMs: 7000, AdmissionMs: 6})
 	own.Submission, own.Instance = "sub_2", "c2"
 	broke := &observability.Error{Type: "model_error", Message: "the model\ncould not answer"}
 	add(60_000, "", "", &observability.SubmissionQueued{Kind: "direct"})
@@ -96,6 +96,7 @@ failed           1            50.0 %
 aborted          -                 -
 
 LATENCY      COUNT     P50     P90     P99     MAX
+admission        1    6 ms    6 ms    6 ms    6 ms
 queue            1    3 ms    3 ms    3 ms    3 ms
 first token      2  250 ms  250 ms  250 ms  250 ms
 turn             2  1.20 s  1.20 s  1.20 s  1.20 s

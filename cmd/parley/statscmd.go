@@ -174,7 +174,7 @@ func latencyTable(s *stats.Summary) *grid {
 	for _, l := range []struct {
 		name string
 		stats.Latency
-	}{{"queue", s.Queue}, {"first token", s.FirstToken}, {"turn", s.Turn}, {"settlement", s.Settlement}} {
+	}{{"admission", s.Admission}, {"queue", s.Queue}, {"first token", s.FirstToken}, {"turn", s.Turn}, {"settlement", s.Settlement}} {
 		t.add(append([]string{l.name, number(l.Count)}, quantiles(l.Latency)...)...)
 	}
 	return t

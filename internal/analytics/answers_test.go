@@ -138,6 +138,18 @@ func submissionAnswers() map[string]answer {
 				return append([]any{int64(len(all))}, quantiles(all, waited, 0.5, 0.9, 0.99, 1)...)
 			}), 1)
 		}},
+		"How long do senders wait for a receipt?": {"agent admitted p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
+			return ordered(grouped(settled(w, since), func(e *observability.Event) []any {
+				if e.Payload.(*observability.SubmissionSettled).AdmissionMs == 0 {
+					return nil
+				}
+				return []any{e.Agent}
+			}, func(g *group) []any {
+				all := payloads[*observability.SubmissionSettled](g)
+				waited := func(s *observability.SubmissionSettled) int64 { return s.AdmissionMs }
+				return append([]any{int64(len(all))}, quantiles(all, waited, 0.5, 0.9, 0.99, 1)...)
+			}), 1)
+		}},
 		"How long do submissions take?": {"agent outcome submissions p50 p99 p50_work", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(settled(w, since), func(e *observability.Event) []any {
 				return []any{e.Agent, e.Payload.(*observability.SubmissionSettled).Outcome}

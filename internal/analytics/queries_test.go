@@ -74,8 +74,8 @@ func TestQueriesOfThePage(t *testing.T) {
 	}
 	parameters := map[string]string{"since": since, "submission": string(busiest(w))}
 	asked, want := queries(t), answers()
-	if len(asked) != 20 {
-		t.Errorf("the page has %d queries, want 20", len(asked))
+	if len(asked) != 21 {
+		t.Errorf("the page has %d queries, want 21", len(asked))
 	}
 	for question := range want {
 		if asked[question] == "" {
@@ -226,12 +226,16 @@ func TestPageNamesSegmentQueries(t *testing.T) {
 // checkHours compares figures of the tables by hour that are easily wrong: of attempts
 // that go on under their number, and of calls that are withdrawn.
 func checkHours(t *testing.T, w *world, e *engine) {
-	var begun, waited, retried int64
+	var begun, waited, retried, admitted int64
 	for _, e := range w.events {
 		switch p := e.Payload.(type) {
 		case *observability.SubmissionRunning:
 			if !p.Resumed {
 				begun, waited = begun+1, waited+p.QueuedMs
+			}
+		case *observability.SubmissionSettled:
+			if p.AdmissionMs > 0 {
+				admitted++
 			}
 		case *observability.Turn:
 			if !p.Dropped {
@@ -240,10 +244,11 @@ func checkHours(t *testing.T, w *world, e *engine) {
 		}
 	}
 	for query, want := range map[string]int64{
-		"SELECT sum(begun) FROM queue_hourly":                       begun,
-		"SELECT sum(waited_ms) FROM queue_hourly":                   waited,
-		"SELECT sum(n) FROM latency_hourly WHERE measure = 'queue'": begun,
-		"SELECT sum(retried) FROM usage_hourly":                     retried,
+		"SELECT sum(begun) FROM queue_hourly":                           begun,
+		"SELECT sum(waited_ms) FROM queue_hourly":                       waited,
+		"SELECT sum(n) FROM latency_hourly WHERE measure = 'queue'":     begun,
+		"SELECT sum(n) FROM latency_hourly WHERE measure = 'admission'": admitted,
+		"SELECT sum(retried) FROM usage_hourly":                         retried,
 	} {
 		if got := e.query(t, query, nil).rows[0][0]; got != want {
 			t.Errorf("%s: %v, want %d", query, got, want)

@@ -113,7 +113,9 @@ func (s *story) submission() {
 		Submission: id, Message: conversation.MessageID(s.id("msg")), Key: string(id), Dispatched: dispatched, At: s.at,
 		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "Please look at this."},
 	})
-	settled := &conversation.SubmissionSettled{Submission: id, Outcome: conversation.OutcomeCompleted, Dispatched: dispatched}
+	settled := &conversation.SubmissionSettled{
+		Submission: id, Outcome: conversation.OutcomeCompleted, Dispatched: dispatched, AdmissionMs: s.between(0, 30),
+	}
 	defer func() {
 		if settled != nil {
 			settled.At, settled.TotalMs = s.at, int64(s.at-admitted)

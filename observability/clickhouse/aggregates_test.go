@@ -94,6 +94,9 @@ func (r *recount) submission(place string, p observability.Payload) {
 		r.outcomes.add(fmt.Sprintf("%s %s %s", place, p.Outcome, kind), 1, int64(p.Attempt))
 		r.queue.add(place, 0, 0, 1, 0)
 		r.measure(place, "settlement", "", p.TotalMs)
+		if p.AdmissionMs > 0 {
+			r.measure(place, "admission", "", p.AdmissionMs)
+		}
 	}
 }
 

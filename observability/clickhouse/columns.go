@@ -111,6 +111,7 @@ func workColumns() []column {
 		col("duration_ms", func(r *row) *int64 { return r.durationMs }),
 		col("work_ms", func(r *row) *int64 { return r.workMs }),
 		col("total_ms", func(r *row) *int64 { return r.totalMs }),
+		col("admission_ms", func(r *row) *int64 { return r.admissionMs }),
 		col("queued_ms", func(r *row) *int64 { return r.queuedMs }),
 		col("first_token_ms", func(r *row) *int64 { return r.firstTokenMs }),
 	}

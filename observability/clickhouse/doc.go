@@ -22,9 +22,6 @@
 //  4. Nothing here holds on to a server: after a restart, or with another host that was
 //     named, the next call connects anew.
 //
-// Events have no duration of an admission: it is over when the first one is made. What
-// a caller waits for after it is the queue (queuedMs) and all of it (totalMs).
-//
 // A Database and a Sink are safe for concurrent use. They start no goroutines; the
 // driver has some during a call, which end with it, and connections until Close.
 //

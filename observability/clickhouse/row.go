@@ -25,7 +25,7 @@ type row struct {
 	recovered, fenced, dropped    bool
 
 	// Nil is unknown, or that events of the type have none.
-	durationMs, workMs, totalMs, queuedMs, firstTokenMs *int64
+	durationMs, workMs, totalMs, admissionMs, queuedMs, firstTokenMs *int64
 
 	provider, model, responseModel, api, finishReason string
 	usage                                             observability.Usage
@@ -92,7 +92,7 @@ func (r *row) submission(p observability.Payload) {
 		r.failed(p.Error)
 	case *observability.SubmissionSettled:
 		r.kind, r.outcome, r.attempt = p.Kind, p.Outcome, p.Attempt
-		r.workMs, r.totalMs = &p.WorkMs, &p.TotalMs
+		r.workMs, r.totalMs, r.admissionMs = &p.WorkMs, &p.TotalMs, known(&p.AdmissionMs)
 		r.failed(p.Error)
 	}
 }

@@ -102,17 +102,19 @@ func latency(values []int64) stats.Latency {
 
 func latencies(q *question, s *stats.Summary) error {
 	query := "SELECT " + strings.Join([]string{
+		latencyOf("admission_ms", "type = 'submission_settled' AND admission_ms IS NOT NULL"),
 		latencyOf("queued_ms", "type = 'submission_running' AND queued_ms IS NOT NULL"),
 		latencyOf("first_token_ms", "type = 'turn' AND first_token_ms > 0"),
 		latencyOf("duration_ms", "type = 'turn' AND NOT is_error"),
 		latencyOf("total_ms", "type = 'submission_settled'"),
 	}, ", ") + " FROM events WHERE AND type IN ('submission_running', 'turn', 'submission_settled')"
 	return q.rows(query, func(r driver.Rows) error {
-		var queue, first, turn, settlement []int64
-		if err := r.Scan(&queue, &first, &turn, &settlement); err != nil {
+		var admission, queue, first, turn, settlement []int64
+		if err := r.Scan(&admission, &queue, &first, &turn, &settlement); err != nil {
 			return err
 		}
-		s.Queue, s.FirstToken, s.Turn, s.Settlement = latency(queue), latency(first), latency(turn), latency(settlement)
+		s.Admission, s.Queue, s.FirstToken = latency(admission), latency(queue), latency(first)
+		s.Turn, s.Settlement = latency(turn), latency(settlement)
 		return nil
 	})
 }

@@ -156,7 +156,7 @@ func TestCollector(t *testing.T) {
 			t.Errorf("the collector has %v, want %d of %s", c.spans, n, name)
 		}
 	}
-	for _, want := range []string{"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration", "parley.submission.settled", "parley.submission.queue.duration"} {
+	for _, want := range []string{"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration", "parley.submission.settled", "parley.submission.admission.duration", "parley.submission.queue.duration"} {
 		if !c.metrics[want] {
 			t.Errorf("no metric %s after Close", want)
 		}

@@ -94,7 +94,7 @@ func (s *script) end(ms, work int64, outcome string, err *observability.Error) *
 	s.add(ms, root(), &observability.AgentEnd{Reason: "settled", DurationMs: work})
 	s.add(ms, root(), &observability.Operation{Kind: "prompt", DurationMs: work, IsError: err != nil, Error: err})
 	s.add(ms, root(), &observability.Idle{})
-	s.add(ms, env{}, &observability.SubmissionSettled{Kind: "direct", Outcome: outcome, Attempt: 1, WorkMs: work, TotalMs: ms, Error: err})
+	s.add(ms, env{}, &observability.SubmissionSettled{Kind: "direct", Outcome: outcome, Attempt: 1, WorkMs: work, TotalMs: ms, AdmissionMs: 8, Error: err})
 	return s
 }
 

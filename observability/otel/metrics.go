@@ -17,9 +17,9 @@ const maxLabel = 128
 
 // meters are the instruments.
 type meters struct {
-	chat, agent, tool, queue metric.Float64Histogram
-	tokens                   metric.Int64Histogram
-	settled                  metric.Int64Counter
+	chat, agent, tool, admission, queue metric.Float64Histogram
+	tokens                              metric.Int64Histogram
+	settled                             metric.Int64Counter
 }
 
 // The upper bounds of the buckets: those of the conventions for model calls and tokens,
@@ -50,12 +50,13 @@ func newMeters(m metric.Meter) (*meters, error) {
 	settled, err := m.Int64Counter(metricSettled, metric.WithUnit("{submission}"), metric.WithDescription("Submissions that have settled."))
 	errs = append(errs, err)
 	return &meters{
-		chat:    duration(metricChat, "Duration of model calls.", chatBounds()),
-		tokens:  tokens,
-		agent:   duration(metricAgent, "Duration of the work on submissions and tasks.", workBounds()),
-		tool:    duration(metricTool, "Duration of tool calls.", workBounds()),
-		queue:   duration(metricQueue, "Time from the admission of a submission to its first attempt.", workBounds()),
-		settled: settled,
+		chat:      duration(metricChat, "Duration of model calls.", chatBounds()),
+		tokens:    tokens,
+		agent:     duration(metricAgent, "Duration of the work on submissions and tasks.", workBounds()),
+		tool:      duration(metricTool, "Duration of tool calls.", workBounds()),
+		admission: duration(metricAdmission, "Time until the sender of a submission had its receipt.", chatBounds()),
+		queue:     duration(metricQueue, "Time from the admission of a submission to its first attempt.", workBounds()),
+		settled:   settled,
 	}, errors.Join(errs...)
 }
 
@@ -67,6 +68,9 @@ func (m *meters) record(ctx context.Context, e *observability.Event) {
 			m.queue.Record(ctx, seconds(p.QueuedMs), labels(e, attribute.String(keyAgent, e.Agent)))
 		}
 	case *observability.SubmissionSettled:
+		if p.AdmissionMs > 0 {
+			m.admission.Record(ctx, seconds(p.AdmissionMs), labels(nil, attribute.String(keyAgent, e.Agent)))
+		}
 		m.settled.Add(ctx, 1, labels(e, attribute.String(keyOutcome, p.Outcome), attribute.String(keyAgent, e.Agent)))
 	case *observability.Operation:
 		if e.Task == "" && p.Kind != observability.OperationCompact { // that of a task is counted by task

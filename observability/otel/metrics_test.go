@@ -14,6 +14,7 @@ const model = "gen_ai.operation.name=chat,gen_ai.provider.name=openai,gen_ai.req
 const server = "server.address=models.example.com,server.port=8443"
 
 func TestMetrics(t *testing.T) {
+	admitted := "parley.submission.admission.duration[s]{gen_ai.agent.name=support} 1 0.008"
 	queued := "parley.submission.queue.duration[s]{gen_ai.agent.name=support} 1 0.050"
 	tests := []struct {
 		name   string
@@ -25,6 +26,7 @@ func TestMetrics(t *testing.T) {
 			"gen_ai.client.token.usage[{token}]{" + model + "gen_ai.token.type=input," + server + "} 1 137.000",
 			"gen_ai.client.token.usage[{token}]{" + model + "gen_ai.token.type=output," + server + "} 1 20.000",
 			"gen_ai.invoke_agent.duration[s]{gen_ai.agent.name=support,gen_ai.operation.name=invoke_agent} 1 0.200",
+			admitted,
 			queued,
 			"parley.submission.settled[{submission}]{gen_ai.agent.name=support,parley.submission.outcome=completed} 1 1.000",
 		}},
@@ -36,6 +38,7 @@ func TestMetrics(t *testing.T) {
 			"gen_ai.invoke_agent.duration[s]{error.type=failed,gen_ai.agent.name=checker,gen_ai.operation.name=invoke_agent} 1 0.180",
 			"gen_ai.invoke_agent.duration[s]{gen_ai.agent.name=reader,gen_ai.operation.name=invoke_agent} 1 0.390",
 			"gen_ai.invoke_agent.duration[s]{gen_ai.agent.name=support,gen_ai.operation.name=invoke_agent} 1 0.650",
+			admitted,
 			queued,
 			"parley.submission.settled[{submission}]{gen_ai.agent.name=support,parley.submission.outcome=completed} 1 1.000",
 		}},
@@ -45,6 +48,7 @@ func TestMetrics(t *testing.T) {
 			"gen_ai.client.token.usage[{token}]{" + model + "gen_ai.token.type=input," + server + "} 1 137.000",
 			"gen_ai.client.token.usage[{token}]{" + model + "gen_ai.token.type=output," + server + "} 1 20.000",
 			"gen_ai.invoke_agent.duration[s]{gen_ai.agent.name=support,gen_ai.operation.name=invoke_agent} 1 0.400",
+			admitted,
 			queued,
 			"parley.submission.settled[{submission}]{gen_ai.agent.name=support,parley.submission.outcome=completed} 1 1.000",
 		}},
@@ -53,6 +57,7 @@ func TestMetrics(t *testing.T) {
 			"gen_ai.client.token.usage[{token}]{" + model + "gen_ai.token.type=input," + server + "} 2 274.000",
 			"gen_ai.client.token.usage[{token}]{" + model + "gen_ai.token.type=output," + server + "} 2 40.000",
 			"gen_ai.invoke_agent.duration[s]{gen_ai.agent.name=support,gen_ai.operation.name=invoke_agent} 1 0.300",
+			admitted,
 			queued,
 			"parley.submission.settled[{submission}]{gen_ai.agent.name=support,parley.submission.outcome=completed} 1 1.000",
 		}},

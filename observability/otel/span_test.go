@@ -239,8 +239,8 @@ func TestTraceContext(t *testing.T) {
 			s := plain(tt.parent)
 			s.events[0].Payload.(*observability.SubmissionQueued).Tracestate = tt.state
 			f.write(t, s.events)
-			if got := len(f.metrics(t)); got != 6 {
-				t.Errorf("%d series, want 6 whether sampled or not", got)
+			if got := len(f.metrics(t)); got != 7 {
+				t.Errorf("%d series, want 7 whether sampled or not", got)
 			}
 			spans := f.spans.GetSpans()
 			if (len(spans) == 2) != tt.sampled {

@@ -96,7 +96,8 @@ func submissionSamples() []observability.Payload {
 			Attempt: 2, MaxAttempts: 10, Fenced: true, Error: sampleError(),
 		},
 		&observability.SubmissionSettled{
-			Kind: observability.KindDirect, Outcome: "failed", Attempt: 2, WorkMs: 2300, TotalMs: 2315, Error: sampleError(),
+			Kind: observability.KindDirect, Outcome: "failed", Attempt: 2, WorkMs: 2300, TotalMs: 2315, AdmissionMs: 7,
+			Error: sampleError(),
 		},
 		&observability.OperationStart{Kind: observability.OperationPrompt},
 		&observability.Operation{

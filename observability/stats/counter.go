@@ -20,7 +20,7 @@ type counter struct {
 	tools     map[string]*toolCount
 	hours     map[conversation.Time]*HourRow
 
-	queue, firstToken, turn, settlement []int64
+	admission, queue, firstToken, turn, settlement []int64
 }
 
 type modelKey struct{ agent, provider, model string }
@@ -64,6 +64,9 @@ func (c *counter) count(e *observability.Event) {
 		}
 	case *observability.SubmissionSettled:
 		c.settlement = append(c.settlement, p.TotalMs)
+		if p.AdmissionMs > 0 {
+			c.admission = append(c.admission, p.AdmissionMs)
+		}
 		c.sum.Submissions.settle(p.Outcome)
 		c.hour(e.At).settle(p.Outcome)
 		c.failed(e.Type, p.Error)
@@ -154,7 +157,7 @@ func (c *counter) hour(at conversation.Time) *HourRow {
 func (c *counter) summary() *Summary {
 	s := &c.sum
 	s.Conversations = int64(len(c.addresses))
-	s.Queue, s.FirstToken = latency(c.queue), latency(c.firstToken)
+	s.Admission, s.Queue, s.FirstToken = latency(c.admission), latency(c.queue), latency(c.firstToken)
 	s.Turn, s.Settlement = latency(c.turn), latency(c.settlement)
 	s.Errors, s.Models, s.Tools, s.Hours = []ErrorRow{}, []ModelRow{}, []ToolRow{}, []HourRow{}
 	for row, n := range c.errors {

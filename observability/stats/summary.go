@@ -44,8 +44,10 @@ type Summary struct {
 	Compactions      int64 `json:"compactions"`
 	CompactionErrors int64 `json:"compactionErrors"`
 
-	// Queue is queuedMs of first attempts, FirstToken firstTokenMs of turns that have it,
-	// Turn durationMs of turns without isError, Settlement totalMs of all settlements.
+	// Admission is admissionMs of settlements that have it, Queue queuedMs of first
+	// attempts, FirstToken firstTokenMs of turns that have it, Turn durationMs of turns
+	// without isError, Settlement totalMs of all settlements.
+	Admission  Latency `json:"admission"`
 	Queue      Latency `json:"queue"`
 	FirstToken Latency `json:"firstToken"`
 	Turn       Latency `json:"turn"`

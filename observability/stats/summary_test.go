@@ -25,7 +25,7 @@ func day() []observability.Event {
 	s.add(10*hour+130, &observability.Tool{ToolName: "look", IsError: true, DurationMs: 900})
 	s.add(10*hour+131, &observability.Tool{ToolName: "ask", DurationMs: 0})
 	s.add(10*hour+140, &observability.Compaction{IsError: true, Error: &observability.Error{Type: "overflow"}})
-	s.add(10*hour+200, &observability.SubmissionSettled{Outcome: "completed", TotalMs: 200})
+	s.add(10*hour+200, &observability.SubmissionSettled{Outcome: "completed", TotalMs: 200, AdmissionMs: 2})
 
 	s.env.Instance, s.env.Submission = "c2", "sub_2"
 	s.add(11*hour, &observability.SubmissionQueued{Kind: "direct"})
@@ -33,7 +33,7 @@ func day() []observability.Event {
 	s.add(11*hour+9, &observability.SubmissionRunning{Attempt: 2, Resumed: true, QueuedMs: 9, Recovered: true})
 	s.add(11*hour+10, &observability.SubmissionRecovery{Operation: "start_submission", Fenced: true}, live)
 	s.add(11*hour+20, &observability.Turn{DurationMs: 10, IsError: true, Retries: 3, Request: gpt, Response: observability.ModelResponse{Error: &observability.Error{Type: "rate_limit"}}})
-	s.add(11*hour+30, &observability.SubmissionSettled{Outcome: "failed", TotalMs: 30, Error: &observability.Error{Type: "model_error"}})
+	s.add(11*hour+30, &observability.SubmissionSettled{Outcome: "failed", TotalMs: 30, AdmissionMs: 9, Error: &observability.Error{Type: "model_error"}})
 
 	s.env.Agent, s.env.Submission = "other", "sub_3" // the same instance, another address
 	s.add(11*hour+40, &observability.SubmissionQueued{Kind: "dispatch"})
@@ -47,6 +47,7 @@ func TestSummarize(t *testing.T) {
 		Events: 17, First: 10 * hour, Last: 11*hour + 60, Conversations: 3,
 		Submissions: stats.Submissions{Queued: 3, Completed: 1, Failed: 1, Aborted: 1},
 		Recovered:   1, Recoveries: 1, Fences: 1, Compactions: 1, CompactionErrors: 1,
+		Admission:  stats.Latency{Count: 2, P50: 9, P90: 9, P99: 9, Max: 9},
 		Queue:      stats.Latency{Count: 2, P50: 5, P90: 5, P99: 5, Max: 5},
 		FirstToken: stats.Latency{Count: 2, P50: 20, P90: 20, P99: 20, Max: 20},
 		Turn:       stats.Latency{Count: 2, P50: 90, P90: 90, P99: 90, Max: 90},

@@ -158,7 +158,8 @@ func (m *Machine) accept(in Admit, hash string) {
 	m.noteNext(admitted.Submission)
 	m.ensureListed()
 	m.startNext()
-	m.reply(in.To, Admitted{conversation.Receipt{
-		SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset(),
-	}}, true)
+	m.waits = append(m.waits, wait{
+		to: in.To, offset: m.state.Head(), listed: true, admitted: admitted.Submission, came: in.came,
+		value: Admitted{conversation.Receipt{SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset()}},
+	})
 }

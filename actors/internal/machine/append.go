@@ -148,12 +148,21 @@ func (m *Machine) flush() {
 		switch value, ok := m.ripe(w); {
 		case ok:
 			m.emit(Reply{w.to, value})
+			m.noteReceipt(w)
 		default:
 			kept = append(kept, w)
 		}
 	}
 	clear(m.waits[len(kept):])
 	m.waits = kept
+}
+
+// noteReceipt keeps how long the sender of a new submission has waited for its receipt,
+// for the settlement to tell: the admission itself cannot.
+func (m *Machine) noteReceipt(w wait) {
+	if sub := m.state.Submission(w.admitted); sub != nil && !sub.Settled {
+		m.receipts[w.admitted] = max(int64((m.env.Mono-w.came+time.Millisecond-1)/time.Millisecond), 1)
+	}
 }
 
 func (m *Machine) ripe(w wait) (Answer, bool) {

@@ -364,8 +364,10 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 		m.cancelRuns()
 	}
 	m.enqueue(true, &conversation.SubmissionSettled{
-		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt, Unheard: unheard, At: m.env.Wall,
+		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt,
+		AdmissionMs: m.receipts[sub.ID], Unheard: unheard, At: m.env.Wall,
 	})
+	delete(m.receipts, sub.ID)
 	if m.limits().SettledHook {
 		m.settled = append(m.settled, settlement{ShowSettlement{sub, outcome, err}, m.nextOffset()})
 	}

@@ -106,6 +106,8 @@ type (
 		To        ReplyID
 		Admission conversation.Admission
 		Precheck  bool
+
+		came time.Duration // Env.Mono of the step that it came in
 	}
 	// Abort asks to abort whatever is owed a settlement.
 	Abort struct{ To ReplyID }

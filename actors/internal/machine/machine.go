@@ -74,12 +74,13 @@ type Machine struct {
 	started   bool // an append was started, so lastStart means something
 	paceSet   bool
 
-	waits   []wait
-	looks   looks
-	listing bool
-	listed  bool
-	alarm   alarm
-	wakeAt  conversation.Time // TimerWake is set for it, 0 if it is not set
+	waits    []wait
+	receipts map[conversation.SubmissionID]int64 // of the unsettled, by noteReceipt
+	looks    looks
+	listing  bool
+	listed   bool
+	alarm    alarm
+	wakeAt   conversation.Time // TimerWake is set for it, 0 if it is not set
 
 	run      *run   // of the first unsettled submission
 	tasks    []*run // of subagents that work for it, oldest first
@@ -115,11 +116,16 @@ type wait struct {
 	look   int   // waits for the look of this number too, 0 for none
 	poke   *Poke // answered by what is so then; value is unused
 	wake   *Wake // likewise
+
+	admitted conversation.SubmissionID // the new one that value is the receipt of
+	came     time.Duration             // Env.Mono when it came
 }
 
 // New returns a machine that waits for [Opened]. Many may share a configuration,
 // which must not be changed.
-func New(cfg *Config) *Machine { return &Machine{cfg: cfg} }
+func New(cfg *Config) *Machine {
+	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]int64{}}
+}
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
 // until the next Step.
@@ -136,6 +142,10 @@ func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes 
 // valid until the next Step.
 func (m *Machine) Step(env Env, in Input) []Effect {
 	m.env, m.ids, m.out = env, minter{at: env.Wall, seed: env.Seed}, m.out[:0]
+	if a, ok := in.(Admit); ok {
+		a.came = env.Mono
+		in = a
+	}
 	switch {
 	case m.stopped:
 		m.turnAway(in)

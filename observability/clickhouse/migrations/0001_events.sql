@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS events_raw
     duration_ms Nullable(Int64),
     work_ms Nullable(Int64),
     total_ms Nullable(Int64),
+    admission_ms Nullable(Int64),
     queued_ms Nullable(Int64),
     first_token_ms Nullable(Int64),
 

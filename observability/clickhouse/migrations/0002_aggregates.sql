@@ -20,9 +20,10 @@ FROM events
 WHERE type = 'turn'
 GROUP BY hour, agent, provider, model;
 
--- One row for each measure: queue (admission to first attempt), first_token and turn
--- (name is the model), tool (name is the tool), settlement (admission to outcome).
--- Only a first attempt has queued_ms.
+-- One row for each measure: admission (what its sender waits for, counted in the hour of
+-- the outcome, which tells it), queue (admission to first attempt), first_token and turn
+-- (name is the model), tool (name is the tool), settlement (admission to outcome). Only a
+-- first attempt has queued_ms.
 CREATE MATERIALIZED VIEW IF NOT EXISTS latency_hourly
 REFRESH EVERY 10 MINUTE
 ENGINE = MergeTree ORDER BY (measure, hour, agent, name)
@@ -45,6 +46,9 @@ FROM
     UNION ALL
     SELECT toStartOfHour(ts), agent, 'tool', toString(tool), assumeNotNull(duration_ms)
     FROM events WHERE type = 'tool' AND NOT is_error
+    UNION ALL
+    SELECT toStartOfHour(ts), agent, 'admission', '', assumeNotNull(admission_ms)
+    FROM events WHERE type = 'submission_settled' AND admission_ms IS NOT NULL
     UNION ALL
     SELECT toStartOfHour(ts), agent, 'settlement', '', assumeNotNull(total_ms)
     FROM events WHERE type = 'submission_settled'
