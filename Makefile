@@ -22,6 +22,8 @@ CYCLES    ?= 200
 CRASHES   ?= 500
 EVENTS    ?= 1000000
 FUZZTIME ?= 1m
+# They begin first, so that no processor is left over in the end.
+LONGEST  := ./actors ./internal/clusterrun ./storage/storagetest ./cmd/parley
 
 .DEFAULT_GOAL := help
 .PHONY: help test needs format vet staticcheck tidy arch mutants schedules servers clients engine race lint soak bench generate vuln build clean
@@ -65,9 +67,9 @@ mutants: ## Run the suites of the log with its rules switched off: they must not
 	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
 
 # The race run below has a part of them: it takes several times as long for each.
-schedules: ## Run 2,000 schedules of the log and 1,000 of nodes
+schedules: ## Run 2,000 schedules of the log and 1,000 of nodes, and let them die in every way
 	$(GO) test -run 'TestLogSimulation$$' ./storage -logschedules 2000
-	$(GO) test -run 'TestSimulation$$' ./actors -schedules 1000
+	$(GO) test -run 'TestSimulation$$|TestDeath' ./actors -schedules 1000 -alldeaths
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
@@ -77,7 +79,7 @@ engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock f
 
 # With a ClickHouse server of one's own the engine is not installed.
 race: servers clients $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine) ## Run all tests under the race detector
-	$(GO) test -race -timeout 30m ./...
+	$(GO) test -race -timeout 30m $(LONGEST) ./...
 
 build: ## Build the command into ./bin
 	$(GO) build -o $(BIN)/parley ./cmd/parley

@@ -167,7 +167,7 @@ func TestDeathWhileParked(t *testing.T) {
 	}
 	shown := map[string]int{}
 	for k, name := range boundaries {
-		for _, lost := range []bool{true, false} {
+		for _, lost := range waysToDie(k) {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
 				tell(t, fleet, &story{lost: lost, parks: true}, []int{k}, func(t *testing.T, s *story) {
 					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
