@@ -183,7 +183,7 @@ func (m *maker) submission(i int) {
 	if i%13 == 0 {
 		m.add(3, &observability.Compaction{MessagesBefore: 9, MessagesAfter: 2, DurationMs: 400, IsError: i%2 == 0})
 	}
-	settled := &observability.SubmissionSettled{Kind: observability.KindDirect, Outcome: "completed", Attempt: 1, WorkMs: m.between(100, 9000), TotalMs: m.between(100, 20000), AdmissionMs: m.between(0, 40)}
+	settled := &observability.SubmissionSettled{Kind: observability.KindDirect, Outcome: "completed", Attempt: 1, WorkMs: m.between(100, 9000), TotalMs: m.between(100, 20000), AdmissionMs: int64(i % 40)}
 	switch {
 	case i%7 == 0:
 		settled.Outcome, settled.Error = "failed", &observability.Error{Type: []string{"timeout", "model_error"}[i%2], Message: "It took too long."}
