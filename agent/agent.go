@@ -58,7 +58,7 @@ type Agent struct {
 	// sees, and what it says last is the task's result. It has its own instructions
 	// and tools; without a Model it has its parent's (see [Agent.Inherit]). It may
 	// have subagents, down to [MaxTaskDepth], and none of InitialData, State, Data,
-	// Hooks and Durability, which belong to conversations that callers reach.
+	// Hooks, Durability and Events, which belong to conversations that callers reach.
 	Subagents []*Agent
 
 	// ToolConcurrency bounds the calls of one step that run at once; the others
@@ -95,7 +95,8 @@ type Agent struct {
 // Events says what the observability events of an agent's conversations show.
 type Events struct {
 	// Content shows what people, models and tools have said, each piece up to 8 KiB.
-	// Without it events tell how long that was, and no more.
+	// Without it events tell how long that was, and no more. It holds for the subagents
+	// that work in these conversations, too.
 	Content bool
 }
 
