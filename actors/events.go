@@ -190,11 +190,13 @@ func (w *witness) landed(b conversation.Batch) {
 	if w.events.spool != nil {
 		w.events.spool.Offer(w.key, src, b)
 	}
-	if len(w.events.observers) > 0 {
-		w.events.observe(observability.Project(src, b, &w.stream.Options))
-	}
+	// What was said comes ahead of the end of its turn: an observer may write between the two,
+	// and OpenTelemetry makes a span of the end.
 	if w.events.wantsLive() {
 		w.events.emit(w.key, w.stream.Batch(b, conversation.TimeOf(time.Now()))...)
+	}
+	if len(w.events.observers) > 0 {
+		w.events.observe(observability.Project(src, b, &w.stream.Options))
 	}
 }
 
@@ -346,7 +348,7 @@ func (c *modelCall) request(req providers.Request) {
 	out := observability.RequestOf(c.model, facts)
 	out.Compacted, out.Tools = c.compacted != nil, len(req.Tools)
 	out.Messages = len(c.exchanges)
-	out.InputBytes, out.Input = inputOf(req, c.told.content)
+	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.told.content)
 	c.told.tell(&observability.TurnRequest{Purpose: observability.PurposeAgent, Request: out})
 }
 
@@ -362,30 +364,37 @@ type shownMessage struct {
 }
 
 // inputOf counts the bytes of the messages of a request that are not in closed history,
-// and shows them if content is switched on, the oldest left out first.
-func inputOf(req providers.Request, o observability.ProjectOptions) (int, json.RawMessage) {
-	total := len(req.System)
-	var list []shownMessage
+// and shows them if content is switched on: the instructions and the newest message up to
+// the bound, and of those before it what fits beside the newest. Cut says that it is not
+// all.
+func inputOf(req providers.Request, o observability.ProjectOptions) (total int, shown json.RawMessage, cut bool) {
+	total = len(req.System)
+	list := []shownMessage{}
 	for _, m := range req.Messages {
 		text := textOfParts(m.Parts)
 		total += len(text)
 		list = append(list, shownMessage{string(m.Role), text})
 	}
 	if !o.Content {
-		return total, nil
+		return total, nil, false
 	}
-	in := shownInput{System: o.Cut(req.System), Messages: []shownMessage{}}
+	in := shownInput{System: o.Cut(req.System)}
 	const around = len(`{"role":"assistant","text":""},`)
-	left := max(o.Limit()-len(in.System), 0)
-	for i := len(list) - 1; i >= 0 && len(list[i].Text)+around <= left; i-- {
-		left -= len(list[i].Text) + around
-		in.Messages = list[i:]
+	first, left, kept := len(list), o.Limit(), len(in.System)
+	if first > 0 {
+		list[first-1].Text = o.Cut(list[first-1].Text)
 	}
+	for first > 0 && (first == len(list) || len(list[first-1].Text)+around <= left) {
+		first--
+		kept += len(list[first].Text)
+		left -= len(list[first].Text) + around
+	}
+	in.Messages = list[first:]
 	raw, err := conversation.EncodeJSON(in)
 	if err != nil {
-		return total, nil
+		return total, nil, false
 	}
-	return total, raw
+	return total, raw, kept < total
 }
 
 func textOfParts(parts []providers.Part) string {

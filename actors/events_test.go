@@ -157,7 +157,31 @@ func TestEventsReachSinks(t *testing.T) {
 				}
 			}
 			checkLive(t, sink.live())
+			checkSaidFirst(t, watching)
 		})
+	}
+}
+
+// checkSaidFirst wants what was said in a turn ahead of the end of it, in the order in which
+// an observer is told: a span of the turn is made as soon as the end is known.
+func checkSaidFirst(t *testing.T, s *memorySink) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said, ended := map[conversation.TurnID]bool{}, 0
+	for _, e := range s.events {
+		switch p := e.Payload.(type) {
+		case *observability.MessageEnd:
+			said[e.Turn] = said[e.Turn] || p.Message.Role == "assistant"
+		case *observability.Turn:
+			ended++
+			if !said[e.Turn] {
+				t.Errorf("the end of %s came ahead of what was said in it", e.Turn)
+			}
+		}
+	}
+	if ended != 2 {
+		t.Errorf("%d turns have ended, want 2", ended)
 	}
 }
 

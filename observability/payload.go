@@ -41,20 +41,22 @@ type (
 
 	// ModelRequest says what was asked of which model. Provider and Name are those of
 	// the provider as configured and as OpenTelemetry calls it. Messages and Tools count
-	// what the model was shown, in turn_request only; Input is that, content.
+	// what the model was shown, in turn_request only; Input is that, content, and
+	// InputTruncated says that it is not all of it.
 	ModelRequest struct {
-		Provider     string          `json:"providerId"`
-		ProviderName string          `json:"providerName"`
-		Model        string          `json:"requestedModel"`
-		API          string          `json:"api,omitempty"`
-		Server       string          `json:"serverAddress,omitempty"`
-		Port         int             `json:"serverPort,omitempty"`
-		Reasoning    string          `json:"reasoningLevel,omitempty"`
-		Compacted    bool            `json:"contextCompacted,omitempty"`
-		Messages     int             `json:"messageCount,omitempty"`
-		Tools        int             `json:"toolCount,omitempty"`
-		InputBytes   int             `json:"inputBytes,omitempty"`
-		Input        json.RawMessage `json:"input,omitempty"`
+		Provider       string          `json:"providerId"`
+		ProviderName   string          `json:"providerName"`
+		Model          string          `json:"requestedModel"`
+		API            string          `json:"api,omitempty"`
+		Server         string          `json:"serverAddress,omitempty"`
+		Port           int             `json:"serverPort,omitempty"`
+		Reasoning      string          `json:"reasoningLevel,omitempty"`
+		Compacted      bool            `json:"contextCompacted,omitempty"`
+		Messages       int             `json:"messageCount,omitempty"`
+		Tools          int             `json:"toolCount,omitempty"`
+		InputBytes     int             `json:"inputBytes,omitempty"`
+		Input          json.RawMessage `json:"input,omitempty"`
+		InputTruncated bool            `json:"inputTruncated,omitempty"`
 	}
 
 	// ModelResponse says how a model call ended. FinishReason is stop, length, toolUse,

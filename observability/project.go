@@ -350,9 +350,12 @@ func (p *projection) toolSettled(r *conversation.ToolSettled) {
 
 // task is the scope of the event that a subagent begins or ends: who asked, and for what.
 func (p *projection) task(o conversation.Origin, child conversation.ConversationID, turn conversation.TurnID) scope {
-	in := scope{submission: o.Root, child: child, parent: o.Parent, turn: turn, operation: operationID(o.Root)}
-	if o.Parent != "" {
+	in := scope{submission: o.Root, child: child, parent: o.Parent, turn: turn}
+	switch {
+	case o.Parent != "":
 		in.operation = taskOperation(o.Parent)
+	case o.Root != "": // older versions did not say
+		in.operation = operationID(o.Root)
 	}
 	return in
 }

@@ -49,6 +49,19 @@ func TestProjectIsTheSameFromTheLog(t *testing.T) {
 	}
 }
 
+// TestProjectWithoutOrigin: records of the time before they said for whom work is done name
+// no operation that there is not.
+func TestProjectWithoutOrigin(t *testing.T) {
+	b := conversation.Batch{Records: []conversation.Record{
+		&conversation.ChildStarted{Child: "conv_2", Agent: "reader"}, &conversation.ChildSettled{Child: "conv_2", Agent: "reader"},
+	}}
+	for _, e := range observability.Project(observability.Source{Key: "k"}, b, nil) {
+		if e.Operation != "" && e.Operation != "op_2" {
+			t.Errorf("%s has the operation %q", e.Type, e.Operation)
+		}
+	}
+}
+
 // projected returns the events of a batch as JSON.
 func projected(t *testing.T, src observability.Source, b conversation.Batch, o *observability.ProjectOptions) (lines []string) {
 	t.Helper()

@@ -53,7 +53,7 @@ func (c *contents) hold(e *observability.Event) {
 	case *observability.SubmissionQueued:
 		c.add("work/"+workOf(e), exchange{in: saidOf(p.Body)})
 	case *observability.TurnRequest:
-		c.add("turn/"+string(e.Turn), exchange{in: said{string(p.Request.Input), false}})
+		c.add("turn/"+string(e.Turn), exchange{in: said{string(p.Request.Input), p.Request.InputTruncated}})
 	case *observability.MessageEnd:
 		c.answer(e, &p.Message)
 	case *observability.TurnMessages:

@@ -200,3 +200,19 @@ func FuzzFit(f *testing.F) {
 		}
 	})
 }
+
+// TestCutInput: a request of which the event does not have all says so on its span.
+func TestCutInput(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		f := newFixture(t, &otel.Options{Content: true})
+		s := begin("")
+		s.add(150, within("turn_1"), &observability.TurnRequest{Request: observability.ModelRequest{
+			Input: json.RawMessage(`{"messages":["hello"]}`), InputTruncated: cut,
+		}})
+		s.add(200, within("turn_1"), call("stop"))
+		f.write(t, s.events)
+		if got := attr(find(t, f.spans.GetSpans(), "chat gpt-5"), "parley.content.truncated").AsBool(); got != cut {
+			t.Errorf("parley.content.truncated is %t, want %t", got, cut)
+		}
+	}
+}

@@ -50,13 +50,14 @@ type verdict struct {
 }
 
 // verdicts reads the errors of the OTLP exporter, which has no types for them.
-type verdicts struct{ status, busy, partial *regexp.Regexp }
+type verdicts struct{ status, busy, partial, warning *regexp.Regexp }
 
 func newVerdicts() verdicts {
 	return verdicts{
 		status:  regexp.MustCompile(`failed to send (?:metrics )?to \S+: (\d{3}) `),
 		busy:    regexp.MustCompile(`retry-able request failure`), // 429, 502, 503 and 504
 		partial: regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)`),
+		warning: regexp.MustCompile(`OTLP partial success: (?s:.*) \(0 (?:spans|metric data points) rejected\)`),
 	}
 }
 
@@ -118,6 +119,9 @@ type metricExporter struct {
 // Export implements the SDK's Exporter.
 func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetrics) error {
 	err := m.Exporter.Export(ctx, rm)
+	if err != nil && m.judge.warning.MatchString(err.Error()) {
+		err = nil // Everything was taken; of spans the same is told.
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch m.last = err; {

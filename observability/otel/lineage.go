@@ -30,7 +30,13 @@ type work struct {
 type lineage struct {
 	tracer trace.Tracer
 	works  *recent[string, work]
+	// detached are the compactions that are operations of their own, by the operation. The
+	// events of one are of one batch.
+	detached *recent[string, bool]
 }
+
+// maxDetached is how many of them are remembered.
+const maxDetached = 256
 
 // workOf names what an event belongs to.
 func workOf(e *observability.Event) string {
@@ -56,7 +62,11 @@ func (l *lineage) learn(e *observability.Event) {
 	case *observability.SubmissionRunning:
 		parent, state, attempt = p.Traceparent, p.Tracestate, p.Attempt
 	case *observability.OperationStart:
-		if e.Task != "" || p.Kind == observability.OperationCompact {
+		if p.Kind == observability.OperationCompact {
+			l.detached.put(e.Operation, true)
+			return
+		}
+		if e.Task != "" {
 			return
 		}
 		began = e.At
@@ -99,13 +109,21 @@ func (l *lineage) rootContext(key string, w work) context.Context {
 	return ctx
 }
 
-// childContext is the context in which a span begins that belongs to the operation, or
-// to the task if it is not empty.
-func (l *lineage) childContext(key, task string, w work, id trace.SpanID) context.Context {
-	parent := w.root
-	if task != "" {
-		parent = parent.WithSpanID(taskSpan(key, task))
+// parentOf is what the span of an event belongs to: the operation of the submission, the
+// task if it is not empty, or a compaction that is an operation of its own.
+func (l *lineage) parentOf(e *observability.Event, task string, w work) trace.SpanContext {
+	_, whole := e.Payload.(*observability.Operation)
+	switch {
+	case !whole && l.detached.at(e.Operation):
+		return w.root.WithSpanID(spanID("operation", e.Operation))
+	case task != "":
+		return w.root.WithSpanID(taskSpan(workOf(e), task))
 	}
+	return w.root
+}
+
+// childContext is the context in which the span of an id begins below a parent.
+func childContext(parent trace.SpanContext, id trace.SpanID) context.Context {
 	ctx := withIDs(context.Background(), ids{trace: parent.TraceID(), span: id})
 	return trace.ContextWithSpanContext(ctx, parent)
 }

@@ -23,6 +23,7 @@ const (
 	keyResponseModel  = "gen_ai.response.model"
 	keyResponseID     = "gen_ai.response.id"
 	keyFinishReasons  = "gen_ai.response.finish_reasons"
+	keyFirstToken     = "gen_ai.response.time_to_first_chunk" // seconds
 	keyConversation   = "gen_ai.conversation.id"
 	keyCompacted      = "gen_ai.conversation.compacted"
 	keyAgent          = "gen_ai.agent.name"
@@ -30,6 +31,7 @@ const (
 	keyOutputTokens   = "gen_ai.usage.output_tokens"
 	keyCacheRead      = "gen_ai.usage.cache_read.input_tokens"
 	keyCacheCreation  = "gen_ai.usage.cache_creation.input_tokens"
+	keyReasoning      = "gen_ai.usage.reasoning.output_tokens"
 	keyTokenType      = "gen_ai.token.type"
 	keyToolName       = "gen_ai.tool.name"
 	keyToolType       = "gen_ai.tool.type"
@@ -51,7 +53,6 @@ const (
 	keyOperationKind  = "parley.operation.kind"
 	keyTurn           = "parley.turn.id"
 	keyPurpose        = "parley.turn.purpose"
-	keyFirstToken     = "parley.turn.first_token" // seconds
 	keyRetries        = "parley.turn.retries"
 	keyDropped        = "parley.turn.dropped"
 	keyTask           = "parley.task.id"
@@ -59,7 +60,6 @@ const (
 	keyMessagesBefore = "parley.compaction.messages_before"
 	keyMessagesAfter  = "parley.compaction.messages_after"
 	keyTotalTokens    = "parley.usage.total_tokens"
-	keyReasoning      = "parley.usage.reasoning_tokens"
 	keyCost           = "parley.usage.cost" // US dollars
 	keyEvent          = "parley.event.id"
 	keyPlainArguments = "parley.tool.call.arguments" // what is not a JSON object

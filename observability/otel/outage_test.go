@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	colmetric "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/otel"
 )
@@ -210,4 +214,47 @@ func TestRejectionsAreToldOfOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.told(t, map[string]int{"collector rejects spans": 1, `msg="spans were rejected" spans=3`: 1})
+}
+
+// TestWarningsAreToldOfOnce has a collector that takes everything and has something to say
+// each time.
+func TestWarningsAreToldOfOnce(t *testing.T) {
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "5")
+	o := newOutage(t)
+	o.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		var answer proto.Message = &coltrace.ExportTraceServiceResponse{
+			PartialSuccess: &coltrace.ExportTracePartialSuccess{ErrorMessage: "your quota ends soon"},
+		}
+		if r.URL.Path == "/v1/metrics" {
+			answer = &colmetric.ExportMetricsServiceResponse{
+				PartialSuccess: &colmetric.ExportMetricsPartialSuccess{ErrorMessage: "your quota ends soon"},
+			}
+			defer func() {
+				select {
+				case o.asked <- struct{}{}:
+				default:
+				}
+			}()
+		}
+		b, err := proto.Marshal(answer)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(b)
+	})
+	s := o.sink(t)
+	for i := range int64(3) {
+		if err := s.Write(t.Context(), turn(i)); err != nil {
+			t.Fatal(err)
+		}
+		o.exports()
+	}
+	if got, want := s.Counts(), (otel.Counts{Spans: 3}); got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Errorf("nothing was lost, and Close says: %v", err)
+	}
+	o.told(t, map[string]int{"your quota ends soon": 1, "rejects": 0, "does not take metrics": 0})
 }

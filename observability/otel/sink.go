@@ -55,6 +55,7 @@ type Sink struct {
 	writes    int64
 	// owed is a span of the last request, if the collector did not take that.
 	owed   *pending
+	warned bool // that the collector warns of what it takes was told
 	closed bool
 }
 
@@ -96,6 +97,7 @@ func newSink(ctx context.Context, o Options, spans sdktrace.SpanExporter) (*Sink
 				s.counts.Evicted++
 			}
 		}),
+		detached: newRecent[string, bool](maxDetached, nil),
 	}
 	if o.Content {
 		s.contents = newContents()
@@ -317,7 +319,12 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	if v.err != nil {
 		return fmt.Errorf("export %d spans: %s (%w)", len(spans), s.judge.remedy(v.err), v.err)
 	}
-	if err != nil && s.counts.Rejected == 0 {
+	switch {
+	case err == nil:
+	case v.rejected == 0 && !s.warned:
+		s.warned = true
+		s.options.Logger.WarnContext(ctx, "collector takes spans with a warning, which is told once", "err", err)
+	case v.rejected > 0 && s.counts.Rejected == 0:
 		s.options.Logger.WarnContext(ctx, "collector rejects spans; more of them are only counted", "spans", v.rejected, "err", err)
 	}
 	s.counts.Rejected += int64(v.rejected)

@@ -39,6 +39,7 @@ func (l *lineage) draftOf(e *observability.Event) (draft, bool) {
 		case e.Task == "" && (p.Kind != observability.OperationCompact || e.Submission == ""):
 			return l.root(e, p), true
 		}
+		id = spanID("operation", e.Operation)
 		d.operation(e, p)
 	case *observability.Turn:
 		d.turn(p)
@@ -57,7 +58,7 @@ func (l *lineage) draftOf(e *observability.Event) (draft, bool) {
 	}
 	w := l.of(e)
 	d.err = failure(e)
-	d.ctx = l.childContext(workOf(e), task, w, id)
+	d.ctx = childContext(l.parentOf(e, task, w), id)
 	d.common(e, w)
 	return d, true
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
@@ -306,7 +307,7 @@ func TestAttributes(t *testing.T) {
 			"gen_ai.response.id": "resp_1", "gen_ai.response.finish_reasons": `["tool_call"]`, "server.address": "models.example.com",
 			"server.port": "8443", "gen_ai.usage.input_tokens": "137", "gen_ai.usage.output_tokens": "20",
 			"gen_ai.usage.cache_read.input_tokens": "30", "gen_ai.usage.cache_creation.input_tokens": "7", "parley.usage.total_tokens": "157",
-			"parley.usage.reasoning_tokens": "5", "parley.usage.cost": "0.25", "parley.turn.purpose": "agent", "parley.turn.first_token": "0.04",
+			"gen_ai.usage.reasoning.output_tokens": "5", "parley.usage.cost": "0.25", "parley.turn.purpose": "agent", "gen_ai.response.time_to_first_chunk": "0.04",
 			"parley.event.id": "key/4/0",
 		}},
 		{"execute_tool close", map[string]string{
@@ -416,4 +417,42 @@ func FuzzTraceContext(f *testing.F) {
 			t.Errorf("%d of 2 spans", len(spans))
 		}
 	})
+}
+
+// TestDetachedCompaction: a compaction that outlives the work it was made for is an operation
+// of its own within that work, and has its call and its summary.
+func TestDetachedCompaction(t *testing.T) {
+	src := observability.Source{Key: "k", Agent: "support", ID: "42", Conversation: "conv_A"}
+	from := conversation.Origin{Root: "sub_A"}
+	batches := [][]conversation.Record{
+		{&conversation.AttemptStarted{Submission: "sub_A", Attempt: 1, At: epoch + 10}},
+		{&conversation.SubmissionSettled{Submission: "sub_A", Outcome: "completed", ElapsedMs: 190, Began: true, Open: true, At: epoch + 200}},
+		{&conversation.Compacted{Origin: from, Detached: true, Turn: "turn_9", Model: "work/gpt-5", DurationMs: 250, At: epoch + 400}},
+		{&conversation.Compacted{Origin: from, Child: "conv_B", Detached: true, Turn: "turn_8", Model: "work/gpt-5", DurationMs: 50, At: epoch + 500}},
+		{&conversation.Compacted{Detached: true, Turn: "turn_7", Model: "work/gpt-5", DurationMs: 50, At: epoch + 600}},
+	}
+	f := newFixture(t, nil)
+	for i, records := range batches {
+		f.write(t, observability.Project(src, conversation.Batch{Offset: conversation.Offset(i), Records: records}, nil))
+	}
+	operation := map[string]tracetest.SpanStub{}
+	spans := f.spans.GetSpans()
+	for _, s := range spans {
+		if s.Name == "parley.operation compact" {
+			operation[attr(s, "parley.operation.id").AsString()] = s
+		}
+	}
+	children := 0
+	for _, s := range spans {
+		if s.Name != "chat gpt-5" && s.Name != "parley.compaction" {
+			continue
+		}
+		children++
+		if of := operation[attr(s, "parley.operation.id").AsString()]; s.Parent.SpanID() != of.SpanContext.SpanID() {
+			t.Errorf("%s is not a child of the operation that it names:\n%s", s.Name, tree(spans))
+		}
+	}
+	if len(operation) != 3 || children != 6 {
+		t.Errorf("%d operations with %d children, want 3 and 6:\n%s", len(operation), children, tree(spans))
+	}
 }

@@ -70,6 +70,7 @@ func sampleRequest() observability.ModelRequest {
 		Provider: "azure-openai-responses", ProviderName: "azure.ai.openai", Model: "gpt-5", API: "responses",
 		Server: "models.example.com", Port: 8443, Reasoning: "high", Compacted: true, Messages: 12, Tools: 3,
 		InputBytes: 4096, Input: json.RawMessage(`{"messages":[{"role":"user","content":"label <it> & say \"ok\""}],"n":1.50}`),
+		InputTruncated: true,
 	}
 }
 
