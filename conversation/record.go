@@ -352,8 +352,8 @@ type (
 	// SubmissionSettled is the single terminal outcome of a submission. ElapsedMs
 	// is the sum of its attempts, AttemptMs that of the one under way, TotalMs the wall
 	// time since the admission. AdmissionMs is how long its sender waited for the receipt,
-	// at least 1, and 0 if the writer that settles did not send it. Began says that there
-	// was an attempt, Open that one is under way.
+	// so far if it still waits, at least 1, and 0 if another writer admitted it. Began says
+	// that there was an attempt, Open that one is under way.
 	SubmissionSettled struct {
 		Submission  SubmissionID     `json:"submission"`
 		Outcome     Outcome          `json:"outcome"`

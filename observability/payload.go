@@ -165,8 +165,9 @@ type (
 	}
 	// SubmissionSettled: the one outcome of a submission. WorkMs is the time of its
 	// attempts, TotalMs the wall time since its admission. AdmissionMs is how long its
-	// sender waited for the receipt, at the owner of the conversation: 1 or more, and 0 if
-	// nobody knows, because another owner settles it than admitted it.
+	// sender waited for the receipt, at the owner of the conversation, so far if the outcome
+	// came before it: 1 or more, and 0 if nobody knows, because the conversation was put away
+	// or taken over after the admission.
 	SubmissionSettled struct {
 		Kind        string `json:"kind"`
 		Outcome     string `json:"outcome"` // completed, failed or aborted

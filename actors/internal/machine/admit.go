@@ -158,8 +158,9 @@ func (m *Machine) accept(in Admit, hash string) {
 	m.noteNext(admitted.Submission)
 	m.ensureListed()
 	m.startNext()
+	m.receipts[admitted.Submission] = receipt{came: in.came}
 	m.waits = append(m.waits, wait{
-		to: in.To, offset: m.state.Head(), listed: true, admitted: admitted.Submission, came: in.came,
+		to: in.To, offset: m.state.Head(), listed: true, admitted: admitted.Submission,
 		value: Admitted{conversation.Receipt{SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset()}},
 	})
 }

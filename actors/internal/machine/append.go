@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -157,12 +158,28 @@ func (m *Machine) flush() {
 	m.waits = kept
 }
 
-// noteReceipt keeps how long the sender of a new submission has waited for its receipt,
-// for the settlement to tell: the admission itself cannot.
+// noteReceipt keeps how long the sender of a new submission has waited for its receipt.
 func (m *Machine) noteReceipt(w wait) {
-	if sub := m.state.Submission(w.admitted); sub != nil && !sub.Settled {
-		m.receipts[w.admitted] = max(int64((m.env.Mono-w.came+time.Millisecond-1)/time.Millisecond), 1)
+	if r, ok := m.receipts[w.admitted]; ok {
+		r.waited = m.waitedSince(r.came)
+		m.receipts[w.admitted] = r
 	}
+}
+
+// admissionMs is how long the sender of a submission has waited for its receipt. Work
+// does not wait for the journal and may end before it: then it is the time so far, so
+// that the slowest admissions are not those that are missing.
+func (m *Machine) admissionMs(id conversation.SubmissionID) int64 {
+	r, ok := m.receipts[id]
+	if !ok {
+		return 0
+	}
+	return cmp.Or(r.waited, m.waitedSince(r.came))
+}
+
+// waitedSince rounds up: 0 is unknown.
+func (m *Machine) waitedSince(came time.Duration) int64 {
+	return max(int64((m.env.Mono-came+time.Millisecond-1)/time.Millisecond), 1)
 }
 
 func (m *Machine) ripe(w wait) (Answer, bool) {

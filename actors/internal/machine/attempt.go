@@ -365,7 +365,7 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 	}
 	m.enqueue(true, &conversation.SubmissionSettled{
 		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt,
-		AdmissionMs: m.receipts[sub.ID], Unheard: unheard, At: m.env.Wall,
+		AdmissionMs: m.admissionMs(sub.ID), Unheard: unheard, At: m.env.Wall,
 	})
 	delete(m.receipts, sub.ID)
 	if m.limits().SettledHook {

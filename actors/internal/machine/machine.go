@@ -75,7 +75,7 @@ type Machine struct {
 	paceSet   bool
 
 	waits    []wait
-	receipts map[conversation.SubmissionID]int64 // of the unsettled, by noteReceipt
+	receipts map[conversation.SubmissionID]receipt // of the unsettled that it admitted
 	looks    looks
 	listing  bool
 	listed   bool
@@ -118,13 +118,18 @@ type wait struct {
 	wake   *Wake // likewise
 
 	admitted conversation.SubmissionID // the new one that value is the receipt of
-	came     time.Duration             // Env.Mono when it came
+}
+
+// receipt is what a settlement tells of its admission, which cannot tell itself.
+type receipt struct {
+	came   time.Duration // Env.Mono when the message came
+	waited int64         // milliseconds until the receipt left, 0 if it has not
 }
 
 // New returns a machine that waits for [Opened]. Many may share a configuration,
 // which must not be changed.
 func New(cfg *Config) *Machine {
-	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]int64{}}
+	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]receipt{}}
 }
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
