@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/parleyrun/parley/cmd/parley/internal/config"
@@ -92,7 +94,11 @@ func parseDSN(dsn string) (clickhouse.Options, error) {
 	}
 	o := clickhouse.Options{Database: strings.Trim(u.Path, "/")}
 	port := "9000"
-	secure := u.Query().Get("secure") == "true"
+	// secure=1 is what other programs take, and must not be without TLS here.
+	secure, err := strconv.ParseBool(cmp.Or(u.Query().Get("secure"), "false"))
+	if err != nil {
+		return o, errors.New("--clickhouse: secure is neither true nor false; write for example clickhouse://127.0.0.1:9440/parley?secure=true")
+	}
 	switch u.Scheme {
 	case "clickhouse", "tcp":
 		if secure {

@@ -223,7 +223,7 @@ func TestDatabaseOptions(t *testing.T) {
 }
 
 // TestLateDatabase writes with one who may only read, and again after the tables are
-// gone.
+// gone, and after the database is.
 func TestLateDatabase(t *testing.T) {
 	server := clickhousetest.Start(t, nil)
 	opts, err := parseDSN(server.DSN(server.Database(t)))
@@ -258,6 +258,24 @@ func TestLateDatabase(t *testing.T) {
 	}
 	if n != len(handmade(t)) {
 		t.Errorf("%d events, want %d", n, len(handmade(t)))
+	}
+	name := opts.Database
+	for _, gone := range [][]string{{"TABLE " + name + ".parley_migrations", "VIEW " + name + ".events", "TABLE " + name + ".events_raw"}, {"DATABASE " + name}} {
+		for _, what := range gone {
+			resp, err := http.Post(server.HTTPDSN(""), "", strings.NewReader("DROP "+what+" SYNC"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
+				t.Fatalf("drop %s: %s", what, resp.Status)
+			}
+		}
+		if err := late.Write(t.Context(), handmade(t)); !errors.Is(err, clickhouse.ErrNoSchema) {
+			t.Errorf("without %s: %v, want %v", gone, err, clickhouse.ErrNoSchema)
+		}
+		if err := late.Write(t.Context(), handmade(t)); err != nil {
+			t.Errorf("again without %s: %v", gone, err)
+		}
 	}
 	if err := late.close(); err != nil {
 		t.Error(err)

@@ -54,7 +54,7 @@ func migrateCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	cmd.Flags().StringVar(&cfg.file, "config", defaultConfig, "the configuration file that names the database, and the bucket where nodes agree on who migrates")
-	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "this database, in place of a configuration file; events are kept for 90 days there")
+	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "this database, in place of a configuration file; a new one keeps events for 90 days")
 	cmd.MarkFlagsMutuallyExclusive("config", "clickhouse")
 	return cmd
 }
@@ -66,7 +66,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 		if opts, err = parseDSN(cfg.dsn); err != nil {
 			return err
 		}
-		opts.TTLDays = config.DefaultTTLDays
+		opts.TTLDays, opts.KeepExpiry = config.DefaultTTLDays, true
 	} else {
 		conf, err := config.Load(cfg.file, configOptions())
 		if err != nil {

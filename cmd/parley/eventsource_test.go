@@ -264,26 +264,27 @@ func TestMoment(t *testing.T) {
 
 func TestParseDSN(t *testing.T) {
 	for dsn, want := range map[string]clickhouse.Options{
-		"clickhouse://u:p%40@ch:9001/words":      {Addresses: []string{"ch:9001"}, Username: "u", Password: "p@", Database: "words"},
-		"clickhouse://a,b:9001":                  {Addresses: []string{"a:9000", "b:9001"}},
-		"clickhouse://[fd00::1]":                 {Addresses: []string{"[fd00::1]:9000"}},
-		"clickhouse://ch/?secure=true":           {Addresses: []string{"ch:9440"}},
-		"http://ch/words":                        {Addresses: []string{"ch:8123"}, HTTP: true, Database: "words"},
-		"https://reader@ch:8444/words?secure=no": {Addresses: []string{"ch:8444"}, HTTP: true, Username: "reader", Database: "words"},
+		"clickhouse://u:p%40@ch:9001/words":     {Addresses: []string{"ch:9001"}, Username: "u", Password: "p@", Database: "words"},
+		"clickhouse://a,b:9001":                 {Addresses: []string{"a:9000", "b:9001"}},
+		"clickhouse://[fd00::1]":                {Addresses: []string{"[fd00::1]:9000"}},
+		"clickhouse://ch/?secure=true":          {Addresses: []string{"ch:9440"}},
+		"clickhouse://ch?secure=1":              {Addresses: []string{"ch:9440"}},
+		"http://ch/words":                       {Addresses: []string{"ch:8123"}, HTTP: true, Database: "words"},
+		"https://reader@ch:8444/words?secure=0": {Addresses: []string{"ch:8444"}, HTTP: true, Username: "reader", Database: "words"},
 	} {
 		got, err := parseDSN(dsn)
 		if err != nil {
 			t.Errorf("%s: %v", dsn, err)
 			continue
 		}
-		if secure := strings.Contains(dsn, "https:") || strings.Contains(dsn, "secure=true"); secure != (got.TLS != nil) {
+		if secure := strings.Contains(dsn, "https:") || strings.Contains(dsn, "secure=true") || strings.Contains(dsn, "secure=1"); secure != (got.TLS != nil) {
 			t.Errorf("%s: TLS %v", dsn, got.TLS)
 		}
 		if d := cmp.Diff(want, got, cmpopts.IgnoreFields(clickhouse.Options{}, "TLS")); d != "" {
 			t.Errorf("%s (-want +got):\n%s", dsn, d)
 		}
 	}
-	for _, dsn := range []string{"", "ch:9000", "mysql://u:secret@ch/words", "clickhouse://", "clickhouse://u:secret@ch:x y"} {
+	for _, dsn := range []string{"", "ch:9000", "mysql://u:secret@ch/words", "clickhouse://", "clickhouse://u:secret@ch:x y", "clickhouse://u:secret@ch?secure=yes"} {
 		if _, err := parseDSN(dsn); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", dsn, err)
 		}

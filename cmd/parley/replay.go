@@ -72,7 +72,7 @@ func replayCommand() *cobra.Command {
 	f.StringVar(&cfg.since, "since", "", "only events since then: so long ago, as 90m, 24h or 7d, or a date or time in UTC")
 	f.StringVar(&cfg.until, "until", "", "only events before then, as --since")
 	f.StringVar(&cfg.to, "to", "", "store them in clickhouse, jsonl or stdout (default: what the configuration has, clickhouse first)")
-	f.StringVar(&cfg.dsn, "clickhouse", "", "the database for --to clickhouse, in place of the configured one")
+	f.StringVar(&cfg.dsn, "clickhouse", "", "the database for --to clickhouse, in place of the configured one; a new one keeps events as long as the configuration says, or 90 days")
 	f.StringVar(&cfg.output, "file", "", "the file for --to jsonl, in place of the configured one")
 	f.BoolVar(&cfg.dry, "dry-run", false, "count the events and store nothing")
 	f.BoolVar(&cfg.quiet, "quiet", false, "tell nothing but what went wrong")
@@ -196,7 +196,8 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 	var opts clickhouse.Options
 	if cfg.dsn != "" {
 		opts, err = parseDSN(cfg.dsn)
-		opts.TTLDays = config.DefaultTTLDays
+		// Nobody has said how long a database by that name keeps what it has.
+		opts.TTLDays, opts.KeepExpiry = config.DefaultTTLDays, true
 		if conf.Events.ClickHouse != nil {
 			opts.TTLDays = conf.Events.ClickHouse.TTLDays
 		}

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -327,8 +329,41 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 	if code, out, errOut := output(t, "stats", "--config", file); code != 0 || !strings.Contains(out, "No events.") {
 		t.Errorf("exit %d, %s%s", code, out, errOut)
 	}
+	// Who names a database alone does not say how long it keeps events.
+	file = echoConfig(t, t.TempDir(), fmt.Sprintf("events: {clickhouse: {addresses: [%q], database: %s, ttlDays: 365}}", server.Addr(), database))
+	data := filepath.Join(t.TempDir(), "data")
+	dsn := server.DSN(database)
+	for _, args := range [][]string{
+		{"events", "migrate", "--config", file},
+		{"events", "migrate", "--clickhouse", dsn},
+		{"run", write(t, filepath.Join(t.TempDir(), "echo.yaml"), "model: demo/parrot\n"), "--data", data, "--id", "a", "-m", "hello"},
+		{"events", "replay", "--data", data, "--clickhouse", dsn},
+	} {
+		if code, _, errOut := output(t, args...); code != 0 {
+			t.Fatalf("%v: exit %d, %s", args, code, errOut)
+		}
+	}
+	if kept := tableOf(t, server, database, "events_raw"); !strings.Contains(kept, "toIntervalDay(365)") {
+		t.Errorf("events_raw is now %s", kept)
+	}
 	file = echoConfig(t, t.TempDir())
 	if code, _, errOut := output(t, "events", "migrate", "--config", file); code != 1 || !strings.Contains(errOut, "names no ClickHouse; add for example") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
+}
+
+// tableOf is how a server describes a table.
+func tableOf(t *testing.T, server *clickhousetest.Server, database, table string) string {
+	t.Helper()
+	query := fmt.Sprintf("SELECT engine_full FROM system.tables WHERE database = '%s' AND name = '%s'", database, table)
+	resp, err := http.Post(server.HTTPDSN(""), "", strings.NewReader(query))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", query, resp.Status, err)
+	}
+	return string(text)
 }

@@ -30,7 +30,7 @@ const (
 
 // claim returns once this node may run a version: it has the claim, nobody can have it,
 // or who has it did not finish within the wait. It may have been run by then.
-func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string, version int) (*claim, error) {
+func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string, version int) (_ *claim, err error) {
 	c := &claim{db: d, key: fmt.Sprintf("migrate/%s/%04d", d.identity(), version)}
 	if bucket == nil {
 		return c, nil
@@ -45,7 +45,14 @@ func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string
 	if err != nil {
 		return nil, err
 	}
-	late := time.NewTimer(d.opts.ClaimWait)
+	// The wait may be longer than what a caller gives it, who then calls again.
+	since, _ := d.waiting.LoadOrStore(c.key, time.Now())
+	defer func() {
+		if err == nil {
+			d.waiting.Delete(c.key)
+		}
+	}()
+	late := time.NewTimer(d.opts.ClaimWait - time.Since(since.(time.Time)))
 	defer late.Stop()
 	tick := time.NewTicker(claimPoll)
 	defer tick.Stop()

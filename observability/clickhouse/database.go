@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -30,6 +31,8 @@ type Options struct {
 	// TTLDays is after how many days the server drops events, up to 15000; Migrate sets it.
 	// 0 is never.
 	TTLDays int
+	// KeepExpiry makes TTLDays that of a new table only: for who does not own the database.
+	KeepExpiry bool
 	// Existing is for who only reads: a database that is not there is [ErrNoSchema].
 	Existing bool
 	// DialTimeout bounds a connection to one address, and how long a server may take
@@ -72,6 +75,7 @@ type Database struct {
 	conn     driver.Conn
 	version  string
 	readOnly bool
+	waiting  sync.Map // by key of a claim, when Migrate began to wait for it
 }
 
 // Open connects to a database, and creates it if it is not there, unless it shall exist
@@ -204,9 +208,12 @@ func (d *Database) explain(statement string, err error) error {
 
 func (d *Database) denied(statement string, err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(statement), "\n")
+	rights := "SELECT, INSERT, ALTER, CREATE TABLE, CREATE VIEW, DROP TABLE, SYSTEM VIEWS"
+	if strings.HasPrefix(line, "SELECT ") { // Who only reads is not told to take more.
+		rights = "SELECT"
+	}
 	return &DeniedError{User: d.opts.Username, Statement: line, Err: err,
-		Grant: fmt.Sprintf("GRANT SELECT, INSERT, ALTER, CREATE TABLE, CREATE VIEW, DROP TABLE, SYSTEM VIEWS ON %s.* TO %s",
-			quoted(d.opts.Database), quoted(d.opts.Username))}
+		Grant: fmt.Sprintf("GRANT %s ON %s.* TO %s", rights, quoted(d.opts.Database), quoted(d.opts.Username))}
 }
 
 // quoted is a name as statements have it.

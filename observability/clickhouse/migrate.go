@@ -3,8 +3,10 @@ package clickhouse
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -76,10 +78,11 @@ const migrationsTable = `CREATE TABLE IF NOT EXISTS parley_migrations
 ENGINE = MergeTree ORDER BY version`
 
 // Migrate brings the schema to the version of this program, and the expiry of events to
-// Options.TTLDays. Several nodes may do so at once: each version is claimed by an object
-// in the bucket, so that one of them runs its statements and the others wait. A bucket
-// that is nil, or does not answer, makes all of them run them, which does no harm. Node
-// says in the claim and in the table parley_migrations who it was.
+// Options.TTLDays, unless it shall keep what there is. Several nodes may do so at once:
+// each version is claimed by an object in the bucket, so that one of them runs its
+// statements and the others wait. A bucket that is nil, or does not answer, makes all of
+// them run them, which does no harm. Node says in the claim and in the table
+// parley_migrations who it was.
 //
 // A schema that is of this version already needs no rights but to read it. Errors: a
 // [*DeniedError] names the statement that the user may not run, [*NewerSchemaError] and
@@ -90,6 +93,12 @@ func (d *Database) Migrate(ctx context.Context, claims storage.Bucket, node stri
 		return err
 	}
 	have, err := d.schema(ctx)
+	if hasCode(err, codeUnknownDatabase) && !d.opts.Existing {
+		// It was there at Open: somebody has emptied the server.
+		if err = d.create(ctx); err == nil {
+			have, err = d.schema(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -100,6 +109,9 @@ func (d *Database) Migrate(ctx context.Context, claims storage.Bucket, node stri
 		if err := d.upgrade(ctx, claims, node, list[have.version:]); err != nil {
 			return err
 		}
+	}
+	if d.opts.KeepExpiry && have.version > 0 {
+		return nil
 	}
 	return d.expire(ctx)
 }
@@ -215,7 +227,10 @@ func (d *Database) exec(ctx context.Context, statement string, args ...any) erro
 func (d *Database) expire(ctx context.Context) error {
 	var engine string
 	const query = "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'events_raw'"
-	if err := d.conn.QueryRow(timeless{ctx}, query).Scan(&engine); err != nil {
+	switch err := d.conn.QueryRow(timeless{ctx}, query).Scan(&engine); {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("database %q has no table events_raw, though parley_migrations says so: DROP TABLE parley_migrations, and the next start makes what is missing", d.opts.Database)
+	case err != nil:
 		return fmt.Errorf("read expiry of events: %w", d.explain(query, err))
 	}
 	want, statement := "", "ALTER TABLE events_raw REMOVE TTL"
@@ -227,6 +242,9 @@ func (d *Database) expire(ctx context.Context) error {
 		return nil
 	}
 	err := d.exec(ctx, statement)
+	if err != nil && d.conn.QueryRow(timeless{ctx}, query).Scan(&engine) == nil && expiry(engine) == want {
+		return nil // Another node has just done so: it cannot be removed twice.
+	}
 	if isDenied(err) {
 		d.opts.Logger.Warn("expiry of events left as it is", "database", d.opts.Database, "err", err)
 		return nil

@@ -185,15 +185,74 @@ func TestDeadClaim(t *testing.T) {
 	if err := claims.Create(t.Context(), key, storage.Bytes([]byte(`{"node":"dead"}`))); err != nil {
 		t.Fatal(err)
 	}
-	o.ClaimWait = 300 * time.Millisecond
-	if err := open(t, o).Migrate(t.Context(), claims, "n2"); err != nil {
-		t.Fatal(err)
+	// Whoever calls has less time than the wait, as the write of a sink, and calls again.
+	o.ClaimWait = 6 * time.Second
+	db := open(t, o)
+	err, calls := context.DeadlineExceeded, 0
+	for ; errors.Is(err, context.DeadlineExceeded) && calls < 10; calls++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err = db.Migrate(ctx, claims, "n2")
+		cancel()
+	}
+	if err != nil || calls == 1 {
+		t.Fatalf("after %d calls: %v", calls, err)
 	}
 	if got := value(t, conn, "SELECT count() FROM parley_migrations WHERE node = 'n2'"); got != current {
 		t.Errorf("%d migrations are recorded, want %d", got, current)
 	}
 	if left := keys(t, claims); len(left) > 0 {
 		t.Errorf("claims are left: %v", left)
+	}
+}
+
+// TestEmptiedServer: a database that goes while it is open is made again, unless it is
+// only to be read.
+func TestEmptiedServer(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	conn := direct(t, s, "default")
+	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
+		db := migrated(t, o)
+		if err := conn.Exec(t.Context(), "DROP DATABASE "+o.Database+" SYNC"); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Migrate(t.Context(), nil, "n1"); err != nil {
+			t.Fatalf("HTTP %v: %v", o.HTTP, err)
+		}
+		write(t, db, traffic(3, 1))
+	}
+	o.Existing = true
+	db := open(t, o)
+	if err := conn.Exec(t.Context(), "DROP DATABASE "+o.Database+" SYNC"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Migrate(t.Context(), nil, "n1"); !errors.Is(err, clickhouse.ErrNoSchema) {
+		t.Errorf("of one that is to exist: %v, want %v", err, clickhouse.ErrNoSchema)
+	}
+}
+
+// TestDroppedTable: the error of a table that somebody has dropped says what mends it.
+func TestDroppedTable(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	db := migrated(t, o)
+	conn := direct(t, s, o.Database)
+	if err := conn.Exec(t.Context(), "DROP TABLE events_raw SYNC"); err != nil {
+		t.Fatal(err)
+	}
+	const remedy = "DROP TABLE parley_migrations"
+	if err := db.Migrate(t.Context(), nil, "n1"); err == nil || !strings.Contains(err.Error(), remedy) {
+		t.Fatalf("Migrate without events_raw: %v, want %s", err, remedy)
+	}
+	if err := conn.Exec(t.Context(), remedy+" SYNC"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Migrate(t.Context(), nil, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, db, traffic(3, 1))
+	if err := db.Refresh(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -302,6 +361,27 @@ func TestExpiry(t *testing.T) {
 	}
 	if got := read(t, open(t, o), clickhouse.Filter{}); len(got) != 1 || got[0].ID != events[0].ID {
 		t.Errorf("%d events are left, want the new one", len(got))
+	}
+}
+
+// TestExpiryAtOnce: nodes that start together change the expiry once, and none fails.
+func TestExpiryAtOnce(t *testing.T) {
+	s := clickhousetest.Start(t, nil)
+	o := options(t, s, s.Database(t))
+	errs := make([]error, 8)
+	for range 4 {
+		o.TTLDays = 90
+		migrated(t, o)
+		o.TTLDays = 0
+		var all sync.WaitGroup
+		for i := range errs {
+			db := open(t, o)
+			all.Go(func() { errs[i] = db.Migrate(t.Context(), nil, "n1") })
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -1,6 +1,11 @@
 package clickhouse
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+)
 
 func TestAtLeast(t *testing.T) {
 	for version, want := range map[string]bool{
@@ -19,5 +24,19 @@ func TestOldServer(t *testing.T) {
 	err := d.upgrade(t.Context(), nil, "n1", nil)
 	if want := "clickhouse has version 24.8.14.10459, refreshable views need at least 24.10"; err == nil || err.Error() != want {
 		t.Errorf("upgrade on an old server: %v, want %s", err, want)
+	}
+}
+
+// TestDeniedReader: who may not even read is told what reading takes, and no more.
+func TestDeniedReader(t *testing.T) {
+	d := &Database{opts: Options{Database: "parley", Username: "analyst"}}
+	for statement, want := range map[string]string{
+		"SELECT FROM events":     "GRANT SELECT ON `parley`.* TO `analyst`",
+		"INSERT INTO events_raw": "GRANT SELECT, INSERT, ",
+	} {
+		err := d.explain(statement, &ch.Exception{Code: codeAccessDenied})
+		if err == nil || !strings.Contains(err.Error(), "run "+want) {
+			t.Errorf("%s: %v, want %s", statement, err, want)
+		}
 	}
 }
