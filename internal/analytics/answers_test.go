@@ -321,6 +321,9 @@ func workAnswers() map[string]answer {
 		}},
 		"Where did work lose its writer?": {"hour agent recoveries fences conversations", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(w.since(since, observability.TypeSubmissionRecovery), func(e *observability.Event) []any {
+				if !e.Live() { // It is given up.
+					return nil
+				}
 				return []any{hour(e), e.Agent}
 			}, func(g *group) []any {
 				fences := count(payloads[*observability.SubmissionRecovery](g), func(r *observability.SubmissionRecovery) bool { return r.Fenced })

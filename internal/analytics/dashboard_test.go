@@ -164,6 +164,7 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 	}
 	for _, look := range looks(w) {
 		var completed, settled, queued, running, usd float64
+		var attempts, interrupted, fences int64
 		shown := func(agent string) bool { return len(look.agents) == 0 || slices.Contains(look.agents, agent) }
 		for _, e := range w.events {
 			switch p := e.Payload.(type) {
@@ -177,6 +178,16 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 			case *observability.Turn:
 				if shown(e.Agent) {
 					usd += dollars(p)
+				}
+			case *observability.SubmissionRunning:
+				if shown(e.Agent) && p.Recovered {
+					attempts++
+				}
+			case *observability.SubmissionRecovery:
+				if shown(e.Agent) && e.Live() { // Others are given up.
+					if interrupted++; p.Fenced {
+						fences++
+					}
 				}
 			}
 		}
@@ -196,6 +207,15 @@ func checkFigures(t *testing.T, w *world, e *engine) {
 			if diff := cmp.Diff([][]any{want}, got.rows); diff != "" {
 				t.Errorf("%s of %v (-want +got):\n%s", title, look.agents, diff)
 			}
+		}
+		sums := make([]int64, 3)
+		for _, row := range e.query(t, look.sql(t, queries["Recoveries and fences"]), nil).rows {
+			for i := range sums {
+				sums[i] += row[1+i].(int64)
+			}
+		}
+		if diff := cmp.Diff([]int64{attempts, interrupted, fences}, sums); diff != "" {
+			t.Errorf("recoveries and fences of %v (-want +got):\n%s", look.agents, diff)
 		}
 	}
 }
