@@ -38,6 +38,7 @@ type File struct {
 
 	mu     sync.Mutex
 	file   *os.File // nil before the first Write and after a failure
+	torn   bool     // the last line was begun and not ended; a pipe cannot be asked
 	synced time.Time
 	closed bool
 }
@@ -66,7 +67,8 @@ func Open(path string, opts *Options) (*File, error) {
 func (f *File) Name() string { return f.opts.Name }
 
 // Write implements [observability.Sink]. If it fails, some of the events may be in the
-// file. The error is [fs.ErrClosed] after Close.
+// file. The error is [fs.ErrClosed] after Close. A pipe that nobody reads is waited for
+// until ctx ends.
 func (f *File) Write(ctx context.Context, events []observability.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -76,7 +78,7 @@ func (f *File) Write(ctx context.Context, events []observability.Event) error {
 	if f.closed {
 		return fmt.Errorf("write events to %s: %w", f.path, fs.ErrClosed)
 	}
-	err := encode(ctx, events, f.append)
+	err := encode(ctx, events, func(lines []byte) error { return f.append(ctx, lines) })
 	if err == nil && f.opts.SyncEvery >= 0 && time.Since(f.synced) >= f.opts.SyncEvery {
 		err = f.sync()
 	}
@@ -98,7 +100,7 @@ func (f *File) Close() error {
 }
 
 // append writes whole lines with one call, so that they stay together.
-func (f *File) append(lines []byte) error {
+func (f *File) append(ctx context.Context, lines []byte) error {
 	size, err := f.current()
 	if err != nil {
 		return err
@@ -107,20 +109,40 @@ func (f *File) append(lines []byte) error {
 		if err := f.rotate(); err != nil {
 			return err
 		}
-		size = 0
+		size, f.torn = 0, false
 	}
+	torn := f.torn
 	if size > 0 {
-		// A line that was begun and not ended is ended here.
 		var last [1]byte
 		if _, err := f.file.ReadAt(last[:], size-1); err != nil {
 			return err
 		}
-		if last[0] != '\n' {
-			lines = append([]byte("\n"), lines...)
-		}
+		torn = last[0] != '\n'
 	}
-	_, err = f.file.Write(lines)
+	if torn { // What was begun and not ended is ended here.
+		lines = append([]byte("\n"), lines...)
+	}
+	n, err := writeUntil(ctx, f.file, lines)
+	if n > 0 {
+		f.torn = lines[n-1] != '\n'
+	}
 	return err
+}
+
+// writeUntil is file.Write that ends with ctx if the file is a pipe or a device that takes
+// nothing. Others have no deadlines, and need none.
+func writeUntil(ctx context.Context, file *os.File, lines []byte) (int, error) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = file.SetWriteDeadline(time.Unix(1, 0))
+	})
+	n, err := file.Write(lines)
+	if !stop() {
+		<-over
+		_ = file.SetWriteDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // current makes file the one that has the path now, which another File may have

@@ -1,11 +1,16 @@
 package jsonl_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/jsonl"
 	"github.com/parleyrun/parley/observability/sinktest"
 )
@@ -40,5 +45,59 @@ func TestFileIsAPipe(t *testing.T) {
 	}
 	if n != len(sample) {
 		t.Errorf("%d events in the pipe, want %d", n, len(sample))
+	}
+}
+
+// TestFileIsAStuckPipe: a Write ends with its context, and when somebody reads again no
+// event is joined to the one that was cut off.
+func TestFileIsAStuckPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, path, nil)
+	r, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	events := make([]observability.Event, 500) // more than a pipe takes
+	for i := range events {
+		events[i] = sinktest.Sample()[0]
+		events[i].ID = strconv.Itoa(i)
+	}
+	for range 2 { // The second has no room from the start.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := f.Write(ctx, events); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a Write to a pipe that nobody reads: %v", err)
+		}
+		cancel()
+	}
+	read, torn := map[string]bool{}, 0
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for e, err := range jsonl.Read(r) {
+			if err != nil {
+				torn++
+			}
+			read[e.ID] = true
+			if e.ID == "end" {
+				return
+			}
+		}
+	}()
+	write(t, f, events...)
+	end := sinktest.Sample()[0]
+	end.ID = "end"
+	write(t, f, end)
+	<-over
+	for _, e := range events {
+		if !read[e.ID] {
+			t.Errorf("event %s was stored, and cannot be read", e.ID)
+		}
+	}
+	if torn != 1 {
+		t.Errorf("%d torn lines, want 1", torn)
 	}
 }

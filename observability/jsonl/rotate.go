@@ -36,11 +36,9 @@ func (f *File) rotate() error {
 		}
 		break
 	}
-	if err := f.release(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.path, numbered(f.path, next)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := f.moveTo(numbered(f.path, next)); err != nil {
+		// An empty file would take the place of one that is kept, at every attempt.
+		return errors.Join(err, os.Remove(numbered(f.path, next)))
 	}
 	if err := f.open(); err != nil {
 		return err
@@ -50,6 +48,17 @@ func (f *File) rotate() error {
 		if err := os.Remove(numbered(f.path, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	return nil
+}
+
+// moveTo gives the file up and another name. Somebody may have removed it.
+func (f *File) moveTo(name string) error {
+	if err := f.release(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.path, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

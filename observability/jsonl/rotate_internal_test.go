@@ -1,0 +1,53 @@
+package jsonl
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/observability/sinktest"
+)
+
+// TestFailedRotationCostsNothing: what fails in mid-rotation, such as a sync, leaves no
+// empty files behind, which would take the places of those that are kept.
+func TestFailedRotationCostsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	f, err := Open(path, &Options{MaxBytes: 1, Keep: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	events := sinktest.Sample()[:5]
+	for i := range events[:4] {
+		if err := f.Write(t.Context(), events[i:i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		if _, err := f.current(); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.file.Close() // Its sync is an error from now on.
+		if err := f.rotate(); err == nil {
+			t.Fatal("a file that cannot be synced was rotated")
+		}
+	}
+	if err := f.Write(t.Context(), events[4:]); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for e, err := range ReadFiles(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.ID)
+	}
+	var want []string
+	for _, e := range events[1:] {
+		want = append(want, e.ID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
