@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -376,29 +377,33 @@ func TestHangingSink(t *testing.T) {
 	})
 }
 
-// TestPanicOfASink is a failure like any other.
+// TestPanicOfASink is a failure like any other, and so is the end of its goroutine.
 func TestPanicOfASink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newSink(t, "a")
-		times := 0
-		a.fate = func() (error, bool) {
-			if times++; times < 3 {
-				panic("broken")
+	for want, fails := range map[string]func(){
+		"broken": func() { panic("broken") }, "ended its goroutine": runtime.Goexit,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newSink(t, "a")
+			times := 0
+			a.fate = func() (error, bool) {
+				if times++; times < 3 {
+					fails()
+				}
+				return nil, false
 			}
-			return nil, false
-		}
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
-		l := newLogbook(t, r.logs, "x")
-		r.Open(l.key, observability.Source{}, -1, -1)
-		offer(r, l, 1)
-		time.Sleep(10 * second)
-		if seq, _ := r.Cursor(l.key); seq != 0 {
-			t.Errorf("cursor %d", seq)
-		}
-		if s := r.Status().Sinks[0]; !strings.Contains(s.LastError, "broken") || s.Failures != 2 {
-			t.Errorf("status %+v", s)
-		}
-	})
+			r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+			l := newLogbook(t, r.logs, "x")
+			r.Open(l.key, observability.Source{}, -1, -1)
+			offer(r, l, 1)
+			time.Sleep(10 * second)
+			if seq, _ := r.Cursor(l.key); seq != 0 {
+				t.Errorf("%s: cursor %d", want, seq)
+			}
+			if s := r.Status().Sinks[0]; !strings.Contains(s.LastError, want) || s.Failures != 2 {
+				t.Errorf("%s: status %+v", want, s)
+			}
+		})
+	}
 }
 
 func live(n int) observability.Event {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -58,7 +59,7 @@ func (x *Exporter) readLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // It stays behind: the last journal lists it.
 		}
-		if !x.readDone(t, adopts, end, err) {
+		if !x.readDone(t, adopts, end, err, wait) {
 			wait = x.opts.RetryPause
 			continue
 		}
@@ -194,7 +195,8 @@ func (x *Exporter) readBatch(ctx context.Context, t *trail, stored storage.Batch
 }
 
 // readDone draws the conclusions of a read and reports whether the bucket did not answer.
-func (x *Exporter) readDone(t *trail, adopts int, end bool, err error) (retry bool) {
+// Then the log waits as long as its reader, so that the other readers do not fall over it.
+func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time.Duration) (retry bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t.queued = false
@@ -212,14 +214,15 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error) (retry bo
 			t.told = true
 			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
 		}
-		x.delay(t)
+		x.delay(t, max(maxPause, x.opts.RetryPause))
 	case storage.Damaged(err), errors.As(err, &bad), errors.As(err, &short):
 		if t.damaged++; t.damaged >= damagedAttempts {
 			x.giveUp(t, err)
 		} else {
-			x.delay(t)
+			x.delay(t, max(maxPause, x.opts.RetryPause))
 		}
 	default:
+		x.delay(t, wait)
 		retry = true
 	}
 	x.enqueue(t)
@@ -228,10 +231,15 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error) (retry bo
 	return retry
 }
 
-// delay has a log read again after the longest pause.
-func (x *Exporter) delay(t *trail) {
+// delay has a log read again after a pause.
+func (x *Exporter) delay(t *trail, wait time.Duration) {
 	t.queued = true
-	x.later = append(x.later, delayed{t, time.Now().Add(max(maxPause, x.opts.RetryPause))})
+	at := time.Now().Add(wait)
+	i := len(x.later)
+	for i > 0 && x.later[i-1].at.After(at) {
+		i--
+	}
+	x.later = slices.Insert(x.later, i, delayed{t, at})
 }
 
 // giveUp passes over what cannot be read.

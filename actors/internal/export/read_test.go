@@ -3,6 +3,7 @@ package export_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -197,6 +198,44 @@ func TestDamageHoldsUpNobody(t *testing.T) {
 					t.Error("the damaged one is not forgotten")
 				}
 			})
+		})
+	}
+}
+
+// refusing refuses to read what belongs to one conversation.
+type refusing struct {
+	http.RoundTripper
+	key conversation.Key
+}
+
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.Contains(req.URL.String(), string(r.key)) {
+		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
+	}
+	return r.RoundTripper.RoundTrip(req)
+}
+
+// TestRefusedLogHoldsUpNoOther, however long it has been refused: its reader pauses, the
+// others do not meet it meanwhile.
+func TestRefusedLogHoldsUpNoOther(t *testing.T) {
+	for k := range 8 {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory(t)
+			logs := storage.NewLogs(bucketOver(t, store), nil)
+			bad, good := newLogbook(t, logs, "bad"), newLogbook(t, logs, "good")
+			bad.append()
+			good.append()
+			r := newRig(t, bucketOver(t, refusing{store, bad.key}), export.Options{}, newSink(t, "a"))
+			r.Open(bad.key, observability.Source{}, -1, 0)
+			time.Sleep(3*time.Minute + time.Duration(k)*7*second)
+			r.Open(good.key, observability.Source{}, -1, 0)
+			time.Sleep(2 * second)
+			if seq, _ := r.Cursor(good.key); seq != 0 {
+				t.Errorf("after %d times 7 s: cursor of the good one is %d", k, seq)
+			}
+			if s := r.Status(); s.Behind != 1 || s.Lost != 0 {
+				t.Errorf("status %+v", s)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package export
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -225,10 +226,24 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	return false
 }
 
-// attempt is one Write. A sink that panics has failed: it must not end the node.
-func (o *outlet) attempt(ctx context.Context, events []observability.Event) (err error) {
+var errExited = errors.New("write events: the sink ended its goroutine")
+
+// attempt is one Write, on a goroutine that the sink may end.
+func (o *outlet) attempt(ctx context.Context, events []observability.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, o.opts.WriteTimeout)
 	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() { done <- err }()
+		err = o.contained(ctx, events)
+	}()
+	return <-done
+}
+
+// contained is the Write of a sink that may panic. It has failed then: it must not end the
+// node.
+func (o *outlet) contained(ctx context.Context, events []observability.Event) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())

@@ -54,14 +54,31 @@ type node struct {
 	stop   func()
 }
 
-// mortal is what a node reaches the world through until it dies.
+// mortal is what a node reaches the world through until it dies. While the node is paused
+// nothing of it goes on.
 type mortal struct {
 	storage.Bucket
-	mu   sync.Mutex
-	dead bool
+	mu    sync.Mutex
+	dead  bool
+	until time.Time // when the newest pause ends
+}
+
+func (m *mortal) pause(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until = time.Now().Add(d)
+}
+
+func (m *mortal) paused() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Until(m.until)
 }
 
 func (m *mortal) gone() error {
+	for d := m.paused(); d > 0; d = m.paused() {
+		time.Sleep(d)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dead {
@@ -75,6 +92,20 @@ func (m *mortal) Create(ctx context.Context, key string, body storage.Body) erro
 		return err
 	}
 	return m.Bucket.Create(ctx, key, body)
+}
+
+func (m *mortal) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := m.gone(); err != nil {
+		return nil, err
+	}
+	return m.Bucket.Get(ctx, key)
+}
+
+func (m *mortal) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if err := m.gone(); err != nil {
+		return storage.ListPage{}, err
+	}
+	return m.Bucket.List(ctx, q)
 }
 
 func (m *mortal) Delete(ctx context.Context, key string) error {
@@ -95,6 +126,7 @@ type watcher struct {
 	newest map[string]string
 	starts map[string]time.Time
 	every  time.Duration
+	late   map[string]bool // members that were paused: what they send may be held up
 }
 
 func (w *watcher) Create(ctx context.Context, key string, body storage.Body) error {
@@ -115,7 +147,8 @@ func (w *watcher) Create(ctx context.Context, key string, body storage.Body) err
 		w.t.Errorf("%s is sent after %s", key, w.newest[shard])
 	}
 	if _, again := w.bytes[key]; !again {
-		if since := time.Since(w.starts[shard]); since < w.every {
+		member := strings.Split(key, "/")[1]
+		if since := time.Since(w.starts[shard]); since < w.every && !w.late[member] {
 			w.t.Errorf("%s comes %v after the one before", key, since)
 		}
 		w.starts[shard] = time.Now()
@@ -133,6 +166,7 @@ func newWatcher(t *testing.T, b storage.Bucket, every time.Duration) *watcher {
 	return &watcher{
 		Bucket: b, t: t, flying: map[string]string{}, bytes: map[string][32]byte{},
 		newest: map[string]string{}, starts: map[string]time.Time{}, every: every,
+		late: map[string]bool{},
 	}
 }
 
@@ -140,7 +174,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	store := memory(t)
 	s := &simulation{T: t, rand: rand.New(rand.NewPCG(seed, 7)), bucket: bucketOver(t, store)}
 	s.faulty = storagetest.Faulty(store, storagetest.Plan{
-		Seed: seed, Latency: 200 * time.Millisecond, Match: func(op storagetest.Op) bool { return op.Method != "DELETE" },
+		Seed: seed, Latency: 200 * time.Millisecond,
 		Rates: map[storagetest.Kind]float64{
 			storagetest.LostAck: 0.05, storagetest.Delayed: 0.05, storagetest.ErrorBefore: 0.05, storagetest.ErrorAfter: 0.05, storagetest.Timeout: 0.05,
 		},
@@ -154,8 +188,13 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 			if r.IntN(8) == 0 {
 				down = !down
 			}
-			if down || r.IntN(6) == 0 {
+			switch p := r.IntN(24); {
+			case down || p < 4:
 				return errAway, r.IntN(2) == 0
+			case p == 4:
+				return errHangs, r.IntN(2) == 0
+			case p == 5:
+				panic("broken")
 			}
 			return nil, false
 		}
@@ -180,11 +219,17 @@ func (s nodeSink) Write(ctx context.Context, events []observability.Event) error
 	if err := s.m.gone(); err != nil {
 		return err
 	}
-	return s.store(ctx, events)
+	err := s.store(events)
+	if errors.Is(err, errHangs) {
+		<-ctx.Done()
+	}
+	return err
 }
 
+var errHangs = errors.New("hangs")
+
 // store is Write of a sink that several nodes share, each in its own time.
-func (s *sink) store(_ context.Context, events []observability.Event) error {
+func (s *sink) store(events []observability.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fate != nil {
@@ -205,8 +250,11 @@ func (s *simulation) start() {
 	s.names++
 	n := &node{name: fmt.Sprint("node-", s.names), mortal: &mortal{Bucket: s.watch}}
 	opts := &export.Options{
-		Member: n.name, Project: project, FlushRows: 1 + s.rand.IntN(20), MemoryBytes: 8 << 10, Readers: 2, RetryPause: 200 * time.Millisecond,
-		Live: func() ([]string, bool) { return s.viewOf(n) },
+		Member: n.name, Project: project, FlushRows: 1 + s.rand.IntN(20), RetryPause: 200 * time.Millisecond,
+		// Both may be less than one batch has.
+		FlushBytes: 1 + s.rand.IntN(8<<10), MemoryBytes: 1 + s.rand.IntN(8<<10), Readers: 1 + s.rand.IntN(2),
+		WriteTimeout: time.Duration(1+s.rand.IntN(10)) * time.Second,
+		Live:         func() ([]string, bool) { return s.viewOf(n) },
 	}
 	for _, sink := range s.sinks {
 		opts.Sinks = append(opts.Sinks, nodeSink{sink, n.mortal})
@@ -243,8 +291,10 @@ func (s *simulation) viewOf(n *node) ([]string, bool) {
 		return nil, false
 	}
 	var names []string
-	for _, n := range s.nodes {
-		names = append(names, n.name)
+	for _, other := range s.nodes {
+		if other == n || other.mortal.paused() <= 0 {
+			names = append(names, other.name)
+		}
 	}
 	return names, true
 }
@@ -292,7 +342,9 @@ func (s *simulation) end(crash bool) {
 
 // open gives a conversation to a node.
 func (s *simulation) open(b *simBook) {
-	b.owner = s.nodes[s.rand.IntN(len(s.nodes))]
+	for ok := false; !ok; ok = b.owner.mortal.paused() <= 0 || s.rand.IntN(10) == 0 {
+		b.owner = s.nodes[s.rand.IntN(len(s.nodes))]
+	}
 	b.takeOver()
 	b.gap = false
 	exported := int64(-1)
@@ -304,6 +356,31 @@ func (s *simulation) open(b *simBook) {
 		src = observability.Source{}
 	}
 	b.owner.Open(b.key, src, exported, b.tail.Seq)
+}
+
+// stall pauses a node: the others take it for gone, and what it had goes on elsewhere. It
+// hears of that late.
+func (s *simulation) stall() {
+	n := s.nodes[s.rand.IntN(len(s.nodes))]
+	n.mortal.pause(time.Duration(s.rand.IntN(120)) * time.Second)
+	s.watch.mu.Lock()
+	s.watch.late[n.name] = true
+	s.watch.mu.Unlock()
+	for _, b := range s.books {
+		if b.owner != n {
+			continue
+		}
+		b.owner = nil
+		if b.busy {
+			b.idle = false
+			s.open(b)
+		}
+		s.fenced = append(s.fenced, func() {
+			if b.owner != n {
+				n.Closed(b.key)
+			}
+		})
+	}
 }
 
 // step does something to a conversation or a node.
@@ -349,13 +426,15 @@ func (s *simulation) step() {
 	case p < 70 && len(s.fenced) > 0:
 		s.fenced[0]()
 		s.fenced = s.fenced[1:]
-	case p < 73:
+	case p < 71:
+		s.stall()
+	case p < 74:
 		s.end(s.rand.IntN(3) > 0)
 	default:
 		time.Sleep(time.Duration(s.rand.IntN(4000)) * time.Millisecond)
 	}
 	for _, b := range s.books {
-		if b.idle && b.owner != nil && b.owner.MayLeave(b.key) {
+		if b.idle && b.owner != nil && b.owner.mortal.paused() <= 0 && b.owner.MayLeave(b.key) {
 			b.busy, b.idle = false, false
 		}
 	}
@@ -422,7 +501,7 @@ func (s *simulation) check() {
 }
 
 // TestNothingIsLost: over random schedules of batches, sinks and buckets that fail, nodes
-// that crash, end, and take over from each other, what the sinks have in the end is what
+// that crash, pause, end, and take over from each other, what the sinks have in the end is what
 // the logs project to. A conversation that may leave is in the hands of the exporters
 // alone: nobody opens it again when its node dies.
 func TestNothingIsLost(t *testing.T) {

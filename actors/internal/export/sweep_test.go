@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -251,6 +252,45 @@ func TestAdoptsAnew(t *testing.T) {
 	})
 }
 
+// slow holds up the answers about one conversation.
+type slow struct {
+	http.RoundTripper
+	key conversation.Key
+}
+
+func (s slow) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.RoundTripper.RoundTrip(req)
+	if strings.Contains(req.URL.String(), string(s.key)) {
+		time.Sleep(4 * second)
+	}
+	return resp, err
+}
+
+// TestAdoptsWhatIsBeingRead: the end that a read has come to may be the one before another
+// node wrote what it has listed, whenever that is adopted.
+func TestAdoptsWhatIsBeingRead(t *testing.T) {
+	for at := second; at < 30*second; at += 2 * second {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory(t)
+			b := bucketOver(t, store)
+			x := newLogbook(t, storage.NewLogs(b, nil), "x")
+			x.append()
+			a := newSink(t, "a")
+			r := newRig(t, bucketOver(t, slow{store, x.key}), export.Options{SweepEvery: time.Hour}, a)
+			r.Open(x.key, observability.Source{}, -1, 0)
+			time.Sleep(at)
+			x.takeOver()
+			x.append()
+			leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
+			r.Wake()
+			time.Sleep(2 * time.Minute)
+			if got, _, _ := a.got(); !cmp.Equal(got, x.events()) {
+				t.Errorf("adopted after %v: %d of %d events are stored", at, len(got), len(x.events()))
+			}
+		})
+	}
+}
+
 // TestTakesOverALongLog: one turn does not reach its end.
 func TestTakesOverALongLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -302,6 +342,43 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		refs, err := storage.ExportJournals(t.Context(), w)
 		if err != nil || len(refs) != 1 || len(refs[0].Keys) != 1 || refs[0].N < 2 {
 			t.Errorf("journals %+v, %v", refs, err)
+		}
+	})
+}
+
+// TestComposedIsNotLanded: a journal on its way covers nothing, though one before it has
+// landed with the same conversation: whoever takes this node for dead may be done with that.
+func TestComposedIsNotLanded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory(t)
+		faulty := storagetest.Faulty(store, storagetest.Plan{
+			Rates: map[storagetest.Kind]float64{storagetest.ErrorBefore: 1},
+			Match: func(op storagetest.Op) bool {
+				return op.Method == "PUT" && strings.HasSuffix(op.Key, "/0000000000000001")
+			},
+		})
+		a := newSink(t, "a")
+		a.fate = away
+		r := newRig(t, bucketOver(t, faulty), export.Options{}, a)
+		x := newLogbook(t, storage.NewLogs(bucketOver(t, store), nil), "x")
+		r.Open(x.key, observability.Source{}, -1, -1)
+		offer(r, x, 1)
+		r.MayLeave(x.key)
+		time.Sleep(10 * second)
+		if !r.MayLeave(x.key) {
+			t.Fatal("it is not listed")
+		}
+		offer(r, x, 1)
+		for range 20 {
+			if r.MayLeave(x.key) {
+				t.Fatal("what has not landed covers the second batch")
+			}
+			time.Sleep(second)
+		}
+		faulty.Heal()
+		time.Sleep(time.Minute)
+		if !r.MayLeave(x.key) {
+			t.Error("it is not listed after all")
 		}
 	})
 }
