@@ -235,3 +235,12 @@ func TestBenchChildrenAreHidden(t *testing.T) {
 		t.Errorf("help:\n%s", out)
 	}
 }
+
+// TestBenchWithoutDatabase names a ClickHouse that is away: figures would be those of a
+// server that sends nothing.
+func TestBenchWithoutDatabase(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), program, "bench", "--quick", "--percent", "1", "--only", "raw-put-1", "--clickhouse", "127.0.0.1:1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "bench: --clickhouse: connect to clickhouse at 127.0.0.1:1") {
+		t.Errorf("ends with %v and says %s", err, out)
+	}
+}

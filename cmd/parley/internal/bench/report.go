@@ -17,6 +17,8 @@ type Report struct {
 	Version string `json:"version,omitempty"`
 	// Against is the server that was measured; "" for one of the run's own.
 	Against string `json:"against,omitempty"`
+	// ClickHouse is where the server sent its events; "" if it sent none.
+	ClickHouse string `json:"clickhouse,omitempty"`
 	// Bucket names what the log was measured on; "" where a server was measured.
 	Bucket string `json:"bucket,omitempty"`
 	// Quick tells that the counts were small: the figures are a first look.
@@ -111,6 +113,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	if r.Against != "" {
 		head += ", against " + r.Against
+	}
+	if r.ClickHouse != "" {
+		head += ", events to " + r.ClickHouse
 	}
 	if r.Bucket != "" {
 		head += ", on " + r.Bucket

@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Run, errTime)
 	defer cancel()
-	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, Quick: o.Quick}
+	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, ClickHouse: o.ClickHouse, Quick: o.Quick}
 	for _, s := range scenarios() {
 		if r.wants(s) {
 			report.Scenarios = append(report.Scenarios, r.run(ctx, s))
