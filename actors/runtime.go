@@ -96,7 +96,8 @@ type Options struct {
 	// of the past.
 	Sinks []observability.Sink
 	// Observers get the same events at once and as best effort: what one does not take in
-	// time it never sees. [observability.Observer] is one.
+	// time it never sees. [observability.Observer] is one. No two of Sinks and Observers may
+	// have the same name.
 	Observers []observability.Sink
 	// NoLiveEvents leaves durable events alone.
 	NoLiveEvents bool

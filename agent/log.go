@@ -25,7 +25,8 @@ func WithLog(ctx context.Context, f LogFunc) context.Context {
 
 // Log tells whoever observes the conversation something about the call or hook that ctx
 // belongs to: an observability event of type "log", best effort. What it says is shown
-// as it is, whether or not events of the agent show content.
+// as it is, whether or not events of the agent show content. Levels are told as error,
+// warn or, all below, info.
 //
 // Args are keys and values as those of [slog.Logger.Log]; a group is an object, an error
 // its text, a duration as "1.5s". A value is copied before Log returns, so that it may be
