@@ -13,6 +13,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -181,7 +182,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
-		c.told.log(slog.LevelWarn, "model call failed", map[string]any{"model": c.model, "reason": settlementError(err).Meta["reason"]})
+		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": settlementError(err).Meta["reason"]})
 		end = c.failed(err)
 	}
 	// An error means that the run was cancelled.

@@ -111,6 +111,11 @@ const (
 	PurposeCompaction = "compaction"
 )
 
+// LogCallFailed is the message of the log that the runtime writes when a model call has
+// failed. Its attributes are "model" and "reason"; a call that failed without a word and is
+// repeated has no other end.
+const LogCallFailed = "model call failed"
+
 // The values of Reason, of agent_end: why a run of the agent loop ended.
 const (
 	EndSettled  = "settled"
@@ -214,7 +219,8 @@ type (
 		Purpose string       `json:"purpose"`
 		Request ModelRequest `json:"request"`
 	}
-	// Turn: a model call has ended. FirstTokenMs is the time to its first output. Dropped
+	// Turn: a model call has ended. DurationMs is 0 if its process did not survive it, as
+	// nobody knows then. FirstTokenMs is the time to its first output. Dropped
 	// says that what it had said was withdrawn, because it is repeated; Retries counts the
 	// failed calls before it that it repeats.
 	Turn struct {

@@ -121,9 +121,7 @@ func (b *builder) add(e *observability.Event) {
 	case *observability.CompactionStart, *observability.Compaction:
 		b.compaction(e)
 	case *observability.Log:
-		n := b.child(b.within(e), KindLog, e.At)
-		n.Name = p.Level + ": " + p.Message
-		b.end(n, stateOf(p.Level == "error"), 0)
+		b.log(e, p)
 	}
 }
 
@@ -163,9 +161,17 @@ func (b *builder) operation(e *observability.Event, task string) *Node {
 	return n
 }
 
-// loop returns what turns and compactions of an operation are in: its run that has not
-// ended, or else itself.
-func (b *builder) loop(operation *Node) *Node {
+// loop returns what the turn or compaction of an event is in: the run of its operation
+// that has not ended, or else the operation. Live events come when all runs have been
+// told: they are in the latest that had begun.
+func (b *builder) loop(operation *Node, e *observability.Event) *Node {
+	if e.Live() {
+		for _, n := range slices.Backward(operation.Children) {
+			if n.Kind == KindRun && n.Start <= e.At {
+				return n
+			}
+		}
+	}
 	if run := b.runs[operation]; run != nil && b.open[run] {
 		return run
 	}
@@ -222,7 +228,7 @@ func (b *builder) turn(e *observability.Event) {
 			return
 		}
 		operation := b.operation(e, e.Task)
-		parent := b.loop(operation)
+		parent := b.loop(operation, e)
 		if c := b.compactions[operation]; purpose == observability.PurposeCompaction && c != nil {
 			parent = c
 		}
@@ -254,6 +260,18 @@ func (b *builder) turn(e *observability.Event) {
 	}
 }
 
+func (b *builder) log(e *observability.Event, p *observability.Log) {
+	n := b.child(b.within(e), KindLog, e.At)
+	n.Name = p.Level + ": " + p.Message
+	b.end(n, stateOf(p.Level == "error"), 0)
+	// A call that failed without a word and was repeated has no other end.
+	if turn := b.turns[e.Turn]; turn != nil && b.open[turn] && p.Message == observability.LogCallFailed {
+		reason, _ := p.Attributes["reason"].(string)
+		turn.Error = &observability.Error{Type: cmp.Or(reason, string(conversation.CodeModelFailed))}
+		b.end(turn, StateError, max(int64(e.At-turn.Start), 0))
+	}
+}
+
 func (b *builder) tool(e *observability.Event) {
 	var name string
 	var call conversation.CallID
@@ -270,7 +288,7 @@ func (b *builder) tool(e *observability.Event) {
 	if n == nil {
 		parent := b.turns[e.Turn]
 		if parent == nil {
-			parent = b.loop(b.operation(e, e.Task))
+			parent = b.loop(b.operation(e, e.Task), e)
 		}
 		n = b.child(parent, KindTool, begun(e, took))
 		n.Name, n.ID = name, string(call)
@@ -317,7 +335,7 @@ func (b *builder) task(e *observability.Event) {
 func (b *builder) compaction(e *observability.Event) {
 	operation := b.operation(e, e.Task)
 	if start, ok := e.Payload.(*observability.CompactionStart); ok {
-		n := b.child(b.loop(operation), KindCompaction, e.At)
+		n := b.child(b.loop(operation, e), KindCompaction, e.At)
 		n.Name = start.Reason
 		b.compactions[operation] = n
 		return
@@ -325,7 +343,7 @@ func (b *builder) compaction(e *observability.Event) {
 	p := e.Payload.(*observability.Compaction)
 	n := b.compactions[operation]
 	if n == nil || !b.open[n] {
-		n = b.child(b.loop(operation), KindCompaction, begun(e, p.DurationMs))
+		n = b.child(b.loop(operation, e), KindCompaction, begun(e, p.DurationMs))
 		b.compactions[operation] = n
 	}
 	n.Error, n.Usage = p.Error, p.Usage

@@ -218,6 +218,62 @@ func TestTraceOfTheEndsAlone(t *testing.T) {
 	}
 }
 
+// TestTraceOfCallsWithoutAWord has calls of which live events alone tell: they stand in
+// their attempt, in its order, and end with the log of their failure.
+func TestTraceOfCallsWithoutAWord(t *testing.T) {
+	s := newScript()
+	m1, m2 := observability.ModelRequest{Provider: "local", Model: "m1"}, observability.ModelRequest{Provider: "local", Model: "m2"}
+	failed := &observability.Log{Level: "warn", Message: observability.LogCallFailed, Attributes: map[string]any{"model": "local/m1", "reason": "network"}}
+	s.add(1000, &observability.SubmissionQueued{})
+	s.add(1000, &observability.SubmissionRunning{Attempt: 1})
+	s.add(1000, &observability.OperationStart{Kind: "prompt"}, op("op_1"))
+	s.add(1000, &observability.AgentStart{Attempt: 1}, op("op_1"))
+	s.add(1010, &observability.TurnRequest{Request: m1}, turn("t1"), live)
+	s.add(1500, &observability.AgentEnd{Reason: "lost"}, op("op_1"))
+	s.add(1500, &observability.SubmissionRunning{Attempt: 2, Resumed: true, Recovered: true})
+	s.add(1500, &observability.AgentStart{Attempt: 2}, op("op_1"))
+	s.add(1510, &observability.TurnRequest{Request: m1}, turn("t2"), live)
+	s.add(1530, failed, turn("t2"), live)
+	s.add(1610, &observability.TurnRequest{Request: m2}, turn("t3"), live)
+	s.add(1620, &observability.TurnStart{Model: "local/m2"}, turn("t3"))
+	s.add(1700, &observability.Turn{DurationMs: 90, Retries: 1, Request: m2}, turn("t3"))
+	s.add(1700, &observability.AgentEnd{Reason: "settled", DurationMs: 200}, op("op_1"))
+	s.add(1700, &observability.Operation{Kind: "prompt", DurationMs: 700}, op("op_1"))
+	s.add(1700, &observability.SubmissionSettled{Outcome: "completed", Attempt: 2, TotalMs: 700})
+	for name, c := range map[string]struct {
+		events []observability.Event
+		want   string
+	}{
+		"to the end": {s.events, `submission "desk" completed @1000 +700 attempt 2
+  queue "" ok @1000 +0
+  operation "prompt" ok @1000 +700
+    run "lost" lost @1000 +0 attempt 1
+      turn "local/m1" lost @1010 +0
+    run "settled" ok @1500 +200 attempt 2 recovered
+      turn "local/m1" error @1510 +20 error network
+        log "warn: model call failed" ok @1530 +0
+      turn "local/m2" ok @1610 +90
+`},
+		"before the second call": {s.events[:10], `submission "desk" running @1000 +0 attempt 2
+  queue "" ok @1000 +0
+  operation "prompt" running @1000 +0
+    run "lost" lost @1000 +0 attempt 1
+      turn "local/m1" lost @1010 +0
+    run "" running @1500 +0 attempt 2 recovered
+      turn "local/m1" error @1510 +20 error network
+        log "warn: model call failed" ok @1530 +0
+`},
+	} {
+		n, err := stats.Trace(all(c.events), "sub_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(c.want, outline(n, 0)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 func TestTraceOfNothing(t *testing.T) {
 	if _, err := stats.Trace(all(delegated()), "sub_9"); !errors.Is(err, stats.ErrNoEvents) {
 		t.Errorf("ends with %v, want %v", err, stats.ErrNoEvents)

@@ -266,6 +266,19 @@ func (m *Machine) resume() {
 	}
 }
 
+// runAt returns the run whose model call a turn is, or nil.
+func (m *Machine) runAt(turn conversation.TurnID) *run {
+	if m.run != nil && m.run.turn == turn {
+		return m.run
+	}
+	for _, r := range m.tasks {
+		if r.turn == turn {
+			return r
+		}
+	}
+	return nil
+}
+
 // closeWork closes what is half-written of a submission and of its subagents. To go
 // on, calls that can be run again stay open, and subagents; otherwise they end too.
 func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started string, goOn bool) {
@@ -289,9 +302,14 @@ func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started st
 	if turn := sub.OpenStep(); turn != "" {
 		last, _ := sub.LastStep()
 		text, cut, half = notStarted, hasText(last), true
-		m.enqueue(true, &conversation.StepCompleted{
+		end := &conversation.StepCompleted{
 			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
-		})
+		}
+		// After a loss nobody knows how long its model call was.
+		if r := m.runAt(turn); r != nil {
+			end.DurationMs, end.WaitMs, end.Retries = m.askedMs(r), r.wait, r.repeated
+		}
+		m.enqueue(true, end)
 	}
 	for _, c := range sub.OpenCalls() {
 		if goOn && !half && again(c) {
