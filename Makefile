@@ -67,8 +67,9 @@ mutants: ## Run the suites of the log with its rules switched off: they must not
 	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
 
 # The race run below has a part of them: it takes several times as long for each.
-schedules: ## Run 2,000 schedules of the log and 1,000 of nodes, and let them die in every way
+schedules: ## Run 2,000 schedules of the log and of one conversation, 1,000 of nodes, and let them die in every way
 	$(GO) test -run 'TestLogSimulation$$' ./storage -logschedules 2000
+	$(GO) test -run 'TestRandomSchedules$$' ./actors/internal/machine -schedules 2000
 	$(GO) test -run 'TestSimulation$$|TestDeath' ./actors -schedules 1000 -alldeaths
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against

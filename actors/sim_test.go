@@ -33,7 +33,7 @@ const (
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
-	simSchedules = flag.Uint64("schedules", 400, "run so many schedules of the simulation, every fourth about the busy journals")
+	simSchedules = flag.Uint64("schedules", 200, "run so many schedules of the simulation, every fourth about the busy journals")
 )
 
 // simProfile is what the schedules of a profile run on.

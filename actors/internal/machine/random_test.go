@@ -3,6 +3,7 @@ package machine_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,13 +14,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+var schedules = flag.Uint64("schedules", 500, "run so many random schedules")
+
 // TestRandomSchedules plays random schedules with faults, then lets the world
 // calm down and checks that every promise was kept. World has the promises that
 // are checked at every step.
 func TestRandomSchedules(t *testing.T) {
-	const seeds = 2000
 	seen := map[string]int{}
-	for seed := range uint64(seeds) {
+	for seed := range *schedules {
 		if err := play(seed, seen); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +38,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"parked", "timer stored", "timer there", "woken", "early", "wake-unknown", "wakes", "alarm", "listed by a timer alone",
 	} {
-		if seen[want] < seeds/100 {
+		if seen[want] < int(*schedules/100) {
 			t.Errorf("%q happened %d times", want, seen[want])
 		}
 	}
