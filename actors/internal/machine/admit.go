@@ -158,9 +158,8 @@ func (m *Machine) accept(in Admit, hash string) {
 	m.noteNext(admitted.Submission)
 	m.ensureListed()
 	m.startNext()
-	m.receipts[admitted.Submission] = receipt{came: in.came}
-	m.waits = append(m.waits, wait{
-		to: in.To, offset: m.state.Head(), listed: true, admitted: admitted.Submission,
-		value: Admitted{conversation.Receipt{SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset()}},
-	})
+	m.receipts[admitted.Submission] = &receipt{came: in.came}
+	m.reply(in.To, Admitted{conversation.Receipt{
+		SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset(),
+	}}, true)
 }

@@ -149,7 +149,7 @@ func (m *Machine) flush() {
 		switch value, ok := m.ripe(w); {
 		case ok:
 			m.emit(Reply{w.to, value})
-			m.noteReceipt(w)
+			m.noteReceipt(value)
 		default:
 			kept = append(kept, w)
 		}
@@ -159,10 +159,13 @@ func (m *Machine) flush() {
 }
 
 // noteReceipt keeps how long the sender of a new submission has waited for its receipt.
-func (m *Machine) noteReceipt(w wait) {
-	if r, ok := m.receipts[w.admitted]; ok {
+func (m *Machine) noteReceipt(value Answer) {
+	a, ok := value.(Admitted)
+	if !ok || a.Receipt.Deduplicated {
+		return
+	}
+	if r := m.receipts[a.Receipt.SubmissionID]; r != nil {
 		r.waited = m.waitedSince(r.came)
-		m.receipts[w.admitted] = r
 	}
 }
 
@@ -170,8 +173,8 @@ func (m *Machine) noteReceipt(w wait) {
 // does not wait for the journal and may end before it: then it is the time so far, so
 // that the slowest admissions are not those that are missing.
 func (m *Machine) admissionMs(id conversation.SubmissionID) int64 {
-	r, ok := m.receipts[id]
-	if !ok {
+	r := m.receipts[id]
+	if r == nil {
 		return 0
 	}
 	return cmp.Or(r.waited, m.waitedSince(r.came))

@@ -63,26 +63,26 @@ func (m *Machine) newGen(r *run) int {
 
 // runOf returns the run that gen names, or nil.
 func (m *Machine) runOf(gen int) *run {
-	if m.run != nil && m.run.gen == gen {
-		return m.run
-	}
-	for _, r := range m.tasks {
-		if r.gen == gen {
-			return r
-		}
-	}
-	return nil
+	return m.findRun(func(r *run) bool { return r.gen == gen })
 }
 
 // runFor returns the run of a submission, or nil.
 func (m *Machine) runFor(id conversation.SubmissionID) *run {
-	if m.run != nil && m.run.submission == id {
+	return m.findRun(func(r *run) bool { return r.submission == id })
+}
+
+// runAt returns the run whose model call a turn is, or nil.
+func (m *Machine) runAt(turn conversation.TurnID) *run {
+	return m.findRun(func(r *run) bool { return r.turn == turn })
+}
+
+// findRun returns the first of the run and those of its subagents that is meant, or nil.
+func (m *Machine) findRun(meant func(*run) bool) *run {
+	if m.run != nil && meant(m.run) {
 		return m.run
 	}
-	for _, r := range m.tasks {
-		if r.submission == id {
-			return r
-		}
+	if i := slices.IndexFunc(m.tasks, meant); i >= 0 {
+		return m.tasks[i]
 	}
 	return nil
 }
@@ -115,19 +115,9 @@ func (m *Machine) continueRuns() {
 
 // ripeRun returns a run whose next step may be taken, or nil.
 func (m *Machine) ripeRun() *run {
-	if m.run == nil {
-		return nil
-	}
-	ripe := func(r *run) bool {
+	return m.findRun(func(r *run) bool {
 		return m.durable >= r.at && (r.phase == phaseStarting || r.phase == phaseCalling || r.phase == phaseEnding)
-	}
-	if ripe(m.run) {
-		return m.run
-	}
-	if i := slices.IndexFunc(m.tasks, ripe); i >= 0 {
-		return m.tasks[i]
-	}
-	return nil
+	})
 }
 
 func (m *Machine) continueRun(r *run) {
@@ -264,19 +254,6 @@ func (m *Machine) resume() {
 	default:
 		m.startNext()
 	}
-}
-
-// runAt returns the run whose model call a turn is, or nil.
-func (m *Machine) runAt(turn conversation.TurnID) *run {
-	if m.run != nil && m.run.turn == turn {
-		return m.run
-	}
-	for _, r := range m.tasks {
-		if r.turn == turn {
-			return r
-		}
-	}
-	return nil
 }
 
 // closeWork closes what is half-written of a submission and of its subagents. To go

@@ -75,7 +75,7 @@ type Machine struct {
 	paceSet   bool
 
 	waits    []wait
-	receipts map[conversation.SubmissionID]receipt // of the unsettled that it admitted
+	receipts map[conversation.SubmissionID]*receipt // of the unsettled that it admitted
 	looks    looks
 	listing  bool
 	listed   bool
@@ -116,8 +116,6 @@ type wait struct {
 	look   int   // waits for the look of this number too, 0 for none
 	poke   *Poke // answered by what is so then; value is unused
 	wake   *Wake // likewise
-
-	admitted conversation.SubmissionID // the new one that value is the receipt of
 }
 
 // receipt is what a settlement tells of its admission, which cannot tell itself.
@@ -129,7 +127,7 @@ type receipt struct {
 // New returns a machine that waits for [Opened]. Many may share a configuration,
 // which must not be changed.
 func New(cfg *Config) *Machine {
-	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]receipt{}}
+	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}}
 }
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
