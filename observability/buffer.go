@@ -3,10 +3,8 @@ package observability
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -237,38 +235,16 @@ func (b *Buffer) fail(err error) {
 // nothing left but to end.
 const giveUpAfter = time.Second
 
-var (
-	errGivenUp = errors.New("write events: it went on after its time, and was given up")
-	errExited  = errors.New("write events: the sink ended its goroutine")
-)
+var errGivenUp = errors.New("write events: it went on after its time, and was given up")
 
 // write is one attempt. It is waited for, unless the process is to end and it does not.
 func (b *Buffer) write(ctx context.Context, events []Event) error {
-	done := make(chan error, 1)
-	go func() {
-		err := errExited
-		defer func() { done <- err }()
-		err = b.attempt(ctx, events)
-	}()
 	select {
-	case err := <-done:
+	case err := <-Attempt(ctx, b.sink, events, b.opts.WriteTimeout):
 		return err
 	case <-b.given:
 		return errGivenUp
 	}
-}
-
-// attempt contains a sink that panics: it is an author's code, and must not end the
-// process of the conversations.
-func (b *Buffer) attempt(ctx context.Context, events []Event) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.WriteTimeout)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return b.sink.Write(ctx, events)
 }
 
 // wait reports whether the time has passed before the context ended.

@@ -1,6 +1,12 @@
 package observability
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
 
 // Sink is a destination of events.
 //
@@ -15,4 +21,26 @@ type Sink interface {
 	// Write stores all events or returns an error; some may be stored then. Events are
 	// read-only and the slice belongs to the caller afterwards.
 	Write(ctx context.Context, events []Event) error
+}
+
+var errExited = errors.New("write events: the sink ended its goroutine")
+
+// Attempt starts one Write with a deadline, on a goroutine of its own, and returns where
+// its one outcome will be. A sink is an author's code and must not end the process of the
+// conversations: one that panics, or ends its goroutine, has failed.
+func Attempt(ctx context.Context, s Sink, events []Event, timeout time.Duration) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())
+			}
+			done <- err
+		}()
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		err = s.Write(ctx, events)
+	}()
+	return done
 }

@@ -58,6 +58,9 @@ type Options struct {
 // maxPause bounds the pauses that double.
 const maxPause = 30 * time.Second
 
+// longestPause is what pauses double up to.
+func (o *Options) longestPause() time.Duration { return max(maxPause, o.RetryPause) }
+
 // complete returns the options with every default filled in.
 func (o *Options) complete() (Options, error) {
 	if o == nil {

@@ -67,7 +67,7 @@ func (x *Exporter) readLoop(ctx context.Context) {
 		if !pause(ctx, wait) {
 			return
 		}
-		wait = min(2*wait, max(maxPause, x.opts.RetryPause))
+		wait = min(2*wait, x.opts.longestPause())
 	}
 }
 
@@ -214,12 +214,12 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 			t.told = true
 			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
 		}
-		x.delay(t, max(maxPause, x.opts.RetryPause))
+		x.delay(t, x.opts.longestPause())
 	case storage.Damaged(err), errors.As(err, &bad), errors.As(err, &short):
 		if t.damaged++; t.damaged >= damagedAttempts {
 			x.giveUp(t, err)
 		} else {
-			x.delay(t, max(maxPause, x.opts.RetryPause))
+			x.delay(t, x.opts.longestPause())
 		}
 	default:
 		x.delay(t, wait)

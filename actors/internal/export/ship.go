@@ -2,10 +2,8 @@ package export
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -186,7 +184,7 @@ func (o *outlet) exit() { <-o.slot }
 
 // store gives the sink a group until it has it or ctx ends, and reports which.
 func (o *outlet) store(ctx context.Context, events []observability.Event) bool {
-	for wait := o.opts.RetryPause; ; wait = min(2*wait, max(maxPause, o.opts.RetryPause)) {
+	for wait := o.opts.RetryPause; ; wait = min(2*wait, o.opts.longestPause()) {
 		if o.try(ctx, events) {
 			return true
 		}
@@ -200,7 +198,7 @@ func (o *outlet) store(ctx context.Context, events []observability.Event) bool {
 func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	err := o.enter(ctx)
 	if err == nil {
-		err = o.attempt(ctx, events)
+		err = <-observability.Attempt(ctx, o.sink, events, o.opts.WriteTimeout)
 		o.exit()
 	}
 	o.mu.Lock()
@@ -224,30 +222,4 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 		o.log.Warn("sink does not take durable events; they wait in the logs", "err", err)
 	}
 	return false
-}
-
-var errExited = errors.New("write events: the sink ended its goroutine")
-
-// attempt is one Write, on a goroutine that the sink may end.
-func (o *outlet) attempt(ctx context.Context, events []observability.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, o.opts.WriteTimeout)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		err := errExited
-		defer func() { done <- err }()
-		err = o.contained(ctx, events)
-	}()
-	return <-done
-}
-
-// contained is the Write of a sink that may panic. It has failed then: it must not end the
-// node.
-func (o *outlet) contained(ctx context.Context, events []observability.Event) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return o.sink.Write(ctx, events)
 }
