@@ -262,13 +262,7 @@ func TestLateDatabase(t *testing.T) {
 	name := opts.Database
 	for _, gone := range [][]string{{"TABLE " + name + ".parley_migrations", "VIEW " + name + ".events", "TABLE " + name + ".events_raw"}, {"DATABASE " + name}} {
 		for _, what := range gone {
-			resp, err := http.Post(server.HTTPDSN(""), "", strings.NewReader("DROP "+what+" SYNC"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
-				t.Fatalf("drop %s: %s", what, resp.Status)
-			}
+			ask(t, server, "DROP "+what+" SYNC")
 		}
 		if err := late.Write(t.Context(), handmade(t)); !errors.Is(err, clickhouse.ErrNoSchema) {
 			t.Errorf("without %s: %v, want %v", gone, err, clickhouse.ErrNoSchema)

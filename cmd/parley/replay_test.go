@@ -343,7 +343,8 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 			t.Fatalf("%v: exit %d, %s", args, code, errOut)
 		}
 	}
-	if kept := tableOf(t, server, database, "events_raw"); !strings.Contains(kept, "toIntervalDay(365)") {
+	const table = "SELECT engine_full FROM system.tables WHERE database = '%s' AND name = 'events_raw'"
+	if kept := ask(t, server, fmt.Sprintf(table, database)); !strings.Contains(kept, "toIntervalDay(365)") {
 		t.Errorf("events_raw is now %s", kept)
 	}
 	file = echoConfig(t, t.TempDir())
@@ -352,10 +353,9 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 	}
 }
 
-// tableOf is how a server describes a table.
-func tableOf(t *testing.T, server *clickhousetest.Server, database, table string) string {
+// ask runs a statement and returns what the server answers.
+func ask(t *testing.T, server *clickhousetest.Server, query string) string {
 	t.Helper()
-	query := fmt.Sprintf("SELECT engine_full FROM system.tables WHERE database = '%s' AND name = '%s'", database, table)
 	resp, err := http.Post(server.HTTPDSN(""), "", strings.NewReader(query))
 	if err != nil {
 		t.Fatal(err)

@@ -118,6 +118,24 @@ func slowest(turns []observability.Event) [][]any {
 	return first(ordered(rows, -7, 10), 20, 9)
 }
 
+// waits are how many have waited and how long, by agent; ms tells how long, and whether an
+// event counts.
+func waits[P observability.Payload](events []observability.Event, ms func(P) (int64, bool)) [][]any {
+	return ordered(grouped(events, func(e *observability.Event) []any {
+		if _, counts := ms(e.Payload.(P)); !counts {
+			return nil
+		}
+		return []any{e.Agent}
+	}, func(g *group) []any {
+		all := payloads[P](g)
+		waited := func(p P) int64 {
+			n, _ := ms(p)
+			return n
+		}
+		return append([]any{int64(len(all))}, quantiles(all, waited, 0.5, 0.9, 0.99, 1)...)
+	}), 1)
+}
+
 func submissionAnswers() map[string]answer {
 	settled := func(w *world, since conversation.Time) []observability.Event {
 		return w.since(since, observability.TypeSubmissionSettled)
@@ -127,28 +145,14 @@ func submissionAnswers() map[string]answer {
 	}
 	return map[string]answer{
 		"How long do submissions wait before work begins?": {"agent begun p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
-			return ordered(grouped(w.since(since, observability.TypeSubmissionRunning), func(e *observability.Event) []any {
-				if e.Payload.(*observability.SubmissionRunning).Resumed {
-					return nil
-				}
-				return []any{e.Agent}
-			}, func(g *group) []any {
-				all := payloads[*observability.SubmissionRunning](g)
-				waited := func(r *observability.SubmissionRunning) int64 { return r.QueuedMs }
-				return append([]any{int64(len(all))}, quantiles(all, waited, 0.5, 0.9, 0.99, 1)...)
-			}), 1)
+			return waits(w.since(since, observability.TypeSubmissionRunning), func(r *observability.SubmissionRunning) (int64, bool) {
+				return r.QueuedMs, !r.Resumed
+			})
 		}},
 		"How long do senders wait for a receipt?": {"agent admitted p50 p90 p99 longest", func(w *world, since conversation.Time) [][]any {
-			return ordered(grouped(settled(w, since), func(e *observability.Event) []any {
-				if e.Payload.(*observability.SubmissionSettled).AdmissionMs == 0 {
-					return nil
-				}
-				return []any{e.Agent}
-			}, func(g *group) []any {
-				all := payloads[*observability.SubmissionSettled](g)
-				waited := func(s *observability.SubmissionSettled) int64 { return s.AdmissionMs }
-				return append([]any{int64(len(all))}, quantiles(all, waited, 0.5, 0.9, 0.99, 1)...)
-			}), 1)
+			return waits(settled(w, since), func(s *observability.SubmissionSettled) (int64, bool) {
+				return s.AdmissionMs, s.AdmissionMs > 0
+			})
 		}},
 		"How long do submissions take?": {"agent outcome submissions p50 p99 p50_work", func(w *world, since conversation.Time) [][]any {
 			return ordered(grouped(settled(w, since), func(e *observability.Event) []any {
