@@ -44,6 +44,7 @@ type row struct {
 func packages() []row {
 	return []row{
 		{"conversation", 0, ground, nil, nil},
+		{"memory", 0, ground, nil, nil},
 
 		{"agent", 1, seam, list("conversation"), list("github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema")},
 		{"storage", 1, seam, list("conversation", "storage/segment"), nil},

@@ -1,0 +1,149 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrFull is matched by every [*FullError].
+var ErrFull = errors.New("memory budget is used up")
+
+// FullError says which bound keeps new work out. What is refused may be tried again.
+type FullError struct {
+	Account string // who asked
+	Asked   int64  // bytes
+	Used    int64  // bytes held under the bound that refused
+	Limit   int64  // bytes
+	Shared  bool   // the bound is the node's, not the account's own
+}
+
+// Error implements error.
+func (e *FullError) Error() string {
+	whose := "of this node"
+	if !e.Shared {
+		whose = "of " + e.Account
+	}
+	return fmt.Sprintf("take %d bytes for %s: %d of the %d bytes %s are in use", e.Asked, e.Account, e.Used, e.Limit, whose)
+}
+
+// Is makes the error match [ErrFull].
+func (e *FullError) Is(target error) bool { return target == ErrFull }
+
+// Budget is the memory of one node.
+type Budget struct {
+	limit int64
+
+	mu       sync.Mutex
+	used     int64
+	accounts []*Account
+}
+
+// New returns a budget of limit bytes; 0 or less bounds nothing and still counts.
+func New(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Account opens an account that may hold at most share bytes by [Account.Take]; 0 means
+// as many as the budget has.
+func (b *Budget) Account(name string, share int64) *Account {
+	if b == nil {
+		return nil
+	}
+	a := &Account{budget: b, name: name, share: share}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.accounts = append(b.accounts, a)
+	return a
+}
+
+// Limit returns the bound in bytes, 0 for none.
+func (b *Budget) Limit() int64 {
+	if b == nil {
+		return 0
+	}
+	return max(b.limit, 0)
+}
+
+// Usage is what one account holds.
+type Usage struct {
+	Account string
+	Used    int64 // bytes
+	Refused int64 // how often new work was refused
+}
+
+// Usage returns what each account holds, in the order they were opened.
+func (b *Budget) Usage() []Usage {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Usage, 0, len(b.accounts))
+	for _, a := range b.accounts {
+		out = append(out, Usage{Account: a.name, Used: a.used, Refused: a.refused})
+	}
+	return out
+}
+
+// Account is one consumer's part of a [Budget].
+type Account struct {
+	budget *Budget
+	name   string
+	share  int64
+
+	used, refused int64 // under the budget's lock
+}
+
+// Take reserves n bytes for new work, or returns a [*FullError] and reserves nothing.
+func (a *Account) Take(n int64) error {
+	if a == nil {
+		return nil
+	}
+	b := a.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case a.share > 0 && a.used+n > a.share:
+		a.refused++
+		return &FullError{Account: a.name, Asked: n, Used: a.used, Limit: a.share}
+	case b.limit > 0 && b.used+n > b.limit:
+		a.refused++
+		return &FullError{Account: a.name, Asked: n, Used: b.used, Limit: b.limit, Shared: true}
+	}
+	a.used += n
+	b.used += n
+	return nil
+}
+
+// Add counts n bytes of work that goes on whatever the budget says. A negative n gives
+// bytes back.
+func (a *Account) Add(n int64) {
+	if a == nil {
+		return
+	}
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	a.used += n
+	a.budget.used += n
+	if a.used < 0 {
+		panic(fmt.Sprintf("memory: %s gave back %d bytes more than it held", a.name, -a.used))
+	}
+}
+
+// Full returns a [*FullError] while not one byte can be taken.
+func (a *Account) Full() error {
+	if err := a.Take(1); err != nil {
+		return err
+	}
+	a.Add(-1)
+	return nil
+}
+
+// Used returns the bytes held.
+func (a *Account) Used() int64 {
+	if a == nil {
+		return 0
+	}
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.used
+}

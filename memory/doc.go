@@ -1,0 +1,20 @@
+// Package memory keeps what a node holds on behalf of others within a bound in bytes.
+//
+// A node has one [Budget]. Whatever grows with what clients, models and conversations do
+// takes its bytes from an [Account] of it and gives them back: conversations, readers,
+// request bodies, model calls, events that wait for a sink. New work asks first
+// ([Account.Take]) and is refused while the node is full, so that its caller can be told
+// to come back. Work that was accepted goes on ([Account.Add]), also beyond the bound,
+// because ending it would lose more than it saves: the bounds of single responses,
+// values and queues limit how far.
+//
+// Guarantees:
+//  1. The sum of what was taken never exceeds the budget by [Account.Take], nor an
+//     account its own share.
+//  2. What is given back is available at once; nobody waits for memory here.
+//
+// Bytes are what the holder says they are. They are estimates of live data, not of what
+// the collector keeps: a budget is half of what the process may occupy.
+//
+// All types are safe for concurrent use, and their nil values bound nothing.
+package memory
