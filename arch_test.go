@@ -70,7 +70,7 @@ func packages() []row {
 		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel")},
 		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},
 		{"client", 3, edge, list("conversation"), nil},
-		{"http", 3, edge, list("conversation"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
+		{"http", 3, edge, list("conversation", "memory"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},

@@ -10,7 +10,7 @@ import (
 // abort ends what a conversation still owes a settlement. Its query, media type
 // and body mean nothing, and the body is not read: an abort must not wait for a
 // slow sender. The server takes a little of it and then closes the connection.
-func (h *Handler) abort(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+func (h *Handler) abort(w *response, r *http.Request, at conversation.Address) error {
 	aborted, err := h.dispatcher.Abort(r.Context(), at)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type admitted struct {
 }
 
 // post admits one message.
-func (h *Handler) post(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+func (h *Handler) post(w *response, r *http.Request, at conversation.Address) error {
 	if parseQuery(r.URL.RawQuery).Has("wait") {
 		return invalid("The query parameter wait is not supported: an admission never waits for the agent.")
 	}
@@ -95,7 +95,7 @@ func (h *Handler) admit(ctx context.Context, a conversation.Admission, files []*
 }
 
 // accept answers 202. A caller without a key cannot have repeated itself.
-func (h *Handler) accept(w http.ResponseWriter, r *http.Request, receipt conversation.Receipt, keyed bool) error {
+func (h *Handler) accept(w *response, r *http.Request, receipt conversation.Receipt, keyed bool) error {
 	url := h.streamURL(r)
 	body, err := conversation.EncodeJSON(admitted{
 		StreamURL: url, Offset: receipt.Offset, SubmissionID: receipt.SubmissionID, UID: receipt.UID,

@@ -127,7 +127,7 @@ func (p *promptReader) decode(i int, data span) error {
 	if err != nil {
 		return err
 	}
-	file := newSpool(p.opts.TempDir, attachmentMemory)
+	file := p.body.in.open(attachmentMemory)
 	p.out.files = append(p.out.files, file)
 	sum := sha256.New()
 	err = decodeBase64(file, sum, r)

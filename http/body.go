@@ -6,6 +6,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -25,6 +27,77 @@ func checkMediaType(r *http.Request) error {
 		"The Content-Type %.100q is not supported. Send application/json.", value)
 }
 
+const (
+	// senderBytes is how much of a body a client sends at least within one limit.
+	senderBytes = 16 << 10
+	// leaveBytes and leaveWithin bound what is passed over of a body that is not read.
+	leaveBytes  = 256 << 10
+	leaveWithin = 500 * time.Millisecond
+)
+
+// LeaveBody says that the body of a request will not be read, before an answer that
+// middleware makes itself: the answer does not wait for the body, and the connection
+// ends after it. Without it a client that sends its body slowly holds the connection.
+func LeaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		leaveBody(http.NewResponseController(w), w.Header(), r.ProtoMajor)
+	}
+}
+
+// leaveBody bounds what the server takes of a body after the answer. It reports false
+// for a writer that cannot have limits, such as a recorder.
+func leaveBody(rc *http.ResponseController, h http.Header, proto int) bool {
+	if proto != 1 || rc.SetReadDeadline(time.Now().Add(leaveWithin)) != nil {
+		return false
+	}
+	h.Set("Connection", "close")
+	return true
+}
+
+// requestBody is a body that has to make progress.
+type requestBody struct {
+	io.ReadCloser
+	request *http.Request
+	rc      *http.ResponseController
+	within  time.Duration // for senderBytes
+
+	left int           // of senderBytes
+	rest time.Duration // of within; what the server itself needs does not count
+	err  error
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		b.left, b.rest = senderBytes, b.within
+	}
+	began := time.Now()
+	_ = b.rc.SetReadDeadline(began.Add(b.rest)) // who has none does not block
+	n, err := b.ReadCloser.Read(p)
+	b.left -= n
+	b.rest -= time.Since(began)
+	if b.err = err; errors.Is(err, io.EOF) {
+		_ = b.rc.SetReadDeadline(noDeadline())
+	}
+	return n, err
+}
+
+// leave makes an end of a body before the answer to its request begins. A rest that is
+// there is passed over, so that the connection can be used again.
+func (b *requestBody) leave(h http.Header) {
+	if b == nil || errors.Is(b.err, io.EOF) {
+		return
+	}
+	stays := b.err == nil && h.Get("Connection") == "" && b.request.ContentLength <= leaveBytes && b.request.Header.Get("Expect") == ""
+	if !leaveBody(b.rc, h, b.request.ProtoMajor) || !stays {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, b.ReadCloser, leaveBytes); errors.Is(err, io.EOF) {
+		h.Del("Connection")
+		_ = b.rc.SetReadDeadline(noDeadline())
+	}
+}
+
 // readBody spools the request body. The caller closes the spool.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, error) {
 	limit := h.opts.MaxBodyBytes
@@ -35,8 +108,11 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	memory := h.opts.MemoryBytes
 	if r.ContentLength > int64(memory) {
 		memory = 0 // it goes to a file in any case
+		if err := h.spools.room(r.ContentLength); err != nil {
+			return nil, err
+		}
 	}
-	s := newSpool(h.opts.TempDir, memory)
+	s := h.spools.open(memory)
 	src := &source{r: http.MaxBytesReader(w, r.Body, limit)}
 	err := s.readAll(src, r.ContentLength)
 	if err == nil {
@@ -46,6 +122,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	switch tooBig := (*http.MaxBytesError)(nil); {
 	case errors.As(src.err, &tooBig):
 		return nil, invalid(tooLong, limit)
+	case errors.Is(src.err, os.ErrDeadlineExceeded):
+		return nil, invalid("The request body came too slowly: %d bytes may take %v.", senderBytes, h.opts.SlowSender)
 	case src.err != nil && r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case src.err != nil:

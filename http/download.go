@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 
 	"github.com/gorilla/mux"
@@ -17,11 +16,11 @@ import (
 
 // downloadPiece is how much of an attachment is read, and written under one
 // limit, at a time. A download holds two of them.
-const downloadPiece = 64 << 10
+const downloadPiece = pieceBytes
 
 // attachment answers with the bytes of an attachment. What is wrong before the
 // first of them becomes an envelope; after that only a broken connection tells.
-func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+func (h *Handler) attachment(w *response, r *http.Request, at conversation.Address) error {
 	id, err := url.PathUnescape(mux.Vars(r)["attachment"])
 	if err != nil {
 		return invalid("The attachment id has an invalid percent escape.")
@@ -32,8 +31,7 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, at conversa
 	}
 	defer content.Close()
 	d := &download{
-		w: w, limit: limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader},
-		content: content, left: a.Size,
+		w: w, content: content, left: a.Size,
 		begin: func() {
 			attachmentHeaders(w.Header(), a)
 			w.WriteHeader(http.StatusOK)
@@ -66,7 +64,7 @@ func (h *Handler) breakOff(r *http.Request, err error) {
 	var unwritten *writeError
 	log, ctx := h.opts.Logger, r.Context()
 	switch {
-	case errors.As(err, &unwritten) && errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &unwritten) && isSlow(err):
 		log.InfoContext(ctx, "download dropped a slow reader", logRequest(r, err)...)
 	case errors.As(err, &unwritten), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		log.DebugContext(ctx, "client left", "method", r.Method, "path", r.URL.Path)
@@ -80,8 +78,7 @@ func (h *Handler) breakOff(r *http.Request, err error) {
 // after it was read: a flaw that shows at the content's end, such as a wrong
 // digest, still finds the last piece unsent.
 type download struct {
-	w       http.ResponseWriter
-	limit   limit // of a piece
+	w       *response
 	content io.Reader
 	begin   func() // answers with the headers; nil once it is done
 
@@ -146,8 +143,12 @@ func (d *download) write(piece []byte) error {
 		d.begin()
 		d.begin = nil
 	}
+	_, err := d.w.Write(piece)
+	if err == nil {
+		err = d.w.flush()
+	}
 	// A download is whole without a flush: the server flushes at its end.
-	if err := send(d.w, &d.limit, piece); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return &writeError{err}
 	}
 	return nil

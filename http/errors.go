@@ -8,9 +8,11 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 )
 
 // class is one row of the error table.
@@ -94,7 +96,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	known := &conversation.Error{}
 	cl, listed := class{}, false
-	if errors.As(err, &known) {
+	if err = crowded(err); errors.As(err, &known) {
 		cl, listed = classOf(known.Code)
 	}
 	if !listed {
@@ -126,6 +128,26 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	h.writeEnvelope(w, r, cl.status, e)
 }
+
+// crowded makes an error of what has no room left in memory or on disk one that says to
+// come back.
+func crowded(err error) error {
+	var full *memory.FullError
+	var known *conversation.Error
+	switch {
+	case errors.As(err, &known):
+	case errors.As(err, &full):
+		e := conversation.Unavailable(fullRetryAfter, err)
+		e.Details = fmt.Sprintf("There is no room right now: %v. Retry after the time given.", full)
+		return e
+	case errors.Is(err, syscall.ENOSPC):
+		return conversation.Unavailable(spoolRetryAfter, err)
+	}
+	return err
+}
+
+// fullRetryAfter is what a request is asked to wait for which there is no room.
+const fullRetryAfter = 2 * time.Second
 
 func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status int, e envelopeError) {
 	body, err := conversation.EncodeJSON(envelope{e})

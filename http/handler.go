@@ -18,6 +18,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 )
 
 // Mount puts an agent's conversations under a path: {Path}/:id. Several mounts
@@ -59,6 +60,21 @@ type Options struct {
 	InFlightBytes int64
 	// TempDir is where temporary files are made. Default os.TempDir.
 	TempDir string
+	// SpoolBytes bounds the temporary files of all bodies and attachments together. A
+	// body for which there is no room is refused as unavailable. Default 1 GiB.
+	SpoolBytes int64
+	// SpoolAllowed, if not nil, is asked before n more bytes go to temporary files. Its
+	// error refuses the request as unavailable. It is called often and concurrently.
+	SpoolAllowed func(n int64) error
+
+	// Memory is the node's budget, of which "bodies" and "readers" take; nil is one
+	// without a bound of its own.
+	Memory *memory.Budget
+	// BodyBytes bounds what bodies hold in memory altogether, and ReaderBytes the pages
+	// that are being written to clients: one that many readers get counts once. Over
+	// the first a body is refused as unavailable. Over the second the slowest readers
+	// are disconnected, and then reads are refused. Default 128 MiB each.
+	BodyBytes, ReaderBytes int64
 
 	// Dev adds causes to error envelopes. Never set it where clients are strangers.
 	Dev bool
@@ -71,9 +87,10 @@ type Options struct {
 	ControlEvery time.Duration
 	// LongPoll is how long a long-poll is held. Default 30 s.
 	LongPoll time.Duration
-	// SlowReader is how long one write to an event stream, and 64 KiB of an
-	// attachment, may take. Default 10 s.
+	// SlowReader is how long a client may take for 64 KiB of an answer. Default 10 s.
 	SlowReader time.Duration
+	// SlowSender is how long a client may take for 16 KiB of a body. Default 10 s.
+	SlowSender time.Duration
 
 	// NewKey mints the key of an admission whose caller sent none. Default a ULID.
 	NewKey func() string
@@ -93,10 +110,17 @@ func (o *Options) withDefaults() Options {
 	v.MemoryBytes = fallback(v.MemoryBytes, 1<<20)
 	v.InFlightBytes = fallback(v.InFlightBytes, 64<<20)
 	v.TempDir = fallback(v.TempDir, os.TempDir())
+	v.SpoolBytes = fallback(v.SpoolBytes, 1<<30)
+	v.BodyBytes = fallback(v.BodyBytes, 128<<20)
+	v.ReaderBytes = fallback(v.ReaderBytes, 128<<20)
+	if v.Memory == nil {
+		v.Memory = memory.New(0)
+	}
 	v.Heartbeat = fallback(v.Heartbeat, 15*time.Second)
 	v.ControlEvery = fallback(v.ControlEvery, 30*time.Second)
 	v.LongPoll = fallback(v.LongPoll, 30*time.Second)
 	v.SlowReader = fallback(v.SlowReader, 10*time.Second)
+	v.SlowSender = fallback(v.SlowSender, 10*time.Second)
 	if v.NewKey == nil {
 		v.NewKey = func() string { return ulid.Make().String() }
 	}
@@ -116,9 +140,10 @@ func fallback[T comparable](v, def T) T {
 
 func (o *Options) validate() error {
 	switch {
-	case o.MaxBodyBytes < 0, o.MaxTextBytes < 0, o.MaxAttachments < 0, o.MemoryBytes < 0, o.InFlightBytes < 0:
+	case o.MaxBodyBytes < 0, o.MaxTextBytes < 0, o.MaxAttachments < 0, o.MemoryBytes < 0, o.InFlightBytes < 0,
+		o.SpoolBytes < 0, o.BodyBytes < 0, o.ReaderBytes < 0:
 		return errors.New("check options: a limit is negative")
-	case o.Heartbeat < 0, o.ControlEvery < 0, o.LongPoll < 0, o.SlowReader < 0:
+	case o.Heartbeat < 0, o.ControlEvery < 0, o.LongPoll < 0, o.SlowReader < 0, o.SlowSender < 0:
 		return errors.New("check options: a duration is negative")
 	}
 	return nil
@@ -133,11 +158,13 @@ type Handler struct {
 	router     *mux.Router
 	gate       *gate
 	live       live
+	spools     spools
+	pages      pages
 }
 
 // endpoint serves one route. An error it returns becomes an envelope, so it must
 // not have written anything then.
-type endpoint func(w http.ResponseWriter, r *http.Request, at conversation.Address) error
+type endpoint func(w *response, r *http.Request, at conversation.Address) error
 
 // registry is what a Dispatcher may also be: one that knows its agents.
 type registry interface {
@@ -154,6 +181,11 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 		return nil, err
 	}
 	h.gate = newGate(h.opts.InFlightBytes)
+	h.spools = spools{
+		dir: h.opts.TempDir, memory: h.opts.Memory.Account("bodies", h.opts.BodyBytes),
+		disk: memory.New(0).Account("temporary files", h.opts.SpoolBytes), allowed: h.opts.SpoolAllowed,
+	}
+	h.pages.account, h.pages.patience = h.opts.Memory.Account("readers", h.opts.ReaderBytes), h.opts.SlowReader/4
 	if h.opts.PublicURL != "" {
 		u, err := parsePublicURL(h.opts.PublicURL)
 		if err != nil {
@@ -249,8 +281,9 @@ func (h *Handler) Drain() { h.live.drain() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	res := &response{ResponseWriter: w}
+	res, r := h.opts.answer(w, r)
 	defer func() {
+		res.end()
 		v := recover()
 		if v == nil {
 			return
@@ -284,7 +317,7 @@ func (h *Handler) route(agent string, serve methods) http.Handler {
 		}
 		id, err := conversationID(mux.Vars(r)["id"])
 		if err == nil {
-			err = endpoint(w, r, conversation.Address{Agent: agent, ID: id})
+			err = endpoint(w.(*response), r, conversation.Address{Agent: agent, ID: id})
 		}
 		if err != nil {
 			h.fail(w, r, err)

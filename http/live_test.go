@@ -292,9 +292,10 @@ func (w *writes) Write(b []byte) (int, error) {
 }
 func (w *writes) Flush() { w.flushed++; w.cancel() }
 
-// TestCycleIsOneWrite has a small cycle, and one too large for a single limit.
-func TestCycleIsOneWrite(t *testing.T) {
-	for _, tt := range []struct{ text, writes int }{{10, 1}, {600 << 10, 3}} {
+// TestCycleIsOneFlush has a small cycle, which is one write, and one with a page that is
+// written in pieces between what stands around it.
+func TestCycleIsOneFlush(t *testing.T) {
+	for _, tt := range []struct{ text, writes int }{{10, 1}, {600 << 10, 12}} {
 		h := newHarness(t, nil)
 		wantStatus(t, h.post("/c1", `{"kind":"user","body":"`+strings.Repeat("x", tt.text)+`"}`), http.StatusAccepted)
 		r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1?view=updates&live=sse&offset=-1", nil))

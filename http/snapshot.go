@@ -7,7 +7,7 @@ import (
 )
 
 // get reads a conversation: its snapshot, or updates after an offset.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+func (h *Handler) get(w *response, r *http.Request, at conversation.Address) error {
 	q := parseQuery(r.URL.RawQuery)
 	view := "history"
 	if q.Has("view") {
@@ -27,18 +27,17 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, at conversation.Ad
 	return invalid("The query parameter view is %.40q; it must be history or updates.", view)
 }
 
-func (h *Handler) snapshot(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+func (h *Handler) snapshot(w *response, r *http.Request, at conversation.Address) error {
 	page, err := h.reader.Snapshot(r.Context(), at)
 	if err != nil {
 		return err
 	}
 	page.UpToDate = true // a snapshot is the conversation at its head
-	writePage(w, page)
-	return nil
+	return h.writePage(w, r, page)
 }
 
 // head answers with the durable head. Its query means nothing.
-func (h *Handler) head(w http.ResponseWriter, r *http.Request, at conversation.Address) error {
+func (h *Handler) head(w *response, r *http.Request, at conversation.Address) error {
 	next, err := h.reader.Head(r.Context(), at)
 	if err != nil {
 		return err

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 )
 
 const (
@@ -17,26 +21,68 @@ const (
 	memoryBuffer = 512
 )
 
+// spools is what the spools of a handler share: where their files are, and how much of
+// memory and disk they take altogether.
+type spools struct {
+	dir          string
+	memory, disk *memory.Account
+	allowed      func(n int64) error // nil allows
+}
+
+// room returns an error if n more bytes cannot go to a file, and takes nothing.
+func (s *spools) room(n int64) error {
+	err := s.take(n)
+	if err == nil {
+		s.disk.Add(-n)
+	}
+	return err
+}
+
+// take counts n bytes that go to a file.
+func (s *spools) take(n int64) error {
+	if s.allowed != nil {
+		if err := s.allowed(n); err != nil {
+			return conversation.Unavailable(spoolRetryAfter, fmt.Errorf("write temporary file: %w", err))
+		}
+	}
+	return s.disk.Take(n)
+}
+
+// spoolRetryAfter is what a request is asked to wait whose body finds no room on disk.
+const spoolRetryAfter = 5 * time.Second
+
+// open returns an empty spool that holds at most bound bytes in memory.
+func (s *spools) open(bound int) *spool { return &spool{in: s, bound: bound} }
+
 // spool holds bytes in memory up to a bound and all of them in a temporary file
 // beyond it. Writing comes first, then reading; reads may be concurrent.
 type spool struct {
-	dir   string
+	in    *spools
 	bound int
 	mem   []byte
 	file  *os.File
 	// unlinked is set when the file has no name any more and ends with its handle.
 	unlinked bool
 	size     int64
+	// memory and disk are what it has taken of the accounts.
+	memory, disk int64
 }
 
-func newSpool(dir string, bound int) *spool { return &spool{dir: dir, bound: bound} }
-
 // reserve makes room in memory for n more bytes, within the bound.
-func (s *spool) reserve(n int) {
-	if need := len(s.mem) + n; need > cap(s.mem) {
-		// Doubled up to the bound exactly, which append would overshoot.
-		s.mem = append(make([]byte, 0, min(s.bound, max(need, 2*cap(s.mem)))), s.mem...)
+func (s *spool) reserve(n int) error {
+	need := len(s.mem) + n
+	if need <= cap(s.mem) {
+		return nil
 	}
+	// Doubled up to the bound exactly, which append would overshoot.
+	size := min(s.bound, max(need, 2*cap(s.mem)))
+	more := int64(size) - s.memory
+	if err := s.in.memory.Take(more); err != nil {
+		return err
+	}
+	s.memory += more
+	s.mem = append(make([]byte, 0, size), s.mem...)
+	return nil
 }
 
 // readAll writes all of r, which is said to have size bytes; -1 is unknown. What
@@ -46,9 +92,13 @@ func (s *spool) readAll(r io.Reader, size int64) error {
 		size = spoolBytes / 16
 	}
 	// One byte more than there are, so that the end is found without growth.
-	s.reserve(int(min(size+1, spoolBytes)))
+	if err := s.reserve(int(min(size+1, spoolBytes))); err != nil {
+		return err
+	}
 	for len(s.mem) < s.bound {
-		s.reserve(1)
+		if err := s.reserve(1); err != nil {
+			return err
+		}
 		n, err := r.Read(s.mem[len(s.mem):cap(s.mem)])
 		s.mem = s.mem[:len(s.mem)+n]
 		s.size += int64(n)
@@ -66,7 +116,9 @@ func (s *spool) readAll(r io.Reader, size int64) error {
 // Write implements io.Writer.
 func (s *spool) Write(p []byte) (int, error) {
 	if s.file == nil && len(s.mem)+len(p) <= s.bound {
-		s.reserve(len(p))
+		if err := s.reserve(len(p)); err != nil {
+			return 0, err
+		}
 		s.mem = append(s.mem, p...)
 		s.size += int64(len(p))
 		return len(p), nil
@@ -75,6 +127,9 @@ func (s *spool) Write(p []byte) (int, error) {
 		if err := s.spill(); err != nil {
 			return 0, err
 		}
+	}
+	if err := s.grow(len(p)); err != nil {
+		return 0, err
 	}
 	n, err := s.file.Write(p)
 	s.size += int64(n)
@@ -86,7 +141,10 @@ func (s *spool) Write(p []byte) (int, error) {
 
 // spill moves what is in memory to a file.
 func (s *spool) spill() error {
-	f, err := os.CreateTemp(s.dir, "parley-*.tmp")
+	if err := s.grow(len(s.mem)); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.in.dir, "parley-*.tmp")
 	if err != nil {
 		return fmt.Errorf("create temporary file: %w", err)
 	}
@@ -97,8 +155,23 @@ func (s *spool) spill() error {
 	if _, err := f.Write(s.mem); err != nil {
 		return fmt.Errorf("write temporary file: %w", err)
 	}
-	s.mem = nil
+	s.forget()
 	return nil
+}
+
+// grow counts n bytes more of the file.
+func (s *spool) grow(n int) error {
+	if err := s.in.take(int64(n)); err != nil {
+		return err
+	}
+	s.disk += int64(n)
+	return nil
+}
+
+// forget gives the memory back.
+func (s *spool) forget() {
+	s.in.memory.Add(-s.memory)
+	s.mem, s.memory = nil, 0
 }
 
 // ReadAt implements io.ReaderAt.
@@ -145,7 +218,9 @@ func (s *spool) bytes(v span) ([]byte, error) {
 
 // Close drops the bytes.
 func (s *spool) Close() error {
-	s.mem = nil
+	s.forget()
+	s.in.disk.Add(-s.disk)
+	s.disk = 0
 	if s.file == nil {
 		return nil
 	}

@@ -3,21 +3,18 @@ package http
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
-// keptBuffer is the largest frame buffer an idle stream keeps, in bytes.
-const keptBuffer = 64 << 10
-
 // stream answers with server-sent events until the client leaves, a read or a
 // write fails or the handler drains. Errors before the first byte are the
 // caller's to render.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation.Address, after conversation.Offset) error {
+func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
 	ctx, leave, err := h.live.enter(r.Context())
 	if err != nil {
 		return err
@@ -27,7 +24,13 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation
 	if err != nil {
 		return err
 	}
-	unlimited(w)
+	// While there can be an answer that says so. The first cycle enters again, and leaves.
+	written, err := h.pages.enter(w, page.JSON)
+	if err != nil {
+		return err
+	}
+	defer written()
+	w.unlimited()
 	secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -39,10 +42,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, at conversation
 
 	ctx, cancel := context.WithCancelCause(conversation.Tailing(ctx))
 	defer cancel(nil)
-	ev := &events{
-		w: w, limit: limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader, stays: r.ProtoMajor == 1},
-		every: h.opts.Heartbeat, fail: cancel,
-	}
+	ev := &events{w: w, pages: &h.pages, every: h.opts.Heartbeat, fail: cancel}
 	ev.start()
 	defer ev.stop()
 	err = h.follow(ctx, ev, at, page)
@@ -117,9 +117,8 @@ func (w *window) close() {
 func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 	log, ctx := h.opts.Logger.With("agent", at.Agent, "conversation", at.ID, "err", err), r.Context()
 	var unwritten *writeError
-	slow := errors.As(err, &unwritten) && errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
-	case slow:
+	case errors.As(err, &unwritten) && isSlow(err):
 		log.InfoContext(ctx, "event stream dropped a slow reader")
 	case errors.Is(err, errDraining), ctx.Err() != nil:
 		log.DebugContext(ctx, "event stream ended")
@@ -138,17 +137,18 @@ func (e *writeError) Error() string { return "write response: " + e.err.Error() 
 func (e *writeError) Unwrap() error { return e.err }
 
 // events writes one event stream. Its heartbeat has a timer of its own, so the
-// methods may meet; each frame leaves in one write and one flush.
+// methods may meet. What one call sends leaves with one flush, and in one write but for
+// a page that is not small, which is not copied.
 type events struct {
-	w     http.ResponseWriter
-	limit limit
+	w     *response
+	pages *pages
 	every time.Duration // between heartbeats
 	fail  context.CancelCauseFunc
 
 	mu    sync.Mutex
 	timer *time.Timer
-	ended bool // Invariant: nothing is written once it is set.
-	buf   []byte
+	ended bool   // Invariant: nothing is written once it is set.
+	buf   []byte // of a frame, without a page that is not small
 }
 
 // start begins the heartbeat.
@@ -162,9 +162,6 @@ func (e *events) start() {
 func (e *events) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended {
-		e.limit.lift() // the server has the end of the response to write
-	}
 	e.ended = true
 	e.timer.Stop()
 }
@@ -177,7 +174,7 @@ func (e *events) beat() {
 	}
 	e.timer.Reset(e.every)
 	e.buf = append(e.buf[:0], ": heartbeat\n\n"...)
-	if err := e.flush(); err != nil {
+	if err := e.send(nil); err != nil {
 		e.fail(err)
 	}
 }
@@ -187,8 +184,13 @@ func (e *events) cycle(p conversation.Page) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b := e.buf[:0]
-	if len(p.JSON) > len("[]") {
-		b = append(b, "event: data\ndata:"...)
+	large := []byte(nil)
+	switch {
+	case len(p.JSON) > smallPage:
+		large = p.JSON
+		b = append(b, "\n\n"...)
+	case len(p.JSON) > len("[]"):
+		b = append(b, dataField...)
 		b = append(b, p.JSON...)
 		b = append(b, "\n\n"...)
 	}
@@ -199,18 +201,37 @@ func (e *events) cycle(p conversation.Page) error {
 		b = append(b, `,"upToDate":true`...)
 	}
 	e.buf = append(b, "}\n\n"...)
-	return e.flush()
+	return e.send(large)
 }
 
-// flush sends the buffer. The caller holds mu.
-func (e *events) flush() error {
-	err := send(e.w, &e.limit, e.buf)
-	if cap(e.buf) > keptBuffer {
-		e.buf = nil
+// dataField is what stands before a page.
+const dataField = "event: data\ndata:"
+
+// send writes a large page, if there is one, and the buffer. The caller holds mu.
+func (e *events) send(large []byte) error {
+	leave, err := e.pages.enter(e.w, large)
+	if err == nil {
+		defer leave()
+		err = e.write(large)
 	}
 	if err != nil {
 		e.ended = true
 		return &writeError{err}
 	}
 	return nil
+}
+
+func (e *events) write(large []byte) error {
+	if large != nil {
+		if _, err := io.WriteString(e.w, dataField); err != nil {
+			return err
+		}
+		if _, err := e.w.Write(large); err != nil {
+			return err
+		}
+	}
+	if _, err := e.w.Write(e.buf); err != nil {
+		return err
+	}
+	return e.w.flush()
 }

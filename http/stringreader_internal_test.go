@@ -25,7 +25,7 @@ func FuzzString(f *testing.F) {
 		if got, err := unquote(content); err != nil || got != want {
 			t.Errorf("unquote(%q) = %q, %v; want %q", content, got, err, want)
 		}
-		spool := newSpool(t.TempDir(), len(quoted))
+		spool := (&spools{dir: t.TempDir()}).open(len(quoted))
 		if _, err := spool.Write(quoted); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func FuzzString(f *testing.F) {
 // temporary file, is an error and not another string.
 func TestStringThatEndsEarly(t *testing.T) {
 	for _, s := range []string{`"`, `"a`, `"\`, `"\u`, `"\u00e`, `"\ud83d\ude0`} {
-		spool := newSpool(t.TempDir(), 64)
+		spool := (&spools{dir: t.TempDir()}).open(64)
 		if _, err := spool.Write([]byte(s)); err != nil {
 			t.Fatal(err)
 		}

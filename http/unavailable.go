@@ -14,6 +14,8 @@ import (
 func Unavailable(retryAfter time.Duration) http.Handler {
 	h := &Handler{opts: (*Options)(nil).withDefaults()}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, conversation.Unavailable(retryAfter, nil))
+		res, r := h.opts.answer(w, r)
+		defer res.end()
+		h.fail(res, r, conversation.Unavailable(retryAfter, nil))
 	})
 }

@@ -3,10 +3,8 @@ package http
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -15,7 +13,7 @@ import (
 const pageBatches = 100
 
 // updates reads what was recorded after an offset.
-func (h *Handler) updates(w http.ResponseWriter, r *http.Request, at conversation.Address, q url.Values) error {
+func (h *Handler) updates(w *response, r *http.Request, at conversation.Address, q url.Values) error {
 	if q.Has("tail") {
 		return invalid("The query parameter tail is not supported.")
 	}
@@ -28,10 +26,10 @@ func (h *Handler) updates(w http.ResponseWriter, r *http.Request, at conversatio
 	}
 	if !q.Has("live") {
 		page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
-		if err == nil {
-			writePage(w, page)
+		if err != nil {
+			return err
 		}
-		return err
+		return h.writePage(w, r, page)
 	}
 	switch live := q.Get("live"); live {
 	case "long-poll":
@@ -45,13 +43,13 @@ func (h *Handler) updates(w http.ResponseWriter, r *http.Request, at conversatio
 
 // longPoll answers as soon as there is a batch after the offset, whether it shows
 // anything or not, and with nothing when the window ends.
-func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversation.Address, after conversation.Offset) error {
+func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
 	live, leave, err := h.live.enter(r.Context())
 	if err != nil {
 		return err
 	}
 	defer leave()
-	unlimited(w)
+	w.unlimited()
 	window, cancel := context.WithTimeout(live, h.opts.LongPoll)
 	defer cancel()
 	ctx, tail := r.Context(), conversation.Tailing(r.Context())
@@ -79,66 +77,13 @@ func (h *Handler) longPoll(w http.ResponseWriter, r *http.Request, at conversati
 		case left != nil:
 			return left
 		}
-		h.writeLive(w, page)
-		return nil
+		return h.writePage(w, r, page)
 	}
-}
-
-// writeLive is writePage under the limit of live responses, since the server's
-// was taken off. The next request on the connection finds none.
-func (h *Handler) writeLive(w http.ResponseWriter, p conversation.Page) {
-	pageHeaders(w.Header(), p)
-	w.WriteHeader(http.StatusOK)
-	_ = send(w, &limit{rc: http.NewResponseController(w), slow: h.opts.SlowReader}, p.JSON)
 }
 
 // unlimited takes the server's time limits off a live response. Writers that
 // cannot have limits, such as recorders, need none taken off.
-func unlimited(w http.ResponseWriter) {
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(noDeadline())
-	_ = rc.SetWriteDeadline(noDeadline())
+func (w *response) unlimited() {
+	_ = w.limit.rc.SetReadDeadline(noDeadline())
+	w.limit.lift()
 }
-
-// noDeadline is the deadline that never comes.
-func noDeadline() time.Time { return time.Time{} }
-
-// sliceBytes is how much a client takes at least within one limit, so that a
-// slow one that does read is told from one that does not.
-const sliceBytes = 256 << 10
-
-// send writes b and flushes. A client that takes a slice of it not in time fails
-// the write; a writer without deadlines cannot block on a client either.
-func send(w io.Writer, l *limit, b []byte) error {
-	for len(b) > 0 {
-		part := b[:min(len(b), sliceBytes)]
-		b = b[len(part):]
-		l.set()
-		if _, err := w.Write(part); err != nil {
-			return err
-		}
-	}
-	if err := l.rc.Flush(); err != nil {
-		return err
-	}
-	if !l.stays {
-		l.lift()
-	}
-	return nil
-}
-
-// limit is the time that one write to a live response may take.
-type limit struct {
-	rc   *http.ResponseController
-	slow time.Duration
-	// stays is set when a deadline may stay after a write, which spares a call per
-	// frame. HTTP/2 would end a response for one that only has nothing to say, and
-	// HTTP/1 the connection's next request.
-	stays bool
-}
-
-// set gives the next write its time.
-func (l *limit) set() { _ = l.rc.SetWriteDeadline(time.Now().Add(l.slow)) }
-
-// lift leaves no deadline.
-func (l *limit) lift() { _ = l.rc.SetWriteDeadline(noDeadline()) }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	parleyhttp "github.com/parleyrun/parley/http"
 )
 
 // unauthorized is the error envelope of the protocol. The protocol itself
@@ -29,6 +31,7 @@ func bearer(token string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		parleyhttp.LeaveBody(w, r) // a stranger's body holds nothing
 		h := w.Header()
 		h.Set("WWW-Authenticate", "Bearer")
 		h.Set("Content-Type", "application/json")

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -150,5 +153,43 @@ func TestPreflightPassesBeforeAuth(t *testing.T) {
 	h.ServeHTTP(w, r)
 	if w.Code != http.StatusUnauthorized || w.Header().Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("refused page: %d %v", w.Code, w.Header())
+	}
+}
+
+// TestStrangersHoldNothing: who is refused, and a preflight, is answered before a body
+// comes, and loses the connection if it does not come.
+func TestStrangersHoldNothing(t *testing.T) {
+	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
+	srv := httptest.NewServer(guarded(conf, false, teapot()))
+	t.Cleanup(srv.Close) // after those that run in parallel
+	for name, tt := range map[string]struct {
+		request string
+		status  int
+	}{
+		"wrong token, endless":   {"POST /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", 401},
+		"wrong token, short":     {"POST /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\nContent-Length: 100\r\n\r\n", 401},
+		"wrong token, announced": {"POST /x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", 401},
+		"preflight": {"OPTIONS /x HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n" +
+			"Content-Length: 100\r\n\r\n", 204},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, tt.request); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(conn)
+			res, err := http.ReadResponse(in, nil)
+			if err != nil || res.StatusCode != tt.status {
+				t.Fatalf("%v, %v, want %d", res, err, tt.status)
+			}
+			if _, err := io.Copy(io.Discard, in); err != nil {
+				t.Errorf("the connection ends with %v", err)
+			}
+		})
 	}
 }

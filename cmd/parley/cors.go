@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+
+	parleyhttp "github.com/parleyrun/parley/http"
 )
 
 // origins are the pages that may use the server from a browser. The zero value
@@ -51,6 +53,7 @@ func (o origins) middleware(next http.Handler) http.Handler {
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
 			h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, traceparent, tracestate")
 			h.Set("Access-Control-Max-Age", "600")
+			parleyhttp.LeaveBody(w, r)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

@@ -308,7 +308,8 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain 
 	spare := &spareConns{open: map[net.Conn]bool{}}
 	server := &http.Server{
 		ConnState: spare.changed,
-		Handler:   handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		// Bodies and answers have the handler's limits; the last of these is for middleware.
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	g, ctx := errgroup.WithContext(ctx)

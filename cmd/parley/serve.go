@@ -207,6 +207,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
+			SpoolBytes: conf.Limits.SpoolBytes, ReaderBytes: conf.Limits.ReaderBytes,
 		},
 	}
 	if how.dev {

@@ -81,7 +81,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: newRouter(agents, cfg.token), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: newRouter(agents, cfg.token), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return runtime.Run(ctx) })
@@ -122,6 +122,7 @@ func newRouter(agents http.Handler, token string) *mux.Router {
 func requireToken(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Token") != token {
+			parleyhttp.LeaveBody(w, r) // it will not be read
 			http.Error(w, "send your token as X-Token", http.StatusUnauthorized)
 			return
 		}

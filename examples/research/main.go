@@ -87,7 +87,7 @@ func serve(ctx context.Context, listen string, runtime *actors.Runtime, handler 
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return runtime.Run(ctx) })
 	g.Go(func() error {

@@ -39,7 +39,7 @@ type Server struct {
 	Agents []Agent
 }
 
-// Limits bound what one request may bring. Zero means the default of the HTTP
+// Limits bound what one request may bring, and what all of them hold. Zero means the default of the HTTP
 // handler.
 type Limits struct {
 	// BodyBytes limits a request body.
@@ -48,6 +48,10 @@ type Limits struct {
 	TextBytes int64
 	// Attachments limits the attachments of one delivery.
 	Attachments int
+	// SpoolBytes bounds the temporary files of all bodies.
+	SpoolBytes int64
+	// ReaderBytes bounds the pages that are being written to clients.
+	ReaderBytes int64
 }
 
 // Bucket is where everything durable lives: a folder, or an S3-compatible

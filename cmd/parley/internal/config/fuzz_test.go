@@ -99,6 +99,7 @@ func checkServer(t *testing.T, s *config.Server) {
 	_, err := parleyhttp.New(nil, nil, mounts, &parleyhttp.Options{
 		PublicURL: s.PublicURL, TrustedProxies: s.TrustedProxies,
 		MaxBodyBytes: s.Limits.BodyBytes, MaxTextBytes: s.Limits.TextBytes, MaxAttachments: s.Limits.Attachments,
+		SpoolBytes: s.Limits.SpoolBytes, ReaderBytes: s.Limits.ReaderBytes,
 	})
 	if err != nil {
 		t.Error(err)

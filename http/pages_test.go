@@ -1,0 +1,160 @@
+package http_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/memory"
+)
+
+// shelf is a reader with one page per conversation, which all who read it share.
+type shelf struct {
+	*fakeRuntime
+	pages map[string][]byte // by the id
+}
+
+func (s *shelf) Snapshot(_ context.Context, at conversation.Address) (conversation.Page, error) {
+	return conversation.Page{JSON: s.pages[at.ID], Next: 1, UpToDate: true}, nil
+}
+
+func (s *shelf) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, _ int) (conversation.Page, error) {
+	if after > 0 {
+		return conversation.Page{JSON: []byte("[]"), Next: after, UpToDate: true}, nil
+	}
+	return s.Snapshot(ctx, at)
+}
+
+func (s *shelf) Wait(ctx context.Context, _ conversation.Address, _ conversation.Offset) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// newShelf is an edge before a shelf with pages of a size.
+func newShelf(t *testing.T, size int, budget *memory.Budget, readerBytes int64) *edge {
+	s := &shelf{fakeRuntime: newRuntime(), pages: map[string][]byte{}}
+	for _, id := range []string{"c1", "c2", "c3"} {
+		s.pages[id] = []byte(`["` + strings.Repeat("x", size-4) + `"]`)
+	}
+	h, err := parleyhttp.New(s, s, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}},
+		&parleyhttp.Options{Memory: budget, ReaderBytes: readerBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveEdge(t, &harness{t: t, rt: s.fakeRuntime, h: h})
+}
+
+// status reads the beginning of an answer.
+func status(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode
+}
+
+// TestReadersShareAPage: however many do not read a page, whichever way they asked for
+// it, it is in memory and in the budget once.
+func TestReadersShareAPage(t *testing.T) {
+	const size, readers = 4 << 20, 60
+	for name, path := range map[string]string{
+		"snapshot": "/c1", "updates": "/c1?view=updates&offset=-1", "sse": "/c1?view=updates&offset=-1&live=sse",
+		"long_poll": "/c1?view=updates&offset=-1&live=long-poll",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				budget := memory.New(size + 1)
+				e := newShelf(t, size, budget, 0)
+				before := heap()
+				for range readers {
+					conn := e.send("GET", path, "\r\n")
+					defer conn.Close()
+					if got := status(t, conn); got != http.StatusOK {
+						t.Fatalf("status %d", got)
+					}
+				}
+				synctest.Wait()
+				if grown := heap() - before; grown > size {
+					t.Errorf("%d readers who do not read took %d KiB", readers, grown>>10)
+				}
+				if got := budget.Usage()[1]; got.Account != "readers" || got.Used != size {
+					t.Errorf("they count as %+v", got)
+				}
+				for range readers {
+					<-e.closed
+				}
+				if got := budget.Usage()[1].Used; got != 0 {
+					t.Errorf("%d bytes are left when all are gone", got)
+				}
+			})
+		})
+	}
+}
+
+// heap returns the live bytes.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestSlowReadersMakeRoom: when there is no room for another page, who takes nothing of
+// theirs goes first, and then reads are refused.
+func TestSlowReadersMakeRoom(t *testing.T) {
+	const size = 600 << 10
+	for name, path := range map[string]string{"snapshot": "", "sse": "?view=updates&offset=-1&live=sse"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newShelf(t, size, nil, 1<<20)
+				slow := e.send("GET", "/c1"+path, "\r\n")
+				defer slow.Close()
+				if got := status(t, slow); got != http.StatusOK {
+					t.Fatalf("status %d", got)
+				}
+				time.Sleep(2 * time.Second) // it may still read on
+				other := e.send("GET", "/c2"+path, "\r\n")
+				if got := status(t, other); got != http.StatusServiceUnavailable {
+					t.Errorf("status %d with no room", got)
+				}
+				_ = other.Close()
+				<-e.closed
+				time.Sleep(time.Second)
+				steady := e.send("GET", "/c2"+path, "\r\n")
+				defer steady.Close()
+				if got := status(t, steady); got != http.StatusOK {
+					t.Errorf("status %d beside a slow reader", got)
+				}
+				began := time.Now()
+				if took := (<-e.closed).Sub(began); took > 0 {
+					t.Errorf("the slow reader went after %v more", took)
+				}
+				for range 6 {
+					time.Sleep(time.Second)
+					if _, err := io.CopyN(io.Discard, steady, pieceBytes); err != nil {
+						t.Fatal(err)
+					}
+					third := e.send("GET", "/c3"+path, "\r\n")
+					if got := status(t, third); got != http.StatusServiceUnavailable {
+						t.Errorf("status %d beside a reader that reads", got)
+					}
+					_ = third.Close()
+					<-e.closed
+				}
+			})
+		})
+	}
+}
+
+// pieceBytes is what a reader has to take in one go.
+const pieceBytes = 64 << 10
