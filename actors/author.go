@@ -19,6 +19,8 @@ type author struct {
 	parent *author // of a subagent, whose agent is nil
 	state  *authorState
 	depth  int
+	// left reads the delivery of turn if turn does not have it; else nil.
+	left func(context.Context) (conversation.Delivery, error)
 
 	mu    sync.Mutex
 	turn  *agent.Turn
@@ -38,7 +40,12 @@ func (a *activation) authorOf(id conversation.SubmissionID) *author {
 	sub := state.Submission(id)
 	if sub.Child == "" {
 		name := state.Created().Agent
-		return &author{name: name, agent: a.rt.agents[name], state: a.stateOf(sub), turn: a.turnOf(sub, 0)}
+		u := &author{name: name, agent: a.rt.agents[name], state: a.stateOf(sub), turn: a.turnOf(sub, 0)}
+		if l := sub.LeftOf(); l != nil {
+			rt, key := a.rt, a.key
+			u.left = func(ctx context.Context) (conversation.Delivery, error) { return rt.delivered(ctx, key, l) }
+		}
+		return u
 	}
 	u := &author{name: sub.Agent, turn: a.turnOf(sub, 0), depth: state.Depth(id)}
 	for _, w := range a.works {
@@ -94,6 +101,14 @@ func (u *author) current(ctx context.Context) (*agent.Setup, error) {
 	u.mu.Unlock()
 	if setup != nil {
 		return setup, nil
+	}
+	if u.left != nil {
+		whole := *turn
+		var err error
+		if whole.Delivery, err = u.left(ctx); err != nil {
+			return nil, err
+		}
+		turn = &whole
 	}
 	return u.prepare(ctx, turn)
 }

@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func (w *world) keysWith(text string) []string {
 // folded is the snapshot as the log alone says it.
 func (w *world) folded(at conversation.Address) string {
 	w.tb.Helper()
-	s := conversation.NewState()
+	s := conversation.NewStateHolding(math.MaxInt)
 	for i, records := range w.batches(at) {
 		if err := s.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: records}); err != nil {
 			w.tb.Fatal(err)

@@ -24,6 +24,8 @@ const (
 	maxSummaryTokens = 4096
 	// maxSummaryBytes bounds what is kept of one.
 	maxSummaryBytes = 64 << 10
+	// keptTokenBytes is what a token that is kept word for word may take, in bytes.
+	keptTokenBytes = 8
 )
 
 // full reports whether a model's context has come near its window.
@@ -46,6 +48,7 @@ func reserve(c agent.Compaction, m providers.Model) int {
 // summaryJob makes one summary outside the actor.
 type summaryJob struct {
 	rt        *Runtime
+	key       conversation.Key
 	gen       int
 	author    *author
 	before    *conversation.Compacted // the one it continues, or nil
@@ -60,7 +63,7 @@ func (a *activation) summarize(e machine.Summarize) {
 	state := a.machine.State()
 	id := e.Submission
 	job := &summaryJob{
-		rt: a.rt, gen: e.Gen, before: state.Compacted(id), exchanges: settledSteps(exchangesOf(state, id)), words: e.Instructions,
+		rt: a.rt, key: a.key, gen: e.Gen, before: state.Compacted(id), exchanges: settledSteps(exchangesOf(state, id)), words: e.Instructions,
 	}
 	sub := state.Submission(id)
 	if sub == nil { // nobody works
@@ -129,11 +132,12 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	if err != nil {
 		return out, err
 	}
-	list, first, err := j.list(ctx)
+	keep := rules.WithDefaults(model.MaxTokens).KeepRecentTokens
+	list, first, err := j.list(ctx, maxSummaryInput+keptTokenBytes*keep)
 	if err != nil {
 		return out, err
 	}
-	cut, ok := summary.Plan(list, first, rules.WithDefaults(model.MaxTokens).KeepRecentTokens)
+	cut, ok := summary.Plan(list, first, keep)
 	if !ok {
 		out.Nothing = true
 		return out, nil
@@ -156,8 +160,9 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	}, nil
 }
 
-// list returns what the model sees, oldest first, and from which step on.
-func (j *summaryJob) list(ctx context.Context) ([]conversation.Exchange, conversation.TurnID, error) {
+// list returns what the model sees, oldest first, and from which step on; of closed
+// history beyond room bytes only its names.
+func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchange, conversation.TurnID, error) {
 	var list []conversation.Exchange
 	at := -1
 	if j.before != nil {
@@ -169,11 +174,15 @@ func (j *summaryJob) list(ctx context.Context) ([]conversation.Exchange, convers
 		if len(j.exchanges) > 0 {
 			next = j.exchanges[0].submission
 		}
-		if list, err = j.history.exchanges(ctx, j.closed, j.before, next); err != nil {
+		if list, err = j.history.exchanges(ctx, j.closed, j.before, next, room); err != nil {
 			return nil, "", err
 		}
 	}
-	list = append(list, exported(j.exchanges[max(at, 0):])...)
+	open, err := j.rt.whole(ctx, j.key, j.exchanges[max(at, 0):])
+	if err != nil {
+		return nil, "", err
+	}
+	list = append(list, exported(open)...)
 	if j.before == nil {
 		return list, "", nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -23,6 +24,10 @@ const checkpointTimeout = 30 * time.Second
 // maxEncodedBytes bounds the encoded history that an activation keeps for its next
 // model call: about what the largest context windows hold.
 const maxEncodedBytes = 4 << 20
+
+// maxViewBytes bounds what a model is shown of a conversation, in bytes of text: several
+// times what the largest context windows hold. Beyond it nobody is asked.
+const maxViewBytes = 32 << 20
 
 // history is what an activation has cut out of its state, and its checkpoints. It
 // outlives the activation as long as a checkpoint is being stored.
@@ -62,6 +67,7 @@ type piece struct {
 	cut   *conversation.HistoryPage // nil once shown is there
 	shown *providers.Block
 	first bool // it holds where the view begins after a compaction
+	bytes int  // of text in shown
 }
 
 func newPage(cut *conversation.HistoryPage) *closedPage {
@@ -125,8 +131,8 @@ func (h *history) keep(p *conversation.HistoryPage) {
 func (h *history) checkpoint(e machine.Checkpoint, due *dueCheckpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.Closed != nil {
-		h.keep(e.Closed)
+	for _, p := range e.Closed {
+		h.keep(p)
 	}
 	due.State, due.pages = e.State, len(h.pages)
 	h.due = due
@@ -228,6 +234,7 @@ func (h *history) blocks(
 ) ([]*providers.Block, error) {
 	h.view(pages, after)
 	var out []*providers.Block
+	size := 0
 	for _, p := range slices.Backward(pages) {
 		blocks, first, err := h.page(ctx, p, after)
 		var corrupt *storage.CorruptError
@@ -235,6 +242,9 @@ func (h *history) blocks(
 			h.log.Warn("page cannot be used, folding the log", "err", err)
 			folded, err := h.fold(ctx, after, next)
 			if err != nil {
+				return nil, err
+			}
+			if folded, err = h.rt.whole(ctx, h.key, folded); err != nil {
 				return nil, err
 			}
 			messages, err := h.rt.messages(h.key, folded)
@@ -246,8 +256,33 @@ func (h *history) blocks(
 		if out = append(blocks, out...); first {
 			break
 		}
+		if size += h.shown(p); size > maxViewBytes {
+			h.release(pages)
+			return nil, errViewTooLong
+		}
 	}
 	return out, nil
+}
+
+// shown is how many bytes of text the model is shown of a page.
+func (h *history) shown(p *closedPage) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, piece := range p.pieces {
+		n += piece.bytes
+	}
+	return n
+}
+
+// release forgets what was shown of pages that are stored.
+func (h *history) release(pages []*closedPage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range pages {
+		if p.ref != nil {
+			p.pieces, p.cut = nil, nil
+		}
+	}
 }
 
 // page returns what the model is shown of a page, and whether the view begins there.
@@ -257,7 +292,7 @@ func (h *history) page(ctx context.Context, p *closedPage, after *conversation.C
 		return nil, false, err
 	}
 	for _, piece := range slices.Backward(pieces) {
-		b, err := h.show(piece, after)
+		b, err := h.show(ctx, piece, after)
 		if err != nil {
 			return nil, false, err
 		}
@@ -290,11 +325,11 @@ func (h *history) view(pages []*closedPage, after *conversation.Compacted) {
 }
 
 // exchanges returns what pages hold from where a view begins after a compaction, as
-// blocks does.
+// blocks does. Of those beyond the newest room bytes only their names are there.
 func (h *history) exchanges(
-	ctx context.Context, pages []*closedPage, after *conversation.Compacted, next conversation.SubmissionID,
+	ctx context.Context, pages []*closedPage, after *conversation.Compacted, next conversation.SubmissionID, room int,
 ) ([]conversation.Exchange, error) {
-	out, err := h.paged(ctx, pages, after)
+	out, err := h.paged(ctx, pages, after, room)
 	var corrupt *storage.CorruptError
 	if !errors.As(err, &corrupt) {
 		return out, err
@@ -305,7 +340,7 @@ func (h *history) exchanges(
 }
 
 // paged is exchanges without the log.
-func (h *history) paged(ctx context.Context, pages []*closedPage, after *conversation.Compacted) ([]conversation.Exchange, error) {
+func (h *history) paged(ctx context.Context, pages []*closedPage, after *conversation.Compacted, room int) ([]conversation.Exchange, error) {
 	var out []conversation.Exchange
 	for _, p := range slices.Backward(pages) {
 		h.mu.Lock()
@@ -323,6 +358,18 @@ func (h *history) paged(ctx context.Context, pages []*closedPage, after *convers
 			return nil, &storage.CorruptError{Conv: h.key, Err: err}
 		}
 		i := firstOf(list, after)
+		for n := len(list) - 1; n >= max(0, i); n-- {
+			if room <= 0 {
+				list[n] = conversation.Exchange{Submission: list[n].Submission}
+				continue
+			}
+			if l := list[n].Left; l != nil {
+				if list[n].Delivery, err = h.rt.delivered(ctx, h.key, l); err != nil {
+					return nil, err
+				}
+			}
+			room -= summary.Bytes(list[n])
+		}
 		if out = append(list[max(0, i):len(list):len(list)], out...); i >= 0 {
 			break
 		}
@@ -362,7 +409,7 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 }
 
 // show returns what the model is shown of a piece and keeps it.
-func (h *history) show(p *piece, after *conversation.Compacted) (*providers.Block, error) {
+func (h *history) show(ctx context.Context, p *piece, after *conversation.Compacted) (*providers.Block, error) {
 	h.mu.Lock()
 	cut, shown := p.cut, p.shown
 	h.mu.Unlock()
@@ -379,7 +426,11 @@ func (h *history) show(p *piece, after *conversation.Compacted) (*providers.Bloc
 		if i == 0 && first >= 0 {
 			x.Steps = stepsSince(x.Steps, after.FirstTurn)
 		}
-		exchanges = append(exchanges, exchange{x.Submission, x.Delivery, x.Steps})
+		exchanges = append(exchanges, exchange{x.Submission, x.Delivery, x.Left, x.Steps})
+	}
+	exchanges, err = h.rt.whole(ctx, h.key, exchanges)
+	if err != nil {
+		return nil, err
 	}
 	messages, err := h.rt.messages(h.key, exchanges)
 	if err != nil {
@@ -391,7 +442,7 @@ func (h *history) show(p *piece, after *conversation.Compacted) (*providers.Bloc
 		return providers.NewBlock(messages), nil
 	}
 	if p.shown == nil {
-		p.cut, p.shown, p.first = nil, providers.NewBlock(messages), first >= 0
+		p.cut, p.shown, p.first, p.bytes = nil, providers.NewBlock(messages), first >= 0, textBytes(messages)
 	}
 	return p.shown, nil
 }

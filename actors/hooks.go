@@ -80,12 +80,16 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 // [machine.DeliveryPrepared] brings the end of it.
 func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 	w := a.begin(e.Gen, e.Submission)
-	ag, turn := w.author.agent, a.turnOf(a.machine.State().Submission(e.Submission), 0)
+	sub := a.machine.State().Submission(e.Submission)
+	ag, turn, left := w.author.agent, a.turnOf(sub, 0), sub.LeftOf()
 	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
 	told := a.tellerOf(e.Submission, "")
 	a.rt.spawn(func() {
 		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, a.rt), map[string]any{"hook": "DeliveryStarted"}), ag)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
+			if err := a.rt.complete(ctx, a.key, left, &turn.Delivery); err != nil {
+				return struct{}{}, err
+			}
 			return struct{}{}, ag.StartDelivery(ctx, turn)
 		})
 		out := machine.DeliveryPrepared{Gen: e.Gen, State: s.writes.take()}
@@ -108,9 +112,13 @@ func (a *activation) finishResponse(e machine.FinishResponse) {
 	w := a.begin(e.Gen, e.Submission)
 	ag, resp := w.author.agent, responseOf(sub)
 	resp.Turn, resp.Continuations = *a.turnOf(sub, e.Step), sub.Continued
+	left := sub.LeftOf()
 	log := a.log.With("submission", string(e.Submission))
 	told := a.tellerOf(e.Submission, e.Turn)
 	a.rt.spawn(func() {
+		if err := a.rt.complete(w.ctx, a.key, left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
+			log.Warn("delivery cannot be shown to a hook", "err", err)
+		}
 		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, a.rt), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, a.rt, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
@@ -140,11 +148,15 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 		Delivery: sub.Delivery, Outcome: e.Outcome, Error: e.Err, Message: sub.Message, Text: resp.Text, Usage: resp.Usage,
 	}
 	u := a.bystander()
+	left := sub.LeftOf()
 	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
 	teller := a.tellerOf(sub.ID, "")
 	a.rt.spawn(func() {
 		s := u.within(teller.author(agent.WithDispatcher(a.rt.life, a.rt), map[string]any{"hook": "Settled"}), u.agent)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
+			if err := a.rt.complete(ctx, a.key, left, &told.Delivery); err != nil {
+				return struct{}{}, err
+			}
 			return struct{}{}, u.agent.AfterSettlement(ctx, told)
 		})
 		if err != nil {

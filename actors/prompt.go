@@ -20,13 +20,14 @@ import (
 type exchange struct {
 	submission conversation.SubmissionID
 	delivery   conversation.Delivery
+	left       *conversation.Left // where delivery stands if it is not whole
 	steps      []conversation.Step
 }
 
 func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange {
 	var out []exchange
 	for _, sub := range s.Exchanges(id) {
-		out = append(out, exchange{sub.ID, sub.Delivery, sub.Steps()})
+		out = append(out, exchange{sub.ID, sub.Delivery, sub.LeftOf(), sub.Steps()})
 	}
 	return out
 }
@@ -35,7 +36,7 @@ func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange
 func exported(list []exchange) []conversation.Exchange {
 	var out []conversation.Exchange
 	for _, x := range list {
-		out = append(out, conversation.Exchange{Submission: x.submission, Delivery: x.delivery, Steps: x.steps})
+		out = append(out, conversation.Exchange{Submission: x.submission, Delivery: x.delivery, Left: x.left, Steps: x.steps})
 	}
 	return out
 }
@@ -88,6 +89,25 @@ func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]provid
 		}
 	}
 	return out, nil
+}
+
+// textBytes is how much text messages hold, in bytes.
+func textBytes(messages []providers.Message) (n int) {
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch p := p.(type) {
+			case providers.Text:
+				n += len(p.Text)
+			case providers.Reasoning:
+				n += len(p.Text)
+			case providers.ToolCall:
+				n += len(p.Arguments)
+			case providers.ToolResult:
+				n += textBytes([]providers.Message{{Parts: p.Content}})
+			}
+		}
+	}
+	return n
 }
 
 func (r *Runtime) deliveryMessage(key conversation.Key, d conversation.Delivery) (providers.Message, error) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"io"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -59,7 +59,7 @@ func (r *Runtime) Read(ctx context.Context, at conversation.Address, receipt con
 	if err != nil {
 		return nil, fmt.Errorf("read the reply to submission %.80s: %w", receipt.SubmissionID, err)
 	}
-	m, end := s.Reply(receipt.SubmissionID)
+	m, end := s.reply, s.end
 	reply := &Reply{Submission: receipt.SubmissionID, Outcome: end.Outcome, Error: end.Error}
 	if m != nil {
 		reply.Message, reply.Text, reply.Data, reply.Metadata = m.ID, m.Text(), m.Data(), m.Metadata
@@ -70,10 +70,17 @@ func (r *Runtime) Read(ctx context.Context, at conversation.Address, receipt con
 	return reply, nil
 }
 
-// untilSettled returns a snapshot that has the settlement of a submission.
+// answer is what a snapshot shows of one submission.
+type answer struct {
+	found bool                  // it has a message
+	reply *conversation.Message // nil if the agent said nothing
+	end   *conversation.Settlement
+}
+
+// untilSettled returns what a snapshot shows that has the settlement of a submission.
 func (r *Runtime) untilSettled(
 	ctx context.Context, reader conversation.Reader, at conversation.Address, receipt conversation.Receipt,
-) (*conversation.Snapshot, error) {
+) (*answer, error) {
 	next, looked := receipt.Offset, false
 	tail := conversation.Tailing(ctx)
 	for reading := ctx; ; {
@@ -100,29 +107,31 @@ func (r *Runtime) untilSettled(
 	}
 }
 
-// readOn reads on from next, or waits at the head. It returns a snapshot once the
+// readOn reads on from next, or waits at the head. It returns an answer once the
 // submission is settled. looked says that a snapshot has shown it to be there.
 func (r *Runtime) readOn(
 	ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID, next *conversation.Offset, looked *bool,
-) (*conversation.Snapshot, error) {
+) (*answer, error) {
 	page, err := reader.Updates(ctx, at, *next, replyPage)
 	if err != nil {
 		return nil, err
 	}
 	ctx = conversation.Tailing(ctx) // the rest goes on with what the page has shown
-	settled, err := settles(page.JSON, id)
-	if err != nil {
-		return nil, err
+	settled := page.Long != nil     // a snapshot says it as well
+	if !settled {
+		if settled, err = settles(page.JSON, id); err != nil {
+			return nil, err
+		}
 	}
 	if settled || page.UpToDate && !*looked {
-		s, err := snapshotOf(ctx, reader, at)
+		s, err := answerIn(ctx, reader, at, id)
 		if err != nil {
 			return nil, err
 		}
-		if _, end := s.Reply(id); end != nil {
+		if s.end != nil {
 			return s, nil
 		}
-		if !slices.ContainsFunc(s.Messages, func(m conversation.Message) bool { return m.SubmissionID == id }) {
+		if !s.found {
 			return nil, conversation.Errorf(conversation.CodeInvalidRequest, "The conversation has no submission %.80q.", string(id))
 		}
 		*looked = true
@@ -165,14 +174,80 @@ func settles(page []byte, id conversation.SubmissionID) (bool, error) {
 	return false, nil
 }
 
-func snapshotOf(ctx context.Context, reader conversation.Reader, at conversation.Address) (*conversation.Snapshot, error) {
+// answerIn reads a snapshot and keeps what it shows of one submission.
+func answerIn(ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID) (*answer, error) {
 	page, err := reader.Snapshot(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	var s conversation.Snapshot
-	if err := json.Unmarshal(page.JSON, &s); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	from, to := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		to.CloseWithError(page.Write(ctx, to))
+	}()
+	out := &answer{}
+	err = out.read(json.NewDecoder(from), id)
+	cancel()
+	_ = from.Close()
+	<-written
+	if err != nil {
 		return nil, fmt.Errorf("decode snapshot: %w", err)
 	}
-	return &s, nil
+	return out, nil
+}
+
+// read takes a snapshot message by message, so that a long one is never held.
+func (a *answer) read(dec *json.Decoder, id conversation.SubmissionID) error {
+	if _, err := dec.Token(); err != nil { // {
+		return err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "messages":
+			err = each(dec, func(m *conversation.Message) {
+				if m.SubmissionID != id {
+					return
+				}
+				a.found = true
+				if m.Role == conversation.RoleAssistant {
+					a.reply = m
+				}
+			})
+		case "settlements":
+			err = each(dec, func(s *conversation.Settlement) {
+				if s.SubmissionID == id {
+					a.end = s
+				}
+			})
+		default:
+			var other json.RawMessage
+			err = dec.Decode(&other)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each decodes the elements of an array.
+func each[T any](dec *json.Decoder, visit func(*T)) error {
+	if _, err := dec.Token(); err != nil { // [
+		return err
+	}
+	for dec.More() {
+		v := new(T)
+		if err := dec.Decode(v); err != nil {
+			return err
+		}
+		visit(v)
+	}
+	_, err := dec.Token() // ]
+	return err
 }

@@ -76,6 +76,9 @@ type Options struct {
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
+	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
+	// in bytes of text and attributes. Zero is 64 MiB.
+	MaxWaitingBytes int
 	// Membership says how the nodes of the bucket know of each other. Zero is
 	// MembershipSingle.
 	Membership Membership
@@ -152,6 +155,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"CheckpointBatches", &out.CheckpointBatches, 64},
 		{"CompactBatches", &out.CompactBatches, 32},
 		{"MaxWaiting", &out.MaxWaiting, 1000},
+		{"MaxWaitingBytes", &out.MaxWaitingBytes, 64 << 20},
 	} {
 		if *n.value < 0 {
 			return out, fmt.Errorf("option %s is negative: %d", n.name, *n.value)
@@ -292,7 +296,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
-		MaxWaiting: o.MaxWaiting, MaxPendingBytes: maxPendingBytes,
+		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes,
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes,
 		RestBatches: o.CompactBatches, AllRead: r.members.allRead,
 	}

@@ -35,6 +35,7 @@ type toolCall struct {
 	writes *stateWrites // nil if there is no state, and until the tool runs
 	parked parking
 	told   *teller
+	left   *conversation.Left // where the delivery in call stands if it is not whole
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
@@ -45,7 +46,7 @@ func (a *activation) runTool(e machine.RunTool) {
 	root := rootOf(state, e.Submission)
 	w := a.begin(e.Gen, e.Submission)
 	c := &toolCall{
-		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn),
+		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn), left: root.LeftOf(),
 		call: agent.Call{
 			Address: created.Address(), UID: created.UID,
 			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
@@ -80,6 +81,9 @@ func (c *toolCall) perform() (any, error) {
 	refuse := func(text string, err error) (any, error) {
 		done.NotRun, done.Failed, done.ErrorText = true, true, text
 		return done, err
+	}
+	if err := c.rt.complete(c.ctx, c.key, c.left, &c.call.Delivery); err != nil {
+		return refuse(sayNoTools, err)
 	}
 	setup, err := c.author.current(c.ctx)
 	if err != nil {

@@ -192,6 +192,9 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 // errOverflow is a reply that shows that its request did not fit.
 var errOverflow = errors.New("the model dropped what did not fit into its window")
 
+// errViewTooLong is a conversation that no model can be shown.
+var errViewTooLong = errors.New("the conversation is longer than any model may be shown")
+
 // failed is the event for a call that failed.
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
@@ -202,7 +205,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
 	case errors.Is(err, errSilence), errors.Is(err, errTooLong):
 		out.Retry = true
-	case errors.Is(err, errOverflow):
+	case errors.Is(err, errOverflow), errors.Is(err, errViewTooLong):
 		out.Overflow = true
 	case errors.As(err, &vendor):
 		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
@@ -218,6 +221,11 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 
 // stream pushes all events but the last, which it returns.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
+	own, err := c.rt.whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:])
+	if err != nil {
+		return end, err
+	}
+	c.turn.Delivery = own[0].delivery
 	setup, err := c.author.prepare(ctx, c.turn)
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
@@ -298,6 +306,9 @@ func (c *modelCall) view(ctx context.Context) (history []*providers.Block, now [
 		if history, err = c.history.blocks(ctx, c.closed, c.compacted, c.exchanges[0].submission); err != nil {
 			return nil, nil, err
 		}
+	}
+	if open, err = c.rt.whole(ctx, c.key, open); err != nil {
+		return nil, nil, err
 	}
 	if now, err = c.rt.messages(c.key, open); err != nil || c.compacted == nil {
 		return history, now, err

@@ -13,7 +13,11 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 5
+const Reducer = 6
+
+// wholeReducer is the version of a state of which nothing is left to the log. What it
+// means has not changed since, so versions that know no other go on with it.
+const wholeReducer = 5
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
 // is not damaged: fold the log instead.
@@ -45,6 +49,7 @@ type (
 	}
 	messageForm struct {
 		View     Message         `json:"view"`
+		Left     *Left           `json:"left,omitempty"`
 		Parts    []partForm      `json:"parts,omitempty"`
 		Meta     json.RawMessage `json:"meta,omitempty"`
 		Response bool            `json:"response,omitempty"` // of the submission it names
@@ -81,7 +86,7 @@ type (
 // the state, without attached history, and one for each key of a submission that was cut.
 func EncodeState(s *State) ([]byte, error) {
 	f := stateForm{
-		Reducer: Reducer, Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
+		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted,
 	}
 	for _, sub := range s.submissions {
@@ -110,6 +115,15 @@ func EncodeState(s *State) ([]byte, error) {
 	return b, nil
 }
 
+// reducer is the version that has to understand the state.
+func (s *State) reducer() int {
+	left := func(m *message) bool { return m.left != nil }
+	if s.history.Left > 0 || slices.ContainsFunc(s.messages, left) {
+		return Reducer
+	}
+	return wholeReducer
+}
+
 func formOf(s *Submission) submissionForm {
 	f := submissionForm{Submission: *s, Delivered: s.delivered, Elapsed: s.elapsed}
 	for _, st := range s.steps {
@@ -119,7 +133,7 @@ func formOf(s *Submission) submissionForm {
 }
 
 func (s *State) messageForm(m *message) messageForm {
-	f := messageForm{View: m.view, Response: m.sub != nil}
+	f := messageForm{View: m.view, Left: m.left, Response: m.sub != nil}
 	if m.meta != nil {
 		f.Meta, _ = EncodeJSON(m.meta) // it was decoded from JSON
 	}
@@ -145,8 +159,8 @@ func (s *State) messageForm(m *message) messageForm {
 // DecodeState reads what [EncodeState] wrote. An error that is not [ErrReducer]
 // says that the bytes are damaged; in both cases the log has to be folded.
 func DecodeState(b []byte) (*State, error) {
-	version, err := reducerOf(b)
-	if err == nil && version != Reducer {
+	version, err := ReducerOf(b)
+	if err == nil && version != Reducer && version != wholeReducer {
 		err = fmt.Errorf("%w: %d, this one is %d", ErrReducer, version, Reducer)
 	}
 	var f stateForm
@@ -191,8 +205,9 @@ func DecodeState(b []byte) (*State, error) {
 	return s, s.checkRestored()
 }
 
-// reducerOf reads the first member alone: the rest may be of any shape.
-func reducerOf(b []byte) (version int, err error) {
+// ReducerOf returns the version that an encoded state needs. It reads the first member
+// alone: the rest may be of any shape.
+func ReducerOf(b []byte) (version int, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(`{"reducer":`))
 	if !ok {
 		return 0, errors.New("does not begin with the reducer")
@@ -257,7 +272,7 @@ func (s *State) restoreKeys(ids []SubmissionID) error {
 }
 
 func (s *State) restoreMessage(f *messageForm) error {
-	m := &message{view: f.View}
+	m := &message{view: f.View, left: f.Left}
 	if f.Meta != nil {
 		if err := decodeNumbers(f.Meta, &m.meta); err != nil {
 			return fmt.Errorf("metadata: %w", err)

@@ -82,7 +82,9 @@ func (s *State) foldRest(r Record) error {
 	case *Parked:
 		return s.foldParked(r)
 	case *ConversationDeleted:
+		inline := s.inline
 		*s = *newStateAt(s.head)
+		s.inline = inline
 	}
 	return nil
 }
@@ -99,12 +101,16 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	if s.bySub[r.Submission] != nil {
 		return s.bad(r, "submission %s exists", r.Submission)
 	}
-	if err := s.addMessage(r, deliveredMessage(r)); err != nil {
+	m := deliveredMessage(r)
+	if err := s.addMessage(r, m); err != nil {
 		return err
 	}
 	sub := &Submission{
 		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace, Dispatched: r.Dispatched,
 		Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
+	}
+	if s.leaves(&sub.Delivery) {
+		s.leave(sub, m)
 	}
 	s.keys = append(s.keys, sub)
 	s.bySub[sub.ID] = sub

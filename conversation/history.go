@@ -13,19 +13,23 @@ type HistoryCounts struct {
 	Messages    int `json:"messages"`
 	Settlements int `json:"settlements"`
 	Exchanges   int `json:"exchanges"`
+	Left        int `json:"left,omitempty"` // of the messages: those that the log alone has
 }
 
 func (c *HistoryCounts) add(d HistoryCounts) {
 	c.Messages += d.Messages
 	c.Settlements += d.Settlements
 	c.Exchanges += d.Exchanges
+	c.Left += d.Left
 }
 
 // Exchange is one submission as the model sees it afterwards.
 type Exchange struct {
 	Submission SubmissionID `json:"submission"`
 	Delivery   Delivery     `json:"delivery"`
-	Steps      []Step       `json:"steps,omitempty"`
+	// Left says where Delivery stands if that has no more than its kind and attachments.
+	Left  *Left  `json:"left,omitempty"`
+	Steps []Step `json:"steps,omitempty"`
 }
 
 // HistoryPage is a run of closed history: messages, settlements and exchanges that
@@ -35,12 +39,14 @@ type Exchange struct {
 type HistoryPage struct {
 	// Counts is what the page holds.
 	Counts HistoryCounts
-	// Messages and Settlements are public JSON forms, joined by commas.
+	// Messages and Settlements are public JSON forms, joined by commas. A message that
+	// only the log has is named in its place; see [HistoryPage.Pieces].
 	Messages    []byte
 	Settlements []byte
 
 	attachments []byte // a JSON array of Attachment, of the messages
 	exchanges   []byte // a JSON array of Exchange
+	stub        bool   // without messages and exchanges
 }
 
 // Exchanges decodes what the model sees of the page, oldest first.
@@ -125,30 +131,33 @@ func DecodeHistory(data []byte) (*HistoryPage, error) {
 		(c.Settlements == 0) != (len(p.Settlements) == 0) {
 		return nil, errors.New("decode history: the counts do not fit the lines")
 	}
+	if err := p.checkLeft(); err != nil {
+		return nil, fmt.Errorf("decode history: %w", err)
+	}
 	return p, nil
 }
 
-// Cut takes the closed history that nothing open stands before out of the state, or
-// returns nil if there is none. What was cut is missing in [State.Snapshot],
+// cutBytes bounds what one page is cut to: no message begins beyond it.
+const cutBytes = 1 << 20
+
+// Cut takes the oldest closed history that nothing open stands before out of the state,
+// or returns nil if there is none. Where there is much of it, more is left for another
+// call. What was cut is missing in [State.Snapshot],
 // [State.Exchanges] and [State.Attachment] until it is attached to a state; keys of
 // admissions stay.
 func (s *State) Cut() (*HistoryPage, error) {
-	n := 0
-	for n < len(s.messages) && s.closed(s.messages[n]) {
-		n++
-	}
-	if n == 0 {
-		return nil, nil
-	}
 	page := &HistoryPage{}
 	gone := map[MessageID]bool{}
 	attachments := []Attachment{}
-	for _, m := range s.messages[:n] {
-		b, err := EncodeJSON(m.snapshot())
-		if err != nil {
+	n, left := 0, 0
+	for ; n < len(s.messages) && s.closed(s.messages[n]) && len(page.Messages) < cutBytes; n++ {
+		m := s.messages[n]
+		if err := page.addMessage(m); err != nil {
 			return nil, fmt.Errorf("encode message %s: %w", m.view.ID, err)
 		}
-		page.Messages = appendJoined(page.Messages, b)
+		if m.left != nil {
+			left++
+		}
 		gone[m.view.ID] = true
 		for _, p := range m.parts {
 			if p.kind == PartTypeFile {
@@ -157,11 +166,14 @@ func (s *State) Cut() (*HistoryPage, error) {
 			attachments = append(attachments, p.images...)
 		}
 	}
+	if n == 0 {
+		return nil, nil
+	}
 	over := s.over(gone)
 	exchanges := []Exchange{}
 	for _, sub := range s.submissions[:over] {
 		if sub.tried() {
-			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Steps: sub.Steps()})
+			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
 		}
 	}
 	settled := 0
@@ -181,9 +193,22 @@ func (s *State) Cut() (*HistoryPage, error) {
 	if page.exchanges, err = EncodeJSON(exchanges); err != nil {
 		return nil, fmt.Errorf("encode exchanges: %w", err)
 	}
-	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: len(exchanges)}
+	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: len(exchanges), Left: left}
 	s.history.add(page.Counts)
 	return page, s.drop(n, over, settled)
+}
+
+// addMessage adds the public form of a message, or what stands for it.
+func (p *HistoryPage) addMessage(m *message) (err error) {
+	if len(p.Messages) > 0 {
+		p.Messages = append(p.Messages, ',')
+	}
+	if m.left != nil {
+		p.Messages, err = appendLeft(p.Messages, m.left)
+	} else {
+		p.Messages, err = appendJSON(p.Messages, m.snapshot())
+	}
+	return err
 }
 
 func appendJoined(dst, b []byte) []byte {

@@ -17,10 +17,11 @@ import (
 // keeper folds a log as an owner does that writes checkpoints: it cuts closed
 // history out of its state, and now and then it goes on from the encoded state.
 type keeper struct {
-	r     *rand.Rand
-	state *conversation.State
-	pages []*conversation.HistoryPage
-	cuts  int
+	r      *rand.Rand
+	state  *conversation.State
+	inline int // see conversation.InlineBytes
+	pages  []*conversation.HistoryPage
+	cuts   int
 }
 
 func (k *keeper) apply(b conversation.Batch) error {
@@ -75,6 +76,7 @@ func (k *keeper) restore() error {
 		return fmt.Errorf("state is restored as another:\n%s\n%s", b, again)
 	}
 	k.state = restored
+	k.state.Hold(k.inline)
 	return nil
 }
 
@@ -100,12 +102,9 @@ type seen struct {
 // log.
 func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage, log []conversation.Batch) seen {
 	t.Helper()
-	snap, err := conversation.EncodeJSON(s.Snapshot())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := &written{t: t, log: log}
 	out := seen{
-		Snapshot: string(snap), Keys: map[string]conversation.SubmissionID{},
+		Snapshot: w.join(s.Snapshot().Pieces()), Keys: map[string]conversation.SubmissionID{},
 		Files: map[conversation.AttachmentID]conversation.Attachment{}, Author: s.AuthorState(),
 	}
 	for _, p := range pages {
@@ -116,7 +115,7 @@ func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage
 		out.Exchanges = append(out.Exchanges, x...)
 	}
 	for _, sub := range s.Exchanges("") {
-		out.Exchanges = append(out.Exchanges, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Steps: sub.Steps()})
+		out.Exchanges = append(out.Exchanges, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
 	}
 	for _, sub := range s.Unsettled() {
 		out.Unsettled = append(out.Unsettled, sub.ID)
@@ -147,7 +146,7 @@ func TestCutHistoryChangesNothing(t *testing.T) {
 	for seed := range uint64(150) {
 		log := generate(seed)
 		whole := conversation.NewState()
-		kept := &keeper{r: rand.New(rand.NewPCG(seed, 4)), state: conversation.NewState()}
+		kept := &keeper{r: rand.New(rand.NewPCG(seed, 4)), state: conversation.NewState(), inline: conversation.InlineBytes}
 		for _, b := range log {
 			if err := whole.Apply(b); err != nil {
 				t.Fatal(err)

@@ -31,10 +31,35 @@ type Page struct {
 	// JSON is one line without a newline; an empty array is exactly []. It is
 	// shared between readers and must not be changed.
 	JSON []byte
+	// Long writes what JSON would be, and is set in its place where that is too long to
+	// be held. It reads on the way, so that it may fail when some of it is written. It may
+	// be called more than once.
+	Long func(ctx context.Context, w io.Writer) error
 	// Next is the offset to read from next.
 	Next Offset
 	// UpToDate is set when the read reached the durable head.
 	UpToDate bool
+}
+
+// Write writes the page's JSON.
+func (p *Page) Write(ctx context.Context, w io.Writer) error {
+	if p.Long != nil {
+		return p.Long(ctx, w)
+	}
+	_, err := w.Write(p.JSON)
+	return err
+}
+
+// Bytes returns the page's JSON whole, however long.
+func (p *Page) Bytes(ctx context.Context) ([]byte, error) {
+	if p.Long == nil {
+		return p.JSON, nil
+	}
+	var out appender
+	if err := p.Long(ctx, &out); err != nil {
+		return nil, err
+	}
+	return out.b, nil
 }
 
 // Reader is the read seam. A read never activates a conversation. A conversation

@@ -52,6 +52,7 @@ type State struct {
 	born        Offset // of the batch that created this life
 	calls       map[CallID]*part
 	author      map[string]json.RawMessage
+	inline      int // see InlineBytes
 	recorded    map[CallID][]StepRecorded
 	compacted   *Compacted
 	// children are the subagent conversations of unsettled submissions, oldest first;
@@ -64,9 +65,17 @@ func NewState() *State {
 	return newStateAt(Start)
 }
 
+// NewStateHolding is NewState with another bound than [InlineBytes].
+func NewStateHolding(inline int) *State {
+	s := NewState()
+	s.inline = inline
+	return s
+}
+
 func newStateAt(head Offset) *State {
 	return &State{
 		head:     head,
+		inline:   InlineBytes,
 		byID:     map[MessageID]*message{},
 		bySub:    map[SubmissionID]*Submission{},
 		byKey:    map[string]*Submission{},
@@ -79,6 +88,7 @@ func newStateAt(head Offset) *State {
 // message is one message of the transcript under construction.
 type message struct {
 	view  Message // Parts and Metadata are unused; see parts and metadata
+	left  *Left   // the message is in the log alone, but for its files; else nil
 	parts []*part
 	meta  map[string]any
 	sub   *Submission // of a response
@@ -128,9 +138,12 @@ type Submission struct {
 	Key         string       `json:"key"`
 	PayloadHash string       `json:"payloadHash"`
 	Delivery    Delivery     `json:"delivery"`
-	Trace       Trace        `json:"trace,omitzero"`
-	Offset      Offset       `json:"offset"` // of the admitting batch
-	AdmittedAt  Time         `json:"admittedAt"`
+	// Left is how many bytes of Delivery are left to the log: only its kind and its
+	// attachments are here, see [Submission.LeftOf].
+	Left       int    `json:"left,omitempty"`
+	Trace      Trace  `json:"trace,omitzero"`
+	Offset     Offset `json:"offset"` // of the admitting batch
+	AdmittedAt Time   `json:"admittedAt"`
 
 	// Attempts counts the attempts started and not released.
 	Attempts int `json:"attempts,omitempty"`

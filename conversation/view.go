@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 )
 
@@ -22,39 +23,25 @@ type Snapshot struct {
 	History []*HistoryPage `json:"-"`
 }
 
-// MarshalJSON writes the whole, attached history first.
+// MarshalJSON writes the whole, attached history first. It fails if a part of it has to
+// be read first; see [Snapshot.Pieces].
 func (s *Snapshot) MarshalJSON() ([]byte, error) {
-	type plain Snapshot // without this method
-	if len(s.History) == 0 {
-		return EncodeJSON((*plain)(s))
-	}
-	head, err := EncodeJSON(struct {
-		V              int            `json:"v"`
-		ConversationID ConversationID `json:"conversationId"`
-		Offset         Offset         `json:"offset"`
-	}{s.V, s.ConversationID, s.Offset})
+	list, err := s.Pieces()
 	if err != nil {
 		return nil, err
 	}
-	messages, settlements := [][]byte{}, [][]byte{}
-	for _, p := range s.History {
-		messages, settlements = append(messages, p.Messages), append(settlements, p.Settlements)
-	}
-	for _, list := range []struct {
-		dst *[][]byte
-		src any
-	}{{&messages, s.Messages}, {&settlements, s.Settlements}} {
-		b, err := EncodeJSON(list.src)
-		if err != nil {
-			return nil, err
+	size := 0
+	for _, p := range list {
+		if p.Bytes == nil {
+			return nil, fmt.Errorf("encode snapshot: %w", ErrLeft)
 		}
-		*list.dst = append(*list.dst, b[1:len(b)-1])
+		size += len(p.Bytes)
 	}
-	out := append(head[:len(head)-1], `,"messages":[`...)
-	out = appendList(out, messages)
-	out = append(out, `],"settlements":[`...)
-	out = appendList(out, settlements)
-	return append(out, `]}`...), nil
+	out := make([]byte, 0, size)
+	for _, p := range list {
+		out = append(out, p.Bytes...)
+	}
+	return out, nil
 }
 
 // appendList joins lists that are joined by commas themselves; some are empty.
@@ -118,6 +105,8 @@ type Message struct {
 	Signal       *Signal         `json:"signal,omitempty"`
 	Parts        []Part          `json:"parts"`
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
+
+	left *Left // of a snapshot's message that is in the log alone
 }
 
 // Part types and states on the wire. A data part's type is DataPrefix and its name.

@@ -2,6 +2,8 @@ package follower
 
 import (
 	"context"
+	"errors"
+	"math"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -35,7 +37,7 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	entries, err := f.readEntries(ctx, r)
 	if err == nil {
 		l.page.JSON = join(entries)
-	} else {
+	} else if l.err = err; !errors.Is(err, errReset) {
 		l.err = f.set.explain(f.key, err)
 		if permanent(err) {
 			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
@@ -62,6 +64,9 @@ func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 		d, err := decoded(stored[i])
 		if err != nil {
 			return nil, err
+		}
+		if needsState(d.records) && r.long {
+			return nil, errReset
 		}
 		var page []byte
 		if needsState(d.records) {
@@ -104,7 +109,7 @@ func (c *resets) page(ctx context.Context, f *follower, id conversation.Conversa
 		return page, nil
 	}
 	if c.state == nil || c.state.Head() >= off {
-		c.state, c.at = conversation.NewState(), storage.Start()
+		c.state, c.at = conversation.NewStateHolding(math.MaxInt), storage.Start()
 	}
 	page, err := c.fold(ctx, f, id, off)
 	if err != nil {

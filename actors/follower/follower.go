@@ -68,6 +68,8 @@ type follower struct {
 	pages    map[span]*flight
 	wake     chan struct{} // nil while nobody waits
 
+	grown, hold int // bytes folded since the last load from a checkpoint, and how many may be
+
 	flights atomic.Int64 // flights and inquiries begun; a read is younger than what began before it
 
 	work sync.Mutex
@@ -241,7 +243,36 @@ func (f *follower) fold() (live bool, err error) {
 			return live, err
 		}
 	}
+	if live && f.shrink() {
+		return live, errBroken
+	}
 	return live, nil
+}
+
+// shrink begins anew if the view has grown by more than is kept, and reports whether it
+// does: what was closed meanwhile is in the pages of a newer checkpoint. work is held.
+func (f *follower) shrink() bool {
+	f.in.Lock()
+	defer f.in.Unlock()
+	f.grown += f.view.taken()
+	if f.grown <= f.hold || f.load != nil {
+		return false
+	}
+	f.broken = true
+	f.repair()
+	return true
+}
+
+// measure takes note of what a view begins with that was read anew. As much again may
+// come before it is read once more, so that what no checkpoint has yet is not read again
+// and again.
+func (f *follower) measure() {
+	f.work.Lock()
+	defer f.work.Unlock()
+	f.in.Lock()
+	defer f.in.Unlock()
+	f.grown = f.view.taken()
+	f.hold = max(f.set.options.HoldBytes, 2*f.grown)
 }
 
 // apply folds one batch, whose lines may have to be decoded first; work is held.

@@ -42,8 +42,8 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	if broken {
 		at = f.reset()
 	}
-	read := f.set.source.Batches
-	if at.Seq < 0 {
+	read, known := f.set.source.Batches, at.Seq >= 0
+	if !known {
 		var err error
 		if at, err = f.restore(ctx); err != nil {
 			return err
@@ -54,13 +54,19 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	}
 	l.whole = at.Seq < 0
 	err := f.pull(ctx, read, at)
+	if err == nil && !known {
+		f.measure()
+	}
 	if err == nil || l.whole || !permanent(err) && !errors.Is(err, errBroken) {
 		return err
 	}
 	f.set.options.Logger.Warn("log does not continue what is known here, reading it again",
 		"conversation", string(f.key), "offset", at.Seq, "err", err)
 	l.whole = true
-	return f.pull(ctx, f.set.source.Batches, f.reset())
+	if err = f.pull(ctx, f.set.source.Batches, f.reset()); err == nil {
+		f.measure()
+	}
+	return err
 }
 
 // restore begins with the newest checkpoint and its pages. It returns the position
@@ -70,7 +76,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 	if err != nil || r == nil {
 		return storage.Start(), err
 	}
-	pages, err := History(ctx, f.set.source, f.key, r.Checkpoint.Pages)
+	pages, refs, err := f.set.pages(ctx, f.key, r.Checkpoint.Pages)
 	if r.Tail != nil {
 		pages = append(pages, r.Tail)
 	}
@@ -88,7 +94,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 	defer f.work.Unlock()
 	f.in.Lock()
 	defer f.in.Unlock()
-	f.view.restore(r.State)
+	f.view.restore(r.State, refs)
 	f.tip = r.Checkpoint.At
 	return f.tip, nil
 }

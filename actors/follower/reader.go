@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"errors"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -57,7 +58,8 @@ func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversati
 
 // Updates implements [conversation.Reader]. A limit below 1 is 1. Batches before
 // the present life of the conversation are passed over and do not count; a page
-// may end before its limit where the retained batches begin.
+// may end before its limit where the retained batches begin. Where a batch resets its
+// readers and the history is long, they are reset to the head instead.
 func (s *Set) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
 	f, err := s.acquire(at)
 	if err != nil {
@@ -74,7 +76,15 @@ func (s *Set) Updates(ctx context.Context, at conversation.Address, after conver
 		return v.page(r)
 	}
 	f.work.Unlock()
-	return f.coldPage(ctx, r)
+	page, err := f.coldPage(ctx, r)
+	if !errors.Is(err, errReset) {
+		return page, err
+	}
+	if v, err = f.open(ctx, after); err != nil {
+		return conversation.Page{}, err
+	}
+	defer f.work.Unlock()
+	return v.reset()
 }
 
 // Wait implements [conversation.Reader]. It fails when the bucket has to be read

@@ -42,6 +42,10 @@ type Options struct {
 	// batches and once for old compactions that readers asked for; default 1 MiB.
 	// The newest of each is always kept.
 	RetainBytes int
+	// HoldBytes bounds the history kept per follower: a longer one stays in the bucket and
+	// is read while it is sent, and a follower that has grown by more begins anew from the
+	// newest checkpoint. Default 8 MiB.
+	HoldBytes int
 	// MaxFollowers bounds the followers kept. Over it, the least recently used one
 	// without readers gives way; if all have readers, a read of a further
 	// conversation is refused as unavailable. Default 10,000.
@@ -75,7 +79,7 @@ func (o *Options) filled() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.MaxFollowers < 0 || out.LoadTimeout < 0 || out.TipTimeout < 0 {
+	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.HoldBytes < 0 || out.MaxFollowers < 0 || out.LoadTimeout < 0 || out.TipTimeout < 0 {
 		return out, errors.New("check follower options: negative value")
 	}
 	if out.Logger == nil {
@@ -86,6 +90,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if out.RetainBytes == 0 {
 		out.RetainBytes = 1 << 20
+	}
+	if out.HoldBytes == 0 {
+		out.HoldBytes = 8 << 20
 	}
 	if out.MaxFollowers == 0 {
 		out.MaxFollowers = 10_000

@@ -1,7 +1,10 @@
 package follower
 
 import (
+	"errors"
+
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
 )
 
 // span is a run of batches, first to last, both included; it is empty when last
@@ -16,6 +19,7 @@ type read struct {
 	head conversation.Offset         // of the view when it was planned
 	id   conversation.ConversationID // of the life the span belongs to
 	cold bool                        // not retained: it has to come from the bucket
+	long bool                        // its resets are not made: the history is too long
 }
 
 // entry is one retained batch. Records are kept until they are encoded.
@@ -41,16 +45,18 @@ type view struct {
 
 	joined   []byte // the last page of several batches
 	joinedOf span
-	snap     conversation.Page // JSON is nil until somebody needs it
+	snap     conversation.Page                             // of the offset Next; none until somebody needs it
+	refs     map[*conversation.HistoryPage]storage.PageRef // of the history that is not held
+	folded   int                                           // bytes since taken was called
 }
 
 func newView(s *Set) *view {
-	return &view{set: s, state: conversation.NewState()}
+	return &view{set: s, state: conversation.NewState(), snap: conversation.Page{Next: conversation.Start}}
 }
 
 // restore makes a state from elsewhere the one to go on from; nothing is retained.
-func (v *view) restore(s *conversation.State) {
-	v.state, v.life = s, s.Born()
+func (v *view) restore(s *conversation.State, refs map[*conversation.HistoryPage]storage.PageRef) {
+	v.state, v.life, v.refs = s, s.Born(), refs
 	v.forget(s.Head() + 1)
 }
 
@@ -81,12 +87,24 @@ func (v *view) apply(b batch, live bool) error {
 	v.window = append(v.window, entry{records: b.records, bytes: b.bytes})
 	v.bytes += b.bytes
 	if live {
-		if err := v.encode(&v.window[len(v.window)-1], off); err != nil {
+		switch err := v.encode(&v.window[len(v.window)-1], off); {
+		case errors.Is(err, conversation.ErrLeft): // a reset of what is not in memory
+			v.forget(off + 1)
+			return nil
+		case err != nil:
 			return err
 		}
 	}
+	v.folded += v.window[len(v.window)-1].bytes
 	v.trim()
 	return nil
+}
+
+// taken returns how many bytes were folded since it was called before.
+func (v *view) taken() int {
+	n := v.folded
+	v.folded = 0
+	return n
 }
 
 // needsState reports whether the projection of a batch needs the state at it.
@@ -151,15 +169,28 @@ func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, a
 
 // snapshot returns the materialized conversation at the head.
 func (v *view) snapshot() (conversation.Page, error) {
-	if v.snap.JSON == nil || v.snap.Next != v.head() {
-		b, err := v.state.Snapshot().MarshalJSON()
+	if v.snap.Next != v.head() {
+		page, err := v.encoded(v.state.Snapshot().Pieces())
 		if err != nil {
-			return conversation.Page{}, &logError{int64(v.head()), err}
+			return conversation.Page{}, err
 		}
 		v.set.counts.snapshots.Add(1)
-		v.snap = conversation.Page{JSON: b, Next: v.head(), UpToDate: true}
+		v.snap = page
 	}
 	return v.snap, nil
+}
+
+// reset returns the chunk that resets a reader to the head.
+func (v *view) reset() (conversation.Page, error) {
+	return v.encoded(conversation.ResetPieces(v.state.Snapshot()))
+}
+
+func (v *view) encoded(pieces []conversation.Piece, err error) (conversation.Page, error) {
+	if err != nil {
+		return conversation.Page{}, &logError{int64(v.head()), err}
+	}
+	e := &encoding{set: v.set, key: v.state.Created().Address().Key(), pieces: pieces, refs: v.refs}
+	return e.page(v.head()), nil
 }
 
 // plan chooses the batches that answer a read of an existing conversation after
@@ -174,6 +205,7 @@ func (v *view) plan(after conversation.Offset, limit int) read {
 	if r.first < v.start {
 		r.cold = true
 		r.last = min(r.last, v.start-1)
+		r.long = len(v.refs) > 0
 	}
 	return r
 }

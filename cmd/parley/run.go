@@ -233,7 +233,11 @@ func (t *talk) send(ctx context.Context, message string) error {
 		return fmt.Errorf("read the reply: %w", err)
 	}
 	var s conversation.Snapshot
-	if err := json.Unmarshal(page.JSON, &s); err != nil {
+	encoded, err := page.Bytes(ctx)
+	if err == nil {
+		err = json.Unmarshal(encoded, &s)
+	}
+	if err != nil {
 		return fmt.Errorf("decode the reply: %w", err)
 	}
 	t.result = resultOf(t.at, receipt, s)
@@ -249,7 +253,11 @@ func (t *talk) follow(ctx context.Context, receipt conversation.Receipt) error {
 			return err
 		}
 		var chunks []conversation.Chunk
-		if err := json.Unmarshal(page.JSON, &chunks); err != nil {
+		encoded, err := page.Bytes(ctx)
+		if err == nil {
+			err = json.Unmarshal(encoded, &chunks)
+		}
+		if err != nil {
 			return fmt.Errorf("decode chunks: %w", err)
 		}
 		for _, c := range chunks {

@@ -32,6 +32,7 @@ type stored struct {
 	checkpoint *storage.Checkpoint // without state and tail, nil if it does not decode
 	bad        error               // why it cannot be used
 	old        error               // it is of another version of the fold, which is no flaw
+	reducer    int                 // the version that the state needs
 	state      [sha256.Size]byte
 	history    [4][sha256.Size]byte
 }
@@ -141,6 +142,7 @@ func (m *marks) open(ctx context.Context, s *stored) error {
 		}
 	}
 	s.history = sum.sums()
+	s.reducer, _ = conversation.ReducerOf(c.State) // or it does not decode
 	state, err := conversation.DecodeState(c.State)
 	if errors.Is(err, conversation.ErrReducer) {
 		s.old, err = err, nil
@@ -194,8 +196,8 @@ func (s *stored) fits(log *mark, fold *point) error {
 	if n < 0 || !slices.Equal(c.Claims, log.claims[n:]) {
 		return fmt.Errorf("it names %d writers, which are not the last of the %d in the log", len(c.Claims), log.writers)
 	}
-	if fold == nil || !fold.reached || s.old != nil {
-		return nil
+	if fold == nil || !fold.reached || s.old != nil || s.reducer < fold.reducer {
+		return nil // Also what an older version has folded: it left nothing to the log.
 	}
 	if s.state != fold.state {
 		return errors.New("its state is not what the log folds to")

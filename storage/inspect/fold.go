@@ -35,6 +35,7 @@ type folded struct {
 
 // point is what a log folds to at a batch.
 type point struct {
+	reducer int // the version that the state needs
 	state   [sha256.Size]byte
 	history [4][sha256.Size]byte
 	reached bool
@@ -153,15 +154,19 @@ func (f *folded) cut() error {
 	if f.state.History() != f.history.counts {
 		f.history = newHistorySum() // Another life has begun.
 	}
-	page, err := f.state.Cut()
-	if err != nil || page == nil {
-		return err
+	for {
+		page, err := f.state.Cut()
+		if err != nil || page == nil {
+			return err
+		}
+		data, err := conversation.EncodeHistory(page)
+		if err != nil {
+			return err
+		}
+		if err := f.history.add(data); err != nil {
+			return err
+		}
 	}
-	data, err := conversation.EncodeHistory(page)
-	if err != nil {
-		return err
-	}
-	return f.history.add(data)
 }
 
 // mark keeps what the log folds to here.
@@ -171,7 +176,8 @@ func (f *folded) mark(p *point) error {
 		return err
 	}
 	p.state, p.history, p.reached = sha256.Sum256(line), f.history.sums(), true
-	return nil
+	p.reducer, err = conversation.ReducerOf(line)
+	return err
 }
 
 // historySum is a digest of closed history, however it is divided into pages.
@@ -198,6 +204,7 @@ func (h *historySum) add(page []byte) error {
 	h.counts.Messages += p.Counts.Messages
 	h.counts.Settlements += p.Counts.Settlements
 	h.counts.Exchanges += p.Counts.Exchanges
+	h.counts.Left += p.Counts.Left
 	for i, line := range bytes.Split(page, []byte("\n"))[1:5] {
 		list := line[1 : len(line)-1]
 		if len(list) == 0 {

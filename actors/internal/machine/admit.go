@@ -3,7 +3,6 @@ package machine
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -15,7 +14,7 @@ func (m *Machine) closed(to ReplyID) bool {
 	case m.draining:
 		m.emit(Reply{to, Moved{}})
 	case len(m.waits) >= m.cfg.MaxWaiting:
-		m.emit(Reply{to, Refused{conversation.Unavailable(time.Second, nil)}})
+		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
 	default:
 		return false
 	}
@@ -41,8 +40,12 @@ func (m *Machine) admit(in Admit) {
 		m.confirm(in.To, Refused{refusal})
 		return
 	}
-	if len(m.state.Unsettled()) >= m.cfg.MaxWaiting {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+	if n := len(m.state.Unsettled()); n >= m.cfg.MaxWaiting {
+		m.emit(Reply{in.To, Refused{crowded(sayMessagesWait, n)}})
+		return
+	}
+	if n := m.state.WaitingBytes(); n > 0 && n+admissionWeight(a) > m.cfg.MaxWaitingBytes {
+		m.emit(Reply{in.To, Refused{crowded(sayBytesWait, n, m.cfg.MaxWaitingBytes)}})
 		return
 	}
 	if in.Precheck {
@@ -51,14 +54,14 @@ func (m *Machine) admit(in Admit) {
 	}
 	// One batch takes what waits for it; it must stay far below what the log takes.
 	if !m.pending.empty() && m.pending.bytes+admissionWeight(a) > 2*m.cfg.MaxPendingBytes {
-		m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+		m.emit(Reply{in.To, Refused{crowded(sayCrowded)}})
 		return
 	}
 	m.accept(in, hash)
 }
 
 func admissionWeight(a conversation.Admission) int {
-	return deliveryWeight(a.Delivery) + len(a.InitialData)
+	return a.Delivery.Size() + len(a.InitialData)
 }
 
 // reply answers once everything enqueued so far is durable.

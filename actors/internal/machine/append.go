@@ -43,7 +43,7 @@ func weight(r conversation.Record) int {
 	case *conversation.ConversationCreated:
 		return len(r.InitialData)
 	case *conversation.SubmissionAdmitted:
-		return deliveryWeight(r.Delivery)
+		return r.Delivery.Size()
 	case *conversation.Delta:
 		return len(r.Text)
 	case *conversation.PartDone:
@@ -70,17 +70,6 @@ func weight(r conversation.Record) int {
 		return len(r.Metadata)
 	}
 	return 0
-}
-
-func deliveryWeight(d conversation.Delivery) int {
-	n := len(d.Body) + len(d.Type) + len(d.TagName)
-	for k, v := range d.Attributes {
-		n += len(k) + len(v)
-	}
-	for _, a := range d.Attachments {
-		n += len(a.Filename) + len(a.MimeType)
-	}
-	return n
 }
 
 // enqueueDelta adds streamed text, coalescing it with text of the same kind that

@@ -10,8 +10,13 @@ import (
 // answered by a batch of this one instead.
 const keptClaims = 64
 
-// grown counts what the log has grown by since the last checkpoint.
-type grown struct{ batches, bytes int }
+// largeState is from when on, in bytes, the size of a state counts: a large one is not
+// written again for a few words.
+const largeState = 1 << 20
+
+// grown counts what the log has grown by since the last checkpoint. While work is under
+// way another waits for due bytes, a quarter of what the last one held beyond largeState.
+type grown struct{ batches, bytes, due int }
 
 func (g *grown) add(b *conversation.Batch) {
 	g.batches++
@@ -24,7 +29,7 @@ func (g *grown) add(b *conversation.Batch) {
 // everything in the state is durable. In the middle of a stream that is not so; the
 // next append asks again.
 func (m *Machine) checkpoint(batches int) {
-	if m.grown.batches < max(batches, 1) && m.grown.bytes < m.cfg.CheckpointBytes ||
+	if m.grown.batches < max(batches, 1) && m.grown.bytes < m.cfg.CheckpointBytes || m.grown.bytes < m.grown.due && m.run != nil ||
 		m.inflight != nil || !m.pending.empty() || !m.state.Exists() {
 		return
 	}
@@ -32,13 +37,16 @@ func (m *Machine) checkpoint(batches int) {
 		m.claims = append([]Claim(nil), m.claims[n:]...)
 	}
 	e := Checkpoint{At: m.durable, Claims: append([]Claim(nil), m.claims...)}
-	var err error
-	if e.Closed, err = m.state.Cut(); err == nil {
+	page, err := m.state.Cut()
+	for ; err == nil && page != nil; page, err = m.state.Cut() {
+		e.Closed = append(e.Closed, page)
+	}
+	if err == nil {
 		e.State, err = conversation.EncodeState(m.state)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("machine: %v", err))
 	}
-	m.grown = grown{}
+	m.grown = grown{due: max(len(e.State)-largeState, 0) / 4}
 	m.emit(e)
 }

@@ -114,12 +114,12 @@ type (
 		Step       int
 	}
 	// Checkpoint stores, at the shell's leisure, what the log folds to at an offset.
-	// Closed, if not nil, was cut out of the state for good: the shell keeps it, after
+	// Closed was cut out of the state for good: the shell keeps it, after
 	// what was cut before, for the model and for the next checkpoint.
 	Checkpoint struct {
 		At     conversation.Offset
 		Claims []Claim
-		Closed *conversation.HistoryPage
+		Closed []*conversation.HistoryPage
 		State  []byte
 	}
 	// Cancel ends whatever runs under gen; its results are ignored.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -38,6 +39,9 @@ type Config struct {
 	// MaxWaiting bounds the callers waiting for a reply, and the submissions
 	// waiting for their turn; above it callers are refused with CodeUnavailable.
 	MaxWaiting int
+	// MaxWaitingBytes bounds the deliveries waiting for their turn, likewise. One that
+	// nothing waits beside is always taken.
+	MaxWaitingBytes int
 	// CheckpointBatches and CheckpointBytes are how much a log grows until a checkpoint
 	// is due. An activation that ends writes one after an eighth of the batches; below
 	// that, reading them costs little more than reading a checkpoint.
@@ -209,7 +213,7 @@ func (m *Machine) beforeOpen(in Input) {
 	case Admit:
 		w := admissionWeight(in.Admission)
 		if len(m.backlog) >= m.cfg.MaxWaiting || m.backlogBytes > 0 && m.backlogBytes+w > 2*m.cfg.MaxPendingBytes {
-			m.emit(Reply{in.To, Refused{conversation.Unavailable(time.Second, nil)}})
+			m.emit(Reply{in.To, Refused{crowded(sayCrowded)}})
 			return
 		}
 		m.backlogBytes += w
@@ -238,10 +242,17 @@ func (m *Machine) beforeOpen(in Input) {
 // keep keeps a request until the log is read.
 func (m *Machine) keep(to ReplyID, in Input) {
 	if len(m.backlog) >= m.cfg.MaxWaiting {
-		m.emit(Reply{to, Refused{conversation.Unavailable(time.Second, nil)}})
+		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
 		return
 	}
 	m.backlog = append(m.backlog, in)
+}
+
+// crowded refuses a caller because of what waits before them.
+func crowded(format string, args ...any) *conversation.Error {
+	err := conversation.Unavailable(time.Second, nil)
+	err.Details = fmt.Sprintf(format, args...)
+	return err
 }
 
 // unopened is what callers are told of a log that could not be read.

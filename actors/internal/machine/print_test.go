@@ -87,8 +87,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "finish-response gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
 	case machine.Checkpoint:
 		closed := 0
-		if e.Closed != nil {
-			closed = e.Closed.Counts.Messages
+		for _, p := range e.Closed {
+			closed += p.Counts.Messages
 		}
 		fmt.Fprintf(w, "checkpoint %d claims=%d closed=%d\n", int64(e.At), len(e.Claims), closed)
 	case machine.Cancel:

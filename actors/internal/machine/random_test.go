@@ -33,7 +33,7 @@ func TestRandomSchedules(t *testing.T) {
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
-		"checkpoint", "page", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
+		"checkpoint", "page", "left to the log", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"parked", "timer stored", "timer there", "woken", "early", "wake-unknown", "wakes", "alarm", "listed by a timer alone",

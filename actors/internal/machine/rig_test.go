@@ -53,7 +53,7 @@ func newRig() *rig {
 		wall:   1_700_000_000_000,
 		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, CheckInitialData: checkObject, ToolConcurrency: 16},
 		cfg: machine.Config{
-			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxPendingBytes: 1 << 20,
+			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxWaitingBytes: 1 << 20, MaxPendingBytes: 1 << 20,
 			CheckpointBatches: 64, CheckpointBytes: 256 << 10,
 		},
 	}
@@ -123,9 +123,7 @@ func (r *rig) step(in machine.Input) []machine.Effect {
 		case machine.Append:
 			r.inflight, r.frozen, r.decoded = &e.Batch, encode(e.Batch), reread(e.Batch)
 		case machine.Checkpoint:
-			if e.Closed != nil {
-				r.pages = append(r.pages[:len(r.pages):len(r.pages)], e.Closed)
-			}
+			r.pages = append(r.pages[:len(r.pages):len(r.pages)], e.Closed...)
 			r.saved = &checkpoint{e, r.pages}
 		case machine.Stop:
 			r.stopped(e)
@@ -155,8 +153,11 @@ func reread(b conversation.Batch) conversation.Batch {
 	return conversation.Batch{Offset: b.Offset, Records: records}
 }
 
+// inlineBytes is so little that some of what waits is left to the log.
+const inlineBytes = 16
+
 func fold(log []entry) (*conversation.State, error) {
-	s := conversation.NewState()
+	s := conversation.NewStateHolding(inlineBytes)
 	for _, e := range log {
 		if err := s.Apply(e.batch); err != nil {
 			return nil, err

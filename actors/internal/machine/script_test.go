@@ -187,6 +187,7 @@ func (s *script) configure() {
 	s.cfg.Pace = s.duration("pace", s.cfg.Pace)
 	s.cfg.IdleAfter = s.duration("idle", s.cfg.IdleAfter)
 	s.cfg.MaxWaiting = s.number("waiting", s.cfg.MaxWaiting)
+	s.cfg.MaxWaitingBytes = s.number("waitingbytes", s.cfg.MaxWaitingBytes)
 	s.cfg.MaxPendingBytes = s.number("pending", s.cfg.MaxPendingBytes)
 	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)

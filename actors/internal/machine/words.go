@@ -15,6 +15,10 @@ const (
 	toolTaskFailed = "The subagent could not complete the task."
 	toolAborted    = "This call was stopped: the conversation was aborted. It may or may not have taken effect."
 
+	sayCrowded      = "As many requests as this conversation takes wait for an answer. Retry after the time given."
+	sayMessagesWait = "%d messages wait in this conversation, which is as many as it takes. Retry when some of them are answered."
+	sayBytesWait    = "Messages of %d bytes wait in this conversation, which takes %d. Retry when some of them are answered."
+
 	sayAborted        = "The submission was aborted."
 	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
 	sayDamaged        = "The conversation's record cannot be read."

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -110,7 +111,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		turns: map[conversation.MessageID]conversation.TurnID{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
-	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxPendingBytes = 20*time.Second, 6, 40
+	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxWaitingBytes, w.cfg.MaxPendingBytes = 20*time.Second, 6, 30, 40
 	if w.chance(30) {
 		w.cfg.IdleAfter = time.Second
 	}
@@ -348,6 +349,9 @@ func (w *world) checkpoint(e machine.Checkpoint) {
 	if e.Closed != nil {
 		w.seen["page"]++
 	}
+	if bytes.HasPrefix(e.State, []byte(`{"reducer":6`)) {
+		w.seen["left to the log"]++
+	}
 	state, err := conversation.DecodeState(e.State)
 	if err == nil {
 		err = state.Attach(w.pages)
@@ -358,14 +362,33 @@ func (w *world) checkpoint(e machine.Checkpoint) {
 	case e.At != w.durable.Head() || state.Head() != e.At:
 		violate("checkpoint at %d, the log ends at %d", int64(e.At), int64(w.durable.Head()))
 	}
-	got, err := conversation.EncodeJSON(state.Snapshot())
+	got, want := w.encoded(state.Snapshot()), w.encoded(w.durable.Snapshot())
+	if got != want {
+		violate("checkpoint at %d says\n%s\nthe log says\n%s", int64(e.At), got, want)
+	}
+}
+
+// encoded returns the JSON form of a snapshot, with what was left to the log.
+func (w *world) encoded(s *conversation.Snapshot) string {
+	pieces, err := s.Pieces()
 	if err != nil {
-		violate("checkpoint at %d: %v", int64(e.At), err)
+		violate("encode snapshot: %v", err)
 	}
-	want, err := conversation.EncodeJSON(w.durable.Snapshot())
-	if err != nil || string(got) != string(want) {
-		violate("checkpoint at %d says\n%s\nthe log says\n%s (%v)", int64(e.At), got, want, err)
+	var out strings.Builder
+	for _, p := range pieces {
+		b := p.Bytes
+		if p.Left != nil {
+			adm := p.Left.Of(w.log[p.Left.At].batch.Records)
+			if adm == nil {
+				violate("batch %d does not admit %s", int64(p.Left.At), p.Left.Submission)
+			}
+			if b, err = adm.EncodeMessage(); err != nil {
+				violate("encode message: %v", err)
+			}
+		}
+		out.Write(b)
 	}
+	return out.String()
 }
 
 func (w *world) stop(e machine.Stop) {

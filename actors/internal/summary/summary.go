@@ -92,6 +92,14 @@ func stepBytes(st conversation.Step) int {
 	return n
 }
 
+// Bytes is about what an exchange holds for a model, in bytes.
+func Bytes(x conversation.Exchange) (n int) {
+	for _, u := range unitsOf([]conversation.Exchange{x}, "") {
+		n += u.bytes
+	}
+	return n
+}
+
 // Tokens estimates what exchanges, from the turn first on, take of a model's window.
 func Tokens(list []conversation.Exchange, first conversation.TurnID) int {
 	n := 0

@@ -1,0 +1,144 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// errReset says that a read of old batches is answered by a reset to the head: they hold
+// one themselves, and the history that it would have to repeat is long.
+var errReset = errors.New("what was asked for is a reset of a long history")
+
+// pages reads closed history. While all of it is short the pages are held; otherwise they
+// stay in the bucket, and refs says where.
+func (s *Set) pages(ctx context.Context, key conversation.Key, list []storage.PageRef) (
+	pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef, err error,
+) {
+	size := 0
+	for i, ref := range list {
+		read, err := History(ctx, s.source, key, list[i:i+1])
+		if err != nil {
+			return nil, nil, err
+		}
+		if pages = append(pages, read[0]); refs != nil {
+			pages[i] = read[0].Stub()
+			refs[pages[i]] = ref
+			continue
+		}
+		if size += read[0].Size(); size > s.options.HoldBytes {
+			refs = map[*conversation.HistoryPage]storage.PageRef{}
+			for n, p := range pages {
+				pages[n] = p.Stub()
+				refs[pages[n]] = list[n]
+			}
+		}
+	}
+	return pages, refs, nil
+}
+
+// encoding is what a page of pieces is written from. It belongs to nobody and does not
+// change.
+type encoding struct {
+	set    *Set
+	key    conversation.Key
+	pieces []conversation.Piece
+	refs   map[*conversation.HistoryPage]storage.PageRef
+}
+
+// whole returns the encoding if it is all in memory and short enough to be held.
+func (e *encoding) whole() ([]byte, bool) {
+	size := 0
+	for _, p := range e.pieces {
+		if size += len(p.Bytes); p.Bytes == nil || size > e.set.options.HoldBytes {
+			return nil, false
+		}
+	}
+	out := make([]byte, 0, size)
+	for _, p := range e.pieces {
+		out = append(out, p.Bytes...)
+	}
+	return out, true
+}
+
+// page returns a page of the encoding.
+func (e *encoding) page(next conversation.Offset) conversation.Page {
+	page := conversation.Page{Next: next, UpToDate: true}
+	var ok bool
+	if page.JSON, ok = e.whole(); !ok {
+		page.Long = e.write
+	}
+	return page
+}
+
+// write writes the encoding and reads on the way what is not in memory, one piece at a
+// time.
+func (e *encoding) write(ctx context.Context, w io.Writer) error {
+	for _, p := range e.pieces {
+		if err := e.writePiece(ctx, w, p); err != nil {
+			return e.set.explain(e.key, err)
+		}
+	}
+	return nil
+}
+
+func (e *encoding) writePiece(ctx context.Context, w io.Writer, p conversation.Piece) error {
+	switch {
+	case p.Left != nil:
+		b, err := e.left(ctx, p.Left)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(b)
+		return err
+	case p.Page != nil:
+		inner, err := e.messages(ctx, p.Page)
+		for _, x := range inner {
+			if err == nil {
+				err = e.writePiece(ctx, w, x)
+			}
+		}
+		return err
+	}
+	_, err := w.Write(p.Bytes)
+	return err
+}
+
+// left reads a message that was left to the log.
+func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.set.options.LoadTimeout)
+	defer cancel()
+	stored, err := e.set.source.Range(ctx, e.key, int64(l.At), int64(l.At))
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range stored {
+		d, err := decoded(b)
+		if err != nil {
+			return nil, err
+		}
+		if adm := l.Of(d.records); adm != nil {
+			return adm.EncodeMessage()
+		}
+	}
+	return nil, &logError{int64(l.At), fmt.Errorf("submission %s is not admitted there", l.Submission)}
+}
+
+// messages reads a page that stays in the bucket.
+func (e *encoding) messages(ctx context.Context, stub *conversation.HistoryPage) ([]conversation.Piece, error) {
+	ref, ok := e.refs[stub]
+	if !ok {
+		return nil, errors.New("page of no checkpoint")
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.set.options.LoadTimeout)
+	defer cancel()
+	pages, err := History(ctx, e.set.source, e.key, []storage.PageRef{ref})
+	if err != nil {
+		return nil, err
+	}
+	return pages[0].Pieces(), nil
+}

@@ -1,0 +1,224 @@
+package follower_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// keeping is a bucket with checkpoints and their pages.
+type keeping struct {
+	*bucket
+	stored map[storage.Digest][]byte
+	pages  []storage.PageRef
+	state  *conversation.State // of the log, cut
+	taken  int                 // batches it has
+	read   int                 // pages that were read
+	away   error               // of a page
+}
+
+func newKeeping(inline int) *keeping {
+	return &keeping{bucket: newBucket(), stored: map[storage.Digest][]byte{}, state: conversation.NewStateHolding(inline)}
+}
+
+// Page implements [follower.Source].
+func (k *keeping) Page(_ context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read++
+	return k.stored[ref.Digest], k.away
+}
+
+// checkpoint stores what a history holds, and a checkpoint of it with a page for each cut.
+func (k *keeping) checkpoint(h *history) {
+	h.t.Helper()
+	k.store(h.pushes[k.taken:]...)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range h.pushes[k.taken:] {
+		if err := k.state.Apply(conversation.Batch{Offset: conversation.Offset(p.at.Seq), Records: p.records}); err != nil {
+			h.t.Fatal(err)
+		}
+		k.taken++
+		page, err := k.state.Cut()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if page == nil {
+			continue
+		}
+		data, err := conversation.EncodeHistory(page)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		ref := storage.PageRef{N: len(k.pages), Digest: sha256.Sum256(data), Size: int64(len(data))}
+		k.stored[ref.Digest], k.pages = data, append(k.pages, ref)
+	}
+	state, err := conversation.EncodeState(k.state)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	k.newest = &storage.Checkpoint{At: h.pushes[k.taken-1].at, Pages: k.pages, State: state}
+}
+
+// wholeOf returns the JSON of a page, which must be written and not held if long is set.
+func wholeOf(t testing.TB, p conversation.Page, err error, long bool) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if long == (p.Long == nil) {
+		t.Errorf("a page is long: %v, want %v", p.Long != nil, long)
+	}
+	b, err := p.Bytes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestLongHistoryStaysInTheBucket(t *testing.T) {
+	h, k := turns(t, 30), newKeeping(0)
+	k.checkpoint(h)
+	for n := range 3 { // they wait, and are left to the log
+		h.add(admitted(conversation.SubmissionID(fmt.Sprintf("sub_wait_%d", n)), 100+n))
+	}
+	k.store(h.pushes[k.taken:]...)
+	k.taken = len(h.pushes)
+	s := start(t, k, &follower.Options{HoldBytes: 1000})
+
+	page, err := s.Snapshot(t.Context(), address())
+	if got := wholeOf(t, page, err, true); got != h.snapshot() || page.Next != h.head() || !page.UpToDate {
+		t.Errorf("snapshot up to %s:\n%s\nwant up to %s:\n%s", page.Next, got, h.head(), h.snapshot())
+	}
+	if again := wholeOf(t, page, nil, true); again != h.snapshot() {
+		t.Error("what is written a second time differs")
+	}
+	// A reset of old times would repeat what was long even then.
+	reset := resetTo(t, h)
+	page, err = s.Updates(t.Context(), address(), conversation.Start+9, 1000)
+	if got := wholeOf(t, page, err, true); got != reset || page.Next != h.head() || !page.UpToDate {
+		t.Errorf("read of an old reset goes on at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), reset)
+	}
+	// And so would a new one.
+	before := h.head()
+	h.add(&conversation.AttemptStarted{Submission: "sub_wait_0", Attempt: 1, Writer: "w"})
+	h.add(&conversation.ResponseStarted{Message: "msg_x", Submission: "sub_wait_0", Turn: "turn_x"}, delta("msg_x", "Well, "))
+	h.add(&conversation.StepDropped{Message: "msg_x", Turn: "turn_x"})
+	k.store(h.pushes[k.taken:]...)
+	offer(s, h.pushes[k.taken:]...)
+	page, err = s.Updates(t.Context(), address(), before, 1000)
+	if got, want := wholeOf(t, page, err, true), resetTo(t, h); got != want || page.Next != h.head() {
+		t.Errorf("read of a new reset goes on at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), want)
+	}
+	// What resets nothing is what it always was.
+	before = h.head()
+	next := h.add(&conversation.ResponseStarted{Message: "msg_x", Submission: "sub_wait_0", Turn: "turn_y"}, delta("msg_x", "Again."))
+	k.store(next)
+	offer(s, next)
+	if got := updates(t, s, before, 100); string(got.JSON) != h.page(before, h.head()) {
+		t.Errorf("update %s, want %s", got.JSON, h.page(before, h.head()))
+	}
+}
+
+// resetTo is the chunk that resets a reader to the head of a history.
+func resetTo(t testing.TB, h *history) string {
+	t.Helper()
+	return fmt.Sprintf(`[{"type":"conversation-reset","conversationId":"%s","snapshot":%s,"position":{"batch":%d,"index":0}}]`,
+		h.state.Created().ConversationID, h.snapshot(), int64(h.head()))
+}
+
+func TestShortHistoryIsHeld(t *testing.T) {
+	h, k := turns(t, 30), newKeeping(conversation.InlineBytes)
+	k.checkpoint(h)
+	s := start(t, k, nil)
+	for range 2 {
+		page, err := s.Snapshot(t.Context(), address())
+		if got := wholeOf(t, page, err, false); got != h.snapshot() {
+			t.Errorf("snapshot:\n%s\nwant:\n%s", got, h.snapshot())
+		}
+	}
+	if k.read != len(k.pages) {
+		t.Errorf("%d pages were read, want each of %d once", k.read, len(k.pages))
+	}
+}
+
+func TestLongPageThatCannotBeRead(t *testing.T) {
+	h, k := turns(t, 30), newKeeping(0)
+	k.checkpoint(h)
+	s := start(t, k, &follower.Options{HoldBytes: 1000})
+	page, err := s.Snapshot(t.Context(), address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.mu.Lock()
+	k.away = &storage.Error{Err: errors.New("away")}
+	k.mu.Unlock()
+	var out strings.Builder
+	err = page.Write(t.Context(), &out)
+	wantCode(t, "write a snapshot without its bucket", err, conversation.CodeUnavailable)
+	if out.Len() == 0 || !strings.HasPrefix(h.snapshot(), out.String()) {
+		t.Errorf("what was written before is %.100q", out.String())
+	}
+}
+
+// TestFollowerShrinks: a follower that has seen much begins anew from the newest
+// checkpoint, now and then, and nobody notices.
+func TestFollowerShrinks(t *testing.T) {
+	h, k := newHistory(t), newKeeping(conversation.InlineBytes)
+	h.turn(0)
+	k.checkpoint(h)
+	s := start(t, k, &follower.Options{HoldBytes: 4000, RetainBytes: 1000})
+	wantHead(t, s, h.head())
+	for n := 20; n < 49; n++ { // none of them resets
+		before := h.head()
+		h.turn(n)
+		fresh := h.pushes[before+1:]
+		k.checkpoint(h)
+		for at := before; at < h.head(); {
+			offer(s, fresh[at-before])
+			at++
+			if got := updates(t, s, at-1, 1); string(got.JSON) != h.page(at-1, at) {
+				t.Fatalf("update %s:\n%s\nwant:\n%s", at, got.JSON, h.page(at-1, at))
+			}
+		}
+	}
+	page, err := s.Snapshot(t.Context(), address())
+	if got := wholeOf(t, page, err, true); got != h.snapshot() {
+		t.Errorf("snapshot:\n%s\nwant:\n%s", got, h.snapshot())
+	}
+	if loads := s.Stats().Loads; loads < 3 || loads > 29 {
+		t.Errorf("the log was read %d times", loads)
+	}
+}
+
+// TestWhatNoCheckpointHasIsNotReadForEver: the open end of a log may be longer than what
+// is kept of its history.
+func TestWhatNoCheckpointHasIsNotReadForEver(t *testing.T) {
+	h, k := newHistory(t), newKeeping(conversation.InlineBytes)
+	h.turn(0)
+	k.checkpoint(h)
+	s := start(t, k, &follower.Options{HoldBytes: 1000})
+	wantHead(t, s, h.head())
+	h.add(admitted("sub_long", 1))
+	h.add(&conversation.AttemptStarted{Submission: "sub_long", Attempt: 1, Writer: "w"})
+	h.add(&conversation.ResponseStarted{Message: "msg_long", Submission: "sub_long", Turn: "turn_long"})
+	for range 200 {
+		h.add(delta("msg_long", strings.Repeat("x", 100)))
+	}
+	for _, p := range h.pushes[k.taken:] {
+		k.store(p)
+		offer(s, p)
+		wantHead(t, s, conversation.Offset(p.at.Seq))
+	}
+	if loads := s.Stats().Loads; loads < 3 || loads > 12 {
+		t.Errorf("the log was read %d times, want about once for each time it doubles", loads)
+	}
+}

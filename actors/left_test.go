@@ -1,0 +1,140 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// fat is a message of which two do not fit into what a state holds of those that wait.
+func fat(n int) string {
+	return fmt.Sprintf("%d ", n) + strings.Repeat("fat ", conversation.InlineBytes/6)
+}
+
+// whole returns the JSON of a conversation's snapshot.
+func (n *node) whole(at conversation.Address) string {
+	n.w.tb.Helper()
+	page, err := n.rt.Reader().Snapshot(context.Background(), at)
+	if err != nil {
+		n.w.tb.Fatal(err)
+	}
+	b, err := page.Bytes(context.Background())
+	if err != nil {
+		n.w.tb.Fatal(err)
+	}
+	return string(b)
+}
+
+// same compares long texts.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	i := 0
+	for i < min(len(got), len(want)) && got[i] == want[i] {
+		i++
+	}
+	t.Errorf("%s: %d bytes, want %d; at %d %.80q, want %.80q", what, len(got), len(want), i, got[i:], want[i:])
+}
+
+// TestFatMessagesWait: of messages that wait little is held, and nobody notices: neither
+// readers, nor the model, nor the author's code, nor after a death.
+func TestFatMessagesWait(t *testing.T) {
+	const waiting = 4
+	var mu sync.Mutex
+	told := map[string]int{}
+	note := func(who string, d conversation.Delivery) {
+		mu.Lock()
+		defer mu.Unlock()
+		told[who+" "+d.Body]++
+	}
+	ag := chatAgent()
+	ag.Hooks.DeliveryStarted = func(_ context.Context, turn *agent.Turn) error {
+		note("start", turn.Delivery)
+		return nil
+	}
+	ag.Hooks.Settled = func(_ context.Context, s *agent.Settlement) error {
+		note("settled", s.Delivery)
+		return nil
+	}
+	w := newWorld(t)
+	held := make(stage)
+	n := w.start(setup{opts: agents(ag), model: held})
+	n.admit(chat("c"), "0", "thin")
+	held.next(t)
+	for i := range waiting {
+		n.admit(chat("c"), fmt.Sprint(i+1), fat(i+1))
+	}
+	same(t, "snapshot while they wait", n.whole(chat("c")), w.folded(chat("c")))
+	n.cut()
+	_ = n.stop() // it cannot say goodbye
+
+	var last []string
+	n = w.start(setup{opts: agents(ag), model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+		m := req.Messages[len(req.Messages)-1]
+		mu.Lock()
+		last = append(last, m.Parts[0].(providers.Text).Text)
+		mu.Unlock()
+		a.Text("ok")
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	})})
+	w.untilSettled(chat("c"), waiting+1)
+	if err := n.stop(); err != nil { // and all hooks have ended
+		t.Error(err)
+	}
+	if len(last) != waiting+1 {
+		t.Fatalf("the model was asked %d times", len(last))
+	}
+	for i := range waiting {
+		same(t, fmt.Sprintf("what the model is asked in turn %d", i+1), last[i+1], fat(i+1))
+		for _, who := range []string{"start", "settled"} {
+			if told[who+" "+fat(i+1)] == 0 {
+				t.Errorf("the hook %s was not told of message %d", who, i+1)
+			}
+		}
+	}
+
+	var view string
+	n = w.start(setup{opts: agents(ag), model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+		view = strings.Join(shown(req), "\n")
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	})})
+	same(t, "snapshot afterwards", n.whole(chat("c")), w.folded(chat("c")))
+	n.admit(chat("c"), "last", "and now?")
+	w.untilSettled(chat("c"), waiting+2)
+	for i := range waiting {
+		if !strings.Contains(view, fat(i+1)) {
+			t.Errorf("message %d is missing in what the model sees later", i+1)
+		}
+	}
+}
+
+func TestFatQueueRefuses(t *testing.T) {
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.MaxWaitingBytes = 1000
+	model := make(stage)
+	n := w.start(setup{opts: opts, model: model})
+	n.admit(chat("c"), "0", strings.Repeat("x", 2000)) // it does not wait
+	n.admit(chat("c"), "1", strings.Repeat("x", 2000)) // nor is anything beside it
+	_, err := n.rt.Admit(t.Context(), message(chat("c"), "2", "y"))
+	e := codeIs(t, err, conversation.CodeUnavailable)
+	if want := "Messages of 2000 bytes wait in this conversation, which takes 1000."; !strings.HasPrefix(e.Details, want) || e.RetryAfter <= 0 {
+		t.Errorf("the refusal says %q after %v, want %q", e.Details, e.RetryAfter, want)
+	}
+	model.next(t).finish()
+	model.next(t).finish()
+	w.untilSettled(chat("c"), 2)
+	go func() { (<-model).moves <- finished() }()
+	n.admit(chat("c"), "2", "y")
+	w.untilSettled(chat("c"), 3)
+}

@@ -1,0 +1,222 @@
+package conversation_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// written is a log that what was left to it is read from.
+type written struct {
+	t   *testing.T
+	log []conversation.Batch
+	of  map[*conversation.HistoryPage]*conversation.HistoryPage // of stubs
+	n   int                                                     // messages that were read
+}
+
+func (w *written) admission(l *conversation.Left) *conversation.SubmissionAdmitted {
+	w.t.Helper()
+	w.n++
+	r := l.Of(w.log[l.At].Records)
+	if r == nil {
+		w.t.Fatalf("batch %d does not admit %s", int64(l.At), l.Submission)
+	}
+	return r
+}
+
+// join returns what pieces make together.
+func (w *written) join(list []conversation.Piece, err error) string {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, p := range list {
+		switch {
+		case p.Left != nil:
+			b, err := w.admission(p.Left).EncodeMessage()
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			out.Write(b)
+		case p.Page != nil:
+			out.WriteString(w.join(w.of[p.Page].Pieces(), nil))
+		default:
+			out.Write(p.Bytes)
+		}
+	}
+	return out.String()
+}
+
+// whole gives exchanges their deliveries back.
+func (w *written) whole(list []conversation.Exchange) []conversation.Exchange {
+	for i, x := range list {
+		if x.Left != nil {
+			list[i].Delivery, list[i].Left = w.admission(x.Left).Delivery, nil
+		}
+	}
+	return list
+}
+
+// TestLeftDeliveriesChangeNothing: whatever of the deliveries that wait is left to the
+// log, everybody is told the same, also after history was cut and states restored, and by
+// pages that are read only when they are needed.
+func TestLeftDeliveriesChangeNothing(t *testing.T) {
+	read, stubs := 0, 0
+	for seed := range uint64(150) {
+		log := generate(seed)
+		r := rand.New(rand.NewPCG(seed, 9))
+		whole, inline := conversation.NewState(), r.IntN(12)
+		kept := &keeper{r: r, state: conversation.NewStateHolding(inline), inline: inline}
+		for _, b := range log {
+			if err := whole.Apply(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := kept.apply(b); err != nil {
+				t.Fatalf("seed %d, batch %d: %v", seed, int64(b.Offset), err)
+			}
+		}
+		w := &written{t: t, log: log, of: map[*conversation.HistoryPage]*conversation.HistoryPage{}}
+		pages := make([]*conversation.HistoryPage, len(kept.pages))
+		for i, p := range kept.pages {
+			if pages[i] = p; r.IntN(2) == 0 {
+				pages[i] = p.Stub()
+				w.of[pages[i]] = p
+				stubs++
+			}
+		}
+		for _, s := range []struct {
+			*conversation.State
+			pages []*conversation.HistoryPage
+		}{{whole, nil}, {kept.state, pages}} {
+			if err := s.Attach(s.pages); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		if diff := cmp.Diff(w.join(whole.Snapshot().Pieces()), w.join(kept.state.Snapshot().Pieces())); diff != "" {
+			t.Fatalf("seed %d, snapshots (-whole +left):\n%s", seed, diff)
+		}
+		if whole.Exists() {
+			checkReset(t, w, whole.Snapshot(), kept.state.Snapshot())
+		}
+		if err := kept.state.Attach(kept.pages); err != nil {
+			t.Fatal(err)
+		}
+		want, got := look(t, whole, nil, log), look(t, kept.state, kept.pages, log)
+		want.Exchanges, got.Exchanges = w.whole(want.Exchanges), w.whole(got.Exchanges)
+		if diff := cmp.Diff(tidy(t, want), tidy(t, got)); diff != "" {
+			t.Fatalf("seed %d (-whole +left):\n%s", seed, diff)
+		}
+		read += w.n
+	}
+	if read < 150 || stubs < 50 {
+		t.Errorf("only %d messages were left to the log, %d pages to the bucket", read, stubs)
+	}
+}
+
+// checkReset holds the chunk of a reset against that of a batch.
+func checkReset(t *testing.T, w *written, whole, left *conversation.Snapshot) {
+	t.Helper()
+	want, err := conversation.AppendChunks([]byte{'['}, []conversation.Chunk{{
+		Type: conversation.ChunkReset, ConversationID: whole.ConversationID, Snapshot: whole,
+		Position: conversation.Position{Batch: whole.Offset},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.join(conversation.ResetPieces(left)); got != string(want)+"]" {
+		t.Fatalf("reset:\n%s\nwant\n%s]", got, want)
+	}
+}
+
+func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
+	s := conversation.NewState()
+	body := strings.Repeat("x", conversation.InlineBytes/4)
+	admit := func(n int, records ...conversation.Record) {
+		t.Helper()
+		id := fmt.Sprint(n)
+		err := s.Apply(conversation.Batch{Offset: s.Head() + 1, Records: append(records, &conversation.SubmissionAdmitted{
+			Submission: conversation.SubmissionID("sub_" + id), Message: conversation.MessageID("msg_" + id), Key: id,
+			Delivery: conversation.Delivery{
+				Kind: conversation.KindUser, Body: body,
+				Attachments: []conversation.Attachment{{ID: conversation.AttachmentID("att_" + id), Filename: "f"}},
+			},
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	admit(0, &conversation.ConversationCreated{Agent: "a", ID: "1"})
+	for n := range 40 {
+		admit(n + 1)
+	}
+	inline := 0
+	for _, sub := range s.Unsettled() {
+		inline += len(sub.Delivery.Body)
+	}
+	if most := 5 * conversation.InlineBytes / 4; inline > most || inline < most/2 {
+		t.Errorf("holds %d bytes, want at most %d", inline, most)
+	}
+	if got, want := s.WaitingBytes(), 40*(len(body)+1); got != want {
+		t.Errorf("%d bytes wait, want %d", got, want)
+	}
+	if a, ok := s.Attachment("att_40"); !ok || a.Filename != "f" {
+		t.Errorf("attachment of a message in the log: %v, %v", a, ok)
+	}
+	b, err := conversation.EncodeState(s)
+	if err != nil || len(b) > 3*conversation.InlineBytes {
+		t.Errorf("state of %d bytes, %v", len(b), err)
+	}
+	if _, err := s.Snapshot().MarshalJSON(); err == nil {
+		t.Error("a snapshot was encoded without the log")
+	}
+}
+
+// TestOlderVersionsReadWholeStates: a state says that it needs this version only if
+// something was left to the log.
+func TestOlderVersionsReadWholeStates(t *testing.T) {
+	reducer := func(inline int) string {
+		s := conversation.NewStateHolding(inline)
+		for _, b := range generate(3)[:4] {
+			if err := s.Apply(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := conversation.EncodeState(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ := bytes.Cut(b, []byte{','})
+		return string(head)
+	}
+	if whole, left := reducer(conversation.InlineBytes), reducer(0); whole != `{"reducer":5` || left != `{"reducer":6` {
+		t.Errorf("whole: %s, with messages left to the log: %s", whole, left)
+	}
+}
+
+func TestDecodeHistoryChecksWhatIsLeft(t *testing.T) {
+	const good = `{"messages":2,"settlements":0,"exchanges":0,"left":1}` + "\n[{},\t" + `{"left":{"at":"0000000000000000_0000000000000003","submission":"sub_1"}}` + "]\n[]\n[]\n[]\n"
+	p, err := conversation.DecodeHistory([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := json.Marshal(p.Pieces())
+	if want := `[{"Bytes":"e30s","Left":null,"Page":null},{"Bytes":null,"Left":{"at":"0000000000000000_0000000000000003","submission":"sub_1"},"Page":null}]`; err != nil || string(list) != want {
+		t.Errorf("pieces %s, %v, want %s", list, err, want)
+	}
+	for _, bad := range []string{
+		strings.Replace(good, `"left":1`, `"left":2`, 1), strings.Replace(good, `,"left":1`, ``, 1),
+		strings.Replace(good, `{"left":{`, `{"lost":{`, 1), strings.Replace(good, `}}]`, `}]`, 1),
+	} {
+		if _, err := conversation.DecodeHistory([]byte(bad)); err == nil {
+			t.Errorf("%q was decoded", bad)
+		}
+	}
+}
