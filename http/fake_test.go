@@ -33,6 +33,8 @@ type fakeRuntime struct {
 	onStage func(conversation.Blob)
 	// content, if not nil, stands between an attachment and its reader.
 	content func(io.Reader) io.Reader
+	// long, if not nil, answers snapshots and updates.
+	long func() conversation.Page
 	// unclosed counts the contents that are not closed.
 	unclosed int
 }
@@ -265,6 +267,9 @@ func (f *fakeRuntime) Snapshot(ctx context.Context, at conversation.Address) (co
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.long != nil {
+		return f.long(), nil
+	}
 	b, err := conversation.EncodeJSON(c.state.Snapshot())
 	// That it is up to date goes without saying.
 	return conversation.Page{JSON: b, Next: c.state.Head()}, err
@@ -278,6 +283,9 @@ func (f *fakeRuntime) Updates(ctx context.Context, at conversation.Address, afte
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.long != nil && after < c.state.Head() {
+		return f.long(), nil
+	}
 	if after > c.state.Head() {
 		return conversation.Page{}, conversation.Errorf(conversation.CodeStreamStoreFailure, "The offset is beyond the head.")
 	}

@@ -1,11 +1,16 @@
 package http_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -221,5 +226,67 @@ func TestSnapshotResumes(t *testing.T) {
 	got := decode[[]conversation.Chunk](t, h.do("GET", "/c1?view=updates&offset="+snap.Offset))
 	if len(got) != 4 || got[0].Type != conversation.ChunkStarted || got[3].Type != conversation.ChunkSettled {
 		t.Errorf("chunks %+v", got)
+	}
+}
+
+// get asks a server for a path below the first mount.
+func (h *harness) get(t *testing.T, path string) *http.Response {
+	t.Helper()
+	srv := httptest.NewServer(h.h)
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+	res, err := srv.Client().Get(srv.URL + "/agents/assistant" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+// TestLongPage: a page that is read while it is written is what it would be whole, and a
+// client that gets a part of it sees that it does.
+func TestLongPage(t *testing.T) {
+	pieces := []string{`{"v":1,`, `"messages":[`, strings.Repeat(" ", 100_000), `]}`}
+	long := func(fail error) conversation.Page {
+		return conversation.Page{Next: 0, UpToDate: true, Long: func(_ context.Context, w io.Writer) error {
+			for _, p := range pieces {
+				if _, err := io.WriteString(w, p); err != nil {
+					return err
+				}
+			}
+			return fail
+		}}
+	}
+	want := strings.Join(pieces, "")
+	for _, c := range []struct{ name, query, body string }{
+		{"snapshot", "", want},
+		{"updates", "?view=updates&offset=-1", want},
+		{"long_poll", "?view=updates&offset=-1&live=long-poll", want},
+		{"sse", "?view=updates&offset=-1&live=sse", "event: data\ndata:" + want + "\n\nevent: control\n" +
+			`data:{"streamNextOffset":"` + offset(0) + `","upToDate":true}` + "\n\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.create()
+			h.rt.long = func() conversation.Page { return long(nil) }
+			res := h.get(t, "/c1"+c.query)
+			if res.ContentLength >= 0 {
+				t.Errorf("it says that it has %d bytes", res.ContentLength)
+			}
+			got := make([]byte, len(c.body))
+			if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != c.body {
+				t.Errorf("read %d bytes, %v: %.200q, want %.200q", len(got), err, got, c.body)
+			}
+		})
+		t.Run(c.name+"_breaks_off", func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.create()
+			h.rt.long = func() conversation.Page { return long(conversation.Unavailable(time.Second, io.ErrNoProgress)) }
+			res := h.get(t, "/c1"+c.query)
+			got, err := io.ReadAll(res.Body)
+			if bytes.Contains(got, []byte("control")) || err == nil && c.name != "sse" {
+				t.Errorf("the end of what broke off is %v after %d bytes", err, len(got))
+			}
+		})
 	}
 }

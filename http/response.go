@@ -140,6 +140,10 @@ func coordinate(h http.Header, next conversation.Offset, upToDate bool) {
 // writePage answers a read with the page's bytes as they are. That the client may be gone
 // is no news to anybody: the server ends the connection of one that has only a part.
 func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) error {
+	if p.Long != nil {
+		h.writeLong(w, r, p)
+		return nil
+	}
 	leave, err := h.pages.enter(w, p.JSON)
 	if err != nil {
 		return err
@@ -151,6 +155,36 @@ func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) e
 		h.opts.Logger.InfoContext(r.Context(), "answer dropped a slow reader", logRequest(r, err)...)
 	}
 	return nil
+}
+
+// writeLong answers a read with a page that is read while it is written. When that fails
+// only a broken connection tells the client.
+func (h *Handler) writeLong(w *response, r *http.Request, p conversation.Page) {
+	readHeaders(w.Header(), p.Next, p.UpToDate)
+	w.WriteHeader(http.StatusOK)
+	if err := p.Long(r.Context(), piecewise{w, &h.pages}); err != nil {
+		h.breakOff(r, err)
+	}
+}
+
+// piecewise writes pieces of a long page. Each counts while it is written.
+type piecewise struct {
+	w     *response
+	pages *pages
+}
+
+// Write implements io.Writer.
+func (p piecewise) Write(b []byte) (int, error) {
+	leave, err := p.pages.enter(p.w, b)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	n, err := p.w.Write(b)
+	if err != nil {
+		err = &writeError{err}
+	}
+	return n, err
 }
 
 // isSlow reports whether a write ended because the client did not take it in time.

@@ -25,11 +25,10 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 		return err
 	}
 	// While there can be an answer that says so. The first cycle enters again, and leaves.
-	written, err := h.pages.enter(w, page.JSON)
+	leavePage, err := h.pages.enter(w, page.JSON)
 	if err != nil {
 		return err
 	}
-	defer written()
 	w.unlimited()
 	secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -45,7 +44,12 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	ev := &events{w: w, pages: &h.pages, every: h.opts.Heartbeat, fail: cancel}
 	ev.start()
 	defer ev.stop()
-	err = h.follow(ctx, ev, at, page)
+	err = ev.cycle(ctx, page)
+	leavePage()
+	page.JSON = nil
+	if err == nil {
+		err = h.follow(ctx, ev, at, page)
+	}
 	var unwritten *writeError
 	if cause := context.Cause(ctx); cause != nil && !errors.As(err, &unwritten) {
 		err = cause // why, not only that, it was cancelled
@@ -54,15 +58,12 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	return nil
 }
 
-// follow writes the first page and all that come after it.
+// follow writes all that comes after the first page.
 func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Address, page conversation.Page) error {
 	// A little early, so that the read before the frame does not make it late.
 	idle := window{parent: ctx, length: h.opts.ControlEvery - h.opts.ControlEvery/30}
 	defer idle.close()
 	for {
-		if err := ev.cycle(page); err != nil {
-			return err
-		}
 		if page.UpToDate {
 			wait := idle.open()
 			err := h.reader.Wait(wait, at, page.Next)
@@ -75,7 +76,10 @@ func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Addres
 			}
 		}
 		var err error
-		if page, err = h.reader.Updates(ctx, at, page.Next, pageBatches); err != nil {
+		if page, err = h.reader.Updates(ctx, at, page.Next, pageBatches); err == nil {
+			err = ev.cycle(ctx, page)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -180,12 +184,18 @@ func (e *events) beat() {
 }
 
 // cycle writes what one read cycle found: its chunks, if any, and where it ended.
-func (e *events) cycle(p conversation.Page) error {
+func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b := e.buf[:0]
 	large := []byte(nil)
 	switch {
+	case p.Long != nil:
+		if err := e.long(ctx, p); err != nil {
+			e.ended = true
+			return err
+		}
+		b = append(b, "\n\n"...)
 	case len(p.JSON) > smallPage:
 		large = p.JSON
 		b = append(b, "\n\n"...)
@@ -202,6 +212,15 @@ func (e *events) cycle(p conversation.Page) error {
 	}
 	e.buf = append(b, "}\n\n"...)
 	return e.send(large)
+}
+
+// long writes a page that is read meanwhile, without the end of its frame. The caller
+// holds mu.
+func (e *events) long(ctx context.Context, p conversation.Page) error {
+	if _, err := io.WriteString(e.w, dataField); err != nil {
+		return &writeError{err}
+	}
+	return p.Long(ctx, piecewise{e.w, e.pages})
 }
 
 // dataField is what stands before a page.
