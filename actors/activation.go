@@ -47,6 +47,7 @@ type (
 		claims   []machine.Claim
 		writers  int64 // how many there were
 		since    int   // batches after the checkpoint
+		bytes    int   // of the checkpoint's state and of their lines
 		err      error
 		// damaged: reading again ends the same way.
 		damaged bool
@@ -98,7 +99,8 @@ type activation struct {
 	witness    witness
 	starved    bool // a feed has events the machine has no room for
 	stopping   bool
-	handedOver bool // and what it owes is another node's now
+	handedOver bool  // and what it owes is another node's now
+	charged    int64 // bytes, see accounts
 }
 
 type activationTimer struct {
@@ -227,6 +229,7 @@ func (a *activation) end() {
 	}
 	a.rt.counts.owed.Add(-a.owed)
 	a.owed = 0
+	a.discharge()
 	a.rt.leave(a.key, a.nonce)
 	a.witness.closed()
 	if a.handedOver {
@@ -309,7 +312,7 @@ func (a *activation) firstOwed() conversation.SubmissionID {
 
 // begin takes over what a checkpoint says.
 func (o *openedLog) begin(r *follower.Restored) {
-	o.state, o.restored, o.tail, o.writers = r.State, r, r.Checkpoint.At, r.Checkpoint.Writers
+	o.state, o.restored, o.tail, o.writers, o.bytes = r.State, r, r.Checkpoint.At, r.Checkpoint.Writers, r.Bytes
 	for _, c := range r.Checkpoint.Claims {
 		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(c.Seq), Nonce: string(c.Nonce)})
 	}
@@ -346,6 +349,7 @@ func (o *openedLog) fold(b storage.Batch) error {
 		o.writers++
 	}
 	o.since++
+	o.bytes += len(b.Lines)
 	o.tail = b.Position()
 	return foldBatch(o.state, b)
 }
@@ -374,7 +378,7 @@ func (a *activation) opened(m openedLog) {
 	}
 	a.witness.opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq)
 	a.step(machine.Opened{
-		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since,
+		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
 	})
 }
 
@@ -443,6 +447,10 @@ func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
 		a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err)}))
 		return
 	}
+	if err := a.rt.accounts.room(); err != nil {
+		a.root.Send(sender, answerMessage(machine.Refused{Err: err}))
+		return
+	}
 	a.step(machine.Admit{To: a.caller(sender), Admission: adm, Precheck: m.GetPrecheck()})
 }
 
@@ -463,6 +471,7 @@ func (a *activation) step(in machine.Input) {
 		a.perform(e)
 	}
 	a.countOwed()
+	a.charge()
 	if a.starved && !a.machine.Full() {
 		a.starved = false
 		a.drainFeeds()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/actors/follower"
@@ -27,7 +28,7 @@ const maxEncodedBytes = 4 << 20
 
 // maxViewBytes bounds what a model is shown of a conversation, in bytes of text: several
 // times what the largest context windows hold. Beyond it nobody is asked.
-const maxViewBytes = 32 << 20
+const maxViewBytes = 16 << 20
 
 // history is what an activation has cut out of its state, and its checkpoints. It
 // outlives the activation as long as a checkpoint is being stored.
@@ -44,6 +45,7 @@ type history struct {
 	newest *storage.Checkpoint // got or put last
 	recent []storage.Batch     // the newest of the log that no segment holds, as far as they are kept
 	bytes  int                 // of their lines
+	held   atomic.Int64        // bytes of pages in memory, and of what the model was shown of them
 	// day is the newest that an index entry was asked for, indexed that of the newest
 	// stored one, and entry the one that is due, or nil.
 	day, indexed string
@@ -67,7 +69,14 @@ type piece struct {
 	cut   *conversation.HistoryPage // nil once shown is there
 	shown *providers.Block
 	first bool // it holds where the view begins after a compaction
-	bytes int  // of text in shown
+}
+
+// bytes is how much the model is shown of the piece.
+func (p *piece) bytes() int {
+	if p.shown == nil {
+		return 0
+	}
+	return p.shown.TextBytes()
 }
 
 func newPage(cut *conversation.HistoryPage) *closedPage {
@@ -114,8 +123,31 @@ func (h *history) cut() []*closedPage {
 	return out
 }
 
+// measure takes note of what is in memory. The caller holds mu.
+func (h *history) measure() {
+	n := 0
+	count := func(p *closedPage) {
+		if p.cut != nil {
+			n += p.cut.Bytes()
+		}
+		for _, piece := range p.pieces {
+			if n += piece.bytes(); piece.cut != nil && piece.cut != p.cut {
+				n += piece.cut.Bytes()
+			}
+		}
+	}
+	for _, p := range h.pages {
+		count(p)
+	}
+	if h.tail != nil {
+		count(h.tail)
+	}
+	h.held.Store(int64(n))
+}
+
 // keep takes what was cut out of the state. The caller holds mu.
 func (h *history) keep(p *conversation.HistoryPage) {
+	defer h.measure()
 	next := newPage(p)
 	if h.tail != nil {
 		next = &closedPage{cut: h.tail.cut.Join(p), pieces: slices.Concat(h.tail.pieces, next.pieces)}
@@ -269,7 +301,7 @@ func (h *history) shown(p *closedPage) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, piece := range p.pieces {
-		n += piece.bytes
+		n += piece.bytes()
 	}
 	return n
 }
@@ -278,6 +310,7 @@ func (h *history) shown(p *closedPage) (n int) {
 func (h *history) release(pages []*closedPage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.measure()
 	for _, p := range pages {
 		if p.ref != nil {
 			p.pieces, p.cut = nil, nil
@@ -311,6 +344,7 @@ func (h *history) view(pages []*closedPage, after *conversation.Compacted) {
 	if h.viewed == after {
 		return
 	}
+	defer h.measure()
 	h.viewed = after
 	all := slices.Concat(pages, h.pages) // those that have grown meanwhile too
 	if h.tail != nil {
@@ -399,6 +433,7 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.measure()
 	if p.pieces == nil {
 		p.pieces = pieces
 	}
@@ -441,8 +476,9 @@ func (h *history) show(ctx context.Context, p *piece, after *conversation.Compac
 	if h.viewed != after { // a call that was given up; what is kept is for the next
 		return providers.NewBlock(messages), nil
 	}
+	defer h.measure()
 	if p.shown == nil {
-		p.cut, p.shown, p.first, p.bytes = nil, providers.NewBlock(messages), first >= 0, textBytes(messages)
+		p.cut, p.shown, p.first = nil, providers.NewBlock(messages), first >= 0
 	}
 	return p.shown, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -137,4 +138,43 @@ func TestFatQueueRefuses(t *testing.T) {
 	go func() { (<-model).moves <- finished() }()
 	n.admit(chat("c"), "2", "y")
 	w.untilSettled(chat("c"), 3)
+}
+
+// TestNoMemoryForNewMessages: while a node's budget is used up it takes no new message,
+// and goes on with what it has.
+func TestNoMemoryForNewMessages(t *testing.T) {
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.Memory = memory.New(1 << 20)
+	others := opts.Memory.Account("others", 0)
+	model := make(stage)
+	n := w.start(setup{opts: opts, model: model})
+	n.admit(chat("c"), "0", strings.Repeat("x", 100_000))
+	call := model.next(t)
+	usage := opts.Memory.Usage()
+	for _, u := range usage {
+		if want := int64(100_000); (u.Account == "conversations" || u.Account == "model calls") && u.Used < want {
+			t.Errorf("%s hold %d bytes, want at least %d", u.Account, u.Used, want)
+		}
+	}
+	others.Add(1 << 20)
+	_, err := n.rt.Admit(t.Context(), message(chat("d"), "0", "y"))
+	e := codeIs(t, err, conversation.CodeUnavailable)
+	if !strings.HasPrefix(e.Details, "This node takes no new message right now: ") || !strings.HasSuffix(e.Details, "of the 1048576 bytes of memory of this node are in use. Retry after the time given.") || e.RetryAfter <= 0 {
+		t.Errorf("the refusal says %q after %v", e.Details, e.RetryAfter)
+	}
+	call.finish()
+	w.untilSettled(chat("c"), 1)
+	others.Add(-1 << 20)
+	go func() { model.next(t).finish() }()
+	n.admit(chat("d"), "0", "y")
+	w.untilSettled(chat("d"), 1)
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	for _, u := range opts.Memory.Usage() {
+		if u.Used != 0 {
+			t.Errorf("%s hold %d bytes after the end", u.Account, u.Used)
+		}
+	}
 }

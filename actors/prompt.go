@@ -91,25 +91,6 @@ func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]provid
 	return out, nil
 }
 
-// textBytes is how much text messages hold, in bytes.
-func textBytes(messages []providers.Message) (n int) {
-	for _, m := range messages {
-		for _, p := range m.Parts {
-			switch p := p.(type) {
-			case providers.Text:
-				n += len(p.Text)
-			case providers.Reasoning:
-				n += len(p.Text)
-			case providers.ToolCall:
-				n += len(p.Arguments)
-			case providers.ToolResult:
-				n += textBytes([]providers.Message{{Parts: p.Content}})
-			}
-		}
-	}
-	return n
-}
-
 func (r *Runtime) deliveryMessage(key conversation.Key, d conversation.Delivery) (providers.Message, error) {
 	m := providers.Message{Role: providers.RoleUser}
 	if d.Kind == conversation.KindSignal {

@@ -19,6 +19,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -79,6 +80,10 @@ type Options struct {
 	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
 	// in bytes of text and attributes. Zero is 64 MiB.
 	MaxWaitingBytes int
+	// Memory is the node's budget, of which "conversations" and "model calls" take. While
+	// it is used up new messages are refused; what was admitted goes on. Nil bounds
+	// nothing.
+	Memory *memory.Budget
 	// Membership says how the nodes of the bucket know of each other. Zero is
 	// MembershipSingle.
 	Membership Membership
@@ -206,6 +211,7 @@ type Runtime struct {
 	serving   atomic.Bool
 	endServe  context.CancelCauseFunc
 	counts    counts
+	accounts  accounts
 	strays    map[string]bool // members that are gone and have left staged objects; of the sweep
 	// journalsAtOnce bounds the journals that a sweep has under way.
 	journalsAtOnce int
@@ -291,6 +297,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		}
 		r.agents[a.Name] = a
 	}
+	r.accounts = newAccounts(o.Memory)
 	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)

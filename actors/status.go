@@ -7,6 +7,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 )
 
@@ -61,6 +62,9 @@ type Status struct {
 	FollowerLag time.Duration
 	// Follower counts what the followers do.
 	Follower follower.Stats
+	// Memory says who holds how much of the node's budget of MemoryLimit bytes, 0 for none.
+	Memory      []memory.Usage
+	MemoryLimit int64
 	// Events says how far the sinks are, nil without any; Observers what became of the
 	// events of each observer, by its name.
 	Events    *EventStatus
@@ -81,7 +85,7 @@ func (r *Runtime) Status() Status {
 		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
 		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
 		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
-		Follower: r.followers.Stats(),
+		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
 	if r.events.spool != nil {

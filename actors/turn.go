@@ -154,6 +154,10 @@ func (a *activation) turnOf(sub *conversation.Submission, step int) *agent.Turn 
 	}
 }
 
+// callCost is how many bytes a byte of text takes that a model is shown: it is copied once
+// more into the vendor's encoding, and that into the request.
+const callCost = 2
+
 // modelCall is one model call outside the actor.
 type modelCall struct {
 	rt        *Runtime
@@ -239,6 +243,12 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err != nil {
 		return end, err
 	}
+	shown := providers.TextBytes(now)
+	for _, b := range history {
+		shown += b.TextBytes()
+	}
+	c.rt.accounts.calls.Add(callCost * int64(shown))
+	defer c.rt.accounts.calls.Add(-callCost * int64(shown))
 	defer limit(history)
 	c.thinking = providers.ThinkingLevel(setup.ThinkingLevel)
 	req := providers.Request{System: setup.Instructions, History: history, Messages: now}

@@ -73,6 +73,9 @@ func (p *HistoryPage) Attachments() ([]Attachment, error) {
 // Size is the size of the public forms, in bytes.
 func (p *HistoryPage) Size() int { return len(p.Messages) + len(p.Settlements) }
 
+// Bytes is the size of all that the page has in memory.
+func (p *HistoryPage) Bytes() int { return p.Size() + len(p.attachments) + len(p.exchanges) }
+
 // Join returns a page that holds what p and, after it, next hold.
 func (p *HistoryPage) Join(next *HistoryPage) *HistoryPage {
 	counts := p.Counts

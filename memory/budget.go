@@ -12,7 +12,7 @@ var ErrFull = errors.New("memory budget is used up")
 // FullError says which bound keeps new work out. What is refused may be tried again.
 type FullError struct {
 	Account string // who asked
-	Asked   int64  // bytes
+	Asked   int64  // bytes, 0 if any would have been too many
 	Used    int64  // bytes held under the bound that refused
 	Limit   int64  // bytes
 	Shared  bool   // the bound is the node's, not the account's own
@@ -23,6 +23,9 @@ func (e *FullError) Error() string {
 	whose := "of this node"
 	if !e.Shared {
 		whose = "of " + e.Account
+	}
+	if e.Asked == 0 {
+		return fmt.Sprintf("%d of the %d bytes of memory %s are in use", e.Used, e.Limit, whose)
 	}
 	return fmt.Sprintf("take %d bytes for %s: %d of the %d bytes %s are in use", e.Asked, e.Account, e.Used, e.Limit, whose)
 }
@@ -131,8 +134,11 @@ func (a *Account) Add(n int64) {
 
 // Full returns a [*FullError] while not one byte can be taken.
 func (a *Account) Full() error {
-	if err := a.Take(1); err != nil {
-		return err
+	err := a.Take(1)
+	var full *FullError
+	if errors.As(err, &full) {
+		full.Asked = 0
+		return full
 	}
 	a.Add(-1)
 	return nil

@@ -45,8 +45,9 @@ func TestRunningWorkGoesOn(t *testing.T) {
 	if got := calls.Used(); got != 25 {
 		t.Errorf("holds %d bytes, want 25", got)
 	}
-	if err := conversations.Full(); !errors.Is(err, memory.ErrFull) {
-		t.Errorf("new work beside it: %v", err)
+	want := "25 of the 10 bytes of memory of this node are in use"
+	if err := conversations.Full(); !errors.Is(err, memory.ErrFull) || err.Error() != want {
+		t.Errorf("new work beside it: %v, want %s", err, want)
 	}
 	calls.Add(-16)
 	must(t, conversations.Full())

@@ -11,6 +11,7 @@ import (
 // concurrent use.
 type Block struct {
 	messages []Message
+	text     int
 
 	mu      sync.Mutex
 	encoded any // by EncodeBlock; nil if there is none
@@ -30,7 +31,32 @@ func shownTo(m Model) shown {
 
 // NewBlock returns a block of messages, which it keeps and which must not be
 // changed any more.
-func NewBlock(messages []Message) *Block { return &Block{messages: messages} }
+func NewBlock(messages []Message) *Block {
+	return &Block{messages: messages, text: TextBytes(messages)}
+}
+
+// TextBytes is how much text the messages of the block hold, in bytes.
+func (b *Block) TextBytes() int { return b.text }
+
+// TextBytes is how much text messages hold, in bytes: what people, models and tools have
+// said, without attachments.
+func TextBytes(messages []Message) (n int) {
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch p := p.(type) {
+			case Text:
+				n += len(p.Text)
+			case Reasoning:
+				n += len(p.Text) + len(p.Signature)
+			case ToolCall:
+				n += len(p.Arguments)
+			case ToolResult:
+				n += TextBytes([]Message{{Parts: p.Content}})
+			}
+		}
+	}
+	return n
+}
 
 // EncodedBytes is the size of the encoding that the block holds, 0 if it holds none.
 func (b *Block) EncodedBytes() int64 {

@@ -16,6 +16,7 @@ type Restored struct {
 	Checkpoint *storage.Checkpoint
 	State      *conversation.State
 	Tail       *conversation.HistoryPage
+	Bytes      int // of the encoded state
 }
 
 // Restore returns the newest checkpoint that can be used, nil if there is none. One
@@ -53,7 +54,7 @@ func restored(c *storage.Checkpoint) (*Restored, error) {
 	if int64(state.Head()) != c.At.Seq {
 		return nil, fmt.Errorf("state ends at %d, the checkpoint is of %d", int64(state.Head()), c.At.Seq)
 	}
-	r := &Restored{Checkpoint: c, State: state}
+	r := &Restored{Checkpoint: c, State: state, Bytes: len(c.State)}
 	if len(c.Tail) > 0 {
 		if r.Tail, err = conversation.DecodeHistory(c.Tail); err != nil {
 			return nil, err

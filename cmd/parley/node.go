@@ -63,7 +63,9 @@ type nodeConfig struct {
 	measure func(storage.Bucket) storage.Bucket
 	// events are where observability events go; the zero value is nowhere.
 	events eventsConfig
-	log    *slog.Logger
+	// memoryBytes is what the process may occupy; 0 finds it out.
+	memoryBytes int64
+	log         *slog.Logger
 }
 
 // backend is a node: everything between a client's request and the bucket's bytes.
@@ -87,7 +89,9 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 			err = errors.Join(err, b.close())
 		}
 	}()
+	budget := newBudget(cfg.memoryBytes, cfg.log)
 	opts := &actors.Options{
+		Memory: budget,
 		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace, CompactGrace: localGrace,
 		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads,
 	}
@@ -122,7 +126,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
 		return nil, err
 	}
-	cfg.edge.Logger = cfg.log
+	cfg.edge.Logger, cfg.edge.Memory = cfg.log, budget
 	b.handler, err = parleyhttp.New(b.runtime, b.runtime.Reader(), cfg.mounts, &cfg.edge)
 	if err != nil {
 		return nil, err

@@ -203,7 +203,8 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
-		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
+		memoryBytes: conf.Limits.MemoryBytes,
+		events:      eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,

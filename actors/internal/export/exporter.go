@@ -122,7 +122,7 @@ func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conve
 // takes reports whether there is room for a batch that is offered, and nothing missing
 // before it.
 func (x *Exporter) takes(t *trail, seq int64) bool {
-	return seq == t.taken+1 && x.bytes < x.opts.MemoryBytes/4*3 && !x.ended
+	return seq == t.taken+1 && x.bytes < x.opts.MemoryBytes/4*3 && x.opts.Memory.Full() == nil && !x.ended
 }
 
 // pass leaves a batch to be read from the log.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	// MemoryBytes bounds the durable events that wait in memory; 0 is 64 MiB. A quarter of
 	// it is kept for what is read from logs.
 	MemoryBytes int
+	// Memory counts those events; while its budget is used up, what comes is read from the
+	// logs later. Nil counts nothing.
+	Memory *memory.Account
 	// LiveEvents and LiveBytes bound the live events that wait, for each sink; 0 is 65,536
 	// and 32 MiB.
 	LiveEvents int

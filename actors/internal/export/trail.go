@@ -104,7 +104,7 @@ func (x *Exporter) take(t *trail, seq int64, p projected) {
 		t.pending++
 		x.fifo = append(x.fifo, i)
 		x.rows += len(i.events)
-		x.bytes += i.bytes
+		x.hold(i.bytes)
 		if len(x.fifo) == 1 || x.rows >= x.opts.FlushRows || x.bytes >= x.opts.FlushBytes {
 			nudge(x.fill)
 		}
@@ -114,6 +114,12 @@ func (x *Exporter) take(t *trail, seq int64, p projected) {
 		t.exported = max(t.exported, seq)
 	}
 	x.settle(t)
+}
+
+// hold counts bytes that events take in memory.
+func (x *Exporter) hold(n int) {
+	x.bytes += n
+	x.opts.Memory.Add(int64(n))
 }
 
 // shipped removes the first n items, which all sinks have.
@@ -127,7 +133,7 @@ func (x *Exporter) shipped(n int) {
 			t.last = nil
 		}
 		x.rows -= len(it.events)
-		x.bytes -= it.bytes
+		x.hold(-it.bytes)
 		x.counts.shipped += int64(len(it.events))
 		x.fifo[i] = nil
 		x.settle(t)

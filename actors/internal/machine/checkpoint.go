@@ -20,9 +20,15 @@ type grown struct{ batches, bytes, due int }
 
 func (g *grown) add(b *conversation.Batch) {
 	g.batches++
+	g.bytes += bytesOf(b)
+}
+
+// bytesOf is about the size of a batch.
+func bytesOf(b *conversation.Batch) (n int) {
 	for _, r := range b.Records {
-		g.bytes += 100 + weight(r)
+		n += 100 + weight(r)
 	}
+	return n
 }
 
 // checkpoint asks to store what the log folds to, if it has grown by enough and
@@ -47,6 +53,6 @@ func (m *Machine) checkpoint(batches int) {
 	if err != nil {
 		panic(fmt.Sprintf("machine: %v", err))
 	}
-	m.grown = grown{due: max(len(e.State)-largeState, 0) / 4}
+	m.size, m.grown = len(e.State), grown{due: max(len(e.State)-largeState, 0) / 4}
 	m.emit(e)
 }

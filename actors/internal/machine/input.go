@@ -86,13 +86,15 @@ type (
 	// Opened delivers the folded log and names the writer incarnation of this machine:
 	// a new one, or, if Claimed, one that an earlier machine has put to rest, with the
 	// log at the very batch that it ended at. Claims are in order of Seq, and Since is
-	// how many batches were read after the checkpoint, if there is one.
+	// how many batches were read after the checkpoint, if there is one. Bytes is about how
+	// large the state is.
 	Opened struct {
 		Writer  string
 		Claimed bool
 		State   *conversation.State
 		Claims  []Claim
 		Since   int
+		Bytes   int
 	}
 	// OpenFailed says that the log could not be read: not now, or Permanent, not
 	// until somebody mends it.

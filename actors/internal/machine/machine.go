@@ -95,6 +95,7 @@ type Machine struct {
 	idling   bool
 
 	grown grown
+	size  int // of the state at the last checkpoint, or when it was opened
 
 	env Env
 	ids minter
@@ -145,6 +146,15 @@ func (m *Machine) Stopped() bool { return m.stopped }
 // Full reports whether streamed text is to be held back until an append lands.
 func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes }
 
+// Bytes is about what the machine holds: its state, and what is on its way to the log.
+func (m *Machine) Bytes() int {
+	n := m.size + m.grown.bytes + m.pending.bytes + m.backlogBytes
+	if m.inflight != nil {
+		n += bytesOf(m.inflight)
+	}
+	return n
+}
+
 // Step takes one input and returns what is to be done, in order. The slice is
 // valid until the next Step.
 func (m *Machine) Step(env Env, in Input) []Effect {
@@ -192,7 +202,7 @@ func (m *Machine) beforeOpen(in Input) {
 		for _, later := range m.backlog {
 			m.take(later)
 		}
-		m.backlog = nil
+		m.backlog, m.backlogBytes = nil, 0
 		m.advance()
 	case OpenFailed:
 		m.stopped = true
@@ -266,7 +276,7 @@ func unopened(in OpenFailed) *conversation.Error {
 func (m *Machine) open(in Opened) {
 	m.writer, m.claimed = in.Writer, in.Claimed
 	m.state, m.claims = in.State, in.Claims
-	m.durable, m.grown.batches = in.State.Head(), in.Since
+	m.durable, m.grown.batches, m.size = in.State.Head(), in.Since, in.Bytes
 	m.looks.tail = m.durable
 	m.resume()
 }

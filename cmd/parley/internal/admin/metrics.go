@@ -42,6 +42,7 @@ func readings() []reading {
 		{"parley_relayed_batches_total", "Batches sent to readers on other nodes.", counter, func(s status) float64 { return float64(s.Relayed) }},
 		{"parley_follower_gaps_total", "Times that batches were found missing here, so that the bucket was read.", counter, func(s status) float64 { return float64(s.Follower.Gaps) }},
 		{"parley_follower_loads_total", "Reads of a log up to its newest batch, for readers.", counter, func(s status) float64 { return float64(s.Follower.Loads) }},
+		{"parley_memory_limit_bytes", "What the node may hold for others, 0 if that is not bounded.", gauge, func(s status) float64 { return float64(s.MemoryLimit) }},
 		{"parley_relay_gaps_total", "Batches that could not be sent there, so that the bucket is read.", counter, func(s status) float64 { return float64(s.RelayGaps) }},
 	}
 }
@@ -60,13 +61,17 @@ type collector struct {
 	descs    []*prometheus.Desc
 	info     *prometheus.Desc
 	sinks    sinkMetrics
+	held     *prometheus.Desc
+	refused  *prometheus.Desc
 	version  string
 }
 
 func newCollector(status func() actors.Status, version string) *collector {
 	c := &collector{
 		status: status, readings: append(readings(), eventReadings()...), sinks: newSinkMetrics(), version: version,
-		info: prometheus.NewDesc("parley_info", "Always 1; says which node and which version this is.", []string{"member", "address", "version"}, nil),
+		info:    prometheus.NewDesc("parley_info", "Always 1; says which node and which version this is.", []string{"member", "address", "version"}, nil),
+		held:    prometheus.NewDesc("parley_memory_bytes", "What the node holds for others, by what it is for.", []string{"consumer"}, nil),
+		refused: prometheus.NewDesc("parley_memory_refused_total", "New work that was refused, or put off, for want of memory.", []string{"consumer"}, nil),
 	}
 	for _, r := range c.readings {
 		c.descs = append(c.descs, prometheus.NewDesc(r.name, r.help, nil, nil))
@@ -77,6 +82,8 @@ func newCollector(status func() actors.Status, version string) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.info
+	out <- c.held
+	out <- c.refused
 	c.sinks.describe(out)
 	for _, d := range c.descs {
 		out <- d
@@ -88,6 +95,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s := c.status()
 	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, s.Member, s.Address, c.version)
 	c.sinks.collect(s, out)
+	for _, u := range s.Memory {
+		out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(u.Used), u.Account)
+		out <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(u.Refused), u.Account)
+	}
 	for i, r := range c.readings {
 		out <- prometheus.MustNewConstMetric(c.descs[i], r.kind, r.value(s))
 	}

@@ -52,6 +52,9 @@ type Limits struct {
 	SpoolBytes int64
 	// ReaderBytes bounds the pages that are being written to clients.
 	ReaderBytes int64
+	// MemoryBytes is what the process may occupy, 0 what GOMEMLIMIT, the container or the
+	// machine says.
+	MemoryBytes int64
 }
 
 // Bucket is where everything durable lives: a folder, or an S3-compatible

@@ -1,0 +1,50 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
+)
+
+// perConversation is about what a conversation in memory costs that has said nothing yet,
+// in bytes: its actor, machine and writer.
+const perConversation = 16 << 10
+
+// accounts are what the runtime takes of the node's memory.
+type accounts struct {
+	conversations *memory.Account // states, and what their models were shown last
+	calls         *memory.Account // what models are being shown, in a vendor's encoding
+	events        *memory.Account // durable events that wait for sinks
+}
+
+func newAccounts(b *memory.Budget) accounts {
+	return accounts{conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0), events: b.Account("events", 0)}
+}
+
+// room refuses new work while the node has no memory for more. What runs goes on.
+func (a *accounts) room() *conversation.Error {
+	err := a.conversations.Full()
+	if err == nil {
+		return nil
+	}
+	out := conversation.Unavailable(retryAfter, err)
+	out.Details = fmt.Sprintf("This node takes no new message right now: %v. Retry after the time given.", err)
+	return out
+}
+
+// charge counts what the activation holds by now.
+func (a *activation) charge() {
+	held := int64(perConversation + a.machine.Bytes())
+	if a.history != nil {
+		held += a.history.held.Load()
+	}
+	a.rt.accounts.conversations.Add(held - a.charged)
+	a.charged = held
+}
+
+// discharge counts nothing any more.
+func (a *activation) discharge() {
+	a.rt.accounts.conversations.Add(-a.charged)
+	a.charged = 0
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"runtime/debug"
+	"testing"
+	"testing/fstest"
+)
+
+func TestFindMemory(t *testing.T) {
+	files := func(pairs ...string) fstest.MapFS {
+		out := fstest.MapFS{}
+		for i := 0; i < len(pairs); i += 2 {
+			out[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
+		}
+		return out
+	}
+	const meminfo, total = "proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 17 kB\n"
+	for _, c := range []struct {
+		name       string
+		configured int64
+		soft       int64
+		root       fstest.MapFS
+		want       memoryLimit
+	}{
+		{"nothing is known", 0, 0, files(), memoryLimit{from: "nothing"}},
+		{"machine", 0, 0, files(meminfo, total), memoryLimit{bytes: 8 << 30, from: "machine"}},
+		{"container", 0, 0, files(meminfo, total, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "536870912\n"),
+			memoryLimit{bytes: 512 << 20, from: "container"}},
+		{"container without a limit", 0, 0, files(meminfo, total, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "max\n"),
+			memoryLimit{bytes: 8 << 30, from: "machine"}},
+		{"smallest of nested groups", 0, 0, files("proc/self/cgroup", "0::/pod/one\n",
+			"sys/fs/cgroup/pod/one/memory.max", "max\n", "sys/fs/cgroup/pod/memory.max", "1000000\n", "sys/fs/cgroup/memory.max", "2000000\n"),
+			memoryLimit{bytes: 1_000_000, from: "container"}},
+		{"older container", 0, 0, files("sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n", "proc/self/cgroup", "4:memory:/x\n"),
+			memoryLimit{bytes: 256 << 20, from: "container"}},
+		{"older container without a limit", 0, 0, files(meminfo, total, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+			memoryLimit{bytes: 8 << 30, from: "machine"}},
+		{"GOMEMLIMIT wins", 0, 100 << 20, files(meminfo, total), memoryLimit{bytes: 100 << 20, from: "GOMEMLIMIT", soft: true}},
+		{"configured wins", 7 << 20, 100 << 20, files(meminfo, total), memoryLimit{bytes: 7 << 20, from: "limits.memoryBytes"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := debug.SetMemoryLimit(-1)
+			defer debug.SetMemoryLimit(before)
+			debug.SetMemoryLimit(1<<63 - 1)
+			if c.soft > 0 {
+				debug.SetMemoryLimit(c.soft)
+			}
+			if got := findMemory(c.configured, c.root); got != c.want {
+				t.Errorf("found %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
