@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	// maxQueueRSS is what the program may need while large messages wait, are settled and
+	// are read, in bytes.
+	maxQueueRSS = 450 << 20
+	fatBytes    = 4_000_000
+	fatTries    = 30
+	// fatTaken is how many of them a conversation takes: one is worked on, and those that
+	// wait have 64 MiB.
+	fatTaken   = 1 + (64<<20)/fatBytes
+	fatReaders = 4
+)
+
+// fatBody is a message, and different from the others.
+func fatBody(n int) string { return strings.Repeat(fmt.Sprintf("%03d ", n), fatBytes/4) }
+
+// TestMemoryOfFatQueue sends more and larger messages to one conversation than it takes,
+// while its model hangs, and reads it with some readers before and after they are aborted.
+func TestMemoryOfFatQueue(t *testing.T) {
+	vendor := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer vendor.Close()
+	t.Setenv("OPENAI_BASE_URL", vendor.URL)
+	t.Setenv("OPENAI_API_KEY", "key")
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(maxQueueRSS))
+	n := startDev(t, t.TempDir(), "--model", "openai/reader")
+	at := n.url(t, "fat")
+	path := at.String()
+
+	var taken []receipt
+	for i := range fatTries {
+		body, err := json.Marshal(map[string]string{"kind": "user", "body": fatBody(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Post(path, "application/json", strings.NewReader(string(body)))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, n.logs)
+		}
+		answer, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		switch {
+		case resp.StatusCode == http.StatusAccepted:
+			var r receipt
+			if err := json.Unmarshal(answer, &r); err != nil {
+				t.Fatal(err)
+			}
+			taken = append(taken, r)
+		case resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(answer), "bytes wait in this conversation, which takes 67108864"):
+			t.Fatalf("message %d: status %d: %.300s", i, resp.StatusCode, answer)
+		}
+	}
+	if len(taken) != fatTaken {
+		t.Errorf("%d messages were taken, want %d", len(taken), fatTaken)
+	}
+	waiting, _ := n.peakRSS()
+	readFat(t, path, len(taken))
+	if resp, err := http.Post(path+"/abort", "application/json", nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("abort: %v, %v", resp, err)
+	}
+	last := taken[len(taken)-1]
+	newReader(t, last.Offset).until(at, last.Offset, settled(last.SubmissionID))
+	readFat(t, path, len(taken))
+	peak, err := n.peakRSS()
+	if err == nil && peak > maxQueueRSS {
+		t.Errorf("peak of %d MiB, %d while they waited, want at most %d", peak>>20, waiting>>20, maxQueueRSS>>20)
+	}
+	t.Logf("peak RSS in MiB: %d while they waited, %d at the end, %v", waiting>>20, peak>>20, err)
+}
+
+// readFat takes snapshots, all at once, and checks that they have all messages, whole.
+func readFat(t *testing.T, at string, messages int) {
+	t.Helper()
+	var readers sync.WaitGroup
+	for range fatReaders {
+		readers.Go(func() {
+			resp, err := http.Get(at)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			got, err := io.ReadAll(resp.Body)
+			if err != nil || !json.Valid(got) {
+				t.Errorf("snapshot of %d bytes: %v", len(got), err)
+			}
+			for i := range messages {
+				if n := bytes.Count(got, []byte(`"text":"`+fatBody(i)+`"`)); n != 1 {
+					t.Errorf("message %d stands %d times in a snapshot", i, n)
+				}
+			}
+		})
+	}
+	readers.Wait()
+}
