@@ -23,7 +23,9 @@
 //  4. A list started after a write was answered contains that write.
 //  5. A body whose length or declared digest does not match leaves no trace.
 //  6. One process per folder; a second Open fails with *LockedError.
-//  7. A commit that cannot be made durable ends the process (Options.Fatal), as
+//  7. A folder that holds data, but lacks files by which the engine finds it, is
+//     refused with *IncompleteError and not changed.
+//  8. A commit that cannot be made durable ends the process (Options.Fatal), as
 //     nobody can say any more which of the visible writes would survive. So does
 //     a log that cannot be begun and a folder of the engine that cannot be synced.
 //

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +27,27 @@ func (e *LockedError) Error() string {
 
 // Unwrap returns what the lock answered.
 func (e *LockedError) Unwrap() error { return e.Err }
+
+// IncompleteError reports that a folder with data lacks files of its engine, which
+// would take it for an empty one and delete what is left. Nothing was changed.
+type IncompleteError struct {
+	// Dir is the absolute path of the data folder.
+	Dir string
+	// Lost says what is missing or damaged.
+	Lost string
+	// Create are the absolute paths of the empty files that make the folder whole
+	// again if nothing else is missing. None if that cannot be told.
+	Create []string
+}
+
+// Error names the folder, what it lacks and the remedy.
+func (e *IncompleteError) Error() string {
+	text := fmt.Sprintf("data folder %q holds data but %s; nothing was changed: restore the whole folder from a backup, empty files included", e.Dir, e.Lost)
+	if len(e.Create) > 0 {
+		text += ", or, if nothing else is missing, create as an empty file " + strings.Join(e.Create, " and ")
+	}
+	return text + "; to begin with an empty store, name another folder"
+}
 
 // FatalError reports that a commit could not be made durable. The outcome of
 // the writes in progress is unknown until the folder is opened again.

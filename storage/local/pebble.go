@@ -20,6 +20,10 @@ const (
 	fileSpace   = 'f'
 )
 
+// pebbleFormat is a fixed version: a newer library must not change the folder's format
+// by itself.
+const pebbleFormat = pebble.FormatValueSeparation
+
 // pebbleEngine is the durable engine.
 type pebbleEngine struct {
 	db      *pebble.DB
@@ -42,6 +46,10 @@ func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebble
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: lock folder: %w", dir, err)
+	}
+	if err := checkIntact(fs, dir, folder, lock); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("open local store: %w", err)
 	}
 	opts := pebbleOptions(fs, log, fail)
 	opts.Lock = lock
@@ -66,10 +74,8 @@ func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure) *pebble.Options {
 		MemTableSize:                4 << 20,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
-		// A fixed version: a newer library must not change the folder's format
-		// by itself.
-		FormatMajorVersion: pebble.FormatValueSeparation,
-		Logger:             &pebbleLogger{log: log, fail: fail},
+		FormatMajorVersion:          pebbleFormat,
+		Logger:                      &pebbleLogger{log: log, fail: fail},
 		EventListener: &pebble.EventListener{
 			WALCreated: watched.logCreated,
 			BackgroundError: func(err error) {
