@@ -15,7 +15,8 @@
 //
 // Guarantees:
 //
-//  1. A 200 or 204 for a write means that the write is on stable storage.
+//  1. A 200 or 204 for a write means that the write is on stable storage, and that
+//     the log which holds it was in the folder after that.
 //  2. Of any number of concurrent PUTs with If-None-Match: * for one key exactly
 //     one succeeds; the others answer 412.
 //  3. No read returns, and no list is formed from, a write that could still be
@@ -27,7 +28,8 @@
 //     refused with *IncompleteError and not changed.
 //  8. A commit that cannot be made durable ends the process (Options.Fatal), as
 //     nobody can say any more which of the visible writes would survive. So does
-//     a log that cannot be begun and a folder of the engine that cannot be synced.
+//     a log that cannot be begun, one that is not in the folder any more, and a
+//     folder of the engine that cannot be synced.
 //
 // Every other error answer to a write, in particular a 5xx, leaves the outcome
 // unknown to the client, which resolves it by reading back.
@@ -36,7 +38,7 @@
 // RoundTrip, which Close waits for, and those of the engine, which Close ends.
 //
 // After a crash the next Open recovers every acknowledged write from the
-// engine's log. An object above Options.LargeObjectBytes is a file which is
+// engine's log, if the folder is still there. An object above Options.LargeObjectBytes is a file which is
 // complete and synced before the key that names it exists and which is removed
 // after that key is gone; Open removes the files that a crash left without a
 // key.

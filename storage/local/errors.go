@@ -49,6 +49,18 @@ func (e *IncompleteError) Error() string {
 	return text + "; to begin with an empty store, name another folder"
 }
 
+// GoneError reports that a file which the store writes is not in its folder any more.
+// What was written to it is not there for the next start.
+type GoneError struct {
+	// Path is where the file was.
+	Path string
+}
+
+// Error names the file.
+func (e *GoneError) Error() string {
+	return e.Path + " was deleted, moved or replaced while the process ran"
+}
+
 // FatalError reports that a commit could not be made durable. The outcome of
 // the writes in progress is unknown until the folder is opened again.
 type FatalError struct {
@@ -60,6 +72,10 @@ type FatalError struct {
 
 // Error names the folder and the remedy.
 func (e *FatalError) Error() string {
+	var gone *GoneError
+	if errors.As(e.Err, &gone) {
+		return fmt.Sprintf("data folder %q is gone: %v; put it back, or restore it from a backup, then start the process again: it recovers what is there", e.Dir, e.Err)
+	}
 	return fmt.Sprintf("data folder %q cannot be written durably: %v; free space on the disk that holds the folder or repair it, then start the process again: it recovers every acknowledged write", e.Dir, e.Err)
 }
 
