@@ -35,13 +35,19 @@
 // unknown to the client, which resolves it by reading back.
 //
 // A Store is safe for concurrent use. Its only goroutines are the requests in
-// RoundTrip, which Close waits for, and those of the engine, which Close ends.
+// RoundTrip, which Close waits for, and those of the engine, which Close ends. An
+// Open that cannot put the log into tables returns why; the engine, which goes on
+// to try, keeps the folder locked until it succeeds or the process ends.
 //
 // After a crash the next Open recovers every acknowledged write from the
-// engine's log, if the folder is still there. An object above Options.LargeObjectBytes is a file which is
-// complete and synced before the key that names it exists and which is removed
-// after that key is gone; Open removes the files that a crash left without a
-// key.
+// engine's log, if the folder is still there. An object above
+// Options.LargeObjectBytes is a file which is complete and synced before the key
+// that names it exists and which is removed after that key is gone; Open removes
+// the files that a crash left without a key.
+//
+// While the engine cannot make tables it tries again at growing intervals, and says
+// so at growing intervals; writes go into the log. When they would have to wait for
+// a table, the process ends as for a failed commit.
 //
 // The folder holds db (the engine, a Pebble store), objects (one file per large
 // object version) and tmp (uploads in progress, cleared by Open).

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // LockedError reports that the data folder is in use already.
@@ -106,6 +108,15 @@ func invalidArgument(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "InvalidArgument", fmt.Sprintf(format, args...)}
 }
 
+// explainFull adds the remedy to the error of opening dir on a full disk.
+func explainFull(dir string, err error) error {
+	var fatal *FatalError
+	if !vfs.IsNoSpaceError(err) || errors.As(err, &fatal) {
+		return err
+	}
+	return &FatalError{Dir: dir, Err: err}
+}
+
 // failure remembers the first fatal error of a folder and reports it once.
 type failure struct {
 	dir  string
@@ -116,6 +127,20 @@ type failure struct {
 	// open is set once the engine is open. Until then most errors make the opening
 	// fail, and nothing else.
 	open atomic.Bool
+	// opening gets the first error that would keep the opening from ending.
+	opening chan error
+}
+
+func newFailure(dir string, log *slog.Logger, hook func(error)) *failure {
+	return &failure{dir: dir, log: log, hook: hook, opening: make(chan error, 1)}
+}
+
+// stopOpening lets an opening end with err; it does nothing to an open folder.
+func (f *failure) stopOpening(err error) {
+	select {
+	case f.opening <- err:
+	default:
+	}
 }
 
 // report makes err the fatal error of the folder, unless there is one already,

@@ -204,8 +204,8 @@ func (c *intact) records(manifest string, most int) (int, error) {
 // current one.
 func (c *intact) wholeWith(markers []string) bool {
 	log := slog.New(slog.DiscardHandler)
-	quiet := &failure{dir: c.dir, log: log, hook: func(error) {}}
-	opts := pebbleOptions(&markedFS{c.fs, c.db, markers}, log, quiet)
+	quiet := newFailure(c.dir, log, func(error) {})
+	opts := pebbleOptions(&markedFS{c.fs, c.db, markers}, log, quiet, newSetbacks(log, quiet))
 	opts.ReadOnly, opts.ErrorIfNotExists, opts.Lock = true, true, c.lock
 	db, err := pebble.Open(c.db, opts)
 	if err != nil {

@@ -320,6 +320,10 @@ func TestCreationMayFail(t *testing.T) {
 			}
 			return
 		}
+		var fatal *FatalError
+		if !errors.As(err, &fatal) || !strings.Contains(err.Error(), "free space") {
+			t.Errorf("step %d: %v", step, err)
+		}
 		if err := openTest(t, disk, nil).Close(); err != nil {
 			t.Errorf("step %d: %v", step, err)
 		}

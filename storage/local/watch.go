@@ -18,11 +18,15 @@ import (
 // would: that the log it writes is not in its folder any more.
 type watchedFS struct {
 	vfs.FS
-	fail *failure
+	fail     *failure
+	setbacks *setbacks
 }
 
 // Create implements vfs.FS.
 func (w *watchedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, tableSuffix) {
+		w.setbacks.wait(category)
+	}
 	f, err := w.FS.Create(name, category)
 	return w.watchLog(name, f, err)
 }
