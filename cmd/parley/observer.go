@@ -18,12 +18,13 @@ import (
 type observer struct {
 	listener net.Listener // nil if there is none
 	meter    *admin.Meter
+	process  func() admin.Process
 	log      *slog.Logger
 }
 
 // newObserver opens the admin listener of a configuration.
-func newObserver(file string, conf *config.Server, log *slog.Logger) (*observer, error) {
-	o := &observer{log: log}
+func newObserver(file string, conf *config.Server, process func() admin.Process, log *slog.Logger) (*observer, error) {
+	o := &observer{process: process, log: log}
 	if conf.Admin.Listen == "" {
 		return o, nil
 	}
@@ -62,7 +63,7 @@ func (o *observer) run(ctx context.Context, status func() actors.Status, serve f
 	if o.listener == nil {
 		return serve(ctx)
 	}
-	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: softwareVersion(), Meter: o.meter})
+	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: softwareVersion(), Meter: o.meter, Process: o.process})
 	if err != nil {
 		return fmt.Errorf("make the admin server: %w", err)
 	}

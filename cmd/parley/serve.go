@@ -112,12 +112,12 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 			return err
 		}
 	}
-	listener, err := listen(conf.Listen, "set another address at listen in "+cfg.file)
+	listener, err := listenClients(conf.Listen, "set another address at listen in "+cfg.file, log)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	observed, err := newObserver(cfg.file, conf, log)
+	observed, err := newObserver(cfg.file, conf, listener.measure, log)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ type pebbleEngine struct {
 var _ engine = (*pebbleEngine)(nil)
 
 // openPebble locks dir and opens the engine in its folder db.
-func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebbleEngine, error) {
+func openPebble(fs vfs.FS, dir string, o *Options, fail *failure) (*pebbleEngine, error) {
 	folder := fs.PathJoin(dir, "db")
 	if err := mkdirSynced(fs, folder); err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
@@ -52,9 +52,11 @@ func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebble
 		lock.Close()
 		return nil, fmt.Errorf("open local store: %w", err)
 	}
-	back := newSetbacks(log, fail)
-	opts := pebbleOptions(fs, log, fail, back)
+	back := newSetbacks(o.Logger, fail)
+	opts := pebbleOptions(fs, o.Logger, fail, back)
 	opts.Lock = lock
+	// The engine's own has room for no less than 64.
+	opts.FileCache = pebble.NewFileCache(1, o.OpenTables)
 	db, err := openWithin(folder, opts, fail, lock)
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
@@ -76,6 +78,7 @@ func openWithin(folder string, opts *pebble.Options, fail *failure, lock io.Clos
 	result, left := make(chan opened), make(chan struct{})
 	go func() {
 		db, err := pebble.Open(folder, opts)
+		opts.FileCache.Unref()
 		select {
 		case result <- opened{db, err}:
 			return
@@ -110,7 +113,6 @@ func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure, back *setbacks) *
 		CacheSize:                   16 << 20,
 		MemTableSize:                4 << 20,
 		MemTableStopWritesThreshold: 4,
-		MaxOpenFiles:                256,
 		FormatMajorVersion:          pebbleFormat,
 		Logger:                      &pebbleLogger{log: log, fail: fail},
 		EventListener: &pebble.EventListener{
@@ -129,7 +131,6 @@ func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure, back *setbacks) *
 			WriteStallEnd: func() { back.stall(false) },
 		},
 	}
-	opts.Experimental.FileCacheShards = 1
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}

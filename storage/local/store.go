@@ -24,6 +24,7 @@ const (
 )
 
 const (
+	defaultOpenTables       = 246
 	defaultLargeObjectBytes = 256 << 10
 	// A value must stay well below half of the engine's memtable, above which
 	// the engine would give it a memtable of its own.
@@ -37,6 +38,9 @@ type Options struct {
 	// LargeObjectBytes is the size above which an object becomes a file of its
 	// own; 0 means 256 KiB, at most 1 MiB.
 	LargeObjectBytes int64
+	// OpenTables is how many tables of the engine are kept open at most; some more
+	// files are open for other ends. 0 means 246.
+	OpenTables int
 	// Fatal is called once, with a *FatalError, when a commit could not be made
 	// durable, or would never be. Nil prints the error to standard error and exits with status 1.
 	// It may be called with locks held and must not call the Store. If it
@@ -121,11 +125,17 @@ func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("open local store %q: LargeObjectBytes %d is not within 1 and %d",
 			dir, o.LargeObjectBytes, maxLargeObjectBytes)
 	}
+	if o.OpenTables < 0 {
+		return nil, fmt.Errorf("open local store %q: OpenTables %d is negative", dir, o.OpenTables)
+	}
+	if o.OpenTables == 0 {
+		o.OpenTables = defaultOpenTables
+	}
 	if o.Fatal == nil {
 		o.Fatal = exit
 	}
 	fail := newFailure(dir, o.Logger, o.Fatal)
-	e, err := openPebble(fs, dir, o.Logger, fail)
+	e, err := openPebble(fs, dir, &o, fail)
 	if err != nil {
 		return nil, explainFull(dir, err)
 	}

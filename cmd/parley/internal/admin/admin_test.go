@@ -51,12 +51,14 @@ func counted() actors.Status {
 func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storage.Bucket) {
 	t.Helper()
 	meter := admin.NewMeter()
-	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter})
+	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter, Process: process})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, meter.Bucket(newBucket(t))
 }
+
+func process() admin.Process { return admin.Process{Connections: 37, ConnectionsMost: 38} }
 
 func newBucket(t *testing.T) storage.Bucket {
 	t.Helper()
