@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/parleyrun/parley/cmd/parley/internal/admin"
 )
 
 // connectionsQuiet is the least between two warnings that all connections are in use.
@@ -59,11 +57,11 @@ func newConnections(l net.Listener, most int, log *slog.Logger) *connections {
 	return c
 }
 
-// measure is what /metrics shows.
-func (c *connections) measure() admin.Process {
+// count returns how many connections are open.
+func (c *connections) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return admin.Process{Connections: c.open, ConnectionsMost: c.most}
+	return c.open
 }
 
 // Accept implements net.Listener.

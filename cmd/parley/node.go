@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -50,6 +52,8 @@ type nodeConfig struct {
 	mounts    []parleyhttp.Mount
 	// compactBatches is that of actors.Options.
 	compactBatches int
+	// reserveBytes is that of local.RoomOptions.
+	reserveBytes int64
 	// edge tunes the HTTP handler. Its Logger is log.
 	edge parleyhttp.Options
 	// listen is the address that serves the node; "" if none does.
@@ -75,6 +79,9 @@ type backend struct {
 	events  *destinations
 	runtime *actors.Runtime
 	handler *parleyhttp.Handler
+	// data is the room for what clients send in the data folder, nil without one, and
+	// spool that for bodies in temporary files.
+	data, spool *local.Room
 }
 
 // newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
@@ -124,7 +131,14 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	cfg.edge.Logger = cfg.log
-	b.handler, err = parleyhttp.New(b.runtime, b.runtime.Reader(), cfg.mounts, &cfg.edge)
+	room := &local.RoomOptions{Logger: cfg.log, ReserveBytes: cfg.reserveBytes}
+	b.spool = local.NewRoom(cmp.Or(cfg.edge.TempDir, os.TempDir()), room)
+	var admits dispatcher = b.runtime
+	if !cfg.memory && cfg.bucket.Endpoint == "" {
+		b.data = local.NewRoom(cfg.bucket.Dir, room)
+		admits = &admitting{b.runtime, b.data.Allow}
+	}
+	b.handler, err = parleyhttp.New(admits, b.runtime.Reader(), cfg.mounts, &cfg.edge)
 	if err != nil {
 		return nil, err
 	}

@@ -18,13 +18,13 @@ import (
 type observer struct {
 	listener net.Listener // nil if there is none
 	meter    *admin.Meter
-	process  func() admin.Process
+	process  func() admin.Process // set before run, or nil
 	log      *slog.Logger
 }
 
 // newObserver opens the admin listener of a configuration.
-func newObserver(file string, conf *config.Server, process func() admin.Process, log *slog.Logger) (*observer, error) {
-	o := &observer{process: process, log: log}
+func newObserver(file string, conf *config.Server, log *slog.Logger) (*observer, error) {
+	o := &observer{log: log}
 	if conf.Admin.Listen == "" {
 		return o, nil
 	}

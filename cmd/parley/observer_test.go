@@ -118,7 +118,7 @@ func TestServeAdminWhileStarting(t *testing.T) {
 func TestAdminOutlivesTheNode(t *testing.T) {
 	conf := &config.Server{Admin: config.Admin{Listen: "127.0.0.1:0"}}
 	for _, failing := range []bool{false, true} {
-		o, err := newObserver("p.yaml", conf, nil, slog.New(slog.DiscardHandler))
+		o, err := newObserver("p.yaml", conf, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestAdminOutlivesTheNode(t *testing.T) {
 		}
 	}
 	nothing := errors.New("nothing")
-	o, err := newObserver("p.yaml", &config.Server{}, nil, slog.New(slog.DiscardHandler))
+	o, err := newObserver("p.yaml", &config.Server{}, slog.New(slog.DiscardHandler))
 	if err != nil || o.measure() != nil || o.address() != nil {
 		t.Errorf("without an address: %v", err)
 	}

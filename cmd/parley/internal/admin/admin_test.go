@@ -58,7 +58,12 @@ func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storag
 	return s, meter.Bucket(newBucket(t))
 }
 
-func process() admin.Process { return admin.Process{Connections: 37, ConnectionsMost: 38} }
+func process() admin.Process {
+	return admin.Process{
+		Connections: 37, ConnectionsMost: 38,
+		Volumes: []admin.Volume{{Folder: "data", FreeBytes: 39, ReserveBytes: 40, Refused: 41}},
+	}
+}
 
 func newBucket(t *testing.T) storage.Bucket {
 	t.Helper()
@@ -151,6 +156,8 @@ func TestMetricsOfTheStatus(t *testing.T) {
 		`parley_events_stored_total{sink="stdout"}`: "30", `parley_events_failures_total{sink="stdout"}`: "31",
 		`parley_events_dropped_total{sink="stdout",type="turn"}`: "32", `parley_events_dropped_total{sink="stdout",type="log"}`: "33",
 		`parley_info{address="10.0.0.5:7946",member="01ABC",version="v9"}`: "1",
+		"parley_connections": "37", "parley_connections_limit": "38", `parley_volume_free_bytes{folder="data"}`: "39",
+		`parley_volume_reserve_bytes{folder="data"}`: "40", `parley_volume_refusals_total{folder="data"}`: "41",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %s", name, got[name], want)

@@ -39,8 +39,8 @@ type Server struct {
 	Agents []Agent
 }
 
-// Limits bound what one request may bring. Zero means the default of the HTTP
-// handler.
+// Limits bound what one request may bring, and when one may come. Zero means the
+// default of the HTTP handler, or of the embedded bucket's room.
 type Limits struct {
 	// BodyBytes limits a request body.
 	BodyBytes int64
@@ -48,6 +48,8 @@ type Limits struct {
 	TextBytes int64
 	// Attachments limits the attachments of one delivery.
 	Attachments int
+	// ReserveBytes is how much of a volume is kept for work under way.
+	ReserveBytes int64
 }
 
 // Bucket is where everything durable lives: a folder, or an S3-compatible

@@ -63,6 +63,7 @@ func (r *reader) limits(dst *Limits) func(value) {
 			{name: "bodyBytes", example: "268435456", read: r.whole(func(n int64) { dst.BodyBytes = n })},
 			{name: "textBytes", example: "4194304", read: r.whole(func(n int64) { dst.TextBytes = n })},
 			{name: "attachments", example: "16", read: r.whole(func(n int64) { dst.Attachments = int(n) })},
+			{name: "reserveBytes", example: "1073741824", read: r.whole(func(n int64) { dst.ReserveBytes = n })},
 		})
 	}
 }
