@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -135,5 +138,29 @@ func TestServeKeepsAReserve(t *testing.T) {
 	}
 	if logs := n.logs.String(); !strings.Contains(logs, "volume is down to its reserve") || !strings.Contains(logs, filepath.Join(dir, "data")) {
 		t.Error(logs)
+	}
+}
+
+// TestDeletedFolderEndsTheNode deletes the data folder of a running node: no message is
+// acknowledged after that, and the process ends and says why.
+func TestDeletedFolderEndsTheNode(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	n := startDev(t, data)
+	at := n.url(t, "x")
+	admitted(t, at, "k1", "hello")
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.Post(at.String(), jsonType, strings.NewReader(hello)); err == nil {
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusAccepted {
+			t.Error("a message was acknowledged that nobody will find")
+		}
+	}
+	err := <-n.done
+	n.done = nil
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(n.logs.String(), "restore it from a backup") {
+		t.Errorf("ended with %v\n%s", err, n.logs)
 	}
 }
