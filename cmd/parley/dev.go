@@ -85,7 +85,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	if err := checkModel(reg, cfg.model, "leave --model out for the offline demo"); err != nil {
 		return err
 	}
-	listener, err := listen(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port")
+	listener, err := listenClients(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ type nodeConfig struct {
 	mounts    []parleyhttp.Mount
 	// compactBatches is that of actors.Options.
 	compactBatches int
+	// reserveBytes is that of local.RoomOptions.
+	reserveBytes int64
 	// edge tunes the HTTP handler. Its Logger is log.
 	edge parleyhttp.Options
 	// listen is the address that serves the node; "" if none does.
@@ -78,6 +81,9 @@ type backend struct {
 	events  *destinations
 	runtime *actors.Runtime
 	handler *parleyhttp.Handler
+	// data is the room for what clients send in the data folder, nil without one, and
+	// spool that for bodies in temporary files.
+	data, spool *local.Room
 }
 
 // newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
@@ -107,7 +113,9 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	case cfg.bucket.Dir == "":
 		err = errors.New("open the data folder: no folder given; name one with --data")
 	default:
-		if b.store, err = local.Open(cfg.bucket.Dir, &local.Options{Logger: cfg.log}); err != nil {
+		// A server has refused to start with fewer files than it needs.
+		own, _ := divide(descriptorLimit())
+		if b.store, err = local.Open(cfg.bucket.Dir, &local.Options{Logger: cfg.log, OpenTables: own.tables}); err != nil {
 			err = fmt.Errorf("open the data folder: %w", err)
 			break
 		}
@@ -127,7 +135,15 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	cfg.edge.Logger, cfg.edge.Memory = cfg.log, budget
-	b.handler, err = parleyhttp.New(b.runtime, b.runtime.Reader(), cfg.mounts, &cfg.edge)
+	room := &local.RoomOptions{Logger: cfg.log, ReserveBytes: cfg.reserveBytes}
+	b.spool = local.NewRoom(cmp.Or(cfg.edge.TempDir, os.TempDir()), room)
+	cfg.edge.SpoolAllowed = b.spool.Allow
+	var admits dispatcher = b.runtime
+	if !cfg.memory && cfg.bucket.Endpoint == "" {
+		b.data = local.NewRoom(cfg.bucket.Dir, room)
+		admits = &admitting{b.runtime, b.data.Allow}
+	}
+	b.handler, err = parleyhttp.New(admits, b.runtime.Reader(), cfg.mounts, &cfg.edge)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +287,7 @@ func remedyFor(b config.Bucket, e *storage.Error) string {
 // are still taken, then no new requests, live streams ended, what is left released.
 // handler is the node's behind its middleware. ready is called once requests are
 // taken. It closes the node.
-func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.Listener, ready func()) error {
+func serveNode(ctx context.Context, b *backend, handler http.Handler, l *connections, ready func()) error {
 	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	serving, endServing := context.WithCancel(failed)
 	running, endRunning := context.WithCancel(failed)
@@ -308,10 +324,9 @@ func serveNode(ctx context.Context, b *backend, handler http.Handler, l net.List
 // which must make live responses end, and open requests have closeTimeout. One that
 // takes longer is cut off, which is no error: a client must not decide how a server
 // ends.
-func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain func(), log *slog.Logger) error {
-	spare := &spareConns{open: map[net.Conn]bool{}}
+func serveHTTP(ctx context.Context, l *connections, handler http.Handler, drain func(), log *slog.Logger) error {
 	server := &http.Server{
-		ConnState: spare.changed,
+		ConnState: l.changed,
 		// Bodies and answers have the handler's limits; the last of these is for middleware.
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -320,7 +335,7 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain 
 	g.Go(func() error {
 		<-ctx.Done()
 		drain()
-		spare.close()
+		l.endSpare()
 		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		err := server.Shutdown(shut)
@@ -340,36 +355,4 @@ func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, drain 
 		return nil
 	})
 	return g.Wait()
-}
-
-// spareConns are connections that have not sent a request yet. Clients open some in
-// advance, and a server's Shutdown takes them for requests under way.
-type spareConns struct {
-	mu     sync.Mutex
-	open   map[net.Conn]bool
-	closed bool
-}
-
-// changed is a server's ConnState.
-func (s *spareConns) changed(c net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case state != http.StateNew:
-		delete(s.open, c)
-	case s.closed:
-		_ = c.Close()
-	default:
-		s.open[c] = true
-	}
-}
-
-// close closes them, and those that still come.
-func (s *spareConns) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for c := range s.open {
-		_ = c.Close()
-	}
 }

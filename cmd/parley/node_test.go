@@ -39,7 +39,7 @@ func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 		listener, logs, drained, ended := make(pipes), &lines{}, false, make(chan error, 1)
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 		go func() {
-			ended <- serveHTTP(ctx, listener, handler, func() { drained = true }, slog.New(slog.NewTextHandler(logs, nil)))
+			ended <- serveHTTP(ctx, newConnections(listener, 0, slog.New(slog.DiscardHandler)), handler, func() { drained = true }, slog.New(slog.NewTextHandler(logs, nil)))
 		}()
 		here, there := net.Pipe()
 		defer here.Close()
@@ -69,7 +69,7 @@ func TestSpareConnectionDoesNotDelayTheEnd(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		listener, logs, ended := make(pipes), &lines{}, make(chan error, 1)
 		go func() {
-			ended <- serveHTTP(ctx, listener, http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(logs, nil)))
+			ended <- serveHTTP(ctx, newConnections(listener, 0, slog.New(slog.DiscardHandler)), http.NotFoundHandler(), func() {}, slog.New(slog.NewTextHandler(logs, nil)))
 		}()
 		here, there := net.Pipe()
 		defer here.Close()

@@ -18,6 +18,7 @@ import (
 type observer struct {
 	listener net.Listener // nil if there is none
 	meter    *admin.Meter
+	process  func() admin.Process // set before run, or nil
 	log      *slog.Logger
 }
 
@@ -62,7 +63,7 @@ func (o *observer) run(ctx context.Context, status func() actors.Status, serve f
 	if o.listener == nil {
 		return serve(ctx)
 	}
-	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: softwareVersion(), Meter: o.meter})
+	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: softwareVersion(), Meter: o.meter, Process: o.process})
 	if err != nil {
 		return fmt.Errorf("make the admin server: %w", err)
 	}

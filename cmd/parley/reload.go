@@ -51,7 +51,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	}
 	defer watcher.Close()
 	remedy := "set another address at listen in " + cfg.file + ", or give one with --listen"
-	listener, err := listen(conf.Listen, remedy)
+	listener, err := listenClients(conf.Listen, remedy, log)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/cmd/parley/internal/admin"
 	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/providers"
@@ -112,7 +113,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 			return err
 		}
 	}
-	listener, err := listen(conf.Listen, "set another address at listen in "+cfg.file)
+	listener, err := listenClients(conf.Listen, "set another address at listen in "+cfg.file, log)
 	if err != nil {
 		return err
 	}
@@ -126,6 +127,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
+	observed.process = func() admin.Process { return n.process(listener) }
 	handler := guarded(conf, false, n.handler)
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
@@ -203,8 +205,8 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
-		memoryBytes: conf.Limits.MemoryBytes,
-		events:      eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
+		memoryBytes: conf.Limits.MemoryBytes, reserveBytes: conf.Limits.ReserveBytes,
+		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,

@@ -6,9 +6,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // LockedError reports that the data folder is in use already.
@@ -27,6 +30,39 @@ func (e *LockedError) Error() string {
 // Unwrap returns what the lock answered.
 func (e *LockedError) Unwrap() error { return e.Err }
 
+// IncompleteError reports that a folder with data lacks files of its engine, which
+// would take it for an empty one and delete what is left. Nothing was changed.
+type IncompleteError struct {
+	// Dir is the absolute path of the data folder.
+	Dir string
+	// Lost says what is missing or damaged.
+	Lost string
+	// Create are the absolute paths of the empty files that make the folder whole
+	// again if nothing else is missing. None if that cannot be told.
+	Create []string
+}
+
+// Error names the folder, what it lacks and the remedy.
+func (e *IncompleteError) Error() string {
+	text := fmt.Sprintf("data folder %q holds data but %s; nothing was changed: restore the whole folder from a backup, empty files included", e.Dir, e.Lost)
+	if len(e.Create) > 0 {
+		text += ", or, if nothing else is missing, create as an empty file " + strings.Join(e.Create, " and ")
+	}
+	return text + "; to begin with an empty store, name another folder"
+}
+
+// GoneError reports that a file which the store writes is not in its folder any more.
+// What was written to it is not there for the next start.
+type GoneError struct {
+	// Path is where the file was.
+	Path string
+}
+
+// Error names the file.
+func (e *GoneError) Error() string {
+	return e.Path + " was deleted, moved or replaced while the process ran"
+}
+
 // FatalError reports that a commit could not be made durable. The outcome of
 // the writes in progress is unknown until the folder is opened again.
 type FatalError struct {
@@ -38,6 +74,10 @@ type FatalError struct {
 
 // Error names the folder and the remedy.
 func (e *FatalError) Error() string {
+	var gone *GoneError
+	if errors.As(e.Err, &gone) {
+		return fmt.Sprintf("data folder %q is gone: %v; put it back, or restore it from a backup, then start the process again: it recovers what is there", e.Dir, e.Err)
+	}
 	return fmt.Sprintf("data folder %q cannot be written durably: %v; free space on the disk that holds the folder or repair it, then start the process again: it recovers every acknowledged write", e.Dir, e.Err)
 }
 
@@ -68,6 +108,15 @@ func invalidArgument(format string, args ...any) error {
 	return &apiError{http.StatusBadRequest, "InvalidArgument", fmt.Sprintf(format, args...)}
 }
 
+// explainFull adds the remedy to the error of opening dir on a full disk.
+func explainFull(dir string, err error) error {
+	var fatal *FatalError
+	if !vfs.IsNoSpaceError(err) || errors.As(err, &fatal) {
+		return err
+	}
+	return &FatalError{Dir: dir, Err: err}
+}
+
 // failure remembers the first fatal error of a folder and reports it once.
 type failure struct {
 	dir  string
@@ -78,6 +127,20 @@ type failure struct {
 	// open is set once the engine is open. Until then most errors make the opening
 	// fail, and nothing else.
 	open atomic.Bool
+	// opening gets the first error that would keep the opening from ending.
+	opening chan error
+}
+
+func newFailure(dir string, log *slog.Logger, hook func(error)) *failure {
+	return &failure{dir: dir, log: log, hook: hook, opening: make(chan error, 1)}
+}
+
+// stopOpening lets an opening end with err; it does nothing to an open folder.
+func (f *failure) stopOpening(err error) {
+	select {
+	case f.opening <- err:
+	default:
+	}
 }
 
 // report makes err the fatal error of the folder, unless there is one already,

@@ -20,18 +20,23 @@ const (
 	fileSpace   = 'f'
 )
 
+// pebbleFormat is a fixed version: a newer library must not change the folder's format
+// by itself.
+const pebbleFormat = pebble.FormatValueSeparation
+
 // pebbleEngine is the durable engine.
 type pebbleEngine struct {
 	db      *pebble.DB
 	lock    io.Closer
 	stripes stripes
 	failure *failure
+	ended   chan<- struct{} // of its setbacks
 }
 
 var _ engine = (*pebbleEngine)(nil)
 
 // openPebble locks dir and opens the engine in its folder db.
-func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebbleEngine, error) {
+func openPebble(fs vfs.FS, dir string, o *Options, fail *failure) (*pebbleEngine, error) {
 	folder := fs.PathJoin(dir, "db")
 	if err := mkdirSynced(fs, folder); err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
@@ -43,48 +48,89 @@ func openPebble(fs vfs.FS, dir string, log *slog.Logger, fail *failure) (*pebble
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: lock folder: %w", dir, err)
 	}
-	opts := pebbleOptions(fs, log, fail)
-	opts.Lock = lock
-	db, err := pebble.Open(folder, opts)
-	if err != nil {
+	if err := checkIntact(fs, dir, folder, lock); err != nil {
 		lock.Close()
+		return nil, fmt.Errorf("open local store: %w", err)
+	}
+	back := newSetbacks(o.Logger, fail)
+	opts := pebbleOptions(fs, o.Logger, fail, back)
+	opts.Lock = lock
+	// The engine's own has room for no less than 64.
+	opts.FileCache = pebble.NewFileCache(1, o.OpenTables)
+	db, err := openWithin(folder, opts, fail, lock)
+	if err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
 	}
 	fail.open.Store(true)
-	return &pebbleEngine{db: db, lock: lock, stripes: stripes{seed: maphash.MakeSeed()}, failure: fail}, nil
+	return &pebbleEngine{db: db, lock: lock, stripes: stripes{seed: maphash.MakeSeed()}, failure: fail, ended: back.ended}, nil
+}
+
+// openWithin opens the engine, or returns why that cannot come to an end: the engine
+// itself tries for ever to flush what it found in the log. It goes on with that then,
+// seldom, and keeps the lock; if it succeeds after all it is closed. On an error the
+// lock is closed, or will be.
+func openWithin(folder string, opts *pebble.Options, fail *failure, lock io.Closer) (*pebble.DB, error) {
+	type opened struct {
+		db  *pebble.DB
+		err error
+	}
+	// Whoever does not take the result leaves it to the goroutine.
+	result, left := make(chan opened), make(chan struct{})
+	go func() {
+		db, err := pebble.Open(folder, opts)
+		opts.FileCache.Unref()
+		select {
+		case result <- opened{db, err}:
+			return
+		case <-left:
+		}
+		if db != nil {
+			_ = db.Close() // Nobody is left to be told.
+		}
+		_ = lock.Close()
+	}()
+	select {
+	case r := <-result:
+		if r.err != nil {
+			lock.Close()
+			return nil, r.err
+		}
+		return r.db, nil
+	case err := <-fail.opening:
+		close(left)
+		return nil, &FatalError{Dir: fail.dir, Err: err}
+	}
 }
 
 // pebbleOptions fit a small store inside another program: little memory, few
 // open files. The bloom filters are for conditional creates, which look up keys
 // that are not there; the cache is to hold them and the indexes beside memtables,
 // which count as part of it.
-func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure) *pebble.Options {
-	watched := &watchedFS{fs, fail}
+func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure, back *setbacks) *pebble.Options {
+	watched := &watchedFS{fs, fail, back}
 	opts := &pebble.Options{
 		FS:                          watched,
 		CacheSize:                   16 << 20,
 		MemTableSize:                4 << 20,
 		MemTableStopWritesThreshold: 4,
-		MaxOpenFiles:                256,
-		// A fixed version: a newer library must not change the folder's format
-		// by itself.
-		FormatMajorVersion: pebble.FormatValueSeparation,
-		Logger:             &pebbleLogger{log: log, fail: fail},
+		FormatMajorVersion:          pebbleFormat,
+		Logger:                      &pebbleLogger{log: log, fail: fail},
 		EventListener: &pebble.EventListener{
-			WALCreated: watched.logCreated,
-			BackgroundError: func(err error) {
-				log.Error("local store background work", "err", err)
-			},
+			WALCreated:      watched.logCreated,
+			BackgroundError: back.backgroundError,
+			FlushEnd:        back.flushEnd,
+			CompactionEnd:   back.compactionEnd,
 			// The read that met the damage fails; the rest of the store does not.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				log.Error("local store is damaged", "detail", info.String())
 			},
 			WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 				log.Warn("local store stalls writes", "detail", info.Reason)
+				back.stall(true)
 			},
+			WriteStallEnd: func() { back.stall(false) },
 		},
 	}
-	opts.Experimental.FileCacheShards = 1
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
@@ -291,6 +337,7 @@ func (e *pebbleEngine) eachFile(visit func(name string)) error {
 }
 
 func (e *pebbleEngine) close() error {
+	close(e.ended)
 	return errors.Join(e.failure.check(), e.db.Close(), e.lock.Close())
 }
 

@@ -24,6 +24,7 @@ const (
 )
 
 const (
+	defaultOpenTables       = 246
 	defaultLargeObjectBytes = 256 << 10
 	// A value must stay well below half of the engine's memtable, above which
 	// the engine would give it a memtable of its own.
@@ -37,8 +38,11 @@ type Options struct {
 	// LargeObjectBytes is the size above which an object becomes a file of its
 	// own; 0 means 256 KiB, at most 1 MiB.
 	LargeObjectBytes int64
+	// OpenTables is how many tables of the engine are kept open at most; some more
+	// files are open for other ends. 0 means 246.
+	OpenTables int
 	// Fatal is called once, with a *FatalError, when a commit could not be made
-	// durable. Nil prints the error to standard error and exits with status 1.
+	// durable, or would never be. Nil prints the error to standard error and exits with status 1.
 	// It may be called with locks held and must not call the Store. If it
 	// returns, the Store answers 500 to every further request.
 	Fatal func(err error)
@@ -65,14 +69,15 @@ var (
 
 // Open opens the store in dir, which it creates with mode 0700 if there is none.
 // It fails with *LockedError if another Store, of this or another process, has
-// the folder open. The caller must Close the Store.
+// the folder open, with *IncompleteError if the folder holds data that could not be
+// found, and with *FatalError if the disk is full. The caller must Close the Store.
 func Open(dir string, opts *Options) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
 	}
 	if err := mkdirSynced(vfs.Default, abs); err != nil {
-		return nil, fmt.Errorf("open local store %q: %w", dir, err)
+		return nil, explainFull(abs, fmt.Errorf("open local store %q: %w", dir, err))
 	}
 	// The lock is per name within a process, so each folder needs one name.
 	real, err := filepath.EvalSymlinks(abs)
@@ -120,20 +125,26 @@ func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("open local store %q: LargeObjectBytes %d is not within 1 and %d",
 			dir, o.LargeObjectBytes, maxLargeObjectBytes)
 	}
+	if o.OpenTables < 0 {
+		return nil, fmt.Errorf("open local store %q: OpenTables %d is negative", dir, o.OpenTables)
+	}
+	if o.OpenTables == 0 {
+		o.OpenTables = defaultOpenTables
+	}
 	if o.Fatal == nil {
 		o.Fatal = exit
 	}
-	fail := &failure{dir: dir, log: o.Logger, hook: o.Fatal}
-	e, err := openPebble(fs, dir, o.Logger, fail)
+	fail := newFailure(dir, o.Logger, o.Fatal)
+	e, err := openPebble(fs, dir, &o, fail)
 	if err != nil {
-		return nil, err
+		return nil, explainFull(dir, err)
 	}
 	s := &Store{log: o.Logger, engine: e, large: o.LargeObjectBytes}
 	if s.files, err = openFiles(fs, dir); err == nil {
 		err = sweepOrphans(e, s.files)
 	}
 	if err != nil {
-		err = fmt.Errorf("open local store %q: %w", dir, err)
+		err = explainFull(dir, fmt.Errorf("open local store %q: %w", dir, err))
 		if cerr := e.close(); cerr != nil {
 			o.Logger.Error("close local store after failed open", "folder", dir, "err", cerr)
 		}

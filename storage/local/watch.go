@@ -1,6 +1,9 @@
 package local
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -11,14 +14,19 @@ import (
 // written, or a folder not be synced, where that is found out. The engine itself
 // tells only the commits that wait for the log. In a commit that comes later, in
 // one that has to begin another log, and after the sync of a folder it panics,
-// from which nobody can learn what to do.
+// from which nobody can learn what to do. It also finds out what the engine never
+// would: that the log it writes is not in its folder any more.
 type watchedFS struct {
 	vfs.FS
-	fail *failure
+	fail     *failure
+	setbacks *setbacks
 }
 
 // Create implements vfs.FS.
 func (w *watchedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, tableSuffix) {
+		w.setbacks.wait(category)
+	}
 	f, err := w.FS.Create(name, category)
 	return w.watchLog(name, f, err)
 }
@@ -35,7 +43,7 @@ func (w *watchedFS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedFile{f, w.fail.reportAny}, nil
+	return &watchedFile{File: f, report: w.fail.reportAny}, nil
 }
 
 // Unwrap implements vfs.FS.
@@ -45,7 +53,34 @@ func (w *watchedFS) watchLog(name string, f vfs.File, err error) (vfs.File, erro
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return f, err
 	}
-	return &watchedFile{f, w.fail.reportOpen}, nil
+	begun, err := w.stat(name)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &watchedFile{File: f, report: w.fail.reportOpen, found: func() error { return w.find(name, begun) }}, nil
+}
+
+// stat is that of the disk where there is one, whose files can be told from each other.
+func (w *watchedFS) stat(name string) (os.FileInfo, error) {
+	if w.FS == vfs.Default {
+		return os.Stat(name)
+	}
+	return w.FS.Stat(name)
+}
+
+// find looks whether a file is where it was begun. A path, and not the number of the
+// file's names, since a folder that is moved away keeps those.
+func (w *watchedFS) find(name string, begun os.FileInfo) error {
+	now, err := w.stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &GoneError{Path: name}
+	case err != nil:
+		return err
+	case w.FS == vfs.Default && !os.SameFile(begun, now):
+		return &GoneError{Path: name}
+	}
+	return nil
 }
 
 // logCreated is told of every log that was begun, or could not be.
@@ -55,6 +90,10 @@ func (w *watchedFS) logCreated(info pebble.WALCreateInfo) { w.fail.reportOpen(in
 type watchedFile struct {
 	vfs.File
 	report func(error)
+	// found, unless nil, is asked after each sync whether the next start would find
+	// the file. It costs as little as one look at a folder, once for all the commits
+	// that share the sync.
+	found func() error
 }
 
 // Write implements vfs.File.
@@ -65,15 +104,16 @@ func (f *watchedFile) Write(p []byte) (int, error) {
 }
 
 // Sync implements vfs.File.
-func (f *watchedFile) Sync() error {
-	err := f.File.Sync()
-	f.report(err)
-	return err
-}
+func (f *watchedFile) Sync() error { return f.synced(f.File.Sync()) }
 
 // SyncData implements vfs.File.
-func (f *watchedFile) SyncData() error {
-	err := f.File.SyncData()
+func (f *watchedFile) SyncData() error { return f.synced(f.File.SyncData()) }
+
+// synced ends a sync.
+func (f *watchedFile) synced(err error) error {
+	if err == nil && f.found != nil {
+		err = f.found()
+	}
 	f.report(err)
 	return err
 }

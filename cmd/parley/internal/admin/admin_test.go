@@ -52,11 +52,18 @@ func counted() actors.Status {
 func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storage.Bucket) {
 	t.Helper()
 	meter := admin.NewMeter()
-	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter})
+	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter, Process: process})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, meter.Bucket(newBucket(t))
+}
+
+func process() admin.Process {
+	return admin.Process{
+		Connections: 37, ConnectionsMost: 38,
+		Volumes: []admin.Volume{{Folder: "data", FreeBytes: 39, ReserveBytes: 40, Refused: 41}},
+	}
 }
 
 func newBucket(t *testing.T) storage.Bucket {
@@ -150,6 +157,8 @@ func TestMetricsOfTheStatus(t *testing.T) {
 		`parley_events_stored_total{sink="stdout"}`: "30", `parley_events_failures_total{sink="stdout"}`: "31",
 		`parley_events_dropped_total{sink="stdout",type="turn"}`: "32", `parley_events_dropped_total{sink="stdout",type="log"}`: "33",
 		`parley_info{address="10.0.0.5:7946",member="01ABC",version="v9"}`: "1",
+		"parley_connections": "37", "parley_connections_limit": "38", `parley_volume_free_bytes{folder="data"}`: "39",
+		`parley_volume_reserve_bytes{folder="data"}`: "40", `parley_volume_refusals_total{folder="data"}`: "41",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %s", name, got[name], want)

@@ -30,6 +30,9 @@ type Options struct {
 	Version string
 	// Meter's measurements are shown. Nil shows none.
 	Meter *Meter
+	// Process is read for each scrape, and must be safe for concurrent use. Nil shows
+	// nothing of it.
+	Process func() Process
 }
 
 // Server answers on the admin listener. It is safe for concurrent use.
@@ -55,6 +58,9 @@ func New(status func() actors.Status, opts *Options) (*Server, error) {
 	}
 	if o.Meter != nil {
 		all = append(all, o.Meter.seconds, o.Meter.inFlight)
+	}
+	if o.Process != nil {
+		all = append(all, newProcessCollector(o.Process))
 	}
 	for _, c := range all {
 		if err := registry.Register(c); err != nil {

@@ -39,8 +39,8 @@ type Server struct {
 	Agents []Agent
 }
 
-// Limits bound what one request may bring, and what all of them hold. Zero means the default of the HTTP
-// handler.
+// Limits bound what one request may bring, what all of them hold, and when one may come.
+// Zero means the default of the HTTP handler, or of the embedded bucket's room.
 type Limits struct {
 	// BodyBytes limits a request body.
 	BodyBytes int64
@@ -55,6 +55,8 @@ type Limits struct {
 	// MemoryBytes is what the process may occupy, 0 what GOMEMLIMIT, the container or the
 	// machine says.
 	MemoryBytes int64
+	// ReserveBytes is how much of a volume is kept for work under way.
+	ReserveBytes int64
 }
 
 // Bucket is where everything durable lives: a folder, or an S3-compatible

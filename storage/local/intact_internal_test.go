@@ -1,0 +1,331 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+const testDB = testDir + "/db"
+
+// keptFolder is a folder whose store has ended in order: /table is in a table, /log in
+// the log alone and /large, if asked for, in a file.
+func keptFolder(t *testing.T, large bool) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.NewMem()
+	// The second start of the store gives it another manifest.
+	for _, key := range []string{"/table", "/log"} {
+		s := openTest(t, disk, nil)
+		put := []string{key}
+		if large && key == "/log" {
+			put = append(put, "/large")
+		}
+		for _, key := range put {
+			body := []byte("kept")
+			if key == "/large" {
+				body = make([]byte, defaultLargeObjectBytes+1)
+			}
+			if status, text := do(t, s, "PUT", key, body); status != 200 {
+				t.Fatalf("put %s: %d %s", key, status, text)
+			}
+		}
+		if key == "/table" {
+			if err := s.engine.(*pebbleEngine).db.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return disk
+}
+
+// names lists a folder of the disk; one that is not there is empty.
+func names(t *testing.T, disk vfs.FS, folder string) []string {
+	t.Helper()
+	ls, err := disk.List(folder)
+	if err != nil && !strings.Contains(err.Error(), "not exist") {
+		t.Fatal(err)
+	}
+	slices.Sort(ls)
+	return ls
+}
+
+// drop removes the files of db with one of the prefixes or suffixes.
+func drop(t *testing.T, disk vfs.FS, parts ...string) {
+	t.Helper()
+	for _, name := range names(t, disk, testDB) {
+		if slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(name, p) || strings.HasSuffix(name, p) }) {
+			if err := disk.Remove(disk.PathJoin(testDB, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func touch(t *testing.T, disk vfs.FS, path string, content ...byte) {
+	t.Helper()
+	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// last returns the last file of db with the prefix.
+func last(t *testing.T, disk vfs.FS, prefix string) string {
+	t.Helper()
+	all := slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return !strings.HasPrefix(n, prefix) })
+	if len(all) == 0 {
+		t.Fatalf("no %s*", prefix)
+	}
+	return all[len(all)-1]
+}
+
+// loss is what a folder with data loses.
+type loss struct {
+	name  string
+	large bool
+	lose  func(t *testing.T, disk *vfs.MemFS)
+	// want is in the message; mends is whether it names files to create.
+	want  string
+	mends bool
+}
+
+// losses are those after which a folder is refused.
+func losses() []loss {
+	return []loss{
+		{name: "manifest marker", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.manifest") }, want: "marker.manifest", mends: true},
+		{name: "version marker", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.format") }, want: "marker.format-version", mends: true},
+		{name: "every empty file", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", "LOCK") }, want: "marker.manifest", mends: true},
+		{name: "markers, tables", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".sst", "OPTIONS") }, want: "marker.manifest"},
+		{name: "all but the log", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".sst", "OPTIONS", "MANIFEST") }, want: "marker.manifest"},
+		{name: "all but the tables", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".log", "OPTIONS", "MANIFEST") }, want: "marker.manifest"},
+		{name: "all but the options", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".log", ".sst", "MANIFEST") }, want: "marker.manifest"},
+		{name: "manifest", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "MANIFEST") }, want: "MANIFEST-"},
+		{name: "manifest and marker", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "MANIFEST", "marker.manifest") }, want: "marker.manifest"},
+		{name: "marker of two manifests", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+			drop(t, d, "marker.manifest")
+			touch(t, d, testDB+"/MANIFEST-000999", 1)
+		}},
+		{name: "marker of another manifest", want: "MANIFEST-000999", lose: func(t *testing.T, d *vfs.MemFS) {
+			drop(t, d, "marker.manifest")
+			touch(t, d, testDB+"/marker.manifest.000009.MANIFEST-000999")
+		}},
+		{name: "marker of no manifest", want: "000005.sst", lose: func(t *testing.T, d *vfs.MemFS) {
+			drop(t, d, "marker.manifest")
+			touch(t, d, testDB+"/marker.manifest.000009.000005.sst")
+		}},
+		{name: "marker without a form", want: "db/marker.", lose: func(t *testing.T, d *vfs.MemFS) {
+			drop(t, d, "marker.manifest")
+			touch(t, d, testDB+"/marker.manifest")
+		}},
+		{name: "marker of an older manifest", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+			old := last(t, d, "MANIFEST")
+			drop(t, d, "marker.manifest")
+			touch(t, d, testDB+"/marker.manifest.000009."+old)
+			newer, err := d.Create(testDB+"/MANIFEST-000999", vfs.WriteCategoryUnspecified)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := record.NewWriter(newer)
+			for range 3 {
+				if _, err := w.WriteRecord([]byte("edit")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(w.Close(), newer.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "marker, and a table is left over", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+			drop(t, d, "marker.")
+			touch(t, d, testDB+"/000999.sst")
+		}},
+		{name: "content of the manifest", want: "MANIFEST-", lose: func(t *testing.T, d *vfs.MemFS) { touch(t, d, testDB+"/"+last(t, d, "MANIFEST")) }},
+		{name: "begin of the manifest", want: "MANIFEST-", lose: func(t *testing.T, d *vfs.MemFS) {
+			touch(t, d, testDB+"/"+last(t, d, "MANIFEST"), make([]byte, 4096)...)
+		}},
+		{name: "markers, beside a file of another time", want: "marker.manifest", mends: true, lose: func(t *testing.T, d *vfs.MemFS) {
+			drop(t, d, "marker.")
+			touch(t, d, testDB+"/CURRENT", []byte("MANIFEST-000001\n")...)
+		}},
+		{name: "db", large: true, want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+			if err := d.RemoveAll(testDB); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "db, without large objects", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+			if err := d.RemoveAll(testDB); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	}
+}
+
+// TestFolderWithoutItsFilesIsRefused takes files of the engine away from a folder with
+// data. It is refused, with what to do, and everything that is left stays. Where the
+// error names files to create, the folder is whole again with them.
+func TestFolderWithoutItsFilesIsRefused(t *testing.T) {
+	for _, tt := range losses() {
+		t.Run(tt.name, func(t *testing.T) {
+			disk := keptFolder(t, tt.large)
+			tt.lose(t, disk)
+			before, objects := names(t, disk, testDB), names(t, disk, testDir+"/objects")
+			s, err := openStore(disk, testDir, nil)
+			if err == nil {
+				t.Errorf("served; %q became %q", before, names(t, disk, testDB))
+				s.Close()
+				return
+			}
+			var lost *IncompleteError
+			if !errors.As(err, &lost) || lost.Dir != testDir {
+				t.Fatalf("refused with %v", err)
+			}
+			for _, want := range []string{tt.want, testDir, "restore", "backup"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q lacks %q", err, want)
+				}
+			}
+			after := slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return n == "LOCK" && !slices.Contains(before, n) })
+			if !slices.Equal(before, after) || !slices.Equal(objects, names(t, disk, testDir+"/objects")) {
+				t.Errorf("%q became %q", before, after)
+			}
+			if (len(lost.Create) > 0) != tt.mends {
+				t.Fatalf("asks for %q: %v", lost.Create, err)
+			}
+			for _, path := range lost.Create {
+				if !strings.Contains(err.Error(), path) {
+					t.Errorf("%q lacks %s", err, path)
+				}
+				touch(t, disk, path)
+			}
+			if tt.mends {
+				wantKept(t, disk)
+			}
+		})
+	}
+}
+
+// wantKept opens a folder and reads what keptFolder has put there.
+func wantKept(t *testing.T, disk vfs.FS) {
+	t.Helper()
+	s := openTest(t, disk, nil)
+	for _, key := range []string{"/table", "/log"} {
+		if status, body := do(t, s, "GET", key, nil); status != 200 || body != "kept" {
+			t.Errorf("get %s: %d %q", key, status, body)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFolderWithoutDataIsMade has what a creation that was cut short leaves, at each of
+// its steps: there is nothing to lose, so a store is made there.
+func TestFolderWithoutDataIsMade(t *testing.T) {
+	whole := keptFolder(t, false)
+	version := last(t, whole, "marker.format")
+	for _, files := range [][]string{
+		nil,
+		{"LOCK"},
+		{"LOCK", "MANIFEST-000001"},
+		{"LOCK", "MANIFEST-000001", "000002.log"},
+		{"LOCK", "MANIFEST-000001", "temporary.000003.dbtmp", version},
+	} {
+		t.Run(fmt.Sprint(files), func(t *testing.T) {
+			disk := vfs.NewMem()
+			if err := disk.MkdirAll(testDB, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range files {
+				touch(t, disk, testDB+"/"+name)
+			}
+			s := openTest(t, disk, nil)
+			if status, text := do(t, s, "PUT", "/k", []byte("v")); status != 200 {
+				t.Errorf("put: %d %s", status, text)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCreationMayEndAnywhere takes the disk as of every step of the making of a folder,
+// with and without what was not synced by then. The next start makes it.
+func TestCreationMayEndAnywhere(t *testing.T) {
+	for unsynced := range 2 {
+		var clones []*vfs.MemFS
+		disk := vfs.NewCrashableMem()
+		seed := rand.New(rand.NewPCG(1, 1))
+		s := openTest(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100 * unsynced, RNG: seed}))
+			}
+			return nil
+		})), nil)
+		made := len(clones)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if made < 20 {
+			t.Errorf("the creation has only %d steps", made)
+		}
+		for i, clone := range clones[:made] {
+			if err := openTest(t, clone, nil).Close(); err != nil {
+				t.Errorf("step %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// TestCreationMayFail lets no file be created from some step on, as on a full disk. The
+// next start makes the folder.
+func TestCreationMayFail(t *testing.T) {
+	for step, failed := 0, true; failed; step++ {
+		disk, left := vfs.NewMem(), step
+		if err := mkdirSynced(disk, testDir); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openStore(errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind != errorfs.OpCreate {
+				return nil
+			}
+			if left--; left < 0 {
+				return syscall.ENOSPC
+			}
+			return nil
+		})), testDir, &Options{Fatal: func(error) {}})
+		if failed = err != nil; !failed {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if step < 4 {
+				t.Errorf("the creation has only %d files", step)
+			}
+			return
+		}
+		var fatal *FatalError
+		if !errors.As(err, &fatal) || !strings.Contains(err.Error(), "free space") {
+			t.Errorf("step %d: %v", step, err)
+		}
+		if err := openTest(t, disk, nil).Close(); err != nil {
+			t.Errorf("step %d: %v", step, err)
+		}
+	}
+}

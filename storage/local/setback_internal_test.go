@@ -1,0 +1,147 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// fullDisk has no room for tables while it is full, and counts who asks for some. Logs go
+// on, as they do in files that were used before.
+type fullDisk struct {
+	full  atomic.Bool
+	asked atomic.Int64
+}
+
+func (d *fullDisk) over(fs vfs.FS) vfs.FS {
+	return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if d.full.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			d.asked.Add(1)
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+}
+
+// TestStartOnAFullDisk opens a folder whose log has to be put into a table first. That
+// ends with what to do. What the engine goes on to try costs next to nothing, and a
+// start with room again has everything.
+func TestStartOnAFullDisk(t *testing.T) {
+	disk := keptFolder(t, false)
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		var full fullDisk
+		full.full.Store(true)
+		log := slog.New(slog.NewTextHandler(&logged, nil))
+		_, err := openStore(full.over(disk), testDir, &Options{Logger: log, Fatal: func(err error) { t.Errorf("ends the process: %v", err) }})
+		var fatal *FatalError
+		if !errors.As(err, &fatal) || !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("opens with %v", err)
+		}
+		for _, part := range []string{testDir, "no space left", "free space", "start the process again"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("message %q lacks %q", err, part)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := full.asked.Load(); n > 30 {
+			t.Errorf("tried %d times in a minute", n)
+		}
+		if n := bytes.Count(logged.Bytes(), []byte("\n")); n == 0 || n > 20 {
+			t.Errorf("logged %d lines in a minute: %s", n, &logged)
+		}
+		full.full.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantKept(t, disk)
+	})
+}
+
+// TestDiskFillsUp lets the disk have no room for tables under a running store. Retries
+// and their log lines get rare, and the store goes on when there is room again. Its end
+// does not wait for the next retry.
+func TestDiskFillsUp(t *testing.T) {
+	for _, recovers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var logged bytes.Buffer
+			var full fullDisk
+			s := openTest(t, full.over(vfs.NewMem()), &Options{
+				Logger: slog.New(slog.NewTextHandler(&logged, nil)), Fatal: func(err error) { t.Errorf("ends the process: %v", err) },
+			})
+			full.full.Store(true)
+			for i := range 14 {
+				if status, text := do(t, s, "PUT", fmt.Sprint("/", i), make([]byte, defaultLargeObjectBytes)); status != 200 {
+					t.Fatal(status, text)
+				}
+			}
+			time.Sleep(10 * time.Minute)
+			if n := full.asked.Load(); n == 0 || n > 150 {
+				t.Errorf("tried %d times in ten minutes", n)
+			}
+			if n := bytes.Count(logged.Bytes(), []byte("\n")); n == 0 || n > 30 {
+				t.Errorf("logged %d lines in ten minutes: %s", n, &logged)
+			}
+			if recovers {
+				full.full.Store(false)
+				time.Sleep(time.Minute)
+				tables := int64(0)
+				for _, level := range s.engine.(*pebbleEngine).db.Metrics().Levels {
+					tables += level.TablesCount
+				}
+				if tables == 0 {
+					t.Error("no table was made when there was room again")
+				}
+			}
+			begun := time.Now()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begun); took > 0 {
+				t.Errorf("the end takes %v", took)
+			}
+		})
+	}
+}
+
+// TestFullDiskStopsWrites writes until no write can go on before there is room for a
+// table. The process is told to end then, since nothing else would tell anybody why.
+func TestFullDiskStopsWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full fullDisk
+		told := make(chan error, 2)
+		s := openTest(t, full.over(vfs.NewMem()), &Options{Fatal: func(err error) { told <- err }})
+		full.full.Store(true)
+		var last *pending
+		for i := range 100 {
+			if last = start(t, s, "PUT", fmt.Sprint("/", i), make([]byte, defaultLargeObjectBytes)); !last.answered() {
+				break
+			}
+		}
+		if last.answered() {
+			t.Fatal("every write was answered")
+		}
+		fatal := <-told
+		var fe *FatalError
+		if !errors.As(fatal, &fe) || !errors.Is(fatal, syscall.ENOSPC) || !strings.Contains(fatal.Error(), "free space") {
+			t.Errorf("told %v", fatal)
+		}
+		full.full.Store(false)
+		time.Sleep(time.Minute)
+		if !last.answered() || last.status != 500 {
+			t.Errorf("the write that waited: %d", last.status)
+		}
+		if err := s.Close(); !errors.As(err, &fe) {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
