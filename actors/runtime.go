@@ -541,9 +541,10 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	if a == nil {
 		return machine.Limits{}, false
 	}
-	d := a.Durability.WithDefaults()
+	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData,
+		MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
 		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
 		SettledHook: a.Hooks.Settled != nil,

@@ -18,8 +18,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxFeedBytes bounds the model output that waits for the activation.
-const maxFeedBytes = 1 << 20
+// maxFeedBytes bounds the model output that waits for the activation. Each event counts
+// eventBytes beside what it says: that is about what it takes.
+const (
+	maxFeedBytes = 1 << 20
+	eventBytes   = 512
+)
 
 // feed carries a model call's events to the activation. Events that wait are
 // delivered together, adjacent text as one; a full feed holds the stream back.
@@ -75,6 +79,7 @@ func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken
 	} else {
 		f.endText()
 		f.events = append(f.events, e)
+		f.bytes += eventBytes
 	}
 	post := !f.posted
 	f.posted = true
@@ -134,7 +139,7 @@ func (a *activation) callModel(e machine.CallModel) {
 	call := &modelCall{
 		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
 		fallback: e.Fallback, exchanges: exchangesOf(state, sub.ID), session: string(state.Created().ConversationID),
-		compacted: state.Compacted(sub.ID), history: a.history, told: a.tellerOf(e.Submission, e.Turn),
+		compacted: state.Compacted(sub.ID), history: a.history, limits: a.replyLimits(), told: a.tellerOf(e.Submission, e.Turn),
 	}
 	if sub.Child == "" {
 		call.closed = a.history.cut()
@@ -142,6 +147,12 @@ func (a *activation) callModel(e machine.CallModel) {
 		call.session = string(sub.Child)
 	}
 	a.rt.spawn(func() { call.run(w.ctx, w.feed) })
+}
+
+// replyLimits bound one reply of a model.
+func (a *activation) replyLimits() providers.Limits {
+	l := a.rt.agents[a.machine.State().Created().Agent].Limits.WithDefaults()
+	return providers.Limits{ReplyBytes: l.ResponseBytes, ArgumentBytes: l.ArgumentBytes, Calls: l.CallsPerReply}
 }
 
 // turnOf is the facts an author's functions get of a turn.
@@ -170,6 +181,7 @@ type modelCall struct {
 	exchanges []exchange
 	session   string
 	thinking  providers.ThinkingLevel
+	limits    providers.Limits
 	told      *teller
 }
 
@@ -182,7 +194,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
-		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": settlementError(err).Meta["reason"]})
+		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
 	// An error means that the run was cancelled.
@@ -196,7 +208,12 @@ var errOverflow = errors.New("the model dropped what did not fit into its window
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	var vendor *providers.Error
+	var over *providers.LimitError
 	switch {
+	case errors.As(err, &over):
+		// It would be too much once more, and another model has no more room.
+		out.TooManyCalls = over.What == providers.LimitedCalls
+		return out
 	case errors.Is(err, storage.ErrUnavailable):
 		// The bucket is away: nothing could be asked, so nothing is held against the model.
 		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
@@ -247,7 +264,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
 	call, watch := c.rt.watch(ctx)
 	defer watch.end()
-	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session}
+	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session, Limits: c.limits}
 	c.request(req)
 	progress := c.told.progress()
 	for e, err := range c.rt.opts.Providers.Stream(call, c.model, req, opts) {
@@ -400,11 +417,27 @@ func cause(err error) slog.Value {
 // errInstructions marks what went wrong before the model was asked.
 var errInstructions = errors.New("evaluate instructions")
 
+// reasonOf is the kind of failure of a model call, for logs.
+func reasonOf(err error) any {
+	told := settlementError(err)
+	if reason, ok := told.Meta["reason"]; ok {
+		return reason
+	}
+	return string(told.Type)
+}
+
 // settlementError says in our words why a model call failed: a vendor's text
 // never reaches a client.
 func settlementError(err error) *conversation.SettlementError {
 	if errors.Is(err, errInstructions) {
 		return &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNoInstructions}
+	}
+	var over *providers.LimitError
+	if errors.As(err, &over) {
+		return &conversation.SettlementError{
+			Type: conversation.CodeOutputTooLong, Message: fmt.Sprintf(sayOutputTooLong, over.What, over.Limit),
+			Meta: map[string]any{"limit": over.Limit, "bytes": over.Got},
+		}
 	}
 	reason := "internal"
 	var pe *providers.Error

@@ -19,6 +19,10 @@ type Limits struct {
 	CheckInitialData func(json.RawMessage) error
 	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
 	ToolConcurrency int
+	// MaxResponse bounds what models say in a response, or in a subagent's work, in
+	// bytes as [conversation.Submission.Said] counts them, and MaxCalls the calls of one
+	// reply.
+	MaxResponse, MaxCalls int
 	// StartHook says that a delivery is shown to its author before the first model
 	// call for it, FinishHook a response before it settles, SettledHook a settlement.
 	StartHook, FinishHook, SettledHook bool
