@@ -2,13 +2,17 @@ package actors_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 )
 
 // TestModelThatNeverEnds cuts off a response that is longer than it may be: it fails
@@ -100,5 +104,108 @@ func TestManyCalls(t *testing.T) {
 		}
 		wants(t, "the note", notes[0].Text, "more than 128 tool calls")
 		wants(t, "what the model saw", strings.Join(c.last(t, "model"), "\n"), "more than 128 tool calls")
+	})
+}
+
+// TestManyLargeOutcomes records outcomes that are more than a batch of the log takes,
+// all of them at once, in several batches: no call runs twice, and the turn goes on.
+func TestManyLargeOutcomes(t *testing.T) {
+	const calls, size, limit = 24, 100 << 10, 1 << 20
+	inLoop(t, func(t *testing.T, l *loop) {
+		var runs atomic.Int32
+		all := make(chan struct{})
+		big := agent.NewTool("big", "Returns much.", func(ctx context.Context, _ struct{}) (string, error) {
+			if runs.Add(1) == calls {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-ctx.Done():
+			}
+			return strings.Repeat("x", size), nil
+		}, &agent.ToolOptions{Durable: true})
+		a := chatAgent(big)
+		a.ToolConcurrency = calls
+		opts := agents(a)
+		opts.Log = &storage.LogOptions{MaxBatchBytes: limit}
+		n := l.run(part{opts: opts, cast: alone(inTurn(asks(slices.Repeat([]string{"big"}, calls)...), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		if got := runs.Load(); got != calls {
+			t.Errorf("%d runs of %d calls", got, calls)
+		}
+		outcomes, batches := 0, 0
+		for _, b := range l.batches(chat("c")) {
+			settled := only[*conversation.ToolSettled](b)
+			for _, s := range settled {
+				if s.Failed || len(s.Output) < size {
+					t.Errorf("outcome of %d bytes: %.100s", len(s.Output), s.ErrorText)
+				}
+			}
+			outcomes += len(settled)
+			batches += min(1, len(settled))
+		}
+		if outcomes != calls || batches < calls*size/limit {
+			t.Errorf("%d outcomes of %d calls are in %d batches", outcomes, calls, batches)
+		}
+	})
+}
+
+// TestLongErrorOfATool shows the model the beginning of it, and the log of the process
+// less.
+func TestLongErrorOfATool(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		fail := agent.NewTool("fail", "Fails.", func(context.Context, struct{}) (string, error) {
+			return "", errors.New(strings.Repeat("no luck ", 2<<20))
+		}, nil)
+		crash := agent.NewTool("crash", "Panics.", func(context.Context, struct{}) (string, error) {
+			panic(strings.Repeat("no luck ", 2<<20))
+		}, nil)
+		n := l.run(part{opts: agents(chatAgent(fail, crash)), cast: alone(inTurn(asks("fail", "crash"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		for _, s := range only[*conversation.ToolSettled](l.records(chat("c"))) {
+			if len(s.ErrorText) > conversation.MaxPayloadBytes {
+				t.Errorf("an error text of %d bytes is in the log", len(s.ErrorText))
+			}
+			if strings.HasPrefix(s.ErrorText, "no luck") {
+				wants(t, "the end of the error", s.ErrorText[len(s.ErrorText)-60:], "more bytes are left out)")
+			}
+		}
+		for line := range strings.Lines(n.log.String()) {
+			if len(line) > 16<<10 {
+				t.Errorf("a line of the log has %d bytes: %.200s", len(line), line)
+			}
+		}
+	})
+}
+
+// TestMuchState refuses state that would not stand in one batch with its outcome.
+func TestMuchState(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := chatAgent()
+		var keep []*agent.State[string]
+		for i := range 3 {
+			keep = append(keep, agent.NewState(fmt.Sprintf("s%d", i), ""))
+			a.State = append(a.State, keep[i])
+		}
+		var errs []error
+		a.Tools = []agent.Tool{agent.NewTool("write", "Writes.", func(ctx context.Context, _ struct{}) (string, error) {
+			for i, s := range slices.Repeat(keep, 2) {
+				errs = append(errs, s.Set(ctx, strings.Repeat(fmt.Sprint(i), 3<<20)))
+			}
+			return "written", nil
+		}, nil)}
+		n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("write"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		for i, err := range errs {
+			if full := i%3 == 2; errors.Is(err, agent.ErrStateFull) != full {
+				t.Errorf("write %d: %v", i, err)
+			}
+		}
+		if got := len(only[*conversation.StateWritten](l.records(chat("c")))); got != 2 {
+			t.Errorf("%d states are recorded, want 2", got)
+		}
 	})
 }

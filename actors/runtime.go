@@ -292,7 +292,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
-		MaxWaiting: o.MaxWaiting, MaxPendingBytes: maxPendingBytes,
+		MaxWaiting: o.MaxWaiting, MaxPendingBytes: maxPendingBytes, MaxBatchBytes: maxBatchBytes(o.Log),
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes,
 		RestBatches: o.CompactBatches, AllRead: r.members.allRead,
 	}
@@ -300,6 +300,16 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// maxBatchBytes is a quarter of what the log takes: a message, which is never split, may
+// add twice as much.
+func maxBatchBytes(o *storage.LogOptions) int {
+	limit := int64(storage.DefaultMaxBytes)
+	if o != nil && o.MaxBatchBytes > 0 {
+		limit = o.MaxBatchBytes
+	}
+	return int(limit / 4)
 }
 
 func (r *Runtime) attach(h host) error {

@@ -59,7 +59,7 @@ func (a *activation) runTool(e machine.RunTool) {
 			return // the run was cancelled; nobody listens
 		}
 		if err != nil {
-			log.Warn("tool failed", "err", err, "cause", cause(err))
+			log.Warn("tool failed", "err", logged(err), "cause", cause(err))
 		}
 		a.tell(out)
 	})
@@ -107,7 +107,7 @@ func (c *toolCall) perform() (any, error) {
 		done.Terminate = out.Terminate
 	}
 	if err != nil {
-		done.Failed, done.ErrorText = true, err.Error()
+		done.Failed, done.ErrorText = true, conversation.CutText(err.Error(), conversation.MaxPayloadBytes)
 	}
 	return done, err
 }

@@ -193,7 +193,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			return // the run was cancelled; nobody listens
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
+			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", cause(err))
 		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
@@ -397,8 +397,14 @@ var errSilence = errors.New("model was silent for too long")
 // errTooLong is the cause of a call that went on for longer than any may.
 var errTooLong = errors.New("model call took too long")
 
-// maxLoggedBody bounds a vendor's words in a log line, in bytes.
-const maxLoggedBody = 2 << 10
+// maxLogged bounds each of the words of a vendor or an author in a line of the log, in
+// bytes.
+const maxLogged = 2 << 10
+
+// logged is an error for a line of the log.
+func logged(err error) slog.Value { return slog.StringValue(shortened(err.Error())) }
+
+func shortened(s string) string { return conversation.CutText(s, maxLogged) }
 
 // cause is what an error keeps for logs only: a vendor's own words, or the value
 // and stack of a panic. Without either it is an empty group, which handlers leave out.
@@ -407,9 +413,9 @@ func cause(err error) slog.Value {
 	var crash *agent.PanicError
 	switch {
 	case errors.As(err, &vendor) && len(vendor.Body) > 0:
-		return slog.StringValue(string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
+		return slog.StringValue(shortened(string(vendor.Body)))
 	case errors.As(err, &crash):
-		return slog.StringValue(fmt.Sprintf("panic: %v\n%s", crash.Value, crash.Stack))
+		return slog.StringValue(fmt.Sprintf("panic: %s\n%s", shortened(fmt.Sprint(crash.Value)), crash.Stack))
 	}
 	return slog.GroupValue()
 }

@@ -18,7 +18,7 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= response= calls= start finish settled checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= calls= start finish settled checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
@@ -190,6 +190,7 @@ func (s *script) configure() {
 	s.cfg.MaxPendingBytes = s.number("pending", s.cfg.MaxPendingBytes)
 	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
+	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
 	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)

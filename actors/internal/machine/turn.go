@@ -46,6 +46,7 @@ func (m *Machine) startCall(r *run) {
 // ignored.
 func (m *Machine) model(in Model) {
 	for _, e := range in.Events {
+		m.pending.grouped = false
 		r := m.runOf(in.Gen)
 		if r == nil {
 			return

@@ -15,6 +15,7 @@ const (
 	toolCutOff     = "This call did not run: the reply reached the model's length limit. Call again, with less in one reply."
 	toolTooMany    = "This call did not run: the reply had more tool calls than it may."
 	toolTooLong    = "This call did not run: the model said more than a response may have."
+	toolTooLarge   = "The tool ran, but its outcome is left out: with what it wrote it has about %d bytes, and at most %d are recorded."
 	toolTooDeep    = "This task was not handed on: subagents may stand at most %d deep. Do it without another subagent."
 	toolTaskFailed = "The subagent could not complete the task."
 	toolAborted    = "This call was stopped: the conversation was aborted. It may or may not have taken effect."
