@@ -64,7 +64,7 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 		return nil
 	}
 	log := c.rt.log.With("conversation", string(c.key), "submission", string(c.turn.Submission), "hook", "ResponseStarted")
-	s := c.author.within(c.told.author(agent.WithDispatcher(ctx, c.rt), map[string]any{"hook": "ResponseStarted"}), ag)
+	s := c.author.within(c.told.author(agent.WithDispatcher(ctx, c.sender), map[string]any{"hook": "ResponseStarted"}), ag)
 	metadata := c.rt.decorate(s.ctx, log, func(ctx context.Context) (json.RawMessage, error) {
 		return ag.StartResponse(ctx, c.turn)
 	})
@@ -82,9 +82,9 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 	w := a.begin(e.Gen, e.Submission)
 	ag, turn := w.author.agent, a.turnOf(a.machine.State().Submission(e.Submission), 0)
 	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
-	told := a.tellerOf(e.Submission, "")
+	told, box := a.tellerOf(e.Submission, ""), a.senderOf(a.machine.State().Submission(e.Submission))
 	a.rt.spawn(func() {
-		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, a.rt), map[string]any{"hook": "DeliveryStarted"}), ag)
+		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, ag.StartDelivery(ctx, turn)
 		})
@@ -109,9 +109,9 @@ func (a *activation) finishResponse(e machine.FinishResponse) {
 	ag, resp := w.author.agent, responseOf(sub)
 	resp.Turn, resp.Continuations = *a.turnOf(sub, e.Step), sub.Continued
 	log := a.log.With("submission", string(e.Submission))
-	told := a.tellerOf(e.Submission, e.Turn)
+	told, box := a.tellerOf(e.Submission, e.Turn), a.senderOf(sub)
 	a.rt.spawn(func() {
-		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, a.rt), map[string]any{"hook": "ResponseFinished"}), ag)
+		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, a.rt, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
 		if err != nil && w.ctx.Err() == nil {
@@ -141,9 +141,9 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 	}
 	u := a.bystander()
 	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
-	teller := a.tellerOf(sub.ID, "")
+	teller, box := a.tellerOf(sub.ID, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
-		s := u.within(teller.author(agent.WithDispatcher(a.rt.life, a.rt), map[string]any{"hook": "Settled"}), u.agent)
+		s := u.within(teller.author(agent.WithDispatcher(a.rt.life, box), map[string]any{"hook": "Settled"}), u.agent)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, u.agent.AfterSettlement(ctx, told)
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -206,6 +207,99 @@ func TestMuchState(t *testing.T) {
 		}
 		if got := len(only[*conversation.StateWritten](l.records(chat("c")))); got != 2 {
 			t.Errorf("%d states are recorded, want 2", got)
+		}
+	})
+}
+
+// forwarder is a tool that sends what it was asked with to a conversation, so often.
+func forwarder(to conversation.Address, times int, errs *sync.Map) agent.Tool {
+	return agent.NewTool("forward", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+		for i := range times {
+			if _, err := agent.Dispatch(ctx, to, agent.Text(fmt.Sprint("message ", i))); err != nil {
+				errs.Store(i, err)
+				return "", err
+			}
+		}
+		return "sent", nil
+	}, nil)
+}
+
+// answersWith asks for a tool once in every submission.
+func answersWith(tool string) script {
+	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user: ") {
+			return asks(tool)(ctx, req, a)
+		}
+		return tells("done")(ctx, req, a)
+	}
+}
+
+func limited(t *testing.T, err any, option string) {
+	t.Helper()
+	var limit *agent.DispatchLimitError
+	if e, ok := err.(error); !ok || !errors.As(e, &limit) || limit.Option != option || !errors.Is(e, agent.ErrDispatchLimit) {
+		t.Errorf("the author got %v, want the limit %s", err, option)
+	}
+}
+
+// TestDispatchToItself ends an agent that answers each of its messages with another.
+func TestDispatchToItself(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var errs sync.Map
+		a := chatAgent(forwarder(chat("c"), 1, &errs))
+		a.Limits.DispatchDepth = 3
+		n := l.run(part{opts: agents(a), cast: alone(answersWith("forward"))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 4)
+		err, _ := errs.Load(0)
+		limited(t, err, "DispatchDepth")
+		var depths []int
+		for _, r := range only[*conversation.SubmissionAdmitted](l.records(chat("c"))) {
+			depths = append(depths, r.DispatchDepth)
+		}
+		if want := []int{0, 1, 2, 3}; !slices.Equal(depths, want) {
+			t.Errorf("admitted at the depths %v, want %v", depths, want)
+		}
+	})
+}
+
+// TestDispatchDepthAfterDeath goes on with the depth that is in the log.
+func TestDispatchDepthAfterDeath(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var errs sync.Map
+		begun := make(chan struct{})
+		a, b := chatAgent(forwarder(other, 1, &errs)), &agent.Agent{Name: "other", Model: "test/second"}
+		b.Tools, b.Limits.DispatchDepth = []agent.Tool{forwarder(chat("d"), 1, &errs)}, 1
+		first := &cast{models: map[string]script{"model": answersWith("forward"), "second": hangs("", begun)}}
+		n := l.run(part{opts: agents(a, b), cast: first})
+		n.admit(chat("c"), "1", "go")
+		<-begun
+		n.die()
+		l.run(part{opts: agents(a, b), cast: &cast{models: map[string]script{"model": tells("done"), "second": answersWith("forward")}}})
+		l.completes(other, 1)
+		err, _ := errs.Load(0)
+		limited(t, err, "DispatchDepth")
+		if got := admitted(l, chat("d")); len(got) > 0 {
+			t.Errorf("%q was sent", got)
+		}
+	})
+}
+
+// TestManyDispatches bounds what one submission sends, and the next has its own bound.
+func TestManyDispatches(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var errs sync.Map
+		a := chatAgent(forwarder(other, 7, &errs))
+		a.Limits.Dispatches = 5
+		n := l.run(part{opts: agents(a, &agent.Agent{Name: "other", Model: spec}), cast: alone(answersWith("forward"))})
+		for i := range 2 {
+			n.admit(chat("c"), fmt.Sprint(i), "go")
+			l.completes(chat("c"), i+1)
+			err, _ := errs.LoadAndDelete(5)
+			limited(t, err, "Dispatches")
+			if got := len(admitted(l, other)); got != 5*(i+1) {
+				t.Errorf("%d messages were sent, want %d", got, 5*(i+1))
+			}
 		}
 	})
 }

@@ -35,6 +35,7 @@ type toolCall struct {
 	writes *stateWrites // nil if there is no state, and until the tool runs
 	parked parking
 	told   *teller
+	sender *sender
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
@@ -46,6 +47,7 @@ func (a *activation) runTool(e machine.RunTool) {
 	w := a.begin(e.Gen, e.Submission)
 	c := &toolCall{
 		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn),
+		sender: a.senderOf(root),
 		call: agent.Call{
 			Address: created.Address(), UID: created.UID,
 			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
@@ -114,7 +116,7 @@ func (c *toolCall) perform() (any, error) {
 
 // use runs the tool, and gives up one that goes on beyond its limit.
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
-	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.rt)
+	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.sender)
 	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
 	ctx = c.told.author(ctx, map[string]any{"tool": c.run.Name, "toolCallId": string(c.run.Call)})
 	s := c.author.within(ctx, c.author.agent)

@@ -139,7 +139,8 @@ func (a *activation) callModel(e machine.CallModel) {
 	call := &modelCall{
 		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
 		fallback: e.Fallback, exchanges: exchangesOf(state, sub.ID), session: string(state.Created().ConversationID),
-		compacted: state.Compacted(sub.ID), history: a.history, limits: a.replyLimits(), told: a.tellerOf(e.Submission, e.Turn),
+		compacted: state.Compacted(sub.ID), history: a.history, limits: a.replyLimits(),
+		sender: a.senderOf(rootOf(state, sub.ID)), told: a.tellerOf(e.Submission, e.Turn),
 	}
 	if sub.Child == "" {
 		call.closed = a.history.cut()
@@ -182,6 +183,7 @@ type modelCall struct {
 	session   string
 	thinking  providers.ThinkingLevel
 	limits    providers.Limits
+	sender    *sender
 	told      *teller
 }
 

@@ -64,6 +64,8 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"argument bytes", func(a *agent.Agent) { a.Limits.ArgumentBytes = -1 }, "Limits.ArgumentBytes", "default of 4194304"},
 		{"long arguments", func(a *agent.Agent) { a.Limits.ArgumentBytes = 4<<20 + 1 }, "Limits.ArgumentBytes", "at most 4194304"},
 		{"calls", func(a *agent.Agent) { a.Limits.CallsPerReply = -1 }, "Limits.CallsPerReply", "default of 128"},
+		{"dispatches", func(a *agent.Agent) { a.Limits.Dispatches = -1 }, "Limits.Dispatches", "default of 100"},
+		{"dispatch depth", func(a *agent.Agent) { a.Limits.DispatchDepth = -1 }, "Limits.DispatchDepth", "default of 16"},
 		{"empty schema", func(a *agent.Agent) { a.InitialData = new(agent.Schema) }, "InitialData", "NewSchema"},
 		{"empty tool", func(a *agent.Agent) { a.Tools = append(a.Tools, agent.Tool{}) }, "Tools[1]", "NewTool"},
 		{"tools at once", func(a *agent.Agent) { a.ToolConcurrency = -1 }, "ToolConcurrency", "default of 16"},

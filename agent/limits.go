@@ -23,6 +23,16 @@ type Limits struct {
 	// model is told and asked again, up to three times in a row, and then the submission
 	// fails likewise. Zero is [DefaultCallsPerReply].
 	CallsPerReply int
+
+	// Dispatches bounds the messages that the tools and hooks of one submission
+	// [Dispatch] while one node works on it; those that a call which runs again has sent
+	// before do not count. Zero is [DefaultDispatches].
+	Dispatches int
+
+	// DispatchDepth bounds chains of messages: one from outside has depth 0, one that is
+	// dispatched in the work on another the next depth, whatever agent it is to. The
+	// bound is that of the agent which sends. Zero is [DefaultDispatchDepth].
+	DispatchDepth int
 }
 
 // Defaults of [Limits].
@@ -30,6 +40,8 @@ const (
 	DefaultResponseBytes = 16 << 20
 	DefaultArgumentBytes = conversation.MaxPayloadBytes
 	DefaultCallsPerReply = 128
+	DefaultDispatches    = 100
+	DefaultDispatchDepth = 16
 )
 
 // WithDefaults returns l with its zero fields replaced by the defaults.
@@ -37,6 +49,8 @@ func (l Limits) WithDefaults() Limits {
 	l.ResponseBytes = cmp.Or(l.ResponseBytes, DefaultResponseBytes)
 	l.ArgumentBytes = cmp.Or(l.ArgumentBytes, DefaultArgumentBytes)
 	l.CallsPerReply = cmp.Or(l.CallsPerReply, DefaultCallsPerReply)
+	l.Dispatches = cmp.Or(l.Dispatches, DefaultDispatches)
+	l.DispatchDepth = cmp.Or(l.DispatchDepth, DefaultDispatchDepth)
 	return l
 }
 
@@ -49,6 +63,8 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 		{"ResponseBytes", a.Limits.ResponseBytes, DefaultResponseBytes},
 		{"ArgumentBytes", a.Limits.ArgumentBytes, DefaultArgumentBytes},
 		{"CallsPerReply", a.Limits.CallsPerReply, DefaultCallsPerReply},
+		{"Dispatches", a.Limits.Dispatches, DefaultDispatches},
+		{"DispatchDepth", a.Limits.DispatchDepth, DefaultDispatchDepth},
 	} {
 		if l.value < 0 {
 			bad("Limits."+l.name, "is %d; use 1 or more, or 0 for the default of %d", l.value, l.zero)
