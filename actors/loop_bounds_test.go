@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // TestModelThatNeverEnds cuts off a response that is longer than it may be: it fails
@@ -300,6 +303,56 @@ func TestManyDispatches(t *testing.T) {
 			if got := len(admitted(l, other)); got != 5*(i+1) {
 				t.Errorf("%d messages were sent, want %d", got, 5*(i+1))
 			}
+		}
+	})
+}
+
+// TestDispatchesWaitTheirTurn answers a client while an agent sends to more
+// conversations than may be sent to at a time and none of them is stored.
+func TestDispatchesWaitTheirTurn(t *testing.T) {
+	const sent, atOnce = 40, 4
+	inLoop(t, func(t *testing.T, l *loop) {
+		to := map[string]bool{} // keys of first batches
+		for i := range sent {
+			to[storage.LogKey(chat(fmt.Sprint(i)).Key(), 0)] = true
+		}
+		var stored atomic.Int32
+		release := make(chan struct{})
+		spread := agent.NewTool("spread", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+			var all sync.WaitGroup
+			for i := range sent {
+				all.Go(func() {
+					if _, err := agent.Dispatch(ctx, chat(fmt.Sprint(i)), agent.Text("go on")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			return "sent", nil
+		}, nil)
+		opts := agents(chatAgent(spread), &agent.Agent{Name: "other", Model: "test/calm"})
+		opts.DispatchesAtOnce, opts.AdmitTimeout, opts.AppendTimeout = atOnce, longest, longest
+		c := &cast{models: map[string]script{"model": inTurn(asks("spread"), tells("done")), "calm": tells("done")}}
+		n := l.run(part{opts: opts, cast: c, hold: func(op storagetest.Op) {
+			if to[op.Key] && op.Method == http.MethodPut {
+				stored.Add(1)
+				<-release
+			}
+		}})
+		n.admit(chat("c"), "1", "go")
+		synctest.Wait()
+		n.admit(other, "1", "go")
+		l.completes(other, 1)
+		if got := stored.Load(); got != atOnce {
+			t.Errorf("%d messages are under way, want %d", got, atOnce)
+		}
+		if got := n.rt.Status().QueuedDispatches; got != sent-atOnce {
+			t.Errorf("%d messages wait, want %d", got, sent-atOnce)
+		}
+		close(release)
+		l.completes(chat("c"), 1)
+		for i := range sent {
+			l.completes(chat(fmt.Sprint(i)), 1)
 		}
 	})
 }

@@ -76,6 +76,9 @@ type Options struct {
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
+	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
+	// to their conversations; others wait, the agents taking turns. Zero is 16.
+	DispatchesAtOnce int
 	// Membership says how the nodes of the bucket know of each other. Zero is
 	// MembershipSingle.
 	Membership Membership
@@ -152,6 +155,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"CheckpointBatches", &out.CheckpointBatches, 64},
 		{"CompactBatches", &out.CompactBatches, 32},
 		{"MaxWaiting", &out.MaxWaiting, 1000},
+		{"DispatchesAtOnce", &out.DispatchesAtOnce, 16},
 	} {
 		if *n.value < 0 {
 			return out, fmt.Errorf("option %s is negative: %d", n.name, *n.value)
@@ -188,6 +192,7 @@ type Runtime struct {
 	resting   *resting
 	events    *events
 	garbage   *garbage
+	gate      *dispatchGate
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
 	pageBytes int       // about the size of a page of closed history
@@ -289,6 +294,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	}
 	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
+	r.gate = newDispatchGate(o.DispatchesAtOnce)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),

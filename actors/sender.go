@@ -40,6 +40,11 @@ func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversat
 		s.sent.Add(-1)
 		return conversation.Receipt{}, &agent.DispatchLimitError{Agent: s.agent, Option: "Dispatches", Limit: s.limits.Dispatches}
 	}
+	if err := s.rt.gate.enter(ctx, s.agent); err != nil {
+		s.sent.Add(-1)
+		return conversation.Receipt{}, err
+	}
+	defer s.rt.gate.leave()
 	a.DispatchDepth = s.depth + 1
 	receipt, err := s.rt.Admit(ctx, a)
 	if err == nil && receipt.Deduplicated {
