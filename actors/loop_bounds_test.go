@@ -114,7 +114,7 @@ func TestManyCalls(t *testing.T) {
 // TestManyLargeOutcomes records outcomes that are more than a batch of the log takes,
 // all of them at once, in several batches: no call runs twice, and the turn goes on.
 func TestManyLargeOutcomes(t *testing.T) {
-	const calls, size, limit = 24, 100 << 10, 1 << 20
+	const calls, size, limit = 24, 20 << 10, 256 << 10
 	inLoop(t, func(t *testing.T, l *loop) {
 		var runs atomic.Int32
 		all := make(chan struct{})
@@ -160,10 +160,10 @@ func TestManyLargeOutcomes(t *testing.T) {
 func TestLongErrorOfATool(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		fail := agent.NewTool("fail", "Fails.", func(context.Context, struct{}) (string, error) {
-			return "", errors.New(strings.Repeat("no luck ", 2<<20))
+			return "", errors.New(strings.Repeat("no luck ", 640<<10))
 		}, nil)
 		crash := agent.NewTool("crash", "Panics.", func(context.Context, struct{}) (string, error) {
-			panic(strings.Repeat("no luck ", 2<<20))
+			panic(strings.Repeat("no luck ", 64<<10))
 		}, nil)
 		n := l.run(part{opts: agents(chatAgent(fail, crash)), cast: alone(inTurn(asks("fail", "crash"), tells("done")))})
 		n.admit(chat("c"), "1", "go")
@@ -195,7 +195,7 @@ func TestMuchState(t *testing.T) {
 		}
 		var errs []error
 		a.Tools = []agent.Tool{agent.NewTool("write", "Writes.", func(ctx context.Context, _ struct{}) (string, error) {
-			for i, s := range slices.Repeat(keep, 2) {
+			for i, s := range keep {
 				errs = append(errs, s.Set(ctx, strings.Repeat(fmt.Sprint(i), 3<<20)))
 			}
 			return "written", nil
@@ -204,7 +204,7 @@ func TestMuchState(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		for i, err := range errs {
-			if full := i%3 == 2; errors.Is(err, agent.ErrStateFull) != full {
+			if full := i == 2; errors.Is(err, agent.ErrStateFull) != full {
 				t.Errorf("write %d: %v", i, err)
 			}
 		}

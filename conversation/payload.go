@@ -63,7 +63,7 @@ func runeBytes(s string, r rune) int {
 // CutText returns a text that takes at most limit bytes as JSON: s, or its beginning
 // and a note how much of it is missing. The limit is at least 100.
 func CutText(s string, limit int) string {
-	if TextBytes(s) <= limit {
+	if len(s) <= limit && TextBytes(s) <= limit { // which is never less
 		return s
 	}
 	const noteBytes = 80
