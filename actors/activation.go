@@ -96,6 +96,7 @@ type activation struct {
 	summaries  map[int]context.CancelFunc
 	steps      map[machine.ReplyID]chan error // of durable tools, being recorded
 	author     *authorState                   // of the newest work
+	sender     *sender                        // likewise
 	witness    witness
 	starved    bool // a feed has events the machine has no room for
 	stopping   bool

@@ -88,7 +88,7 @@ func (a *activation) summarize(e machine.Summarize) {
 			return // nobody listens
 		}
 		if err != nil {
-			log.Warn("conversation is not compacted", "err", err, "cause", cause(err))
+			log.Warn("conversation is not compacted", "err", logged(err), "cause", cause(err))
 			told.log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
 			out.Err = conversation.Unavailable(time.Minute, err)
 		}

@@ -124,3 +124,18 @@ func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
 		}
 	})
 }
+
+// TestFeedCountsEvents holds a model back whose events are short: what they take counts.
+func TestFeedCountsEvents(t *testing.T) {
+	f, _ := postings()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	kinds := []machine.ModelEventKind{machine.ModelText, machine.ModelReasoning}
+	n := 0
+	for n < maxFeedBytes && f.push(ended, machine.ModelEvent{Kind: kinds[n%2], Text: "x"}) == nil {
+		n++
+	}
+	if most := maxFeedBytes/eventBytes + 1; n > most {
+		t.Errorf("%d events wait, want at most %d", n, most)
+	}
+}

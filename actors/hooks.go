@@ -51,7 +51,7 @@ func (r *Runtime) decorate(ctx context.Context, log *slog.Logger, call func(cont
 	case ctx.Err() != nil: // the run was cancelled; nobody listens
 		return nil
 	case err != nil:
-		log.Warn("hook failed", "err", err, "cause", cause(err))
+		log.Warn("hook failed", "err", logged(err), "cause", cause(err))
 		return nil
 	}
 	return metadata
@@ -64,7 +64,7 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 		return nil
 	}
 	log := c.rt.log.With("conversation", string(c.key), "submission", string(c.turn.Submission), "hook", "ResponseStarted")
-	s := c.author.within(c.told.author(agent.WithDispatcher(ctx, c.rt), map[string]any{"hook": "ResponseStarted"}), ag)
+	s := c.author.within(c.told.author(agent.WithDispatcher(ctx, c.sender), map[string]any{"hook": "ResponseStarted"}), ag)
 	metadata := c.rt.decorate(s.ctx, log, func(ctx context.Context) (json.RawMessage, error) {
 		return ag.StartResponse(ctx, c.turn)
 	})
@@ -83,9 +83,9 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 	sub := a.machine.State().Submission(e.Submission)
 	ag, turn, left := w.author.agent, a.turnOf(sub, 0), sub.LeftOf()
 	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
-	told := a.tellerOf(e.Submission, "")
+	told, box := a.tellerOf(e.Submission, ""), a.senderOf(a.machine.State().Submission(e.Submission))
 	a.rt.spawn(func() {
-		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, a.rt), map[string]any{"hook": "DeliveryStarted"}), ag)
+		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
 			if err := a.rt.complete(ctx, a.key, left, &turn.Delivery); err != nil {
 				return struct{}{}, err
@@ -98,7 +98,7 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 			return // the run was cancelled; nobody listens
 		}
 		if err != nil {
-			log.Warn("hook failed", "err", err, "cause", cause(err))
+			log.Warn("hook failed", "err", logged(err), "cause", cause(err))
 			out.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNotStarted}
 		}
 		a.tell(out)
@@ -114,16 +114,16 @@ func (a *activation) finishResponse(e machine.FinishResponse) {
 	resp.Turn, resp.Continuations = *a.turnOf(sub, e.Step), sub.Continued
 	left := sub.LeftOf()
 	log := a.log.With("submission", string(e.Submission))
-	told := a.tellerOf(e.Submission, e.Turn)
+	told, box := a.tellerOf(e.Submission, e.Turn), a.senderOf(sub)
 	a.rt.spawn(func() {
 		if err := a.rt.complete(w.ctx, a.key, left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
 			log.Warn("delivery cannot be shown to a hook", "err", err)
 		}
-		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, a.rt), map[string]any{"hook": "ResponseFinished"}), ag)
+		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, a.rt, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
 		if err != nil && w.ctx.Err() == nil {
-			log.Warn("hook failed", "hook", "WouldStop", "err", err, "cause", cause(err))
+			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", cause(err))
 		}
 		if out.Again = again; again == "" {
 			out.Metadata = a.rt.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
@@ -150,9 +150,9 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 	u := a.bystander()
 	left := sub.LeftOf()
 	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
-	teller := a.tellerOf(sub.ID, "")
+	teller, box := a.tellerOf(sub.ID, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
-		s := u.within(teller.author(agent.WithDispatcher(a.rt.life, a.rt), map[string]any{"hook": "Settled"}), u.agent)
+		s := u.within(teller.author(agent.WithDispatcher(a.rt.life, box), map[string]any{"hook": "Settled"}), u.agent)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
 			if err := a.rt.complete(ctx, a.key, left, &told.Delivery); err != nil {
 				return struct{}{}, err
@@ -160,7 +160,7 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 			return struct{}{}, u.agent.AfterSettlement(ctx, told)
 		})
 		if err != nil {
-			log.Warn("hook failed", "err", err, "cause", cause(err))
+			log.Warn("hook failed", "err", logged(err), "cause", cause(err))
 		}
 	})
 }

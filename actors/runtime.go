@@ -84,6 +84,9 @@ type Options struct {
 	// it is used up new messages are refused; what was admitted goes on. Nil bounds
 	// nothing.
 	Memory *memory.Budget
+	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
+	// to their conversations; others wait, the agents taking turns. Zero is 16.
+	DispatchesAtOnce int
 	// Membership says how the nodes of the bucket know of each other. Zero is
 	// MembershipSingle.
 	Membership Membership
@@ -161,6 +164,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"CompactBatches", &out.CompactBatches, 32},
 		{"MaxWaiting", &out.MaxWaiting, 1000},
 		{"MaxWaitingBytes", &out.MaxWaitingBytes, 64 << 20},
+		{"DispatchesAtOnce", &out.DispatchesAtOnce, 16},
 	} {
 		if *n.value < 0 {
 			return out, fmt.Errorf("option %s is negative: %d", n.name, *n.value)
@@ -197,6 +201,7 @@ type Runtime struct {
 	resting   *resting
 	events    *events
 	garbage   *garbage
+	gate      *dispatchGate
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
 	pageBytes int       // about the size of a page of closed history
@@ -300,10 +305,11 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.accounts = newAccounts(o.Memory)
 	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
+	r.gate = newDispatchGate(o.DispatchesAtOnce)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
-		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes,
+		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes, MaxBatchBytes: maxBatchBytes(o.Log),
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes,
 		RestBatches: o.CompactBatches, AllRead: r.members.allRead,
 	}
@@ -311,6 +317,16 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// maxBatchBytes is a quarter of what the log takes: a message, which is never split, may
+// add twice as much.
+func maxBatchBytes(o *storage.LogOptions) int {
+	limit := int64(storage.DefaultMaxBytes)
+	if o != nil && o.MaxBatchBytes > 0 {
+		limit = o.MaxBatchBytes
+	}
+	return int(limit / 4)
 }
 
 func (r *Runtime) attach(h host) error {
@@ -552,9 +568,10 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	if a == nil {
 		return machine.Limits{}, false
 	}
-	d := a.Durability.WithDefaults()
+	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData,
+		MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
 		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
 		SettledHook: a.Hooks.Settled != nil,

@@ -397,8 +397,11 @@ func (b *lockedBuffer) String() string {
 type script func(ctx context.Context, req providers.Request, a *providers.Assembler) error
 
 // Stream implements providers.Protocol.
-func (s script) Stream(ctx context.Context, m providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
-	return providers.NewStream(ctx, m, func(a *providers.Assembler) error { return s(ctx, req, a) })
+func (s script) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+	return providers.NewStream(ctx, m, func(a *providers.Assembler) error {
+		a.Bound(o.Limits)
+		return s(ctx, req, a)
+	})
 }
 
 // says is a model that emits tokens at once and stops.

@@ -28,6 +28,7 @@ const (
 	simFirstEvent   = 4 * time.Second
 	simRetryPause   = 300 * time.Millisecond
 	simCompactGrace = 500 * time.Millisecond
+	simBatchBytes   = 1500 // little, so that what is enqueued together is split
 )
 
 var (
@@ -98,7 +99,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	if err != nil {
 		return nil, err
 	}
-	rt.pageBytes = 600
+	rt.pageBytes, rt.machines.MaxBatchBytes = 600, simBatchBytes
 	rt.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
 	h.rt = rt

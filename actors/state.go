@@ -51,14 +51,14 @@ type stateWrites struct {
 	gate  chan struct{} // holds an element during an update
 
 	// Guarded by gate.
-	holds   bool // it is this call's turn to write
-	written map[string]bool
+	holds   bool           // it is this call's turn to write
+	written map[string]int // bytes of the newest value
 }
 
 var _ agent.Store = (*stateWrites)(nil)
 
 func newStateWrites(state *authorState, ag *agent.Agent) *stateWrites {
-	return &stateWrites{state: state, agent: ag, over: make(chan struct{}), gate: make(chan struct{}, 1), written: map[string]bool{}}
+	return &stateWrites{state: state, agent: ag, over: make(chan struct{}), gate: make(chan struct{}, 1), written: map[string]int{}}
 }
 
 // Get implements [agent.Store].
@@ -99,6 +99,9 @@ func (w *stateWrites) Update(ctx context.Context, name string, fn func(json.RawM
 	if err != nil || v == nil {
 		return err
 	}
+	if !w.fits(name, len(v)) {
+		return agent.ErrStateFull
+	}
 	w.state.mu.Lock()
 	defer w.state.mu.Unlock()
 	if string(v) == "null" {
@@ -106,8 +109,22 @@ func (w *stateWrites) Update(ctx context.Context, name string, fn func(json.RawM
 	} else {
 		w.state.values[name] = v
 	}
-	w.written[name] = true
+	w.written[name] = len(v)
 	return nil
+}
+
+// maxWrites bounds what one call or hook writes, in bytes: it stands in one batch with
+// the outcome.
+const maxWrites = 8 << 20
+
+// fits reports whether a value may be written beside the others. The caller holds gate.
+func (w *stateWrites) fits(name string, bytes int) bool {
+	for other, n := range w.written {
+		if other != name {
+			bytes += n
+		}
+	}
+	return bytes <= maxWrites
 }
 
 // enter puts an element into slot, unless ctx ends or the outcome stands first.

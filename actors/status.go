@@ -55,6 +55,9 @@ type Status struct {
 	// HandedOver are activations given up to another node, Refused requests that found
 	// no owner in time.
 	HandedOver, Refused int64
+	// QueuedDispatches are messages of tools and hooks that wait for their turn,
+	// RefusedDispatches were too many to wait.
+	QueuedDispatches, RefusedDispatches int64
 	// Relayed batches went to followers on other nodes; RelayGaps could not.
 	Relayed, RelayGaps int64
 	// FollowerLag is how long the worst followed conversation has had no owner that
@@ -88,6 +91,7 @@ func (r *Runtime) Status() Status {
 		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
+	s.QueuedDispatches, s.RefusedDispatches = r.gate.counts()
 	if r.events.spool != nil {
 		s.Events = new(r.events.spool.Status())
 	}

@@ -36,6 +36,7 @@ type toolCall struct {
 	parked parking
 	told   *teller
 	left   *conversation.Left // where the delivery in call stands if it is not whole
+	sender *sender
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
@@ -46,7 +47,8 @@ func (a *activation) runTool(e machine.RunTool) {
 	root := rootOf(state, e.Submission)
 	w := a.begin(e.Gen, e.Submission)
 	c := &toolCall{
-		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn), left: root.LeftOf(),
+		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn),
+		sender: a.senderOf(root), left: root.LeftOf(),
 		call: agent.Call{
 			Address: created.Address(), UID: created.UID,
 			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
@@ -60,7 +62,7 @@ func (a *activation) runTool(e machine.RunTool) {
 			return // the run was cancelled; nobody listens
 		}
 		if err != nil {
-			log.Warn("tool failed", "err", err, "cause", cause(err))
+			log.Warn("tool failed", "err", logged(err), "cause", cause(err))
 		}
 		a.tell(out)
 	})
@@ -111,14 +113,14 @@ func (c *toolCall) perform() (any, error) {
 		done.Terminate = out.Terminate
 	}
 	if err != nil {
-		done.Failed, done.ErrorText = true, err.Error()
+		done.Failed, done.ErrorText = true, conversation.CutText(err.Error(), conversation.MaxPayloadBytes)
 	}
 	return done, err
 }
 
 // use runs the tool, and gives up one that goes on beyond its limit.
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
-	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.rt)
+	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.sender)
 	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
 	ctx = c.told.author(ctx, map[string]any{"tool": c.run.Name, "toolCallId": string(c.run.Call)})
 	s := c.author.within(ctx, c.author.agent)

@@ -18,8 +18,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxFeedBytes bounds the model output that waits for the activation.
-const maxFeedBytes = 1 << 20
+// maxFeedBytes bounds the model output that waits for the activation. Each event counts
+// eventBytes beside what it says: that is about what it takes.
+const (
+	maxFeedBytes = 1 << 20
+	eventBytes   = 512
+)
 
 // feed carries a model call's events to the activation. Events that wait are
 // delivered together, adjacent text as one; a full feed holds the stream back.
@@ -75,6 +79,7 @@ func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken
 	} else {
 		f.endText()
 		f.events = append(f.events, e)
+		f.bytes += eventBytes
 	}
 	post := !f.posted
 	f.posted = true
@@ -134,7 +139,8 @@ func (a *activation) callModel(e machine.CallModel) {
 	call := &modelCall{
 		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
 		fallback: e.Fallback, exchanges: exchangesOf(state, sub.ID), session: string(state.Created().ConversationID),
-		compacted: state.Compacted(sub.ID), history: a.history, told: a.tellerOf(e.Submission, e.Turn),
+		compacted: state.Compacted(sub.ID), history: a.history, limits: a.replyLimits(),
+		sender: a.senderOf(rootOf(state, sub.ID)), told: a.tellerOf(e.Submission, e.Turn),
 	}
 	if sub.Child == "" {
 		call.closed = a.history.cut()
@@ -142,6 +148,12 @@ func (a *activation) callModel(e machine.CallModel) {
 		call.session = string(sub.Child)
 	}
 	a.rt.spawn(func() { call.run(w.ctx, w.feed) })
+}
+
+// replyLimits bound one reply of a model.
+func (a *activation) replyLimits() providers.Limits {
+	l := a.rt.agents[a.machine.State().Created().Agent].Limits.WithDefaults()
+	return providers.Limits{ReplyBytes: l.ResponseBytes, ArgumentBytes: l.ArgumentBytes, Calls: l.CallsPerReply}
 }
 
 // turnOf is the facts an author's functions get of a turn.
@@ -174,6 +186,8 @@ type modelCall struct {
 	exchanges []exchange
 	session   string
 	thinking  providers.ThinkingLevel
+	limits    providers.Limits
+	sender    *sender
 	told      *teller
 }
 
@@ -185,8 +199,8 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			return // the run was cancelled; nobody listens
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
-		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": settlementError(err).Meta["reason"]})
+			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", cause(err))
+		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
 	// An error means that the run was cancelled.
@@ -203,7 +217,12 @@ var errViewTooLong = errors.New("the conversation is longer than any model may b
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	var vendor *providers.Error
+	var over *providers.LimitError
 	switch {
+	case errors.As(err, &over):
+		// It would be too much once more, and another model has no more room.
+		out.TooManyCalls = over.What == providers.LimitedCalls
+		return out
 	case errors.Is(err, storage.ErrUnavailable):
 		// The bucket is away: nothing could be asked, so nothing is held against the model.
 		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
@@ -265,7 +284,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
 	call, watch := c.rt.watch(ctx)
 	defer watch.end()
-	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session}
+	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session, Limits: c.limits}
 	c.request(req)
 	progress := c.told.progress()
 	for e, err := range c.rt.opts.Providers.Stream(call, c.model, req, opts) {
@@ -401,8 +420,14 @@ var errSilence = errors.New("model was silent for too long")
 // errTooLong is the cause of a call that went on for longer than any may.
 var errTooLong = errors.New("model call took too long")
 
-// maxLoggedBody bounds a vendor's words in a log line, in bytes.
-const maxLoggedBody = 2 << 10
+// maxLogged bounds each of the words of a vendor or an author in a line of the log, in
+// bytes.
+const maxLogged = 2 << 10
+
+// logged is an error for a line of the log.
+func logged(err error) slog.Value { return slog.StringValue(shortened(err.Error())) }
+
+func shortened(s string) string { return conversation.CutText(s, maxLogged) }
 
 // cause is what an error keeps for logs only: a vendor's own words, or the value
 // and stack of a panic. Without either it is an empty group, which handlers leave out.
@@ -411,9 +436,9 @@ func cause(err error) slog.Value {
 	var crash *agent.PanicError
 	switch {
 	case errors.As(err, &vendor) && len(vendor.Body) > 0:
-		return slog.StringValue(string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
+		return slog.StringValue(shortened(string(vendor.Body)))
 	case errors.As(err, &crash):
-		return slog.StringValue(fmt.Sprintf("panic: %v\n%s", crash.Value, crash.Stack))
+		return slog.StringValue(fmt.Sprintf("panic: %s\n%s", shortened(fmt.Sprint(crash.Value)), crash.Stack))
 	}
 	return slog.GroupValue()
 }
@@ -421,11 +446,27 @@ func cause(err error) slog.Value {
 // errInstructions marks what went wrong before the model was asked.
 var errInstructions = errors.New("evaluate instructions")
 
+// reasonOf is the kind of failure of a model call, for logs.
+func reasonOf(err error) any {
+	told := settlementError(err)
+	if reason, ok := told.Meta["reason"]; ok {
+		return reason
+	}
+	return string(told.Type)
+}
+
 // settlementError says in our words why a model call failed: a vendor's text
 // never reaches a client.
 func settlementError(err error) *conversation.SettlementError {
 	if errors.Is(err, errInstructions) {
 		return &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNoInstructions}
+	}
+	var over *providers.LimitError
+	if errors.As(err, &over) {
+		return &conversation.SettlementError{
+			Type: conversation.CodeOutputTooLong, Message: fmt.Sprintf(sayOutputTooLong, over.What, over.Limit),
+			Meta: map[string]any{"limit": over.Limit, "bytes": over.Got},
+		}
 	}
 	reason := "internal"
 	var pe *providers.Error

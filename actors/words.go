@@ -9,6 +9,7 @@ const (
 	sayOutputRefused  = "The tool ran, but its output is left out: it %v."
 	sayImageLost      = "The tool ran, but its images could not be stored. Call it again if they are still needed."
 	sayUnknownTool    = "There is no tool named %q. Use one of the tools you were given."
+	sayOutputTooLong  = "The model's reply was cut off: it has more %s than the %d that it may have."
 	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
 
 	sayTaskTool = "Hand a task to another agent, which works on it alone and answers with its result. " +

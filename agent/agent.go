@@ -58,7 +58,8 @@ type Agent struct {
 	// sees, and what it says last is the task's result. It has its own instructions
 	// and tools; without a Model it has its parent's (see [Agent.Inherit]). It may
 	// have subagents, down to [MaxTaskDepth], and none of InitialData, State, Data,
-	// Hooks, Durability and Events, which belong to conversations that callers reach.
+	// Hooks, Durability, Limits and Events, which belong to conversations that callers
+	// reach.
 	Subagents []*Agent
 
 	// ToolConcurrency bounds the calls of one step that run at once; the others
@@ -84,6 +85,9 @@ type Agent struct {
 
 	// Durability bounds the work on one submission.
 	Durability Durability
+
+	// Limits bound what the work on one submission brings forth.
+	Limits Limits
 
 	// Compaction says when the model's view of a long conversation is summarized.
 	Compaction Compaction

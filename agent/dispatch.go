@@ -24,6 +24,25 @@ const (
 // of a tool or a hook.
 var ErrNoDispatcher = errors.New("there is nobody to dispatch: use the context of a tool or a hook")
 
+// ErrDispatchLimit is matched by every [*DispatchLimitError].
+var ErrDispatchLimit = errors.New("more is dispatched than the agent may")
+
+// DispatchLimitError says which of the [Limits] of the agent that sends refused a
+// message. Nothing was sent.
+type DispatchLimitError struct {
+	Agent  string
+	Option string // a field of Limits
+	Limit  int
+}
+
+// Error implements error.
+func (e *DispatchLimitError) Error() string {
+	return fmt.Sprintf("agent %q may dispatch no more: Limits.%s is %d; raise it if that is meant", e.Agent, e.Option, e.Limit)
+}
+
+// Is makes the error match [ErrDispatchLimit].
+func (e *DispatchLimitError) Is(target error) bool { return target == ErrDispatchLimit }
+
 // Message is a delivery to a conversation and what it depends on.
 type Message struct {
 	// Delivery is what is sent. An empty Kind means a user's message. Attachments
@@ -62,7 +81,10 @@ func Text(body string) Message {
 // both need keys of their own. In a hook, submission and hook take the place of the
 // call. Outside both, as in a test without [WithCall], the key is random.
 //
-// The error is [ErrNoDispatcher], a [*conversation.Error], or the runtime's; after
+// How many messages a submission may dispatch, and how many may follow from one another,
+// is bounded by the [Limits] of the agent: an agent that answers itself comes to an end.
+//
+// The error is [ErrNoDispatcher], a [*DispatchLimitError], a [*conversation.Error], or the runtime's; after
 // one of the latter it may not be known whether the message was taken.
 func Dispatch(ctx context.Context, to conversation.Address, m Message) (conversation.Receipt, error) {
 	d, ok := ctx.Value(dispatcherKey{}).(Dispatcher)

@@ -50,6 +50,9 @@ var (
 	// context is not one that a tool, a hook or Prepare was handed, or their call is
 	// over.
 	ErrNoState = errors.New("there is no conversation to keep state: use the context of a tool, a hook or Prepare")
+	// ErrStateFull says that a call or a hook has written more state than is recorded with
+	// its outcome: 8 MiB. Nothing of the value was taken.
+	ErrStateFull = errors.New("more state is written than is recorded together: at most 8 MiB by one call or hook")
 	// ErrReadOnly says that state may only be read here.
 	ErrReadOnly = errors.New("state is only read here: write it in a tool, outside of its steps, or in a hook before the settlement")
 )
@@ -114,9 +117,9 @@ func (s *State[T]) Get(ctx context.Context) (T, error) {
 //
 // A value whose JSON is null, such as a nil map, removes what is stored. It is an
 // error where the initial value is another one, because that is what would be read
-// next. The error may also be [ErrNoState], [ErrReadOnly], one that says why the
-// value cannot be recorded, the store's, or that of ctx: then it is not known
-// whether the value was taken.
+// next. The error may also be [ErrNoState], [ErrReadOnly], [ErrStateFull], one that
+// says why the value cannot be recorded, the store's, or that of ctx: then it is not
+// known whether the value was taken.
 func (s *State[T]) Set(ctx context.Context, value T) error {
 	raw, err := s.write(value)
 	if err == nil {

@@ -104,6 +104,9 @@ func (a *Agent) subagentOwn() []Issue {
 	if a.Durability != (Durability{}) {
 		bad("Durability", "is set; a task is bounded by the submission it belongs to")
 	}
+	if a.Limits != (Limits{}) {
+		bad("Limits", "are set; those of the agent that the submission belongs to hold")
+	}
 	if a.Events != (Events{}) {
 		bad("Events", "are set; what events show is decided by the agent of the conversation that hands out the task")
 	}

@@ -59,6 +59,7 @@ func TestValidateSubagents(t *testing.T) {
 		}, "Subagents[0].Hooks", "are set"},
 		{"hook settled", func(s *agent.Agent) { s.Hooks.Settled = func(context.Context, *agent.Settlement) error { return nil } }, "Subagents[0].Hooks", "are set"},
 		{"durability", func(s *agent.Agent) { s.Durability.Timeout = time.Minute }, "Subagents[0].Durability", "bounded by the submission"},
+		{"limits", func(s *agent.Agent) { s.Limits.CallsPerReply = 1 }, "Subagents[0].Limits", "the submission belongs to"},
 		{"events", func(s *agent.Agent) { s.Events.Content = true }, "Subagents[0].Events", "agent of the conversation"},
 		{"nil below", func(s *agent.Agent) { s.Subagents = []*agent.Agent{nil} }, "Subagents[0].Subagents[0]", "is nil"},
 		{"itself", func(s *agent.Agent) { s.Subagents = []*agent.Agent{s} }, "Subagents[0].Subagents[0]", `leads back to agent "scout"`},

@@ -70,6 +70,9 @@ type Admission struct {
 	Trace Trace  `json:"trace,omitzero"`
 	// Dispatched says that code in the process sends it, and not a request.
 	Dispatched bool `json:"dispatched,omitempty"`
+	// DispatchDepth is how many dispatches by agents led to it, one by the work on the
+	// other: 0 for what comes from outside.
+	DispatchDepth int `json:"dispatchDepth,omitempty"`
 }
 
 // PayloadHash identifies what the admission delivers, so that a reused key with

@@ -33,6 +33,7 @@ const (
 // Codes that appear only in the error of a settlement.
 const (
 	CodeModelFailed    Code = "model_failed"
+	CodeOutputTooLong  Code = "model_output_too_long"
 	CodeRetryExhausted Code = "submission_retry_exhausted"
 	CodeTimeout        Code = "submission_timeout"
 	CodeAborted        Code = "submission_aborted"

@@ -94,6 +94,24 @@ func (p *part) stepPart() StepPart {
 	return StepPart{Kind: PartText, Text: string(p.text)}
 }
 
+// PartBytes is what a part of a response counts beside its text, in [Submission.Said]:
+// that is about what it takes to keep it, however short it is.
+const PartBytes = 256
+
+// Said is how much models have said in the response: the bytes of text, reasoning and
+// signatures, and [PartBytes] for each part that is text or reasoning.
+func (s *Submission) Said() int {
+	sum := 0
+	for _, st := range s.steps {
+		for _, p := range st.parts {
+			if p.kind != PartTypeTool {
+				sum += PartBytes + len(p.text) + len(p.signature)
+			}
+		}
+	}
+	return sum
+}
+
 // OpenStep returns the turn of the step under way, or "".
 func (s *Submission) OpenStep() TurnID {
 	if st := s.lastStep(); st != nil && !st.completed {

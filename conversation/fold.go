@@ -107,7 +107,7 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	}
 	sub := &Submission{
 		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace, Dispatched: r.Dispatched,
-		Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
+		DispatchDepth: r.DispatchDepth, Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
 	}
 	if s.leaves(&sub.Delivery) {
 		s.leave(sub, m)

@@ -3,6 +3,7 @@ package conversation
 import (
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Bounds of a JSON value that the log takes from outside: a tool's input and
@@ -33,6 +34,46 @@ func CheckPayload(raw json.RawMessage) error {
 		return &PayloadError{"is not JSON"}
 	}
 	return nil
+}
+
+// TextBytes is how many bytes a text takes as JSON, without the quotes around it.
+func TextBytes(s string) int {
+	n := 0
+	for i, r := range s {
+		n += runeBytes(s[i:], r)
+	}
+	return n
+}
+
+// runeBytes is how many bytes the first rune of s takes in JSON.
+func runeBytes(s string, r rune) int {
+	switch {
+	case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t' || r == '\b' || r == '\f':
+		return 2
+	case r < ' ', r == '\u2028', r == '\u2029':
+		return 6
+	case r == utf8.RuneError:
+		if _, size := utf8.DecodeRuneInString(s); size == 1 {
+			return 6
+		}
+	}
+	return utf8.RuneLen(r)
+}
+
+// CutText returns a text that takes at most limit bytes as JSON: s, or its beginning
+// and a note how much of it is missing. The limit is at least 100.
+func CutText(s string, limit int) string {
+	if len(s) <= limit && TextBytes(s) <= limit { // which is never less
+		return s
+	}
+	const noteBytes = 80
+	n := 0
+	for i, r := range s {
+		if n += runeBytes(s[i:], r); n > limit-noteBytes {
+			return fmt.Sprintf("%s … (%d more bytes are left out)", s[:i], len(s)-i)
+		}
+	}
+	return s
 }
 
 // nesting returns how deep brackets are nested outside strings.

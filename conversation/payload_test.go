@@ -3,6 +3,7 @@ package conversation_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -127,4 +128,41 @@ func FuzzCheckPayload(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// FuzzCutText holds the size of a text against its encoding: what is cut is within the
+// limit, begins as the whole does and says how much is missing.
+func FuzzCutText(f *testing.F) {
+	for _, s := range []string{"", "plain", "\x00\x1f\n\t\"\\", "Grüße 😀 \u2028", "\xff\xfe", "\ufffd", "\x7f<&>"} {
+		f.Add(s, 3)
+		f.Add(s, 60)
+	}
+	f.Fuzz(func(t *testing.T, s string, times int) {
+		s = strings.Repeat(s, min(max(times, 0), 200))
+		if got, want := conversation.TextBytes(s), jsonBytes(t, s); got != want {
+			t.Fatalf("%q takes %d bytes, want %d", s, got, want)
+		}
+		const limit = 120
+		cut := conversation.CutText(s, limit)
+		if n := jsonBytes(t, cut); n > limit {
+			t.Fatalf("%q takes %d bytes, want at most %d", cut, n, limit)
+		}
+		begin, _, was := strings.Cut(cut, " … (")
+		if cut != s && (!was || !strings.HasPrefix(s, begin) || !strings.HasSuffix(cut, fmt.Sprintf("(%d more bytes are left out)", len(s)-len(begin)))) {
+			t.Errorf("%q was cut to %q", s, cut)
+		}
+		if cut == s && jsonBytes(t, s) > limit {
+			t.Errorf("%q was not cut", s)
+		}
+	})
+}
+
+// jsonBytes is how long a text is as JSON, without its quotes.
+func jsonBytes(t *testing.T, s string) int {
+	t.Helper()
+	raw, err := conversation.EncodeJSON(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(raw) - len(`""`)
 }

@@ -194,7 +194,8 @@ type (
 	}
 
 	// SubmissionAdmitted is the durable acceptance of a delivery, and the message
-	// it shows in the transcript. Dispatched says that code in the process has sent it.
+	// it shows in the transcript. Dispatched says that code in the process has sent it,
+	// and DispatchDepth how many dispatches by agents led to it.
 	SubmissionAdmitted struct {
 		Submission  SubmissionID `json:"submission"`
 		Message     MessageID    `json:"message"`
@@ -203,7 +204,9 @@ type (
 		Delivery    Delivery     `json:"delivery"`
 		Trace       Trace        `json:"trace,omitzero"`
 		Dispatched  bool         `json:"dispatched,omitempty"`
-		At          Time         `json:"at"`
+
+		DispatchDepth int  `json:"dispatchDepth,omitempty"`
+		At            Time `json:"at"`
 	}
 
 	// AttemptStarted counts one try at a submission. Nothing of an author or a

@@ -54,7 +54,7 @@ func workSamples() []conversation.Record {
 					{ID: "att_1", SHA256: "ab", MimeType: "image/png", Size: 3, Filename: "a&b.png"},
 				},
 			},
-			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true,
+			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true, DispatchDepth: 2,
 		},
 		&conversation.AttemptStarted{
 			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, Dispatched: true,

@@ -155,6 +155,8 @@ type Submission struct {
 	Began bool `json:"began,omitempty"`
 	// Dispatched says that code in the process has sent it.
 	Dispatched bool `json:"dispatched,omitempty"`
+	// DispatchDepth is how many dispatches by agents led to it.
+	DispatchDepth int `json:"dispatchDepth,omitempty"`
 	// Message is the response, empty before its first step.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it

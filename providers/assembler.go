@@ -11,7 +11,8 @@ import (
 // produce once, on the goroutine that ranges. produce feeds the Assembler until
 // it has called Finish or meets an error, and should return early once
 // Assembler.Stopped. An error that is not an *Error is read as a failure of the
-// connection; returning nil without Finish is a truncated stream.
+// connection; returning nil without Finish is a truncated stream. The bounds of the
+// reply are the defaults of Limits unless produce sets others by Assembler.Bound.
 func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		left := false // The consumer broke out of its loop: yield must not be called again.
@@ -27,9 +28,11 @@ func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) ite
 			err = produce(a)
 		}
 		switch {
-		case left || a.finished && !a.stopped:
+		case left || a.finished && !a.Stopped():
 		case ctx.Err() != nil:
 			yield(nil, &Error{Kind: KindAborted, Provider: m.Provider, Err: context.Cause(ctx)})
+		case a.over != nil:
+			yield(nil, &Error{Kind: KindTooLong, Provider: m.Provider, Err: a.over})
 		case err != nil:
 			yield(nil, asError(m.Provider, err))
 		default:
@@ -39,10 +42,14 @@ func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) ite
 }
 
 // Assembler turns the fragments of one vendor response into well-ordered
-// Events. It belongs to one stream and one goroutine. Once Stopped, or after
-// Finish, calls do nothing.
+// Events, and holds the response to its Limits. It belongs to one stream and one
+// goroutine. Once Stopped, or after Finish, calls do nothing.
 type Assembler struct {
 	yield     func(Event) bool
+	limits    Limits
+	bytes     int         // of the reply so far
+	part      partKind    // of the part under way
+	over      *LimitError // nil unless the reply was cut off
 	stopped   bool
 	finished  bool
 	reasoning bool
@@ -55,16 +62,66 @@ type pendingCall struct {
 	arguments []byte
 }
 
-// NewAssembler returns an Assembler that passes events to yield until that
-// returns false.
-func NewAssembler(yield func(Event) bool) *Assembler { return &Assembler{yield: yield} }
+// partKind tells neighbouring parts apart.
+type partKind int
 
-// Stopped reports that nobody takes further events.
-func (a *Assembler) Stopped() bool { return a.stopped }
+const (
+	partNone partKind = iota
+	partText
+	partReasoning
+	partCall
+)
+
+// NewAssembler returns an Assembler that passes events to yield until that
+// returns false, with the default Limits.
+func NewAssembler(yield func(Event) bool) *Assembler {
+	return &Assembler{yield: yield, limits: Limits{}.withDefaults()}
+}
+
+// Bound replaces the limits of the response. It comes before everything else.
+func (a *Assembler) Bound(l Limits) { a.limits = l.withDefaults() }
+
+// Stopped reports that nobody takes further events, or that the response has reached
+// one of its limits.
+func (a *Assembler) Stopped() bool { return a.stopped || a.over != nil }
+
+// Hold counts n bytes that the codec keeps to hand over later, and reports whether
+// the response may have them.
+func (a *Assembler) Hold(n int) bool {
+	if a.Stopped() {
+		return false
+	}
+	a.bytes += n
+	return a.within(LimitedReply, a.limits.ReplyBytes, a.bytes)
+}
+
+// HoldCalls reports whether the response may have n calls, of which the codec keeps
+// some to hand over later.
+func (a *Assembler) HoldCalls(n int) bool {
+	return !a.Stopped() && a.within(LimitedCalls, a.limits.Calls, n)
+}
+
+// within cuts the response off if it has more of something than it may.
+func (a *Assembler) within(what Limited, limit, got int) bool {
+	if got > limit {
+		a.over = &LimitError{What: what, Limit: limit, Got: got}
+		return false
+	}
+	return true
+}
+
+// count takes n bytes of a part of a kind.
+func (a *Assembler) count(kind partKind, n int) bool {
+	if kind != a.part {
+		n += partBytes
+		a.part = kind
+	}
+	return a.Hold(n)
+}
 
 // Text appends to the answer.
 func (a *Assembler) Text(s string) {
-	if s == "" {
+	if s == "" || !a.count(partText, len(s)) {
 		return
 	}
 	a.endReasoning()
@@ -75,6 +132,13 @@ func (a *Assembler) Text(s string) {
 // the one so far; text may be empty then.
 func (a *Assembler) Reasoning(text, signature string) {
 	if text == "" && signature == "" {
+		return
+	}
+	grown := len(text)
+	if signature != a.signature { // some codecs give it with every piece
+		grown += len(signature)
+	}
+	if !a.count(partReasoning, grown) {
 		return
 	}
 	a.reasoning = true
@@ -88,8 +152,12 @@ func (a *Assembler) Reasoning(text, signature string) {
 
 // StartCall opens a tool call and returns its index.
 func (a *Assembler) StartCall(id, name string) int {
-	a.endReasoning()
 	i := len(a.calls)
+	if !a.HoldCalls(i+1) || !a.count(partNone, partBytes+len(id)+len(name)) {
+		return i
+	}
+	a.part = partCall
+	a.endReasoning()
 	a.calls = append(a.calls, pendingCall{id: id, name: name})
 	a.emit(ToolCallStart{Index: i, ID: id, Name: name})
 	return i
@@ -97,10 +165,14 @@ func (a *Assembler) StartCall(id, name string) int {
 
 // CallArguments appends to the arguments of the call StartCall returned index for.
 func (a *Assembler) CallArguments(index int, fragment string) {
-	if fragment == "" {
+	if fragment == "" || !a.Hold(len(fragment)) {
 		return
 	}
-	a.calls[index].arguments = append(a.calls[index].arguments, fragment...)
+	call := &a.calls[index]
+	if !a.within(LimitedArguments, a.limits.ArgumentBytes, len(call.arguments)+len(fragment)) {
+		return
+	}
+	call.arguments = append(call.arguments, fragment...)
 	a.emit(ToolCallDelta{Index: index, Arguments: fragment})
 }
 
@@ -108,6 +180,9 @@ func (a *Assembler) CallArguments(index int, fragment string) {
 // and, where it contradicts the calls, StopReason it corrects. Vendors are
 // known to say "stop" after a call.
 func (a *Assembler) Finish(d Done) {
+	if a.over != nil {
+		return
+	}
 	a.endReasoning()
 	for i, c := range a.calls {
 		arguments, malformed := callArguments(c.arguments)
@@ -133,7 +208,7 @@ func (a *Assembler) endReasoning() {
 }
 
 func (a *Assembler) emit(e Event) {
-	if !a.stopped && !a.finished {
+	if !a.Stopped() && !a.finished {
 		a.stopped = !a.yield(e)
 	}
 }

@@ -28,6 +28,8 @@
 //  8. A model is shown the same, byte for byte, whether messages come in
 //     Request.History or in Request.Messages. A Block keeps at most one encoding,
 //     that of the latest call, as long as it lives or until Block.Forget.
+//  9. A reply is held to Options.Limits while it is read: what is kept of one that
+//     never ends is bounded, whatever it says, and it ends with KindTooLong.
 //
 // A Registry is safe for concurrent use, is never written to disk, and looks
 // up provider, protocol and key on every model call. Requests are not changed

@@ -35,6 +35,9 @@ const (
 	KindTruncated ErrorKind = "truncated"
 	// KindProtocol: the vendor sent what this wire format does not allow.
 	KindProtocol ErrorKind = "protocol"
+	// KindTooLong: the response has more than Options.Limits let it have; Err is a
+	// *LimitError.
+	KindTooLong ErrorKind = "too_long"
 	// KindImageUnavailable: an image of the request could not be read just now.
 	// The vendor is not to blame. Retryable.
 	KindImageUnavailable ErrorKind = "image_unavailable"

@@ -68,6 +68,7 @@ func (h *HTTP) takesHistory() {}
 // Stream implements Protocol.
 func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error] {
 	return NewStream(ctx, m, func(a *Assembler) error {
+		a.Bound(o.Limits)
 		treq, topts := Transform(m, req, o)
 		call, err := h.codec.Encode(m, treq, topts)
 		if err != nil {

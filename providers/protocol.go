@@ -85,4 +85,6 @@ type Options struct {
 	// SessionID is a stable name of the conversation, which some vendors use to
 	// find their prompt cache. Empty means none.
 	SessionID string
+	// Limits bound the reply.
+	Limits Limits
 }

@@ -150,6 +150,9 @@ func (d *decoder) messageStart(raw json.RawMessage) error {
 	return nil
 }
 
+// blockBytes is about what an open block takes beside what it says.
+const blockBytes = 256
+
 func (d *decoder) start(e *event) error {
 	d.stop(e.Index)
 	var head struct {
@@ -167,11 +170,15 @@ func (d *decoder) start(e *event) error {
 			return err
 		}
 	}
+	if !d.out.Hold(blockBytes + len(b.Signature) + len(b.Data) + len(b.Input)) {
+		return nil
+	}
 	switch head.Type {
 	case blockText:
 		d.text(b.Text)
 	case blockThinking:
-		o.thought = &thought{kind: head.Type, signature: b.Signature}
+		o.thought = &thought{kind: head.Type}
+		o.thought.signature.WriteString(b.Signature)
 		d.thoughts = append(d.thoughts, o.thought)
 		d.think(o.thought, b.Thinking)
 	case blockRedacted:
@@ -204,7 +211,9 @@ func (d *decoder) delta(e *event) error {
 	case o.kind == blockThinking && f.Type == "thinking_delta":
 		d.think(o.thought, f.Thinking)
 	case o.kind == blockThinking && f.Type == "signature_delta":
-		o.thought.signature += f.Signature
+		if d.out.Hold(len(f.Signature)) {
+			o.thought.signature.WriteString(f.Signature)
+		}
 	case o.kind == blockToolUse && f.Type == "input_json_delta":
 		if f.PartialJSON != "" {
 			o.input = nil

@@ -10,8 +10,8 @@ import (
 // thought is one block of thinking while it arrives.
 type thought struct {
 	kind            string
-	text            strings.Builder
-	signature, data string
+	text, signature strings.Builder
+	data            string
 }
 
 func (t *thought) block() block {
@@ -19,7 +19,7 @@ func (t *thought) block() block {
 		return block{Type: t.kind, Data: t.data}
 	}
 	text := t.text.String()
-	return block{Type: t.kind, Thinking: &text, Signature: t.signature}
+	return block{Type: t.kind, Thinking: &text, Signature: t.signature.String()}
 }
 
 // run is the thinking of one response that nothing visible interrupts. It
@@ -31,7 +31,7 @@ type run []*thought
 // are base64, so an array is never taken for one.
 func (r run) sign() string {
 	if len(r) == 1 && r[0].kind == blockThinking {
-		return r[0].signature
+		return r[0].signature.String()
 	}
 	var kept []block
 	for _, t := range r {

@@ -3,6 +3,7 @@ package openaicompletions
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/parleyrun/parley/providers"
 )
@@ -18,18 +19,23 @@ type call struct {
 	started bool
 	ours    int
 	// early holds arguments that came before the name.
-	early string
+	early strings.Builder
 }
 
 func (cs *calls) add(out *providers.Assembler, d callDelta) error {
 	c := cs.find(d)
+	if !out.HoldCalls(len(*cs)) {
+		return nil
+	}
 	c.id, c.name = first(c.id, d.ID), first(c.name, d.Function.Name)
 	fragment, err := argumentText(d.Function.Arguments)
 	if err != nil {
 		return err
 	}
 	if !c.started {
-		c.early += fragment
+		if out.Hold(len(fragment)) {
+			c.early.WriteString(fragment)
+		}
 		if c.name != "" {
 			c.start(out)
 		}
@@ -41,8 +47,8 @@ func (cs *calls) add(out *providers.Assembler, d callDelta) error {
 
 func (c *call) start(out *providers.Assembler) {
 	c.ours, c.started = out.StartCall(c.id, c.name), true
-	out.CallArguments(c.ours, c.early)
-	c.early = ""
+	out.CallArguments(c.ours, c.early.String())
+	c.early.Reset()
 }
 
 // startNameless hands over calls whose name never came: the caller answers

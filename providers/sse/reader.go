@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// DefaultMaxEventBytes is the limit of one event if Options names none. Images
-// and long tool arguments travel in single events, so it is generous.
-const DefaultMaxEventBytes = 32 << 20
+// DefaultMaxEventBytes is the limit of one event if Options names none. Long tool
+// arguments travel in single events, so it is generous.
+const DefaultMaxEventBytes = 16 << 20
 
 // The buffer of a Reader begins small and grows while the source fills it: a short
 // reply needs little, and a long one few reads.

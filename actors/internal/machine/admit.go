@@ -151,7 +151,8 @@ func (m *Machine) accept(in Admit, hash string) {
 	}
 	admitted := &conversation.SubmissionAdmitted{
 		Submission: conversation.SubmissionID(m.ids.next("sub_")), Message: conversation.MessageID(m.ids.next("msg_")),
-		Key: a.Key, PayloadHash: hash, Delivery: a.Delivery, Trace: a.Trace, Dispatched: a.Dispatched, At: m.env.Wall,
+		Key: a.Key, PayloadHash: hash, Delivery: a.Delivery, Trace: a.Trace, Dispatched: a.Dispatched,
+		DispatchDepth: a.DispatchDepth, At: m.env.Wall,
 	}
 	admitted.Delivery.Attachments = slices.Clone(a.Delivery.Attachments)
 	for i := range admitted.Delivery.Attachments {

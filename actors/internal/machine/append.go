@@ -3,38 +3,108 @@ package machine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
-// nextOffset is the offset of the batch being composed.
-func (m *Machine) nextOffset() conversation.Offset {
+// nextAppend is the offset of the next batch that is sent.
+func (m *Machine) nextAppend() conversation.Offset {
 	if m.inflight != nil {
 		return m.inflight.Offset + 1
 	}
 	return m.durable + 1
 }
 
-// enqueue folds records and adds them to the batch being composed. Urgent
-// records do not wait for the pace, and neither does what stands with them.
+// nextOffset is the offset of the batch that takes what is enqueued next, or what was
+// enqueued last.
+func (m *Machine) nextOffset() conversation.Offset {
+	return m.nextAppend() + conversation.Offset(max(0, len(m.pending.batches)-1))
+}
+
+// compose returns the batch for records of a size: that of their group, or, if they
+// begin one, the last if it has room.
+func (m *Machine) compose(size int) *composed {
+	p := &m.pending
+	if n := len(p.batches); n == 0 || !p.grouped && p.batches[n-1].size+size > m.cfg.MaxBatchBytes {
+		p.batches = append(p.batches, composed{})
+	}
+	p.grouped = true
+	return &p.batches[len(p.batches)-1]
+}
+
+// enqueue folds records and adds them to a batch being composed. Urgent records do not
+// wait for the pace, and neither does what stands with them or before them.
 func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
-	at := m.nextOffset()
-	err := m.state.Extend(at) // A claim moves the head, too.
+	if len(records) == 0 {
+		return
+	}
+	size := stored(records)
+	b := m.compose(size)
 	for _, r := range records {
-		if err == nil {
-			m.state.Complete(r)
-			err = m.state.Extend(at, r)
-		}
+		m.extend(r)
+	}
+	b.records = append(b.records, records...)
+	b.urgent = b.urgent || urgent
+	b.size += size
+	for _, r := range records {
+		b.bytes += weight(r)
+		m.pending.bytes += weight(r)
+	}
+}
+
+// extend folds a record of the last batch being composed, nil for a claim, which moves
+// the head too.
+func (m *Machine) extend(r conversation.Record) {
+	var err error
+	if r == nil {
+		err = m.state.Extend(m.nextOffset())
+	} else {
+		m.state.Complete(r)
+		err = m.state.Extend(m.nextOffset(), r)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("machine: %v", err))
 	}
-	m.pending.records = append(m.pending.records, records...)
-	m.pending.urgent = m.pending.urgent || urgent
+}
+
+// recordBytes is about what a record takes in the log beside its texts and values.
+const recordBytes = 256
+
+// stored is about what records take in the log, in bytes: at least what counts.
+func stored(records []conversation.Record) int {
+	size := 0
 	for _, r := range records {
-		m.pending.bytes += weight(r)
+		size += recordBytes
+		switch r := r.(type) {
+		case *conversation.ConversationCreated:
+			size += len(r.InitialData)
+		case *conversation.SubmissionAdmitted:
+			size += storedDelivery(r.Delivery)
+		case *conversation.Delta:
+			size += conversation.TextBytes(r.Text)
+		case *conversation.ToolSettled:
+			size += len(r.Output) + conversation.TextBytes(r.ErrorText)
+		case *conversation.ChildStarted:
+			size += conversation.TextBytes(r.Prompt)
+		case *conversation.Compacted:
+			size += conversation.TextBytes(r.Summary)
+		case *conversation.Advisory:
+			size += conversation.TextBytes(r.Text)
+		default:
+			size += weight(r)
+		}
 	}
+	return size
+}
+
+func storedDelivery(d conversation.Delivery) int {
+	size := d.Size() - len(d.Body) + conversation.TextBytes(d.Body)
+	for k, v := range d.Attributes {
+		size += conversation.TextBytes(k) + conversation.TextBytes(v)
+	}
+	return size
 }
 
 // weight is about the size of a record, in bytes: what it holds from outside.
@@ -76,13 +146,17 @@ func weight(r conversation.Record) int {
 // is still waiting.
 func (m *Machine) enqueueDelta(r *run, id conversation.MessageID, kind conversation.PartKind, text string) {
 	piece := &conversation.Delta{Message: id, Child: r.child, Kind: kind, Text: text}
-	if n := len(m.pending.records); n > 0 {
-		last, ok := m.pending.records[n-1].(*conversation.Delta)
+	size := stored([]conversation.Record{piece})
+	b := m.compose(size)
+	if n := len(b.records); n > 0 {
+		last, ok := b.records[n-1].(*conversation.Delta)
 		if ok && last.Message == id && last.Kind == kind {
 			if err := m.state.Extend(m.nextOffset(), piece); err != nil {
 				panic(fmt.Sprintf("machine: %v", err))
 			}
 			last.Text += text
+			b.bytes += len(text)
+			b.size += size
 			m.pending.bytes += len(text)
 			return
 		}
@@ -92,8 +166,8 @@ func (m *Machine) enqueueDelta(r *run, id conversation.MessageID, kind conversat
 
 // enqueueClaim asks for a batch even if there is nothing to say.
 func (m *Machine) enqueueClaim() {
-	m.enqueue(true)
-	m.pending.claim = true
+	m.compose(0).urgent = true
+	m.extend(nil)
 }
 
 // driveAppend starts the next append if it may start now.
@@ -104,7 +178,7 @@ func (m *Machine) driveAppend() {
 	if m.inflight != nil || m.pending.empty() {
 		return
 	}
-	if !m.pending.urgent && m.started {
+	if !m.pending.urgent() && m.started {
 		if wait := m.lastStart + m.cfg.Pace - m.env.Mono; wait > 0 {
 			if !m.paceSet {
 				m.paceSet = true
@@ -113,8 +187,10 @@ func (m *Machine) driveAppend() {
 			return
 		}
 	}
-	m.inflight = &conversation.Batch{Offset: m.durable + 1, Records: m.pending.records}
-	m.pending = pending{}
+	next := m.pending.batches[0]
+	m.pending.batches = slices.Delete(m.pending.batches, 0, 1)
+	m.pending.bytes -= next.bytes
+	m.inflight = &conversation.Batch{Offset: m.durable + 1, Records: next.records}
 	m.lastStart, m.started = m.env.Mono, true
 	m.emit(Append{*m.inflight})
 }

@@ -41,7 +41,10 @@ type run struct {
 	step       int                           // model calls of this attempt, repetitions not counted
 	retries    int                           // repetitions of the model call
 	fallback   int                           // models given up
-	cutOff     int                           // steps in a row that ended at the model's limit in a call
+	cutOff     int                           // steps in a row that ended at the model's limit in a call, or with too many calls
+	said       int                           // bytes of the response so far, see [conversation.Submission.Said]
+	speaks     ModelEventKind                // kind of the part under way, ModelDone if there is none
+	calls      int                           // of the reply so far
 	compacted  bool                          // the model call was too long once
 	failed     *conversation.SettlementError // what a summary may still mend
 	unasked    int                           // repetitions because the model could not be asked

@@ -12,7 +12,8 @@
 // Guarantees:
 //
 //  1. One append is in flight at a time; records queue behind it and leave
-//     together in the next one. A composed batch is never changed.
+//     together in the next one, or, if they are more than one batch takes, in several.
+//     What belongs together stands in one batch. One that was sent is never changed.
 //  2. Every reply, also a refusal, waits until the records it rests on are
 //     durable. An admission of unsettled work, and a compaction that was asked for, wait
 //     also until a landed journal lists this writer; one that is refused for what the log lacks, and an abort

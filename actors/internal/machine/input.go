@@ -66,13 +66,15 @@ type ModelEvent struct {
 	// A failure: Err may be shown to clients. Retry says that the same call may
 	// succeed later, RetryAfter how long the vendor asks to wait; Overflow that the
 	// context is too long for the model; Fallback that there is another model to ask.
-	// Unasked, before all others, says that nothing was asked of the model yet.
-	Err        *conversation.SettlementError
-	Unasked    bool
-	Retry      bool
-	RetryAfter time.Duration
-	Overflow   bool
-	Fallback   bool
+	// Unasked, before all others, says that nothing was asked of the model yet, and
+	// TooManyCalls that the reply was cut off because it has more than it may.
+	Err          *conversation.SettlementError
+	Unasked      bool
+	TooManyCalls bool
+	Retry        bool
+	RetryAfter   time.Duration
+	Overflow     bool
+	Fallback     bool
 }
 
 // StateWrite is a key of the author's persistent state and its new value; null

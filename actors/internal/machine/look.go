@@ -44,7 +44,7 @@ func (m *Machine) looked(in Looked) {
 	} else {
 		m.looks.tail = max(m.looks.tail, in.Tail)
 	}
-	if m.looks.tail >= m.nextOffset() {
+	if m.looks.tail >= m.nextAppend() {
 		m.stepDown(errOvertaken)
 		return
 	}

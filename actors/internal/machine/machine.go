@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -20,6 +21,10 @@ type Limits struct {
 	CheckInitialData func(json.RawMessage) error
 	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
 	ToolConcurrency int
+	// MaxResponse bounds what models say in a response, or in a subagent's work, in
+	// bytes as [conversation.Submission.Said] counts them, and MaxCalls the calls of one
+	// reply.
+	MaxResponse, MaxCalls int
 	// StartHook says that a delivery is shown to its author before the first model
 	// call for it, FinishHook a response before it settles, SettledHook a settlement.
 	StartHook, FinishHook, SettledHook bool
@@ -55,6 +60,10 @@ type Config struct {
 	// MaxPendingBytes bounds what waits for an append: streamed text is held back
 	// above it, see [Machine.Full], and admissions are refused above twice as much.
 	MaxPendingBytes int
+	// MaxBatchBytes is the size from which on a batch takes no more records, unless they
+	// belong to its last ones, and the most that a call may have recorded of it. It is far
+	// below what the log takes.
+	MaxBatchBytes int
 }
 
 // Machine is the state of one activation.
@@ -102,15 +111,30 @@ type Machine struct {
 	out []Effect
 }
 
-// pending is the batch being composed.
+// pending is what waits for an append: batches being composed, the last of which takes
+// what comes next.
+//
+// What is enqueued for one input, or one event of a model call, is a group: it stands in
+// one batch, so that no crash comes between.
 type pending struct {
-	records []conversation.Record
-	claim   bool // leave even without records
-	urgent  bool
-	bytes   int
+	batches []composed
+	grouped bool // the group under way has its batch: the last
+	bytes   int  // of all records
 }
 
-func (p *pending) empty() bool { return len(p.records) == 0 && !p.claim }
+func (p *pending) empty() bool { return len(p.batches) == 0 }
+
+func (p *pending) urgent() bool {
+	return slices.ContainsFunc(p.batches, func(c composed) bool { return c.urgent })
+}
+
+// composed is a batch being composed.
+type composed struct {
+	records []conversation.Record // none in a claim
+	urgent  bool
+	bytes   int
+	size    int // about what it takes in the log
+}
 
 // wait is a caller who waits for durability.
 type wait struct {
@@ -282,6 +306,7 @@ func (m *Machine) open(in Opened) {
 }
 
 func (m *Machine) take(in Input) {
+	m.pending.grouped = false
 	switch in := in.(type) {
 	case Admit:
 		m.admit(in)
@@ -353,6 +378,7 @@ func (m *Machine) advance() {
 	}
 	m.flush()
 	m.showSettled()
+	m.startWaiting()
 	m.checkpoint(m.cfg.CheckpointBatches)
 	if m.run == nil && m.cfg.RestBatches > 0 {
 		m.checkpoint(m.cfg.RestBatches)

@@ -36,6 +36,7 @@ func TestRandomSchedules(t *testing.T) {
 		"checkpoint", "page", "left to the log", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
+		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "woken", "early", "wake-unknown", "wakes", "alarm", "listed by a timer alone",
 	} {
 		if seen[want] < int(*schedules/100) {
@@ -426,7 +427,11 @@ func (w *world) speak(c *modelCall) {
 	in := machine.Model{Gen: c.Gen, Name: "demo/one"}
 	for range 1 + w.r.IntN(3) {
 		in.Events = append(in.Events, w.event(c))
-		if k := in.Events[len(in.Events)-1].Kind; k == machine.ModelDone || k == machine.ModelFailed {
+		k := in.Events[len(in.Events)-1].Kind
+		if k == machine.ModelCall {
+			c.called++
+		}
+		if k == machine.ModelDone || k == machine.ModelFailed || c.called > w.limits.MaxCalls {
 			w.calls = slices.DeleteFunc(w.calls, func(other *modelCall) bool { return other == c })
 			in.Events = append(in.Events, machine.ModelEvent{Kind: machine.ModelText, Text: "after the end"})
 			break
@@ -579,7 +584,7 @@ func (w *world) verify() {
 		if have == nil {
 			have = &spoken{}
 		}
-		if *have != *said {
+		if *have != *said && !(w.short && strings.HasPrefix(said.text, have.text) && strings.HasPrefix(said.reasoning, have.reasoning)) {
 			violate("turn %s: the log has %+v, said was %+v", turn, *have, *said)
 		}
 	}
@@ -597,6 +602,20 @@ func (w *world) verifyOrder() {
 	for _, e := range w.log {
 		for _, r := range e.batch.Records {
 			switch r := r.(type) {
+			case *conversation.AbortRequested:
+				for _, id := range r.Submissions {
+					if !settles(e.batch, id) {
+						violate("the abort of %s does not stand with its settlement", id)
+					}
+				}
+			case *conversation.ToolSettled:
+				if strings.HasPrefix(r.ErrorText, "The tool ran, but its outcome is left out") {
+					w.seen["left out"]++
+				}
+			case *conversation.Advisory:
+				if strings.HasPrefix(r.Text, "Your reply had more than") {
+					w.seen["too many calls"]++
+				}
 			case *conversation.SubmissionAdmitted:
 				admitted = append(admitted, r.Submission)
 			case *conversation.SubmissionSettled:
@@ -616,6 +635,14 @@ func (w *world) verifyOrder() {
 			violate("%s is settled with the open calls %+v", id, open)
 		}
 	}
+}
+
+// settles reports whether a batch holds the settlement of a submission.
+func settles(b conversation.Batch, id conversation.SubmissionID) bool {
+	return slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
+		s, ok := r.(*conversation.SubmissionSettled)
+		return ok && s.Submission == id
+	})
 }
 
 func eventsText(events []machine.ModelEvent) string {

@@ -18,7 +18,7 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= tools= start finish settled checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= calls= start finish settled checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
@@ -191,6 +191,9 @@ func (s *script) configure() {
 	s.cfg.MaxPendingBytes = s.number("pending", s.cfg.MaxPendingBytes)
 	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
+	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
+	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
+	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
 	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
@@ -441,6 +444,10 @@ func (s *script) model() machine.Input {
 		case "failed", "overflow", "fallback":
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Overflow: kind == "overflow", Fallback: kind == "fallback", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,
+			}}
+		case "too-many-calls": // the reply was cut off
+			e = machine.ModelEvent{Kind: machine.ModelFailed, TooManyCalls: true, Err: &conversation.SettlementError{
+				Type: conversation.CodeOutputTooLong, Message: "too many calls",
 			}}
 		case "away": // nothing could be asked
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Unasked: true, Retry: true, Fallback: true, Err: &conversation.SettlementError{

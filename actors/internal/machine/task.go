@@ -68,7 +68,7 @@ func textOf(sub *conversation.Submission) []byte {
 		}
 		text = said(st) + text
 	}
-	out, _ := conversation.EncodeJSON(text) // a string has its JSON
+	out, _ := conversation.EncodeJSON(conversation.CutText(text, conversation.MaxPayloadBytes)) // a string has its JSON
 	return out
 }
 

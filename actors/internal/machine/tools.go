@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,15 +20,25 @@ func (m *Machine) runTools(r *run) {
 	m.startTools(r)
 }
 
-// startTools starts waiting calls, in call order, as far as the bound allows.
+// startTools starts waiting calls, in call order, as far as the bound allows, and while
+// there is room for what they bring.
 func (m *Machine) startTools(r *run) {
-	for len(r.waiting) > 0 && r.running < m.limits().ToolConcurrency {
+	for len(r.waiting) > 0 && r.running < m.limits().ToolConcurrency && !m.Full() {
 		c := r.waiting[0]
 		r.waiting, r.running = r.waiting[1:], r.running+1
 		if c.Name == conversation.TaskTool && m.resumeTask(c) {
 			continue
 		}
 		m.runTool(r, c)
+	}
+}
+
+// startWaiting starts calls for which there was no room.
+func (m *Machine) startWaiting() {
+	for r := range m.runs() {
+		if r.phase == phaseTools && len(r.waiting) > 0 {
+			m.startTools(r)
+		}
 	}
 }
 
@@ -57,7 +68,12 @@ func (m *Machine) toolDone(in ToolDone) {
 	case len(done.Output) == 0:
 		done.Output = nullOutput
 	}
-	m.outcome(r, in.State, done)
+	state := in.State
+	if size := stored(append(stateRecords(state), done)); size > m.cfg.MaxBatchBytes {
+		done.Output, done.Attachments, done.Terminate, state = nil, nil, false, nil
+		done.Failed, done.ErrorText = true, fmt.Sprintf(toolTooLarge, size, m.cfg.MaxBatchBytes)
+	}
+	m.outcome(r, state, done)
 }
 
 // outcome records the outcome of a call, in one batch with what belongs to it.
@@ -65,7 +81,7 @@ func (m *Machine) outcome(r *run, state []StateWrite, done *conversation.ToolSet
 	m.enqueue(true, append(append(stateRecords(state), with...), done)...)
 	r.running--
 	m.startTools(r)
-	if r.running > 0 {
+	if r.running > 0 || len(r.waiting) > 0 {
 		return
 	}
 	if last, _ := m.sub(r).LastStep(); ends(last) {

@@ -34,6 +34,7 @@ func (m *Machine) callModel(r *run) {
 // startCall asks for a model call, the first or a repetition.
 func (m *Machine) startCall(r *run) {
 	r.phase, r.opened, r.asked, r.wait = phaseModel, false, m.env.Mono, 0
+	r.said, r.speaks, r.calls = m.sub(r).Said(), ModelDone, 0
 	r.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
 		Gen: m.newGen(r), Submission: r.submission, Turn: r.turn,
@@ -45,6 +46,7 @@ func (m *Machine) startCall(r *run) {
 // ignored.
 func (m *Machine) model(in Model) {
 	for _, e := range in.Events {
+		m.pending.grouped = false
 		r := m.runOf(in.Gen)
 		if r == nil {
 			return
@@ -76,19 +78,20 @@ func (m *Machine) modelEvent(r *run, name string, e ModelEvent) {
 	}
 	id := m.openResponse(r, name)
 	switch e.Kind {
-	case ModelText, ModelReasoning:
-		kind := conversation.PartText
-		if e.Kind == ModelReasoning {
-			kind = conversation.PartReasoning
-		}
-		if e.Text != "" {
-			m.enqueueDelta(r, id, kind, e.Text)
-		}
+	case ModelText:
+		m.speak(r, id, conversation.PartText, e)
+	case ModelReasoning:
+		m.speak(r, id, conversation.PartReasoning, e)
 	case ModelSignature:
-		if m.reasoned(r) {
+		if m.reasoned(r) && m.mayStill(r, conversation.PartBytes+len(e.Text)) {
 			m.enqueue(false, &conversation.PartDone{Message: id, Child: r.child, Signature: e.Text})
 		}
 	case ModelCall:
+		r.speaks = ModelCall
+		if r.calls++; r.calls > m.limits().MaxCalls {
+			m.tooManyCalls(r)
+			return
+		}
 		m.enqueue(true, &conversation.ToolCalled{
 			Message: id, Child: r.child, Call: conversation.CallID(m.ids.next("call_")), ProviderCall: e.ProviderCall,
 			Name: e.Name, Input: e.Input, Durable: e.Durable, At: m.env.Wall,
@@ -171,6 +174,9 @@ func (m *Machine) ended(r *run) {
 // is withdrawn.
 func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
 	switch {
+	case e.TooManyCalls:
+		m.openResponse(r, name)
+		m.tooManyCalls(r)
 	case e.Overflow && !r.compacted:
 		m.withdraw(r, e)
 		m.compactRun(r, e.Err)

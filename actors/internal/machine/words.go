@@ -6,11 +6,16 @@ import "github.com/parleyrun/parley/conversation"
 const (
 	noteContinue = "Your reply was interrupted. What you had written is kept above; continue exactly where it stops, without repeating it."
 
+	noteCalls = "Your reply had more than %d tool calls, so it was cut off and none of them ran. Use at most %d in one reply, and go on with the rest when you have their results."
+
 	toolNotStarted = "This call did not run: the response was interrupted before it started. Call the tool again if it is still needed."
 	toolUnknown    = "The outcome of this call is unknown: the process ended while it ran. It may or may not have taken effect; check before repeating it."
 	toolTimeUp     = "This call was stopped: the time for the whole submission is used up."
 
 	toolCutOff     = "This call did not run: the reply reached the model's length limit. Call again, with less in one reply."
+	toolTooMany    = "This call did not run: the reply had more tool calls than it may."
+	toolTooLong    = "This call did not run: the model said more than a response may have."
+	toolTooLarge   = "The tool ran, but its outcome is left out: with what it wrote it has about %d bytes, and at most %d are recorded."
 	toolTooDeep    = "This task was not handed on: subagents may stand at most %d deep. Do it without another subagent."
 	toolTaskFailed = "The subagent could not complete the task."
 	toolAborted    = "This call was stopped: the conversation was aborted. It may or may not have taken effect."
@@ -22,6 +27,8 @@ const (
 	sayAborted        = "The submission was aborted."
 	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
 	sayDamaged        = "The conversation's record cannot be read."
+	sayTooMuch        = "The model said more than a response may have."
+	sayTooManyCalls   = "The model asked for more tool calls in one reply than it may, again and again."
 	sayCutOff         = "The model reached its length limit again and again."
 	sayContinued      = "The reply was continued as often as allowed and never came to an end."
 	sayTimeout        = "The submission used up its total time."

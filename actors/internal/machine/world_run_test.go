@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/conversation"
@@ -43,6 +44,9 @@ func (w *world) callModel(e machine.CallModel) {
 		violate("model call beside another, a tool or a hook")
 	case w.said[e.Turn] != nil:
 		violate("turn %s again", e.Turn)
+	}
+	if w.durable.Submission(e.Submission) == nil {
+		violate("%s is worked on before it is durable", e.Submission)
 	}
 	sub := w.m.State().Submission(e.Submission)
 	if sub.OpenStep() != "" || len(sub.OpenCalls()) > 0 {
@@ -259,6 +263,9 @@ func (w *world) useTool() {
 	}
 	if w.chance(20) {
 		in.Failed, in.ErrorText = true, "broken"
+	}
+	if w.chance(20) {
+		in.Output = json.RawMessage(`"` + strings.Repeat("x", w.r.IntN(3000)) + `"`)
 	}
 	if w.chance(10) {
 		in.Images = []conversation.Attachment{{SHA256: "00ff", MimeType: "image/png", Size: 2}}

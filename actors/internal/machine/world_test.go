@@ -54,6 +54,7 @@ type world struct {
 	aborts  map[machine.ReplyID][]conversation.SubmissionID // what was owed when an abort was asked for
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
+	short   bool // what models say is cut off
 	said    map[conversation.TurnID]*spoken
 	logged  map[conversation.TurnID]*spoken
 	turns   map[conversation.MessageID]conversation.TurnID // the newest of each response in the log
@@ -73,6 +74,7 @@ type listing struct {
 
 type modelCall struct {
 	machine.CallModel
+	called int // tools
 }
 
 // toolRun is a call that runs, and the steps it has recorded or waits for.
@@ -117,6 +119,13 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	if w.chance(40) {
 		w.cfg.CheckpointBatches, w.cfg.CheckpointBytes = 1+w.r.IntN(12), 1+w.r.IntN(4000)
+	}
+	if w.chance(40) {
+		w.cfg.MaxBatchBytes = 300 + w.r.IntN(2000)
+	}
+	if w.chance(20) {
+		w.short = true
+		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
 	}
 	w.limits.ToolConcurrency, w.limits.FinishHook = 1+w.r.IntN(3), w.chance(50)
 	w.limits.StartHook, w.limits.SettledHook = w.chance(30), w.chance(50)
@@ -187,6 +196,9 @@ func (w *world) do(in machine.Input) {
 		}
 		w.effect(e)
 	}
+	if s := w.m.State(); s != nil && w.inflight != nil && s.Head() > w.inflight.Offset+1 {
+		w.seen["split"]++
+	}
 	if _, ok := w.timers[machine.Tick{Timer: machine.TimerBudget}]; !ok && w.working() {
 		violate("runs without a bound on its time")
 	}
@@ -240,7 +252,7 @@ func (w *world) append(b conversation.Batch) {
 	if err := w.ahead.Apply(w.decoded); err != nil {
 		violate("append %s: %v", w.frozen, err)
 	}
-	paced := len(b.Records) > 0
+	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // nothing urgent waits behind it
 	for _, r := range b.Records {
 		switch r.(type) {
 		case *conversation.Delta, *conversation.PartDone, *conversation.DataWritten:

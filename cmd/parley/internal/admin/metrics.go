@@ -32,6 +32,8 @@ func readings() []reading {
 		{"parley_followers", "Conversations that the node follows for readers.", gauge, func(s status) float64 { return float64(s.Followers) }},
 		{"parley_queued_callers", "Callers that wait for the answer of a conversation's owner.", gauge, func(s status) float64 { return float64(s.QueuedCallers) }},
 		{"parley_queued_submissions", "Submissions in memory that are not settled, the running ones included.", gauge, func(s status) float64 { return float64(s.QueuedSubmissions) }},
+		{"parley_queued_dispatches", "Messages of tools and hooks that wait for their turn to be dispatched.", gauge, func(s status) float64 { return float64(s.QueuedDispatches) }},
+		{"parley_refused_dispatches_total", "Messages of tools and hooks that were too many to wait.", counter, func(s status) float64 { return float64(s.RefusedDispatches) }},
 		{"parley_follower_lag_seconds", "How long the worst followed conversation has had no owner that pushes its batches.", gauge, func(s status) float64 { return s.FollowerLag.Seconds() }},
 		{"parley_fences_total", "Writers of the node that found another one in their place.", counter, func(s status) float64 { return float64(s.Fences) }},
 		{"parley_sweeps_total", "Sweeps of the busy journals.", counter, func(s status) float64 { return float64(s.Sweeps) }},

@@ -111,6 +111,13 @@ func (r *reader) definition(a *agent.Agent) []field {
 				{name: "timeout", example: "1h", read: r.duration(&a.Durability.Timeout)},
 			})
 		}},
+		{name: "limits", example: "{responseBytes: 16777216}", read: func(v value) {
+			r.fields(v, []field{
+				{name: "responseBytes", example: "16777216", read: r.whole(func(n int64) { a.Limits.ResponseBytes = int(n) })},
+				{name: "argumentBytes", example: "4194304", read: r.whole(func(n int64) { a.Limits.ArgumentBytes = int(n) })},
+				{name: "callsPerReply", example: "128", read: r.whole(func(n int64) { a.Limits.CallsPerReply = int(n) })},
+			})
+		}},
 		{name: "initialData", example: "{type: object}", read: r.schema(&a.InitialData)},
 	})
 }

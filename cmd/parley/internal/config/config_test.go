@@ -258,6 +258,9 @@ func showAgent(indent string, a *agent.Agent, mounts []string) string {
 	if a.Events != (agent.Events{}) {
 		out += fmt.Sprintf("%s  events %+v\n", indent, a.Events)
 	}
+	if a.Limits != (agent.Limits{}) {
+		out += fmt.Sprintf("%s  limits %+v\n", indent, a.Limits)
+	}
 	if len(a.Fallbacks) > 0 {
 		out += fmt.Sprintf("%s  fallbacks %q\n", indent, a.Fallbacks)
 	}

@@ -1,0 +1,358 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// TestModelThatNeverEnds cuts off a response that is longer than it may be: it fails
+// once with what was said so far, whatever it is that does not end, and no other model
+// is asked. An end that the test sees shows that reading went on.
+func TestModelThatNeverEnds(t *testing.T) {
+	const limit, piece = 256 << 10, 1 << 10
+	endless := func(say func(a *providers.Assembler, i int)) script {
+		return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+			for i := 0; i < 64*limit/piece && !a.Stopped(); i++ {
+				say(a, i)
+			}
+			a.Finish(providers.Done{StopReason: providers.StopStop})
+			return nil
+		}
+	}
+	text := strings.Repeat("x", piece)
+	for name, tt := range map[string]struct {
+		say   func(a *providers.Assembler, i int)
+		limit int
+	}{
+		"text":      {func(a *providers.Assembler, _ int) { a.Text(text) }, limit},
+		"reasoning": {func(a *providers.Assembler, _ int) { a.Reasoning(text, "") }, limit},
+		"signatures": {func(a *providers.Assembler, i int) {
+			a.Reasoning("", fmt.Sprint(text, i))
+			a.Text("x")
+		}, limit},
+		"parts": {func(a *providers.Assembler, i int) {
+			a.Text("x")
+			a.Reasoning("y", "")
+		}, limit},
+		"arguments": {func(a *providers.Assembler, i int) {
+			if i == 0 {
+				a.StartCall("p", "t")
+			}
+			a.CallArguments(0, text)
+		}, limit / 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				a := chatAgent()
+				a.Limits = agent.Limits{ResponseBytes: limit, ArgumentBytes: limit / 4}
+				a.Fallbacks = []string{"test/other"}
+				c := &cast{models: map[string]script{"model": endless(tt.say), "other": tells("done")}}
+				n := l.run(part{opts: agents(a), cast: c})
+				n.admit(chat("c"), "1", "go")
+				got := l.settles(chat("c"), 1)[0].Error
+				if got == nil || got.Type != conversation.CodeOutputTooLong {
+					t.Fatalf("settled with %+v", got)
+				}
+				if at := fmt.Sprint(got.Meta["limit"]); at != fmt.Sprint(tt.limit) {
+					t.Errorf("told of the limit %s, want %d", at, tt.limit)
+				}
+				if asked := len(c.requests("")); asked != 1 {
+					t.Errorf("%d model calls, want 1", asked)
+				}
+				said := 0
+				for _, d := range only[*conversation.Delta](l.records(chat("c"))) {
+					said += len(d.Text)
+				}
+				if said > limit {
+					t.Errorf("%d bytes are in the log, want at most %d", said, limit)
+				}
+				if name == "text" && said < limit/2 {
+					t.Errorf("%d bytes are in the log, want what was said until the limit of %d", said, limit)
+				}
+			})
+		})
+	}
+}
+
+// TestManyCalls runs none of the calls of a reply that has too many, and asks again.
+func TestManyCalls(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		many := make([]string, 20_000)
+		for i := range many {
+			many[i] = "t"
+		}
+		c := alone(inTurn(asks(many...), asks("t", "t"), tells("done")))
+		n := l.run(part{opts: agents(chatAgent(returning("t", "one"))), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		if calls := only[*conversation.ToolCalled](l.records(chat("c"))); len(calls) != 2 {
+			t.Errorf("%d calls are in the log, want 2", len(calls))
+		}
+		notes := only[*conversation.Advisory](l.records(chat("c")))
+		if len(notes) != 1 {
+			t.Fatalf("%d notes, want 1", len(notes))
+		}
+		wants(t, "the note", notes[0].Text, "more than 128 tool calls")
+		wants(t, "what the model saw", strings.Join(c.last(t, "model"), "\n"), "more than 128 tool calls")
+	})
+}
+
+// TestManyLargeOutcomes records outcomes that are more than a batch of the log takes,
+// all of them at once, in several batches: no call runs twice, and the turn goes on.
+func TestManyLargeOutcomes(t *testing.T) {
+	const calls, size, limit = 24, 20 << 10, 256 << 10
+	inLoop(t, func(t *testing.T, l *loop) {
+		var runs atomic.Int32
+		all := make(chan struct{})
+		big := agent.NewTool("big", "Returns much.", func(ctx context.Context, _ struct{}) (string, error) {
+			if runs.Add(1) == calls {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-ctx.Done():
+			}
+			return strings.Repeat("x", size), nil
+		}, &agent.ToolOptions{Durable: true})
+		a := chatAgent(big)
+		a.ToolConcurrency = calls
+		opts := agents(a)
+		opts.Log = &storage.LogOptions{MaxBatchBytes: limit}
+		n := l.run(part{opts: opts, cast: alone(inTurn(asks(slices.Repeat([]string{"big"}, calls)...), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		if got := runs.Load(); got != calls {
+			t.Errorf("%d runs of %d calls", got, calls)
+		}
+		outcomes, batches := 0, 0
+		for _, b := range l.batches(chat("c")) {
+			settled := only[*conversation.ToolSettled](b)
+			for _, s := range settled {
+				if s.Failed || len(s.Output) < size {
+					t.Errorf("outcome of %d bytes: %.100s", len(s.Output), s.ErrorText)
+				}
+			}
+			outcomes += len(settled)
+			batches += min(1, len(settled))
+		}
+		if outcomes != calls || batches < calls*size/limit {
+			t.Errorf("%d outcomes of %d calls are in %d batches", outcomes, calls, batches)
+		}
+	})
+}
+
+// TestLongErrorOfATool shows the model the beginning of it, and the log of the process
+// less.
+func TestLongErrorOfATool(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		fail := agent.NewTool("fail", "Fails.", func(context.Context, struct{}) (string, error) {
+			return "", errors.New(strings.Repeat("no luck ", 640<<10))
+		}, nil)
+		crash := agent.NewTool("crash", "Panics.", func(context.Context, struct{}) (string, error) {
+			panic(strings.Repeat("no luck ", 64<<10))
+		}, nil)
+		n := l.run(part{opts: agents(chatAgent(fail, crash)), cast: alone(inTurn(asks("fail", "crash"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		for _, s := range only[*conversation.ToolSettled](l.records(chat("c"))) {
+			if len(s.ErrorText) > conversation.MaxPayloadBytes {
+				t.Errorf("an error text of %d bytes is in the log", len(s.ErrorText))
+			}
+			if strings.HasPrefix(s.ErrorText, "no luck") {
+				wants(t, "the end of the error", s.ErrorText[len(s.ErrorText)-60:], "more bytes are left out)")
+			}
+		}
+		for line := range strings.Lines(n.log.String()) {
+			if len(line) > 16<<10 {
+				t.Errorf("a line of the log has %d bytes: %.200s", len(line), line)
+			}
+		}
+	})
+}
+
+// TestMuchState refuses state that would not stand in one batch with its outcome.
+func TestMuchState(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := chatAgent()
+		var keep []*agent.State[string]
+		for i := range 3 {
+			keep = append(keep, agent.NewState(fmt.Sprintf("s%d", i), ""))
+			a.State = append(a.State, keep[i])
+		}
+		var errs []error
+		a.Tools = []agent.Tool{agent.NewTool("write", "Writes.", func(ctx context.Context, _ struct{}) (string, error) {
+			for i, s := range keep {
+				errs = append(errs, s.Set(ctx, strings.Repeat(fmt.Sprint(i), 3<<20)))
+			}
+			return "written", nil
+		}, nil)}
+		n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("write"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		for i, err := range errs {
+			if full := i == 2; errors.Is(err, agent.ErrStateFull) != full {
+				t.Errorf("write %d: %v", i, err)
+			}
+		}
+		if got := len(only[*conversation.StateWritten](l.records(chat("c")))); got != 2 {
+			t.Errorf("%d states are recorded, want 2", got)
+		}
+	})
+}
+
+// forwarder is a tool that sends what it was asked with to a conversation, so often.
+func forwarder(to conversation.Address, times int, errs *sync.Map) agent.Tool {
+	return agent.NewTool("forward", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+		for i := range times {
+			if _, err := agent.Dispatch(ctx, to, agent.Text(fmt.Sprint("message ", i))); err != nil {
+				errs.Store(i, err)
+				return "", err
+			}
+		}
+		return "sent", nil
+	}, nil)
+}
+
+// answersWith asks for a tool once in every submission.
+func answersWith(tool string) script {
+	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user: ") {
+			return asks(tool)(ctx, req, a)
+		}
+		return tells("done")(ctx, req, a)
+	}
+}
+
+func limited(t *testing.T, err any, option string) {
+	t.Helper()
+	var limit *agent.DispatchLimitError
+	if e, ok := err.(error); !ok || !errors.As(e, &limit) || limit.Option != option || !errors.Is(e, agent.ErrDispatchLimit) {
+		t.Errorf("the author got %v, want the limit %s", err, option)
+	}
+}
+
+// TestDispatchToItself ends an agent that answers each of its messages with another.
+func TestDispatchToItself(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var errs sync.Map
+		a := chatAgent(forwarder(chat("c"), 1, &errs))
+		a.Limits.DispatchDepth = 3
+		n := l.run(part{opts: agents(a), cast: alone(answersWith("forward"))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 4)
+		err, _ := errs.Load(0)
+		limited(t, err, "DispatchDepth")
+		var depths []int
+		for _, r := range only[*conversation.SubmissionAdmitted](l.records(chat("c"))) {
+			depths = append(depths, r.DispatchDepth)
+		}
+		if want := []int{0, 1, 2, 3}; !slices.Equal(depths, want) {
+			t.Errorf("admitted at the depths %v, want %v", depths, want)
+		}
+	})
+}
+
+// TestDispatchDepthAfterDeath goes on with the depth that is in the log.
+func TestDispatchDepthAfterDeath(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var errs sync.Map
+		begun := make(chan struct{})
+		a, b := chatAgent(forwarder(other, 1, &errs)), &agent.Agent{Name: "other", Model: "test/second"}
+		b.Tools, b.Limits.DispatchDepth = []agent.Tool{forwarder(chat("d"), 1, &errs)}, 1
+		first := &cast{models: map[string]script{"model": answersWith("forward"), "second": hangs("", begun)}}
+		n := l.run(part{opts: agents(a, b), cast: first})
+		n.admit(chat("c"), "1", "go")
+		<-begun
+		n.die()
+		l.run(part{opts: agents(a, b), cast: &cast{models: map[string]script{"model": tells("done"), "second": answersWith("forward")}}})
+		l.completes(other, 1)
+		err, _ := errs.Load(0)
+		limited(t, err, "DispatchDepth")
+		if got := admitted(l, chat("d")); len(got) > 0 {
+			t.Errorf("%q was sent", got)
+		}
+	})
+}
+
+// TestManyDispatches bounds what one submission sends, and the next has its own bound.
+func TestManyDispatches(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var errs sync.Map
+		a := chatAgent(forwarder(other, 7, &errs))
+		a.Limits.Dispatches = 5
+		n := l.run(part{opts: agents(a, &agent.Agent{Name: "other", Model: spec}), cast: alone(answersWith("forward"))})
+		for i := range 2 {
+			n.admit(chat("c"), fmt.Sprint(i), "go")
+			l.completes(chat("c"), i+1)
+			err, _ := errs.LoadAndDelete(5)
+			limited(t, err, "Dispatches")
+			if got := len(admitted(l, other)); got != 5*(i+1) {
+				t.Errorf("%d messages were sent, want %d", got, 5*(i+1))
+			}
+		}
+	})
+}
+
+// TestDispatchesWaitTheirTurn answers a client while an agent sends to more
+// conversations than may be sent to at a time and none of them is stored.
+func TestDispatchesWaitTheirTurn(t *testing.T) {
+	const sent, atOnce = 40, 4
+	inLoop(t, func(t *testing.T, l *loop) {
+		to := map[string]bool{} // keys of first batches
+		for i := range sent {
+			to[storage.LogKey(chat(fmt.Sprint(i)).Key(), 0)] = true
+		}
+		var stored atomic.Int32
+		release := make(chan struct{})
+		spread := agent.NewTool("spread", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+			var all sync.WaitGroup
+			for i := range sent {
+				all.Go(func() {
+					if _, err := agent.Dispatch(ctx, chat(fmt.Sprint(i)), agent.Text("go on")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			return "sent", nil
+		}, nil)
+		opts := agents(chatAgent(spread), &agent.Agent{Name: "other", Model: "test/calm"})
+		opts.DispatchesAtOnce, opts.AdmitTimeout, opts.AppendTimeout = atOnce, longest, longest
+		c := &cast{models: map[string]script{"model": inTurn(asks("spread"), tells("done")), "calm": tells("done")}}
+		n := l.run(part{opts: opts, cast: c, hold: func(op storagetest.Op) {
+			if to[op.Key] && op.Method == http.MethodPut {
+				stored.Add(1)
+				<-release
+			}
+		}})
+		n.admit(chat("c"), "1", "go")
+		synctest.Wait()
+		n.admit(other, "1", "go")
+		l.completes(other, 1)
+		if got := stored.Load(); got != atOnce {
+			t.Errorf("%d messages are under way, want %d", got, atOnce)
+		}
+		if got := n.rt.Status().QueuedDispatches; got != sent-atOnce {
+			t.Errorf("%d messages wait, want %d", got, sent-atOnce)
+		}
+		close(release)
+		l.completes(chat("c"), 1)
+		for i := range sent {
+			l.completes(chat(fmt.Sprint(i)), 1)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"cmp"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Limits bound what the work on one submission brings forth, that of its subagents
+// included. Zero fields mean the defaults.
+type Limits struct {
+	// ResponseBytes bounds what models say in a response, or in the work on a task:
+	// text, reasoning and signatures of all its steps, and within one reply the
+	// arguments of its calls too. Every part counts 256 bytes more. Beyond it the
+	// submission fails with model_output_too_long. Zero is [DefaultResponseBytes].
+	ResponseBytes int
+
+	// ArgumentBytes bounds the arguments of one call, beyond which the submission fails
+	// likewise. Zero is [DefaultArgumentBytes], which is also the most.
+	ArgumentBytes int
+
+	// CallsPerReply bounds the calls of one reply. None of a reply with more is run: the
+	// model is told and asked again, up to three times in a row, and then the submission
+	// fails likewise. Zero is [DefaultCallsPerReply].
+	CallsPerReply int
+
+	// Dispatches bounds the messages that the tools and hooks of one submission
+	// [Dispatch] while one node works on it; those that a call which runs again has sent
+	// before do not count. Zero is [DefaultDispatches].
+	Dispatches int
+
+	// DispatchDepth bounds chains of messages: one from outside has depth 0, one that is
+	// dispatched in the work on another the next depth, whatever agent it is to. The
+	// bound is that of the agent which sends. Zero is [DefaultDispatchDepth].
+	DispatchDepth int
+}
+
+// Defaults of [Limits].
+const (
+	DefaultResponseBytes = 16 << 20
+	DefaultArgumentBytes = conversation.MaxPayloadBytes
+	DefaultCallsPerReply = 128
+	DefaultDispatches    = 100
+	DefaultDispatchDepth = 16
+)
+
+// WithDefaults returns l with its zero fields replaced by the defaults.
+func (l Limits) WithDefaults() Limits {
+	l.ResponseBytes = cmp.Or(l.ResponseBytes, DefaultResponseBytes)
+	l.ArgumentBytes = cmp.Or(l.ArgumentBytes, DefaultArgumentBytes)
+	l.CallsPerReply = cmp.Or(l.CallsPerReply, DefaultCallsPerReply)
+	l.Dispatches = cmp.Or(l.Dispatches, DefaultDispatches)
+	l.DispatchDepth = cmp.Or(l.DispatchDepth, DefaultDispatchDepth)
+	return l
+}
+
+// limitIssues checks the limits of an agent.
+func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
+	for _, l := range []struct {
+		name        string
+		value, zero int
+	}{
+		{"ResponseBytes", a.Limits.ResponseBytes, DefaultResponseBytes},
+		{"ArgumentBytes", a.Limits.ArgumentBytes, DefaultArgumentBytes},
+		{"CallsPerReply", a.Limits.CallsPerReply, DefaultCallsPerReply},
+		{"Dispatches", a.Limits.Dispatches, DefaultDispatches},
+		{"DispatchDepth", a.Limits.DispatchDepth, DefaultDispatchDepth},
+	} {
+		if l.value < 0 {
+			bad("Limits."+l.name, "is %d; use 1 or more, or 0 for the default of %d", l.value, l.zero)
+		}
+	}
+	if a.Limits.ArgumentBytes > conversation.MaxPayloadBytes {
+		bad("Limits.ArgumentBytes", "is %d; use at most %d, which is what any value may have", a.Limits.ArgumentBytes, conversation.MaxPayloadBytes)
+	}
+}

@@ -1,0 +1,76 @@
+package providertest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// Endless is a response that never ends.
+type Endless struct {
+	Codec providers.Codec
+	// Event returns the data of the i-th event, counted from 0.
+	Event func(i int) string
+	// What ends it.
+	What providers.Limited
+}
+
+// endlessLimits are small, so that a codec which keeps more than it may is found by
+// what it reads.
+var endlessLimits = providers.Limits{ReplyBytes: 256 << 10, ArgumentBytes: 64 << 10, Calls: 32}
+
+// maxEndless is how much of a response is read before one of the limits, in bytes:
+// a codec that keeps a byte of an event keeps all of the event's cost.
+const maxEndless = 32 << 20
+
+// RunEndless checks that a response which never ends is cut off: the stream ends with
+// KindTooLong after a bounded number of events.
+func RunEndless(t *testing.T, e Endless) {
+	src := &endlessSource{event: e.Event}
+	_, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
+		a.Bound(endlessLimits)
+		return e.Codec.Decode(src, a)
+	}))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	var over *providers.LimitError
+	if failure == nil || failure.Kind != providers.KindTooLong || !errors.As(failure, &over) {
+		t.Fatalf("after %d bytes: %v, want kind %s", src.read, failure, providers.KindTooLong)
+	}
+	if diff := cmp.Diff(e.What, over.What); diff != "" {
+		t.Errorf("what ended it (-want +got):\n%s", diff)
+	}
+	if over.Got <= over.Limit {
+		t.Errorf("%d of %d are not too many", over.Got, over.Limit)
+	}
+}
+
+var errTooMuch = errors.New("the codec reads on and on")
+
+// endlessSource is the body of a response that never ends, until that is enough.
+type endlessSource struct {
+	event func(int) string
+	n     int
+	rest  []byte
+	read  int
+}
+
+// Read implements io.Reader.
+func (s *endlessSource) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		if s.read > maxEndless {
+			return 0, errTooMuch
+		}
+		s.rest = fmt.Appendf(nil, "data: %s\n\n", s.event(s.n))
+		s.n++
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	s.read += n
+	return n, nil
+}
