@@ -56,7 +56,7 @@ func statements(t *testing.T) []statement {
 // TestProtocolTable: every statement of the protocol is held by tests that exist.
 func TestProtocolTable(t *testing.T) {
 	// The table only grows: a statement that is gone is a promise that is gone.
-	const atLeast = 199
+	const atLeast = 200
 	table, tests := statements(t), indexTests(t)
 	if len(table) < atLeast {
 		t.Errorf("%d statements, want at least %d", len(table), atLeast)

@@ -44,6 +44,10 @@ func (r *Runtime) Precheck(ctx context.Context, a conversation.Admission) (*conv
 // Admit implements [conversation.Dispatcher].
 func (r *Runtime) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	reply, err := r.ask(ctx, a, false)
+	var unknown *conversation.Error
+	if errors.As(err, &unknown) && unknown.Code == conversation.CodeAdmissionUnknown {
+		unknown.Meta = map[string]any{"idempotencyKey": a.Key}
+	}
 	if err != nil {
 		return conversation.Receipt{}, err
 	}
@@ -148,20 +152,48 @@ func (r *Runtime) call(ctx context.Context, at conversation.Address, request pro
 
 // callWithin is call with another limit of time.
 func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
-	reply, err := r.callOwner(ctx, limit, at, request)
+	reply, doubt, err := r.callOwner(ctx, limit, at, request)
 	if conversation.CodeOf(err) == conversation.CodeUnavailable {
 		r.counts.refused.Add(1)
+	}
+	if !doubt {
+		return reply, err
+	}
+	if f := reply.GetFailure(); err == nil && f != nil {
+		err = errorOf(f)
+	}
+	// Whoever is unavailable cannot tell either what became of an attempt before.
+	if conversation.CodeOf(err) == conversation.CodeUnavailable {
+		return nil, unknown(request, err)
 	}
 	return reply, err
 }
 
-func (r *Runtime) callOwner(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
+// unknown is what a caller gets of a request that was handed over, and may have been
+// taken, when no answer has told.
+func unknown(request proto.Message, cause error) error {
+	switch m := request.(type) {
+	case *wire.AdmitRequest:
+		if !m.GetPrecheck() {
+			return conversation.InDoubt(conversation.CodeAdmissionUnknown, retryAfter, cause)
+		}
+	case *wire.AbortRequest:
+		return conversation.InDoubt(conversation.CodeAbortUnknown, retryAfter, cause)
+	}
+	return cause
+}
+
+// callOwner also reports whether a request was handed over to somebody who did not say
+// what became of it.
+func (r *Runtime) callOwner(
+	ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message,
+) (_ *wire.OwnerReply, doubt bool, _ error) {
 	if !r.enterCall() {
-		return nil, conversation.Unavailable(retryAfter, nil)
+		return nil, false, conversation.Unavailable(retryAfter, nil)
 	}
 	defer r.leaveCall()
 	if r.members.passive() {
-		return nil, conversation.Unavailable(retryAfter, errPassive)
+		return nil, false, conversation.Unavailable(retryAfter, errPassive)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -171,29 +203,30 @@ func (r *Runtime) callOwner(ctx context.Context, limit time.Duration, at convers
 		if err == nil {
 			reply, ok := m.(*wire.OwnerReply)
 			if !ok {
-				return nil, fmt.Errorf("call owner: answered with %T", m)
+				return nil, doubt, fmt.Errorf("call owner: answered with %T", m)
 			}
 			if !reply.GetMoved() {
-				return reply, nil
+				return reply, doubt, nil
 			}
 		}
+		doubt = doubt || !errors.Is(err, grain.ErrNoOwner)
 		switch {
 		case err == nil, errors.Is(err, grain.ErrOutcomeUnknown):
 		case errors.Is(err, grain.ErrPanicked):
 			// Once may be chance. Twice is a log that brings this version down.
 			if panics++; panics > 1 {
-				return nil, fmt.Errorf("call owner: %w", err)
+				return nil, doubt, fmt.Errorf("call owner: %w", err)
 			}
 		default:
-			return nil, conversation.Unavailable(retryAfter, err)
+			return nil, doubt, conversation.Unavailable(retryAfter, err)
 		}
 		if r.draining.Load() {
-			return nil, conversation.Unavailable(retryAfter, err)
+			return nil, doubt, conversation.Unavailable(retryAfter, err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
+			return nil, doubt, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
 		}
 	}
 }

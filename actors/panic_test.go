@@ -193,6 +193,11 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	unknown := fmt.Errorf("request: %w", grain.ErrOutcomeUnknown)
 	moved := &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}}
 	receipt := &wire.OwnerReply{Result: &wire.OwnerReply_Receipt{Receipt: &wire.Receipt{SubmissionId: "sub_1"}}}
+	nobody := fmt.Errorf("request: %w", grain.ErrNoOwner)
+	failure := func(code conversation.Code) *wire.OwnerReply {
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: &wire.Failure{Code: string(code)}}}
+	}
+	away, exists := failure(conversation.CodeUnavailable), failure(conversation.CodeInstanceExists)
 	for name, tc := range map[string]struct {
 		answers []any // replies and errors; the last repeats itself
 		asked   int
@@ -202,8 +207,15 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 		"a panic among others":    {[]any{moved, unknown, panicked, moved, unknown, receipt}, 6, ""},
 		"panics":                  {[]any{panicked}, 2, conversation.CodeInternal},
 		"panics with others":      {[]any{panicked, moved, unknown, panicked, receipt}, 4, conversation.CodeInternal},
-		"nobody knows the answer": {[]any{unknown}, 0, conversation.CodeUnavailable},
-		"nobody is there":         {[]any{fmt.Errorf("request: %w", grain.ErrNoOwner), receipt}, 1, conversation.CodeUnavailable},
+		"nobody knows the answer": {[]any{unknown}, 0, conversation.CodeAdmissionUnknown},
+		"everybody has moved":     {[]any{moved}, 0, conversation.CodeAdmissionUnknown},
+		"nobody is there":         {[]any{nobody, receipt}, 1, conversation.CodeUnavailable},
+		"nobody is there later":   {[]any{unknown, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"moved, then nobody":      {[]any{moved, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"a panic, then nobody":    {[]any{panicked, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"away":                    {[]any{away, receipt}, 1, conversation.CodeUnavailable},
+		"away later":              {[]any{unknown, away, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"a decision later":        {[]any{unknown, exists, receipt}, 2, conversation.CodeInstanceExists},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -226,6 +238,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 				if tc.want != "" && (err == nil || conversation.CodeOf(err) != tc.want) {
 					t.Errorf("got %v, want %s", err, tc.want)
 				}
+				checkUnknown(t, err, "k")
 				if tc.want == conversation.CodeInternal && !errors.Is(err, grain.ErrPanicked) {
 					t.Errorf("%v does not say why", err)
 				}
@@ -236,6 +249,54 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// checkUnknown: who may have been admitted is told the key to repeat with, and when.
+func checkUnknown(t *testing.T, err error, key string) {
+	t.Helper()
+	var e *conversation.Error
+	if !errors.As(err, &e) || e.Code != conversation.CodeAdmissionUnknown {
+		return
+	}
+	if e.Meta["idempotencyKey"] != key || e.RetryAfter <= 0 {
+		t.Errorf("meta %v and %v to wait, want the key %q and a time", e.Meta, e.RetryAfter, key)
+	}
+}
+
+// TestOtherRequestsInDoubt: an abort that may have been recorded says so too. What only
+// looks has left nothing, whoever heard of it.
+func TestOtherRequestsInDoubt(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error
+		want conversation.Code
+		ask  func(r *Runtime) error
+	}{
+		{"abort", grain.ErrOutcomeUnknown, conversation.CodeAbortUnknown, aborts},
+		{"abort of nobody", grain.ErrNoOwner, conversation.CodeUnavailable, aborts},
+		{"precheck", grain.ErrOutcomeUnknown, conversation.CodeUnavailable, prechecks},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &oracle{answer: func(string) (proto.Message, error) { return nil, tc.err }}
+				r := oracular(t, &listings{}, o, &Options{})
+				r.serving.Store(true)
+				if err := tc.ask(r); conversation.CodeOf(err) != tc.want {
+					t.Errorf("got %v, want %s", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func aborts(r *Runtime) error {
+	_, err := r.Abort(context.Background(), hello("k").Address)
+	return err
+}
+
+func prechecks(r *Runtime) error {
+	_, err := r.Precheck(context.Background(), hello("k"))
+	return err
 }
 
 // TestDrainOfAHangingBucket ends a node whose bucket stopped to answer: what
@@ -335,7 +396,7 @@ func TestLifeEndsWithoutItsHost(t *testing.T) {
 		t.Errorf("%d requests outlive their node", got)
 	}
 	cancel() // nobody is left to answer
-	if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeUnavailable {
+	if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeAdmissionUnknown {
 		t.Errorf("the caller was told %v", err)
 	}
 }

@@ -27,7 +27,7 @@ type Receipt struct {
 //
 // A refusal is an [*Error]. If an attempt may have been the one that was admitted,
 // and none that followed got an answer that tells, the error is an
-// [*UncertainError] with the key.
+// [*UncertainError] with the key. An answer of admission_unknown is such an attempt.
 func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	key := m.Key
 	if key == "" {

@@ -193,6 +193,7 @@ func TestSendGivesUp(t *testing.T) {
 		uncertain bool
 	}{
 		"unavailable":   {503, envelope(conversation.CodeUnavailable), 4, true},
+		"unknown":       {503, envelope(conversation.CodeAdmissionUnknown), 4, true},
 		"internal":      {500, envelope(conversation.CodeInternal), 4, true},
 		"bad gateway":   {502, "<html>", 4, true},
 		"busy":          {429, "", 4, true},

@@ -27,6 +27,8 @@ const (
 	CodeStreamStoreFailure   Code = "conversation_stream_store_failure"
 	CodeSchemaVersion        Code = "persisted_schema_version_unsupported"
 	CodeUnavailable          Code = "runtime_unavailable"
+	CodeAdmissionUnknown     Code = "admission_unknown"
+	CodeAbortUnknown         Code = "abort_unknown"
 	CodeInternal             Code = "internal_error"
 )
 
@@ -56,7 +58,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Details: fmt.Sprintf(format, args...)}
 }
 
-// Unavailable says that the request can be repeated after a pause.
+// Unavailable says that the request left nothing behind and can be repeated after a
+// pause.
 func Unavailable(after time.Duration, cause error) *Error {
 	return &Error{
 		Code:       CodeUnavailable,
@@ -64,6 +67,12 @@ func Unavailable(after time.Duration, cause error) *Error {
 		RetryAfter: after,
 		Err:        cause,
 	}
+}
+
+// InDoubt says that a request was handed over and no answer came that tells its outcome:
+// it may have been done, or may be yet. It is repeated to find out.
+func InDoubt(code Code, after time.Duration, cause error) *Error {
+	return &Error{Code: code, RetryAfter: after, Err: cause}
 }
 
 // Error implements error.

@@ -18,11 +18,14 @@ type Dispatcher interface {
 	// same content twice is one object.
 	Stage(ctx context.Context, at Address, b Blob) error
 	// Admit accepts a delivery durably. When it returns, the message is recorded
-	// and will reach exactly one settlement, whatever dies.
+	// and will reach exactly one settlement, whatever dies. CodeAdmissionUnknown says
+	// that it may be recorded, or may be yet, and has the key to repeat it with in its
+	// meta as idempotencyKey; any other error left nothing behind.
 	Admit(ctx context.Context, a Admission) (Receipt, error)
 	// Abort records the intent to abort whatever is owed a settlement and reports
 	// whether there was anything. When it returns true the intent is durable;
 	// settlements follow. A conversation that does not exist has nothing to abort.
+	// CodeAbortUnknown says that the intent may be recorded; repeating it is safe.
 	Abort(ctx context.Context, at Address) (bool, error)
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -344,4 +345,45 @@ func TestAdmissionAttachments(t *testing.T) {
 			}
 		}
 	})
+}
+
+// forgetful is a runtime whose first answer to an admission is lost.
+type forgetful struct {
+	*fakeRuntime
+	lost bool
+}
+
+func (f *forgetful) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	receipt, err := f.fakeRuntime.Admit(ctx, a)
+	if err == nil && !f.lost {
+		f.lost = true
+		e := conversation.InDoubt(conversation.CodeAdmissionUnknown, time.Second, context.DeadlineExceeded)
+		e.Meta = map[string]any{"idempotencyKey": a.Key}
+		err = e
+	}
+	return receipt, err
+}
+
+// TestUnknownAdmissionIsRepeated: a message without a key whose outcome is not known can
+// be sent again with the key that was minted for it, and is one message.
+func TestUnknownAdmissionIsRepeated(t *testing.T) {
+	rt := &forgetful{fakeRuntime: newRuntime()}
+	handler, err := parleyhttp.New(rt, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{t: t, rt: rt.fakeRuntime, h: handler}
+	e := wantError(t, h.post("/c1", hello), 503, conversation.CodeAdmissionUnknown)
+	key, _ := e.Meta["idempotencyKey"].(string)
+	if key == "" {
+		t.Fatalf("meta %v", e.Meta)
+	}
+	res := h.post("/c1", `{"kind":"user","body":"hello","idempotencyKey":"`+key+`"}`)
+	wantStatus(t, res, http.StatusAccepted)
+	if r := decode[receipt](t, res); r.Deduplicated == nil || !*r.Deduplicated {
+		t.Errorf("receipt %+v", r)
+	}
+	if n := len(rt.convs[c1].batches); n != 1 {
+		t.Errorf("%d batches, want the one of the message", n)
+	}
 }

@@ -58,6 +58,11 @@ func provocations() []provocation {
 			meta: map[string]any{"storedVersion": 7.0, "supportedVersion": 8.0}},
 		{code: conversation.CodeUnavailable, method: "POST", path: "/c1", media: jsonType, body: hello, status: 503,
 			fail: conversation.Unavailable(2500*time.Millisecond, errors.New("secret")), header: map[string]string{"Retry-After": "3"}},
+		{code: conversation.CodeAdmissionUnknown, method: "POST", path: "/c1", media: jsonType, body: hello, status: 503,
+			fail: &conversation.Error{Code: conversation.CodeAdmissionUnknown, Meta: map[string]any{"idempotencyKey": "key-2"}, Err: errors.New("secret")},
+			meta: map[string]any{"idempotencyKey": "key-2"}, header: map[string]string{"Retry-After": "1"}},
+		{code: conversation.CodeAbortUnknown, method: "POST", path: "/c1/abort", status: 503,
+			fail: conversation.InDoubt(conversation.CodeAbortUnknown, time.Second, errors.New("secret")), header: map[string]string{"Retry-After": "1"}},
 	}
 }
 

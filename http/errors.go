@@ -67,6 +67,12 @@ func classOf(c conversation.Code) (class, bool) {
 	case conversation.CodeUnavailable:
 		return class{http.StatusServiceUnavailable, "The request could not be completed.",
 			"The runtime is not available right now. Retry after the time given."}, true
+	case conversation.CodeAdmissionUnknown:
+		return class{http.StatusServiceUnavailable, "It is not known whether the message was admitted.",
+			"Repeat it after the time given with meta.idempotencyKey as its idempotencyKey: it is admitted once."}, true
+	case conversation.CodeAbortUnknown:
+		return class{http.StatusServiceUnavailable, "It is not known whether the conversation was aborted.",
+			"Repeat it after the time given: what an abort has ended stays ended."}, true
 	}
 	return class{http.StatusInternalServerError, "The server failed to answer the request.",
 		"The failure was logged. Give its ref when you report it."}, false
@@ -112,6 +118,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e.Dev = known.Err.Error()
 	}
 	switch {
+	case known.Code == conversation.CodeAdmissionUnknown, known.Code == conversation.CodeAbortUnknown:
+		h.opts.Logger.WarnContext(r.Context(), "outcome of a request is not known", logRequest(r, err)...)
 	case cl.status == http.StatusServiceUnavailable:
 		h.opts.Logger.WarnContext(r.Context(), "request refused as unavailable", logRequest(r, err)...)
 	case cl.status >= http.StatusInternalServerError:
@@ -123,7 +131,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		h.opts.Logger.Log(r.Context(), level, "request failed", append(logRequest(r, err), "ref", e.Ref)...)
 	}
-	if after := retryAfter(known); after != "" {
+	if after := retryAfter(known, cl.status); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
 	h.writeEnvelope(w, r, cl.status, e)
@@ -194,10 +202,10 @@ type panicError struct {
 // Error implements error.
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// retryAfter is the header's value in whole seconds, "" for none. An unavailable
-// runtime always names a time.
-func retryAfter(e *conversation.Error) string {
-	if e.RetryAfter <= 0 && e.Code != conversation.CodeUnavailable {
+// retryAfter is the header's value in whole seconds, "" for none. Whoever is to come back
+// is always told when.
+func retryAfter(e *conversation.Error, status int) string {
+	if e.RetryAfter <= 0 && status != http.StatusServiceUnavailable {
 		return ""
 	}
 	return strconv.Itoa(max(1, int(math.Ceil(float64(e.RetryAfter)/float64(time.Second)))))

@@ -67,6 +67,10 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if err != nil && ctx.Err() != nil {
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted; the message may be accepted or not: send it again with --key %s and it is not repeated", cfg.key)}
 	}
+	var uncertain *client.UncertainError
+	if errors.As(err, &uncertain) {
+		return fmt.Errorf("send: %w; send it again with --key %s and it is not repeated", told(err), uncertain.Key)
+	}
 	if err != nil {
 		return fmt.Errorf("send: %w", told(err))
 	}

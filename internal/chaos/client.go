@@ -166,7 +166,7 @@ func (w *world) refused(p *post, err error) bool {
 	mine := acked && old.hash == p.hash
 	code := conversation.CodeOf(err)
 	switch {
-	case code == conversation.CodeUnavailable:
+	case code == conversation.CodeUnavailable, code == conversation.CodeAdmissionUnknown:
 		return false
 	case code == conversation.CodeSubmissionConflict && p.rival != nil && !mine:
 		w.shown.add(didConflict)
@@ -232,7 +232,7 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	any, err := m.node.Abort(ctx, at)
 	var wrong string
 	switch {
-	case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable:
+	case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable && conversation.CodeOf(err) != conversation.CodeAbortUnknown:
 		wrong = fmt.Sprintf("an abort ends with %v", err)
 	case err == nil && any:
 		if left := w.ledger.aborted(at.Key(), call, owed); len(left) > 0 {

@@ -78,6 +78,7 @@ type Machine struct {
 	backlog      []Input // before Opened
 	backlogBytes int     // of its admissions
 	stopped      bool
+	unread       *conversation.Error // why the log could not be read, nil if it was
 
 	durable   conversation.Offset
 	claimed   bool // a batch of this writer is durable
@@ -164,7 +165,8 @@ func New(cfg *Config) *Machine {
 func (m *Machine) State() *conversation.State { return m.state }
 
 // Stopped reports whether the machine has asked for its end. It then answers
-// every caller with [Moved] and does nothing else.
+// every caller with [Moved], or with [Refused] if it never had its log, and does
+// nothing else.
 func (m *Machine) Stopped() bool { return m.stopped }
 
 // Full reports whether streamed text is to be held back until an append lands.
@@ -201,19 +203,24 @@ func (m *Machine) Step(env Env, in Input) []Effect {
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
-// turnAway answers callers of a stopped machine.
+// turnAway answers callers of a stopped machine. One that never had its log knows that
+// it did nothing for them.
 func (m *Machine) turnAway(in Input) {
+	var why Answer = Moved{}
+	if m.unread != nil {
+		why = Refused{m.unread}
+	}
 	switch in := in.(type) {
 	case Admit:
-		m.emit(Reply{in.To, Moved{}})
+		m.emit(Reply{in.To, why})
 	case Abort:
-		m.emit(Reply{in.To, Moved{}})
+		m.emit(Reply{in.To, why})
 	case Poke:
 		m.emit(Reply{in.To, Poked{Unknown: true}})
 	case Wake:
 		m.emit(Reply{in.To, Woken{Unknown: true}})
 	case Compact:
-		m.emit(Reply{in.To, Moved{}})
+		m.emit(Reply{in.To, why})
 	case StepDone:
 		m.emit(Reply{in.To, Moved{}})
 	}
@@ -229,18 +236,9 @@ func (m *Machine) beforeOpen(in Input) {
 		m.backlog, m.backlogBytes = nil, 0
 		m.advance()
 	case OpenFailed:
-		m.stopped = true
+		m.stopped, m.unread = true, unopened(in)
 		for _, b := range m.backlog {
-			switch b := b.(type) {
-			case Admit:
-				m.emit(Reply{b.To, Refused{unopened(in)}})
-			case Abort:
-				m.emit(Reply{b.To, Refused{unopened(in)}})
-			case Compact:
-				m.emit(Reply{b.To, Refused{unopened(in)}})
-			default:
-				m.turnAway(b)
-			}
+			m.turnAway(b)
 		}
 		m.backlog = nil
 		m.emit(Stop{StopUnread, in.Err})
