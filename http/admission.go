@@ -41,6 +41,11 @@ func (h *Handler) post(w *response, r *http.Request, at conversation.Address) er
 		return err
 	}
 	defer leave()
+	text := min(body.size, 2*h.opts.MaxTextBytes) // at most what is decoded into memory
+	if err := h.spools.memory.Take(text); err != nil {
+		return err
+	}
+	defer h.spools.memory.Add(-text)
 	p, err := readPrompt(&h.opts, body)
 	if err != nil {
 		return err

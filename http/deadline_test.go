@@ -215,7 +215,9 @@ func TestNoRoomForABody(t *testing.T) {
 		body    string
 		details string
 	}{
-		"memory":      {func(o *parleyhttp.Options) { o.BodyBytes = 20 << 10 }, `{"kind":"user","body":"` + strings.Repeat("x", 100<<10) + `"}`, "of the 20480 bytes of bodies"},
+		"memory": {func(o *parleyhttp.Options) { o.BodyBytes = 20 << 10 }, `{"kind":"user","body":"` + strings.Repeat("x", 100<<10) + `"}`, "of the 20480 bytes of bodies"},
+		"text": {func(o *parleyhttp.Options) { o.MemoryBytes, o.BodyBytes = 1<<10, 20<<10 },
+			`{"kind":"user","body":"` + strings.Repeat("x", 100<<10) + `"}`, "of the 20480 bytes of bodies"},
 		"node":        {func(o *parleyhttp.Options) { o.Memory = budget }, `{"kind":"user","body":"` + strings.Repeat("x", 100<<10) + `"}`, "of the 20480 bytes of this node"},
 		"disk":        {func(o *parleyhttp.Options) { o.MemoryBytes, o.SpoolBytes = 1<<10, 200<<10 }, large, "of the 204800 bytes of temporary files"},
 		"attachments": {func(o *parleyhttp.Options) { o.MemoryBytes, o.SpoolBytes = 1<<10, 500<<10 }, large, "of the 512000 bytes of temporary files"},
