@@ -57,7 +57,7 @@ func packages() []row {
 		{"actors", 2, runtime,
 			list("actors/follower", "actors/internal/export", "actors/internal/grain", "actors/internal/machine", "actors/internal/membership", "actors/internal/summary", "actors/internal/wire", "agent", "conversation", "memory", "observability", "providers", "storage"),
 			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "golang.org/x/sync", "google.golang.org/protobuf")},
-		{"actors/follower", 2, runtime, list("conversation", "storage"), nil},
+		{"actors/follower", 2, runtime, list("conversation", "memory", "storage"), nil},
 		{"actors/internal/export", 2, runtime, list("conversation", "memory", "observability", "storage"), nil},
 		{"actors/internal/grain", 2, runtime, list("actors/internal/wire"), list("github.com/asynkron/protoactor-go", "google.golang.org/grpc", "google.golang.org/protobuf")},
 		{"actors/internal/machine", 2, runtime, list("conversation"), list("github.com/oklog/ulid")},

@@ -555,7 +555,7 @@ func (a *activation) appended(m appendDone) {
 	if a.rt.relay != nil { // First: it has the longer way, and readers here take the processors.
 		a.rt.relay.publish(a.key, m.stored)
 	}
-	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records)
+	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records, len(m.stored.Lines))
 	a.witness.landed(m.batch)
 	a.wrote(m.stored)
 	a.tail, a.claimed = at, true

@@ -80,7 +80,7 @@ type Options struct {
 	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
 	// in bytes of text and attributes. Zero is 64 MiB.
 	MaxWaitingBytes int
-	// Memory is the node's budget, of which "conversations" and "model calls" take. While
+	// Memory is the node's budget, of which "conversations", "followers", "model calls" and "events" take. While
 	// it is used up new messages are refused; what was admitted goes on. Nil bounds
 	// nothing.
 	Memory *memory.Budget
@@ -100,6 +100,10 @@ type Options struct {
 	// offset may miss for a heartbeat what another node has acknowledged, while the
 	// members change.
 	StrictReads bool
+	// FollowerBytes bounds what the followers of conversations hold in memory. Zero is
+	// 128 MiB. Over it, those without readers go; then conversations are read without
+	// being followed, and live readers of further ones are refused.
+	FollowerBytes int64
 	// Log tunes the object log.
 	Log *storage.LogOptions
 	// Sinks get the observability events of this node. Durable events reach all of them,
@@ -170,6 +174,9 @@ func (o *Options) withDefaults() (Options, error) {
 			return out, fmt.Errorf("option %s is negative: %d", n.name, *n.value)
 		}
 		*n.value = cmp.Or(*n.value, n.zero)
+	}
+	if out.FollowerBytes < 0 {
+		return out, fmt.Errorf("option FollowerBytes is negative: %d", out.FollowerBytes)
 	}
 	if out.Logger == nil {
 		out.Logger = slog.New(slog.DiscardHandler)

@@ -174,7 +174,8 @@ type registry interface {
 
 // New returns a handler for the mounts. It refuses mounts that cannot be told
 // apart from another or from a pattern, and options that make no sense. If d has a
-// method Serves(agent string) bool, it refuses mounts of agents d does not serve.
+// method Serves(agent string) bool, it refuses mounts of agents d does not serve. If r has
+// a method Room(conversation.Address) error, event streams ask it before they begin.
 func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts *Options) (*Handler, error) {
 	h := &Handler{dispatcher: d, reader: r, opts: opts.withDefaults()}
 	if err := h.opts.validate(); err != nil {

@@ -158,3 +158,29 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 
 // pieceBytes is what a reader has to take in one go.
 const pieceBytes = 64 << 10
+
+// crowded is a shelf beside which nobody can wait.
+type crowded struct{ *shelf }
+
+func (crowded) Room(conversation.Address) error {
+	return conversation.Unavailable(time.Second, memory.ErrFull)
+}
+
+// TestNoRoomToWait: an event stream for which there is no room is refused before it
+// begins, and the conversation can be read.
+func TestNoRoomToWait(t *testing.T) {
+	s := crowded{&shelf{fakeRuntime: newRuntime(), pages: map[string][]byte{"c1": []byte(`["x"]`)}}}
+	handler, err := parleyhttp.New(s, s, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{t: t, rt: s.fakeRuntime, h: handler}
+	res := h.do("GET", "/c1?view=updates&offset=-1&live=sse")
+	if res.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	wantError(t, res, 503, conversation.CodeUnavailable)
+	for _, path := range []string{"/c1", "/c1?view=updates&offset=-1", "/c1?view=updates&offset=-1&live=long-poll"} {
+		wantStatus(t, h.do("GET", path), http.StatusOK)
+	}
+}

@@ -11,6 +11,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// waitingRoom is what a Reader may also be: one that has room for so many conversations
+// in which somebody waits.
+type waitingRoom interface {
+	// Room returns an error if nobody can wait for the next batch of a conversation.
+	Room(at conversation.Address) error
+}
+
 // stream answers with server-sent events until the client leaves, a read or a
 // write fails or the handler drains. Errors before the first byte are the
 // caller's to render.
@@ -20,6 +27,11 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 		return err
 	}
 	defer leave()
+	if place, ok := h.reader.(waitingRoom); ok {
+		if err := place.Room(at); err != nil {
+			return err
+		}
+	}
 	page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // coldPage answers a read of batches that are not retained. Callers who ask for
-// the same batches share one bucket read.
+// the same batches share one bucket read, and its page for as long as it is kept.
 func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, error) {
 	f.in.Lock()
 	l := f.pages[r.span]
@@ -44,9 +44,35 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 		}
 	}
 	f.in.Lock()
-	delete(f.pages, r.span)
+	switch {
+	case f.pages[r.span] != l: // it may be of a log that was forgotten meanwhile
+	case l.err == nil:
+		f.shelve(r.span, len(l.page.JSON))
+	default:
+		delete(f.pages, r.span)
+	}
 	f.in.Unlock()
 	close(l.done)
+}
+
+// shelve keeps the page of a flight that has ended, and of those before as much as is
+// retained of a conversation anyway; in is held.
+func (f *follower) shelve(of span, bytes int) {
+	f.shelf = append(f.shelf, of)
+	f.shelved += bytes
+	f.set.hold(f, int64(bytes))
+	for len(f.shelf) > 1 && f.shelved > f.set.options.RetainBytes {
+		f.unshelve()
+	}
+}
+
+// unshelve forgets the oldest page; in is held.
+func (f *follower) unshelve() {
+	bytes := len(f.pages[f.shelf[0]].page.JSON)
+	delete(f.pages, f.shelf[0])
+	f.shelf = f.shelf[1:]
+	f.shelved -= bytes
+	f.set.hold(f, -int64(bytes))
 }
 
 // readEntries returns the encoded batches of the span.
@@ -95,6 +121,19 @@ type resets struct {
 	pages map[conversation.Offset][]byte
 	order []conversation.Offset // of pages, the oldest made first
 	bytes int
+
+	folded int64 // bytes of the log that state was made of
+	held   int64 // bytes that are counted
+}
+
+// weigh counts what is kept.
+func (c *resets) weigh(f *follower) {
+	n := int64(c.bytes)
+	if c.state != nil {
+		n += c.folded
+	}
+	f.set.hold(f, n-c.held)
+	c.held = n
 }
 
 // page returns the page of exactly the batch at off.
@@ -108,8 +147,9 @@ func (c *resets) page(ctx context.Context, f *follower, id conversation.Conversa
 	if page, ok := c.pages[off]; ok {
 		return page, nil
 	}
+	defer c.weigh(f)
 	if c.state == nil || c.state.Head() >= off {
-		c.state, c.at = conversation.NewStateHolding(math.MaxInt), storage.Start()
+		c.state, c.at, c.folded = conversation.NewStateHolding(math.MaxInt), storage.Start(), 0
 	}
 	page, err := c.fold(ctx, f, id, off)
 	if err != nil {
@@ -144,7 +184,7 @@ func (c *resets) fold(ctx context.Context, f *follower, id conversation.Conversa
 		if err := c.state.Apply(b); err != nil {
 			return nil, &logError{d.at.Seq, err}
 		}
-		c.at = d.at
+		c.at, c.folded = d.at, c.folded+int64(d.bytes)
 		if b.Offset == off {
 			return f.set.encodePage(id, b, func() (*conversation.Snapshot, error) { return c.state.Snapshot(), nil })
 		}

@@ -22,7 +22,7 @@
 //  2. While a batch is in the retained window it is projected and encoded once,
 //     and the page of exactly that batch is the same slice for every reader. A
 //     snapshot is encoded once per offset. Older pages are read from the bucket,
-//     one read per page in flight.
+//     one read per page in flight, and the last of them are kept.
 //  3. Nothing is answered as absent, and no offset as beyond the head, before a
 //     bucket read that began after the request said so. Absence is not cached.
 //  4. Batches before the creation of the present life, that is claims and the
@@ -38,6 +38,10 @@
 //  8. Readers that tail miss nothing for good, if pushes, [Set.Behind] or
 //     [Set.Recheck] say in the end what is there. Neither the doubts of other reads
 //     nor a bucket that does not answer them delay or end a read that tails.
+//  9. What all followers hold is bounded by [Options.MaxBytes] and the node's budget, as
+//     far as they count it. Over it, those without readers are dropped. If that is not
+//     enough, a conversation is read by a follower that ends with the read, few grow at a
+//     time, and who would have to wait there is refused.
 //
 // A Set is safe for concurrent use. Records and positions that are offered are
 // shared and must not be changed; returned pages are shared and must not be

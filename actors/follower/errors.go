@@ -14,7 +14,6 @@ const retryAfter = 2 * time.Second
 
 var (
 	errStopped = errors.New("followers are stopped")
-	errFull    = errors.New("all followers have readers")
 	// errBroken says that the view must not be used before the log was read again.
 	errBroken = errors.New("view is not the log")
 )
@@ -40,6 +39,13 @@ func permanent(err error) bool {
 }
 
 func (s *Set) unavailable(cause error) error { return conversation.Unavailable(retryAfter, cause) }
+
+// noRoom is what a reader gets who cannot wait here. full names the bound.
+func (s *Set) noRoom(full error) error {
+	e := conversation.Unavailable(retryAfter, full)
+	e.Details = fmt.Sprintf("There is no room to follow another conversation: %v. It can be read without waiting. Retry after the time given.", full)
+	return e
+}
 
 // explain turns an error of the source into what a caller gets: an internal one
 // for a damaged log, otherwise the advice to come back. A log that a newer version wrote

@@ -15,14 +15,14 @@ const (
 	// maxQueued bounds the batches that wait to be folded, or for the end of a
 	// load. What does not fit is read from the bucket.
 	maxQueued = 1024
-	// maxQueuedBytes bounds their lines that are not decoded yet.
+	// maxQueuedBytes bounds their lines, decoded or not.
 	maxQueuedBytes = 16 << 20
 	// keptHashes is how far back a push is compared with what is known.
 	keptHashes = 256
 )
 
 // batch is a durable batch. Its records are decoded, or its lines are not nil. bytes
-// is the size of its record lines, 0 if unknown.
+// is the size of its record lines.
 type batch struct {
 	at      storage.Position
 	prev    storage.Hash
@@ -43,12 +43,16 @@ type follower struct {
 	users    int
 	lastUsed time.Time
 	idle     *list.Element // in Set.idle, nil while in use
+	held     int64         // bytes of Set.account
+	passing  bool          // there was no room for it: it ends with its last use
+	reserved int64         // of held, for what a load is about to add
+	crowding bool          // it has an element in Set.crowded
 
 	in     sync.Mutex
 	tip    storage.Position // of the newest batch taken, folded or queued
 	recent []storage.Hash   // of the batches up to tip, the newest last
 	queue  []batch          // taken, not folded
-	queued int              // bytes of the lines in queue
+	queued int              // bytes of the batches in queue
 	// Invariant: stale is set while something may be missing, that is from the start
 	// of a load that was asked for by more than a reader's doubt until one succeeds.
 	stale    bool
@@ -57,7 +61,7 @@ type follower struct {
 	load     *flight
 	asking   *inquiry
 	offered  map[int64]batch // pushes that arrived during the load
-	kept     int             // bytes of the lines in offered
+	kept     int             // bytes of the batches in offered
 	overflow bool            // pushes were dropped during the load
 	heard    int64           // the highest number named during the load, -1 if none
 	again    bool            // somebody asked for a load during the load
@@ -66,14 +70,17 @@ type follower struct {
 	failed   error           // why the log is refused, nil if it is not
 	failedAt time.Time
 	pages    map[span]*flight
+	shelf    []span        // of the pages whose flight has ended, the oldest first
+	shelved  int           // bytes of them
 	wake     chan struct{} // nil while nobody waits
 
 	grown, hold int // bytes folded since the last load from a checkpoint, and how many may be
 
 	flights atomic.Int64 // flights and inquiries begun; a read is younger than what began before it
 
-	work sync.Mutex
-	view *view
+	work    sync.Mutex
+	view    *view
+	weighed int64 // bytes of the view that are counted
 
 	resets *resets // with pages
 }
@@ -152,7 +159,7 @@ func (f *follower) keep(b batch) {
 		f.offered = map[int64]batch{}
 	}
 	f.offered[b.at.Seq] = b
-	f.kept += len(b.lines) - len(other.lines)
+	f.kept += b.bytes - other.bytes
 }
 
 // forks reports whether another batch is known under the number; in is held.
@@ -172,7 +179,8 @@ func (f *follower) fits(b batch) bool { return b.at.Seq == f.tip.Seq+1 && b.prev
 // take queues the next batch and wakes the waiting; in is held.
 func (f *follower) take(b batch) {
 	f.queue = append(f.queue, b)
-	f.queued += len(b.lines)
+	f.queued += b.bytes
+	f.set.hold(f, int64(b.bytes))
 	f.tip = b.at
 	if len(f.recent) == 2*keptHashes {
 		f.recent = f.recent[:copy(f.recent, f.recent[keptHashes:])]
@@ -216,10 +224,18 @@ func (f *follower) lock() (*view, error) {
 		err = errBroken
 	}
 	if err != nil {
-		f.work.Unlock()
+		f.unlock()
 		return nil, err
 	}
 	return f.view, nil
+}
+
+// unlock counts what the view holds and gives work back.
+func (f *follower) unlock() {
+	n := f.view.weight()
+	f.set.hold(f, n-f.weighed)
+	f.weighed = n
+	f.work.Unlock()
 }
 
 // fold folds what is queued and reports whether the follower was opened; work is
@@ -227,6 +243,7 @@ func (f *follower) lock() (*view, error) {
 func (f *follower) fold() (live bool, err error) {
 	f.in.Lock()
 	queue, live, broken := f.queue, f.opened, f.broken
+	f.set.hold(f, -int64(f.queued))
 	f.queue, f.queued = nil, 0
 	f.in.Unlock()
 	if broken {
@@ -317,7 +334,7 @@ func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, e
 		case fresh:
 			err = beyond(need, v.head())
 		}
-		f.work.Unlock()
+		f.unlock()
 		if err == nil {
 			fresh, err = true, f.refresh(ctx, began)
 		}

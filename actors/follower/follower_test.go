@@ -38,7 +38,7 @@ func start(t testing.TB, source follower.Source, options *follower.Options) *fol
 
 func offer(s *follower.Set, pushes ...push) {
 	for _, p := range pushes {
-		s.Offer(address().Key(), p.at, p.prev, p.records)
+		s.Offer(address().Key(), p.at, p.prev, p.records, len(p.lines))
 	}
 }
 

@@ -3,6 +3,7 @@ package follower
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -36,6 +37,10 @@ func (f *follower) repair() {
 // everything is forgotten and read again, once.
 func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	f.set.counts.loads.Add(1)
+	defer f.set.loaded(f)
+	if err := f.await(ctx, 0); err != nil {
+		return err
+	}
 	f.in.Lock()
 	at, broken := f.tip, f.broken
 	f.in.Unlock()
@@ -72,11 +77,12 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 // restore begins with the newest checkpoint and its pages. It returns the position
 // of the view, which is the start if there is no checkpoint that can be used.
 func (f *follower) restore(ctx context.Context) (storage.Position, error) {
-	r, _, err := Restore(ctx, f.set.source, f.key, f.set.options.Logger)
+	source := &weighing{Source: f.set.source}
+	r, _, err := Restore(ctx, source, f.key, f.set.options.Logger)
 	if err != nil || r == nil {
 		return storage.Start(), err
 	}
-	pages, refs, err := f.set.pages(ctx, f.key, r.Checkpoint.Pages)
+	pages, refs, err := f.set.pages(ctx, source, f.key, r.Checkpoint.Pages)
 	if r.Tail != nil {
 		pages = append(pages, r.Tail)
 	}
@@ -91,10 +97,17 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 		return storage.Start(), nil
 	}
 	f.work.Lock()
-	defer f.work.Unlock()
+	defer f.unlock()
 	f.in.Lock()
 	defer f.in.Unlock()
-	f.view.restore(r.State, refs)
+	size := source.bytes
+	if refs != nil { // the pages were read, and are not held
+		size = int64(r.Bytes)
+		for _, p := range pages {
+			size += int64(p.Bytes())
+		}
+	}
+	f.view.restore(r.State, size, refs)
 	f.tip = r.Checkpoint.At
 	return f.tip, nil
 }
@@ -102,13 +115,17 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 // reset forgets everything.
 func (f *follower) reset() storage.Position {
 	f.work.Lock()
-	defer f.work.Unlock()
+	defer f.unlock()
 	f.in.Lock()
 	defer f.in.Unlock()
 	f.view = newView(f.set)
 	f.tip, f.recent = storage.Start(), nil
+	f.set.hold(f, -int64(f.queued))
 	f.queue, f.queued = nil, 0
 	f.opened, f.broken, f.stale = false, false, true
+	f.set.hold(f, -int64(f.shelved))
+	f.shelf, f.shelved = nil, 0
+	clear(f.pages)
 	return f.tip
 }
 
@@ -119,6 +136,9 @@ func (f *follower) pull(ctx context.Context, read readBatches, after storage.Pos
 	}
 	for b, err := range read(ctx, f.key, after) {
 		if err != nil {
+			return err
+		}
+		if err := f.await(ctx, len(b.Lines)); err != nil {
 			return err
 		}
 		next, err := decoded(b)
@@ -147,9 +167,46 @@ func (f *follower) pull(ctx context.Context, read readBatches, after storage.Pos
 
 func (f *follower) foldQueue() error {
 	f.work.Lock()
-	defer f.work.Unlock()
+	defer f.unlock()
 	_, err := f.fold()
 	return err
+}
+
+// await lets a load go on with n bytes. Where there is no room for them few loads do at a
+// time, so that what they add is bounded, and the others wait.
+func (f *follower) await(ctx context.Context, n int) error {
+	if f.set.reserve(f, int64(n)) || f.set.crowds(f, false) {
+		return nil
+	}
+	select {
+	case f.set.crowded <- struct{}{}:
+		f.set.crowds(f, true)
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for memory: %w", ctx.Err())
+	}
+}
+
+// weighing is a source that counts the bytes of what it gives of checkpoints.
+type weighing struct {
+	Source
+	bytes int64
+}
+
+// Checkpoint implements [Source].
+func (w *weighing) Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error) {
+	c, err := w.Source.Checkpoint(ctx, conv)
+	if c != nil {
+		w.bytes += int64(len(c.State) + len(c.Tail))
+	}
+	return c, err
+}
+
+// Page implements [Source].
+func (w *weighing) Page(ctx context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error) {
+	data, err := w.Source.Page(ctx, conv, ref)
+	w.bytes += int64(len(data))
+	return data, err
 }
 
 func decoded(b storage.Batch) (batch, error) {

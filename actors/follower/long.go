@@ -16,12 +16,12 @@ var errReset = errors.New("what was asked for is a reset of a long history")
 
 // pages reads closed history. While all of it is short the pages are held; otherwise they
 // stay in the bucket, and refs says where.
-func (s *Set) pages(ctx context.Context, key conversation.Key, list []storage.PageRef) (
+func (s *Set) pages(ctx context.Context, source Source, key conversation.Key, list []storage.PageRef) (
 	pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef, err error,
 ) {
 	size := 0
 	for i, ref := range list {
-		read, err := History(ctx, s.source, key, list[i:i+1])
+		read, err := History(ctx, source, key, list[i:i+1])
 		if err != nil {
 			return nil, nil, err
 		}

@@ -8,12 +8,12 @@ import (
 )
 
 // Offer hands over a batch that its owner made durable and verified: its
-// position, the hash of the batch before it and its records, which from now on
-// are shared and must not be changed. It does no I/O and takes constant time; it
-// is ignored when nobody follows the conversation.
-func (s *Set) Offer(key conversation.Key, at storage.Position, prev storage.Hash, records []conversation.Record) {
+// position, the hash of the batch before it, its records, which from now on are
+// shared and must not be changed, and the size of their lines. It does no I/O and
+// takes constant time; it is ignored when nobody follows the conversation.
+func (s *Set) Offer(key conversation.Key, at storage.Position, prev storage.Hash, records []conversation.Record, bytes int) {
 	if f := s.followed(key); f != nil {
-		f.offer(batch{at: at, prev: prev, records: records})
+		f.offer(batch{at: at, prev: prev, records: records, bytes: bytes})
 	}
 }
 

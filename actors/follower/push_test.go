@@ -218,7 +218,7 @@ func TestStoredPushes(t *testing.T) {
 			s.OfferStored(key, p.stored())
 			if i%7 == 0 {
 				s.OfferStored(key, p.stored())
-				s.Offer(key, p.at, p.prev, p.records)
+				s.Offer(key, p.at, p.prev, p.records, len(p.lines))
 			}
 		}
 		ctx := conversation.Tailing(t.Context())
@@ -414,7 +414,7 @@ func TestOpenedAndClosed(t *testing.T) {
 			}
 		}
 		s := start(t, source, &follower.Options{
-			MaxFollowers: 2, IdleAfter: 10 * time.Second, Tip: says(int64(h.head())),
+			MaxBytes: bytesOf(t, h, 2), IdleAfter: 10 * time.Second, Tip: says(int64(h.head())),
 			Opened: told("+"), Closed: told("-"),
 		})
 		followed := func(want ...conversation.Address) {

@@ -9,7 +9,7 @@ import (
 
 // Head implements [conversation.Reader].
 func (s *Set) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
-	f, err := s.acquire(at)
+	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Start, err
 	}
@@ -18,13 +18,13 @@ func (s *Set) Head(ctx context.Context, at conversation.Address) (conversation.O
 	if err != nil {
 		return conversation.Start, err
 	}
-	defer f.work.Unlock()
+	defer f.unlock()
 	return v.head(), nil
 }
 
 // Attachment returns the facts of an attachment of a message.
 func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, error) {
-	f, err := s.acquire(at)
+	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Attachment{}, err
 	}
@@ -33,7 +33,7 @@ func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conver
 	if err != nil {
 		return conversation.Attachment{}, err
 	}
-	defer f.work.Unlock()
+	defer f.unlock()
 	a, ok := v.state.Attachment(id)
 	if !ok {
 		return a, conversation.Errorf(conversation.CodeAttachmentNotFound, "No message of this conversation has the attachment %.64q.", string(id))
@@ -43,7 +43,7 @@ func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conver
 
 // Snapshot implements [conversation.Reader].
 func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
-	f, err := s.acquire(at)
+	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Page{}, err
 	}
@@ -52,7 +52,7 @@ func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversati
 	if err != nil {
 		return conversation.Page{}, err
 	}
-	defer f.work.Unlock()
+	defer f.unlock()
 	return v.snapshot()
 }
 
@@ -61,7 +61,7 @@ func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversati
 // may end before its limit where the retained batches begin. Where a batch resets its
 // readers and the history is long, they are reset to the head instead.
 func (s *Set) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
-	f, err := s.acquire(at)
+	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Page{}, err
 	}
@@ -72,10 +72,10 @@ func (s *Set) Updates(ctx context.Context, at conversation.Address, after conver
 	}
 	r := v.plan(after, max(limit, 1))
 	if !r.cold {
-		defer f.work.Unlock()
+		defer f.unlock()
 		return v.page(r)
 	}
-	f.work.Unlock()
+	f.unlock()
 	page, err := f.coldPage(ctx, r)
 	if !errors.Is(err, errReset) {
 		return page, err
@@ -83,14 +83,15 @@ func (s *Set) Updates(ctx context.Context, at conversation.Address, after conver
 	if v, err = f.open(ctx, after); err != nil {
 		return conversation.Page{}, err
 	}
-	defer f.work.Unlock()
+	defer f.unlock()
 	return v.reset()
 }
 
 // Wait implements [conversation.Reader]. It fails when the bucket has to be read
-// meanwhile and gives no answer, and when the set is stopped.
+// meanwhile and gives no answer, when there is no room for one more follower, and when
+// the set is stopped.
 func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
-	f, err := s.acquire(at)
+	f, err := s.acquire(at, true)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversat
 		return err
 	}
 	head := v.head()
-	f.work.Unlock()
+	f.unlock()
 	if head > after {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -39,17 +40,23 @@ type Options struct {
 	// default 20 s.
 	IdleAfter time.Duration
 	// RetainBytes bounds the encoded chunks kept per follower, once for its newest
-	// batches and once for old compactions that readers asked for; default 1 MiB.
+	// batches, once for old compactions and once for older pages that readers asked for;
+	// default 1 MiB.
 	// The newest of each is always kept.
 	RetainBytes int
 	// HoldBytes bounds the history kept per follower: a longer one stays in the bucket and
 	// is read while it is sent, and a follower that has grown by more begins anew from the
 	// newest checkpoint. Default 8 MiB.
 	HoldBytes int
-	// MaxFollowers bounds the followers kept. Over it, the least recently used one
-	// without readers gives way; if all have readers, a read of a further
-	// conversation is refused as unavailable. Default 10,000.
-	MaxFollowers int
+	// MaxBytes bounds what the followers hold altogether, by their own count: the log
+	// that was folded, the encoded chunks and the snapshot, and 4 KiB for each. Over it
+	// those without readers give way, the least recently used first. If that is not
+	// enough, a read of a further conversation is answered from a follower that ends
+	// with it, and to wait there is refused as unavailable. Default 128 MiB.
+	MaxBytes int64
+	// Memory is the node's budget, of which "followers" take; nil is one without a
+	// bound of its own.
+	Memory *memory.Budget
 	// LoadTimeout bounds one read of the bucket; default 30 s.
 	LoadTimeout time.Duration
 
@@ -79,7 +86,7 @@ func (o *Options) filled() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.HoldBytes < 0 || out.MaxFollowers < 0 || out.LoadTimeout < 0 || out.TipTimeout < 0 {
+	if out.IdleAfter < 0 || out.RetainBytes < 0 || out.HoldBytes < 0 || out.MaxBytes < 0 || out.LoadTimeout < 0 || out.TipTimeout < 0 {
 		return out, errors.New("check follower options: negative value")
 	}
 	if out.Logger == nil {
@@ -94,8 +101,11 @@ func (o *Options) filled() (Options, error) {
 	if out.HoldBytes == 0 {
 		out.HoldBytes = 8 << 20
 	}
-	if out.MaxFollowers == 0 {
-		out.MaxFollowers = 10_000
+	if out.MaxBytes == 0 {
+		out.MaxBytes = 128 << 20
+	}
+	if out.Memory == nil {
+		out.Memory = memory.New(0)
 	}
 	if out.LoadTimeout == 0 {
 		out.LoadTimeout = 30 * time.Second
@@ -114,6 +124,13 @@ func (o *Options) filled() (Options, error) {
 	}
 	return out, nil
 }
+
+const (
+	// followerBytes is what a follower counts for beside what it has read.
+	followerBytes = 4 << 10
+	// maxCrowded bounds the followers that grow while all hold more than they may.
+	maxCrowded = 4
+)
 
 // Stats counts what a [Set] has done since it was made; Followers is what it
 // holds now.
@@ -142,6 +159,8 @@ type Set struct {
 	source  Source
 	options Options
 	counts  counters
+	account *memory.Account
+	crowded chan struct{} // holds an element for each follower that grows over the bound
 	empty   []byte        // the page without chunks
 	done    chan struct{} // closed when Run ends
 
@@ -171,6 +190,7 @@ func New(source Source, options *Options) (*Set, error) {
 	}
 	return &Set{
 		source: source, options: o, empty: []byte("[]"), done: make(chan struct{}),
+		account: o.Memory.Account("followers", o.MaxBytes), crowded: make(chan struct{}, maxCrowded),
 		followers: map[conversation.Key]*follower{},
 		addresses: map[conversation.Address]*follower{},
 		idle:      list.New(),
@@ -238,8 +258,13 @@ func (s *Set) sweep() {
 
 // drop removes an unused follower; s.mu is held.
 func (s *Set) drop(f *follower) {
-	s.idle.Remove(f.idle)
-	f.idle = nil
+	if f.idle != nil {
+		s.idle.Remove(f.idle)
+		f.idle = nil
+	}
+	s.account.Add(-f.held)
+	f.held = 0
+	s.uncrowd(f)
 	delete(s.followers, f.key)
 	delete(s.addresses, f.address)
 	s.options.Closed(f.key)
@@ -248,28 +273,137 @@ func (s *Set) drop(f *follower) {
 	}
 }
 
-// acquire returns the follower of a conversation in use; release ends the use.
-func (s *Set) acquire(at conversation.Address) (*follower, error) {
+// acquire returns the follower of a conversation in use; release ends the use. A
+// follower for which there is no room ends with its last use, and nobody waits there.
+func (s *Set) acquire(at conversation.Address, waits bool) (*follower, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, s.unavailable(errStopped)
 	}
 	f := s.addresses[at]
-	if f == nil {
-		if len(s.followers) >= s.options.MaxFollowers {
-			oldest := s.idle.Back()
-			if oldest == nil {
-				return nil, s.unavailable(errFull)
-			}
-			s.drop(oldest.Value.(*follower))
+	if f == nil || f.passing {
+		full := s.makeRoom()
+		if full != nil && waits {
+			return nil, s.noRoom(full)
 		}
-		f = newFollower(s, at)
-		s.followers[f.key], s.addresses[at] = f, f
-		s.options.Opened(f.key)
+		if f == nil {
+			f = newFollower(s, at)
+			s.followers[f.key], s.addresses[at] = f, f
+			f.held = followerBytes
+			s.account.Add(f.held)
+			s.options.Opened(f.key)
+		}
+		if f.passing = full != nil; !f.passing {
+			s.uncrowd(f)
+		}
 	}
 	s.use(f)
 	return f, nil
+}
+
+// crowds reports whether a follower may grow over the bound, which now says that it may
+// from now on.
+func (s *Set) crowds(f *follower, now bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.crowding = f.crowding || now
+	return f.crowding
+}
+
+// loaded ends that with a load, but for a follower that ends soon, with all it holds.
+func (s *Set) loaded(f *follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle(f)
+	if !f.passing {
+		s.uncrowd(f)
+	}
+}
+
+// uncrowd lets another follower grow; s.mu is held.
+func (s *Set) uncrowd(f *follower) {
+	if f.crowding {
+		f.crowding = false
+		<-s.crowded
+	}
+}
+
+// Room returns an error if nobody can wait for the next batch of a conversation here,
+// because its follower would be one too many. A read of it is answered all the same.
+func (s *Set) Room(at conversation.Address) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.addresses[at]; f != nil && !f.passing {
+		return nil
+	}
+	if full := s.makeRoom(); full != nil {
+		return s.noRoom(full)
+	}
+	return nil
+}
+
+// makeRoom drops unused followers until there is room for one more, and returns an error
+// if there is not; s.mu is held.
+func (s *Set) makeRoom() error {
+	for {
+		err := s.account.Take(followerBytes)
+		if err == nil {
+			s.account.Add(-followerBytes)
+			return nil
+		}
+		oldest := s.idle.Back()
+		if oldest == nil {
+			return err
+		}
+		s.drop(oldest.Value.(*follower))
+	}
+}
+
+// hold counts n bytes more, or less, that a follower holds.
+func (s *Set) hold(f *follower, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.followers[f.key] == f { // otherwise it was dropped, with all it held
+		f.held += n
+		s.account.Add(n)
+		s.fits(0)
+	}
+}
+
+// reserve counts n bytes that a load is about to add, in place of those before, if there
+// is room for them.
+func (s *Set) reserve(f *follower, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle(f)
+	if !s.fits(n) {
+		return false
+	}
+	f.reserved = n
+	f.held += n
+	s.account.Add(n)
+	return true
+}
+
+// settle gives back what was reserved; s.mu is held.
+func (s *Set) settle(f *follower) {
+	f.held -= f.reserved
+	s.account.Add(-f.reserved)
+	f.reserved = 0
+}
+
+// fits reports whether n bytes more can be held, if need be without those that nobody
+// uses; s.mu is held.
+func (s *Set) fits(n int64) bool {
+	for s.account.Used()+n > s.options.MaxBytes {
+		oldest := s.idle.Back()
+		if oldest == nil {
+			return false
+		}
+		s.drop(oldest.Value.(*follower))
+	}
+	return true
 }
 
 // use counts one user more; s.mu is held.
@@ -285,7 +419,11 @@ func (s *Set) release(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.users--
-	if f.users == 0 && s.followers[f.key] == f {
+	switch {
+	case f.users > 0 || s.followers[f.key] != f:
+	case f.passing:
+		s.drop(f)
+	default:
 		f.lastUsed = time.Now()
 		f.idle = s.idle.PushFront(f)
 	}

@@ -41,22 +41,29 @@ type view struct {
 	life   conversation.Offset // batch that created the present life
 	start  conversation.Offset
 	window []entry
-	bytes  int
+	bytes  int   // of window
+	folded int64 // bytes of the log that the state was made of
 
 	joined   []byte // the last page of several batches
 	joinedOf span
 	snap     conversation.Page                             // of the offset Next; none until somebody needs it
 	refs     map[*conversation.HistoryPage]storage.PageRef // of the history that is not held
-	folded   int                                           // bytes since taken was called
+	fresh    int                                           // bytes since taken was called
 }
 
 func newView(s *Set) *view {
 	return &view{set: s, state: conversation.NewState(), snap: conversation.Page{Next: conversation.Start}}
 }
 
-// restore makes a state from elsewhere the one to go on from; nothing is retained.
-func (v *view) restore(s *conversation.State, refs map[*conversation.HistoryPage]storage.PageRef) {
-	v.state, v.life, v.refs = s, s.Born(), refs
+// weight is about how many bytes the view holds.
+func (v *view) weight() int64 {
+	return v.folded + int64(v.bytes+len(v.joined)+len(v.snap.JSON))
+}
+
+// restore makes a state from elsewhere, of size bytes, the one to go on from; nothing is
+// retained. refs says where history is that it does not hold.
+func (v *view) restore(s *conversation.State, size int64, refs map[*conversation.HistoryPage]storage.PageRef) {
+	v.state, v.life, v.folded, v.refs = s, s.Born(), size, refs
 	v.forget(s.Head() + 1)
 }
 
@@ -73,12 +80,14 @@ func (v *view) apply(b batch, live bool) error {
 	if err := v.state.Apply(conversation.Batch{Offset: off, Records: b.records}); err != nil {
 		return &logError{b.at.Seq, err}
 	}
+	v.folded += int64(b.bytes)
+	v.snap = conversation.Page{Next: conversation.Start} // nobody gets it any more
 	switch created := v.state.Created(); {
 	case created == nil:
 		v.forget(off + 1)
 		return nil
 	case created != before:
-		v.life = off
+		v.life, v.folded = off, int64(b.bytes)
 		v.forget(off)
 	case !live && needsState(b.records):
 		v.forget(off + 1)
@@ -95,15 +104,15 @@ func (v *view) apply(b batch, live bool) error {
 			return err
 		}
 	}
-	v.folded += v.window[len(v.window)-1].bytes
+	v.fresh += v.window[len(v.window)-1].bytes
 	v.trim()
 	return nil
 }
 
 // taken returns how many bytes were folded since it was called before.
 func (v *view) taken() int {
-	n := v.folded
-	v.folded = 0
+	n := v.fresh
+	v.fresh = 0
 	return n
 }
 
@@ -131,6 +140,9 @@ func (v *view) trim() {
 		v.window[0] = entry{}
 		v.window = v.window[1:]
 		v.start++
+	}
+	if v.joinedOf.first < v.start {
+		v.joined = nil
 	}
 }
 

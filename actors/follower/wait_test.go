@@ -3,7 +3,6 @@ package follower_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,47 +202,5 @@ func TestDamagedLogIsReadAgainLater(t *testing.T) {
 		wantCode(t, "head", err, conversation.CodeInternal)
 		time.Sleep(time.Second)
 		wantHead(t, s, h.head())
-	})
-}
-
-func TestMaxFollowers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		at := func(i int) conversation.Address {
-			return conversation.Address{Agent: "triage", ID: fmt.Sprint(i)}
-		}
-		h := turns(t, 1)
-		source := newBucket(h.pushes...) // the same log under every key
-		s := start(t, source, &follower.Options{MaxFollowers: 2})
-		head := func(i, loads int) {
-			t.Helper()
-			if _, err := s.Head(t.Context(), at(i)); err != nil {
-				t.Fatalf("head of %d: %v", i, err)
-			}
-			synctest.Wait()
-			if got, _ := source.counts(); got != loads {
-				t.Fatalf("%d loads after reading %d, want %d", got, i, loads)
-			}
-		}
-		head(1, 1)
-		head(2, 2)
-		head(1, 2)
-		head(3, 3) // in the place of 2
-		head(1, 3)
-		head(2, 4) // in the place of 3
-		ctx, leave := context.WithCancel(t.Context())
-		done := make(chan error, 2)
-		for _, i := range []int{1, 2} {
-			go func() { done <- s.Wait(ctx, at(i), h.head()) }()
-		}
-		synctest.Wait()
-		_, err := s.Head(t.Context(), at(3))
-		wantCode(t, "head when all have readers", err, conversation.CodeUnavailable)
-		leave()
-		<-done
-		<-done
-		head(3, 5)
-		if n := s.Stats().Followers; n != 2 {
-			t.Errorf("%d followers", n)
-		}
 	})
 }

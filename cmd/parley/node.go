@@ -62,6 +62,8 @@ type nodeConfig struct {
 	cluster *actors.ClusterOptions
 	// strictReads is that of actors.Options.
 	strictReads bool
+	// followerBytes is that of actors.Options.
+	followerBytes int64
 	// measure is put before the bucket; nil puts nothing there.
 	measure func(storage.Bucket) storage.Bucket
 	// events are where observability events go; the zero value is nowhere.
@@ -99,7 +101,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	opts := &actors.Options{
 		Memory: budget,
 		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace, CompactGrace: localGrace,
-		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads,
+		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
 	}
 	switch {
 	case cfg.memory:

@@ -52,6 +52,8 @@ type Limits struct {
 	SpoolBytes int64
 	// ReaderBytes bounds the pages that are being written to clients.
 	ReaderBytes int64
+	// FollowerBytes bounds what conversations hold that are read.
+	FollowerBytes int64
 	// MemoryBytes is what the process may occupy, 0 what GOMEMLIMIT, the container or the
 	// machine says.
 	MemoryBytes int64

@@ -1,0 +1,241 @@
+package follower_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
+	"github.com/parleyrun/parley/storage"
+)
+
+// numbered is one of many conversations.
+func numbered(i int) conversation.Address {
+	return conversation.Address{Agent: "triage", ID: fmt.Sprint(i)}
+}
+
+// used returns what the followers of a budget hold.
+func used(t *testing.T, b *memory.Budget) int64 {
+	t.Helper()
+	u := b.Usage()
+	if len(u) != 1 || u[0].Account != "followers" {
+		t.Fatalf("accounts %+v", u)
+	}
+	return u[0].Used
+}
+
+// bytesOf returns a bound that n followers of a history keep and n+1 do not.
+func bytesOf(t *testing.T, h *history, n int64) int64 {
+	t.Helper()
+	budget := memory.New(0)
+	s := start(t, newBucket(h.pushes...), &follower.Options{Memory: budget})
+	wantHead(t, s, h.head())
+	return used(t, budget)*n + used(t, budget)/2
+}
+
+// TestRoomForFollowers: over the bound, who has no readers goes first. Then conversations
+// are read without being followed, and nobody waits there.
+func TestRoomForFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := turns(t, 1)
+		most, budget := bytesOf(t, h, 2), memory.New(0)
+		source := newBucket(h.pushes...) // the same log under every key
+		s := start(t, source, &follower.Options{MaxBytes: most, Memory: budget})
+		head := func(i, loads int) {
+			t.Helper()
+			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
+				t.Fatalf("head of %d: %v", i, err)
+			}
+			synctest.Wait()
+			if got, _ := source.counts(); got != loads {
+				t.Fatalf("%d loads after reading %d, want %d", got, i, loads)
+			}
+			if got := used(t, budget); got > most {
+				t.Errorf("%d bytes are held after reading %d, want at most %d", got, i, most)
+			}
+		}
+		head(1, 1)
+		head(2, 2)
+		head(1, 2)
+		head(3, 3) // in the place of 2
+		head(1, 3)
+		head(2, 4) // in the place of 3
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		for _, i := range []int{1, 2} {
+			go func() { done <- s.Wait(ctx, numbered(i), h.head()) }()
+		}
+		synctest.Wait()
+		head(3, 5) // read, and forgotten
+		head(3, 6)
+		if n := s.Stats().Followers; n != 2 {
+			t.Errorf("%d followers, want those with readers", n)
+		}
+		err := s.Wait(t.Context(), numbered(3), h.head())
+		wantCode(t, "wait when all have readers", err, conversation.CodeUnavailable)
+		var e *conversation.Error
+		if !errors.As(err, &e) || !errors.Is(err, memory.ErrFull) || e.RetryAfter <= 0 || !strings.Contains(e.Details, "of followers") {
+			t.Errorf("it is told %v", err)
+		}
+		wantCode(t, "room", s.Room(numbered(3)), conversation.CodeUnavailable)
+		if err := s.Room(numbered(1)); err != nil {
+			t.Errorf("beside another reader: %v", err)
+		}
+		leave()
+		<-done
+		<-done
+		if err := s.Room(numbered(3)); err != nil {
+			t.Errorf("when there is room: %v", err)
+		}
+		head(3, 7)
+	})
+}
+
+// TestRoomOfTheNode: the bound may be the node's, which others use up.
+func TestRoomOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := turns(t, 1)
+		budget := memory.New(1 << 20)
+		others := budget.Account("others", 0)
+		s := start(t, newBucket(h.pushes...), &follower.Options{Memory: budget})
+		others.Add(1 << 20)
+		wantHead(t, s, h.head())
+		synctest.Wait() // the load is over
+		if n := s.Stats().Followers; n != 0 {
+			t.Errorf("%d followers are kept by a node that is full", n)
+		}
+		wantCode(t, "wait", s.Wait(t.Context(), address(), h.head()), conversation.CodeUnavailable)
+		others.Add(-1 << 20)
+		wantHead(t, s, h.head())
+		synctest.Wait() // the load is over
+		if n := s.Stats().Followers; n != 1 {
+			t.Errorf("%d followers when there is room", n)
+		}
+	})
+}
+
+// TestFollowersCountWhatTheyHold: pushes that nobody has read yet, what was read, and
+// nothing once they are gone.
+func TestFollowersCountWhatTheyHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory(t)
+		h.turn(0)
+		long := admitted("long", 100)
+		long.Delivery.Body = strings.Repeat("x", 1<<20)
+		h.add(long)
+		budget := memory.New(0)
+		source := newBucket(h.pushes...)
+		s := start(t, source, &follower.Options{Memory: budget})
+		grown := func(what string, least, most int64) {
+			t.Helper()
+			synctest.Wait()
+			if got := used(t, budget); got < least || got > most {
+				t.Errorf("%s: %d bytes are held, want %d to %d", what, got, least, most)
+			}
+		}
+		wantHead(t, s, h.head())
+		grown("state and page", 2<<20, 2<<20+64<<10)
+		if _, err := s.Snapshot(t.Context(), address()); err != nil {
+			t.Fatal(err)
+		}
+		grown("with the snapshot", 3<<20, 3<<20+64<<10)
+		more := h.add(&conversation.AttemptStarted{Submission: "long", Attempt: 1, Writer: "w"})
+		offer(s, more)
+		wantHead(t, s, h.head())
+		grown("when that is old", 1<<20, 2<<20+64<<10)
+		again := admitted("again", 101)
+		again.Delivery.Body = strings.Repeat("y", 1<<20)
+		before := used(t, budget)
+		offer(s, h.add(again))
+		grown("a push that nobody has read", before+1<<20, before+1<<20+8<<10)
+		time.Sleep(time.Minute)
+		grown("when nobody reads any more", 0, 0)
+	})
+}
+
+// steps is a bucket that gives a batch each millisecond.
+type steps struct{ *bucket }
+
+func (s steps) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		for b, err := range s.bucket.Batches(ctx, conv, after) {
+			time.Sleep(time.Millisecond)
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestLoadsOverTheBound: of many conversations that are read at once, few are in memory
+// at a time when there is no room for all of them.
+func TestLoadsOverTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory(t)
+		h.turn(0)
+		for i := range 4 {
+			long := admitted(conversation.SubmissionID(fmt.Sprint("long_", i)), 100+i)
+			long.Delivery.Body = strings.Repeat("x", 32<<10)
+			h.add(long)
+		}
+		one := bytesOf(t, h, 0) * 2 // of state and pages; a snapshot is no larger
+		const fit, readers = 4, 60
+		budget := memory.New(0)
+		s := start(t, steps{newBucket(h.pushes...)}, &follower.Options{MaxBytes: fit * one, Memory: budget})
+		done, peak := make(chan error, readers), int64(0)
+		for i := range readers {
+			go func() {
+				_, err := s.Snapshot(t.Context(), numbered(i))
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		for range readers * len(h.pushes) {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			peak = max(peak, used(t, budget))
+		}
+		for range readers {
+			if err := <-done; err != nil {
+				t.Errorf("snapshot: %v", err)
+			}
+		}
+		if limit := 3 * (fit + 4) * one; peak > limit {
+			t.Errorf("%d KiB were held, %d of one, want at most %d", peak>>10, one>>10, limit>>10)
+		}
+	})
+}
+
+// TestOldPagesAreKept: a page that is not retained any more is read once for all who ask
+// for it in a while, and the oldest give way.
+func TestOldPagesAreKept(t *testing.T) {
+	h := turns(t, 6)
+	s := start(t, newBucket(h.pushes...), &follower.Options{RetainBytes: 1})
+	wantHead(t, s, h.head())
+	read := func(after conversation.Offset, pages int64) *byte {
+		t.Helper()
+		page, err := s.Updates(t.Context(), address(), after, 2)
+		if err != nil || string(page.JSON) != h.page(after, after+2) || page.Next != after+2 {
+			t.Fatalf("after %d: %s, %v", after, page.JSON, err)
+		}
+		if got := s.Stats().ColdPages; got != pages {
+			t.Errorf("%d pages were read after %d, want %d", got, after, pages)
+		}
+		return &page.JSON[0]
+	}
+	first := read(0, 1)
+	if read(0, 1) != first {
+		t.Error("two readers get two copies of a page")
+	}
+	read(2, 2)
+	if read(0, 3) == first {
+		t.Error("nothing gave way")
+	}
+}
