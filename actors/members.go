@@ -104,6 +104,8 @@ type members struct {
 	bucket storage.Bucket
 	opts   *Options
 	load   func() (active, busy int64)
+	// reached returns the other nodes that answer, by incarnation.
+	reached func() []string
 	// lost is called once, from a goroutine, when the members lack this node.
 	lost func(error)
 
@@ -128,7 +130,7 @@ func (m *members) Join(ctx context.Context, self grain.Member, publish func([]gr
 	}}
 	if c := m.opts.Cluster; c != nil {
 		row.Node = self.Address()
-		o.Heartbeat, o.Suspect, o.Fence = c.Heartbeat, c.Suspect, c.Fence
+		o.Heartbeat, o.Suspect, o.Fence, o.Reached = c.Heartbeat, c.Suspect, c.Fence, m.reached
 	}
 	table, err := membership.New(m.bucket, row, o)
 	if err != nil {
@@ -261,6 +263,40 @@ func (m *members) others() (all, owners int) {
 		}
 	}
 	return all, owners
+}
+
+// standing is what the newest known view says about this node and who answers it.
+type standing struct {
+	epoch                        int64
+	members, draining, unreached int // rows, and those that drain or wait for their share
+	self                         storage.Member
+	owners, answering            int // members with a share, this node not counted, and those that answer
+}
+
+func (m *members) standing(answering []string) standing {
+	v := m.view.Load()
+	if v == nil {
+		return standing{}
+	}
+	s := standing{epoch: v.Epoch, members: len(v.Members)}
+	for _, row := range v.Members {
+		if row.Draining {
+			s.draining++
+		}
+		if row.Weight == 0 && row.Wants > 0 {
+			s.unreached++
+		}
+		switch {
+		case row.ID == m.self.ID:
+			s.self = row
+		case row.Weight > 0:
+			s.owners++
+			if slices.Contains(answering, row.ID) {
+				s.answering++
+			}
+		}
+	}
+	return s
 }
 
 // softwareVersion is what the build says about this module, also as a dependency.

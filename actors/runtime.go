@@ -271,7 +271,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
 	}
-	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, lost: r.expelled}
+	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, reached: r.reached, lost: r.expelled}
 	if o.Membership == MembershipBucket {
 		r.bucket = gate{bucket, r.members}
 		r.logs = storage.NewLogs(r.bucket, o.Log)

@@ -35,6 +35,8 @@ type Status struct {
 	// Epoch numbers the newest known view, Members and Draining count its rows.
 	Epoch             int64
 	Members, Draining int
+	// Unreached rows own nothing until most members with a share answer their node.
+	Unreached int
 	// Reachable of the Others answer this node.
 	Reachable, Others int
 	// Passive: the own row could not be confirmed for too long; nothing is written.
@@ -96,31 +98,27 @@ func (r *Runtime) Status() Status {
 	r.mu.Lock()
 	s.QueuedCallers = int64(r.calls)
 	r.mu.Unlock()
-	drained := false
-	if v := r.members.view.Load(); v != nil {
-		s.Epoch, s.Members = v.Epoch, len(v.Members)
-		for _, m := range v.Members {
-			if m.Draining {
-				s.Draining++
-				drained = drained || m.ID == s.Member
-			}
-		}
-	}
+	var answering []string
 	if r.peers != nil {
 		s.Address = r.peers.Address()
-		s.Reachable, s.Others = r.peers.Reachable()
+		answering, s.Others = r.peers.Reachable()
+		s.Reachable = len(answering)
 		s.Relayed, s.RelayGaps, s.FollowerLag = r.relay.relayed.Load(), r.relay.gaps.Load(), r.relay.lag()
 	}
+	st := r.members.standing(answering)
+	s.Epoch, s.Members, s.Draining, s.Unreached = st.epoch, st.members, st.draining, st.unreached
 	_, owners := r.members.others()
 	switch {
 	case !r.serving.Load():
 		s.Reason = "starting"
-	case s.Leaving || drained && owners > 0: // one that is left alone serves all the same
+	case s.Leaving || st.self.Draining && owners > 0: // one that is left alone serves all the same
 		s.Reason = "draining: its conversations go to other nodes"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"
-	case 2*(s.Others-s.Reachable) > s.Others+1: // more than half of the members
-		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", s.Reachable, s.Others)
+	case st.self.Weight == 0 && st.self.Wants > 0:
+		s.Reason = fmt.Sprintf("not reached: %d of %d nodes with a share answer, it owns nothing until more than half do", st.answering, st.owners)
+	case 2*(st.owners-st.answering) > st.owners+1: // more than half of the members with a share
+		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", st.answering, st.owners)
 	default:
 		s.Ready = true
 	}

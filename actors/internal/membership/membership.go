@@ -18,7 +18,7 @@ const tidyTimeout = 5 * time.Second
 // are called in this order, one at a time; the other methods at any time.
 type Membership struct {
 	bucket storage.Bucket
-	row    storage.Member // As it is when it joins.
+	row    storage.Member // As it is with its share.
 	opts   Options
 	log    *slog.Logger
 
@@ -95,7 +95,7 @@ func (m *Membership) join(ctx context.Context) error {
 				return nil, false, errAgain
 			}
 		}
-		rows, changed := plan.with(m.row)
+		rows, changed := plan.with(m.entering(plan.kept))
 		return rows, changed, nil
 	})
 	if err != nil {

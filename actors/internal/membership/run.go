@@ -20,6 +20,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	wg.Go(func() { m.beats(ctx) })
 	wg.Go(func() { m.sayPassive(ctx) })
 	wg.Go(func() { m.watchOthers(ctx) })
+	wg.Go(func() { m.keepShare(ctx) })
 	wg.Go(func() { m.tidy(ctx, m.replaced, m.gone) })
 	err := m.polls(ctx)
 	cancel()

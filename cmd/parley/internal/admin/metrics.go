@@ -23,6 +23,7 @@ func readings() []reading {
 		{"parley_leaving", "1 if the node is ending in order.", gauge, func(s status) float64 { return truth(s.Leaving) }},
 		{"parley_members", "Members of the newest epoch that the node knows, itself included.", gauge, func(s status) float64 { return float64(s.Members) }},
 		{"parley_members_draining", "Members that own nothing any more and hand over what they have.", gauge, func(s status) float64 { return float64(s.Draining) }},
+		{"parley_members_unreached", "Members that own nothing until most of the others answer them.", gauge, func(s status) float64 { return float64(s.Unreached) }},
 		{"parley_members_others", "Members that the node should reach.", gauge, func(s status) float64 { return float64(s.Others) }},
 		{"parley_members_reachable", "Members that the node reaches, of parley_members_others.", gauge, func(s status) float64 { return float64(s.Reachable) }},
 		{"parley_members_epoch", "Number of the newest epoch that the node knows.", gauge, func(s status) float64 { return float64(s.Epoch) }},
