@@ -113,6 +113,8 @@ func (r *Runtime) Status() Status {
 		s.Reason = "starting"
 	case s.Leaving || st.self.Draining && owners > 0: // one that is left alone serves all the same
 		s.Reason = "draining: its conversations go to other nodes"
+	case r.members.gone():
+		s.Reason = "not a member: the objects under members/ of the bucket were deleted; start all nodes of the bucket again"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"
 	case st.self.Weight == 0 && st.self.Wants > 0:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -130,6 +131,24 @@ func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, err
 		return Heartbeat{}, &CorruptError{Key: key, Err: err}
 	}
 	return h, nil
+}
+
+// Heartbeats lists the members that have a heartbeat, of whatever age. A key that is no
+// heartbeat's is passed over.
+func Heartbeats(ctx context.Context, b Bucket) ([]string, error) {
+	var ids []string
+	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: heartbeatRoot}, func(page []ListedKey) error {
+		for _, k := range page {
+			if id, _ := strings.CutPrefix(k.Key, heartbeatRoot); validMember(id) == nil {
+				ids = append(ids, id)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list heartbeats: %w", err)
+	}
+	return ids, nil
 }
 
 // DeleteHeartbeat removes the heartbeat of a node that is gone, in one request. An

@@ -231,12 +231,31 @@ func listEpochs(ctx context.Context, b Bucket, r *retry, after int64) ([]int64, 
 // [*FormatError] says that a newer version wrote it, a [*CorruptError] that the
 // object is not that epoch.
 func NewestEpoch(ctx context.Context, b Bucket, after int64) (Epoch, []int64, error) {
+	return newestEpoch(ctx, b, after, 0)
+}
+
+// ConfirmEpoch reports whether an epoch that was seen stands: it is the newest, or the
+// newest is above it and is returned. If neither is there, somebody has deleted what no
+// writer deletes. The errors are those of NewestEpoch.
+func ConfirmEpoch(ctx context.Context, b Bucket, known int64) (newer Epoch, stands bool, err error) {
+	e, _, err := newestEpoch(ctx, b, known-1, known)
+	if err != nil || e.N == known {
+		return Epoch{}, err == nil, err
+	}
+	return e, e.N > known, nil
+}
+
+// newestEpoch does not read the epoch of a number that is known.
+func newestEpoch(ctx context.Context, b Bucket, after, known int64) (Epoch, []int64, error) {
 	for tried := int64(0); ; {
 		ns, err := listEpochs(ctx, b, newRetry(Retry{}), after)
 		if err != nil || len(ns) == 0 {
 			return Epoch{}, nil, err
 		}
 		last := len(ns) - 1
+		if ns[last] == known {
+			return Epoch{N: known}, nil, nil
+		}
 		e, err := ReadEpoch(ctx, b, ns[last])
 		if errors.Is(err, ErrNotFound) && ns[last] > tried {
 			tried = ns[last] // It was replaced, and deleted, since it was listed.

@@ -27,8 +27,9 @@
 //  4. A heartbeat is stored before the epoch that names its node is sent, and goes
 //     on until Join and Run have ended.
 //  5. Join returns nil only after the newest epoch held the row.
-//  6. Run ends with a [*ReplacedError] only if the newest epoch lacks the row; a
-//     bucket that does not answer is no reason, however long.
+//  6. Run ends with a [*ReplacedError] only if the newest epoch lacks the row, and with a
+//     [*GoneError] only if the epochs were deleted; a bucket that does not answer is no
+//     reason, however long.
 //  7. A node is passive before it is expelled, see below.
 //  8. Publish gets complete epochs with the own row, by rising number, one at a time.
 //  9. The highest epoch is never deleted.
