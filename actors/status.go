@@ -42,9 +42,9 @@ type Status struct {
 	// Passive: the own row could not be confirmed for too long; nothing is written.
 	// Leaving: the node hands over or is at its end.
 	Passive, Leaving bool
-	// Active conversations are in memory, Resting ones have a writer put aside, Busy
-	// ones are listed as owed.
-	Active, Resting, Busy, Followers int
+	// Active conversations are in memory, Resting ones have a writer put aside, Parked ones
+	// wait for a time since they ran here, Busy ones are listed as owed.
+	Active, Resting, Parked, Busy, Followers int
 	// QueuedCallers wait for an owner's answer, QueuedSubmissions are in memory and not
 	// settled, the running ones included.
 	QueuedCallers, QueuedSubmissions int64
@@ -79,7 +79,7 @@ type (
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
-		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(),
+		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(), Parked: r.waits.size(),
 		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
 		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
 		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),

@@ -29,6 +29,7 @@ func readings() []reading {
 		{"parley_members_epoch", "Number of the newest epoch that the node knows.", gauge, func(s status) float64 { return float64(s.Epoch) }},
 		{"parley_activations", "Conversations in memory.", gauge, func(s status) float64 { return float64(s.Active) }},
 		{"parley_resting", "Conversations out of memory whose writer is kept.", gauge, func(s status) float64 { return float64(s.Resting) }},
+		{"parley_parked", "Conversations that wait for a time, whose clocks the node keeps.", gauge, func(s status) float64 { return float64(s.Parked) }},
 		{"parley_busy", "Conversations with unsettled work.", gauge, func(s status) float64 { return float64(s.Busy) }},
 		{"parley_followers", "Conversations that the node follows for readers.", gauge, func(s status) float64 { return float64(s.Followers) }},
 		{"parley_queued_callers", "Callers that wait for the answer of a conversation's owner.", gauge, func(s status) float64 { return float64(s.QueuedCallers) }},
