@@ -79,6 +79,7 @@ type activation struct {
 	ctx     context.Context // ends with the activation
 	cancel  context.CancelFunc
 
+	clock   clock // that its waits go by; set once
 	machine *machine.Machine
 	writer  *storage.Writer
 	claimed bool // the writer has a durable batch
@@ -180,6 +181,10 @@ func (a *activation) start(key conversation.Key) {
 	a.witness = witness{events: a.rt.events, key: key}
 	a.ctx, a.cancel = context.WithCancel(a.rt.life)
 	a.machine = machine.New(&a.rt.machines)
+	var waited bool
+	if a.clock, waited = a.rt.waits.clock(key); !waited {
+		a.clock = a.rt.newClock()
+	}
 	a.resting = a.rt.resting.take(key)
 	if a.resting != nil {
 		a.assume(a.resting.name())
@@ -231,6 +236,7 @@ func (a *activation) end() {
 	a.rt.counts.owed.Add(-a.owed)
 	a.owed = 0
 	a.discharge()
+	a.forgetWait()
 	a.rt.leave(a.key, a.nonce)
 	a.witness.closed()
 	if a.handedOver {
@@ -464,7 +470,8 @@ func (a *activation) caller(sender *actor.PID) machine.ReplyID {
 
 // step feeds the machine and performs what it asks for.
 func (a *activation) step(in machine.Input) {
-	env := machine.Env{Wall: conversation.TimeOf(time.Now()), Mono: time.Since(a.rt.began)}
+	wall := a.rt.wall()
+	env := machine.Env{Wall: conversation.TimeOf(wall), Ahead: a.clock.ahead(wall), Mono: time.Since(a.rt.began)}
 	if _, err := io.ReadFull(a.random, env.Seed[:]); err != nil {
 		panic(fmt.Sprintf("actors: read randomness: %v", err))
 	}

@@ -88,7 +88,9 @@ type ClusterMember struct {
 	Busy   int64     // Conversations there with unsettled work.
 	Beats  int64     // Count of its newest heartbeat, 0 if there is none: a node that lives raises it.
 	Beat   time.Time // When that was sent, by that node's clock; zero if there is none.
-	Share  float64   // Of all conversations, 0 to 1.
+	// Reach is which other members it reaches, nil if it does not say.
+	Reach *storage.Reach
+	Share float64 // Of all conversations, 0 to 1.
 }
 
 // ReadCluster reads who serves a bucket. It needs no node and disturbs none.
@@ -137,7 +139,7 @@ func viewOf(ctx context.Context, bucket storage.Bucket, epoch int64, rows []stor
 		var corrupt *storage.CorruptError
 		switch {
 		case err == nil:
-			m.Active, m.Busy, m.Beats, m.Beat = h.Active, h.Busy, h.Count, time.UnixMilli(int64(h.At)).UTC()
+			m.Active, m.Busy, m.Beats, m.Beat, m.Reach = h.Active, h.Busy, h.Count, time.UnixMilli(int64(h.At)).UTC(), h.Reach
 		case errors.Is(err, storage.ErrNotFound), errors.As(err, &corrupt):
 		default:
 			return nil, fmt.Errorf("read cluster: %w", err)

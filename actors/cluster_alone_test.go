@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -11,7 +12,8 @@ import (
 )
 
 // TestJoinerThatNobodyReachesLeavesTheOtherReady: a second node with a wrong address, or a
-// certificate of another authority, is one of two members. It is not more than half of them.
+// certificate of another authority, is one of two members. It is not more than half of them,
+// and owns nothing: every request is served.
 func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	w := newWorld(t)
 	a := w.together(1, setup{opts: agents(chatAgent()), model: says(3)})[0]
@@ -25,12 +27,36 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	}
 	o := clustered(agents(chatAgent()))
 	o.Cluster = &actors.ClusterOptions{Listen: free, Advertise: "127.0.0.1:1", Insecure: true}
-	w.start(setup{opts: o, model: says(3)})
+	stranger := w.start(setup{opts: o, model: says(3)})
 	eventually(t, "both members", func() bool { return a.rt.Status().Members == 2 })
 	// It answers no ping, now or later: what the node says of it does not change any more.
 	if st := a.rt.Status(); st.Others != 1 || st.Reachable != 0 || !st.Ready {
 		t.Fatalf("the sound node reaches %d of %d others and is not ready: %s", st.Reachable, st.Others, st.Reason)
 	}
+	for i := range 20 {
+		if _, err := a.rt.Admit(t.Context(), message(chat(fmt.Sprint("c", i)), "k", "hello")); err != nil {
+			t.Errorf("message %d through the sound node: %v", i, err)
+		}
+	}
+	if st := stranger.rt.Status(); st.Ready || !strings.Contains(st.Reason, "not reached: 0 of 1") || st.Unreached != 1 {
+		t.Errorf("the stranger is ready %v: %q, %d rows own nothing", st.Ready, st.Reason, st.Unreached)
+	}
+	eventually(t, "heartbeats that say who reaches whom", func() bool {
+		v, err := actors.ReadCluster(t.Context(), w.bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range v.Members {
+			sound := m.ID == a.rt.Status().Member
+			if sound != (m.Share == 1) || sound == (m.Share == 0) || m.Wants == 0 != sound {
+				t.Fatalf("member %s has a share of %v, weight %d, wants %d", m.ID, m.Share, m.Weight, m.Wants)
+			}
+			if m.Reach == nil || m.Reach.Reached != 0 || len(m.Reach.Missing) != 1 {
+				return false
+			}
+		}
+		return len(v.Members) == 2
+	})
 }
 
 // TestAllNodesLeaveTogether: where the last ones go at the same time, none waits for another to take over.

@@ -23,7 +23,7 @@ func clustered(o actors.Options) actors.Options {
 	return o
 }
 
-// together starts nodes of a cluster and waits until each sees and reaches the others.
+// together starts nodes of a cluster and waits until each reaches the others and has its share.
 func (w *world) together(n int, s setup) []*node {
 	w.tb.Helper()
 	var nodes []*node
@@ -39,7 +39,7 @@ func (w *world) meet(nodes []*node) {
 	for _, node := range nodes {
 		eventually(w.tb, "nodes that know each other", func() bool {
 			st := node.rt.Status()
-			return st.Members == len(nodes) && st.Reachable == len(nodes)-1
+			return st.Members == len(nodes) && st.Reachable == len(nodes)-1 && st.Unreached == 0
 		})
 	}
 }

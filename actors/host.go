@@ -30,8 +30,8 @@ type peers interface {
 	// may still do.
 	Release(ctx context.Context, id string) error
 	AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error)
-	// Reachable counts the other nodes, and those of them that answer.
-	Reachable() (reached, others int)
+	// Reachable returns the other nodes that answer, by incarnation, and counts all others.
+	Reachable() (reached []string, others int)
 }
 
 var _ peers = (*grain.Cluster)(nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -17,6 +18,9 @@ import (
 // slow to make.
 type LocalFleet struct {
 	system *actor.ActorSystem
+
+	// Wall is the wall clock of the nodes that are made from then on, nil for the usual one.
+	Wall func() time.Time
 
 	mu    sync.Mutex
 	nodes int
@@ -37,6 +41,9 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 	}
 	if page > 0 {
 		rt.pageBytes = page
+	}
+	if f.Wall != nil {
+		rt.wall = f.Wall
 	}
 	name := fmt.Sprintf("local-%d", f.nodes)
 	site := chaos.Site{

@@ -46,6 +46,9 @@ type MemberError struct {
 	Member   string // Incarnation of the other node, "" if there is none any more.
 	Address  string // What it advertises, "" as well.
 	Replaced bool   // This node was running. Starting it again may succeed.
+	// Deleted says that somebody deleted the members from the bucket: this node was one, or
+	// Member is alive and none of them.
+	Deleted bool
 	// Cluster says that the nodes share the bucket: the others took this one for dead,
 	// or a new start at its address took its place.
 	Cluster bool
@@ -55,6 +58,12 @@ type MemberError struct {
 // Error implements error. It says what to do.
 func (e *MemberError) Error() string {
 	switch {
+	case e.Deleted && e.Replaced:
+		return "the objects under members/ of this bucket were deleted while this node ran, so that another cluster may begin beside it: " +
+			"start all nodes of the bucket again, and never delete members/ while one runs; nothing acknowledged is lost"
+	case e.Deleted:
+		return fmt.Sprintf("node %s is alive, and the objects under members/ of this bucket, which should name it, were deleted: "+
+			"stop all nodes of the bucket, then start them again", e.Member)
 	case !e.Replaced && e.Cluster:
 		return fmt.Sprintf("node %s at %q serves this bucket alone: stop it, or start it as a member of the cluster too; "+
 			"a node that died is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
@@ -104,6 +113,8 @@ type members struct {
 	bucket storage.Bucket
 	opts   *Options
 	load   func() (active, busy int64)
+	// reached returns the other nodes that answer, by incarnation.
+	reached func() []string
 	// lost is called once, from a goroutine, when the members lack this node.
 	lost func(error)
 
@@ -128,7 +139,7 @@ func (m *members) Join(ctx context.Context, self grain.Member, publish func([]gr
 	}}
 	if c := m.opts.Cluster; c != nil {
 		row.Node = self.Address()
-		o.Heartbeat, o.Suspect, o.Fence = c.Heartbeat, c.Suspect, c.Fence
+		o.Heartbeat, o.Suspect, o.Fence, o.Reached = c.Heartbeat, c.Suspect, c.Fence, m.reached
 	}
 	table, err := membership.New(m.bucket, row, o)
 	if err != nil {
@@ -185,8 +196,14 @@ func (m *members) Leave(ctx context.Context) error {
 func (m *members) explain(err error) error {
 	var alive *membership.AliveError
 	var replaced *membership.ReplacedError
+	var gone *membership.GoneError
+	var stray *membership.StrayError
 	cluster := m.opts.Cluster != nil
 	switch {
+	case errors.As(err, &gone):
+		return &MemberError{Replaced: true, Deleted: true, Cluster: cluster, Err: err}
+	case errors.As(err, &stray):
+		return &MemberError{Member: stray.Member, Deleted: true, Cluster: cluster, Err: err}
 	case errors.As(err, &alive):
 		return &MemberError{Member: alive.Member.ID, Address: alive.Member.Address, Cluster: cluster, Err: err}
 	case errors.As(err, &replaced):
@@ -215,6 +232,12 @@ func (m *members) fresh() bool {
 func (m *members) passive() bool {
 	t := m.table.Load()
 	return t != nil && t.Passive()
+}
+
+// gone reports whether the members were found deleted from the bucket.
+func (m *members) gone() bool {
+	t := m.table.Load()
+	return t != nil && t.Gone()
 }
 
 // awaitActive returns once the node is not passive.
@@ -261,6 +284,40 @@ func (m *members) others() (all, owners int) {
 		}
 	}
 	return all, owners
+}
+
+// standing is what the newest known view says about this node and who answers it.
+type standing struct {
+	epoch                        int64
+	members, draining, unreached int // rows, and those that drain or wait for their share
+	self                         storage.Member
+	owners, answering            int // members with a share, this node not counted, and those that answer
+}
+
+func (m *members) standing(answering []string) standing {
+	v := m.view.Load()
+	if v == nil {
+		return standing{}
+	}
+	s := standing{epoch: v.Epoch, members: len(v.Members)}
+	for _, row := range v.Members {
+		if row.Draining {
+			s.draining++
+		}
+		if row.Weight == 0 && row.Wants > 0 {
+			s.unreached++
+		}
+		switch {
+		case row.ID == m.self.ID:
+			s.self = row
+		case row.Weight > 0:
+			s.owners++
+			if slices.Contains(answering, row.ID) {
+				s.answering++
+			}
+		}
+	}
+	return s
 }
 
 // softwareVersion is what the build says about this module, also as a dependency.

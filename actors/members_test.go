@@ -388,7 +388,7 @@ func TestMembershipRequests(t *testing.T) {
 		t.Errorf("single (-want +got):\n%s", diff)
 	}
 	start, end = life(t, MembershipBucket)
-	if diff := cmp.Diff(slices.Concat(format, []string{"LIST members/", "PUT heartbeat/a", "PUT " + epoch(1), "LIST members/"}), start); diff != "" {
+	if diff := cmp.Diff(slices.Concat(format, []string{"LIST members/", "LIST heartbeat/", "PUT heartbeat/a", "PUT " + epoch(1), "LIST members/"}), start); diff != "" {
 		t.Errorf("start (-want +got):\n%s", diff)
 	}
 	want := []string{"LIST members/", "GET " + epoch(1), "PUT " + epoch(2), "LIST members/", "DELETE " + epoch(1), "DELETE heartbeat/a"}
@@ -450,4 +450,28 @@ func TestMembershipOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestMembersAreDeleted deletes members/* under a node: it is not ready at once, says why,
+// and ends with the remedy.
+func TestMembersAreDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+		time.Sleep(time.Minute)
+		if st := a.rt.Status(); !st.Ready {
+			t.Fatalf("not ready: %s", st.Reason)
+		}
+		if err := a.rt.members.bucket.Delete(t.Context(), storage.EpochKey(a.rt.Status().Epoch)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(membership.DefaultHeartbeat)
+		if st := a.rt.Status(); st.Ready || !st.Passive || !strings.Contains(st.Reason, "members/ of the bucket were deleted") {
+			t.Errorf("ready %v, passive %v: %s", st.Ready, st.Passive, st.Reason)
+		}
+		var member *MemberError
+		if err := a.ended(); !errors.As(err, &member) || !member.Deleted || !member.Replaced || !strings.Contains(err.Error(), "start all nodes of the bucket again") {
+			t.Errorf("got %v", err)
+		}
+		newMemberNode(t, store, "b", MembershipBucket).serves()
+	})
 }

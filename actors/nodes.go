@@ -37,6 +37,15 @@ func (r *Runtime) grainOptions() *grain.Options {
 	return o
 }
 
+// reached returns the other nodes that answer this one, by incarnation.
+func (r *Runtime) reached() []string {
+	if r.peers == nil {
+		return nil
+	}
+	ids, _ := r.peers.Reachable()
+	return ids
+}
+
 // viewChanged looks after what a change of members leaves open: journals of nodes that
 // are gone, and conversations that are followed here and have another owner now.
 func (r *Runtime) viewChanged(v grain.View) {

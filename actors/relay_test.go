@@ -82,8 +82,8 @@ func (n *relayNode) Owner(string) (string, bool) {
 	return n.net.owner, n.net.owner == n.address
 }
 
-func (n *relayNode) Release(context.Context, string) error { return nil }
-func (n *relayNode) Reachable() (reached, others int)      { return 0, 0 }
+func (n *relayNode) Release(context.Context, string) error     { return nil }
+func (n *relayNode) Reachable() (reached []string, others int) { return nil, 0 }
 
 func (n *relayNode) AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error) {
 	n.net.mu.Lock()

@@ -206,12 +206,15 @@ type Runtime struct {
 	relay     *relay // nil with peers
 	journal   *journal
 	resting   *resting
+	waits     waits
 	events    *events
 	garbage   *garbage
 	gate      *dispatchGate
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
-	pageBytes int       // about the size of a page of closed history
+	// wall is the wall clock, which somebody may set; tests bring their own.
+	wall      func() time.Time
+	pageBytes int // about the size of a page of closed history
 	// entropy returns the randomness of one activation; simulations bring their own.
 	entropy   func(conversation.Key) io.Reader
 	ready     chan struct{}
@@ -293,7 +296,8 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
 	}
-	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, lost: r.expelled}
+	r.wall = time.Now
+	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, reached: r.reached, lost: r.expelled}
 	if o.Membership == MembershipBucket {
 		r.bucket = gate{bucket, r.members}
 		r.logs = storage.NewLogs(r.bucket, o.Log)

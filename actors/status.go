@@ -36,14 +36,16 @@ type Status struct {
 	// Epoch numbers the newest known view, Members and Draining count its rows.
 	Epoch             int64
 	Members, Draining int
+	// Unreached rows own nothing until most members with a share answer their node.
+	Unreached int
 	// Reachable of the Others answer this node.
 	Reachable, Others int
 	// Passive: the own row could not be confirmed for too long; nothing is written.
 	// Leaving: the node hands over or is at its end.
 	Passive, Leaving bool
-	// Active conversations are in memory, Resting ones have a writer put aside, Busy
-	// ones are listed as owed.
-	Active, Resting, Busy, Followers int
+	// Active conversations are in memory, Resting ones have a writer put aside, Parked ones
+	// wait for a time since they ran here, Busy ones are listed as owed.
+	Active, Resting, Parked, Busy, Followers int
 	// QueuedCallers wait for an owner's answer, QueuedSubmissions are in memory and not
 	// settled, the running ones included.
 	QueuedCallers, QueuedSubmissions int64
@@ -84,7 +86,7 @@ type (
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
-		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(),
+		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(), Parked: r.waits.size(),
 		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
 		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
 		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
@@ -104,31 +106,29 @@ func (r *Runtime) Status() Status {
 	r.mu.Lock()
 	s.QueuedCallers = int64(r.calls)
 	r.mu.Unlock()
-	drained := false
-	if v := r.members.view.Load(); v != nil {
-		s.Epoch, s.Members = v.Epoch, len(v.Members)
-		for _, m := range v.Members {
-			if m.Draining {
-				s.Draining++
-				drained = drained || m.ID == s.Member
-			}
-		}
-	}
+	var answering []string
 	if r.peers != nil {
 		s.Address = r.peers.Address()
-		s.Reachable, s.Others = r.peers.Reachable()
+		answering, s.Others = r.peers.Reachable()
+		s.Reachable = len(answering)
 		s.Relayed, s.RelayGaps, s.FollowerLag = r.relay.relayed.Load(), r.relay.gaps.Load(), r.relay.lag()
 	}
+	st := r.members.standing(answering)
+	s.Epoch, s.Members, s.Draining, s.Unreached = st.epoch, st.members, st.draining, st.unreached
 	_, owners := r.members.others()
 	switch {
 	case !r.serving.Load():
 		s.Reason = "starting"
-	case s.Leaving || drained && owners > 0: // one that is left alone serves all the same
+	case s.Leaving || st.self.Draining && owners > 0: // one that is left alone serves all the same
 		s.Reason = "draining: its conversations go to other nodes"
+	case r.members.gone():
+		s.Reason = "not a member: the objects under members/ of the bucket were deleted; start all nodes of the bucket again"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"
-	case 2*(s.Others-s.Reachable) > s.Others+1: // more than half of the members
-		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", s.Reachable, s.Others)
+	case st.self.Weight == 0 && st.self.Wants > 0:
+		s.Reason = fmt.Sprintf("not reached: %d of %d nodes with a share answer, it owns nothing until more than half do", st.answering, st.owners)
+	case 2*(st.owners-st.answering) > st.owners+1: // more than half of the members with a share
+		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", st.answering, st.owners)
 	default:
 		s.Ready = true
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,6 +78,7 @@ func (p *parking) forget() {
 // is tried until the activation ends: until then the journal lists the conversation.
 func (a *activation) storeTimer(e machine.StoreTimer) {
 	t := storage.Timer{Conv: a.key, Seq: int64(e.At), Until: e.Until}
+	a.rt.waits.put(a.key, parkedTurn{clock: a.clock, seq: t.Seq, until: t.Until})
 	a.rt.spawn(func() {
 		for {
 			err := storage.PutTimer(a.ctx, a.rt.bucket, t)
@@ -96,6 +98,22 @@ func (a *activation) storeTimer(e machine.StoreTimer) {
 	})
 }
 
+// timeOf is a time of this process by the clock of the conversation.
+func (a *activation) timeOf(t time.Time) conversation.Time {
+	return conversation.TimeOf(a.clock.now().Add(time.Until(t)).Round(time.Millisecond))
+}
+
+// forgetWait drops the clock of a conversation that is left without a wait.
+func (a *activation) forgetWait() {
+	state := a.machine.State()
+	if state == nil || a.writer == nil {
+		return // It was not opened.
+	}
+	if queue := state.Unsettled(); len(queue) == 0 || queue[0].Parked == nil {
+		a.rt.waits.drop(a.key, int64(state.Head()))
+	}
+}
+
 func wakeReply(v machine.Woken) proto.Message {
 	switch {
 	case v.Unknown:
@@ -107,7 +125,8 @@ func wakeReply(v machine.Woken) proto.Message {
 }
 
 // timerLoop asks about the timers that are due, at once and at every full minute by the
-// wall clock, until ctx ends. Every node does: asking twice does no harm, and whoever
+// wall clock, until ctx ends. Those of conversations that this process parked are due by
+// their clocks, whatever the wall clock shows meanwhile. Every node does: asking twice does no harm, and whoever
 // comes later finds most of them deleted.
 func (r *Runtime) timerLoop(ctx context.Context) {
 	for {
@@ -128,17 +147,22 @@ func (r *Runtime) timerLoop(ctx context.Context) {
 // ringTimers asks about every timer that is due. One that is not answered does not keep
 // the others from being asked about.
 func (r *Runtime) ringTimers(ctx context.Context) error {
-	var failed error
-	err := storage.DueTimers(ctx, r.bucket, conversation.TimeOf(time.Now()), func(page []storage.TimerRef) error {
-		var g errgroup.Group
-		g.SetLimit(pokesAtOnce)
-		for _, ref := range page {
-			g.Go(func() error { return r.ring(ctx, ref) })
-		}
-		failed = errors.Join(failed, g.Wait())
+	failed := r.ringAll(ctx, r.waits.due())
+	err := storage.DueTimers(ctx, r.bucket, conversation.TimeOf(r.wall()), func(page []storage.TimerRef) error {
+		page = slices.DeleteFunc(page, r.waits.knows)
+		failed = errors.Join(failed, r.ringAll(ctx, page))
 		return ctx.Err()
 	})
 	return errors.Join(err, failed)
+}
+
+func (r *Runtime) ringAll(ctx context.Context, refs []storage.TimerRef) error {
+	var g errgroup.Group
+	g.SetLimit(pokesAtOnce)
+	for _, ref := range refs {
+		g.Go(func() error { return r.ring(ctx, ref) })
+	}
+	return g.Wait()
 }
 
 // ring asks the owner about a timer, which wakes the conversation if its time has come,
@@ -157,6 +181,7 @@ func (r *Runtime) ring(ctx context.Context, ref storage.TimerRef) error {
 	case reply.GetAnswer() == wire.WakeReply_EARLY: // its owner's clock is behind
 		return nil
 	}
+	r.waits.drop(ref.Conv, ref.Seq)
 	limited, cancel = context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteTimer(limited, r.bucket, ref)

@@ -105,7 +105,7 @@ func (c *toolCall) perform() (any, error) {
 	began := time.Now()
 	out, err := c.use(tool)
 	if until, parked := c.parked.end(); parked {
-		return machine.ToolParked{Gen: c.run.Gen, Call: c.run.Call, Until: conversation.TimeOf(until)}, nil
+		return machine.ToolParked{Gen: c.run.Gen, Call: c.run.Call, Until: c.a.timeOf(until)}, nil
 	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
@@ -223,6 +223,7 @@ type steps struct {
 var (
 	_ agent.StepRecorder = (*steps)(nil)
 	_ agent.Parker       = (*steps)(nil)
+	_ agent.Clock        = (*steps)(nil)
 )
 
 func newSteps(c *toolCall) *steps {
@@ -242,6 +243,9 @@ func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 
 // Park implements [agent.Parker].
 func (s *steps) Park(until time.Time) bool { return s.call.parked.park(until) }
+
+// Now implements [agent.Clock].
+func (s *steps) Now() time.Time { return s.call.a.clock.now() }
 
 // stepRequest asks the actor to record a step. done gets one value.
 type stepRequest struct {

@@ -27,7 +27,9 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 // SleepUntil lets a call of a durable tool wait until a time, for days if need be. The
 // time is fixed and durable once the call has come here first; later runs of the call
 // wait for that same time, and pass a sleep that is over. It is never over before its
-// time by the clock of the node.
+// time by the clock of the node. Setting that clock moves no sleep while the process
+// lives that began it: what has passed counts, without times in which the machine was
+// suspended. Another process goes by its own clock.
 //
 // A wait of less than 30 seconds just blocks. For a longer one the run of the function
 // ends: SleepUntil returns [ErrParked], ctx is cancelled, and the function has 5 seconds to
@@ -60,10 +62,20 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	if err != nil {
 		return fail(err)
 	}
-	if p, ok := s.recorder.(Parker); ok && p.Park(at) {
+	end := time.Now()
+	end = end.Add(at.Sub(s.now())) // by the monotonic clock
+	if p, ok := s.recorder.(Parker); ok && p.Park(end) {
 		return ErrParked
 	}
-	return wait(ctx, at)
+	return wait(ctx, end)
+}
+
+// now is the time by the clock that sleeps go by.
+func (s *steps) now() time.Time {
+	if c, ok := s.recorder.(Clock); ok {
+		return c.Now().Round(0)
+	}
+	return time.Now().Round(0)
 }
 
 // inStepKey is the context key that marks a step.
@@ -76,8 +88,9 @@ func (s *steps) wakeTime(ctx context.Context, name string, until time.Time) (tim
 		if y := until.UTC().Year(); y < 0 || y > 9998 {
 			return until, fmt.Errorf("the year %d is out of range", y)
 		}
+		ahead := s.now().Sub(time.Now().Round(0)).Round(time.Millisecond) // 0 unless one was set
 		// A part of a millisecond is a whole one, so that no sleep is too short.
-		at := conversation.TimeOf(until.Add(time.Millisecond - 1))
+		at := conversation.TimeOf(until.Add(ahead + time.Millisecond - 1))
 		raw, _ = json.Marshal(at) // a time has its JSON
 		if err := s.recorder.Record(context.WithoutCancel(ctx), name, raw); err != nil {
 			return until, fmt.Errorf("record time: %w", err)
@@ -90,21 +103,19 @@ func (s *steps) wakeTime(ctx context.Context, name string, until time.Time) (tim
 	return time.UnixMilli(int64(at)), nil
 }
 
-// wait blocks until a time. It looks at the clock again after each wait, because clocks
-// are set.
+// wait blocks until a time of the monotonic clock.
 func wait(ctx context.Context, until time.Time) error {
-	for {
-		left := time.Until(until)
-		if left <= 0 {
-			return nil
-		}
-		t := time.NewTimer(left)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return context.Cause(ctx)
-		}
+	left := time.Until(until)
+	if left <= 0 {
+		return nil
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -112,6 +123,13 @@ func wait(ctx context.Context, until time.Time) error {
 // sleep blocks. Implementations are safe for concurrent use.
 type Parker interface {
 	// Park reports whether the run of the call has to end because it would sleep until
-	// a time. If not, it just blocks.
+	// a time, which has a monotonic reading. If not, it just blocks.
 	Park(until time.Time) bool
+}
+
+// Clock is a [StepRecorder] with a clock that sleeps go by. Without it they go by the
+// wall clock of the machine, as it is when they are looked at. Implementations are safe
+// for concurrent use.
+type Clock interface {
+	Now() time.Time
 }

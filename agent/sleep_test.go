@@ -152,3 +152,31 @@ func ExampleSleep() {
 	// Output:
 	// "called Ann" <nil>
 }
+
+// clocked is a recorder with a clock that is not the machine's.
+type clocked struct {
+	journal
+	ahead time.Duration
+}
+
+func (c *clocked) Now() time.Time { return time.Now().Add(c.ahead) }
+
+// TestSleepByItsClock: a sleep is as long as was asked for whatever its clock shows, and
+// what was recorded is a time of that clock.
+func TestSleepByItsClock(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			records := &clocked{ahead: ahead}
+			began := time.Now()
+			for range 2 { // the second run finds it over
+				if _, err := naps(time.Minute).Run(agent.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
+					t.Errorf("%v ahead: over after %v with %v", ahead, time.Since(began), err)
+				}
+			}
+			records.ahead -= 30 * time.Second
+			if _, err := naps(time.Minute).Run(agent.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != 90*time.Second {
+				t.Errorf("by a clock that is behind: over after %v with %v", time.Since(began), err)
+			}
+		})
+	}
+}

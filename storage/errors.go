@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -73,6 +74,24 @@ func (e *Error) Unwrap() []error {
 		}
 	}
 	return errs
+}
+
+// ClockError says why a store refuses every request: the clock of this machine differs
+// from the store's by more than the store takes, mostly 15 minutes.
+type ClockError struct {
+	Ahead time.Duration // Of the store's clock; negative is behind, 0 is unknown.
+}
+
+// Error implements error. It says what to do.
+func (e *ClockError) Error() string {
+	by := "by more than it takes"
+	switch {
+	case e.Ahead > 0:
+		by = "by " + e.Ahead.Round(time.Second).String() + ", it is ahead"
+	case e.Ahead < 0:
+		by = "by " + (-e.Ahead).Round(time.Second).String() + ", it is behind"
+	}
+	return "the clock of this machine differs from the store's " + by + ": set it, and keep it so by NTP"
 }
 
 // FencedError says that a writer lost its log. It matches ErrFenced. Whether its

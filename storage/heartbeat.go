@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
 const (
 	heartbeatRoot     = "heartbeat/"
-	maxHeartbeatBytes = 4 << 10
+	maxHeartbeatBytes = 32 << 10
+
+	// MaxMissing bounds the members that a heartbeat names as not reached. With ids of up
+	// to 24 bytes it stays below the 4 KiB that versions without [Reach] read.
+	MaxMissing = 128
 )
 
 // Heartbeat says that a node lives. It is a hint, plainly overwritten: whoever
@@ -23,6 +28,15 @@ type Heartbeat struct {
 	At     conversation.Time `json:"at"`     // For people; clocks of nodes differ.
 	Active int64             `json:"active"` // Conversations in memory there; for people.
 	Busy   int64             `json:"busy"`   // Conversations with unsettled work there; for people.
+	// Reach is nil if the node does not say.
+	Reach *Reach `json:"reach,omitempty"`
+}
+
+// Reach is which other members a node reaches: they answered it lately, so that messages
+// come through both ways.
+type Reach struct {
+	Reached int      `json:"reached"`           // How many do.
+	Missing []string `json:"missing,omitempty"` // Those that do not; at most MaxMissing of them.
 }
 
 type storedHeartbeat struct {
@@ -37,11 +51,21 @@ func (h Heartbeat) valid() error {
 	if h.Active < 0 || h.Busy < 0 {
 		return fmt.Errorf("%d conversations active, %d busy: want 0 or more", h.Active, h.Busy)
 	}
+	if r := h.Reach; r != nil {
+		if r.Reached < 0 || len(r.Missing) > MaxMissing {
+			return fmt.Errorf("%d members reached, %d named that are not: want 0 or more, and at most %d", r.Reached, len(r.Missing), MaxMissing)
+		}
+		for _, id := range r.Missing {
+			if err := validMember(id); err != nil {
+				return err
+			}
+		}
+	}
 	return validMember(h.Member)
 }
 
 // EncodeHeartbeat returns the object of a heartbeat: one line of JSON,
-// {v, member, count, at, active, busy}.
+// {v, member, count, at, active, busy, reach: {reached, missing}}.
 func EncodeHeartbeat(h Heartbeat) ([]byte, error) {
 	if err := h.valid(); err != nil {
 		return nil, fmt.Errorf("encode heartbeat: %w", err)
@@ -62,6 +86,9 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	}
 	if err := h.valid(); err != nil {
 		return Heartbeat{}, fmt.Errorf("decode heartbeat: %w", err)
+	}
+	if h.Reach != nil && len(h.Reach.Missing) == 0 {
+		h.Reach.Missing = nil
 	}
 	return h.Heartbeat, nil
 }
@@ -104,6 +131,24 @@ func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, err
 		return Heartbeat{}, &CorruptError{Key: key, Err: err}
 	}
 	return h, nil
+}
+
+// Heartbeats lists the members that have a heartbeat, of whatever age. A key that is no
+// heartbeat's is passed over.
+func Heartbeats(ctx context.Context, b Bucket) ([]string, error) {
+	var ids []string
+	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: heartbeatRoot}, func(page []ListedKey) error {
+		for _, k := range page {
+			if id, _ := strings.CutPrefix(k.Key, heartbeatRoot); validMember(id) == nil {
+				ids = append(ids, id)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list heartbeats: %w", err)
+	}
+	return ids, nil
 }
 
 // DeleteHeartbeat removes the heartbeat of a node that is gone, in one request. An

@@ -47,6 +47,7 @@ type Member struct {
 	Node      string                    `json:"node,omitempty"`     // Where other nodes find it, host:port; "" if it serves the bucket alone.
 	Version   string                    `json:"version,omitempty"`  // Of its software; up to 256 bytes of text.
 	Weight    int                       `json:"weight"`             // Its share of the conversations beside those of the others, 0 to 1000.
+	Wants     int                       `json:"wants,omitempty"`    // The weight it takes once it is reached, 0 to 1000; until then Weight is 0.
 	Draining  bool                      `json:"draining,omitempty"` // It owns nothing any more and hands over what it has.
 	StartedAt conversation.Time         `json:"startedAt"`          // Informative.
 	Records   []conversation.RecordType `json:"records,omitempty"`  // Types it can read.
@@ -98,8 +99,10 @@ func (m Member) Validate() error {
 	if m.Node != "" && !dialable(m.Node) {
 		return fmt.Errorf("member %q: node address %q: want host:port, the port from 1 to 65535", m.ID, m.Node)
 	}
-	if m.Weight < 0 || m.Weight > maxMemberWeight {
-		return fmt.Errorf("member %q: weight %d: want 0 to %d", m.ID, m.Weight, maxMemberWeight)
+	for _, w := range []int{m.Weight, m.Wants} {
+		if w < 0 || w > maxMemberWeight {
+			return fmt.Errorf("member %q: weight %d: want 0 to %d", m.ID, w, maxMemberWeight)
+		}
 	}
 	if len(m.Records) > maxMemberRecords {
 		return fmt.Errorf("member %q: %d record types, limit %d", m.ID, len(m.Records), maxMemberRecords)
@@ -140,7 +143,7 @@ type storedEpoch struct {
 }
 
 // EncodeEpoch returns the object of an epoch: one line of JSON,
-// {v, n, nonce, at, members: [{id, address, node, version, weight, draining,
+// {v, n, nonce, at, members: [{id, address, node, version, weight, wants, draining,
 // startedAt, records}]}.
 func EncodeEpoch(e Epoch) ([]byte, error) {
 	if err := e.valid(); err != nil {
@@ -228,12 +231,31 @@ func listEpochs(ctx context.Context, b Bucket, r *retry, after int64) ([]int64, 
 // [*FormatError] says that a newer version wrote it, a [*CorruptError] that the
 // object is not that epoch.
 func NewestEpoch(ctx context.Context, b Bucket, after int64) (Epoch, []int64, error) {
+	return newestEpoch(ctx, b, after, 0)
+}
+
+// ConfirmEpoch reports whether an epoch that was seen stands: it is the newest, or the
+// newest is above it and is returned. If neither is there, somebody has deleted what no
+// writer deletes. The errors are those of NewestEpoch.
+func ConfirmEpoch(ctx context.Context, b Bucket, known int64) (newer Epoch, stands bool, err error) {
+	e, _, err := newestEpoch(ctx, b, known-1, known)
+	if err != nil || e.N == known {
+		return Epoch{}, err == nil, err
+	}
+	return e, e.N > known, nil
+}
+
+// newestEpoch does not read the epoch of a number that is known.
+func newestEpoch(ctx context.Context, b Bucket, after, known int64) (Epoch, []int64, error) {
 	for tried := int64(0); ; {
 		ns, err := listEpochs(ctx, b, newRetry(Retry{}), after)
 		if err != nil || len(ns) == 0 {
 			return Epoch{}, nil, err
 		}
 		last := len(ns) - 1
+		if ns[last] == known {
+			return Epoch{N: known}, nil, nil
+		}
 		e, err := ReadEpoch(ctx, b, ns[last])
 		if errors.Is(err, ErrNotFound) && ns[last] > tried {
 			tried = ns[last] // It was replaced, and deleted, since it was listed.

@@ -3,6 +3,8 @@ package storage_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +32,7 @@ func shared(n int64) storage.Epoch {
 	return storage.Epoch{N: n, Nonce: "s", Members: []storage.Member{
 		{ID: "x", Node: "10.0.0.1:7946", Weight: 1000, Draining: true},
 		{ID: "y", Node: "[fd00::1]:1", Weight: 1},
-		{ID: "z", Node: "pod-3.parley.example:65535"},
+		{ID: "z", Node: "pod-3.parley.example:65535", Wants: 3},
 	}}
 }
 
@@ -91,6 +93,7 @@ func TestEpochIsStrict(t *testing.T) {
 		"long node":        func(e *storage.Epoch) { e.Members[0].Node = strings.Repeat("x", 254) + ":80" },
 		"weight":           func(e *storage.Epoch) { e.Members[0].Weight = -1 },
 		"weight too high":  func(e *storage.Epoch) { e.Members[0].Weight = 1001 },
+		"wants":            func(e *storage.Epoch) { e.Members[0].Wants = -1 },
 		"record":           func(e *storage.Epoch) { e.Members[0].Records = []conversation.RecordType{""} },
 		"too many records": func(e *storage.Epoch) { e.Members[0].Records = make([]conversation.RecordType, 257) },
 		"too many bytes": func(e *storage.Epoch) {
@@ -402,13 +405,21 @@ func TestHeartbeat(t *testing.T) {
 			t.Errorf("got %+v, %v; want %+v", got, err, h)
 		}
 	}
+	far := storage.Heartbeat{Member: "node-1_x", Count: 2, At: 7, Active: 5, Busy: 2, Reach: &storage.Reach{Reached: 1, Missing: []string{"b"}}}
+	sent, err := storage.EncodeHeartbeat(far)
+	if want := `,"busy":2,"reach":{"reached":1,"missing":["b"]}}` + "\n"; err != nil || !strings.HasSuffix(string(sent), want) {
+		t.Errorf("object is %s, %v; want it to end with %s", sent, err, want)
+	}
+	if got, err := storage.DecodeHeartbeat(sent); err != nil || !reflect.DeepEqual(got, far) {
+		t.Errorf("got %+v, %v; want %+v", got, err, far)
+	}
 	data, err := b.Get(t.Context(), "heartbeat/node-1_x")
 	if want := `{"v":8,"member":"node-1_x","count":2,"at":"1970-01-01T00:00:00.007Z","active":5,"busy":2}` + "\n"; err != nil || string(data) != want {
 		t.Errorf("object is %s, %v; want %s", data, err, want)
 	}
 	for name, content := range map[string]string{
 		"garbage": "x", "another's": strings.Replace(string(data), "node-1", "node-2", 1), "no count": strings.Replace(string(data), `"count":2,`, "", 1),
-		"too large": string(data) + strings.Repeat(" ", 5000), "older": strings.Replace(string(data), `"v":8`, `"v":7`, 1),
+		"too large": string(data) + strings.Repeat(" ", 33_000), "older": strings.Replace(string(data), `"v":8`, `"v":7`, 1),
 		"active": strings.Replace(string(data), `"active":5`, `"active":-5`, 1), "busy": strings.Replace(string(data), `"busy":2`, `"busy":-1`, 1),
 	} {
 		if err := b.Put(t.Context(), storage.HeartbeatKey("node-1_x"), storage.Bytes([]byte(content))); err != nil {
@@ -437,7 +448,11 @@ func TestHeartbeat(t *testing.T) {
 	if err := storage.DeleteHeartbeat(t.Context(), b, "../x"); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("delete of a path: %v", err)
 	}
-	for _, h := range []storage.Heartbeat{{Member: "a/b", Count: 1}, {Member: "a"}, {Member: "a", Count: 1, Active: -1}, {Member: "a", Count: 1, Busy: -1}} {
+	for _, h := range []storage.Heartbeat{
+		{Member: "a/b", Count: 1}, {Member: "a"}, {Member: "a", Count: 1, Active: -1}, {Member: "a", Count: 1, Busy: -1},
+		{Member: "a", Count: 1, Reach: &storage.Reach{Reached: -1}}, {Member: "a", Count: 1, Reach: &storage.Reach{Missing: []string{"../b"}}},
+		{Member: "a", Count: 1, Reach: &storage.Reach{Missing: slices.Repeat([]string{"b"}, storage.MaxMissing+1)}},
+	} {
 		if err := storage.PutHeartbeat(t.Context(), b, h); !errors.Is(err, storage.ErrRefused) {
 			t.Errorf("put %+v: %v", h, err)
 		}
@@ -453,6 +468,8 @@ func FuzzDecodeHeartbeat(f *testing.F) {
 	f.Add(data[:len(data)-3])
 	f.Add([]byte(`{"v":9}`))
 	f.Add([]byte(`{"v":8,"member":"m","count":1,"at":"1970-01-01T00:00:00.000Z"}`))
+	f.Add([]byte(`{"v":8,"member":"m","count":1,"at":"1970-01-01T00:00:00.000Z","reach":{"reached":2,"missing":["a","b"]}}`))
+	f.Add([]byte(`{"v":8,"member":"m","count":1,"at":"1970-01-01T00:00:00.000Z","reach":{"missing":[]}}`))
 	f.Add([]byte(`{"v":8,"member":"m","count":1,"at":"1970-01-01T00:00:00.000Z","active":-1,"busy":9223372036854775807}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := storage.DecodeHeartbeat(data)
@@ -463,7 +480,7 @@ func FuzzDecodeHeartbeat(f *testing.F) {
 		if err != nil {
 			t.Fatalf("encode what was decoded: %v", err)
 		}
-		if second, err := storage.DecodeHeartbeat(again); err != nil || second != h {
+		if second, err := storage.DecodeHeartbeat(again); err != nil || !reflect.DeepEqual(second, h) {
 			t.Fatalf("second decode: %+v, %v; want %+v", second, err, h)
 		}
 	})

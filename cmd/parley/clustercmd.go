@@ -53,6 +53,8 @@ func clusterStatusCommand() *cobra.Command {
 		Long: "status prints the members of the bucket that a configuration file names. It asks the bucket\n" +
 			"and no node, so it works from wherever the bucket can be reached, also if no node answers.\n\n" +
 			"  SHARE      of all conversations, those that would be this node's\n" +
+			"  REACHES    of the other members, those that answer it; a node that most of them do not\n" +
+			"             reach is in state \"not reached\" and owns nothing\n" +
 			"  ACTIVE     conversations in its memory\n" +
 			"  BUSY       conversations there with unsettled work\n" +
 			"  HEARTBEAT  how long ago it was seen to change, while status watched for about a second;\n" +
@@ -203,8 +205,10 @@ type memberReport struct {
 	Active int64      `json:"active"`
 	Busy   int64      `json:"busy"`
 	Beat   *time.Time `json:"beat,omitempty"` // by that node's clock
-	Seen   bool       `json:"seen"`
-	age    time.Duration
+	// Reach is which other members answer it, nil if it does not say.
+	Reach *storage.Reach `json:"reach,omitempty"`
+	Seen  bool           `json:"seen"`
+	age   time.Duration
 }
 
 // unreadType is a record type and who cannot read it.
@@ -216,7 +220,7 @@ type unreadType struct {
 func (w *clusterWatch) report(bucket string) clusterReport {
 	r := clusterReport{Bucket: bucket, Epoch: w.view.Epoch, Members: []memberReport{}, Unread: unread(w.view.Members)}
 	for _, m := range w.view.Members {
-		row := memberReport{Member: m.Member, State: stateOf(m), Share: m.Share, Active: m.Active, Busy: m.Busy}
+		row := memberReport{Member: m.Member, State: stateOf(m), Share: m.Share, Active: m.Active, Busy: m.Busy, Reach: m.Reach}
 		if !m.Beat.IsZero() {
 			row.Beat = &m.Beat
 		}
@@ -236,6 +240,8 @@ func stateOf(m actors.ClusterMember) string {
 		return "draining"
 	case m.Node == "":
 		return "alone"
+	case m.Weight == 0 && m.Wants > 0:
+		return "not reached"
 	case m.Weight == 0:
 		return "owns none"
 	}
@@ -283,7 +289,7 @@ func (r clusterReport) print(out io.Writer) error {
 	}
 	short := shortIDs(r.Members)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "parley cluster status: %s, epoch %d\n\nMEMBER\tNODE\tHTTP\tVERSION\tWEIGHT\tSTATE\tSHARE\tACTIVE\tBUSY\tHEARTBEAT\n", r.Bucket, r.Epoch)
+	fmt.Fprintf(w, "parley cluster status: %s, epoch %d\n\nMEMBER\tNODE\tHTTP\tVERSION\tWEIGHT\tSTATE\tSHARE\tREACHES\tACTIVE\tBUSY\tHEARTBEAT\n", r.Bucket, r.Epoch)
 	versions := map[string]bool{}
 	for _, m := range r.Members {
 		beat := "not seen"
@@ -291,10 +297,13 @@ func (r clusterReport) print(out io.Writer) error {
 			beat = fmt.Sprintf("%.1f s ago", m.age.Seconds())
 		}
 		versions[m.Version] = true
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%.1f %%\t%d\t%d\t%s\n", short[m.ID], dash(m.Node), dash(m.Address), dash(m.Version),
-			m.Weight, m.State, 100*m.Share, m.Active, m.Busy, beat)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%.1f %%\t%s\t%d\t%d\t%s\n", short[m.ID], dash(m.Node), dash(m.Address), dash(m.Version),
+			m.Weight, m.State, 100*m.Share, r.reaches(m), m.Active, m.Busy, beat)
 	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := r.printMissing(out, short); err != nil {
 		return err
 	}
 	for _, m := range r.Members {
@@ -311,6 +320,36 @@ func (r clusterReport) print(out io.Writer) error {
 	}
 	if len(versions) > 1 && len(r.Unread) == 0 {
 		fmt.Fprintf(out, "\nThe members have %d versions; all read the same records.\n", len(versions))
+	}
+	return nil
+}
+
+// reaches says how many other members a member reaches.
+func (r clusterReport) reaches(m memberReport) string {
+	if m.Reach == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", m.Reach.Reached, len(r.Members)-1)
+}
+
+// printMissing prints which members a member does not reach.
+func (r clusterReport) printMissing(out io.Writer, short map[string]string) error {
+	for _, m := range r.Members {
+		if m.Reach == nil {
+			continue
+		}
+		var ids []string
+		for _, id := range m.Reach.Missing {
+			if s, ok := short[id]; ok { // otherwise it has left since
+				ids = append(ids, s)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "\n%s does not reach %s.\n", short[m.ID], strings.Join(ids, ", ")); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ type table struct {
 	mu     sync.Mutex
 	counts map[string]int64
 	active map[string]int64
+	// reach is what heartbeats say, by member.
+	reach map[string]*storage.Reach
 	// drains says how many conversations a draining member hands over with every
 	// heartbeat; 0 is none.
 	drains map[string]int64
@@ -77,7 +79,7 @@ func (tb *table) beat(t *testing.T, id string) {
 		}
 	}
 	tb.counts[id]++
-	h := storage.Heartbeat{Member: id, Count: tb.counts[id], At: conversation.Time(1_800_000_000_000 + tb.counts[id]), Active: tb.active[id], Busy: 1}
+	h := storage.Heartbeat{Member: id, Count: tb.counts[id], At: conversation.Time(1_800_000_000_000 + tb.counts[id]), Active: tb.active[id], Busy: 1, Reach: tb.reach[id]}
 	if err := storage.PutHeartbeat(context.Background(), tb.bucket, h); err != nil {
 		t.Error(err)
 	}
@@ -149,6 +151,34 @@ func TestClusterStatus(t *testing.T) {
 	}
 	if share < 0.999 || share > 1.001 {
 		t.Errorf("the shares sum up to %v", share)
+	}
+}
+
+// TestClusterStatusOfReach prints who reaches whom: the first two each other, nobody the
+// third, and the fourth is of a version that does not say.
+func TestClusterStatusOfReach(t *testing.T) {
+	members := append(three(), member("01CCCCCCCCCC4", "10.0.0.4"))
+	members[2].Weight, members[2].Wants = 0, 1
+	tb := newTable(t, members)
+	tb.mu.Lock()
+	tb.reach = map[string]*storage.Reach{
+		members[0].ID: {Reached: 2, Missing: []string{members[2].ID}}, members[1].ID: {Reached: 2, Missing: []string{members[2].ID, "01GONE"}},
+		members[2].ID: {Missing: []string{members[0].ID, members[1].ID, members[3].ID}},
+	}
+	tb.mu.Unlock()
+	_, out, _ := output(t, "cluster", "status", "--config", tb.file)
+	for _, want := range []string{
+		"serving      33.3 %  2 of 3", "not reached  0.0 %   0 of 3", "serving      33.3 %  -", "01AAAAAAAAAA1 does not reach 01BBBBBBBBBB3.\n",
+		"01AAAAAAAAAA2 does not reach 01BBBBBBBBBB3.\n", "01BBBBBBBBBB3 does not reach 01AAAAAAAAAA1, 01AAAAAAAAAA2, 01CCCCCCCCCC4.\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+	_, out, _ = output(t, "cluster", "status", "--config", tb.file, "--json")
+	r := into[clusterReport](t, out)
+	if m := r.Members[2]; m.State != "not reached" || m.Wants != 1 || m.Reach == nil || len(m.Reach.Missing) != 3 || r.Members[3].Reach != nil {
+		t.Errorf("rows: %s", out)
 	}
 }
 

@@ -36,6 +36,9 @@ const (
 	// bucketTimeout bounds how long a start waits for an endpoint's first answers.
 	bucketTimeout = 15 * time.Second
 
+	// clockWarning is how far the clock may be from the bucket's without a word.
+	clockWarning = time.Minute
+
 	// exitRefused is the exit code of a node that another one keeps from serving the
 	// bucket; starting it again later may help (EX_TEMPFAIL).
 	exitRefused = 75
@@ -76,13 +79,15 @@ type nodeConfig struct {
 // backend is a node: everything between a client's request and the bucket's bytes.
 // Its owner runs it once and closes it.
 type backend struct {
-	at      config.Bucket
-	log     *slog.Logger
-	store   *local.Store // nil over an endpoint
-	bucket  storage.Bucket
-	events  *destinations
-	runtime *actors.Runtime
-	handler *parleyhttp.Handler
+	at     config.Bucket
+	log    *slog.Logger
+	store  *local.Store // nil over an endpoint
+	bucket storage.Bucket
+	// endpoint is the bucket over an endpoint, as it was opened; nil over a folder.
+	endpoint *s3.Bucket
+	events   *destinations
+	runtime  *actors.Runtime
+	handler  *parleyhttp.Handler
 	// data is the room for what clients send in the data folder, nil without one, and
 	// spool that for bodies in temporary files.
 	data, spool *local.Room
@@ -111,7 +116,9 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		opts.Pace, opts.CompactGrace = 0, 0
 		opts.Membership = actors.MembershipBucket
 		opts.Advertise = cfg.listen
-		b.bucket, err = openEndpoint(cfg.bucket)
+		var endpoint *s3.Bucket
+		endpoint, err = openEndpoint(cfg.bucket)
+		b.bucket, b.endpoint = endpoint, endpoint
 	case cfg.bucket.Dir == "":
 		err = errors.New("open the data folder: no folder given; name one with --data")
 	default:
@@ -169,7 +176,7 @@ func openStore(store *local.Store) (storage.Bucket, error) {
 	})
 }
 
-func openEndpoint(b config.Bucket) (storage.Bucket, error) {
+func openEndpoint(b config.Bucket) (*s3.Bucket, error) {
 	prefix := b.Prefix
 	if prefix != "" {
 		prefix += "/"
@@ -221,6 +228,9 @@ func (b *backend) reach(ctx context.Context) error {
 		return err
 	}
 	report, err := storage.EnsureProbed(ctx, b.bucket, b.at.Endpoint, time.Now(), nil)
+	if ahead := b.endpoint.ClockAhead(); ahead.Abs() >= clockWarning {
+		b.log.Warn("the clock of this machine differs from the bucket's, which refuses requests from 15 minutes on", "ahead", ahead.Round(time.Second))
+	}
 	if err == nil && report != nil {
 		b.log.Info("bucket passed the probe", "requests", report.Requests, "took", report.Took.Round(time.Millisecond))
 	}
@@ -258,6 +268,10 @@ func explainBucket(b config.Bucket, err error) error {
 	var broken *storage.ProbeError
 	if errors.As(err, &format) || errors.As(err, &broken) {
 		return fmt.Errorf("%s: %w", bucketName(b), err)
+	}
+	var clock *storage.ClockError
+	if errors.As(err, &clock) {
+		return fmt.Errorf("%s cannot be used: %w", bucketName(b), err) // it has the remedy
 	}
 	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
 	var e *storage.Error

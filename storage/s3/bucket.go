@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -21,9 +23,15 @@ type Bucket struct {
 	prefix string
 	signed bool // Requests are signed, and so carry the digest of their body.
 	create minio.PutObjectOptions
+	ahead  *atomic.Int64 // See ClockAhead.
 }
 
 var _ storage.Bucket = (*Bucket)(nil)
+
+// ClockAhead returns what the clock of this machine showed more than the store's when the
+// newest answer came, to the second or so; 0 if that is not known, or requests are not
+// signed. Stores refuse every request from 15 minutes on.
+func (b *Bucket) ClockAhead() time.Duration { return time.Duration(b.ahead.Load()) }
 
 // Create implements storage.Bucket. The answer decides:
 //

@@ -291,3 +291,50 @@ func TestOptions(t *testing.T) {
 		t.Errorf("transport %+v", tr)
 	}
 }
+
+// dated answers as a store does whose clock shows less than ours.
+func dated(ahead time.Duration, answer func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+	return func(req *http.Request) (*http.Response, error) {
+		resp, err := answer(req)
+		resp.Header.Set("Date", time.Now().Add(-ahead).UTC().Format(http.TimeFormat))
+		return resp, err
+	}
+}
+
+// TestClock: a refusal because of the clock is named, with the difference that the Date of
+// the answer shows, whatever code the store has for it. No other refusal is.
+func TestClock(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer func(*http.Request) (*http.Response, error)
+		named  bool
+		ahead  time.Duration
+		text   string
+	}{
+		"behind":            {dated(-time.Hour, coded(403, "RequestTimeTooSkewed")), true, -time.Hour, "by 1h0m0s, it is behind: set it"},
+		"ahead":             {dated(16*time.Minute, coded(403, "RequestTimeTooSkewed")), true, 16 * time.Minute, "by 16m0s, it is ahead: set it"},
+		"no date":           {coded(403, "RequestTimeTooSkewed"), true, 0, "by more than it takes: set it"},
+		"no code":           {dated(time.Hour, response(403, "")), true, time.Hour, "1h0m0s"},
+		"another code":      {dated(-15*time.Minute, coded(403, "SignatureDoesNotMatch")), true, -15 * time.Minute, "15m0s"},
+		"a little":          {dated(5*time.Minute, coded(403, "AccessDenied")), false, 5 * time.Minute, "text"},
+		"another status":    {dated(time.Hour, coded(404, "NoSuchBucket")), false, time.Hour, "text"},
+		"nothing is signed": {dated(time.Hour, coded(403, "AccessDenied")), false, 0, "text"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := open(t, &script{answer: tt.answer})
+			if name == "nothing is signed" {
+				var err error
+				if b, err = s3.New(&s3.Options{Endpoint: "bucket.test", Bucket: "b-1", Transport: &script{answer: tt.answer}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := b.Get(t.Context(), "k")
+			var clock *storage.ClockError
+			if errors.As(err, &clock) != tt.named || !errors.Is(err, storage.ErrRefused) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%s: got %v", name, err)
+			}
+			if tt.named && clock.Ahead.Round(time.Minute) != tt.ahead || b.ClockAhead().Round(time.Minute) != tt.ahead {
+				t.Errorf("%s: measured %v, %v; want %v", name, clock, b.ClockAhead(), tt.ahead)
+			}
+		})
+	}
+}

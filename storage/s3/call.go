@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -32,6 +34,7 @@ type call struct {
 	refused bool                // minio-go asked for a second request.
 	status  int                 // Status of the answer, 0 without one.
 	detail  minio.ErrorResponse // What the body of a failed answer says.
+	ahead   time.Duration       // See aheadOf.
 	err     error               // Why there was no answer.
 }
 
@@ -59,7 +62,10 @@ func callOf(ctx context.Context) *call {
 func (c *call) more() bool { return c.refused && c.err == nil && c.status/100 == 2 }
 
 // singleShot is the transport below minio-go: one request per call.
-type singleShot struct{ next http.RoundTripper }
+type singleShot struct {
+	next  http.RoundTripper
+	ahead *atomic.Int64 // As of the newest answer, in nanoseconds.
+}
 
 var errOneRequest = errors.New("a call is one request")
 
@@ -81,7 +87,8 @@ func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.end()
 		return nil, err
 	}
-	c.status = resp.StatusCode
+	c.status, c.ahead = resp.StatusCode, aheadOf(req, resp)
+	s.ahead.Store(int64(c.ahead))
 	if resp.StatusCode/100 == 2 {
 		if c.write {
 			// minio-go would look for a dozen fields that nobody asked for.
@@ -101,6 +108,16 @@ func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.end()
 	}
 	return resp, nil
+}
+
+// aheadOf is what this clock shows more than the Date of the answer to a request that is
+// signed with a time, to the second or so; 0 if it is not, or the answer has none.
+func aheadOf(req *http.Request, resp *http.Response) time.Duration {
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil || req.Header.Get("Authorization") == "" {
+		return 0
+	}
+	return time.Now().Round(0).Sub(date)
 }
 
 func closeBody(req *http.Request) {

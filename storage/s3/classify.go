@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/parleyrun/parley/storage"
 )
@@ -45,12 +46,28 @@ func (c *call) classify(op, key string, err error) error {
 		if c.detail.Message != "" {
 			e.Err = errors.New(c.detail.Message)
 		}
+		if skewed := c.clockError(); skewed != nil {
+			e.Err = skewed
+		}
 		e.Kind = kindOfAnswer(op, c.status, e.Code)
 		if e.Kind == nil {
 			e.Kind = noAnswer
 		}
 	}
 	return e
+}
+
+// maxSkew is how far apart clocks are, as measured to the second, where stores begin to
+// refuse what is signed: at 15 minutes.
+const maxSkew = 14 * time.Minute
+
+// clockError says that the answer is a refusal because of the clock, or is nil. Some
+// stores give no code of their own for it.
+func (c *call) clockError() error {
+	if c.detail.Code == "RequestTimeTooSkewed" || c.status == http.StatusForbidden && c.ahead.Abs() >= maxSkew {
+		return &storage.ClockError{Ahead: c.ahead}
+	}
+	return nil
 }
 
 // kindOfAnswer is the table. Nil means the answer does not say what happened.

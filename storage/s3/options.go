@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -69,19 +70,20 @@ func New(opts *Options) (*Bucket, error) {
 	if o.PathStyle {
 		lookup = minio.BucketLookupPath
 	}
+	ahead := new(atomic.Int64)
 	core, err := minio.NewCore(o.Endpoint, &minio.Options{
 		Creds:        credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""),
 		Secure:       o.Secure,
 		Region:       o.Region,
 		BucketLookup: lookup,
-		Transport:    &singleShot{next: o.Transport},
+		Transport:    &singleShot{next: o.Transport, ahead: ahead},
 		MaxRetries:   1,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s at %s: %w", o.Bucket, o.Endpoint, err)
 	}
 	b := &Bucket{
-		core: core, bucket: o.Bucket, prefix: o.Prefix, signed: o.AccessKey != "" && o.SecretKey != "",
+		core: core, bucket: o.Bucket, prefix: o.Prefix, ahead: ahead, signed: o.AccessKey != "" && o.SecretKey != "",
 		create: minio.PutObjectOptions{DisableContentSha256: true},
 	}
 	b.create.SetMatchETagExcept("*")

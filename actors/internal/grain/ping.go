@@ -115,22 +115,23 @@ func (p *pinger) answers(address string) bool {
 	return false
 }
 
-// reached counts the members that have answered lately.
-func (p *pinger) reached() (reached, others int) {
+// reached returns the IDs of the members that have answered lately, and counts all.
+func (p *pinger) reached() (ids []string, others int) {
 	members := p.members()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, n := range members {
 		if t, ok := p.answered[n.ID]; ok && time.Since(t) < reachedFor {
-			reached++
+			ids = append(ids, n.ID)
 		}
 	}
-	return reached, len(members)
+	return ids, len(members)
 }
 
-// Reachable counts the other members of the view, and those of them that have answered within the last
-// 3 s. Each is asked every second, and at once when the view changes.
-func (c *Cluster) Reachable() (reached, others int) { return c.pings.reached() }
+// Reachable returns the IDs of the other members of the view that have answered within the last 3 s, and
+// counts all others. Each is asked every second, and at once when the view changes. The answer comes over
+// a connection that the other one makes, so it shows both ways.
+func (c *Cluster) Reachable() (reached []string, others int) { return c.pings.reached() }
 
 // others are the members but this one.
 func (c *Cluster) others() []node {

@@ -11,6 +11,8 @@ import (
 type Env struct {
 	// Wall is informative: it becomes timestamps and the time part of ids.
 	Wall conversation.Time
+	// Ahead is what the clock that waits go by shows more than Wall, in whole milliseconds.
+	Ahead time.Duration
 	// Mono is a monotonic reading; only differences mean something.
 	Mono time.Duration
 	// Seed is fresh randomness for the ids minted in this step.

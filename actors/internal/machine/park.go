@@ -34,7 +34,12 @@ func (m *Machine) parked() *conversation.Submission {
 // due reports whether the time that a submission waits for has come. A record without
 // one waits for nothing that is known here.
 func (m *Machine) due(sub *conversation.Submission) bool {
-	return sub.Parked.Until <= m.env.Wall
+	return sub.Parked.Until <= m.now()
+}
+
+// now is the time by the clock that waits go by.
+func (m *Machine) now() conversation.Time {
+	return m.env.Wall + conversation.Time(m.env.Ahead/time.Millisecond)
 }
 
 // asleep reports whether all that is owed waits for a time, durably, and its timer is
@@ -130,7 +135,7 @@ func (m *Machine) runDue() {
 		}
 		var due []conversation.CallID
 		r.parked = slices.DeleteFunc(r.parked, func(p parkedCall) bool {
-			if p.until > m.env.Wall {
+			if p.until > m.now() {
 				return false
 			}
 			due = append(due, p.call)
@@ -170,7 +175,7 @@ func (m *Machine) keepTimer() {
 		return
 	}
 	m.wakeAt = at
-	m.emit(SetTimer{Timer: TimerWake, After: time.Duration(max(0, at-m.env.Wall)) * time.Millisecond})
+	m.emit(SetTimer{Timer: TimerWake, After: time.Duration(max(0, at-m.now())) * time.Millisecond})
 }
 
 func (m *Machine) timerStored(in TimerStored) {

@@ -15,14 +15,15 @@ import (
 // monotonic clock.
 type standing struct {
 	sync.Mutex
-	known     storage.Epoch  // Newest one that was seen to hold the row.
-	confirmed time.Time      // When the request began that showed the row last; zero is never.
-	beat      time.Time      // When the newest stored heartbeat was sent; zero is never.
-	missed    int64          // Heartbeats that were not stored.
-	lost      *ReplacedError // The newest epoch lacks the row.
-	beatErr   error          // Of the last heartbeat.
-	pollErr   error          // Of the last poll.
-	changed   chan struct{}  // Closed when the next confirmation or heartbeat is noted.
+	known     storage.Epoch // Newest one that was seen to hold the row.
+	confirmed time.Time     // When the request began that showed the row last; zero is never.
+	beat      time.Time     // When the newest stored heartbeat was sent; zero is never.
+	missed    int64         // Heartbeats that were not stored.
+	gone      int           // Polls in a row that found the known epoch deleted, and none above it.
+	lost      error         // This node is no member any more: a *ReplacedError or *GoneError.
+	beatErr   error         // Of the last heartbeat.
+	pollErr   error         // Of the last poll.
+	changed   chan struct{} // Closed when the next confirmation or heartbeat is noted.
 }
 
 func (s *standing) wake() {
@@ -79,6 +80,7 @@ func (m *Membership) confirm(e storage.Epoch, since time.Time) (news bool) {
 	if since.After(s.confirmed) {
 		s.confirmed = since
 	}
+	s.gone = 0
 	if news = e.N > s.known.N; news {
 		s.known = e
 	}
@@ -88,12 +90,31 @@ func (m *Membership) confirm(e storage.Epoch, since time.Time) (news bool) {
 }
 
 // unconfirm forgets that the row stands: it was seen missing, or is to be removed.
-func (m *Membership) unconfirm(lost *ReplacedError) {
+func (m *Membership) unconfirm(lost error) {
 	s := &m.standing
 	s.Lock()
 	defer s.Unlock()
 	s.confirmed, s.lost = time.Time{}, lost
 	s.wake()
+}
+
+// missing notes that a poll found the known epoch deleted and none above it, and returns
+// how many have in a row.
+func (m *Membership) missing() int {
+	m.standing.Lock()
+	m.standing.gone++
+	n := m.standing.gone
+	m.standing.Unlock()
+	m.unconfirm(nil)
+	return n
+}
+
+// Gone reports whether the epochs of the bucket were found deleted: this node is passive,
+// and ends unless they come back.
+func (m *Membership) Gone() bool {
+	m.standing.Lock()
+	defer m.standing.Unlock()
+	return m.standing.gone > 0
 }
 
 // Confirmed returns the age of the newest confirmation of the own row: the time
@@ -128,8 +149,8 @@ func (m *Membership) Passive() bool {
 // newest stored heartbeat.
 func (s *standing) unconfirmedFor() time.Duration { return max(age(s.confirmed), age(s.beat)) }
 
-// AwaitActive returns nil as soon as the node is not passive, a [*ReplacedError]
-// if it never will be again, and otherwise why ctx ended.
+// AwaitActive returns nil as soon as the node is not passive, a [*ReplacedError] or
+// [*GoneError] if it never will be again, and otherwise why ctx ended.
 func (m *Membership) AwaitActive(ctx context.Context) error {
 	for {
 		m.standing.Lock()

@@ -27,11 +27,17 @@
 //  4. A heartbeat is stored before the epoch that names its node is sent, and goes
 //     on until Join and Run have ended.
 //  5. Join returns nil only after the newest epoch held the row.
-//  6. Run ends with a [*ReplacedError] only if the newest epoch lacks the row; a
-//     bucket that does not answer is no reason, however long.
+//  6. Run ends with a [*ReplacedError] only if the newest epoch lacks the row, and with a
+//     [*GoneError] only if the epochs were deleted; a bucket that does not answer is no
+//     reason, however long.
 //  7. A node is passive before it is expelled, see below.
 //  8. Publish gets complete epochs with the own row, by rising number, one at a time.
 //  9. The highest epoch is never deleted.
+//  10. With Options.Reached a row enters without weight if others have theirs, and has it
+//     once more than half of those answer this node. It loses it when more than half of
+//     all members have not answered for Suspect, and one of them, whose heartbeat lives,
+//     reaches more members than this node and not this node. It has it again after most of
+//     those with a weight have answered for Suspect.
 //
 // Every node looks at the 3 members after it in the order of their IDs. When all
 // that look at one die with it, it moves up as they are expelled, and is noticed

@@ -33,6 +33,29 @@ func (e *ReplacedError) Error() string {
 	return s
 }
 
+// GoneError says that the newest epoch that this node knew was deleted, and that there is
+// none above it: no node does that. Others may have begun anew, as members among
+// themselves.
+type GoneError struct {
+	Epoch int64 // Number of the epoch that it knew.
+}
+
+// Error implements error.
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("epoch %d is deleted from members/, and none is above it", e.Epoch)
+}
+
+// StrayError says that a node lives, but there is no epoch that could name it: the epochs
+// were deleted while it ran.
+type StrayError struct {
+	Member string
+}
+
+// Error implements error.
+func (e *StrayError) Error() string {
+	return fmt.Sprintf("node %s is alive, and members/ has no epoch", e.Member)
+}
+
 // AbsentError says that the newest epoch has no member of this ID.
 type AbsentError struct {
 	Member string

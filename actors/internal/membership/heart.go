@@ -36,7 +36,7 @@ func (m *Membership) beat(ctx context.Context) error {
 	defer cancel()
 	err := storage.PutHeartbeat(limited, m.bucket, storage.Heartbeat{
 		Member: m.row.ID, Count: m.heart.count, At: conversation.TimeOf(m.heart.sent),
-		Active: max(active, 0), Busy: max(busy, 0),
+		Active: max(active, 0), Busy: max(busy, 0), Reach: m.reach(),
 	})
 	m.beaten(m.heart.sent, err, ctx.Err() != nil)
 	return err
@@ -118,7 +118,7 @@ func look(ctx context.Context, b storage.Bucket, ids []string) []sight {
 			var corrupt *storage.CorruptError
 			switch {
 			case err == nil:
-				sights[i].mark = mark(h.Count)
+				sights[i] = sight{mark: mark(h.Count), beat: h}
 			case errors.Is(err, storage.ErrNotFound):
 				sights[i].mark = absent
 			case errors.As(err, &corrupt):

@@ -33,6 +33,51 @@ type world struct {
 	t      *testing.T
 	store  *local.Store
 	bucket storage.Bucket // straight to the store
+	net    *network       // Nil if all reach all.
+}
+
+// network is who answers whom.
+type network struct {
+	mu  sync.Mutex
+	ids []string // Of nodes that run.
+	cut func(a, b string) bool
+}
+
+// breaks says between which nodes, by the first letters of their IDs, nothing comes through.
+func (w *network) breaks(cut func(a, b string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+}
+
+// apart is a network in which only the nodes of one group, named by their letters, reach
+// each other.
+func apart(groups ...string) func(a, b string) bool {
+	return func(a, b string) bool {
+		return !slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(g, a) && strings.Contains(g, b) })
+	}
+}
+
+func (w *network) runs(id string, on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ids = slices.DeleteFunc(w.ids, func(other string) bool { return other == id })
+	if on {
+		w.ids = append(w.ids, id)
+	}
+}
+
+// reachedBy returns who answers a node.
+func (w *network) reachedBy(id string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, other := range w.ids {
+		if other != id && (w.cut == nil || !w.cut(id[:1], other[:1])) {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 func newWorld(t *testing.T) *world {
@@ -151,11 +196,15 @@ func (w *world) peers(latency time.Duration, ids ...string) map[string]*node {
 func (w *world) make(self membership.Self, plan storagetest.Plan) *node {
 	w.t.Helper()
 	n := &node{w: w, id: self.ID, logs: &lockedBuffer{}}
-	var err error
-	n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, plan)}), self, &membership.Options{
+	o := &membership.Options{
 		Logger: slog.New(slog.NewTextHandler(n.logs, nil)),
 		Load:   func() (active, busy int64) { return 7, 3 }, Publish: n.publish,
-	})
+	}
+	if w.net != nil {
+		o.Reached = func() []string { return w.net.reachedBy(n.id) }
+	}
+	var err error
+	n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, plan)}), self, o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -296,7 +345,13 @@ func (n *node) run() *node {
 	ctx, cancel := context.WithCancel(n.w.t.Context())
 	n.done = make(chan error, 1)
 	ended := make(chan struct{})
+	if n.w.net != nil {
+		n.w.net.runs(n.id, true)
+	}
 	n.kill = func() {
+		if n.w.net != nil {
+			n.w.net.runs(n.id, false)
+		}
 		cancel()
 		<-ended
 	}

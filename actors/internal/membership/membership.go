@@ -11,6 +11,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
+// strayPatience is for how many times Suspect a node that finds no epoch waits for others
+// to end: once for them to notice, once for their silence, once for what else it takes.
+const strayPatience = 3
+
 // tidyTimeout bounds the deletion of what nobody needs any more.
 const tidyTimeout = 5 * time.Second
 
@@ -18,7 +22,7 @@ const tidyTimeout = 5 * time.Second
 // are called in this order, one at a time; the other methods at any time.
 type Membership struct {
 	bucket storage.Bucket
-	row    storage.Member // As it is when it joins.
+	row    storage.Member // As it is with its share.
 	opts   Options
 	log    *slog.Logger
 
@@ -53,6 +57,7 @@ func New(bucket storage.Bucket, self Self, opts *Options) (*Membership, error) {
 // that shares the bucket does so at once, and takes the place of older incarnations
 // at its node address. If it or another one serves alone, it takes the time of
 // suspicion when that other one is gone and returns an [*AliveError] when it is not.
+// A [*StrayError] says that there is no epoch and a node lives all the same.
 // A [*storage.FormatError] says that a newer version serves the bucket; other errors
 // why the bucket could not be asked. After an error nothing of this node is left that
 // the bucket let it remove.
@@ -78,6 +83,15 @@ func (m *Membership) join(ctx context.Context) error {
 	var plan entry
 	done, err := edit(ctx, m.bucket, func(newest storage.Epoch) ([]storage.Member, bool, error) {
 		plan = enter(newest.Members, m.row)
+		if newest.N == 0 {
+			if err := m.awaitStrays(ctx); err != nil {
+				return nil, false, err
+			}
+		}
+		if len(plan.judged) > 0 {
+			m.log.Info("watch the heartbeat of the node that served last", "member", plan.judged[0].ID,
+				"address", plan.judged[0].Address, "members", len(plan.judged), "for", m.opts.Suspect)
+		}
 		if err := m.awaitSilence(ctx, newest.N, plan.judged); err != nil {
 			return nil, false, err
 		}
@@ -95,7 +109,7 @@ func (m *Membership) join(ctx context.Context) error {
 				return nil, false, errAgain
 			}
 		}
-		rows, changed := plan.with(m.row)
+		rows, changed := plan.with(m.entering(plan.kept))
 		return rows, changed, nil
 	})
 	if err != nil {
@@ -118,8 +132,6 @@ func (m *Membership) awaitSilence(ctx context.Context, epoch int64, members []st
 	if len(members) == 0 {
 		return nil
 	}
-	m.log.Info("watch the heartbeat of the node that served last",
-		"member", members[0].ID, "address", members[0].Address, "members", len(members), "for", m.opts.Suspect)
 	ids, watches, marks := idsOf(members), make([]watch, len(members)), make([]mark, len(members))
 	for {
 		for i, s := range look(ctx, m.bucket, ids) {
@@ -136,6 +148,39 @@ func (m *Membership) awaitSilence(ctx context.Context, epoch int64, members []st
 		}
 		if !pause(ctx, m.opts.lookEvery()) {
 			return fmt.Errorf("watch heartbeats: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// awaitStrays returns nil if no node lives, errAgain once there is an epoch, and a
+// *StrayError if one lives and there is none for some times Suspect. A node that finds no
+// epoch is the first, or the epochs were deleted while others run; those end by themselves
+// when they notice.
+func (m *Membership) awaitStrays(ctx context.Context) error {
+	for began := time.Now(); ; {
+		ids, err := storage.Heartbeats(ctx, m.bucket)
+		if err != nil {
+			return err
+		}
+		var strays []storage.Member
+		for _, id := range ids {
+			if id != m.row.ID {
+				strays = append(strays, storage.Member{ID: id})
+			}
+		}
+		err = m.awaitSilence(ctx, 0, strays)
+		var alive *AliveError
+		if !errors.As(err, &alive) {
+			return err
+		}
+		first, _, err := storage.NewestEpoch(ctx, m.bucket, 0)
+		switch {
+		case err != nil:
+			return err
+		case first.N > 0:
+			return errAgain // It is a node that was faster.
+		case time.Since(began) > strayPatience*m.opts.Suspect:
+			return &StrayError{Member: alive.Member.ID}
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestCost(t *testing.T) {
 		}
 		epoch := storage.EpochKey
 		a := w.node("a", nil).join()
-		want(a, "start on an empty bucket", "LIST members/", "PUT heartbeat/a", "PUT "+epoch(1), "LIST members/")
+		want(a, "start on an empty bucket", "LIST members/", "LIST heartbeat/", "PUT heartbeat/a", "PUT "+epoch(1), "LIST members/")
 		a.run()
 		want(a, "nothing to tidy")
 		if time.Since(began) != 0 {

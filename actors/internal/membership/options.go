@@ -54,6 +54,11 @@ type Options struct {
 	// Load returns how many conversations are in memory and how many have unsettled
 	// work, for the heartbeat. It must not block. Nil is none.
 	Load func() (active, busy int64)
+	// Reached returns the other members that have answered this node lately, so that
+	// messages come through both ways. Until most of those with a share of the
+	// conversations have, this node owns nothing; the package comment has the rule. It
+	// must not block. Nil takes all for reached.
+	Reached func() []string
 	// Publish gets every newer epoch that this node sees with its own row, complete
 	// and by rising number, from one goroutine at a time, the first from Join. It must
 	// not block. Nil is for who does not care.

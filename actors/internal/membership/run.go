@@ -12,14 +12,16 @@ import (
 )
 
 // Run keeps the heartbeat, confirms the row, publishes what is new and expels
-// members that died, until ctx ends. It returns nil then, or a [*ReplacedError] as
-// soon as it sees that the newest epoch lacks this node.
+// members that died, until ctx ends. It returns nil then, a [*ReplacedError] as soon as
+// it sees that the newest epoch lacks this node, or a [*GoneError] when the epochs were
+// deleted and have not come back for Suspect.
 func (m *Membership) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { m.beats(ctx) })
 	wg.Go(func() { m.sayPassive(ctx) })
 	wg.Go(func() { m.watchOthers(ctx) })
+	wg.Go(func() { m.keepShare(ctx) })
 	wg.Go(func() { m.tidy(ctx, m.replaced, m.gone) })
 	err := m.polls(ctx)
 	cancel()
@@ -44,16 +46,29 @@ func (m *Membership) polls(ctx context.Context) error {
 	return nil
 }
 
-// poll looks for an epoch above the known one. Only a *ReplacedError is returned.
+// poll looks for the known epoch and those above it. Only a *ReplacedError and a
+// *GoneError are returned.
 func (m *Membership) poll(ctx context.Context, began time.Time) error {
 	limited, cancel := context.WithTimeout(ctx, m.opts.patience())
 	defer cancel()
 	e := m.known()
-	newer, _, err := storage.NewestEpoch(limited, m.bucket, e.N)
+	newer, stands, err := storage.ConfirmEpoch(limited, m.bucket, e.N)
 	if err != nil {
 		m.standing.Lock()
 		defer m.standing.Unlock()
 		m.standing.pollErr = err
+		return nil
+	}
+	if !stands {
+		gone := &GoneError{Epoch: e.N}
+		switch n := m.missing(); {
+		case n > m.opts.looks():
+			m.unconfirm(gone)
+			return gone
+		case n == 1:
+			m.log.Error("the epochs under members/ of the bucket were deleted: this node holds still and ends if they do not come back; "+
+				"start all nodes again, and never delete members/ while one runs", "member", m.row.ID, "epoch", e.N)
+		}
 		return nil
 	}
 	if newer.N > 0 {

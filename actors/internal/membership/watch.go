@@ -1,5 +1,7 @@
 package membership
 
+import "github.com/parleyrun/parley/storage"
+
 // mark is what one look at a heartbeat shows: its count, or one of the constants.
 type mark int64
 
@@ -63,6 +65,7 @@ func judge(watches []watch, marks []mark, enough int) (verdict, int) {
 // sight is what came of one look: a mark, or nothing.
 type sight struct {
 	mark mark
+	beat storage.Heartbeat // Zero if there is none to read.
 	err  error
 }
 

@@ -1,0 +1,90 @@
+package actors_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// setClock gives the nodes that are made from then on a wall clock that is set by the
+// returned number, and what passes there by the monotonic clock is what passes.
+func (l *loop) setClock() *atomic.Int64 {
+	var off atomic.Int64
+	l.fleet.Wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(off.Load())) }
+	return &off
+}
+
+// TestClockIsSet sets the wall clock of a node while a call waits that it has parked: while
+// the conversation is in memory, and when it is not any more. The call goes on when what it
+// asked for has passed, to the minute, neither sooner nor later; then it waits once more.
+func TestClockIsSet(t *testing.T) {
+	for name, step := range map[string]time.Duration{"back": -time.Hour, "ahead": time.Hour} {
+		for _, wait := range []time.Duration{20 * time.Second, 40 * time.Second, 20 * time.Minute} {
+			inLoop(t, func(t *testing.T, l *loop) {
+				off := l.setClock()
+				k := &work{}
+				a := chatAgent(reminds(k, wait))
+				n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("remind"), tells("done"), asks("remind"), tells("done")))})
+				defer func() { _ = n.stop() }()
+				for round := range 2 {
+					began := time.Now()
+					n.admit(chat("c"), string(rune('a'+round)), "go")
+					time.Sleep(min(wait/2, 8*time.Minute))
+					off.Add(int64(step))
+					l.passes("the end of the wait", func() bool { return k.counts()["call"] == round+1 })
+					if took := time.Since(began); took < wait || took > wait+time.Minute+2*time.Second {
+						t.Errorf("%s, %v: it took %v in round %d", name, wait, took, round)
+					}
+					l.completes(chat("c"), round+1)
+				}
+			})
+		}
+	}
+}
+
+// TestClockOfTheNextProcess: what a process has parked goes by the wall clock of the next.
+func TestClockOfTheNextProcess(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		off := l.setClock()
+		k := &work{}
+		opts, c := agents(chatAgent(reminds(k, time.Hour))), alone(inTurn(asks("remind"), tells("done")))
+		first := l.run(part{opts: opts, cast: c})
+		began := time.Now()
+		first.admit(chat("c"), "1", "go")
+		l.parks(chat("c"), 1)
+		first.die()
+		off.Store(int64(30 * time.Minute))
+		l.run(part{opts: opts, cast: c})
+		l.completes(chat("c"), 1)
+		if took := time.Since(began); took < 30*time.Minute || took > 32*time.Minute {
+			t.Errorf("it took %v by a clock that is half an hour ahead", took)
+		}
+	})
+}
+
+// TestParkedIsCounted: a node keeps the clock of a conversation for as long as it waits.
+func TestParkedIsCounted(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var k work
+		tool := agent.Tool(reminds(&k, 10*time.Minute))
+		n := l.run(part{opts: agents(chatAgent(tool)), cast: alone(inTurn(asks("remind"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		l.parks(chat("c"), 1)
+		if st := n.rt.Status(); st.Parked != 1 {
+			t.Errorf("%d parked", st.Parked)
+		}
+		l.completes(chat("c"), 1)
+		time.Sleep(7 * time.Minute) // it leaves the memory
+		synctest.Wait()
+		if st := n.rt.Status(); st.Parked != 0 || st.Active != 0 {
+			t.Errorf("%d parked, %d active", st.Parked, st.Active)
+		}
+		if got := len(only[*conversation.Parked](l.records(chat("c")))); got != 1 {
+			t.Errorf("parked %d times", got)
+		}
+	})
+}
