@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -216,6 +217,7 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
+	checks chan struct{} // has as much room as checks of initial data may run at once
 	unread unread        // has a lock of its own
 	ended  bool          // spawn starts nothing any more
 	calls  int           // requests that look for their owner
@@ -270,6 +272,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		pageBytes: pageBytes,
 		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
+		checks: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, lost: r.expelled}
 	if o.Membership == MembershipBucket {
@@ -543,7 +546,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	}
 	d := a.Durability.WithDefaults()
 	return machine.Limits{
-		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData,
+		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout,
 		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
 		SettledHook: a.Hooks.Settled != nil,

@@ -37,7 +37,7 @@ func joinIssues(issues []Issue) string {
 	var b strings.Builder
 	for n, i := range issues {
 		if n == maxIssues {
-			fmt.Fprintf(&b, "; and %d more", len(issues)-n)
+			b.WriteString("; and more")
 			break
 		}
 		if n > 0 {

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -13,10 +12,6 @@ type Limits struct {
 	MaxAttempts int
 	// Timeout bounds the monotonic time of all attempts at one submission.
 	Timeout time.Duration
-	// CheckInitialData returns what is wrong with the data of a creating delivery,
-	// in words for the caller or as the [*conversation.Error] to answer with; nil
-	// data means absent. It must be pure.
-	CheckInitialData func(json.RawMessage) error
 	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
 	ToolConcurrency int
 	// StartHook says that a delivery is shown to its author before the first model

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// maxHostilePeak is what the program may need while callers send what is hard to check
+// against a schema, in bytes.
+const maxHostilePeak = 300 << 20
+
+// TestMemoryOfHostileInitialData sends, several at a time, a few bytes that a schema
+// tries more branches for than there is memory, and megabytes of wrong items.
+func TestMemoryOfHostileInitialData(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "parley.yaml")
+	conf := fmt.Sprintf(`
+listen: 127.0.0.1:0
+bucket: {dir: %q}
+agents:
+  branches: {model: demo/scripted, mounts: [/branches], initialData: {anyOf: [{type: array, items: {$ref: "#"}}, {type: array, items: {$ref: "#"}, minItems: 1}]}}
+  items: {model: demo/scripted, mounts: [/items], initialData: {items: {type: string}}}
+`, filepath.Join(dir, "data"))
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := startProgram(t, "serve", "--quiet", "--config", file)
+	host := n.base[:strings.LastIndex(n.base, "/")]
+
+	post := func(path, data string) (int, string) {
+		body := strings.NewReader(`{"kind":"user","body":"x","initialData":` + data + `}`)
+		resp, err := http.Post(host+path, "application/json", body)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return resp.StatusCode, string(answer)
+	}
+	deep := strings.Repeat("[", 36) + "1" + strings.Repeat("]", 36)
+	long := "[" + strings.Repeat("12345678,", 4<<20/9-8) + "0]"
+	var posts sync.WaitGroup
+	for i := range 2 {
+		for _, hostile := range []struct{ path, data, want string }{
+			{"/branches/b%d", deep, "initialData: takes more than "},
+			{"/items/i%d", long, "/0: got number, want string"},
+		} {
+			posts.Go(func() {
+				status, answer := post(fmt.Sprintf(hostile.path, i), hostile.data)
+				if status != http.StatusBadRequest || !strings.Contains(answer, hostile.want) || len(answer) > 4000 {
+					t.Errorf("status %d, want 400 and %q: %.500s", status, hostile.want, answer)
+				}
+			})
+		}
+	}
+	posts.Wait()
+	if status, answer := post("/items/good", `["a"]`); status != http.StatusAccepted {
+		t.Errorf("afterwards: status %d: %s", status, answer)
+	}
+	peak, err := n.peakRSS()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "linux":
+		t.Log("this system does not tell the peak memory of a process: everything but that was checked")
+	case err != nil:
+		t.Fatal(err)
+	case peak > maxHostilePeak:
+		t.Errorf("peak of %d MiB, want at most %d", peak>>20, maxHostilePeak>>20)
+	}
+	t.Logf("peak RSS in MiB: %d", peak>>20)
+}
