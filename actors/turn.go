@@ -181,7 +181,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			return // the run was cancelled; nobody listens
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err))
+			"submission", string(c.turn.Submission), "model", c.model, "err", err, "cause", cause(err, c.rt.showsContent(c.turn.Address.Agent)))
 		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": settlementError(err).Meta["reason"]})
 		end = c.failed(err)
 	}
@@ -383,13 +383,21 @@ var errTooLong = errors.New("model call took too long")
 // maxLoggedBody bounds a vendor's words in a log line, in bytes.
 const maxLoggedBody = 2 << 10
 
-// cause is what an error keeps for logs only: a vendor's own words, or the value
-// and stack of a panic. Without either it is an empty group, which handlers leave out.
-func cause(err error) slog.Value {
+// showsContent reports whether what people and models say in conversations of an agent
+// may be shown to operators.
+func (r *Runtime) showsContent(name string) bool {
+	a := r.agents[name]
+	return a != nil && a.Events.Content
+}
+
+// cause is what an error keeps for logs only: the value and stack of a panic, or a
+// vendor's own words, which may repeat the request and so are content. Without either it
+// is an empty group, which handlers leave out.
+func cause(err error, content bool) slog.Value {
 	var vendor *providers.Error
 	var crash *agent.PanicError
 	switch {
-	case errors.As(err, &vendor) && len(vendor.Body) > 0:
+	case errors.As(err, &vendor) && content && len(vendor.Body) > 0:
 		return slog.StringValue(string(vendor.Body[:min(len(vendor.Body), maxLoggedBody)]))
 	case errors.As(err, &crash):
 		return slog.StringValue(fmt.Sprintf("panic: %v\n%s", crash.Value, crash.Stack))

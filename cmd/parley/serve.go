@@ -74,17 +74,17 @@ func serveCommand() *cobra.Command {
 	return cmd
 }
 
-// newLogger returns the log of a server.
-func newLogger(out io.Writer, format string, quiet bool) (*slog.Logger, error) {
+// newLogger returns the log of a server, which holds none of the secrets.
+func newLogger(out io.Writer, format string, quiet bool, hidden *secrets) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if quiet {
 		opts.Level = slog.LevelWarn
 	}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(out, opts)), nil
+		return slog.New(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(out, opts)), nil
+		return slog.New(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is not known; use text or json", format)
 }
@@ -95,8 +95,10 @@ func configOptions() *config.Options {
 }
 
 // serveFile serves a configuration until ctx ends.
-func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) error {
-	log, err := newLogger(errOut, cfg.logFormat, cfg.quiet)
+func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err error) {
+	hidden := &secrets{}
+	defer func() { err = hidden.hidden(err) }()
+	log, err := newLogger(errOut, cfg.logFormat, cfg.quiet, hidden)
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 		return err
 	}
 	defer observed.close()
-	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out}, log)
+	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
@@ -192,6 +194,8 @@ type manner struct {
 	measure func(storage.Bucket) storage.Bucket
 	// out is standard output.
 	out io.Writer
+	// secrets get those of the configuration.
+	secrets *secrets
 }
 
 // newConfigured builds the node of a configuration.
@@ -200,6 +204,8 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
+	how.secrets.add(secretsOf(conf)...)
+	how.secrets.add(reg.Secrets()...)
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
