@@ -106,7 +106,8 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	if err != nil {
 		return lockedOut(err)
 	}
-	handler := origins{loopback: true}.middleware(n.handler)
+	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
+	handler := guarded(&config.Server{}, true, n.handler)
 	said := out
 	if cfg.events {
 		said = errOut

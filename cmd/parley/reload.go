@@ -58,6 +58,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 		return err
 	}
 	defer listener.Close()
+	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
 		return startConfigured(ctx, conf, listener.Addr(), manner{dev: true, out: out, secrets: hidden}, log)
 	}

@@ -128,6 +128,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
+	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
 	handler := guarded(conf, false, n.handler)
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
@@ -234,7 +235,11 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 // guarded puts the middleware of a configuration before a handler. CORS comes
 // first, so that preflights pass and a page can read why it was refused.
 func guarded(conf *config.Server, dev bool, next http.Handler) http.Handler {
-	return origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
+	handler := origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
+	if dev {
+		return newHome(conf).middleware(handler)
+	}
+	return handler
 }
 
 // serves names what a configuration serves: every mount and what answers there.
