@@ -56,5 +56,10 @@ func (r *Runtime) checkInitialData(ctx context.Context, named *agent.Agent, adm 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return named.CheckInitialData(ctx, adm.InitialData)
+	err := named.CheckInitialData(ctx, adm.InitialData)
+	var bound *agent.SchemaBoundError
+	if errors.As(err, &bound) {
+		r.counts.unchecked.Add(1)
+	}
+	return err
 }

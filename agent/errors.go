@@ -12,7 +12,8 @@ import (
 // Issue is one thing that is wrong, and where.
 type Issue struct {
 	// Path is a JSON pointer into a value ("/labels/0"), or a field of an
-	// [Agent] ("Tools[1]"). It is empty for the value as a whole.
+	// [Agent] ("Tools[1]"). It is empty for the value as a whole. Of a long pointer it
+	// is the beginning.
 	Path string
 	// Problem is a phrase without a full stop.
 	Problem string
