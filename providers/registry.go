@@ -201,7 +201,7 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 		}
 		secrets := secretsOf(call.APIKey, m.Headers)
 		for event, err := range p.Stream(ctx, m, req, call) {
-			if !yield(event, hideIn(err, secrets)) {
+			if !yield(event, HideInError(err, secrets)) {
 				return
 			}
 		}

@@ -72,9 +72,10 @@ func namesSecret(header string) bool {
 	return containsAny(name, []string{"auth", "key", "token", "secret", "cookie", "password"})
 }
 
-// hideIn returns the error without the secrets of its call: vendors repeat the key that
-// they refuse.
-func hideIn(err error, secrets []string) error {
+// HideInError returns the error without secrets in its text, nor in what an [*Error] keeps
+// of a vendor: vendors repeat the key that they refuse. What the error wraps can be found
+// in it as before.
+func HideInError(err error, secrets []string) error {
 	if err == nil || len(secrets) == 0 {
 		return err
 	}
@@ -84,10 +85,10 @@ func hideIn(err error, secrets []string) error {
 		if err == error(e) {
 			return hidden
 		}
-		return &hiddenError{HideSecrets(err.Error(), secrets), hidden}
+		return &hiddenError{HideSecrets(err.Error(), secrets), []error{hidden, err}}
 	}
 	if text := err.Error(); HideSecrets(text, secrets) != text {
-		return &hiddenError{HideSecrets(text, secrets), err}
+		return &hiddenError{HideSecrets(text, secrets), []error{err}}
 	}
 	return err
 }
@@ -105,19 +106,19 @@ func (e *Error) hide(secrets []string) *Error {
 	case errors.As(e.Err, &vendor):
 		c.Err = &VendorError{Code: HideSecrets(vendor.Code, secrets), Message: HideSecrets(vendor.Message, secrets)}
 	default:
-		c.Err = hideIn(e.Err, secrets)
+		c.Err = HideInError(e.Err, secrets)
 	}
 	return &c
 }
 
-// hiddenError has another text than its cause.
+// hiddenError has another text than its causes.
 type hiddenError struct {
 	text string
-	err  error
+	errs []error
 }
 
-func (e *hiddenError) Error() string { return e.text }
-func (e *hiddenError) Unwrap() error { return e.err }
+func (e *hiddenError) Error() string   { return e.text }
+func (e *hiddenError) Unwrap() []error { return e.errs }
 
 // VendorWord returns what a vendor says where one word of a known list is expected, and
 // tells only the length of anything else: it may be a piece of the request.

@@ -33,35 +33,22 @@ func (s *secrets) add(values ...string) {
 	}
 }
 
-// hide returns a text without secrets.
-func (s *secrets) hide(text string) string {
+func (s *secrets) all() []string {
 	if s == nil {
-		return text
+		return nil
 	}
 	s.mu.RLock()
-	known := s.known
-	s.mu.RUnlock()
-	return providers.HideSecrets(text, known)
+	defer s.mu.RUnlock()
+	return s.known
 }
+
+// hide returns a text without secrets.
+func (s *secrets) hide(text string) string { return providers.HideSecrets(text, s.all()) }
 
 // hidden returns an error whose text has no secrets, as the end of a program prints it.
 func (s *secrets) hidden(err error) error {
-	if err == nil || s.hide(err.Error()) == err.Error() {
-		return err
-	}
-	return &hiddenError{s.hide(err.Error()), err}
+	return providers.HideInError(err, s.all())
 }
-
-type hiddenError struct {
-	text string
-	err  error
-}
-
-// Error implements error.
-func (e *hiddenError) Error() string { return e.text }
-
-// Unwrap returns the cause.
-func (e *hiddenError) Unwrap() error { return e.err }
 
 // secretsOf are the secrets of a configuration, but for those of its providers, which
 // [providers.Registry.Secrets] knows.
