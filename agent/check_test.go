@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/parleyrun/parley/agent"
 )
@@ -24,6 +25,12 @@ func listOf(item string, bytes int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", bytes/(len(item)+1)), ",") + "]"
 }
 
+// unhurried runs a check where no time passes meanwhile, so that it ends by another bound
+// however slow the machine is.
+func unhurried(t *testing.T, check func(context.Context)) {
+	synctest.Test(t, func(t *testing.T) { check(t.Context()) })
+}
+
 func TestSchemaBounds(t *testing.T) {
 	var chain strings.Builder // ten schemas for each level of a value
 	for i := range 10 {
@@ -34,8 +41,7 @@ func TestSchemaBounds(t *testing.T) {
 		{"branches", branching, brackets(36), "takes more than 1000000 steps to check against the schema; send less, or nest it less"},
 		{"wrong items", `{"items":{"type":"number"}}`, listOf(`"wrong item"`, 4<<20), "/0: got string, want number; /1: got string, want number; /10: "},
 		{"wrong items with long words about each", wordy, listOf(`"wrong item"`, 4<<20), "/0: value must be 'xxx"},
-		{"too many values", `{"items":{"type":"string"}}`, listOf(`1`, 4<<20), "takes more than 1000000 steps"},
-		{"too many values for any schema", `true`, listOf(`[]`, 4<<20), "takes more than 1000000 steps"},
+		{"too many values", `true`, listOf(`[]`, 4<<20), "takes more than 1000000 steps"},
 		{"unknown members", `{"additionalProperties":false}`, `{"` + strings.Repeat(`x":0,"`, 100_000) + `":0}`, `unknown member "", "x"`},
 		{"long pattern", `{"pattern":"^(a{1,1000}|b{1,1000})*c$"}`, `"` + strings.Repeat("a", 1<<20) + `"`, "takes more than 1000000 steps"},
 		{"long expression", `{"format":"regex"}`, `"` + strings.Repeat("a", 1<<20) + `"`, "takes more than 1000000 steps"},
@@ -52,7 +58,7 @@ func TestSchemaBounds(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err = s.Validate(t.Context(), json.RawMessage(tc.value))
+			unhurried(t, func(ctx context.Context) { err = s.Validate(ctx, json.RawMessage(tc.value)) })
 			runtime.ReadMemStats(&after)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.HasPrefix(err.Error(), tc.want) {
 				t.Errorf("got  %.200v\nwant %s", err, tc.want)
@@ -84,19 +90,20 @@ func TestSchemaEndsWithContext(t *testing.T) {
 }
 
 func TestSchemaBoundsOfUsers(t *testing.T) {
-	members := `"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/a"}},{"type":"array","items":{"$ref":"#/$defs/a"},"minItems":1}]}}`
-	schema := json.RawMessage(`{"type":"object",` + members + `}`)
-	value := json.RawMessage(`{"a":` + brackets(36) + `}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"a":{"pattern":"^(a{1,1000}|b{1,1000})*c$"}}}`)
+	value := json.RawMessage(`{"a":"` + strings.Repeat("a", 1<<20) + `"}`)
 	const bound = "takes more than 1000000 steps to check against the schema"
 
 	tool := agent.NewTool("look", "Looks.", func(context.Context, map[string]any) (int, error) { return 0, nil }, &agent.ToolOptions{InputSchema: schema})
-	_, err := tool.Call(t.Context(), value)
+	var err error
+	unhurried(t, func(ctx context.Context) { _, err = tool.Call(ctx, value) })
 	var input *agent.InputError
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), bound) {
 		t.Errorf("input of a tool: %v", err)
 	}
 	var written written
-	err = agent.NewDataWriter[json.RawMessage]("found", &agent.DataOptions{Schema: schema}).Write(written.context(t.Context()), value)
+	data := agent.NewDataWriter[json.RawMessage]("found", &agent.DataOptions{Schema: schema})
+	unhurried(t, func(ctx context.Context) { err = data.Write(written.context(ctx), value) })
 	var beyond *agent.SchemaBoundError
 	if !errors.As(err, &beyond) || !strings.Contains(err.Error(), bound) || len(written) > 0 {
 		t.Errorf("data: %v", err)
@@ -105,7 +112,7 @@ func TestSchemaBoundsOfUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = (&agent.Agent{InitialData: s}).CheckInitialData(t.Context(), value)
+	unhurried(t, func(ctx context.Context) { err = (&agent.Agent{InitialData: s}).CheckInitialData(ctx, value) })
 	if err == nil || !strings.HasPrefix(err.Error(), "invalid_request: initialData: "+bound) {
 		t.Errorf("initial data: %v", err)
 	}
