@@ -43,6 +43,9 @@ func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *ag
 		case err == nil, errors.As(err, &in.unfit):
 			// It goes back to its sender if the activation has ended meanwhile.
 			a.root.RequestWithCustomSender(a.self, in, sender)
+		case ctx.Err() == nil:
+			a.rt.log.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", cause(err, false))
+			a.root.Send(sender, answerMessage(machine.Refused{Err: &conversation.Error{Code: conversation.CodeInternal, Err: err}}))
 		default:
 			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
 		}

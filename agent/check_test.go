@@ -89,6 +89,15 @@ func TestSchemaEndsWithContext(t *testing.T) {
 	}
 }
 
+// TestCheckContainsItsOwnPanic uses a schema that was not made, as a flaw in the check
+// would end.
+func TestCheckContainsItsOwnPanic(t *testing.T) {
+	var crash *agent.PanicError
+	if err := new(agent.Schema).Validate(t.Context(), json.RawMessage(`{}`)); !errors.As(err, &crash) {
+		t.Errorf("got %v, want a *PanicError", err)
+	}
+}
+
 func TestSchemaBoundsOfUsers(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"a":{"pattern":"^(a{1,1000}|b{1,1000})*c$"}}}`)
 	value := json.RawMessage(`{"a":"` + strings.Repeat("a", 1<<20) + `"}`)

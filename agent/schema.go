@@ -160,8 +160,10 @@ func (s *Schema) validate(ctx context.Context, raw json.RawMessage, steps int) e
 }
 
 // decode parses, normalizes and validates a value in so many steps. Without issues and an error the
-// first result is valid. The error is a [*SchemaBoundError] or that of ctx.
-func (s *Schema) decode(ctx context.Context, raw json.RawMessage, steps int) (any, []Issue, error) {
+// first result is valid. The error is a [*SchemaBoundError] or that of ctx; or a
+// [*PanicError], since a value from outside must not end a process by a flaw in here.
+func (s *Schema) decode(ctx context.Context, raw json.RawMessage, steps int) (v any, issues []Issue, err error) {
+	defer contain("check against a schema", &err)
 	c, done := newCheck(ctx, steps)
 	defer done()
 	return c.run(s.compiled, raw)

@@ -191,9 +191,9 @@ func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) 
 	return raw, nil
 }
 
-// read returns the value of stored JSON.
+// read returns the value of stored JSON. That is there also when ctx has ended.
 func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err error) {
-	v, issues, err := s.schema.decode(ctx, raw, stateSteps)
+	v, issues, err := s.schema.decode(context.WithoutCancel(ctx), raw, stateSteps)
 	if err != nil {
 		return value, err
 	}
