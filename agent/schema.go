@@ -133,7 +133,7 @@ func (s *Schema) JSON() json.RawMessage { return s.source }
 
 // Validate checks one JSON value. The error is a [*SchemaError]; a
 // [*SchemaBoundError] if checking it would take too much; or that of ctx, with which
-// the check ends.
+// a check ends that takes more than a moment.
 //
 // Absence is validated too: nil stands for a value that was not sent. It is valid
 // exactly where null is valid, so a schema with required members rejects it, and
