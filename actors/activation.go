@@ -167,6 +167,8 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.step(machine.Drain{})
 	case fetchedAdmission:
 		a.admit(ctx.Sender(), m.request)
+	case checkedAdmission:
+		a.take(ctx.Sender(), m)
 	case timerFired:
 		a.tick(m)
 	}
@@ -458,7 +460,16 @@ func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
 		a.root.Send(sender, answerMessage(machine.Refused{Err: err}))
 		return
 	}
-	a.step(machine.Admit{To: a.caller(sender), Admission: adm, Precheck: m.GetPrecheck()})
+	in := checkedAdmission{admission: adm, precheck: m.GetPrecheck()}
+	if named := a.schemaOf(adm); named != nil {
+		a.checkData(sender, in, named)
+		return
+	}
+	a.take(sender, in)
+}
+
+func (a *activation) take(sender *actor.PID, in checkedAdmission) {
+	a.step(machine.Admit{To: a.caller(sender), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
 }
 
 // caller remembers who waits for a reply.

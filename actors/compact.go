@@ -80,7 +80,7 @@ func (a *activation) summarize(e machine.Summarize) {
 	}
 	a.summaries[e.Gen] = cancel
 	log := a.log.With("reason", string(e.Reason))
-	told := a.tellerOf(id, "")
+	told, shown := a.tellerOf(id, ""), a.rt.showsContent(state.Created().Agent)
 	a.rt.spawn(func() {
 		defer cancel()
 		out, err := job.within(ctx, a.rt.summaryTime())
@@ -88,7 +88,7 @@ func (a *activation) summarize(e machine.Summarize) {
 			return // nobody listens
 		}
 		if err != nil {
-			log.Warn("conversation is not compacted", "err", logged(err), "cause", cause(err))
+			log.Warn("conversation is not compacted", "err", logged(err), "cause", cause(err, shown))
 			told.log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
 			out.Err = conversation.Unavailable(time.Minute, err)
 		}

@@ -51,7 +51,7 @@ func (r *Runtime) decorate(ctx context.Context, log *slog.Logger, call func(cont
 	case ctx.Err() != nil: // the run was cancelled; nobody listens
 		return nil
 	case err != nil:
-		log.Warn("hook failed", "err", logged(err), "cause", cause(err))
+		log.Warn("hook failed", "err", logged(err), "cause", cause(err, false))
 		return nil
 	}
 	return metadata
@@ -98,7 +98,7 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 			return // the run was cancelled; nobody listens
 		}
 		if err != nil {
-			log.Warn("hook failed", "err", logged(err), "cause", cause(err))
+			log.Warn("hook failed", "err", logged(err), "cause", cause(err, false))
 			out.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNotStarted}
 		}
 		a.tell(out)
@@ -123,7 +123,7 @@ func (a *activation) finishResponse(e machine.FinishResponse) {
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, a.rt, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
 		if err != nil && w.ctx.Err() == nil {
-			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", cause(err))
+			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", cause(err, false))
 		}
 		if out.Again = again; again == "" {
 			out.Metadata = a.rt.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
@@ -160,7 +160,7 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 			return struct{}{}, u.agent.AfterSettlement(ctx, told)
 		})
 		if err != nil {
-			log.Warn("hook failed", "err", logged(err), "cause", cause(err))
+			log.Warn("hook failed", "err", logged(err), "cause", cause(err, false))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -241,6 +242,7 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
+	checks chan struct{} // has as much room as checks of initial data may run at once
 	unread unread        // has a lock of its own
 	ended  bool          // spawn starts nothing any more
 	calls  int           // requests that look for their owner
@@ -295,6 +297,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		pageBytes: pageBytes,
 		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
+		checks: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	r.wall = time.Now
 	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, reached: r.reached, lost: r.expelled}
@@ -581,8 +584,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	}
 	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
-		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, CheckInitialData: a.CheckInitialData,
-		MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
+		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
 		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
 		SettledHook: a.Hooks.Settled != nil,

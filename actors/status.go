@@ -13,8 +13,8 @@ import (
 
 // counts are what a node has done since it started.
 type counts struct {
-	fences, sweeps, pokes, takenOver, handedOver, refused atomic.Int64
-	owed                                                  atomic.Int64 // submissions in memory; a gauge
+	fences, sweeps, pokes, takenOver, handedOver, refused, unchecked atomic.Int64
+	owed                                                             atomic.Int64 // submissions in memory; a gauge
 }
 
 // load is what the node's heartbeat tells people.
@@ -60,6 +60,9 @@ type Status struct {
 	// QueuedDispatches are messages of tools and hooks that wait for their turn,
 	// RefusedDispatches were too many to wait.
 	QueuedDispatches, RefusedDispatches int64
+	// Unchecked are the initial data that were refused because checking them against a
+	// schema goes beyond a bound.
+	Unchecked int64
 	// Relayed batches went to followers on other nodes; RelayGaps could not.
 	Relayed, RelayGaps int64
 	// FollowerLag is how long the worst followed conversation has had no owner that
@@ -90,7 +93,8 @@ func (r *Runtime) Status() Status {
 		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
 		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
 		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
-		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
+		Unchecked: r.counts.unchecked.Load(),
+		Follower:  r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.gate.counts()

@@ -62,7 +62,7 @@ func (a *activation) runTool(e machine.RunTool) {
 			return // the run was cancelled; nobody listens
 		}
 		if err != nil {
-			log.Warn("tool failed", "err", logged(err), "cause", cause(err))
+			log.Warn("tool failed", "err", logged(err), "cause", cause(err, false))
 		}
 		a.tell(out)
 	})

@@ -199,7 +199,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			return // the run was cancelled; nobody listens
 		}
 		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", cause(err))
+			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", cause(err, c.rt.showsContent(c.turn.Address.Agent)))
 		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
@@ -429,13 +429,21 @@ func logged(err error) slog.Value { return slog.StringValue(shortened(err.Error(
 
 func shortened(s string) string { return conversation.CutText(s, maxLogged) }
 
-// cause is what an error keeps for logs only: a vendor's own words, or the value
-// and stack of a panic. Without either it is an empty group, which handlers leave out.
-func cause(err error) slog.Value {
+// showsContent reports whether what people and models say in conversations of an agent
+// may be shown to operators.
+func (r *Runtime) showsContent(name string) bool {
+	a := r.agents[name]
+	return a != nil && a.Events.Content
+}
+
+// cause is what an error keeps for logs only: the value and stack of a panic, or a
+// vendor's own words, which may repeat the request and so are content. Without either it
+// is an empty group, which handlers leave out.
+func cause(err error, content bool) slog.Value {
 	var vendor *providers.Error
 	var crash *agent.PanicError
 	switch {
-	case errors.As(err, &vendor) && len(vendor.Body) > 0:
+	case errors.As(err, &vendor) && content && len(vendor.Body) > 0:
 		return slog.StringValue(shortened(string(vendor.Body)))
 	case errors.As(err, &crash):
 		return slog.StringValue(fmt.Sprintf("panic: %s\n%s", shortened(fmt.Sprint(crash.Value)), crash.Stack))

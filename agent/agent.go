@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -186,13 +187,23 @@ func (a *Agent) InstructionsFor(ctx context.Context, t *Turn) (text string, err 
 
 // CheckInitialData decides whether a conversation of this agent may be created
 // with these initial data; nil means absent. The error is a [*conversation.Error]
-// with code invalid_request whose details list what is wrong.
-func (a *Agent) CheckInitialData(raw json.RawMessage) error {
+// with code invalid_request whose details list what is wrong, or name the bound that
+// checking them goes beyond, with the [*SchemaBoundError] as its cause; or the error is that
+// of ctx, with which the check ends.
+func (a *Agent) CheckInitialData(ctx context.Context, raw json.RawMessage) error {
 	if a.InitialData == nil {
 		return nil
 	}
-	if err := a.InitialData.Validate(raw); err != nil {
+	err := a.InitialData.Validate(ctx, raw)
+	var unfit *SchemaError
+	var bound *SchemaBoundError
+	switch {
+	case errors.As(err, &unfit):
 		return conversation.Errorf(conversation.CodeInvalidRequest, "initialData: %v", err)
+	case errors.As(err, &bound):
+		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "initialData: %v", err)
+		refusal.Err = bound
+		return refusal
 	}
-	return nil
+	return err
 }

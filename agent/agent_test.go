@@ -150,12 +150,12 @@ func TestInstructionsFor(t *testing.T) {
 func TestCheckInitialData(t *testing.T) {
 	a := valid()
 	for _, raw := range []string{``, `null`, `{"x":1}`} {
-		if err := a.CheckInitialData(rawOrNil(raw)); err != nil {
+		if err := a.CheckInitialData(t.Context(), rawOrNil(raw)); err != nil {
 			t.Errorf("no schema, %q: %v", raw, err)
 		}
 	}
 	a.InitialData = agent.SchemaFor[labelInput]()
-	if err := a.CheckInitialData(json.RawMessage(`{"issue":1,"labels":[]}`)); err != nil {
+	if err := a.CheckInitialData(t.Context(), json.RawMessage(`{"issue":1,"labels":[]}`)); err != nil {
 		t.Error(err)
 	}
 	for raw, want := range map[string]string{
@@ -163,7 +163,7 @@ func TestCheckInitialData(t *testing.T) {
 		`null`:                     "initialData: got null, want object",
 		`{"issue":1,"labels":[2]}`: "initialData: /labels/0: got number, want string",
 	} {
-		err := a.CheckInitialData(rawOrNil(raw))
+		err := a.CheckInitialData(t.Context(), rawOrNil(raw))
 		var e *conversation.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%q: got %v, want a conversation.Error", raw, err)

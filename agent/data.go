@@ -77,12 +77,12 @@ func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 // later; clients see it as soon as it is durable. Every write is a part of its own: a
 // durable call that runs again writes again, except within steps that are recorded.
 //
-// The error is [ErrNoResponse], a [*SchemaError], one that says why the data
+// The error is [ErrNoResponse], a [*SchemaError] or [*SchemaBoundError], one that says why the data
 // cannot be recorded, or that of ctx: then it is not known whether it was.
 func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
 	raw, err := encode(data)
 	if err == nil {
-		err = w.schema.Validate(raw)
+		err = w.schema.Validate(ctx, raw)
 	}
 	if err == nil {
 		write, ok := ctx.Value(dataKey{}).(func(context.Context, string, json.RawMessage) error)

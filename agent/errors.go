@@ -12,7 +12,8 @@ import (
 // Issue is one thing that is wrong, and where.
 type Issue struct {
 	// Path is a JSON pointer into a value ("/labels/0"), or a field of an
-	// [Agent] ("Tools[1]"). It is empty for the value as a whole.
+	// [Agent] ("Tools[1]"). It is empty for the value as a whole. Of a long pointer it
+	// is the beginning.
 	Path string
 	// Problem is a phrase without a full stop.
 	Problem string
@@ -37,7 +38,7 @@ func joinIssues(issues []Issue) string {
 	var b strings.Builder
 	for n, i := range issues {
 		if n == maxIssues {
-			fmt.Fprintf(&b, "; and %d more", len(issues)-n)
+			b.WriteString("; and more")
 			break
 		}
 		if n > 0 {

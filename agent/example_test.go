@@ -159,12 +159,12 @@ func ExampleAgent_CheckInitialData() {
 		Plan string `json:"plan"`
 	}
 	strict := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[data]()}
-	fmt.Println(strict.CheckInitialData(nil))
-	fmt.Println(strict.CheckInitialData(json.RawMessage(`{"plan":"pro"}`)))
+	fmt.Println(strict.CheckInitialData(context.Background(), nil))
+	fmt.Println(strict.CheckInitialData(context.Background(), json.RawMessage(`{"plan":"pro"}`)))
 
 	// A pointer type makes the data optional.
 	lax := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[*data]()}
-	fmt.Println(lax.CheckInitialData(nil))
+	fmt.Println(lax.CheckInitialData(context.Background(), nil))
 	// Output:
 	// invalid_request: initialData: is required, but was not sent
 	// <nil>

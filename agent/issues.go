@@ -21,32 +21,9 @@ const (
 	maxNumberExponent = 400
 )
 
-// normalize replaces whole numbers written with a fraction or an exponent by
-// their digits, which a schema calls integers and Go does not, and reports
-// numbers out of all proportion.
-func normalize(v any, path string) (any, []Issue) {
-	var issues []Issue
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			n, more := normalize(e, path+"/"+escapePointer(k))
-			v[k], issues = n, append(issues, more...)
-		}
-	case []any:
-		for i, e := range v {
-			n, more := normalize(e, path+"/"+strconv.Itoa(i))
-			v[i], issues = n, append(issues, more...)
-		}
-	case json.Number:
-		n, ok := normalizeNumber(v)
-		if !ok {
-			return nil, []Issue{{path, "number is out of range"}}
-		}
-		return n, nil
-	}
-	return v, issues
-}
-
+// normalizeNumber replaces a whole number written with a fraction or an exponent by
+// its digits, which a schema calls an integer and Go does not. It reports false for a
+// number out of all proportion.
 func normalizeNumber(n json.Number) (json.Number, bool) {
 	if len(n) > maxNumberDigits {
 		return "", false
@@ -77,25 +54,10 @@ func escapePointer(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
 
-// leaves appends the innermost causes of a validation error.
-func leaves(e *jsonschema.ValidationError, dst []Issue) []Issue {
-	if len(e.Causes) > 0 {
-		for _, c := range e.Causes {
-			dst = leaves(c, dst)
-		}
-		return dst
-	}
-	var path strings.Builder
-	for _, token := range e.InstanceLocation {
-		path.WriteString("/" + escapePointer(token))
-	}
-	return append(dst, Issue{Path: path.String(), Problem: describe(e)})
-}
-
 // describe says in our words what is wrong, for the kinds that matter in
 // practice, and in the library's for the rest.
-func describe(e *jsonschema.ValidationError) string {
-	switch k := e.ErrorKind.(type) {
+func describe(problem jsonschema.ErrorKind) string {
+	switch k := problem.(type) {
 	case *kind.Type:
 		return fmt.Sprintf("got %s, want %s", k.Got, strings.Join(k.Want, " or "))
 	case *kind.Required:
@@ -125,10 +87,11 @@ func describe(e *jsonschema.ValidationError) string {
 	case *kind.MultipleOf:
 		return "must be a multiple of " + number(k.Want)
 	}
-	if unit := e.BasicOutput(); unit.Error != nil {
-		return unit.Error.String()
+	unit := (&jsonschema.ValidationError{ErrorKind: problem}).BasicOutput()
+	if unit.Error == nil {
+		return "does not fit the schema"
 	}
-	return "does not fit the schema"
+	return unit.Error.String()
 }
 
 // quoteAll lists names in a stable order.

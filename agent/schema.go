@@ -2,11 +2,13 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
+	"strings"
 
 	infer "github.com/google/jsonschema-go/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -26,14 +28,19 @@ type Schema struct {
 const schemaURL = "agent:///schema.json"
 
 // NewSchema compiles a schema. References may point into the schema itself; one
-// that points elsewhere is an error, because nothing is loaded.
+// that points elsewhere is an error, because nothing is loaded. So is a dynamic one
+// ("$dynamicRef", "$recursiveRef") in a schema of which parts have an "$id".
 func NewSchema(source json.RawMessage) (*Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {
 		return nil, fmt.Errorf("parse schema: %w", err)
 	}
+	if dynamic, ids := survey(doc, true); dynamic && ids {
+		return nil, errors.New("compile schema: \"$dynamicRef\" and \"$recursiveRef\" are not followed into definitions with an \"$id\" of their own; use \"$ref\"")
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(refuse{})
+	c.UseRegexpEngine(newPattern)
 	c.AssertFormat()
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
@@ -47,6 +54,38 @@ func NewSchema(source json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("parse schema: %w", err)
 	}
 	return &Schema{source: compact.Bytes(), compiled: compiled}, nil
+}
+
+// survey reports whether a schema has references that depend on how it was reached, and
+// whether parts of it, or schemas that it refers to, are resources of their own. Without
+// the one or the other every reference leads to one place. What looks like either counts,
+// wherever it stands.
+func survey(doc any, root bool) (dynamic, ids bool) {
+	add := func(v any) {
+		d, i := survey(v, false)
+		dynamic, ids = dynamic || d, ids || i
+	}
+	switch doc := doc.(type) {
+	case []any:
+		for _, v := range doc {
+			add(v)
+		}
+	case map[string]any:
+		for name, v := range doc {
+			text, ok := v.(string)
+			switch {
+			case !ok:
+				add(v)
+			case name == "$dynamicRef", name == "$recursiveRef":
+				dynamic = true
+			case name == "$id":
+				ids = ids || !root
+			case name == "$ref" && strings.HasPrefix(text, "https://json-schema.org/draft/20"):
+				dynamic, ids = true, true // as those are
+			}
+		}
+	}
+	return dynamic, ids
 }
 
 // refuse is a loader that knows no address.
@@ -92,18 +131,26 @@ func schemaOf(t reflect.Type) (*Schema, error) {
 // be changed.
 func (s *Schema) JSON() json.RawMessage { return s.source }
 
-// Validate checks one JSON value. The error is a [*SchemaError].
+// Validate checks one JSON value. The error is a [*SchemaError]; a
+// [*SchemaBoundError] if checking it would take too much; or that of ctx, with which
+// a check ends that takes more than a moment.
 //
 // Absence is validated too: nil stands for a value that was not sent. It is valid
 // exactly where null is valid, so a schema with required members rejects it, and
 // an author who wants the value to be optional allows null (see [SchemaFor]).
-func (s *Schema) Validate(raw json.RawMessage) error {
+func (s *Schema) Validate(ctx context.Context, raw json.RawMessage) error {
+	return s.validate(ctx, raw, MaxSchemaSteps)
+}
+
+func (s *Schema) validate(ctx context.Context, raw json.RawMessage, steps int) error {
 	absent := raw == nil
 	if absent {
 		raw = json.RawMessage("null")
 	}
-	_, issues := s.decode(raw)
+	_, issues, err := s.decode(ctx, raw, steps)
 	switch {
+	case err != nil:
+		return err
 	case len(issues) == 0:
 		return nil
 	case absent:
@@ -112,23 +159,12 @@ func (s *Schema) Validate(raw json.RawMessage) error {
 	return &SchemaError{Issues: issues}
 }
 
-// decode parses, normalizes and validates a value. Without issues the first
-// result is valid.
-func (s *Schema) decode(raw json.RawMessage) (any, []Issue) {
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, []Issue{{Problem: "is not valid JSON: " + err.Error()}}
-	}
-	v, issues := normalize(v, "")
-	if len(issues) > 0 {
-		return nil, sortIssues(issues)
-	}
-	if err := s.compiled.Validate(v); err != nil {
-		var invalid *jsonschema.ValidationError
-		if !errors.As(err, &invalid) {
-			return nil, []Issue{{Problem: err.Error()}}
-		}
-		return nil, sortIssues(leaves(invalid, nil))
-	}
-	return v, nil
+// decode parses, normalizes and validates a value in so many steps. Without issues and an error the
+// first result is valid. The error is a [*SchemaBoundError] or that of ctx; or a
+// [*PanicError], since a value from outside must not end a process by a flaw in here.
+func (s *Schema) decode(ctx context.Context, raw json.RawMessage, steps int) (v any, issues []Issue, err error) {
+	defer contain("check against a schema", &err)
+	c, done := newCheck(ctx, steps)
+	defer done()
+	return c.run(s.compiled, raw)
 }

@@ -72,10 +72,10 @@ func NewState[T any](name string, initial T) *State[T] {
 	if !regexp.MustCompile(dataNamePattern).MatchString(name) {
 		err = fmt.Errorf("name does not match %s", dataNamePattern)
 	} else if s.schema, err = schemaOf(reflect.TypeFor[T]()); err == nil {
-		s.initial, err = s.write(initial)
+		s.initial, err = s.write(context.Background(), initial)
 	}
 	if err == nil {
-		_, err = s.read(s.initial)
+		_, err = s.read(context.Background(), s.initial)
 	}
 	if err != nil {
 		panic(fmt.Errorf("agent: state %q: %w", name, err))
@@ -101,7 +101,7 @@ func (s *State[T]) Get(ctx context.Context) (T, error) {
 			if !ok {
 				raw = s.initial
 			}
-			value, err = s.read(raw)
+			value, err = s.read(ctx, raw)
 		}
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *State[T]) Get(ctx context.Context) (T, error) {
 // says why the value cannot be recorded, the store's, or that of ctx: then it is not
 // known whether the value was taken.
 func (s *State[T]) Set(ctx context.Context, value T) error {
-	raw, err := s.write(value)
+	raw, err := s.write(ctx, value)
 	if err == nil {
 		err = s.update(ctx, func(old json.RawMessage) (json.RawMessage, error) {
 			return changed(old, raw), nil
@@ -145,15 +145,15 @@ func (s *State[T]) Update(ctx context.Context, change func(T) T) (T, error) {
 		if current == nil {
 			current = s.initial
 		}
-		before, err := s.read(current)
+		before, err := s.read(ctx, current)
 		if err != nil {
 			return nil, err
 		}
-		raw, err := s.write(change(before))
+		raw, err := s.write(ctx, change(before))
 		if err != nil {
 			return nil, err
 		}
-		if after, err = s.read(raw); err != nil {
+		if after, err = s.read(ctx, raw); err != nil {
 			return nil, err
 		}
 		return changed(old, raw), nil
@@ -172,8 +172,12 @@ func (s *State[T]) update(ctx context.Context, fn func(old json.RawMessage) (jso
 	return store.Update(ctx, s.name, fn)
 }
 
+// stateSteps is what checking a value may take instead of [MaxSchemaSteps]: its schema is
+// that of a type, and whatever may be stored can be read again.
+const stateSteps = 8 * conversation.MaxPayloadBytes
+
 // write returns a value's JSON if it may be stored.
-func (s *State[T]) write(value T) (json.RawMessage, error) {
+func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) {
 	raw, err := encode(value)
 	if err != nil {
 		return nil, err
@@ -181,7 +185,7 @@ func (s *State[T]) write(value T) (json.RawMessage, error) {
 	if err := conversation.CheckPayload(raw); err != nil {
 		return nil, fmt.Errorf("value %w", err)
 	}
-	if err := s.schema.Validate(raw); err != nil {
+	if err := s.schema.validate(ctx, raw, stateSteps); err != nil {
 		return nil, err
 	}
 	if isNull(raw) && s.initial != nil && !isNull(s.initial) {
@@ -190,9 +194,12 @@ func (s *State[T]) write(value T) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// read returns the value of stored JSON.
-func (s *State[T]) read(raw json.RawMessage) (value T, err error) {
-	v, issues := s.schema.decode(raw)
+// read returns the value of stored JSON. That is there also when ctx has ended.
+func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err error) {
+	v, issues, err := s.schema.decode(context.WithoutCancel(ctx), raw, stateSteps)
+	if err != nil {
+		return value, err
+	}
 	if len(issues) == 0 {
 		err := decodeInput(v, &value)
 		if err == nil {

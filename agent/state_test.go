@@ -112,6 +112,15 @@ func TestStateReads(t *testing.T) {
 	}
 }
 
+// TestStateIsReadWithoutTime reads in a context that has ended, as hooks may.
+func TestStateIsReadWithoutTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(agent.WithState(t.Context(), newShelf("count", "7")))
+	cancel()
+	if got, err := agent.NewState("count", 0).Get(ctx); got != 7 || err != nil {
+		t.Errorf("got %d, %v, want 7", got, err)
+	}
+}
+
 func TestStateWritesWhatChanges(t *testing.T) {
 	count := agent.NewState("count", 0)
 	list := agent.NewState[[]string]("list", nil)

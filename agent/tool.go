@@ -159,8 +159,14 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err e
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
 	}
-	input, issues := t.input.decode(raw)
-	if len(issues) > 0 {
+	input, issues, err := t.input.decode(ctx, raw, MaxSchemaSteps)
+	var bound *SchemaBoundError
+	switch {
+	case errors.As(err, &bound):
+		return nil, &InputError{Tool: t.name, Issues: []Issue{{Problem: bound.Problem}}}
+	case err != nil:
+		return nil, err
+	case len(issues) > 0:
 		return nil, &InputError{Tool: t.name, Issues: issues}
 	}
 	c, _ := CallFrom(ctx)
@@ -187,11 +193,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err e
 // first, so that the function sees what was checked and not a second reading of
 // the bytes, which differs where a member stands twice.
 func decodeInput(v, dst any) error {
-	b, err := encode(v)
-	if err != nil {
-		return err
-	}
-	return decodeJSON(b, dst)
+	return decodeJSON(appendValue(nil, v), dst)
 }
 
 // decodeJSON fills dst; numbers in places of type any keep their digits.

@@ -48,6 +48,10 @@ const (
 	KindAborted ErrorKind = "aborted"
 )
 
+// maxCause bounds a cause within the text of an Error, in bytes: a decoder may repeat what
+// it could not decode.
+const maxCause = 1 << 10
+
 // MaxErrorBody is how much of a vendor's error text an Error keeps, in bytes.
 const MaxErrorBody = 64 << 10
 
@@ -57,8 +61,10 @@ var ErrUnavailable = errors.New("content is unavailable")
 
 var errNoTerminal = errors.New("response ended without its terminal marker")
 
-// Error is the error of a model call. Body and Err may hold the vendor's own
-// words, which are for logs and not for clients.
+// Error is the error of a model call. Body and a [*VendorError] in Err hold the
+// vendor's own words, which may repeat the request: they are not for clients, and for
+// logs only where those show what people and models say. A [Registry] has taken the
+// secrets of the call out of them. The text of the error is for every log.
 type Error struct {
 	Kind ErrorKind
 	// Provider is the provider id; empty only where none was resolved.
@@ -69,6 +75,8 @@ type Error struct {
 	// Body is the raw body, or the raw event of an error inside a stream, at
 	// most MaxErrorBody bytes.
 	Body []byte
+	// RequestID is what the vendor calls the request, "" if it does not say.
+	RequestID string
 	// RetryAfter is how long the vendor asks to wait; 0 if it does not say. It
 	// is not capped.
 	RetryAfter time.Duration
@@ -78,7 +86,8 @@ type Error struct {
 	Err error
 }
 
-// Error names provider, kind, status and cause, not the body.
+// Error names provider, kind, status, the vendor's id of the request and the cause,
+// not the body.
 func (e *Error) Error() string {
 	s := "call model"
 	if e.Provider != "" {
@@ -88,8 +97,12 @@ func (e *Error) Error() string {
 	if e.Status != 0 {
 		s += fmt.Sprintf(" (status %d)", e.Status)
 	}
+	if e.RequestID != "" {
+		s += " (request " + e.RequestID + ")"
+	}
 	if e.Err != nil {
-		s += ": " + e.Err.Error()
+		cause := e.Err.Error()
+		s += ": " + cause[:min(len(cause), maxCause)]
 	}
 	return s
 }

@@ -196,11 +196,15 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 		if strings.TrimSpace(call.APIKey) == "" {
 			call.APIKey = r.apiKey(provider, reg)
 		}
-		if _, ok := p.(historyProtocol); ok {
-			p.Stream(ctx, m, req, call)(yield)
-			return
+		if _, ok := p.(historyProtocol); !ok {
+			req = req.flat()
 		}
-		p.Stream(ctx, m, req.flat(), call)(yield)
+		secrets := secretsOf(call.APIKey, m.Headers)
+		for event, err := range p.Stream(ctx, m, req, call) {
+			if !yield(event, HideInError(err, secrets)) {
+				return
+			}
+		}
 	}
 }
 

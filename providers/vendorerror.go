@@ -3,6 +3,7 @@ package providers
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 )
@@ -24,6 +25,7 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 		Body:       body[:min(len(body), MaxErrorBody)],
 		RetryAfter: retryAfter(h),
 		RetryHint:  retryHint(h),
+		RequestID:  requestID(h),
 	}
 	if message == "" {
 		e.Kind = Classify(status, code, string(e.Body))
@@ -37,16 +39,19 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 	return e
 }
 
-// VendorError is what a vendor says about an error, in its own words.
+// VendorError is what a vendor says about an error, in its own words. They may repeat
+// the request.
 type VendorError struct{ Code, Message string }
 
-// Error returns the words.
+// Error returns the code, if it is one, and how long the words are.
 func (e *VendorError) Error() string {
 	if e.Code == "" {
-		return e.Message
+		return "vendor says " + bytesOfText(e.Message)
 	}
-	return e.Code + ": " + e.Message
+	return VendorWord(e.Code) + ": vendor says " + bytesOfText(e.Message)
 }
+
+func bytesOfText(s string) string { return fmt.Sprintf("%d bytes of text", len(s)) }
 
 // vendorError finds code and message in the usual shapes: an object or a text
 // under "error", or the same at the top.

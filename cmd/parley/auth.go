@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
-	"strconv"
 	"strings"
 
 	parleyhttp "github.com/parleyrun/parley/http"
@@ -32,14 +31,7 @@ func bearer(token string, next http.Handler) http.Handler {
 			return
 		}
 		parleyhttp.LeaveBody(w, r) // a stranger's body holds nothing
-		h := w.Header()
-		h.Set("WWW-Authenticate", "Bearer")
-		h.Set("Content-Type", "application/json")
-		h.Set("Content-Length", strconv.Itoa(len(unauthorized)))
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
-		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = w.Write([]byte(unauthorized))
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, unauthorized)
 	})
 }

@@ -66,6 +66,11 @@ func loopback(origin string) bool {
 	if err != nil {
 		return false
 	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return loopbackName(u.Hostname())
+}
+
+// loopbackName reports whether a host is this machine to itself.
+func loopbackName(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

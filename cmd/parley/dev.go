@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,12 +75,18 @@ func devCommand() *cobra.Command {
 const devCompactBatches = 1
 
 // dev serves the demo agent until ctx ends.
-func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
-	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
+func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+	hidden := &secrets{}
+	defer func() { err = hidden.hidden(err) }()
+	log, err := newLogger(errOut, "text", false, hidden)
+	if err != nil {
+		return err
+	}
 	reg, err := newProviders(demo.DefaultPace, os.Getenv, nil)
 	if err != nil {
 		return err
 	}
+	hidden.add(reg.Secrets()...)
 	if err := checkModel(reg, cfg.model, "leave --model out for the offline demo"); err != nil {
 		return err
 	}
@@ -101,7 +106,8 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 	if err != nil {
 		return lockedOut(err)
 	}
-	handler := origins{loopback: true}.middleware(n.handler)
+	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
+	handler := guarded(&config.Server{}, true, n.handler)
 	said := out
 	if cfg.events {
 		said = errOut

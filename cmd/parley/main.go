@@ -64,6 +64,7 @@ func rootCommand() *cobra.Command {
 
 // run is the whole program apart from the process: it returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	out, errOut = newTerminal(out), newTerminal(errOut)
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetOut(out)

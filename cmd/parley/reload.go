@@ -32,8 +32,10 @@ const (
 
 // devFile serves a configuration in dev mode until ctx ends, and again whenever
 // its file changes.
-func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
-	log, err := newLogger(errOut, "text", false)
+func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+	hidden := &secrets{}
+	defer func() { err = hidden.hidden(err) }()
+	log, err := newLogger(errOut, "text", false, hidden)
 	if err != nil {
 		return err
 	}
@@ -56,8 +58,9 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) error {
 		return err
 	}
 	defer listener.Close()
+	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
-		return startConfigured(ctx, conf, listener.Addr(), out, log)
+		return startConfigured(ctx, conf, listener.Addr(), manner{dev: true, out: out, secrets: hidden}, log)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	changes := make(chan struct{}, 1)
@@ -93,8 +96,8 @@ type generation struct {
 
 // startConfigured runs the node of a configuration and returns once it takes
 // requests.
-func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, out io.Writer, log *slog.Logger) (*generation, error) {
-	n, err := newConfigured(conf, at, manner{dev: true, out: out}, log)
+func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*generation, error) {
+	n, err := newConfigured(conf, at, how, log)
 	if err != nil {
 		return nil, err
 	}

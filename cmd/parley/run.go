@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -75,7 +74,13 @@ func runCommand() *cobra.Command {
 }
 
 // runAgent is one message to the agent of a file.
-func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.Writer) error {
+func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.Writer) (err error) {
+	hidden := &secrets{}
+	defer func() { err = hidden.hidden(err) }()
+	log, err := newLogger(errOut, "text", true, hidden)
+	if err != nil {
+		return err
+	}
 	single, err := config.LoadSingle(cfg.file, configOptions())
 	if err != nil {
 		return err
@@ -84,6 +89,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if err != nil {
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
+	hidden.add(reg.Secrets()...)
 	if err := checkAgent(reg, single.Agent); err != nil {
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
@@ -100,7 +106,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	n, err := newBackend(nodeConfig{
 		bucket: config.Bucket{Dir: cfg.data}, memory: cfg.data == "",
 		agents: []*agent.Agent{single.Agent}, providers: reg,
-		log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		log: log,
 	})
 	if err != nil {
 		return err

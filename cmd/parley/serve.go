@@ -75,17 +75,17 @@ func serveCommand() *cobra.Command {
 	return cmd
 }
 
-// newLogger returns the log of a server.
-func newLogger(out io.Writer, format string, quiet bool) (*slog.Logger, error) {
+// newLogger returns the log of a server, which holds none of the secrets.
+func newLogger(out io.Writer, format string, quiet bool, hidden *secrets) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if quiet {
 		opts.Level = slog.LevelWarn
 	}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(out, opts)), nil
+		return slog.New(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(out, opts)), nil
+		return slog.New(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is not known; use text or json", format)
 }
@@ -96,8 +96,10 @@ func configOptions() *config.Options {
 }
 
 // serveFile serves a configuration until ctx ends.
-func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) error {
-	log, err := newLogger(errOut, cfg.logFormat, cfg.quiet)
+func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err error) {
+	hidden := &secrets{}
+	defer func() { err = hidden.hidden(err) }()
+	log, err := newLogger(errOut, cfg.logFormat, cfg.quiet, hidden)
 	if err != nil {
 		return err
 	}
@@ -123,11 +125,12 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) erro
 		return err
 	}
 	defer observed.close()
-	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out}, log)
+	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
 	observed.process = func() admin.Process { return n.process(listener) }
+	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
 	handler := guarded(conf, false, n.handler)
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
@@ -194,6 +197,8 @@ type manner struct {
 	measure func(storage.Bucket) storage.Bucket
 	// out is standard output.
 	out io.Writer
+	// secrets get those of the configuration.
+	secrets *secrets
 }
 
 // newConfigured builds the node of a configuration.
@@ -202,6 +207,8 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
+	how.secrets.add(secretsOf(conf)...)
+	how.secrets.add(reg.Secrets()...)
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
@@ -232,7 +239,11 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 // guarded puts the middleware of a configuration before a handler. CORS comes
 // first, so that preflights pass and a page can read why it was refused.
 func guarded(conf *config.Server, dev bool, next http.Handler) http.Handler {
-	return origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
+	handler := origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
+	if dev {
+		return newHome(conf).middleware(handler)
+	}
+	return handler
 }
 
 // serves names what a configuration serves: every mount and what answers there.

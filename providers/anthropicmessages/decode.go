@@ -269,7 +269,7 @@ func (d *decoder) messageDelta(e *event) error {
 		return nil
 	}
 	if d.done.StopReason = stopReason(change.StopReason); d.done.StopReason == "" {
-		return fmt.Errorf("unknown stop_reason %q", change.StopReason)
+		return fmt.Errorf("unknown stop_reason %q", providers.VendorWord(change.StopReason))
 	}
 	return nil
 }

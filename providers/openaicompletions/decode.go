@@ -147,7 +147,7 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 		return nil
 	}
 	if d.done.StopReason = stopReason(c.FinishReason); d.done.StopReason == "" {
-		return eventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", c.FinishReason))
+		return eventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", providers.VendorWord(c.FinishReason)))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/parleyrun/parley/conversation"
@@ -36,7 +35,7 @@ func (m *Machine) admit(in Admit) {
 		m.replay(in, sub, hash)
 		return
 	}
-	if refusal := m.check(a); refusal != nil {
+	if refusal := m.check(in); refusal != nil {
 		m.confirm(in.To, Refused{refusal})
 		return
 	}
@@ -100,7 +99,8 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 }
 
 // check returns why the admission must be refused, or nil.
-func (m *Machine) check(a conversation.Admission) *conversation.Error {
+func (m *Machine) check(in Admit) *conversation.Error {
+	a := in.Admission
 	exists := m.state.Exists()
 	if a.Condition.Set && (!exists || m.state.Created().UID != a.Condition.UID) {
 		return conversation.Errorf(conversation.CodeInstanceNotFound,
@@ -115,22 +115,10 @@ func (m *Machine) check(a conversation.Admission) *conversation.Error {
 	if exists {
 		return nil
 	}
-	limits, ok := m.cfg.Limits(a.Address.Agent)
-	if !ok {
+	if _, ok := m.cfg.Limits(a.Address.Agent); !ok {
 		return conversation.Errorf(conversation.CodeRouteNotFound, "No agent is registered as %q.", a.Address.Agent)
 	}
-	if limits.CheckInitialData == nil {
-		return nil
-	}
-	err := limits.CheckInitialData(a.InitialData)
-	var refusal *conversation.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &refusal):
-		return refusal
-	}
-	return conversation.Errorf(conversation.CodeInvalidRequest, "initialData does not fit the agent's schema: %v", err)
+	return in.Unfit
 }
 
 // accept records the admission, and starts the attempt if nothing waits before it.

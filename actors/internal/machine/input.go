@@ -112,6 +112,8 @@ type (
 		To        ReplyID
 		Admission conversation.Admission
 		Precheck  bool
+		// Unfit is what is wrong with the initial data, if it creates a conversation.
+		Unfit *conversation.Error
 
 		came time.Duration // Env.Mono of the step that it came in
 	}

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -15,10 +14,6 @@ type Limits struct {
 	MaxAttempts int
 	// Timeout bounds the monotonic time of all attempts at one submission.
 	Timeout time.Duration
-	// CheckInitialData returns what is wrong with the data of a creating delivery,
-	// in words for the caller or as the [*conversation.Error] to answer with; nil
-	// data means absent. It must be pure.
-	CheckInitialData func(json.RawMessage) error
 	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
 	ToolConcurrency int
 	// MaxResponse bounds what models say in a response, or in a subagent's work, in

@@ -13,7 +13,6 @@ import (
 
 var (
 	errFenced = errors.New("fenced")
-	errSchema = errors.New("want an object")
 )
 
 // entry is a durable batch, as read back, and who wrote it.
@@ -51,7 +50,7 @@ type rig struct {
 func newRig() *rig {
 	r := &rig{
 		wall:   1_700_000_000_000,
-		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, CheckInitialData: checkObject, ToolConcurrency: 16, MaxResponse: 16 << 20, MaxCalls: 128},
+		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, ToolConcurrency: 16, MaxResponse: 16 << 20, MaxCalls: 128},
 		cfg: machine.Config{
 			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxWaitingBytes: 1 << 20,
 			MaxPendingBytes: 1 << 20, MaxBatchBytes: 4 << 20,
@@ -63,9 +62,9 @@ func newRig() *rig {
 }
 
 // checkObject is the schema of the one agent: an object, or nothing.
-func checkObject(data json.RawMessage) error {
+func checkObject(data json.RawMessage) *conversation.Error {
 	if len(data) > 0 && data[0] != '{' {
-		return errSchema
+		return conversation.Errorf(conversation.CodeInvalidRequest, "initialData does not fit the agent's schema: want an object")
 	}
 	return nil
 }
@@ -118,6 +117,10 @@ func (r *rig) step(in machine.Input) []machine.Effect {
 	r.steps++
 	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono}
 	binary.BigEndian.PutUint64(env.Seed[:8], r.steps)
+	if a, ok := in.(machine.Admit); ok {
+		a.Unfit = checkObject(a.Admission.InitialData)
+		in = a
+	}
 	out := append([]machine.Effect(nil), r.m.Step(env, in)...)
 	for _, e := range out {
 		switch e := e.(type) {

@@ -1,0 +1,68 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// checkedAdmission is an admission whose initial data were checked.
+type checkedAdmission struct {
+	admission conversation.Admission
+	precheck  bool
+	unfit     *conversation.Error // nil if they fit
+}
+
+// schemaOf returns the agent whose schema an admission has to fit, nil if it has none to
+// fit: initial data count only where they create a conversation. Until the log is read
+// every admission may.
+func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
+	named := a.rt.agents[adm.Address.Agent]
+	if s := a.machine.State(); named == nil || named.InitialData == nil || s != nil && s.Exists() {
+		return nil
+	}
+	return named
+}
+
+// checkData checks the initial data of an admission and hands it over again. That may
+// take all the steps that a check has, so it happens beside the activation, for as many
+// at a time as there are processors, and no longer than a caller waits.
+func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *agent.Agent) {
+	a.rt.spawn(func() {
+		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
+		defer cancel()
+		err := a.rt.checkInitialData(ctx, named, in.admission)
+		switch {
+		case a.ctx.Err() != nil: // The next owner decides.
+			a.root.Send(sender, answerMessage(machine.Moved{}))
+		case err == nil, errors.As(err, &in.unfit):
+			// It goes back to its sender if the activation has ended meanwhile.
+			a.root.RequestWithCustomSender(a.self, in, sender)
+		case ctx.Err() == nil:
+			a.rt.log.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", cause(err, false))
+			a.root.Send(sender, answerMessage(machine.Refused{Err: &conversation.Error{Code: conversation.CodeInternal, Err: err}}))
+		default:
+			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
+		}
+	})
+}
+
+func (r *Runtime) checkInitialData(ctx context.Context, named *agent.Agent, adm conversation.Admission) error {
+	select {
+	case r.checks <- struct{}{}:
+		defer func() { <-r.checks }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := named.CheckInitialData(ctx, adm.InitialData)
+	var bound *agent.SchemaBoundError
+	if errors.As(err, &bound) {
+		r.counts.unchecked.Add(1)
+	}
+	return err
+}

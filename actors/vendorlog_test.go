@@ -1,0 +1,39 @@
+package actors_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// TestVendorsWordsAreContent has a vendor repeat the request in its error, which the log
+// shows as far as the agent shows what people say.
+func TestVendorsWordsAreContent(t *testing.T) {
+	const words = "cannot answer: Be brief. hello"
+	body := words + strings.Repeat(" again", 1000)
+	for name, content := range map[string]bool{"content": true, "no content": false} {
+		t.Run(name, func(t *testing.T) {
+			a := chatAgent()
+			a.Events = agent.Events{Content: content}
+			w := newWorld(t)
+			model := make(stage)
+			n := w.start(setup{opts: agents(a), model: model})
+			n.admit(chat("c"), "1", "hello")
+			model.next(t).fail(&providers.Error{
+				Kind: providers.KindInvalidRequest, Status: 400, RequestID: "req_1", Body: []byte(body),
+				Err: &providers.VendorError{Code: "bad_prompt", Message: body},
+			})
+			w.untilSettled(chat("c"), 1)
+			log := n.log.String()
+			wants(t, "the log", log, "model call failed", "status 400", "req_1", "bad_prompt", "6030 bytes of text")
+			if strings.Contains(log, words) != content {
+				t.Errorf("content is %v, and the log is %s", content, log)
+			}
+			if got := strings.Count(log, "again"); got > 400 {
+				t.Errorf("the log repeats %d words of the vendor", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Bounds of one check of a value against a schema. What they forbid is a
+// [*SchemaBoundError], except that a value with more issues is one with
+// MaxSchemaIssues. Without them a few bytes would be enough for a schema that refers
+// to itself within "anyOf" to take all memory and no end of time.
+const (
+	// MaxSchemaSteps counts schemas applied to values, values, and pieces of long
+	// texts. It takes about a second and 100 MB to use it up.
+	MaxSchemaSteps = 1_000_000
+	// MaxSchemaDepth bounds the schemas within schemas that are applied at a place.
+	MaxSchemaDepth = 5_000
+	// MaxSchemaIssues is how many issues are looked for.
+	MaxSchemaIssues = 100
+	// MaxSchemaTime bounds the time, if the context does not end before.
+	MaxSchemaTime = 5 * time.Second
+)
+
+// SchemaBoundError says that a value is too long or too involved to be checked
+// against its schema. It was not found to fit, nor not to.
+type SchemaBoundError struct {
+	// Problem is a phrase without a full stop, as that of an [Issue], which names
+	// the bound.
+	Problem string
+}
+
+// Error implements error.
+func (e *SchemaBoundError) Error() string { return e.Problem }
+
+func tooLong(bound any) *SchemaBoundError {
+	return &SchemaBoundError{fmt.Sprintf("takes more than %v to check against the schema; send less, or nest it less", bound)}
+}
+
+// check is one value on its way through one schema. It evaluates what the library
+// has compiled: the library itself keeps every problem of every branch and can
+// neither be bounded nor stopped.
+type check struct {
+	ctx    context.Context
+	err    error // why it ended early
+	limit  int   // of steps
+	steps  int
+	looked int // steps at the last look at ctx
+
+	path   []token
+	stack  []frame
+	quiet  int // within something whose issues nobody reads
+	issues []Issue
+}
+
+// token is one step of a path: a member's name, or the index of an item.
+type token struct {
+	name  string
+	index int // -1 for a name
+}
+
+// frame is a schema that is being applied.
+type frame struct {
+	schema *jsonschema.Schema
+	deeper bool // its value is not that of the frame before
+}
+
+// newCheck begins a check, which its context ends, too; done releases it.
+func newCheck(ctx context.Context, steps int) (c *check, done context.CancelFunc) {
+	ctx, done = context.WithTimeoutCause(ctx, MaxSchemaTime, tooLong(MaxSchemaTime))
+	return &check{ctx: ctx, limit: steps}, done
+}
+
+// run reads a value and applies the schema to it. Without issues and an error it fits. A
+// check of few steps is over before it looks at its context.
+func (c *check) run(s *jsonschema.Schema, raw json.RawMessage) (any, []Issue, error) {
+	if issue := syntaxIssue(raw); issue != nil {
+		return nil, []Issue{*issue}, nil
+	}
+	r := reader{check: c, rest: string(raw)}
+	v := r.value()
+	if len(c.issues) == 0 && c.err == nil {
+		c.apply(s, v, nil, true)
+	}
+	if c.err != nil {
+		return nil, nil, c.err
+	}
+	if len(c.issues) > 0 {
+		return nil, sortIssues(c.issues), nil
+	}
+	return v, nil, nil
+}
+
+// over is why the context has ended.
+func (c *check) over() error {
+	var late *SchemaBoundError
+	if errors.As(context.Cause(c.ctx), &late) {
+		return late
+	}
+	return fmt.Errorf("check against schema: %w", context.Cause(c.ctx))
+}
+
+// spend counts steps and reports whether the check goes on.
+func (c *check) spend(n int) bool {
+	c.steps += n
+	switch {
+	case c.err != nil:
+	case c.steps > c.limit:
+		c.err = tooLong(strconv.Itoa(c.limit) + " steps")
+	case c.steps-c.looked >= 1024:
+		c.looked = c.steps
+		if c.ctx.Err() != nil {
+			c.err = c.over()
+		}
+	}
+	return c.err == nil
+}
+
+// full reports whether what has failed need not be looked at any further.
+func (c *check) full() bool {
+	return c.err != nil || c.quiet > 0 || len(c.issues) >= MaxSchemaIssues
+}
+
+func (c *check) enter(name string) { c.path = append(c.path, token{name, -1}) }
+func (c *check) enterItem(i int)   { c.path = append(c.path, token{"", i}) }
+func (c *check) leave()            { c.path = c.path[:len(c.path)-1] }
+
+// add notes an issue here. It returns false, which is what became of the check.
+func (c *check) add(problem string) bool {
+	if !c.full() {
+		c.issues = append(c.issues, Issue{Path: c.pointer(), Problem: shorten(problem)})
+	}
+	return false
+}
+
+// fail notes an issue in the words for a kind of the library's.
+func (c *check) fail(k jsonschema.ErrorKind) bool {
+	if c.full() {
+		return false
+	}
+	return c.add(describe(k))
+}
+
+// pointer is the JSON pointer to the value, as far as anybody reads it.
+func (c *check) pointer() string {
+	var b strings.Builder
+	for _, t := range c.path {
+		if b.Len() > maxProblem {
+			break
+		}
+		b.WriteByte('/')
+		if t.index >= 0 {
+			b.WriteString(strconv.Itoa(t.index))
+		} else {
+			b.WriteString(escapePointer(shorten(t.name)))
+		}
+	}
+	return b.String()
+}
+
+// syntaxIssue is what is wrong with text that is not one JSON value.
+func syntaxIssue(raw json.RawMessage) *Issue {
+	if json.Valid(raw) {
+		return nil
+	}
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	var first json.RawMessage
+	problem := "is not valid JSON: invalid character after top-level value"
+	if err := dec.Decode(&first); err != nil {
+		problem = "is not valid JSON: " + err.Error()
+	}
+	return &Issue{Problem: problem}
+}
+
+// pattern is a regular expression whose cost is known before it is tried: a step is
+// 256 bytes of text times instructions.
+type pattern struct {
+	*regexp.Regexp
+	instructions int
+}
+
+// newPattern implements the library's engine of regular expressions.
+func newPattern(s string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	return &pattern{re, len(prog.Inst)}, nil
+}
+
+// matches reports whether a pattern is found in a text.
+func (c *check) matches(re jsonschema.Regexp, text string) bool {
+	cost := len(text)
+	if p, ok := re.(*pattern); ok {
+		cost *= p.instructions
+	}
+	return c.spend(1+cost/256) && re.MatchString(text)
+}

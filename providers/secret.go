@@ -1,0 +1,144 @@
+package providers
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const (
+	// MinSecretBytes is how long a secret is at least to be hidden: shorter ones stand
+	// within everyday words, and protect nothing.
+	MinSecretBytes = 6
+	// hiddenSecret stands in the place of a secret.
+	hiddenSecret = "[secret]"
+)
+
+// HideSecrets replaces every secret in a text.
+func HideSecrets(text string, secrets []string) string {
+	found := slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < MinSecretBytes || !strings.Contains(text, s) })
+	// One that begins with another comes first: of two the earlier is tried before.
+	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	var pairs []string
+	for _, s := range found {
+		pairs = append(pairs, s, hiddenSecret)
+	}
+	if len(pairs) == 0 {
+		return text
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// Secrets returns the keys of all providers as they stand now, and the values of
+// headers that by their names are secrets. A program hides them in its log.
+func (r *Registry) Secrets() []string {
+	r.mu.RLock()
+	all := maps.Clone(r.registrations)
+	r.mu.RUnlock()
+	for id := range r.catalog {
+		all[id] = all[id] // with its environment, also unregistered
+	}
+	var secrets []string
+	for id, reg := range all {
+		secrets = append(secrets, secretsOf(r.apiKey(id, reg), reg.Headers)...)
+	}
+	return secrets
+}
+
+// secretsOf are a key and the values of secret headers, each also without a scheme
+// such as "Bearer".
+func secretsOf(key string, headers map[string]string) []string {
+	var secrets []string
+	if key = strings.TrimSpace(key); key != "" {
+		secrets = append(secrets, key)
+	}
+	for name, value := range headers {
+		if !namesSecret(name) {
+			continue
+		}
+		secrets = append(secrets, value)
+		if _, bare, ok := strings.Cut(value, " "); ok {
+			secrets = append(secrets, strings.TrimSpace(bare))
+		}
+	}
+	return secrets
+}
+
+func namesSecret(header string) bool {
+	name := strings.ToLower(header)
+	return containsAny(name, []string{"auth", "key", "token", "secret", "cookie", "password"})
+}
+
+// HideInError returns the error without secrets in its text, nor in what an [*Error] keeps
+// of a vendor: vendors repeat the key that they refuse. What the error wraps can be found
+// in it as before.
+func HideInError(err error, secrets []string) error {
+	if err == nil || len(secrets) == 0 {
+		return err
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		hidden := e.hide(secrets)
+		if err == error(e) {
+			return hidden
+		}
+		return &hiddenError{HideSecrets(err.Error(), secrets), []error{hidden, err}}
+	}
+	if text := err.Error(); HideSecrets(text, secrets) != text {
+		return &hiddenError{HideSecrets(text, secrets), []error{err}}
+	}
+	return err
+}
+
+func (e *Error) hide(secrets []string) *Error {
+	c := *e
+	c.RequestID = HideSecrets(e.RequestID, secrets)
+	if text := string(e.Body); HideSecrets(text, secrets) != text {
+		text = HideSecrets(text, secrets)
+		c.Body = []byte(text[:min(len(text), MaxErrorBody)])
+	}
+	var vendor *VendorError
+	switch {
+	case e.Err == nil:
+	case errors.As(e.Err, &vendor):
+		c.Err = &VendorError{Code: HideSecrets(vendor.Code, secrets), Message: HideSecrets(vendor.Message, secrets)}
+	default:
+		c.Err = HideInError(e.Err, secrets)
+	}
+	return &c
+}
+
+// hiddenError has another text than its causes.
+type hiddenError struct {
+	text string
+	errs []error
+}
+
+func (e *hiddenError) Error() string   { return e.text }
+func (e *hiddenError) Unwrap() []error { return e.errs }
+
+// VendorWord returns what a vendor says where one word of a known list is expected, and
+// tells only the length of anything else: it may be a piece of the request.
+func VendorWord(s string) string {
+	const most = 64
+	odd := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("_-.:/", c)
+	}
+	if len(s) > most || strings.ContainsFunc(s, odd) {
+		return bytesOfText(s)
+	}
+	return s
+}
+
+// requestID is what the vendor calls the request, "" if it does not say.
+func requestID(h http.Header) string {
+	for _, name := range []string{"X-Request-Id", "Request-Id"} {
+		if id := h.Get(name); id != "" {
+			return VendorWord(id)
+		}
+	}
+	return ""
+}

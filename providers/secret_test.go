@@ -1,0 +1,93 @@
+package providers_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+)
+
+// TestErrorsHideSecrets calls vendors that repeat the request in their errors.
+func TestErrorsHideSecrets(t *testing.T) {
+	const key, header, prompt = "sk-very-secret-key", "hunter2hunter2", "You are a pirate."
+	for name, tc := range map[string]struct {
+		contentType, answer string
+		status              int
+		want                []string
+	}{
+		"body": {"application/json", `{"error":{"code":"bad_thing","message":"%s"}}`, 400,
+			[]string{"invalid_request", "status 400", "request req_1", "bad_thing", "bytes of text"}},
+		"code":        {"application/json", `{"error":{"code":"%s","message":"no"}}`, 401, []string{"auth", "status 401"}},
+		"text":        {"text/plain", `%s`, 500, []string{"overloaded", "status 500"}},
+		"stream":      {"text/event-stream", "data: {\"error\":{\"code\":\"bad_thing\",\"message\":\"%s\"}}\n\n", 200, []string{"bad_thing", "bytes of text"}},
+		"stop reason": {"text/event-stream", "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"%s\"}]}\n\n", 200, []string{"unknown finish_reason", "bytes of text"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				echo := fmt.Sprintf("%s %s %s", r.Header.Get("Authorization"), r.Header.Get("X-Team-Token"), prompt)
+				w.Header().Set("Content-Type", tc.contentType)
+				w.Header().Set("X-Request-Id", "req_1")
+				w.WriteHeader(tc.status)
+				fmt.Fprintf(w, tc.answer, echo)
+			}))
+			defer vendor.Close()
+			reg := providers.NewRegistry(nil)
+			protocol := openaicompletions.New(nil)
+			defer protocol.Close()
+			reg.RegisterProtocol(openaicompletions.API, protocol)
+			err := reg.RegisterProvider("local", providers.Registration{
+				API: openaicompletions.API, BaseURL: vendor.URL, APIKey: key, Headers: map[string]string{"X-Team-Token": header, "X-Team": "agents"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets := reg.Secrets()
+			if !slices.Contains(secrets, key) || !slices.Contains(secrets, header) || slices.Contains(secrets, "agents") {
+				t.Errorf("the registry's secrets are %q", secrets)
+			}
+			err = io.EOF
+			for _, e := range reg.Stream(t.Context(), "local/m", providers.Request{}, providers.Options{}) {
+				err = e
+			}
+			var failed *providers.Error
+			if !errors.As(err, &failed) {
+				t.Fatalf("the error is %v", err)
+			}
+			everything := err.Error() + string(failed.Body) + fmt.Sprintf("%+v", failed.Err)
+			var words *providers.VendorError
+			if errors.As(err, &words) {
+				everything += words.Code + words.Message
+			}
+			for _, secret := range []string{key, header} {
+				if strings.Contains(everything, secret) {
+					t.Errorf("%q is in %q", secret, everything)
+				}
+			}
+			if strings.Contains(err.Error(), "pirate") {
+				t.Errorf("the text of the error repeats the request: %v", err)
+			}
+			if !strings.Contains(string(failed.Body), "[secret]") || !strings.Contains(string(failed.Body), prompt) {
+				t.Errorf("the body is %q", failed.Body)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error is %q, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestHideSecrets(t *testing.T) {
+	secrets := []string{"secret", "secret-long", "short"}
+	if got, want := providers.HideSecrets("a secret-long short secret", secrets), "a [secret] short [secret]"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
