@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 5
+const Reducer = 6
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
 // is not damaged: fold the log instead.
@@ -280,6 +280,9 @@ func (s *State) restoreMessage(f *messageForm) error {
 		}
 		if pf.Text != "" {
 			p.text = []byte(pf.Text)
+		}
+		if f.Response {
+			m.said += len(p.text)
 		}
 		if pf.File != nil {
 			p.file = *pf.File

@@ -26,7 +26,8 @@ type Source interface {
 	// its pages.
 	Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error)
 	Page(ctx context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error)
-	// Range returns the batches first to last, both included.
+	// Range returns the batches first to last, both included, or the first of them if
+	// they are too long to be held at once.
 	Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error)
 }
 
