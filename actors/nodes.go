@@ -51,7 +51,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 
 // followerOptions make the followers ask for heads where other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
-	o := &follower.Options{Logger: r.log, Strict: r.opts.StrictReads}
+	o := &follower.Options{Logger: r.log, Strict: r.opts.StrictReads, Damaged: r.doubt}
 	if r.opts.Membership == MembershipSingle {
 		return o
 	}

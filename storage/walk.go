@@ -71,6 +71,11 @@ func (w *walk) objects(ctx context.Context, listed int64) error {
 		}
 		q.After = keys[len(keys)-1].Key
 		if !reached && keys[0].Key == LogKey(w.conv, w.at.Seq) {
+			if len(keys) == 1 && !page.More {
+				if err := w.highest(ctx); err != nil {
+					return err
+				}
+			}
 			keys = keys[1:]
 		}
 		reached = true
@@ -88,6 +93,25 @@ func (w *walk) objects(ctx context.Context, listed int64) error {
 			return nil
 		}
 	}
+}
+
+// highest checks the batch that the walk begins after where nothing continues it: a log
+// whose highest batch is damaged must not be continued.
+func (w *walk) highest(ctx context.Context) error {
+	err := w.logs.fetch(ctx, w.conv, w.at.Seq, 1, nil, func(b Batch) error {
+		if b.Hash == w.at.Hash || !checkChain() {
+			return nil
+		}
+		return &CorruptError{Conv: w.conv, Key: LogKey(w.conv, b.Seq), Seq: b.Seq, Err: fmt.Errorf("hash is %s, the checkpoint says %s", b.Hash, w.at.Hash)}
+	})
+	if err == nil || !Damaged(err) {
+		return err
+	}
+	// It may have been compacted since it was listed, and is not the highest then (R5).
+	if tail, err := w.logs.Tail(ctx, w.conv, w.at.Seq); err != nil || tail > w.at.Seq {
+		return err
+	}
+	return err
 }
 
 // end is what a page without keys means.

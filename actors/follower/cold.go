@@ -39,6 +39,9 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 		l.err = f.set.explain(f.key, err)
 		if permanent(err) {
 			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
+			if storage.Damaged(err) {
+				f.set.options.Damaged(f.key)
+			}
 		}
 	}
 	f.in.Lock()
