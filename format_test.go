@@ -126,12 +126,13 @@ func TestFormatPageHasEveryKey(t *testing.T) {
 	parts := strings.NewReplacer(
 		"<hh>", "[0-9a-f]{2}", "<conv>", "[0-9a-f]{32}", "<sha256>", "[0-9a-f]{64}", "<digest>", "[0-9a-f]{32}", "<endpoint>", "[0-9a-f]{32}",
 		"<seq>", "[0-9]{16}", "<first>", "[0-9]{16}", "<last>", "[0-9]{16}", "<n>", "[0-9]{16}", "<shard>", "[0-9]+",
-		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<minute>", "[0-9]{8}T[0-9]{4}", "<database>", "[0-9a-f]{32}", "<version>", "[0-9]{4}", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
+		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<name>", "[A-Za-z0-9_-]+", "<object>", ".+", "<minute>", "[0-9]{8}T[0-9]{4}", "<database>", "[0-9a-f]{32}", "<version>", "[0-9]{4}", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
 	)
 	address := conversation.Address{Agent: "triage", ID: "issue 42"}
 	conv := address.Key()
 	keys := []string{
 		storage.LogKey(conv, 7), storage.SegmentKey(conv, 3, 9), storage.BlobKey(conv, storage.Digest{1}), storage.HeadKey(conv),
+		storage.CutKey(conv, "cut-7", storage.LogKey(conv, 7)),
 		storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.PageKey(conv, storage.PageRef{N: 3}),
 		storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}), storage.JournalKey("node-1", 2, 7),
 		storage.ExportJournalKey("node-1", 2, 7),

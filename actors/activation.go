@@ -99,6 +99,7 @@ type activation struct {
 	author     *authorState                   // of the newest work
 	sender     *sender                        // likewise
 	witness    witness
+	checking   bool // whether the log could be opened once more
 	starved    bool // a feed has events the machine has no room for
 	stopping   bool
 	handedOver bool  // and what it owes is another node's now
@@ -130,6 +131,11 @@ func (a *activation) Receive(ctx actor.Context) {
 	case *wire.CompactRequest:
 		a.step(machine.Compact{To: a.caller(ctx.Sender()), Instructions: m.GetInstructions()})
 	case *wire.PokeRequest:
+		if m.GetNonce() == "" {
+			a.checkLog()
+			a.root.Send(ctx.Sender(), answerMessage(machine.Poked{Unknown: true}))
+			break
+		}
 		a.step(machine.Poke{To: a.caller(ctx.Sender()), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
 	case *wire.WakeRequest:
 		a.step(machine.Wake{To: a.caller(ctx.Sender()), At: conversation.Offset(m.GetSeq())})
@@ -137,6 +143,10 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.opened(m)
 	case appendDone:
 		a.appended(m)
+	case checkLog:
+		a.checkLog()
+	case checkedLog:
+		a.checkedLog(m)
 	case journalLists:
 		a.step(machine.Listed{})
 	case machine.Looked:
@@ -246,9 +256,14 @@ func (a *activation) end() {
 	}
 }
 
-// open reads and folds the log.
+// open opens the log once nobody else runs the conversation.
 func (a *activation) open() {
 	a.awaitRelease()
+	a.tell(a.readLog())
+}
+
+// readLog reads and folds the log.
+func (a *activation) readLog() openedLog {
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
@@ -273,7 +288,7 @@ func (a *activation) open() {
 			out.err = fmt.Errorf("open conversation %s: agent %q is not registered on this node", a.key, name)
 		}
 	}
-	a.tell(out)
+	return out
 }
 
 // awaitRelease waits until no other node runs the conversation, so that this one does
@@ -367,6 +382,9 @@ func (a *activation) opened(m openedLog) {
 	if m.err != nil {
 		if a.resting != nil {
 			a.rt.resting.putBack(a.key, *a.resting)
+		}
+		if m.damaged {
+			a.rt.followers.Distrust(a.key)
 		}
 		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
 		return

@@ -60,7 +60,9 @@ func (r *Runtime) viewChanged(v grain.View) {
 
 // followerOptions make the followers ask for heads where other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
-	o := &follower.Options{Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, MaxBytes: r.opts.FollowerBytes}
+	o := &follower.Options{
+		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt,
+	}
 	if r.opts.Membership == MembershipSingle {
 		return o
 	}

@@ -12,7 +12,8 @@ type Limits struct {
 	// ResponseBytes bounds what models say in a response, or in the work on a task:
 	// text, reasoning and signatures of all its steps, and within one reply the
 	// arguments of its calls too. Every part counts 256 bytes more. Beyond it the
-	// submission fails with model_output_too_long. Zero is [DefaultResponseBytes].
+	// submission fails with model_output_too_long. Zero is [DefaultResponseBytes], the
+	// most is [conversation.MaxResponseText].
 	ResponseBytes int
 
 	// ArgumentBytes bounds the arguments of one call, beyond which the submission fails
@@ -69,6 +70,9 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 		if l.value < 0 {
 			bad("Limits."+l.name, "is %d; use 1 or more, or 0 for the default of %d", l.value, l.zero)
 		}
+	}
+	if a.Limits.ResponseBytes > conversation.MaxResponseText {
+		bad("Limits.ResponseBytes", "is %d; use at most %d, which is what is kept of a response", a.Limits.ResponseBytes, conversation.MaxResponseText)
 	}
 	if a.Limits.ArgumentBytes > conversation.MaxPayloadBytes {
 		bad("Limits.ArgumentBytes", "is %d; use at most %d, which is what any value may have", a.Limits.ArgumentBytes, conversation.MaxPayloadBytes)

@@ -15,8 +15,8 @@ import (
 // one of this version.
 const Reducer = 6
 
-// wholeReducer is the version of a state of which nothing is left to the log. What it
-// means has not changed since, so versions that know no other go on with it.
+// wholeReducer is the version of a state that has all that the log says. What it means has
+// not changed since, so versions that know no other go on with it.
 const wholeReducer = 5
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -117,8 +117,8 @@ func EncodeState(s *State) ([]byte, error) {
 
 // reducer is the version that has to understand the state.
 func (s *State) reducer() int {
-	left := func(m *message) bool { return m.left != nil }
-	if s.history.Left > 0 || slices.ContainsFunc(s.messages, left) {
+	part := func(m *message) bool { return m.left != nil || m.said > MaxResponseText }
+	if s.history.Left > 0 || slices.ContainsFunc(s.messages, part) {
 		return Reducer
 	}
 	return wholeReducer
@@ -295,6 +295,9 @@ func (s *State) restoreMessage(f *messageForm) error {
 		}
 		if pf.Text != "" {
 			p.text = []byte(pf.Text)
+		}
+		if f.Response {
+			m.said += len(p.text)
 		}
 		if pf.File != nil {
 			p.file = *pf.File

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"unicode/utf8"
 )
 
 // fold applies one record. It is the only place where records become state.
@@ -208,23 +209,40 @@ func (s *State) foldDelta(r *Delta) error {
 	if err != nil {
 		return err
 	}
-	if r.Text == "" { // shows nothing, so it neither opens nor closes a part
+	text := m.room(r.Text)
+	if text == "" { // shows nothing, so it neither opens nor closes a part
 		return nil
 	}
+	m.said += len(text)
 	kind := PartTypeText
 	if r.Kind == PartReasoning {
 		kind = PartTypeReasoning
 	}
 	last := m.last()
 	if last != nil && last.streaming && last.kind == kind {
-		last.text = append(last.text, r.Text...)
+		last.text = append(last.text, text...)
 		return nil
 	}
 	if last != nil {
 		last.streaming = false
 	}
-	m.add(st, &part{kind: kind, text: []byte(r.Text), streaming: true})
+	m.add(st, &part{kind: kind, text: []byte(text), streaming: true})
 	return nil
+}
+
+// room returns what is kept of further text of a response.
+func (m *message) room(text string) string {
+	room := MaxResponseText - m.said
+	switch {
+	case room < 0: // sayRest is there
+		return ""
+	case len(text) <= room:
+		return text
+	}
+	for room > 0 && !utf8.RuneStart(text[room]) {
+		room--
+	}
+	return text[:room] + sayRest
 }
 
 func (s *State) foldPartDone(r *PartDone) error {
@@ -352,6 +370,9 @@ func (s *State) foldDropped(r *StepDropped) error {
 	}
 	m.sub.steps = slices.Delete(m.sub.steps, i, i+1)
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.step == dropped })
+	for _, p := range dropped.parts {
+		m.said -= len(p.text)
+	}
 	return nil
 }
 

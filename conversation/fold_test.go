@@ -417,3 +417,56 @@ func TestExchanges(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestTextOfAResponseIsBounded: the fold of a response of any length keeps the beginning
+// of it, says so once, and does not depend on checkpoints.
+func TestTextOfAResponseIsBounded(t *testing.T) {
+	s, restored := conversation.NewState(), conversation.NewState()
+	apply := func(records ...conversation.Record) {
+		t.Helper()
+		for _, s := range []*conversation.State{s, restored} {
+			if err := s.Apply(conversation.Batch{Offset: s.Head() + 1, Records: records}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	apply(&conversation.ConversationCreated{Agent: "a", ID: "i", UID: "u", ConversationID: "c"},
+		&conversation.SubmissionAdmitted{Submission: "s", Message: "in", Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "?"}},
+		&conversation.AttemptStarted{Submission: "s", Attempt: 1},
+		&conversation.ResponseStarted{Message: "out", Submission: "s", Turn: "t1"})
+	say := func(kind conversation.PartKind, text string) {
+		t.Helper()
+		apply(&conversation.Delta{Message: "out", Kind: kind, Text: text})
+	}
+	half := strings.Repeat("x", conversation.MaxResponseText/2)
+	say(conversation.PartReasoning, half)
+	say(conversation.PartText, half[1:])
+	again, err := conversation.EncodeState(restored)
+	if err == nil {
+		restored, err = conversation.DecodeState(again)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(conversation.PartText, "ä and more")
+	say(conversation.PartText, half)
+	say(conversation.PartReasoning, half)
+	for name, s := range map[string]*conversation.State{"folded": s, "restored": restored} {
+		messages := s.Snapshot().Messages
+		text := messages[len(messages)-1].Text()
+		if kept, ok := strings.CutPrefix(text, half[1:]); !ok || !strings.Contains(kept, "too long") || strings.Contains(kept, "more") || len(kept) > 100 {
+			t.Errorf("%s: %d bytes of text end with %q", name, len(text), kept[:min(len(kept), 200)])
+		}
+		b, err := conversation.EncodeState(s)
+		if err != nil || len(b) > conversation.MaxResponseText+4<<10 {
+			t.Errorf("%s: state of %d bytes, %v", name, len(b), err)
+		}
+	}
+	// A step that is withdrawn makes room again.
+	apply(&conversation.StepDropped{Message: "out", Turn: "t1"}, &conversation.ResponseStarted{Message: "out", Submission: "s", Turn: "t2"})
+	say(conversation.PartText, half)
+	messages := s.Snapshot().Messages
+	if text := messages[len(messages)-1].Text(); text != half {
+		t.Errorf("after a step was withdrawn there are %d bytes, want %d", len(text), len(half))
+	}
+}

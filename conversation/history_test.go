@@ -280,15 +280,15 @@ func TestDecodeStateRefuses(t *testing.T) {
 		t.Errorf("another reducer: %v", err)
 	}
 	const sub = `{"id":"s1","key":"k","payloadHash":"","delivery":{"kind":"user","body":""},"offset":1,"admittedAt":0,"delivered":"m1","elapsed":[0,0]`
-	created := `{"reducer":5,"head":5,"created":{"agent":"a"}`
+	created := `{"reducer":6,"head":5,"created":{"agent":"a"}`
 	for name, bad := range map[string]string{
 		"nothing":             ``,
 		"no json":             `{`,
 		"more":                created + `} {}`,
-		"no conversation":     `{"reducer":5,"submissions":[` + sub + `}]}`,
+		"no conversation":     `{"reducer":6,"submissions":[` + sub + `}]}`,
 		"no reducer":          `{"head":5}`,
 		"odd reducer":         `{"reducer":x}`,
-		"cut off":             `{"reducer":5`,
+		"cut off":             `{"reducer":6`,
 		"unknown key":         created + `,"keys":["s9"]}`,
 		"keys missing":        created + `,"kept":1}`,
 		"keys too many":       created + "}\n{\"id\":\"s1\"}",

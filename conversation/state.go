@@ -14,6 +14,14 @@ const (
 	keptFor  = Time(24 * time.Hour / time.Millisecond)
 )
 
+// MaxResponseText is how many bytes of text and reasoning the fold keeps of one response.
+// What is longer can be read in the updates, batch by batch. It bounds what a log of any
+// length folds to, so no response may be allowed to become longer.
+const MaxResponseText = 20 << 20
+
+// sayRest ends a response of which the fold does not keep all.
+const sayRest = "\n\n[This response is too long to be shown as a whole.]"
+
 // InvariantError says that a record cannot follow from the state: the log is
 // damaged or was written by a faulty version. The conversation is refused.
 type InvariantError struct {
@@ -91,6 +99,7 @@ type message struct {
 	left  *Left   // the message is in the log alone, but for its files; else nil
 	parts []*part
 	meta  map[string]any
+	said  int         // bytes of text of the parts of a response
 	sub   *Submission // of a response
 }
 

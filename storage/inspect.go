@@ -47,6 +47,7 @@ type ObjectName struct {
 	Shard  int    // Of a journal (of either kind) or timer.
 	Agent  string // Of an index entry, as is Day.
 	Day    string
+	Cut    bool // It was cut off its log and is kept aside, see [CutKey].
 }
 
 // ParseKey reads a key of a bucket. It accepts exactly the keys that this package makes.
@@ -128,6 +129,12 @@ func parseConvKey(key string) (ObjectName, bool) {
 		n.First, err = parseNumber(digits)
 		n.Digest = digest
 		err = errors.Join(err, segment.Unhex(make([]byte, 16), []byte(digest)))
+	case "cut":
+		name, was, _ := strings.Cut(rest, "/")
+		n, ok := parseConvKey(FolderOf(n.Conv) + was)
+		ok = ok && !n.Cut && segment.Plain(name)
+		n.Cut = true
+		return n, ok
 	case "blob":
 		n.Kind, n.Digest = KindAttachment, rest
 		err = segment.Unhex(make([]byte, 32), []byte(rest))
@@ -136,6 +143,15 @@ func parseConvKey(key string) (ObjectName, bool) {
 	}
 	return n, err == nil
 }
+
+// CutKey returns under which key an object of a conversation is kept that a cut of this
+// name has taken away: the rest of its own key below a folder that nobody reads.
+func CutKey(conv conversation.Key, name, key string) string {
+	return CutPrefix(conv, name) + strings.TrimPrefix(key, folder(conv))
+}
+
+// CutPrefix is the prefix of all that a cut of this name has taken away.
+func CutPrefix(conv conversation.Key, name string) string { return folder(conv) + "cut/" + name + "/" }
 
 // CheckConv returns an error unless conv is the key of a conversation.
 func CheckConv(conv conversation.Key) error { return validConv(conv) }

@@ -21,6 +21,9 @@ type LogOptions struct {
 	Prefetch int
 	// PageKeys is how many keys one LIST asks for, up to 1000. 0 is 1000.
 	PageKeys int
+	// RangeBytes is after how many bytes of record lines [Logs.Range] ends, whatever it
+	// was asked for. 0 is 4 MiB.
+	RangeBytes int
 	// Retry says how requests are repeated.
 	Retry Retry
 }
@@ -33,6 +36,7 @@ type Logs struct {
 	segments *segment.Codec
 	prefetch int
 	pageKeys int
+	ranged   int // bytes
 	sizes    sizes
 	retry    *retry
 }
@@ -50,6 +54,7 @@ func NewLogs(b Bucket, opts *LogOptions) *Logs {
 		segments: segment.NewCodec(limit, parallel),
 		prefetch: orDefault(o.Prefetch, 8),
 		pageKeys: min(1000, orDefault(o.PageKeys, 1000)),
+		ranged:   orDefault(o.RangeBytes, 4<<20),
 		sizes:    defaultSizes(),
 		retry:    newRetry(o.Retry),
 	}
@@ -119,34 +124,55 @@ func validAfter(conv conversation.Key, after int64) error {
 	return nil
 }
 
+const (
+	// fetchBytes bounds the stored bytes that one reader has fetched ahead, beside the
+	// object that it waits for.
+	fetchBytes = 16 << 20
+	// decodeAhead is up to how many bytes of content an object is decoded before it is
+	// its turn: a small object may hold very much.
+	decodeAhead = 256 << 10
+)
+
+// fetched is an object that was asked for.
+type fetched struct {
+	batch Batch
+	data  []byte // what is decoded when it is its turn, or nil
+	size  int64  // bytes of the object
+	err   error
+}
+
 // fetch gets count batches from first on, several at once, and visits them in
-// order. Every goroutine it started has returned when it returns.
-func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count int64, visit func(Batch) error) error {
-	type fetched struct {
-		batch Batch
-		err   error
-	}
+// order. size tells the stored bytes of one, nil if that is not known. Every goroutine
+// it started has returned when it returns.
+func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count int64, size func(i int64) int64, visit func(Batch) error) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	largest := int64(fetchBytes / 2) // as long as nothing is known
+	if size == nil {
+		size = func(int64) int64 { return largest }
+	}
 	slots := make([]chan fetched, min(count, int64(l.prefetch)))
-	for i := range slots {
-		slots[i] = make(chan fetched, 1)
-	}
-	start := func(i int64) {
-		wg.Go(func() {
-			b, err := l.get(ctx, conv, first+i)
-			slots[i%int64(len(slots))] <- fetched{b, err}
-		})
-	}
-	for i := range int64(len(slots)) {
-		start(i)
-	}
-	for i := range count {
-		f := <-slots[i%int64(len(slots))]
-		if next := i + int64(len(slots)); next < count && f.err == nil {
-			start(next)
+	held, costs := int64(0), make([]int64, len(slots))
+	for i, next := int64(0), int64(0); i < count; i++ {
+		for next < count && next-i < int64(len(slots)) && (next == i || held+size(next) <= fetchBytes) {
+			slot, seq := make(chan fetched, 1), first+next
+			at := next % int64(len(slots))
+			slots[at], costs[at] = slot, size(next)
+			held += costs[at]
+			wg.Go(func() { slot <- l.get(ctx, conv, seq) })
+			next++
+		}
+		at := i % int64(len(slots))
+		f := <-slots[at]
+		held -= costs[at]
+		if i == 0 {
+			largest = 0
+		}
+		largest = max(largest, f.size)
+		if f.err == nil && f.data != nil {
+			f.batch, f.err = l.decode(conv, first+i, f.data)
 		}
 		if f.err != nil {
 			return f.err
@@ -158,16 +184,19 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 	return nil
 }
 
-func (l *Logs) get(ctx context.Context, conv conversation.Key, seq int64) (Batch, error) {
+// get reads an object, and decodes it unless it holds very much.
+func (l *Logs) get(ctx context.Context, conv conversation.Key, seq int64) fetched {
 	key := LogKey(conv, seq)
 	data, err := readRetried(ctx, l.retry, func(ctx context.Context) ([]byte, error) { return l.bucket.Get(ctx, key) })
+	f := fetched{data: data, size: int64(len(data)), err: err}
 	if errors.Is(err, ErrNotFound) {
-		return Batch{}, &GapError{Conv: conv, Seq: seq, Next: -1}
+		f.err = &GapError{Conv: conv, Seq: seq, Next: -1}
 	}
-	if err != nil {
-		return Batch{}, err
+	if f.err == nil && segment.ContentSize(data) <= decodeAhead {
+		f.data = nil
+		f.batch, f.err = l.decode(conv, seq, data)
 	}
-	return l.decode(conv, seq, data)
+	return f
 }
 
 // decode returns the batch stored under seq.

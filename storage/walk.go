@@ -71,11 +71,17 @@ func (w *walk) objects(ctx context.Context, listed int64) error {
 		}
 		q.After = keys[len(keys)-1].Key
 		if !reached && keys[0].Key == LogKey(w.conv, w.at.Seq) {
+			if len(keys) == 1 && !page.More {
+				if err := w.highest(ctx); err != nil {
+					return err
+				}
+			}
 			keys = keys[1:]
 		}
 		reached = true
 		present, gap := contiguous(w.conv, q.Prefix, keys, w.next())
-		if err := w.logs.fetch(ctx, w.conv, w.next(), present, w.take); err != nil {
+		size := func(i int64) int64 { return keys[i].Size }
+		if err := w.logs.fetch(ctx, w.conv, w.next(), present, size, w.take); err != nil {
 			return err
 		}
 		if gap != nil {
@@ -87,6 +93,25 @@ func (w *walk) objects(ctx context.Context, listed int64) error {
 			return nil
 		}
 	}
+}
+
+// highest checks the batch that the walk begins after where nothing continues it: a log
+// whose highest batch is damaged must not be continued.
+func (w *walk) highest(ctx context.Context) error {
+	err := w.logs.fetch(ctx, w.conv, w.at.Seq, 1, nil, func(b Batch) error {
+		if b.Hash == w.at.Hash || !checkChain() {
+			return nil
+		}
+		return &CorruptError{Conv: w.conv, Key: LogKey(w.conv, b.Seq), Seq: b.Seq, Err: fmt.Errorf("hash is %s, the checkpoint says %s", b.Hash, w.at.Hash)}
+	})
+	if err == nil || !Damaged(err) {
+		return err
+	}
+	// It may have been compacted since it was listed, and is not the highest then (R5).
+	if tail, err := w.logs.Tail(ctx, w.conv, w.at.Seq); err != nil || tail > w.at.Seq {
+		return err
+	}
+	return err
 }
 
 // end is what a page without keys means.
@@ -149,13 +174,14 @@ func (w *walk) confirm() error {
 }
 
 // Range returns the batches first to last, both included, checked against each
-// other but not against what is before first. A missing one is a [*GapError].
+// other but not against what is before first: at least one, and no more once they hold
+// [LogOptions.RangeBytes]. A missing one is a [*GapError].
 func (l *Logs) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]Batch, error) {
 	if _, err := l.query(conv, first-1); err != nil {
 		return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
 	}
 	r := &ranged{logs: l, conv: conv, first: first, last: last}
-	for len(r.batches) < int(last-first+1) {
+	for len(r.batches) < int(last-first+1) && !r.full() {
 		err := r.more(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
@@ -170,7 +196,11 @@ type ranged struct {
 	conv        conversation.Key
 	first, last int64
 	batches     []Batch
+	bytes       int // of their lines
 }
+
+// full reports whether no further batch is to be read.
+func (r *ranged) full() bool { return r.bytes >= r.logs.ranged }
 
 // at is the position that has been reached. Before the first batch its hash is unknown.
 func (r *ranged) at() Position {
@@ -187,6 +217,10 @@ func (r *ranged) add(b Batch) error {
 		}
 	}
 	r.batches = append(r.batches, b)
+	r.bytes += len(b.Lines)
+	if r.full() {
+		return errStopped
+	}
 	return nil
 }
 
@@ -201,7 +235,10 @@ func (r *ranged) more(ctx context.Context) error {
 		return nil
 	}
 	next := r.at().Seq + 1
-	err := r.logs.fetch(ctx, r.conv, next, r.last-next+1, r.add)
+	err := r.logs.fetch(ctx, r.conv, next, r.last-next+1, nil, r.add)
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
 	if err != nil && !Damaged(err) {
 		return err
 	}
@@ -210,11 +247,13 @@ func (r *ranged) more(ctx context.Context) error {
 	if n := len(r.batches); n > before && r.batches[n-1].First && checkChain() {
 		claim := r.batches[n-1]
 		r.batches = r.batches[:n-1]
+		r.bytes -= len(claim.Lines)
 		at := r.at()
 		if err := r.covered(ctx); err != nil || r.at() != at {
 			return err
 		}
 		r.batches = append(r.batches, claim)
+		r.bytes += len(claim.Lines)
 	}
 	if err == nil || len(r.batches) > before {
 		return nil
@@ -228,6 +267,9 @@ func (r *ranged) more(ctx context.Context) error {
 // covered reads on as far as segments go.
 func (r *ranged) covered(ctx context.Context) error {
 	_, err := r.logs.fromSegments(ctx, r.conv, r.at(), r.last, len(r.batches) > 0, r.add)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
 	return err
 }
 

@@ -29,18 +29,21 @@ func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, err
 	if err := l.wait(ctx); err != nil {
 		return conversation.Page{}, err
 	}
-	return conversation.Page{JSON: l.page.JSON, Next: r.last, UpToDate: r.last == r.head}, nil
+	return conversation.Page{JSON: l.page.JSON, Next: l.page.Next, UpToDate: l.page.Next == r.head}, nil
 }
 
 func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	f.set.counts.coldPages.Add(1)
 	entries, err := f.readEntries(ctx, r)
 	if err == nil {
-		l.page.JSON = join(entries)
+		l.page.JSON, l.page.Next = join(entries), r.first+conversation.Offset(len(entries))-1
 	} else if l.err = err; !errors.Is(err, errReset) {
 		l.err = f.set.explain(f.key, err)
 		if permanent(err) {
 			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
+			if storage.Damaged(err) {
+				f.set.options.Damaged(f.key)
+			}
 		}
 	}
 	f.in.Lock()
@@ -75,19 +78,24 @@ func (f *follower) unshelve() {
 	f.set.hold(f, -int64(bytes))
 }
 
-// readEntries returns the encoded batches of the span.
+// readEntries returns the encoded batches of the span, as far as the source gives them at
+// once: at least one.
 func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 	stored, err := f.set.source.Range(ctx, f.key, int64(r.first), int64(r.last))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]entry, 0, len(stored))
-	for off := r.first; off <= r.last; off++ {
-		i := int(off - r.first)
-		if i >= len(stored) || stored[i].Seq != int64(off) {
+	if len(stored) == 0 {
+		return nil, &storage.GapError{Conv: f.key, Seq: int64(r.first), Next: -1}
+	}
+	for i, b := range stored {
+		off := r.first + conversation.Offset(i)
+		if b.Seq != int64(off) {
 			return nil, &storage.GapError{Conv: f.key, Seq: int64(off), Next: -1}
 		}
-		d, err := decoded(stored[i])
+		d, err := decoded(b)
+		stored[i] = storage.Batch{} // what is decoded is enough
 		if err != nil {
 			return nil, err
 		}

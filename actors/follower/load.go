@@ -234,6 +234,9 @@ func (f *follower) finish(l *flight, err error) {
 		f.logFailure(err)
 		f.failed, f.failedAt = l.err, time.Now()
 		f.broken = true
+		if storage.Damaged(err) {
+			f.set.options.Damaged(f.key)
+		}
 	default:
 		l.err = f.set.explain(f.key, err)
 		f.barren = 0

@@ -46,6 +46,25 @@ func (s *Set) Recheck(key conversation.Key) {
 	}
 }
 
+// Distrust says that the log cannot be read from its start: what is at hand here must not
+// be shown any longer. The log is read anew. It is ignored when nobody follows the
+// conversation, or when that is known.
+func (s *Set) Distrust(key conversation.Key) {
+	f := s.followed(key)
+	if f == nil {
+		return
+	}
+	f.in.Lock()
+	defer f.in.Unlock()
+	if f.failed != nil {
+		return
+	}
+	f.broken, f.stale = true, true
+	if f.load == nil {
+		f.repair()
+	}
+}
+
 // Followed yields the conversations that are followed, in no order, and the number of
 // the newest batch of each that was taken, -1 if there is none. What comes and goes
 // meanwhile may be missed. The set may be called meanwhile.

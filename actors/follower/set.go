@@ -27,7 +27,8 @@ type Source interface {
 	// its pages.
 	Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error)
 	Page(ctx context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error)
-	// Range returns the batches first to last, both included.
+	// Range returns the batches first to last, both included, or the first of them if
+	// they are too long to be held at once.
 	Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error)
 }
 
@@ -76,6 +77,10 @@ type Options struct {
 	// when the set is stopped. They are called one at a time, in order and with a
 	// lock held: they must not block and must not call the set.
 	Opened, Closed func(conversation.Key)
+	// Damaged, if not nil, is told that a log turned out to be damaged, so that nobody
+	// goes on with it. It is called with locks held: it must not block and must not call
+	// the set.
+	Damaged func(conversation.Key)
 	// Waited, if not nil, is told that somebody is about to wait for the next batch,
 	// without a lock held. It must not block.
 	Waited func(conversation.Key)
@@ -115,6 +120,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if out.Opened == nil {
 		out.Opened = func(conversation.Key) {}
+	}
+	if out.Damaged == nil {
+		out.Damaged = func(conversation.Key) {}
 	}
 	if out.Waited == nil {
 		out.Waited = func(conversation.Key) {}

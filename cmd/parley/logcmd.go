@@ -29,6 +29,7 @@ type logConfig struct {
 	agent, id, conv string // which conversation; all empty is every one
 	from, to        int64
 	json, write     bool
+	cut             bool
 }
 
 func logCommand() *cobra.Command {
@@ -117,19 +118,29 @@ func logRepairCommand() *cobra.Command {
 			"  a duplicate segment   whose batches other segments hold: deleted\n" +
 			"  an unreadable batch   that a segment holds: deleted, or written again\n\n" +
 			"and nothing else. A conversation that has any damage beyond is left as it is.\n\n" +
+			"With --cut, and one conversation, it cuts the end off a log that cannot be read to it: from\n" +
+			"the first batch on that is damaged or missing. It says what is lost: batches, and admissions\n" +
+			"and settlements in them as far as they can be read. What is cut off is kept in the folder\n" +
+			"cut/ of the conversation. Submissions whose settlement is lost are worked on again. Restore\n" +
+			"the objects from a copy instead if you have one.\n\n" +
 			"With --write no server may use the bucket. A folder is locked by its server; over an\n" +
 			"endpoint repair refuses while it sees a heartbeat, but a server that hangs shows none:\n" +
 			"stop them all. Without --write it may run beside them.\n\n" +
 			"Exit code: 0 nothing is left to do, 1 something would be mended with --write, 2 damage is\n" +
 			"left, 3 it was not finished, 75 a server uses the bucket.",
-		Example: "  parley log repair\n  parley log repair --write\n  parley log repair --config parley.yaml --agent assistant --id hello --write",
-		Args:    cobra.NoArgs,
+		Example: "  parley log repair\n  parley log repair --write\n  parley log repair --config parley.yaml --agent assistant --id hello --write\n" +
+			"  parley log repair --agent assistant --id hello --cut",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.cut {
+				return cfg.cutOff(cmd.Context(), cmd.OutOrStdout())
+			}
 			return cfg.repair(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	cfg.bucketFlags(cmd)
 	cmd.Flags().BoolVar(&cfg.write, "write", false, "make the changes")
+	cmd.Flags().BoolVar(&cfg.cut, "cut", false, "cut the damaged end off the log of one conversation, which loses what is listed")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print findings as lines of JSON, and last the counts")
 	return cmd
 }

@@ -189,3 +189,45 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 		})
 	}
 }
+
+// TestLogCut cuts the damaged end off a log, first as a plan, and goes on with it.
+func TestLogCut(t *testing.T) {
+	data := t.TempDir()
+	n := startDev(t, data)
+	output(t, "send", n.base+"/c", "hello")
+	if err := n.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	conv := conversation.Address{Agent: "assistant", ID: "c"}.Key()
+	onFolder(t, data, func(b storage.Bucket) {
+		logs := keys(t, b, storage.FolderOf(conv)+"log/")
+		if err := b.Put(t.Context(), logs[len(logs)-1], storage.Bytes([]byte("damage"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	cut := func(args ...string) (int, string) {
+		t.Helper()
+		code, out, errOut := output(t, append([]string{"log", "repair", "--data", data, "--cut"}, args...)...)
+		return code, out + errOut
+	}
+	if code, out := cut(); code != 1 || !strings.Contains(out, "one conversation") {
+		t.Errorf("without a conversation: exit %d\n%s", code, out)
+	}
+	of := []string{"--agent", "assistant", "--id", "c"}
+	if code, out := cut(of...); code != exitRepairable || !strings.Contains(out, "lost batch") || !strings.Contains(out, "nothing was changed") {
+		t.Errorf("plan: exit %d\n%s", code, out)
+	}
+	if code, out := cut(append(of, "--write")...); code != 0 || !strings.Contains(out, "cut off and kept under") {
+		t.Errorf("cut: exit %d\n%s", code, out)
+	}
+	if code, out := cut(of...); code != 0 || !strings.Contains(out, "nothing is to be cut off") {
+		t.Errorf("once more: exit %d\n%s", code, out)
+	}
+	if code, out, errOut := output(t, "log", "verify", "--data", data); code > exitRepairable {
+		t.Errorf("verify: exit %d\n%s%s", code, out, errOut)
+	}
+	n = startDev(t, data)
+	if code, out, errOut := output(t, "send", n.base+"/c", "hello again"); code != 0 {
+		t.Errorf("send after the cut: exit %d\n%s%s", code, out, errOut)
+	}
+}

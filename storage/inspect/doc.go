@@ -14,6 +14,8 @@
 //	a duplicate segment   one whose batches other segments hold
 //	an unreadable batch   that a segment holds: deleted, or written again if it is pinned
 //
+// [Cut] cuts the end off a log that cannot be read to it, which loses what it lists.
+//
 // Guarantees:
 //
 //  1. [Dump] and [Verify] change nothing.
@@ -23,7 +25,8 @@
 //     findings of the conversations it is at, and for a few batches, not for their logs.
 //  4. Repair deletes or replaces nothing of a conversation that has damage, and never the
 //     highest batch of a log or the first of a writer.
-//  5. Repair refuses a bucket that somebody serves.
+//  5. Repair and Cut refuse a bucket that somebody serves, as far as heartbeats show it.
+//  6. Cut destroys nothing, and no writer of before can store a batch where it has cut.
 //
 // Everything here is safe for concurrent use. All goroutines have ended when a call
 // returns. What is reported is reported by one goroutine at a time.

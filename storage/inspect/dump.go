@@ -21,7 +21,7 @@ type KeyError struct{ Key string }
 // Error implements error.
 func (e *KeyError) Error() string {
 	return fmt.Sprintf("%q is no key of an object; keys are <hh>/<conversation>/log/<seq>, …/seg/<last>-<first>, …/head, …/ckpt/<seq>-<hash>, "+
-		"…/page/<n>-<hash>, …/blob/<sha256>, wake/<member>/<shard>/<n>, export/<member>/<shard>/<n>, members/<n>, heartbeat/<member>, index/<agent>/<day>/<conversation>, "+
+		"…/page/<n>-<hash>, …/blob/<sha256>, …/cut/<name>/ and any of these, wake/<member>/<shard>/<n>, export/<member>/<shard>/<n>, members/<n>, heartbeat/<member>, index/<agent>/<day>/<conversation>, "+
 		"probe/…, format.json, with all digits", e.Key)
 }
 

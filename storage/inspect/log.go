@@ -12,8 +12,12 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// keptClaims is how many claims a checkpoint may name.
-const keptClaims = 1024
+const (
+	// keptClaims is how many claims a checkpoint may name.
+	keptClaims = 1024
+	// aheadBytes bounds the objects of one log that are read before it is their turn.
+	aheadBytes = 16 << 20
+)
 
 // logObject is a batch that lies in the log by itself.
 type logObject struct {
@@ -377,12 +381,22 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 		defer cancel()
 		type fetched struct {
 			object logObject
+			data   []byte // decoded when it is its turn: a small object may hold very much
 			err    error
 		}
-		var window []chan fetched
+		type ahead struct {
+			slot chan fetched
+			size int64
+		}
+		var window []ahead
+		held := int64(0)
 		first := func() bool {
-			f := <-window[0]
+			f := <-window[0].slot
+			held -= window[0].size
 			window = window[1:]
+			if f.data != nil {
+				c.decode(&f.object, f.data)
+			}
 			return yield(f.object, f.err) && f.err == nil
 		}
 		err := eachKey(ctx, c.bucket, storage.FolderOf(c.conv)+"log/", func(k storage.ListedKey) error {
@@ -393,13 +407,15 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 			}
 			c.sum.Objects++
 			slot := make(chan fetched, 1)
-			window = append(window, slot)
+			window, held = append(window, ahead{slot, k.Size}), held+k.Size
 			wg.Go(func() {
-				o, err := c.fetch(ctx, name.First, k)
-				slot <- fetched{o, err}
+				o, data, err := c.fetch(ctx, name.First, k)
+				slot <- fetched{o, data, err}
 			})
-			if len(window) >= c.opts.Prefetch && !first() {
-				return errStop
+			for len(window) >= c.opts.Prefetch || held > aheadBytes && len(window) > 1 {
+				if !first() {
+					return errStop
+				}
 			}
 			return nil
 		})
@@ -414,23 +430,23 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 	}
 }
 
-// fetch reads one batch. The error is the bucket's.
-func (c *chain) fetch(ctx context.Context, seq int64, k storage.ListedKey) (logObject, error) {
+// fetch reads the object of one batch. The error is the bucket's.
+func (c *chain) fetch(ctx context.Context, seq int64, k storage.ListedKey) (logObject, []byte, error) {
 	o := logObject{seq: seq, key: k.Key}
 	if k.Size > c.opts.MaxBatchBytes+objectOverhead {
 		o.bad = fmt.Errorf("it has %d bytes", k.Size)
-		return o, nil
+		return o, nil, nil
 	}
 	data, err := c.bucket.Get(ctx, k.Key)
-	switch {
-	case errors.Is(err, storage.ErrNotFound):
+	if errors.Is(err, storage.ErrNotFound) {
 		o.gone = true
-		return o, nil
-	case err != nil:
-		return o, err
+		return o, nil, nil
 	}
-	if o.batch, o.bad = c.logs.DecodeBatch(data); o.bad == nil && o.batch.Seq != seq {
+	return o, data, err
+}
+
+func (c *chain) decode(o *logObject, data []byte) {
+	if o.batch, o.bad = c.logs.DecodeBatch(data); o.bad == nil && o.batch.Seq != o.seq {
 		o.bad = fmt.Errorf("its header says batch %d", o.batch.Seq)
 	}
-	return o, nil
 }

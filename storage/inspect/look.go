@@ -90,7 +90,7 @@ func (l *look) check(ctx context.Context) error {
 // anything at all.
 func (l *look) surroundings(ctx context.Context) (found bool, err error) {
 	prefix := storage.FolderOf(l.conv)
-	known := []string{"log/", "seg/", "ckpt/", "page/", "blob/"}
+	known := []string{"log/", "seg/", "ckpt/", "page/", "blob/", "cut/"}
 	err = eachEntry(ctx, l.bucket, prefix, func(entry string) error {
 		found = true
 		name := strings.TrimPrefix(entry, prefix)

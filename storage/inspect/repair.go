@@ -37,6 +37,8 @@ type RepairOptions struct {
 	Watch time.Duration
 }
 
+const defaultWatch = 2 * time.Second
+
 // ServedError says that a node serves the bucket, so that nothing was repaired.
 type ServedError struct{ Member storage.Member }
 
@@ -62,7 +64,7 @@ func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOpti
 		r.opts = *opts
 	}
 	if r.opts.Watch <= 0 {
-		r.opts.Watch = 2 * time.Second
+		r.opts.Watch = defaultWatch
 	}
 	if _, err := storage.CheckFormat(ctx, b); err != nil {
 		return Summary{}, fmt.Errorf("repair: %w", err)

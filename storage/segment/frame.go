@@ -4,10 +4,31 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 )
+
+// SizeError says that a frame holds more than a reader takes. Nothing of it was decoded.
+type SizeError struct {
+	Size  uint64 // Bytes that it says it holds.
+	Limit int64  // Bytes that are taken.
+}
+
+// Error implements error.
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("content of %d bytes, limit %d", e.Size, e.Limit)
+}
+
+// ContentSize returns how many bytes a frame says it holds; 0 if it says nothing.
+func ContentSize(data []byte) int64 {
+	var h zstd.Header
+	if err := h.Decode(data); err != nil || !h.HasFCS || h.FrameContentSize > math.MaxInt64 {
+		return 0
+	}
+	return int64(h.FrameContentSize)
+}
 
 // Framer turns lines into one zstd frame and back. It is safe for concurrent use.
 //
@@ -86,7 +107,7 @@ func (f *Framer) Decode(data []byte) ([]byte, error) {
 	case h.Skippable || !h.HasFCS || !h.HasCheckSum || h.DictionaryID != 0:
 		return nil, errors.New("read frame header: want a frame with size and checksum")
 	case h.FrameContentSize > uint64(f.max):
-		return nil, fmt.Errorf("read frame header: content of %d bytes, limit %d", h.FrameContentSize, f.max)
+		return nil, fmt.Errorf("read frame header: %w", &SizeError{Size: h.FrameContentSize, Limit: f.max})
 	}
 	if n := frameSize(data, h.HeaderSize); n != len(data) {
 		return nil, errors.New("read frame: want exactly one")

@@ -378,3 +378,17 @@ func wrapAround(x *segment.Index) {
 	}
 	x.Frames[0].Size++
 }
+
+// TestFrameThatHoldsTooMuch: a small frame that decodes to more than is taken is told by
+// its size, and nothing of it is decoded.
+func TestFrameThatHoldsTooMuch(t *testing.T) {
+	data := segment.NewFramer(1<<30, 1).Encode(make([]byte, 8<<20))
+	if got := segment.ContentSize(data); got != 8<<20 || len(data) > 64<<10 {
+		t.Errorf("content of %d bytes in %d, want %d", got, len(data), 8<<20)
+	}
+	_, err := segment.NewFramer(1<<20, 1).Decode(data)
+	var size *segment.SizeError
+	if !errors.As(err, &size) || size.Size != 8<<20 || size.Limit != 1<<20 {
+		t.Errorf("error %v, want one of the size", err)
+	}
+}

@@ -1,0 +1,62 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+)
+
+type (
+	// checkLog asks an activation whether its log could be opened once more.
+	checkLog struct{}
+	// checkedLog is the answer: nil, or what is damaged.
+	checkedLog struct{ err error }
+)
+
+// doubt has the owner of a conversation look whether its log could be opened again,
+// because a reader of this node found damage: what cannot be read must not be continued
+// from memory. It does not block.
+func (r *Runtime) doubt(key conversation.Key) {
+	r.mu.Lock()
+	a, here := r.active[key]
+	r.mu.Unlock()
+	switch {
+	case here:
+		a.tell(checkLog{})
+	case !r.owns(key):
+		r.spawn(func() {
+			ctx, cancel := context.WithTimeout(r.life, pokeTimeout)
+			defer cancel()
+			// A poke of nobody: it is no entry of a journal. Whether it comes to its owner only
+			// decides when that one learns of it.
+			_, _ = r.host.Request(ctx, string(key), &wire.PokeRequest{})
+		})
+	}
+}
+
+// checkLog reads the log as the next activation would. One look at a time is enough.
+func (a *activation) checkLog() {
+	if a.checking || a.machine == nil || a.machine.State() == nil || a.stopping {
+		return
+	}
+	a.checking = true
+	a.rt.spawn(func() {
+		out := a.readLog()
+		if !out.damaged { // it can be opened, or nobody knows
+			out.err = nil
+		}
+		a.tell(checkedLog{out.err})
+	})
+}
+
+// checkedLog ends the activation if the next could not begin: its callers are told by
+// that one.
+func (a *activation) checkedLog(m checkedLog) {
+	a.checking = false
+	if m.err != nil && !a.machine.Stopped() {
+		a.step(machine.AppendLost{Err: fmt.Errorf("the log is damaged: %w", m.err)})
+	}
+}

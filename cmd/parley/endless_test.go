@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	endlessBytes = 96 << 20 // of text that a model said without end
+	endlessBatch = 4 << 20  // of it in one batch
+	endlessDelta = 16 << 10
+	// maxRecovery is what may be needed beyond an empty folder, in bytes: some times
+	// what is kept of one response, whatever the length of the text.
+	maxRecovery = 320 << 20
+)
+
+// endless stores the log of a response whose model did not end and that was settled, as a
+// node that died has left it, and returns what lies in the bucket for it, in bytes.
+func endless(t *testing.T, b storage.Bucket, at conversation.Address) (stored int64) {
+	t.Helper()
+	logs := storage.NewLogs(b, nil)
+	w := logs.Writer(at.Key(), "lost", storage.Start(), 1)
+	write := func(records ...conversation.Record) {
+		lines, err := conversation.EncodeRecords(nil, records)
+		if err == nil {
+			_, err = w.Append(t.Context(), lines, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(&conversation.ConversationCreated{Agent: at.Agent, ID: at.ID, UID: "inst_1", ConversationID: "conv_1"},
+		&conversation.SubmissionAdmitted{Submission: "sub_1", Message: "msg_1", Key: "k", PayloadHash: "h",
+			Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "Go on for ever."}},
+		&conversation.AttemptStarted{Submission: "sub_1", Attempt: 1, Writer: "lost"},
+		&conversation.ResponseStarted{Message: "msg_2", Submission: "sub_1", Turn: "turn_1"})
+	said := &conversation.Delta{Message: "msg_2", Kind: conversation.PartText, Text: strings.Repeat("and on, ", endlessDelta/8)}
+	var batch []conversation.Record
+	for range endlessBatch / endlessDelta {
+		batch = append(batch, said)
+	}
+	for range endlessBytes / endlessBatch {
+		write(batch...)
+	}
+	write(&conversation.StepCompleted{Message: "msg_2", Turn: "turn_1", StopReason: "stop"},
+		&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted})
+	err := storage.NewJournalWriter(b).Write(t.Context(), storage.Journal{Member: "gone", Shards: 1, Entries: []storage.JournalEntry{
+		{Conv: at.Key(), Nonce: "lost", Seq: 0},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := b.List(t.Context(), storage.ListQuery{Prefix: storage.FolderOf(at.Key())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range page.Keys {
+		stored += k.Size
+	}
+	return stored
+}
+
+// TestMemoryOfAnEndlessReply starts on a log whose text compresses to almost nothing, which
+// is opened, checked and read in every way.
+func TestMemoryOfAnEndlessReply(t *testing.T) {
+	data, at := t.TempDir(), conversation.Address{Agent: "assistant", ID: "endless"}
+	empty := startDev(t, t.TempDir())
+	idle, err := empty.peakRSS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onFolder(t, data, func(b storage.Bucket) {
+		if err := storage.EnsureFormat(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d bytes are stored for %d of text", endless(t, b, at), endlessBytes)
+	})
+	t.Run("verify", func(t *testing.T) {
+		cmd := exec.Command(program, "log", "verify", "--data", data)
+		out, err := cmd.CombinedOutput()
+		if !bytes.Contains(out, []byte("0 damaged")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		checkPeak(t, "verify", 0, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+	})
+	n := startDev(t, data)
+	if got := n.abort(t, at.ID); got != http.StatusOK {
+		t.Fatalf("abort: status %d\n%s", got, n.logs)
+	}
+	t.Logf("snapshot of %d bytes", n.readThrough(t, at.ID))
+	if all := n.readPages(t, at.ID); all < endlessBytes {
+		t.Errorf("updates have %d bytes, want all %d that were said", all, endlessBytes)
+	}
+	peak, err := n.peakRSS()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, n.logs)
+	}
+	checkPeak(t, "dev", idle, peak)
+}
+
+func checkPeak(t *testing.T, what string, idle, peak int64) {
+	t.Helper()
+	t.Logf("peak RSS of %s in MiB: %d, %d without those logs", what, peak>>20, idle>>20)
+	if limit := max(idle, 64<<20) + maxRecovery; peak > limit {
+		t.Errorf("peak RSS of %s is %d MiB, want at most %d", what, peak>>20, limit>>20)
+	}
+}
+
+// abort opens a log, and finds nothing to do. It is repeated while there is no answer yet.
+func (n *node) abort(t *testing.T, id string) (status int) {
+	t.Helper()
+	for range 10 {
+		resp, err := http.Post(n.base+"/"+id+"/abort", "application/json", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if status = resp.StatusCode; status != http.StatusServiceUnavailable {
+			break
+		}
+	}
+	return status
+}
+
+// updates reads one page of updates.
+func (n *node) updates(t *testing.T, id, after string) ([]byte, http.Header) {
+	t.Helper()
+	resp, err := http.Get(fmt.Sprintf("%s/%s?view=updates&offset=%s", n.base, id, after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("read updates of %s after %s: status %d, %v", id, after, resp.StatusCode, err)
+	}
+	return page, resp.Header
+}
+
+// readThrough reads an answer and returns how long it is.
+func (n *node) readThrough(t *testing.T, id string) int64 {
+	t.Helper()
+	resp, err := http.Get(n.base + "/" + id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	size, err := io.Copy(io.Discard, resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("read %s: status %d, %v", id, resp.StatusCode, err)
+	}
+	return size
+}
+
+// readPages reads all updates and returns how long they are.
+func (n *node) readPages(t *testing.T, id string) (all int64) {
+	t.Helper()
+	for offset := "-1"; ; {
+		page, next := n.updates(t, id, offset)
+		all += int64(len(page))
+		if offset = next.Get("Stream-Next-Offset"); next.Get("Stream-Up-To-Date") == "true" {
+			return all
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/inspect"
+)
+
+// cutOff cuts the damaged end off a log, or says what that would lose.
+func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
+	conv, err := cfg.key()
+	if err != nil {
+		return err
+	}
+	if conv == "" {
+		return errors.New("--cut takes one conversation: --agent and --id, or --conv")
+	}
+	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+		report, err := inspect.Cut(ctx, b, conv, &inspect.RepairOptions{Write: cfg.write})
+		p := &findingPrinter{out: out, json: cfg.json}
+		var served *inspect.ServedError
+		switch {
+		case errors.As(err, &served):
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(at), err)}
+		case errors.Is(err, inspect.ErrReadable):
+			p.write(fmt.Sprintf("parley log repair --cut: %s: %v\n", bucketName(at), inspect.ErrReadable))
+			return p.err
+		case err != nil:
+			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
+		case cfg.json:
+			p.value(report)
+		default:
+			p.cut(report)
+		}
+		switch {
+		case p.err != nil:
+			return &exitError{code: exitUnknown, err: fmt.Errorf("print the report: %w", p.err)}
+		case !cfg.write:
+			return &exitError{code: exitRepairable}
+		}
+		return nil
+	})
+}
+
+// cut prints what is lost, for people.
+func (p *findingPrinter) cut(r *inspect.CutReport) {
+	var s strings.Builder
+	fmt.Fprintf(&s, "the log can be read to batch %d\n  %s\n", r.Last, r.Reason)
+	for _, b := range r.Batches {
+		fmt.Fprintf(&s, "lost batch %d at %s\n", b.Seq, b.Key)
+		if b.Error != "" {
+			fmt.Fprintf(&s, "  unknown, it cannot be read: %s\n", b.Error)
+			continue
+		}
+		for _, kind := range slices.Sorted(maps.Keys(b.Records)) {
+			fmt.Fprintf(&s, "  %d %s\n", b.Records[kind], kind)
+		}
+	}
+	for _, sub := range r.Submissions {
+		switch {
+		case sub.Admitted:
+			fmt.Fprintf(&s, "lost submission %s: it is as if it had never been sent\n", sub.ID)
+		default:
+			fmt.Fprintf(&s, "lost settlement of %s (%s): it is worked on again\n", sub.ID, sub.Settled)
+		}
+	}
+	if r.Aside == "" {
+		fmt.Fprintf(&s, "nothing was changed; with --write this is cut off, and the log goes on with batch %d\n", r.Next)
+	} else {
+		fmt.Fprintf(&s, "cut off and kept under %s; the log goes on with batch %d\n", r.Aside, r.Next)
+	}
+	p.write(s.String())
+}
