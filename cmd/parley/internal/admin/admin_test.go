@@ -286,7 +286,7 @@ func TestDocsListTheMetrics(t *testing.T) {
 			t.Errorf("%s has no help", m[1])
 		}
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestDocsListTheMetrics(t *testing.T) {
 	slices.Sort(have)
 	slices.Sort(want)
 	if d := cmp.Diff(want, have); d != "" {
-		t.Errorf("docs/operations.md and /metrics (-page +scrape):\n%s", d)
+		t.Errorf("docs/metrics.md and /metrics (-page +scrape):\n%s", d)
 	}
 }
 
