@@ -110,8 +110,6 @@ type pieces struct {
 	err  error
 }
 
-func (p *pieces) bytes(b []byte) { p.open = append(p.open, b...) }
-
 func (p *pieces) text(s string) { p.open = append(p.open, s...) }
 
 // value adds the JSON form of a value.
@@ -146,8 +144,8 @@ func (p *pieces) end() {
 
 // message adds the public form of one.
 func (p *pieces) message(m *Message) {
-	if m.left != nil {
-		p.other(Piece{Left: m.left})
+	if m.Left != nil {
+		p.other(Piece{Left: m.Left})
 		return
 	}
 	p.value(m)

@@ -57,7 +57,7 @@ func (s *State) Snapshot() *Snapshot {
 
 func (m *message) snapshot() Message {
 	v := m.view
-	v.left = m.left
+	v.Left = m.left
 	v.Parts = make([]Part, 0, len(m.parts))
 	for _, p := range m.parts {
 		v.Parts = append(v.Parts, p.snapshot())

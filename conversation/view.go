@@ -106,7 +106,8 @@ type Message struct {
 	Parts        []Part          `json:"parts"`
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 
-	left *Left // of a snapshot's message that is in the log alone
+	// Left is set in a snapshot for a message that only the log has; Parts are unused then.
+	Left *Left `json:"-"`
 }
 
 // Part types and states on the wire. A data part's type is DataPrefix and its name.

@@ -38,8 +38,10 @@ func (r *Registry) Secrets() []string {
 	r.mu.RLock()
 	all := maps.Clone(r.registrations)
 	r.mu.RUnlock()
-	for id := range r.catalog {
-		all[id] = all[id] // with its environment, also unregistered
+	for id := range r.catalog { // with its environment, also unregistered
+		if _, ok := all[id]; !ok {
+			all[id] = Registration{}
+		}
 	}
 	var secrets []string
 	for id, reg := range all {

@@ -31,7 +31,7 @@ func deafReaders(t *testing.T, n int, host, path string) {
 			t.Fatal(err)
 		}
 		all.Go(func() {
-			_, failures[i] = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", path)
+			_, failures[i] = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host)
 			res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 			if err == nil && res.StatusCode != http.StatusOK {
 				err = errors.New(res.Status)
