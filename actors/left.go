@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -17,20 +18,11 @@ const leftPause = time.Second
 func (r *Runtime) delivered(ctx context.Context, key conversation.Key, l *conversation.Left) (conversation.Delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	batches, err := r.logs.Range(ctx, key, int64(l.At), int64(l.At))
+	adm, err := follower.Admitted(ctx, r.logs, key, l)
 	if err != nil {
 		return conversation.Delivery{}, fmt.Errorf("read delivery of %s: %w", l.Submission, err)
 	}
-	for _, b := range batches {
-		records, err := conversation.DecodeRecords(b.Lines)
-		if err != nil {
-			return conversation.Delivery{}, fmt.Errorf("read delivery of %s: batch %d: %w", l.Submission, b.Seq, err)
-		}
-		if adm := l.Of(records); adm != nil {
-			return adm.Delivery, nil
-		}
-	}
-	return conversation.Delivery{}, fmt.Errorf("read delivery of %s: batch %d does not have it", l.Submission, int64(l.At))
+	return adm.Delivery, nil
 }
 
 // complete puts a delivery in its place that may have been left to the log, for code of

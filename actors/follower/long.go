@@ -3,7 +3,6 @@ package follower
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/parleyrun/parley/conversation"
@@ -112,20 +111,11 @@ func (e *encoding) writePiece(ctx context.Context, w io.Writer, p conversation.P
 func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.set.options.LoadTimeout)
 	defer cancel()
-	stored, err := e.set.source.Range(ctx, e.key, int64(l.At), int64(l.At))
+	adm, err := Admitted(ctx, e.set.source, e.key, l)
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range stored {
-		d, err := decoded(b)
-		if err != nil {
-			return nil, err
-		}
-		if adm := l.Of(d.records); adm != nil {
-			return adm.EncodeMessage()
-		}
-	}
-	return nil, &logError{int64(l.At), fmt.Errorf("submission %s is not admitted there", l.Submission)}
+	return adm.EncodeMessage()
 }
 
 // messages reads a page that stays in the bucket.

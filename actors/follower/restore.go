@@ -88,3 +88,21 @@ func History(ctx context.Context, source Source, key conversation.Key, refs []st
 	}
 	return out, nil
 }
+
+// Admitted reads an admission whose delivery was left to the log.
+func Admitted(ctx context.Context, source Source, key conversation.Key, l *conversation.Left) (*conversation.SubmissionAdmitted, error) {
+	stored, err := source.Range(ctx, key, int64(l.At), int64(l.At))
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range stored {
+		d, err := decoded(b)
+		if err != nil {
+			return nil, err
+		}
+		if adm := l.Of(d.records); adm != nil {
+			return adm, nil
+		}
+	}
+	return nil, &logError{int64(l.At), fmt.Errorf("submission %s is not admitted there", l.Submission)}
+}
