@@ -40,8 +40,9 @@ func start(t *testing.T) (base string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
+	data := t.TempDir() // made first, it goes last
 	go func() {
-		err := run(ctx, config{listen: "127.0.0.1:0", data: t.TempDir(), model: "demo/parrot", token: "secret"}, w)
+		err := run(ctx, config{listen: "127.0.0.1:0", data: data, model: "demo/parrot", token: "secret"}, w)
 		w.CloseWithError(err)
 		ended <- err
 	}()
