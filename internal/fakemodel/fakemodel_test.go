@@ -178,11 +178,11 @@ func TestScripts(t *testing.T) {
 func TestErrorsCarryTheWords(t *testing.T) {
 	both(t, nil, func(t *testing.T, c *client) {
 		_, failure := c.ask(t, providers.Options{}, user("status=429 retry-after=7"))
-		if failure == nil || failure.RetryAfter != 7*time.Second || !strings.Contains(failure.Error(), fakemodel.ErrorText) {
+		if failure == nil || failure.RetryAfter != 7*time.Second || !strings.Contains(string(failure.Body), fakemodel.ErrorText) {
 			t.Errorf("refusal is %v after %v, want the model's words after 7s", failure, failure.RetryAfter)
 		}
 		_, failure = c.ask(t, providers.Options{}, user(`fail=1 message="my own words"`))
-		if failure == nil || !strings.Contains(failure.Error(), "my own words") {
+		if failure == nil || !strings.Contains(string(failure.Body), "my own words") {
 			t.Errorf("failure is %v, want the script's words", failure)
 		}
 	})
