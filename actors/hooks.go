@@ -83,7 +83,7 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 	sub := a.machine.State().Submission(e.Submission)
 	ag, turn, left := w.author.agent, a.turnOf(sub, 0), sub.LeftOf()
 	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
-	told, box := a.tellerOf(e.Submission, ""), a.senderOf(a.machine.State().Submission(e.Submission))
+	told, box := a.tellerOf(e.Submission, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
 		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
 		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
