@@ -64,8 +64,6 @@ func (r *reader) limits(dst *Limits) func(value) {
 			{name: "textBytes", example: "4194304", read: r.whole(func(n int64) { dst.TextBytes = n })},
 			{name: "attachments", example: "16", read: r.whole(func(n int64) { dst.Attachments = int(n) })},
 			{name: "spoolBytes", example: "1073741824", read: r.whole(func(n int64) { dst.SpoolBytes = n })},
-			{name: "memoryBytes", example: "536870912", read: r.whole(func(n int64) { dst.MemoryBytes = n })},
-			{name: "readerBytes", example: "134217728", read: r.whole(func(n int64) { dst.ReaderBytes = n })},
 			{name: "readerBytes", example: "134217728", read: r.whole(func(n int64) { dst.ReaderBytes = n })},
 			{name: "followerBytes", example: "134217728", read: r.whole(func(n int64) { dst.FollowerBytes = n })},
 			{name: "memoryBytes", example: "536870912", read: r.whole(func(n int64) { dst.MemoryBytes = n })},
