@@ -5,8 +5,6 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
-
-	parleyhttp "github.com/parleyrun/parley/http"
 )
 
 // unauthorized is the error envelope of the protocol. The protocol itself
@@ -30,8 +28,7 @@ func bearer(token string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		parleyhttp.LeaveBody(w, r) // a stranger's body holds nothing
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, unauthorized)
+		refuse(w, r, http.StatusUnauthorized, unauthorized)
 	})
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/parleyrun/parley/cmd/parley/internal/config"
 )
@@ -160,36 +164,45 @@ func TestPreflightPassesBeforeAuth(t *testing.T) {
 // comes, and loses the connection if it does not come.
 func TestStrangersHoldNothing(t *testing.T) {
 	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
-	srv := httptest.NewServer(guarded(conf, false, teapot()))
-	t.Cleanup(srv.Close) // after those that run in parallel
+	const endless, short = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "Content-Length: 100\r\n\r\n"
 	for name, tt := range map[string]struct {
+		dev     bool
 		request string
 		status  int
 	}{
-		"wrong token, endless":   {"POST /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", 401},
-		"wrong token, short":     {"POST /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\nContent-Length: 100\r\n\r\n", 401},
-		"wrong token, announced": {"POST /x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", 401},
-		"preflight": {"OPTIONS /x HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n" +
-			"Content-Length: 100\r\n\r\n", 204},
+		"wrong token, endless":   {false, "POST /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\n" + endless, 401},
+		"wrong token, short":     {false, "POST /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer x\r\n" + short, 401},
+		"wrong token, announced": {false, "POST /x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n" + short, 401},
+		"preflight":              {false, "OPTIONS /x HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n" + short, 204},
+		"other host, endless":    {true, "POST /x HTTP/1.1\r\nHost: h\r\n" + endless, 403},
+		"other origin, short":    {true, "POST /x HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n" + short, 403},
+		"other host, announced":  {true, "POST /x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n" + short, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if _, err := io.WriteString(conn, tt.request); err != nil {
-				t.Fatal(err)
-			}
-			in := bufio.NewReader(conn)
-			res, err := http.ReadResponse(in, nil)
-			if err != nil || res.StatusCode != tt.status {
-				t.Fatalf("%v, %v, want %d", res, err, tt.status)
-			}
-			if _, err := io.Copy(io.Discard, in); err != nil {
-				t.Errorf("the connection ends with %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				raw, ended := make(pipes), make(chan error, 1)
+				log := slog.New(slog.DiscardHandler)
+				go func() {
+					ended <- serveHTTP(ctx, newConnections(raw, 0, log), guarded(conf, tt.dev, teapot()), func() {}, log)
+				}()
+				conn, there := net.Pipe()
+				defer conn.Close()
+				raw <- there
+				go func() { _, _ = io.WriteString(conn, tt.request) }()
+				begun, in := time.Now(), bufio.NewReader(conn)
+				res, err := http.ReadResponse(in, nil)
+				if err != nil || res.StatusCode != tt.status || time.Since(begun) > time.Second {
+					t.Fatalf("%v, %v after %v, want %d", res, err, time.Since(begun), tt.status)
+				}
+				if _, err := io.Copy(io.Discard, in); err != nil || time.Since(begun) > 2*time.Second {
+					t.Errorf("the connection ends with %v after %v", err, time.Since(begun))
+				}
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	parleyhttp "github.com/parleyrun/parley/http"
 )
 
 // forbidden is the error envelope of the protocol, with a type of this middleware's own.
@@ -41,9 +42,9 @@ func (h home) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !h.named(r):
-			refuse(w, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev answers under localhost or a loopback address. Use one of them in the URL, or parley serve."))
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev answers under localhost or a loopback address. Use one of them in the URL, or parley serve."))
 		case !h.wanted(r):
-			refuse(w, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev takes writes from pages of this machine alone. List the origin at cors.origins of a configuration file."))
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev takes writes from pages of this machine alone. List the origin at cors.origins of a configuration file."))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -76,8 +77,9 @@ func (h home) wanted(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") != "cross-site"
 }
 
-// refuse answers with an error of the protocol's form.
-func refuse(w http.ResponseWriter, status int, envelope string) {
+// refuse answers with an error of the protocol's form. A stranger's body holds nothing.
+func refuse(w http.ResponseWriter, r *http.Request, status int, envelope string) {
+	parleyhttp.LeaveBody(w, r)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(envelope)))
