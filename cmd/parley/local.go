@@ -31,8 +31,9 @@ type home struct {
 func newHome(conf *config.Server) home {
 	h := home{origins: origins{list: conf.CORS.Origins, loopback: true}}
 	if u, err := url.Parse(conf.PublicURL); err == nil && u.Host != "" {
-		h.hosts = append(h.hosts, u.Hostname())
-		h.origins.list = append(slices.Clone(h.origins.list), u.Scheme+"://"+u.Host)
+		// In the letters in which browsers send them.
+		h.hosts = append(h.hosts, strings.ToLower(u.Hostname()))
+		h.origins.list = append(slices.Clone(h.origins.list), u.Scheme+"://"+strings.ToLower(u.Host))
 	}
 	return h
 }

@@ -17,7 +17,7 @@ import (
 
 func TestDevIsForThisMachine(t *testing.T) {
 	const ok, no = http.StatusTeapot, http.StatusForbidden
-	conf := &config.Server{PublicURL: "https://tunnel.example.com/v1", CORS: config.CORS{Origins: []string{"https://app.example.com"}}}
+	conf := &config.Server{PublicURL: "https://Tunnel.example.com/v1", CORS: config.CORS{Origins: []string{"https://app.example.com"}}}
 	for _, tt := range []struct {
 		name, method, host string
 		headers            http.Header
