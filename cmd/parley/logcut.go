@@ -33,14 +33,15 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 		case errors.Is(err, inspect.ErrReadable):
 			p.write(fmt.Sprintf("parley log repair --cut: %s: %v\n", bucketName(at), inspect.ErrReadable))
 			return p.err
-		case err != nil:
-			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
+		case report == nil:
 		case cfg.json:
 			p.value(report)
 		default:
-			p.cut(report)
+			p.cut(report, err)
 		}
 		switch {
+		case err != nil:
+			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
 		case p.err != nil:
 			return &exitError{code: exitUnknown, err: fmt.Errorf("print the report: %w", p.err)}
 		case !cfg.write:
@@ -50,8 +51,8 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// cut prints what is lost, for people.
-func (p *findingPrinter) cut(r *inspect.CutReport) {
+// cut prints what is lost, for people; err is what the cut ended with.
+func (p *findingPrinter) cut(r *inspect.CutReport, err error) {
 	var s strings.Builder
 	fmt.Fprintf(&s, "the log can be read to batch %d\n  %s\n", r.Last, r.Reason)
 	for _, b := range r.Batches {
@@ -72,9 +73,12 @@ func (p *findingPrinter) cut(r *inspect.CutReport) {
 			fmt.Fprintf(&s, "lost settlement of %s (%s): it is worked on again\n", sub.ID, sub.Settled)
 		}
 	}
-	if r.Aside == "" {
+	switch {
+	case r.Aside == "":
 		fmt.Fprintf(&s, "nothing was changed; with --write this is cut off, and the log goes on with batch %d\n", r.Next)
-	} else {
+	case err != nil:
+		fmt.Fprintf(&s, "the cut was not finished: keep this list, and repeat the command; what was taken away is kept under %s\n", r.Aside)
+	default:
 		fmt.Fprintf(&s, "cut off and kept under %s; the log goes on with batch %d\n", r.Aside, r.Next)
 	}
 	p.write(s.String())

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// Errors of [Cut], which has changed nothing.
+// Errors of [Cut], after which the log is as it was.
 var (
 	// ErrReadable says that the log can be read to its end.
 	ErrReadable = errors.New("the log can be read to its end, nothing is to be cut off")
@@ -57,7 +57,8 @@ type LostSubmission struct {
 // that was paused finds its next key taken, whatever it had stored last. The number after
 // them is created, never replaced, and first: where somebody else has it, this is
 // [ErrGrown]. The first of them replaces the damaged object last, so that until then the
-// log is as damaged as it was, and a cut that was interrupted can be repeated.
+// log is as damaged as it was, and a cut that was interrupted can be repeated. What it would
+// have lost is reported beside the error: the next one finds claims in the place of some of it.
 //
 // No checkpoint, page or segment of what is cut off stays where it is read. If the log
 // owes a settlement afterwards, a busy journal says so to the next sweep. A [*ServedError]
@@ -83,13 +84,17 @@ func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *Rep
 		}
 	}
 	if err == nil && c.opts.Write {
-		err = c.write(ctx)
+		if err = c.write(ctx); err != nil {
+			return &c.CutReport, c.failed(err)
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cut the log of %s: %w", conv, err)
+		return nil, c.failed(err)
 	}
 	return &c.CutReport, nil
 }
+
+func (c *cutter) failed(err error) error { return fmt.Errorf("cut the log of %s: %w", c.Conv, err) }
 
 // cutter cuts one log.
 type cutter struct {

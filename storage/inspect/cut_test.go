@@ -155,12 +155,16 @@ func TestCutIsInterrupted(t *testing.T) {
 		w.cut(w.log(33))
 		before := w.objects("")
 		dying := &dyingBucket{Bucket: w.bucket, left: n}
-		_, err := inspect.Cut(t.Context(), dying, w.conv, unserved)
+		first, err := inspect.Cut(t.Context(), dying, w.conv, unserved)
 		if err == nil {
 			return
 		}
 		if !errors.Is(err, errDied) {
 			t.Fatalf("after %d writes: %v", n, err)
+		}
+		// Whoever repeats it finds claims in the place of some of them.
+		if first == nil || len(first.Batches) != 3 || len(first.Submissions) != 1 {
+			t.Errorf("after %d writes it does not say what is lost: %+v", n, first)
 		}
 		got, err := inspect.Cut(t.Context(), w.bucket, w.conv, unserved)
 		if errors.Is(err, inspect.ErrReadable) {
