@@ -29,30 +29,34 @@ func endless(t *testing.T, b storage.Bucket, at conversation.Address) (stored in
 	t.Helper()
 	logs := storage.NewLogs(b, nil)
 	w := logs.Writer(at.Key(), "lost", storage.Start(), 1)
-	write := func(records ...conversation.Record) {
+	encode := func(records ...conversation.Record) []byte {
 		lines, err := conversation.EncodeRecords(nil, records)
-		if err == nil {
-			_, err = w.Append(t.Context(), lines, 0)
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		return lines
 	}
-	write(&conversation.ConversationCreated{Agent: at.Agent, ID: at.ID, UID: "inst_1", ConversationID: "conv_1"},
+	write := func(lines []byte) {
+		if _, err := w.Append(t.Context(), lines, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(encode(&conversation.ConversationCreated{Agent: at.Agent, ID: at.ID, UID: "inst_1", ConversationID: "conv_1"},
 		&conversation.SubmissionAdmitted{Submission: "sub_1", Message: "msg_1", Key: "k", PayloadHash: "h",
 			Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "Go on for ever."}},
 		&conversation.AttemptStarted{Submission: "sub_1", Attempt: 1, Writer: "lost"},
-		&conversation.ResponseStarted{Message: "msg_2", Submission: "sub_1", Turn: "turn_1"})
+		&conversation.ResponseStarted{Message: "msg_2", Submission: "sub_1", Turn: "turn_1"}))
 	said := &conversation.Delta{Message: "msg_2", Kind: conversation.PartText, Text: strings.Repeat("and on, ", endlessDelta/8)}
 	var batch []conversation.Record
 	for range endlessBatch / endlessDelta {
 		batch = append(batch, said)
 	}
+	lines := encode(batch...)
 	for range endlessBytes / endlessBatch {
-		write(batch...)
+		write(lines)
 	}
-	write(&conversation.StepCompleted{Message: "msg_2", Turn: "turn_1", StopReason: "stop"},
-		&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted})
+	write(encode(&conversation.StepCompleted{Message: "msg_2", Turn: "turn_1", StopReason: "stop"},
+		&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted}))
 	err := storage.NewJournalWriter(b).Write(t.Context(), storage.Journal{Member: "gone", Shards: 1, Entries: []storage.JournalEntry{
 		{Conv: at.Key(), Nonce: "lost", Seq: 0},
 	}})
