@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
-	"os"
 	"path"
 	"runtime/debug"
 	"strconv"
@@ -85,12 +84,13 @@ func machineMemory(root fs.FS) int64 {
 
 // newBudget makes the budget of a node: half of what the process may occupy, since as
 // much again is garbage that is not collected yet. The collector is told to work harder
-// as a limit comes near that it does not know.
-func newBudget(configured int64, log *slog.Logger) *memory.Budget {
-	limit := findMemory(configured, os.DirFS("/"))
+// as a limit comes near that it does not know, until forget is called: the next node of
+// the process would take that for GOMEMLIMIT.
+func newBudget(configured int64, root fs.FS, log *slog.Logger) (_ *memory.Budget, forget func()) {
+	limit, before := findMemory(configured, root), debug.SetMemoryLimit(-1)
 	if limit.bytes > 0 && !limit.soft && limit.from != "machine" {
 		debug.SetMemoryLimit(limit.bytes / 10 * 9)
 	}
 	log.Debug("memory of this node", "limit", limit.bytes, "from", limit.from, "budget", limit.bytes/2)
-	return memory.New(limit.bytes / 2)
+	return memory.New(limit.bytes / 2), func() { debug.SetMemoryLimit(before) }
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"runtime/debug"
 	"testing"
 	"testing/fstest"
@@ -49,5 +50,38 @@ func TestFindMemory(t *testing.T) {
 				t.Errorf("found %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestBudgetEndsWithItsNode: what one node has told the collector is no limit of the next
+// one, as after a reload.
+func TestBudgetEndsWithItsNode(t *testing.T) {
+	const none = 1<<63 - 1
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(none))
+	container := fstest.MapFS{
+		"proc/self/cgroup":         {Data: []byte("0::/\n")},
+		"sys/fs/cgroup/memory.max": {Data: []byte("1099511627776\n")},
+	}
+	log := slog.New(slog.DiscardHandler)
+	for _, configured := range []int64{0, 1 << 41, 0} {
+		budget, forget := newBudget(configured, container, log)
+		want := max(configured, 1<<40)
+		if got := budget.Limit(); got != want/2 {
+			t.Errorf("%d configured: a budget of %d, want %d", configured, got, want/2)
+		}
+		if got := debug.SetMemoryLimit(-1); got != want/10*9 {
+			t.Errorf("%d configured: the collector knows %d, want %d", configured, got, want/10*9)
+		}
+		forget()
+	}
+	n, err := newBackend(nodeConfig{memory: true, memoryBytes: 1 << 40, log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+	if got := debug.SetMemoryLimit(-1); got != none {
+		t.Errorf("a node that is closed leaves a limit of %d", got)
 	}
 }

@@ -91,18 +91,20 @@ type backend struct {
 	// data is the room for what clients send in the data folder, nil without one, and
 	// spool that for bodies in temporary files.
 	data, spool *local.Room
+	// forget undoes what the budget of memory has told the collector.
+	forget func()
 }
 
 // newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
 // is sent yet.
 func newBackend(cfg nodeConfig) (_ *backend, err error) {
-	b := &backend{at: cfg.bucket, log: cfg.log}
+	budget, forget := newBudget(cfg.memoryBytes, os.DirFS("/"), cfg.log)
+	b := &backend{at: cfg.bucket, log: cfg.log, forget: forget}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	budget := newBudget(cfg.memoryBytes, cfg.log)
 	opts := &actors.Options{
 		Memory: budget,
 		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace, CompactGrace: localGrace,
@@ -243,6 +245,7 @@ func withBucketTimeout(ctx context.Context) (context.Context, context.CancelFunc
 
 // close closes what the node has open. The node must not run any more.
 func (b *backend) close() error {
+	defer b.forget()
 	err := b.events.close()
 	if b.store == nil {
 		return err
