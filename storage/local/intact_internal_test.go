@@ -20,7 +20,12 @@ const testDB = testDir + "/db"
 // the log alone and /large, if asked for, in a file.
 func keptFolder(t *testing.T, large bool) *vfs.MemFS {
 	t.Helper()
-	disk := vfs.NewMem()
+	return keepOn(t, vfs.NewMem(), large)
+}
+
+// keepOn makes such a folder on a disk.
+func keepOn(t *testing.T, disk *vfs.MemFS, large bool) *vfs.MemFS {
+	t.Helper()
 	// The second start of the store gives it another manifest.
 	for _, key := range []string{"/table", "/log"} {
 		s := openTest(t, disk, nil)
@@ -327,5 +332,37 @@ func TestCreationMayFail(t *testing.T) {
 		if err := openTest(t, disk, nil).Close(); err != nil {
 			t.Errorf("step %d: %v", step, err)
 		}
+	}
+}
+
+// TestStartMayEndAnywhere takes the disk as of every step of a start on a folder with data,
+// which writes another manifest and moves its marker, and of a start on some of those. The
+// next start has everything.
+func TestStartMayEndAnywhere(t *testing.T) {
+	seed := rand.New(rand.NewPCG(1, 1))
+	steps := func(disk *vfs.MemFS) (clones []*vfs.MemFS) {
+		s := openTest(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100 * (len(clones) % 2), RNG: seed}))
+			}
+			return nil
+		})), nil)
+		made := len(clones)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return clones[:made]
+	}
+	first := steps(keepOn(t, vfs.NewCrashableMem(), false))
+	if len(first) < 10 {
+		t.Errorf("a start has only %d steps", len(first))
+	}
+	for i, clone := range first {
+		if i%5 == 0 {
+			for _, again := range steps(clone.CrashClone(vfs.CrashCloneCfg{})) {
+				wantKept(t, again)
+			}
+		}
+		wantKept(t, clone)
 	}
 }
