@@ -278,7 +278,8 @@ func (p *HistoryPage) checkLeft() error {
 }
 
 // Stub returns the page without its messages and exchanges: a state it is attached to
-// answers everything, and its snapshot has pieces that are read when they are needed.
+// answers everything, and its snapshot has pieces that are read when they are needed. It
+// shares nothing with the page, of which any part would keep all in memory.
 func (p *HistoryPage) Stub() *HistoryPage {
-	return &HistoryPage{Counts: p.Counts, Settlements: p.Settlements, attachments: p.attachments, stub: true}
+	return &HistoryPage{Counts: p.Counts, Settlements: bytes.Clone(p.Settlements), attachments: bytes.Clone(p.attachments), stub: true}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -219,4 +220,33 @@ func TestDecodeHistoryChecksWhatIsLeft(t *testing.T) {
 			t.Errorf("%q was decoded", bad)
 		}
 	}
+}
+
+// TestStubHoldsNothingElse: a page is decoded in place, so that a part of it would keep all
+// of it in memory.
+func TestStubHoldsNothingElse(t *testing.T) {
+	long := `{"id":"` + strings.Repeat("x", 8<<20) + `"}`
+	data := []byte(`{"messages":1,"settlements":1,"exchanges":0}` + "\n[" + long + "]\n[{}]\n[]\n[]\n")
+	page, err := conversation.DecodeHistory(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freed := make(chan struct{})
+	runtime.AddCleanup(&data[0], func(freed chan struct{}) { close(freed) }, freed)
+	stub := page.Stub()
+	data, page = nil, nil
+	for range 100 { // a cleanup is queued by one collection, and may run after the next
+		runtime.GC()
+		select {
+		case <-freed:
+			if stub.Bytes() != len("{}[]") {
+				t.Errorf("the stub has %d bytes", stub.Bytes())
+			}
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+	t.Error("a stub of a page keeps the whole of it in memory")
+	runtime.KeepAlive(stub)
 }
