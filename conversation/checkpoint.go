@@ -117,9 +117,13 @@ func EncodeState(s *State) ([]byte, error) {
 
 // reducer is the version that has to understand the state.
 func (s *State) reducer() int {
-	part := func(m *message) bool { return m.left != nil || m.said > MaxResponseText }
-	if s.history.Left > 0 || slices.ContainsFunc(s.messages, part) {
+	if s.history.Left > 0 {
 		return Reducer
+	}
+	for _, m := range s.byID { // those of subagents too
+		if m.left != nil || m.said > MaxResponseText {
+			return Reducer
+		}
 	}
 	return wholeReducer
 }

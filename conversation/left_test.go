@@ -202,6 +202,23 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 	}
 }
 
+// TestOlderVersionsReadNoPartOfAResponse: they would go on with what they do not bound,
+// also in the work of a subagent.
+func TestOlderVersionsReadNoPartOfAResponse(t *testing.T) {
+	s := running(t)
+	apply(t, s, called("call_1"), completed("res_1", "turn_1"), task(1, "call_1"), hidden("work", "task_1", "turn_2"))
+	apply(t, s, &conversation.Delta{
+		Message: "work", Child: "child_1", Kind: conversation.PartText, Text: strings.Repeat("x", conversation.MaxResponseText+1),
+	})
+	b, err := conversation.EncodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, err := conversation.ReducerOf(b); err != nil || version != conversation.Reducer {
+		t.Errorf("the state needs version %d, %v, want %d", version, err, conversation.Reducer)
+	}
+}
+
 func TestDecodeHistoryChecksWhatIsLeft(t *testing.T) {
 	const good = `{"messages":2,"settlements":0,"exchanges":0,"left":1}` + "\n[{},\t" + `{"left":{"at":"0000000000000000_0000000000000003","submission":"sub_1"}}` + "]\n[]\n[]\n[]\n"
 	p, err := conversation.DecodeHistory([]byte(good))
