@@ -160,16 +160,20 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	}, nil
 }
 
-// list returns what the model sees, oldest first, and from which step on; of closed
-// history beyond room bytes only its names.
+// list returns what the model sees, oldest first, and from which step on; beyond the
+// newest room bytes only its names.
 func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchange, conversation.TurnID, error) {
 	var list []conversation.Exchange
 	at := -1
 	if j.before != nil {
 		at = slices.IndexFunc(j.exchanges, func(x exchange) bool { return x.submission == j.before.FirstKept })
 	}
+	open := exported(j.exchanges[max(at, 0):])
+	room, err := j.rt.recent(ctx, j.key, open, room)
+	if err != nil {
+		return nil, "", err
+	}
 	if at < 0 && j.history != nil {
-		var err error
 		var next conversation.SubmissionID
 		if len(j.exchanges) > 0 {
 			next = j.exchanges[0].submission
@@ -178,11 +182,7 @@ func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchang
 			return nil, "", err
 		}
 	}
-	open, err := j.rt.whole(ctx, j.key, j.exchanges[max(at, 0):])
-	if err != nil {
-		return nil, "", err
-	}
-	list = append(list, exported(open)...)
+	list = append(list, open...)
 	if j.before == nil {
 		return list, "", nil
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/machine"
-	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -266,44 +265,33 @@ func (h *history) blocks(
 ) ([]*providers.Block, error) {
 	h.view(pages, after)
 	var out []*providers.Block
-	size := 0
+	room := h.rt.viewBytes
 	for _, p := range slices.Backward(pages) {
-		blocks, first, err := h.page(ctx, p, after)
+		blocks, first, err := h.page(ctx, p, after, &room)
 		var corrupt *storage.CorruptError
-		if errors.As(err, &corrupt) {
+		switch {
+		case errors.As(err, &corrupt):
 			h.log.Warn("page cannot be used, folding the log", "err", err)
 			folded, err := h.fold(ctx, after, next)
 			if err != nil {
 				return nil, err
 			}
-			if folded, err = h.rt.whole(ctx, h.key, folded); err != nil {
+			if folded, err = h.rt.whole(ctx, h.key, folded, h.rt.viewBytes); err != nil {
 				return nil, err
 			}
 			messages, err := h.rt.messages(h.key, folded)
 			return []*providers.Block{providers.NewBlock(messages)}, err
-		}
-		if err != nil {
+		case errors.Is(err, errViewTooLong):
+			h.release(pages)
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("read history: %w", err)
 		}
 		if out = append(blocks, out...); first {
 			break
 		}
-		if size += h.shown(p); size > maxViewBytes {
-			h.release(pages)
-			return nil, errViewTooLong
-		}
 	}
 	return out, nil
-}
-
-// shown is how many bytes of text the model is shown of a page.
-func (h *history) shown(p *closedPage) (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, piece := range p.pieces {
-		n += piece.bytes()
-	}
-	return n
 }
 
 // release forgets what was shown of pages that are stored.
@@ -318,16 +306,22 @@ func (h *history) release(pages []*closedPage) {
 	}
 }
 
-// page returns what the model is shown of a page, and whether the view begins there.
-func (h *history) page(ctx context.Context, p *closedPage, after *conversation.Compacted) (out []*providers.Block, first bool, err error) {
+// page returns what the model is shown of a page, and whether the view begins there. It
+// takes that from room, the bytes that the view may still have.
+func (h *history) page(
+	ctx context.Context, p *closedPage, after *conversation.Compacted, room *int,
+) (out []*providers.Block, first bool, err error) {
 	pieces, err := h.load(ctx, p)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, piece := range slices.Backward(pieces) {
-		b, err := h.show(ctx, piece, after)
+		b, err := h.show(ctx, piece, after, *room)
 		if err != nil {
 			return nil, false, err
+		}
+		if *room -= b.TextBytes(); *room < 0 {
+			return nil, false, errViewTooLong
 		}
 		out = append([]*providers.Block{b}, out...)
 		if piece.first {
@@ -370,7 +364,11 @@ func (h *history) exchanges(
 	}
 	h.log.Warn("page cannot be used, folding the log", "err", err)
 	folded, err := h.fold(ctx, after, next)
-	return exported(folded), err
+	if err == nil {
+		out = exported(folded)
+		_, err = h.rt.recent(ctx, h.key, out, room)
+	}
+	return out, err
 }
 
 // paged is exchanges without the log.
@@ -392,19 +390,11 @@ func (h *history) paged(ctx context.Context, pages []*closedPage, after *convers
 			return nil, &storage.CorruptError{Conv: h.key, Err: err}
 		}
 		i := firstOf(list, after)
-		for n := len(list) - 1; n >= max(0, i); n-- {
-			if room <= 0 {
-				list[n] = conversation.Exchange{Submission: list[n].Submission}
-				continue
-			}
-			if l := list[n].Left; l != nil {
-				if list[n].Delivery, err = h.rt.delivered(ctx, h.key, l); err != nil {
-					return nil, err
-				}
-			}
-			room -= summary.Bytes(list[n])
+		list = list[max(0, i):len(list):len(list)]
+		if room, err = h.rt.recent(ctx, h.key, list, room); err != nil {
+			return nil, err
 		}
-		if out = append(list[max(0, i):len(list):len(list)], out...); i >= 0 {
+		if out = append(list, out...); i >= 0 {
 			break
 		}
 	}
@@ -443,8 +433,9 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 	return p.pieces, nil
 }
 
-// show returns what the model is shown of a piece and keeps it.
-func (h *history) show(ctx context.Context, p *piece, after *conversation.Compacted) (*providers.Block, error) {
+// show returns what the model is shown of a piece and keeps it. Of deliveries it takes at
+// most room bytes.
+func (h *history) show(ctx context.Context, p *piece, after *conversation.Compacted, room int) (*providers.Block, error) {
 	h.mu.Lock()
 	cut, shown := p.cut, p.shown
 	h.mu.Unlock()
@@ -463,7 +454,7 @@ func (h *history) show(ctx context.Context, p *piece, after *conversation.Compac
 		}
 		exchanges = append(exchanges, exchange{x.Submission, x.Delivery, x.Left, x.Steps})
 	}
-	exchanges, err = h.rt.whole(ctx, h.key, exchanges)
+	exchanges, err = h.rt.whole(ctx, h.key, exchanges, room)
 	if err != nil {
 		return nil, err
 	}

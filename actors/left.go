@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -46,17 +48,40 @@ func (r *Runtime) complete(ctx context.Context, key conversation.Key, l *convers
 	return nil
 }
 
-// whole returns exchanges with their deliveries.
-func (r *Runtime) whole(ctx context.Context, key conversation.Key, list []exchange) ([]exchange, error) {
-	for i, x := range list {
-		if x.left == nil {
-			continue
+// whole returns exchanges with their deliveries, or errViewTooLong if those have more than
+// room bytes. The newest are read first.
+func (r *Runtime) whole(ctx context.Context, key conversation.Key, list []exchange, room int) ([]exchange, error) {
+	for i, x := range slices.Backward(list) {
+		if x.left != nil {
+			d, err := r.delivered(ctx, key, x.left)
+			if err != nil {
+				return nil, err
+			}
+			list[i].delivery, list[i].left = d, nil
 		}
-		d, err := r.delivered(ctx, key, x.left)
-		if err != nil {
-			return nil, err
+		if room -= list[i].delivery.Size(); room < 0 {
+			return nil, errViewTooLong
 		}
-		list[i].delivery, list[i].left = d, nil
 	}
 	return list, nil
+}
+
+// recent gives exchanges their deliveries, as far as room goes for all that they hold, the
+// newest first, and returns how much is left of it. Of those beyond only their names stay.
+func (r *Runtime) recent(ctx context.Context, key conversation.Key, list []conversation.Exchange, room int) (int, error) {
+	for i, x := range slices.Backward(list) {
+		if room <= 0 {
+			list[i] = conversation.Exchange{Submission: x.Submission}
+			continue
+		}
+		if x.Left != nil {
+			d, err := r.delivered(ctx, key, x.Left)
+			if err != nil {
+				return 0, err
+			}
+			list[i].Delivery, list[i].Left = d, nil
+		}
+		room -= summary.Bytes(list[i])
+	}
+	return room, nil
 }

@@ -119,6 +119,61 @@ func TestFatMessagesWait(t *testing.T) {
 	}
 }
 
+// TestFatMessagesAreNotAllShown: what waited is read from the log for a model only as far
+// as any is shown, the newest first; what is before that is summarized. That holds for
+// what the state has, for pages in memory, and for those in the bucket.
+func TestFatMessagesAreNotAllShown(t *testing.T) {
+	const waiting, most = 4, 3 * conversation.InlineBytes
+	body := strings.Repeat("fat ", most/3/4)
+	for _, tc := range []struct {
+		name   string
+		checks int // batches between checkpoints
+	}{{"open", 1 << 10}, {"cut", 1}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			opts := agents(chatAgent())
+			opts.CheckpointBatches = tc.checks
+			asked, said := make(chan int), make(chan struct{})
+			set := setup{opts: opts, model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+				asked <- len(strings.Join(shown(req), ""))
+				<-said
+				a.Text("ok")
+				a.Finish(providers.Done{StopReason: providers.StopStop})
+				return nil
+			})}
+			answer := func() {
+				t.Helper()
+				if n := await(t, asked, "a model call"); n > most+1<<10 {
+					t.Errorf("a model is shown %d bytes, want at most %d", n, most)
+				}
+				said <- struct{}{}
+			}
+			n := w.start(set)
+			n.rt.ShowAtMost(most)
+			n.admit(chat("c"), "0", "thin")
+			for i := range waiting {
+				n.admit(chat("c"), fmt.Sprint(i+1), body)
+			}
+			for range 1 + waiting + 1 { // the last but one writes a summary
+				answer()
+			}
+			w.untilSettled(chat("c"), 1+waiting)
+			if err := n.stop(); err != nil {
+				t.Error(err)
+			}
+			n = w.start(set)
+			n.rt.ShowAtMost(most)
+			n.admit(chat("c"), "last", "and now?")
+			answer()
+			for _, s := range w.untilSettled(chat("c"), 1+waiting+1) {
+				if s.Outcome != conversation.OutcomeCompleted {
+					t.Errorf("submission %s ended as %s: %+v", s.Submission, s.Outcome, s.Error)
+				}
+			}
+		})
+	}
+}
+
 func TestFatQueueRefuses(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())

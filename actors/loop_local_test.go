@@ -29,6 +29,9 @@ type LocalFleet struct {
 // NewLocalFleet returns a fleet that ends with the test.
 func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSimSystem(t)} }
 
+// ShowAtMost bounds what a model is shown, in place of maxViewBytes.
+func (r *Runtime) ShowAtMost(bytes int) { r.viewBytes = bytes }
+
 // Node makes a runtime, and what kills it as the end of its process does. Its
 // history has pages of about that size, 0 for the usual one.
 func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, page int) (*Runtime, func(), error) {

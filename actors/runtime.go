@@ -216,6 +216,7 @@ type Runtime struct {
 	// wall is the wall clock, which somebody may set; tests bring their own.
 	wall      func() time.Time
 	pageBytes int // about the size of a page of closed history
+	viewBytes int // see maxViewBytes
 	// entropy returns the randomness of one activation; simulations bring their own.
 	entropy   func(conversation.Key) io.Reader
 	ready     chan struct{}
@@ -294,8 +295,8 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
 		answers:   map[shard]map[storage.JournalEntry]bool{},
 		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
-		pageBytes: pageBytes,
-		began:     time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
+		pageBytes: pageBytes, viewBytes: maxViewBytes,
+		began: time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
 		checks: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}

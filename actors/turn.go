@@ -244,7 +244,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 
 // stream pushes all events but the last, which it returns.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
-	own, err := c.rt.whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:])
+	own, err := c.rt.whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:], c.rt.viewBytes)
 	if err != nil {
 		return end, err
 	}
@@ -336,7 +336,11 @@ func (c *modelCall) view(ctx context.Context) (history []*providers.Block, now [
 			return nil, nil, err
 		}
 	}
-	if open, err = c.rt.whole(ctx, c.key, open); err != nil {
+	room := c.rt.viewBytes
+	for _, b := range history {
+		room -= b.TextBytes()
+	}
+	if open, err = c.rt.whole(ctx, c.key, open, room); err != nil {
 		return nil, nil, err
 	}
 	if now, err = c.rt.messages(c.key, open); err != nil || c.compacted == nil {
