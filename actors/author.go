@@ -19,8 +19,8 @@ type author struct {
 	parent *author // of a subagent, whose agent is nil
 	state  *authorState
 	depth  int
-	// left reads the delivery of turn if turn does not have it; else nil.
-	left func(context.Context) (conversation.Delivery, error)
+	// left puts the delivery of turn in its place if turn does not have it; else nil.
+	left func(context.Context, *conversation.Delivery) error
 
 	mu    sync.Mutex
 	turn  *agent.Turn
@@ -43,7 +43,7 @@ func (a *activation) authorOf(id conversation.SubmissionID) *author {
 		u := &author{name: name, agent: a.rt.agents[name], state: a.stateOf(sub), turn: a.turnOf(sub, 0)}
 		if l := sub.LeftOf(); l != nil {
 			rt, key := a.rt, a.key
-			u.left = func(ctx context.Context) (conversation.Delivery, error) { return rt.delivered(ctx, key, l) }
+			u.left = func(ctx context.Context, d *conversation.Delivery) error { return rt.complete(ctx, key, l, d) }
 		}
 		return u
 	}
@@ -104,8 +104,7 @@ func (u *author) current(ctx context.Context) (*agent.Setup, error) {
 	}
 	if u.left != nil {
 		whole := *turn
-		var err error
-		if whole.Delivery, err = u.left(ctx); err != nil {
+		if err := u.left(ctx, &whole.Delivery); err != nil {
 			return nil, err
 		}
 		turn = &whole

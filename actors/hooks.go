@@ -85,13 +85,11 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
 	told, box := a.tellerOf(e.Submission, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
+		err := a.rt.complete(w.ctx, a.key, left, &turn.Delivery)
 		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
-		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
-			if err := a.rt.complete(ctx, a.key, left, &turn.Delivery); err != nil {
-				return struct{}{}, err
-			}
-			return struct{}{}, ag.StartDelivery(ctx, turn)
-		})
+		if err == nil {
+			_, err = hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) { return struct{}{}, ag.StartDelivery(ctx, turn) })
+		}
 		out := machine.DeliveryPrepared{Gen: e.Gen, State: s.writes.take()}
 		defer s.writes.release()
 		if w.ctx.Err() != nil {
@@ -152,13 +150,11 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
 	teller, box := a.tellerOf(sub.ID, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
-		s := u.within(teller.author(agent.WithDispatcher(a.rt.life, box), map[string]any{"hook": "Settled"}), u.agent)
-		_, err := hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) {
-			if err := a.rt.complete(ctx, a.key, left, &told.Delivery); err != nil {
-				return struct{}{}, err
-			}
-			return struct{}{}, u.agent.AfterSettlement(ctx, told)
-		})
+		err := a.rt.complete(a.rt.life, a.key, left, &told.Delivery)
+		if err == nil {
+			s := u.within(teller.author(agent.WithDispatcher(a.rt.life, box), map[string]any{"hook": "Settled"}), u.agent)
+			_, err = hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, told) })
+		}
 		if err != nil {
 			log.Warn("hook failed", "err", logged(err), "cause", cause(err, false))
 		}

@@ -3,14 +3,20 @@ package actors_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // fat is a message of which two do not fit into what a state holds of those that wait.
@@ -172,6 +178,98 @@ func TestFatMessagesAreNotAllShown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLeftDeliveryIsWaitedFor takes the bucket away for longer than a hook has, and than a
+// read is tried, whenever a delivery that was left to the log is read: nobody fails for it.
+func TestLeftDeliveryIsWaitedFor(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var mu sync.Mutex
+		var key string     // of its batch
+		var away time.Time // until when
+		down := func(op storagetest.Op) storagetest.Kind {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case op.Method != http.MethodGet || op.Key != key:
+			case away.IsZero():
+				away = time.Now().Add(time.Minute)
+				return storagetest.Timeout
+			case time.Now().Before(away):
+				return storagetest.Timeout
+			default:
+				away = time.Time{} // The next read finds it gone again.
+			}
+			return storagetest.None
+		}
+		body, told := fat(1)+fat(2), map[string]int{}
+		note := func(who string, d conversation.Delivery) {
+			mu.Lock()
+			defer mu.Unlock()
+			if d.Body == body {
+				told[who]++
+			}
+		}
+		entered, died, settled := make(chan struct{}, 2), make(chan struct{}), make(chan struct{}, 2)
+		look := agent.NewTool("look", "Looks.", func(ctx context.Context, _ struct{}) (string, error) {
+			entered <- struct{}{}
+			select {
+			case <-died:
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				return "", ctx.Err()
+			}
+			call, _ := agent.CallFrom(ctx)
+			note("tool", call.Delivery)
+			return "seen", nil
+		}, &agent.ToolOptions{Durable: true})
+		ag := chatAgent(look)
+		ag.Hooks.DeliveryStarted = func(_ context.Context, turn *agent.Turn) error {
+			note("start", turn.Delivery)
+			return nil
+		}
+		ag.Hooks.Settled = func(_ context.Context, s *agent.Settlement) error {
+			note("settled", s.Delivery)
+			settled <- struct{}{}
+			return nil
+		}
+		wait := func(ch <-chan struct{}, what string) {
+			select {
+			case <-ch:
+			case <-time.After(longest):
+				t.Fatalf("timed out waiting for %s", what)
+			}
+		}
+		admitted := make(chan struct{})
+		thin := func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			<-admitted
+			return tells("done")(ctx, req, a)
+		}
+		models := alone(inTurn(thin, asks("look"), tells("done")))
+		n := l.run(part{opts: agents(ag), cast: models, decide: down})
+		n.admit(chat("c"), "0", "thin")
+		receipt := n.admit(chat("c"), "1", body)
+		mu.Lock()
+		key = storage.LogKey(chat("c").Key(), int64(receipt.Offset))
+		mu.Unlock()
+		close(admitted)
+		wait(entered, "the tool")
+		n.die()
+		close(died)
+		n = l.run(part{opts: agents(ag), cast: models, decide: down})
+		wait(settled, "the first settlement to be shown")
+		wait(settled, "the second settlement to be shown")
+		l.completes(chat("c"), 2)
+		if diff := cmp.Diff(map[string]int{"start": 1, "tool": 1, "settled": 1}, told); diff != "" {
+			t.Errorf("who was told (-want +got):\n%s", diff)
+		}
+		for _, r := range only[*conversation.ToolSettled](l.records(chat("c"))) {
+			if r.Failed {
+				t.Errorf("the tool failed: %s", r.ErrorText)
+			}
+		}
+	})
 }
 
 func TestFatQueueRefuses(t *testing.T) {
