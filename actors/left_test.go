@@ -73,7 +73,9 @@ func TestFatMessagesWait(t *testing.T) {
 	}
 	w := newWorld(t)
 	held := make(stage)
-	n := w.start(setup{opts: agents(ag), model: held})
+	opts := agents(ag)
+	opts.DrainTimeout = time.Millisecond // it will not say goodbye
+	n := w.start(setup{opts: opts, model: held})
 	n.admit(chat("c"), "0", "thin")
 	held.next(t)
 	for i := range waiting {
@@ -81,7 +83,7 @@ func TestFatMessagesWait(t *testing.T) {
 	}
 	same(t, "snapshot while they wait", n.whole(chat("c")), w.folded(chat("c")))
 	n.cut()
-	_ = n.stop() // it cannot say goodbye
+	_ = n.stop()
 
 	var last []string
 	n = w.start(setup{opts: agents(ag), model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
