@@ -101,19 +101,37 @@ func (a *Account) Take(n int64) error {
 	if a == nil {
 		return nil
 	}
-	b := a.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case a.share > 0 && a.used+n > a.share:
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	if full := a.full(n); full != nil {
 		a.refused++
-		return &FullError{Account: a.name, Asked: n, Used: a.used, Limit: a.share}
-	case b.limit > 0 && b.used+n > b.limit:
-		a.refused++
-		return &FullError{Account: a.name, Asked: n, Used: b.used, Limit: b.limit, Shared: true}
+		return full
 	}
 	a.used += n
-	b.used += n
+	a.budget.used += n
+	return nil
+}
+
+// Room reports whether n bytes could be taken. It is for those who can make room first,
+// and no refusal.
+func (a *Account) Room(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.full(n) == nil
+}
+
+// full returns why n bytes cannot be taken, nil if they can. The budget's lock is held.
+func (a *Account) full(n int64) *FullError {
+	b := a.budget
+	switch {
+	case a.share > 0 && a.used+n > a.share:
+		return &FullError{Account: a.name, Asked: n, Used: a.used, Limit: a.share}
+	case b.limit > 0 && b.used+n > b.limit:
+		return &FullError{Account: a.name, Asked: n, Used: b.used, Limit: b.limit, Shared: true}
+	}
 	return nil
 }
 

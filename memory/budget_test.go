@@ -14,6 +14,9 @@ func TestTake(t *testing.T) {
 	b := memory.New(100)
 	readers, bodies := b.Account("readers", 60), b.Account("bodies", 0)
 	must(t, readers.Take(60))
+	if readers.Room(1) || !bodies.Room(40) || bodies.Room(41) {
+		t.Error("there is room where there is none, or none where there is")
+	}
 
 	var full *memory.FullError
 	if err := readers.Take(1); !errors.As(err, &full) || !errors.Is(err, memory.ErrFull) {
@@ -72,6 +75,9 @@ func TestNothingBoundsNothing(t *testing.T) {
 	must(t, a.Take(1<<40))
 	a.Add(-1 << 50)
 	must(t, a.Full())
+	if !a.Room(1 << 40) {
+		t.Error("a budget that is not there bounds")
+	}
 	if a.Used() != 0 || b.Limit() != 0 || b.Usage() != nil {
 		t.Error("a budget that is not there counts")
 	}

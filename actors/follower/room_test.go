@@ -67,6 +67,9 @@ func TestRoomForFollowers(t *testing.T) {
 		head(3, 3) // in the place of 2
 		head(1, 3)
 		head(2, 4) // in the place of 3
+		if u := budget.Usage()[0]; u.Refused != 0 {
+			t.Errorf("%d were refused where there was room after all", u.Refused)
+		}
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		for _, i := range []int{1, 2} {
@@ -80,6 +83,9 @@ func TestRoomForFollowers(t *testing.T) {
 		}
 		err := s.Wait(t.Context(), numbered(3), h.head())
 		wantCode(t, "wait when all have readers", err, conversation.CodeUnavailable)
+		if u := budget.Usage()[0]; u.Refused != 3 { // with the two that are not followed
+			t.Errorf("%d were refused, want 3", u.Refused)
+		}
 		var e *conversation.Error
 		if !errors.As(err, &e) || !errors.Is(err, memory.ErrFull) || e.RetryAfter <= 0 || !strings.Contains(e.Details, "of followers") {
 			t.Errorf("it is told %v", err)

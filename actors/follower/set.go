@@ -354,18 +354,18 @@ func (s *Set) Room(at conversation.Address) error {
 // makeRoom drops unused followers until there is room for one more, and returns an error
 // if there is not; s.mu is held.
 func (s *Set) makeRoom() error {
-	for {
-		err := s.account.Take(followerBytes)
-		if err == nil {
-			s.account.Add(-followerBytes)
-			return nil
-		}
+	for !s.account.Room(followerBytes) {
 		oldest := s.idle.Back()
 		if oldest == nil {
-			return err
+			break
 		}
 		s.drop(oldest.Value.(*follower))
 	}
+	err := s.account.Take(followerBytes)
+	if err == nil {
+		s.account.Add(-followerBytes)
+	}
+	return err
 }
 
 // hold counts n bytes more, or less, that a follower holds.
