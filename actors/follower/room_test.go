@@ -166,6 +166,29 @@ func TestFollowersCountWhatTheyHold(t *testing.T) {
 	})
 }
 
+// TestFollowersCountLongSnapshots: what a long snapshot is written from is kept as well,
+// until there is a newer one.
+func TestFollowersCountLongSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, budget := newHistory(t), memory.New(0)
+		h.turn(0)
+		long := admitted("long", 100)
+		long.Delivery.Body = strings.Repeat("x", 1<<20)
+		h.add(long)
+		s := start(t, newBucket(h.pushes...), &follower.Options{Memory: budget, HoldBytes: 64 << 10})
+		wantHead(t, s, h.head())
+		before := used(t, budget)
+		page, err := s.Snapshot(t.Context(), address())
+		if err != nil || page.Long == nil {
+			t.Fatalf("a snapshot of %d bytes, %v", len(page.JSON), err)
+		}
+		synctest.Wait()
+		if more := used(t, budget) - before; more < 1<<20 || more > 1<<20+64<<10 {
+			t.Errorf("%d bytes more are counted, want about %d", more, 1<<20)
+		}
+	})
+}
+
 // steps is a bucket that gives a batch each millisecond.
 type steps struct{ *bucket }
 

@@ -47,6 +47,7 @@ type view struct {
 	joined   []byte // the last page of several batches
 	joinedOf span
 	snap     conversation.Page                             // of the offset Next; none until somebody needs it
+	snapped  int                                           // bytes that snap keeps in memory
 	refs     map[*conversation.HistoryPage]storage.PageRef // of the history that is not held
 	fresh    int                                           // bytes since taken was called
 }
@@ -57,7 +58,7 @@ func newView(s *Set) *view {
 
 // weight is about how many bytes the view holds.
 func (v *view) weight() int64 {
-	return v.folded + int64(v.bytes+len(v.joined)+len(v.snap.JSON))
+	return v.folded + int64(v.bytes+len(v.joined)+v.snapped)
 }
 
 // restore makes a state from elsewhere, of size bytes, the one to go on from; nothing is
@@ -81,7 +82,7 @@ func (v *view) apply(b batch, live bool) error {
 		return &logError{b.at.Seq, err}
 	}
 	v.folded += int64(b.bytes)
-	v.snap = conversation.Page{Next: conversation.Start} // nobody gets it any more
+	v.snap, v.snapped = conversation.Page{Next: conversation.Start}, 0 // nobody gets it any more
 	switch created := v.state.Created(); {
 	case created == nil:
 		v.forget(off + 1)
@@ -182,12 +183,16 @@ func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, a
 // snapshot returns the materialized conversation at the head.
 func (v *view) snapshot() (conversation.Page, error) {
 	if v.snap.Next != v.head() {
-		page, err := v.encoded(v.state.Snapshot().Pieces())
+		pieces, err := v.state.Snapshot().Pieces()
+		page, err := v.encoded(pieces, err)
 		if err != nil {
 			return conversation.Page{}, err
 		}
 		v.set.counts.snapshots.Add(1)
-		v.snap = page
+		v.snap, v.snapped = page, 0
+		for _, p := range pieces { // JSON is as long
+			v.snapped += len(p.Bytes)
+		}
 	}
 	return v.snap, nil
 }
