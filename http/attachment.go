@@ -22,6 +22,9 @@ const (
 	attachmentMemory = 64 << 10
 	// maxMimeType limits a media type, in bytes.
 	maxMimeType = 255
+	// maxFilename limits a file's name, in bytes. It stays in memory while its message
+	// waits, and is longer than those of common file systems.
+	maxFilename = 1 << 10
 )
 
 // attachments decodes the attachments of a user message. Shapes are checked for
@@ -105,6 +108,9 @@ func (p *promptReader) attachment(i int, part fields) (conversation.Attachment, 
 	}
 	if v, ok := part["filename"]; ok {
 		a.Filename, err = p.string(name("filename"), v)
+	}
+	if len(a.Filename) > maxFilename {
+		return a, invalid("The member %s has %d bytes, at most %d are taken.", name("filename"), len(a.Filename), maxFilename)
 	}
 	return a, err
 }

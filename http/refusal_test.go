@@ -68,6 +68,7 @@ func refusals() []struct{ name, body, details string } {
 		{"attachment_mimeType_bad_parameter", image("image/png", `image/png; a`), "attachments[0].mimeType"},
 		{"attachment_mimeType_long", image("image/png", "image/"+strings.Repeat("p", 250)), "attachments[0].mimeType"},
 		{"attachment_filename_null", image(`"a.png"`, "null"), "attachments[0].filename"},
+		{"attachment_filename_long", image("a.png", strings.Repeat("é", 512)+"a"), "at most 1024"},
 		{"data_empty", withAttachments("", pngJSON, strings.Replace(pngJSON, "iVBORw0KGgo=", "", 1)), "attachments[1].data"},
 		{"base64_unpadded", image("Ggo=", "Ggo"), "base64"},
 		{"base64_url_alphabet", image("iVBO", "-_BO"), "base64"},
