@@ -182,28 +182,41 @@ func TestFatMessagesAreNotAllShown(t *testing.T) {
 	}
 }
 
+// outages take the bucket away from those who read an object, a minute each time.
+type outages struct {
+	mu   sync.Mutex
+	key  string
+	back time.Time // zero before the next
+}
+
+func (o *outages) of(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.key = key
+}
+
+func (o *outages) decide(op storagetest.Op) storagetest.Kind {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if op.Method != http.MethodGet || op.Key != o.key {
+		return storagetest.None
+	}
+	if o.back.IsZero() {
+		o.back = time.Now().Add(time.Minute)
+	}
+	if time.Now().Before(o.back) {
+		return storagetest.Timeout
+	}
+	o.back = time.Time{}
+	return storagetest.None
+}
+
 // TestLeftDeliveryIsWaitedFor takes the bucket away for longer than a hook has, and than a
 // read is tried, whenever a delivery that was left to the log is read: nobody fails for it.
 func TestLeftDeliveryIsWaitedFor(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
-		var key string     // of its batch
-		var away time.Time // until when
-		down := func(op storagetest.Op) storagetest.Kind {
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case op.Method != http.MethodGet || op.Key != key:
-			case away.IsZero():
-				away = time.Now().Add(time.Minute)
-				return storagetest.Timeout
-			case time.Now().Before(away):
-				return storagetest.Timeout
-			default:
-				away = time.Time{} // The next read finds it gone again.
-			}
-			return storagetest.None
-		}
+		var gone outages
 		body, told := fat(1)+fat(2), map[string]int{}
 		note := func(who string, d conversation.Delivery) {
 			mu.Lock()
@@ -249,17 +262,15 @@ func TestLeftDeliveryIsWaitedFor(t *testing.T) {
 			return tells("done")(ctx, req, a)
 		}
 		models := alone(inTurn(thin, asks("look"), tells("done")))
-		n := l.run(part{opts: agents(ag), cast: models, decide: down})
+		n := l.run(part{opts: agents(ag), cast: models, decide: gone.decide})
 		n.admit(chat("c"), "0", "thin")
 		receipt := n.admit(chat("c"), "1", body)
-		mu.Lock()
-		key = storage.LogKey(chat("c").Key(), int64(receipt.Offset))
-		mu.Unlock()
+		gone.of(storage.LogKey(chat("c").Key(), int64(receipt.Offset)))
 		close(admitted)
 		wait(entered, "the tool")
 		n.die()
 		close(died)
-		n = l.run(part{opts: agents(ag), cast: models, decide: down})
+		n = l.run(part{opts: agents(ag), cast: models, decide: gone.decide})
 		wait(settled, "the first settlement to be shown")
 		wait(settled, "the second settlement to be shown")
 		l.completes(chat("c"), 2)
