@@ -60,7 +60,8 @@ type LostSubmission struct {
 // log is as damaged as it was, and a cut that was interrupted can be repeated. What it would
 // have lost is reported beside the error: the next one finds claims in the place of some of it.
 //
-// No checkpoint, page or segment of what is cut off stays where it is read. If the log
+// Of a segment that reaches over both sides, what is kept is stored batch by batch. No
+// checkpoint, page or segment of what is cut off stays where it is read. If the log
 // owes a settlement afterwards, a busy journal says so to the next sweep. A [*ServedError]
 // says that a node serves the bucket, as far as heartbeats show it.
 func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*CutReport, error) {
@@ -111,6 +112,7 @@ type cutter struct {
 	logs     []storage.ListedKey // what is cut off, batch by batch
 	rest     []string            // and in segments, checkpoints and pages
 	segments []storage.SegmentRef
+	alone    int64  // the first kept batch whose segment is cut off; behind the last one if none is
 	head     []byte // to be written, nil if no checkpoint is left
 	hadHead  bool
 	highest  int64 // number there ever was, as far as it is known
@@ -191,7 +193,7 @@ func (c *cutter) stopped(ctx context.Context, why error) error {
 
 // list finds what lies behind the last batch that is kept.
 func (c *cutter) list(ctx context.Context) error {
-	c.highest = c.at.Seq
+	c.highest, c.alone = c.at.Seq, c.at.Seq+1
 	var left []string // checkpoints that may stay, in order
 	var pages []string
 	err := eachKey(ctx, c.look.bucket, storage.FolderOf(c.Conv), func(k storage.ListedKey) error {
@@ -209,9 +211,7 @@ func (c *cutter) list(ctx context.Context) error {
 			if name.Last <= c.at.Seq {
 				return nil
 			}
-			if name.First <= c.at.Seq {
-				return fmt.Errorf("segment %s has batches on both sides of the cut, which goes behind batch %d: restore it from a copy", k.Key, c.at.Seq)
-			}
+			c.alone = min(c.alone, name.First)
 			c.highest = max(c.highest, name.Last)
 			c.rest = append(c.rest, k.Key)
 			c.segments = append(c.segments, storage.SegmentRef{First: name.First, Last: name.Last, Size: k.Size})
@@ -280,17 +280,20 @@ func (c *cutter) lose(ctx context.Context) error {
 	codec := segment.NewCodec(c.look.opts.MaxBatchBytes, 1)
 	for _, ref := range c.segments {
 		s := newSegmentWalk(c.look.bucket, codec, c.Conv, ref)
-		for seq := ref.First; seq <= ref.Last; seq++ {
+		for seq := ref.First; seq <= ref.Last; {
 			b, err := s.read(ctx)
 			if err != nil && away(err) {
 				return err
 			}
-			if !seen[seq] {
-				seen[seq] = true
-				c.lost(lost, LostBatch{Seq: seq, Key: s.key}, b, err)
-			}
+			next := seq + 1
 			if err != nil {
-				break
+				next = max(next, s.skip())
+			}
+			for ; seq < next; seq++ {
+				if seq > c.at.Seq && !seen[seq] {
+					seen[seq] = true
+					c.lost(lost, LostBatch{Seq: seq, Key: s.key}, b, err)
+				}
 			}
 		}
 	}
@@ -369,6 +372,9 @@ func (c *cutter) write(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.part(ctx); err != nil {
+		return err
+	}
 	if err := c.forget(ctx); err != nil {
 		return err
 	}
@@ -410,6 +416,43 @@ func (c *cutter) claims(name string) ([][]byte, error) {
 		out, prev = append(out, data), hash
 	}
 	return out, nil
+}
+
+// part stores what is kept of a segment that is cut off, batch by batch.
+func (c *cutter) part(ctx context.Context) error {
+	for next := c.alone; next <= c.at.Seq; {
+		batches, err := c.look.logs.Range(ctx, c.Conv, next, c.at.Seq)
+		if err != nil {
+			return err
+		}
+		for _, b := range batches {
+			if err := c.store(ctx, b); err != nil {
+				return err
+			}
+		}
+		next += int64(len(batches))
+	}
+	return nil
+}
+
+// store stores a batch under its own key, unless it can be read there.
+func (c *cutter) store(ctx context.Context, b storage.Batch) error {
+	data, _, err := storage.EncodeBatch(b.Header, b.Lines)
+	if err != nil {
+		return err
+	}
+	key := storage.LogKey(c.Conv, b.Seq)
+	if err := c.bucket.Create(ctx, key, storage.Bytes(data)); !errors.Is(err, storage.ErrExists) {
+		return err
+	}
+	there, err := c.look.bucket.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if _, err := c.look.logs.DecodeBatch(there); err == nil {
+		return nil
+	}
+	return c.bucket.Put(ctx, key, storage.Bytes(data))
 }
 
 // forget takes away what was made of batches that are cut off.

@@ -35,7 +35,10 @@ func TestCut(t *testing.T) {
 		{"missing batch", func(w *world) { w.delete(w.log(31)) }, 30, []int64{32, 33, 34, 35},
 			[]inspect.LostSubmission{{ID: "sub_10", Settled: conversation.OutcomeCompleted},
 				{ID: "sub_11", Admitted: true, Settled: conversation.OutcomeCompleted}}, true},
-		{"last segment, its pin in front of the damage", func(w *world) { w.cut(w.seg(23, 29)) }, 22, nil, nil, true},
+		{"last segment, its pin in front of the damage", func(w *world) { w.cut(w.seg(23, 29)) }, 22,
+			[]int64{23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35}, nil, true},
+		{"begin of the last segment", func(w *world) { w.change(w.seg(23, 29), func(b []byte) []byte { b[9] ^= 0xff; return b }) }, 22,
+			[]int64{23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35}, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -73,6 +76,46 @@ func TestCut(t *testing.T) {
 				t.Errorf("a busy journal lists it: %t, want %t", listed, tt.owed)
 			}
 		})
+	}
+}
+
+// TestCutInsideASegment damages one frame of a segment that has many. What stands in front
+// of it is kept, also if the cut is interrupted, and all that stands behind it is listed.
+func TestCutInsideASegment(t *testing.T) {
+	for n := 0; ; n++ {
+		w := newWorld(t)
+		w.conv = w.big(10)
+		keys, err := w.logs.Compactor(w.conv).Compact(t.Context(), 8, nil, 1)
+		check(t, err)
+		w.remove(keys)
+		kept := w.batches(0, 3)
+		w.flip(w.seg(0, 8))
+		before := w.objects("")
+		got, err := inspect.Cut(t.Context(), &dyingBucket{Bucket: w.bucket, left: n}, w.conv, unserved)
+		if got == nil || got.Last < 1 || got.Last > 6 || int64(len(got.Batches)) != 9-got.Last {
+			t.Fatalf("after %d writes: %+v, %v", n, got, err)
+		}
+		for i, b := range got.Batches {
+			// The frame that is damaged has a batch or two.
+			if b.Seq != got.Last+1+int64(i) || (b.Error == "") != (b.Records["x"] == 1) || i == 0 && b.Error == "" || i > 1 && b.Error != "" {
+				t.Errorf("lost batch %d is %+v", i, b)
+			}
+		}
+		if err == nil {
+			w.wantCut(before, got)
+			if diff := cmp.Diff(kept[:2], w.batches(0, 1)); diff != "" {
+				t.Errorf("what is kept (-want +got):\n%s", diff)
+			}
+			return
+		}
+		last := got.Last
+		switch got, err = inspect.Cut(t.Context(), w.bucket, w.conv, unserved); {
+		case errors.Is(err, inspect.ErrReadable): // it was over but for a look at it
+		case err != nil || got.Last != last:
+			t.Fatalf("after %d writes, and again: %+v, %v", n, got, err)
+		default:
+			w.wantCut(before, got)
+		}
 	}
 }
 

@@ -94,6 +94,20 @@ func (s *segmentWalk) read(ctx context.Context) (storage.Batch, error) {
 	return b, nil
 }
 
+// skip passes over what could not be read and returns the batch behind it: that of the
+// next frame, where the index tells, or that behind the segment.
+func (s *segmentWalk) skip() int64 {
+	x := s.index
+	if x == nil || x.First != s.ref.First || x.Last != s.ref.Last || s.frame+1 >= len(x.Frames) {
+		return s.ref.Last + 1
+	}
+	s.frame++
+	next := x.Frames[s.frame].Seq
+	_, s.offset = x.Find(next)
+	s.data, s.prev = nil, nil
+	return next
+}
+
 // decode decodes the next frame.
 func (s *segmentWalk) decode(ctx context.Context) error {
 	frames := s.index.Frames[s.frame:]
