@@ -47,7 +47,9 @@ type (
 		claims   []machine.Claim
 		writers  int64 // how many there were
 		since    int   // batches after the checkpoint
-		bytes    int   // of the checkpoint's state and of their lines
+		bytes    int   // of the checkpoint's state and of their lines, without what was cut
+		history  *history
+		uncut    int // bytes of lines since history was last cut
 		err      error
 		// damaged: reading again ends the same way.
 		damaged bool
@@ -262,7 +264,8 @@ func (a *activation) open() {
 	a.tell(a.readLog())
 }
 
-// readLog reads and folds the log.
+// readLog reads and folds the log. However long it is, what is closed of it is in the
+// bucket but for the newest.
 func (a *activation) readLog() openedLog {
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
@@ -274,14 +277,16 @@ func (a *activation) readLog() openedLog {
 		out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
 	case restored != nil:
 		out.begin(restored)
-		out.read(a, a.rt.logs.Resume(ctx, a.key, out.tail))
+		out.history = a.rt.newHistory(a.key, restored, a.log)
+		out.read(ctx, a, a.rt.logs.Resume(ctx, a.key, out.tail))
 	default:
-		out.read(a, a.rt.logs.Batches(ctx, a.key, out.tail))
+		out.history = a.rt.newHistory(a.key, nil, a.log)
+		out.read(ctx, a, a.rt.logs.Batches(ctx, a.key, out.tail))
 	}
 	if restored != nil && out.damaged {
 		a.log.Warn("log does not continue its checkpoint, folding it", "err", out.err)
-		out = openedLog{state: conversation.NewState(), tail: storage.Start()}
-		out.read(a, a.rt.logs.Batches(ctx, a.key, out.tail))
+		out = openedLog{state: conversation.NewState(), tail: storage.Start(), history: a.rt.newHistory(a.key, nil, a.log)}
+		out.read(ctx, a, a.rt.logs.Batches(ctx, a.key, out.tail))
 	}
 	if out.err == nil && out.state.Exists() {
 		if name := out.state.Created().Agent; a.rt.agents[name] == nil {
@@ -343,12 +348,15 @@ func (o *openedLog) begin(r *follower.Restored) {
 }
 
 // read folds the batches up to the first that cannot be read.
-func (o *openedLog) read(a *activation, batches iter.Seq2[storage.Batch, error]) {
+func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[storage.Batch, error]) {
 	for b, err := range batches {
 		if err == nil {
 			err = o.fold(b)
 			var newer *conversation.UnknownRecordError
 			o.damaged = err != nil && !errors.As(err, &newer)
+		}
+		if err == nil {
+			err = o.cut(ctx)
 		}
 		if err != nil {
 			o.err = fmt.Errorf("open conversation %s: %w", a.key, err)
@@ -367,6 +375,17 @@ func foldBatch(s *conversation.State, b storage.Batch) error {
 	return s.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
 }
 
+// cut takes closed history out of the state, now and then.
+func (o *openedLog) cut(ctx context.Context) error {
+	if o.uncut < follower.CutEvery {
+		return nil
+	}
+	o.uncut = 0
+	err := o.history.take(ctx, o.state)
+	o.bytes = o.state.Bytes()
+	return err
+}
+
 func (o *openedLog) fold(b storage.Batch) error {
 	if b.First {
 		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
@@ -374,6 +393,7 @@ func (o *openedLog) fold(b storage.Batch) error {
 	}
 	o.since++
 	o.bytes += len(b.Lines)
+	o.uncut += len(b.Lines)
 	o.tail = b.Position()
 	return foldBatch(o.state, b)
 }
@@ -399,7 +419,8 @@ func (a *activation) opened(m openedLog) {
 	if m.state.Exists() {
 		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
 	}
-	a.history = a.rt.newHistory(a.key, m.restored, day, a.log)
+	a.history = m.history
+	a.history.begin(day, a.log)
 	if c := m.checkpoint(); c != nil {
 		a.witness.carried = c.Exported
 	}

@@ -91,16 +91,14 @@ type dueCheckpoint struct {
 	tail    *conversation.HistoryPage
 }
 
-// newHistory makes a history of what was restored, nil if nothing was. day is that of an
-// index entry that is known to be stored, "" if none is.
-func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, day string, log *slog.Logger) *history {
-	h := &history{rt: r, key: key, log: log, segments: r.logs.Compactor(key), day: day, indexed: day}
+// newHistory makes a history of what was restored, nil if nothing was.
+func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, log *slog.Logger) *history {
+	h := &history{rt: r, key: key, log: log, segments: r.logs.Compactor(key)}
 	if from == nil {
 		return h
 	}
 	h.newest = from.Checkpoint
-	h.indexed = max(day, h.newest.Indexed)
-	h.day = h.indexed
+	h.indexed, h.day = h.newest.Indexed, h.newest.Indexed
 	for _, ref := range from.Checkpoint.Pages {
 		h.pages = append(h.pages, &closedPage{ref: &ref})
 	}
@@ -108,6 +106,53 @@ func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, day 
 		h.tail = newPage(from.Tail)
 	}
 	return h
+}
+
+// begin makes it that of an activation. day is that of an index entry that is known to be
+// stored, "" if none is.
+func (h *history) begin(day string, log *slog.Logger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log, h.indexed = log, max(day, h.indexed)
+	h.day = h.indexed
+}
+
+// maxOpenBytes bounds the closed history that is in memory while a log is read.
+const maxOpenBytes = 8 << 20
+
+// take cuts closed history out of the state of a log that is being read. Beyond
+// maxOpenBytes the oldest is stored: a checkpoint that names it follows soon.
+func (h *history) take(ctx context.Context, s *conversation.State) error {
+	h.mu.Lock()
+	if s.History() == (conversation.HistoryCounts{}) { // those of a life that was deleted
+		h.pages, h.tail = nil, nil
+	}
+	err := h.cutFrom(s)
+	pages := h.pages
+	h.mu.Unlock()
+	for n, p := range pages {
+		if err != nil || h.held.Load() <= maxOpenBytes {
+			break
+		}
+		if p.cut == nil {
+			continue
+		}
+		if _, err = h.store(ctx, n, p); err == nil {
+			h.release(pages[n : n+1])
+		}
+	}
+	return err
+}
+
+// cutFrom keeps all that is closed in a state. The caller holds mu.
+func (h *history) cutFrom(s *conversation.State) error {
+	for {
+		page, err := s.Cut()
+		if err != nil || page == nil {
+			return err
+		}
+		h.keep(page)
+	}
 }
 
 // cut returns the pages so far, in order. They do not change; what they hold may be
@@ -272,7 +317,10 @@ func (h *history) blocks(
 		switch {
 		case errors.As(err, &corrupt):
 			h.log.Warn("page cannot be used, folding the log", "err", err)
-			folded, err := h.fold(ctx, after, next)
+			folded, bare, err := h.fold(ctx, after, next, h.rt.viewBytes)
+			if err == nil && bare > 0 {
+				err = errViewTooLong
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -363,7 +411,7 @@ func (h *history) exchanges(
 		return out, err
 	}
 	h.log.Warn("page cannot be used, folding the log", "err", err)
-	folded, err := h.fold(ctx, after, next)
+	folded, _, err := h.fold(ctx, after, next, room)
 	if err == nil {
 		out = exported(folded)
 		_, err = h.rt.recent(ctx, h.key, out, room)
@@ -486,21 +534,76 @@ func limit(blocks []*providers.Block) {
 }
 
 // fold returns what a view after a compaction has before a submission, all that there
-// is if that is not known, from the log alone.
-func (h *history) fold(ctx context.Context, after *conversation.Compacted, next conversation.SubmissionID) ([]exchange, error) {
-	state := conversation.NewState()
+// is if that is not known, from the log alone. Of what is beyond the newest room bytes
+// only the names are there; bare counts them.
+func (h *history) fold(
+	ctx context.Context, after *conversation.Compacted, next conversation.SubmissionID, room int,
+) (view []exchange, bare int, err error) {
+	f := &refolded{after: after, room: room}
+	state, uncut := conversation.NewState(), 0
 	for b, err := range h.rt.logs.Batches(ctx, h.key, storage.Start()) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if err := foldBatch(state, b); err != nil {
-			return nil, err
+			return nil, 0, err
+		}
+		if uncut += len(b.Lines); uncut < follower.CutEvery {
+			continue
+		}
+		uncut = 0
+		if err := f.cut(state); err != nil {
+			return nil, 0, err
 		}
 	}
-	all := exchangesOf(state, next)
-	if n := len(all); n > 0 && all[n-1].submission == next {
-		all = all[:n-1]
+	f.add(exchangesOf(state, next)...)
+	if n := slices.IndexFunc(f.list, func(x exchange) bool { return x.submission == next }); n >= 0 {
+		f.list = f.list[:n]
 	}
-	view, _ := since(all, after)
-	return view, nil
+	view, _ = since(f.list, after)
+	return view, max(0, f.bare-(len(f.list)-len(view))), nil
+}
+
+// refolded is what is kept of exchanges while a log is folded.
+type refolded struct {
+	after *conversation.Compacted
+	room  int
+	list  []exchange
+	bare  int // of list, from its start: their names alone
+	bytes int // of the others
+}
+
+// cut takes closed history out of a state.
+func (f *refolded) cut(s *conversation.State) error {
+	if s.History() == (conversation.HistoryCounts{}) { // of a life that was deleted, if there is any
+		f.list, f.bare, f.bytes = nil, 0, 0
+	}
+	for {
+		page, err := s.Cut()
+		if err != nil || page == nil {
+			return err
+		}
+		list, err := page.Exchanges()
+		if err != nil {
+			return err
+		}
+		for _, x := range list {
+			f.add(exchange{x.Submission, x.Delivery, x.Left, x.Steps})
+		}
+	}
+}
+
+func (f *refolded) add(list ...exchange) {
+	for _, x := range list {
+		if f.after != nil && x.submission == f.after.FirstKept {
+			f.list, f.bare, f.bytes = nil, 0, 0
+		}
+		f.list = append(f.list, x)
+		f.bytes += x.bytes()
+		for ; f.bytes > f.room && f.bare < len(f.list); f.bare++ {
+			x := &f.list[f.bare]
+			f.bytes -= x.bytes()
+			*x = exchange{submission: x.submission}
+		}
+	}
 }

@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 )
 
 // childOf names, in the environment of a child process, the test it is for.
@@ -22,12 +24,24 @@ const childOf = "PARLEY_TEST_CHILD_OF"
 // at the most memory that it took, which the race detector multiplies. What the models
 // would say is more.
 func TestMemoryOfEndlessModels(t *testing.T) {
-	const most = 512 << 20
+	peak(t, 512<<20, endlessModels)
+}
+
+// peak runs a part of the test in a process of its own, which may take at most so many
+// bytes of memory.
+func peak(t *testing.T, most int, run func(*testing.T)) {
+	t.Helper()
 	if os.Getenv(childOf) == t.Name() {
-		endlessModels(t)
+		run(t)
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("%s\n", status)
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
 	cmd.Env = append(os.Environ(), childOf+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -47,8 +61,7 @@ func TestMemoryOfEndlessModels(t *testing.T) {
 	}
 }
 
-// endlessModels settles one conversation for each way not to end, all at once, and
-// prints what the kernel says about the process.
+// endlessModels settles one conversation for each way not to end, all at once.
 func endlessModels(t *testing.T) {
 	const enough = 2 << 30 // beyond it nothing shows that anything is bounded
 	piece := strings.Repeat("x", 4<<10)
@@ -88,9 +101,137 @@ func endlessModels(t *testing.T) {
 			t.Errorf("%s: settled as %s with %+v", way, settled.Outcome, settled.Error)
 		}
 	}
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestMemoryOfALongLog opens a log of which no checkpoint is left, for a message and for
+// readers. Its history is 64 MiB.
+func TestMemoryOfALongLog(t *testing.T) {
+	const turns, size = 64, 1 << 20
+	at, text := chat("c"), strings.Repeat("and so on, ", size/11)
+	model := tells("ok")
+	t.Run("message", func(t *testing.T) {
+		peak(t, 384<<20, func(t *testing.T) {
+			w := newWorld(t)
+			w.settledTurns(at, turns, text)
+			opts := agents(chatAgent())
+			opts.AdmitTimeout = time.Minute // it folds the whole log
+			n := w.start(setup{opts: opts, model: model})
+			got := n.admit(at, "next", "hello")
+			var settled []*conversation.SubmissionSettled
+			w.until("the settlement", func() bool {
+				settled = only[*conversation.SubmissionSettled](w.since(at, got.Offset))
+				return len(settled) > 0
+			})
+			if settled[0].Outcome != conversation.OutcomeCompleted {
+				t.Errorf("settled as %+v", settled[0])
+			}
+			if again := n.admit(at, "0", "Go on."); !again.Deduplicated || again.Offset != 0 {
+				t.Errorf("the first message sent again: %+v", again)
+			}
+			if n.stop() != nil || len(w.keysWith("/ckpt/")) == 0 {
+				t.Error("no checkpoint was stored")
+			}
+			n = w.start(setup{opts: agents(chatAgent()), model: model})
+			page, err := n.rt.Reader().Snapshot(t.Context(), at)
+			var all counting
+			if err == nil {
+				err = page.Write(t.Context(), &all)
+			}
+			if err != nil || all < turns*size || all > turns*(size+2000) {
+				t.Errorf("a snapshot of %d bytes: %v", all, err)
+			}
+		})
+	})
+	t.Run("read", func(t *testing.T) {
+		peak(t, 384<<20, func(t *testing.T) {
+			w := newWorld(t)
+			w.settledTurns(at, turns, text)
+			n := w.start(setup{opts: agents(chatAgent()), model: model})
+			r := n.rt.Reader()
+			page, err := r.Snapshot(t.Context(), at)
+			var all counting
+			if err == nil {
+				err = page.Write(t.Context(), &all)
+			}
+			if err != nil || all < turns*size || all > turns*(size+2000) {
+				t.Errorf("a snapshot of %d bytes: %v", all, err)
+			}
+			for _, after := range []conversation.Offset{conversation.Start, turns / 2} {
+				if got, err := r.Updates(t.Context(), at, after, turns); err != nil || got.Next == after {
+					t.Errorf("updates after %s up to %s: %v", after, got.Next, err)
+				}
+			}
+		})
+	})
+}
+
+// counting is a writer that counts.
+type counting int
+
+// Write implements io.Writer.
+func (c *counting) Write(p []byte) (int, error) {
+	*c += counting(len(p))
+	return len(p), nil
+}
+
+// settledTurns writes the log of settled turns with a text each, and of a compaction of
+// all but the last.
+func (w *world) settledTurns(at conversation.Address, turns int, text string) {
+	w.tb.Helper()
+	if err := storage.EnsureFormat(context.Background(), w.bucket); err != nil {
+		w.tb.Fatal(err)
 	}
-	fmt.Printf("%s\n", status)
+	writer := w.logs.Writer(at.Key(), "first", storage.Start(), 0)
+	for i := range turns {
+		sub, reply, turn := conversation.SubmissionID(fmt.Sprint("sub_", i)), conversation.MessageID(fmt.Sprint("msg_a", i)), conversation.TurnID(fmt.Sprint("turn_", i))
+		var records []conversation.Record
+		if i == 0 {
+			records = append(records, &conversation.ConversationCreated{Agent: at.Agent, ID: at.ID, UID: "inst_1", ConversationID: "conv_1"})
+		}
+		adm := message(at, fmt.Sprint(i), "Go on.")
+		hash, err := adm.PayloadHash()
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		records = append(records,
+			&conversation.SubmissionAdmitted{
+				Submission: sub, Message: conversation.MessageID(fmt.Sprint("msg_u", i)), Key: adm.Key, PayloadHash: hash, Delivery: adm.Delivery,
+			},
+			&conversation.AttemptStarted{Submission: sub, Attempt: 1, Writer: "first"},
+			&conversation.ResponseStarted{Message: reply, Submission: sub, Turn: turn, Model: spec},
+			&conversation.Delta{Message: reply, Kind: conversation.PartText, Text: text},
+			&conversation.StepCompleted{Message: reply, Turn: turn, StopReason: "stop"},
+			&conversation.SubmissionSettled{Submission: sub, Outcome: conversation.OutcomeCompleted})
+		if i == turns-1 {
+			records = append(records, &conversation.Compacted{Summary: "It went on.", FirstKept: sub})
+		}
+		lines, err := conversation.EncodeRecords(nil, records)
+		if err == nil {
+			_, err = writer.Append(context.Background(), lines, 1)
+		}
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+	}
+}
+
+// since returns the records from a batch on.
+func (w *world) since(at conversation.Address, first conversation.Offset) (out []conversation.Record) {
+	w.tb.Helper()
+	last, err := w.logs.Tail(context.Background(), at.Key(), int64(first)-1)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	list, err := w.logs.Range(context.Background(), at.Key(), int64(first), last)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	for _, b := range list {
+		records, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		out = append(out, records...)
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -22,6 +23,11 @@ type exchange struct {
 	delivery   conversation.Delivery
 	left       *conversation.Left // where delivery stands if it is not whole
 	steps      []conversation.Step
+}
+
+// bytes is about what it takes.
+func (x *exchange) bytes() int {
+	return summary.Bytes(conversation.Exchange{Submission: x.submission, Delivery: x.delivery, Steps: x.steps})
 }
 
 func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange {

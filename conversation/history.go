@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -148,12 +149,16 @@ const cutBytes = 1 << 20
 // call. What was cut is missing in [State.Snapshot],
 // [State.Exchanges] and [State.Attachment] until it is attached to a state; keys of
 // admissions stay.
-func (s *State) Cut() (*HistoryPage, error) {
+func (s *State) Cut() (*HistoryPage, error) { return s.CutUpTo(math.MaxInt) }
+
+// CutUpTo is Cut of at most so many messages. What of two states of one log is cut after
+// as many messages holds the same messages and exchanges, however often each was cut.
+func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 	page := &HistoryPage{}
 	gone := map[MessageID]bool{}
 	attachments := []Attachment{}
 	n, left := 0, 0
-	for ; n < len(s.messages) && s.closed(s.messages[n]) && len(page.Messages) < cutBytes; n++ {
+	for ; n < min(len(s.messages), messages) && s.closed(s.messages[n]) && len(page.Messages) < cutBytes; n++ {
 		m := s.messages[n]
 		if err := page.addMessage(m); err != nil {
 			return nil, fmt.Errorf("encode message %s: %w", m.view.ID, err)
@@ -173,16 +178,15 @@ func (s *State) Cut() (*HistoryPage, error) {
 		return nil, nil
 	}
 	over := s.over(gone)
-	exchanges := []Exchange{}
+	exchanges, going := []Exchange{}, map[SubmissionID]bool{}
 	for _, sub := range s.submissions[:over] {
+		going[sub.ID] = true
 		if sub.tried() {
 			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
 		}
 	}
 	settled := 0
-	for ; settled < len(s.settlements) && slices.ContainsFunc(s.submissions[:over], func(sub *Submission) bool {
-		return sub.ID == s.settlements[settled].SubmissionID
-	}); settled++ {
+	for ; settled < len(s.settlements) && s.cutOff(s.settlements[settled].SubmissionID, going); settled++ {
 		b, err := EncodeJSON(s.settlements[settled])
 		if err != nil {
 			return nil, fmt.Errorf("encode settlement: %w", err)
@@ -199,6 +203,11 @@ func (s *State) Cut() (*HistoryPage, error) {
 	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: len(exchanges), Left: left}
 	s.history.add(page.Counts)
 	return page, s.drop(n, over, settled)
+}
+
+// cutOff reports whether a settled submission is cut, by this cut or one before.
+func (s *State) cutOff(id SubmissionID, going map[SubmissionID]bool) bool {
+	return going[id] || s.bySub[id] == nil
 }
 
 // addMessage adds the public form of a message, or what stands for it.
@@ -297,4 +306,28 @@ func (s *State) whole() {
 	if len(s.pages) == 0 && s.history != (HistoryCounts{}) {
 		panic("conversation: the state's history is not attached")
 	}
+}
+
+// Bytes is about what the state has in memory, without history that was cut. It looks at
+// each of its parts.
+func (s *State) Bytes() int {
+	n := len(s.kept.lines)
+	for _, sub := range s.submissions {
+		n += PartBytes + sub.Delivery.Size()
+	}
+	for _, m := range s.byID {
+		n += PartBytes
+		for _, p := range m.parts {
+			n += PartBytes + len(p.text) + len(p.signature) + len(p.data) + len(p.output) + len(p.errorText)
+		}
+	}
+	for _, steps := range s.recorded {
+		for i := range steps {
+			n += PartBytes + len(steps[i].Output)
+		}
+	}
+	for _, v := range s.author {
+		n += len(v)
+	}
+	return n + PartBytes*len(s.settlements)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -32,7 +33,11 @@ func (k *keeper) apply(b conversation.Batch) error {
 		k.pages = nil // nothing was cut, or a new life has begun
 	}
 	if k.r.IntN(3) == 0 {
-		page, err := k.state.Cut()
+		most := math.MaxInt
+		if k.r.IntN(2) == 0 {
+			most = 1 + k.r.IntN(4)
+		}
+		page, err := k.state.CutUpTo(most)
 		if err == nil && page != nil {
 			err = k.keep(page)
 		}
@@ -357,4 +362,28 @@ func FuzzDecodeHistory(f *testing.F) {
 		_, _ = p.Exchanges()
 		_, _ = p.Attachments()
 	})
+}
+
+// TestCutTakesSettlementsAlong: one whose submission was cut earlier, when another stood
+// before it, does not stay for good.
+func TestCutTakesSettlementsAlong(t *testing.T) {
+	s := conversation.NewState()
+	user := conversation.Delivery{Kind: conversation.KindUser, Body: "hello"}
+	if err := s.Apply(conversation.Batch{Records: []conversation.Record{
+		&conversation.ConversationCreated{Agent: "a", ID: "c", UID: "inst_1", ConversationID: "conv_1"},
+		&conversation.SubmissionAdmitted{Submission: "sub_x", Message: "msg_x", Key: "x", Delivery: user},
+		&conversation.SubmissionAdmitted{Submission: "sub_y", Message: "msg_y", Key: "y", Delivery: user},
+		&conversation.SubmissionSettled{Submission: "sub_y", Outcome: conversation.OutcomeAborted},
+		&conversation.SubmissionSettled{Submission: "sub_x", Outcome: conversation.OutcomeAborted},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := s.CutUpTo(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.History(); got.Settlements != 2 || got.Messages != 2 {
+		t.Errorf("cut %+v, want two messages and their settlements", got)
+	}
 }

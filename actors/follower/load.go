@@ -107,7 +107,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 			size += int64(p.Bytes())
 		}
 	}
-	f.view.restore(r.State, size, refs)
+	f.view.restore(r.State, size, pages, refs)
 	f.tip = r.Checkpoint.At
 	return f.tip, nil
 }

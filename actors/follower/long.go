@@ -3,7 +3,9 @@ package follower
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -45,8 +47,18 @@ func (s *Set) pages(ctx context.Context, source Source, key conversation.Key, li
 type encoding struct {
 	set    *Set
 	key    conversation.Key
+	life   conversation.Offset // of the batch that created what is encoded
 	pieces []conversation.Piece
 	refs   map[*conversation.HistoryPage]storage.PageRef
+	logged map[*conversation.HistoryPage]int // how many messages come before those that the log alone has
+}
+
+// folds reports whether the log has to be folded again to write the encoding.
+func (e *encoding) folds() bool {
+	return slices.ContainsFunc(e.pieces, func(p conversation.Piece) bool {
+		_, ok := e.logged[p.Page]
+		return ok
+	})
 }
 
 // whole returns the encoding if it is all in memory and short enough to be held.
@@ -64,46 +76,85 @@ func (e *encoding) whole() ([]byte, bool) {
 	return out, true
 }
 
-// page returns a page of the encoding.
-func (e *encoding) page(next conversation.Offset) conversation.Page {
+// page returns a page of the encoding. It fails while there is no memory to write it.
+func (e *encoding) page(next conversation.Offset) (conversation.Page, error) {
 	page := conversation.Page{Next: next, UpToDate: true}
 	var ok bool
-	if page.JSON, ok = e.whole(); !ok {
-		page.Long = e.write
+	if page.JSON, ok = e.whole(); ok {
+		return page, nil
 	}
-	return page
+	page.Long = e.write
+	if e.folds() {
+		leave, err := e.set.readAgain()
+		if err != nil {
+			return conversation.Page{}, err
+		}
+		leave() // it is taken when it is written
+	}
+	return page, nil
 }
 
 // write writes the encoding and reads on the way what is not in memory, one piece at a
 // time.
 func (e *encoding) write(ctx context.Context, w io.Writer) error {
+	wr := &writing{encoding: e, w: w}
+	if e.folds() {
+		leave, err := e.set.readAgain()
+		if err != nil {
+			return err
+		}
+		defer leave()
+		wr.again = newAgain(ctx, e.set, e.key, e.life)
+		defer wr.again.stop()
+	}
 	for _, p := range e.pieces {
-		if err := e.writePiece(ctx, w, p); err != nil {
+		if err := wr.piece(ctx, p); err != nil {
 			return e.set.explain(e.key, err)
 		}
 	}
 	return nil
 }
 
-func (e *encoding) writePiece(ctx context.Context, w io.Writer, p conversation.Piece) error {
+// readAgain takes the memory to read a log again while something is written, if need be
+// that of followers without readers. The caller gives it back.
+func (s *Set) readAgain() (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fits(againBytes)
+	if err := s.account.Take(againBytes); err != nil {
+		e := conversation.Unavailable(retryAfter, err)
+		e.Details = fmt.Sprintf("The history has to be read from the log, for which there is no memory right now: %v. Retry after the time given.", err)
+		return nil, e
+	}
+	return func() { s.account.Add(-againBytes) }, nil
+}
+
+// writing is an encoding being written.
+type writing struct {
+	*encoding
+	w     io.Writer
+	again *again // nil if nothing has to be folded
+}
+
+func (e *writing) piece(ctx context.Context, p conversation.Piece) error {
 	switch {
 	case p.Left != nil:
 		b, err := e.left(ctx, p.Left)
 		if err != nil {
 			return err
 		}
-		_, err = w.Write(b)
+		_, err = e.w.Write(b)
 		return err
 	case p.Page != nil:
 		inner, err := e.messages(ctx, p.Page)
 		for _, x := range inner {
 			if err == nil {
-				err = e.writePiece(ctx, w, x)
+				err = e.piece(ctx, x)
 			}
 		}
 		return err
 	}
-	_, err := w.Write(p.Bytes)
+	_, err := e.w.Write(p.Bytes)
 	return err
 }
 
@@ -118,8 +169,15 @@ func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, erro
 	return adm.EncodeMessage()
 }
 
-// messages reads a page that stays in the bucket.
-func (e *encoding) messages(ctx context.Context, stub *conversation.HistoryPage) ([]conversation.Piece, error) {
+// messages reads a page that stays in the bucket, or makes it of the log.
+func (e *writing) messages(ctx context.Context, stub *conversation.HistoryPage) ([]conversation.Piece, error) {
+	if first, ok := e.logged[stub]; ok {
+		page, err := e.again.page(first, stub.Counts.Messages)
+		if err != nil {
+			return nil, err
+		}
+		return page.Pieces(), nil
+	}
 	ref, ok := e.refs[stub]
 	if !ok {
 		return nil, errors.New("page of no checkpoint")

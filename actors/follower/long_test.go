@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -221,4 +222,52 @@ func TestWhatNoCheckpointHasIsNotReadForEver(t *testing.T) {
 	if loads := s.Stats().Loads; loads < 3 || loads > 12 {
 		t.Errorf("the log was read %d times, want about once for each time it doubles", loads)
 	}
+}
+
+// TestLongLogWithoutACheckpoint: the history of a log that is longer than what is held is
+// made of the log again while it is written, whatever part of it a checkpoint has.
+func TestLongLogWithoutACheckpoint(t *testing.T) {
+	for name, checkpointed := range map[string]int{"none": 0, "in the middle": 12} {
+		t.Run(name, func(t *testing.T) {
+			h, k := turns(t, checkpointed), newKeeping(0)
+			if checkpointed > 0 {
+				k.checkpoint(h)
+			} else { // an earlier life, which nobody is shown
+				h.turn(100)
+				h.add(&conversation.ConversationDeleted{})
+				h.add(&conversation.ConversationCreated{Agent: "chat", ID: "c", UID: "inst_2", ConversationID: "conv_2"})
+			}
+			for n := checkpointed; n < 30; n++ {
+				h.turn(n)
+			}
+			for n := range 3 { // they wait, and are left to the log
+				h.add(admitted(conversation.SubmissionID(fmt.Sprintf("sub_wait_%d", n)), 200+n))
+			}
+			k.store(h.pushes[k.taken:]...)
+			s := start(t, k, &follower.Options{HoldBytes: 1000})
+			page, err := s.Snapshot(t.Context(), address())
+			for range 2 {
+				if got := wholeOf(t, page, err, true); got != h.snapshot() || page.Next != h.head() {
+					t.Fatalf("snapshot up to %s:\n%s\nwant up to %s:\n%s", page.Next, got, h.head(), h.snapshot())
+				}
+			}
+			next := h.add(&conversation.AttemptStarted{Submission: "sub_wait_0", Attempt: 1, Writer: "w"})
+			offer(s, next)
+			page, err = s.Snapshot(t.Context(), address())
+			if got := wholeOf(t, page, err, true); got != h.snapshot() {
+				t.Errorf("snapshot of a later batch:\n%s\nwant:\n%s", got, h.snapshot())
+			}
+			k.fail(&storage.Error{Err: errors.New("away")})
+			wantCode(t, "write a snapshot without its bucket", page.Write(t.Context(), io.Discard), conversation.CodeUnavailable)
+		})
+	}
+}
+
+// TestNoRoomToReadALogAgain: what cannot be written is refused before it is begun.
+func TestNoRoomToReadALogAgain(t *testing.T) {
+	h, k := turns(t, 30), newKeeping(0)
+	k.store(h.pushes...)
+	s := start(t, k, &follower.Options{HoldBytes: 1000, MaxBytes: 1 << 20})
+	_, err := s.Snapshot(t.Context(), address())
+	wantCode(t, "snapshot", err, conversation.CodeUnavailable)
 }

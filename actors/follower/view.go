@@ -49,6 +49,10 @@ type view struct {
 	snap     conversation.Page                             // of the offset Next; none until somebody needs it
 	snapped  int                                           // bytes that snap keeps in memory
 	refs     map[*conversation.HistoryPage]storage.PageRef // of the history that is not held
+	logged   map[*conversation.HistoryPage]int             // likewise, of which no checkpoint is known; see [encoding]
+	pages    []*conversation.HistoryPage                   // what was cut out of the state
+	kept     int                                           // bytes of pages
+	uncut    int                                           // bytes folded since history was looked for
 	fresh    int                                           // bytes since taken was called
 }
 
@@ -62,10 +66,45 @@ func (v *view) weight() int64 {
 }
 
 // restore makes a state from elsewhere, of size bytes, the one to go on from; nothing is
-// retained. refs says where history is that it does not hold.
-func (v *view) restore(s *conversation.State, size int64, refs map[*conversation.HistoryPage]storage.PageRef) {
-	v.state, v.life, v.folded, v.refs = s, s.Born(), size, refs
+// retained. pages are attached to it, and refs says where those are that are not held.
+func (v *view) restore(
+	s *conversation.State, size int64, pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef,
+) {
+	v.state, v.life, v.folded, v.pages, v.refs = s, s.Born(), size, pages, refs
+	for _, p := range pages {
+		v.kept += p.Bytes()
+	}
 	v.forget(s.Head() + 1)
+}
+
+// cut takes closed history out of a state that is not live yet. As long as all of it is
+// short the pages are held; otherwise they are made of the log again when they are needed.
+func (v *view) cut() error {
+	before := len(v.pages)
+	for {
+		page, err := v.state.Cut()
+		if err != nil {
+			return err
+		}
+		if page == nil {
+			break
+		}
+		if v.kept+page.Bytes() > v.set.options.HoldBytes {
+			if v.logged == nil {
+				v.logged = map[*conversation.HistoryPage]int{}
+			}
+			page = page.Stub()
+			v.logged[page] = v.state.History().Messages - page.Counts.Messages
+		}
+		v.kept += page.Bytes()
+		v.pages = append(v.pages, page)
+	}
+	if v.uncut = 0; len(v.pages) == before {
+		return nil
+	}
+	v.fresh = v.state.Bytes()
+	v.folded = int64(v.fresh + v.kept)
+	return v.state.Attach(v.pages)
 }
 
 func (v *view) head() conversation.Offset { return v.state.Head() }
@@ -76,19 +115,25 @@ func (v *view) exists() bool { return v.state.Exists() }
 // once; otherwise, while a log is read from its start, encoding waits for a
 // reader, and a batch that would need a snapshot of that moment is not retained.
 func (v *view) apply(b batch, live bool) error {
+	if !live && v.uncut >= min(CutEvery, v.set.options.HoldBytes) {
+		if err := v.cut(); err != nil {
+			return &logError{b.at.Seq, err}
+		}
+	}
 	before := v.state.Created()
 	off := conversation.Offset(b.at.Seq)
 	if err := v.state.Apply(conversation.Batch{Offset: off, Records: b.records}); err != nil {
 		return &logError{b.at.Seq, err}
 	}
-	v.folded += int64(b.bytes)
+	v.folded, v.uncut = v.folded+int64(b.bytes), v.uncut+b.bytes
 	v.snap, v.snapped = conversation.Page{Next: conversation.Start}, 0 // nobody gets it any more
 	switch created := v.state.Created(); {
 	case created == nil:
 		v.forget(off + 1)
 		return nil
 	case created != before:
-		v.life, v.folded = off, int64(b.bytes)
+		v.life, v.folded, v.uncut = off, int64(b.bytes), b.bytes
+		v.refs, v.logged, v.pages, v.kept = nil, nil, nil, 0
 		v.forget(off)
 	case !live && needsState(b.records):
 		v.forget(off + 1)
@@ -206,8 +251,10 @@ func (v *view) encoded(pieces []conversation.Piece, err error) (conversation.Pag
 	if err != nil {
 		return conversation.Page{}, &logError{int64(v.head()), err}
 	}
-	e := &encoding{set: v.set, key: v.state.Created().Address().Key(), pieces: pieces, refs: v.refs}
-	return e.page(v.head()), nil
+	e := &encoding{
+		set: v.set, key: v.state.Created().Address().Key(), life: v.life, pieces: pieces, refs: v.refs, logged: v.logged,
+	}
+	return e.page(v.head())
 }
 
 // plan chooses the batches that answer a read of an existing conversation after
@@ -222,7 +269,7 @@ func (v *view) plan(after conversation.Offset, limit int) read {
 	if r.first < v.start {
 		r.cold = true
 		r.last = min(r.last, v.start-1)
-		r.long = len(v.refs) > 0
+		r.long = len(v.refs)+len(v.logged) > 0
 	}
 	return r
 }

@@ -1,0 +1,120 @@
+package follower
+
+import (
+	"context"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// againBytes is what reading a log again counts for in memory: objects that are read
+// ahead, and what is being folded.
+const againBytes = 16 << 20
+
+// CutEvery is how much of a log, in bytes of lines, is folded until closed history is cut
+// out of the state again: no fold holds the history of a long log.
+const CutEvery = 1 << 20
+
+// again makes closed history of the log once more, page by page, where no checkpoint has
+// it. It belongs to one goroutine, which closes it.
+type again struct {
+	key   conversation.Key
+	life  conversation.Offset // of the batch that created the life it is of
+	state *conversation.State
+	cut   int // messages that were cut so far
+	uncut int // bytes that were folded since there was nothing to cut
+	ended bool
+
+	next    func() (storage.Batch, error, bool)
+	stop    func()
+	set     *Set
+	overdue *time.Timer // bounds the wait for a batch
+}
+
+func newAgain(ctx context.Context, s *Set, key conversation.Key, life conversation.Offset) *again {
+	a := &again{key: key, life: life, state: conversation.NewState(), set: s}
+	ctx, cancel := context.WithCancel(ctx)
+	a.overdue = time.AfterFunc(s.options.LoadTimeout, cancel)
+	next, stop := iter.Pull2(s.source.Batches(ctx, key, storage.Start()))
+	a.next, a.stop = next, func() {
+		a.overdue.Stop()
+		cancel()
+		stop()
+	}
+	return a
+}
+
+// page returns the history of n closed messages that come after the first so many of the
+// life. It is called with what comes after what it has returned.
+func (a *again) page(after, n int) (out *conversation.HistoryPage, err error) {
+	for a.cut < after+n {
+		want := after - a.cut // they are passed over
+		if want <= 0 {
+			want = after + n - a.cut
+		}
+		page, err := a.take(want)
+		switch {
+		case err != nil:
+			return nil, err
+		case a.cut <= after:
+		case out == nil:
+			out = page
+		default:
+			out = out.Join(page)
+		}
+	}
+	return out, nil
+}
+
+// take returns at most n closed messages.
+func (a *again) take(n int) (*conversation.HistoryPage, error) {
+	for {
+		if a.uncut >= min(CutEvery, a.set.options.HoldBytes) || a.ended {
+			ours := a.state.Born() == a.life
+			if !ours { // a life that was deleted is passed over
+				n = math.MaxInt
+			}
+			page, err := a.state.CutUpTo(n)
+			switch {
+			case err != nil:
+				return nil, err
+			case page != nil && ours:
+				a.cut += page.Counts.Messages
+				return page, nil
+			case page != nil:
+				continue
+			case a.ended:
+				return nil, &storage.GapError{Conv: a.key, Seq: int64(a.state.Head()) + 1, Next: -1}
+			}
+			a.uncut = 0
+		}
+		if err := a.fold(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fold goes on by a batch.
+func (a *again) fold() error {
+	a.overdue.Reset(a.set.options.LoadTimeout)
+	stored, err, ok := a.next()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		a.ended = true
+		return nil
+	}
+	b, err := decoded(stored)
+	if err != nil {
+		return err
+	}
+	if err := a.state.Apply(conversation.Batch{Offset: conversation.Offset(b.at.Seq), Records: b.records}); err != nil {
+		return &logError{b.at.Seq, err}
+	}
+	a.uncut += b.bytes
+	return nil
+}
