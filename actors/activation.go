@@ -21,6 +21,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
@@ -622,11 +623,14 @@ func (a *activation) appended(m appendDone) {
 func (a *activation) reply(e machine.Reply) {
 	if done, ok := a.steps[e.To]; ok {
 		delete(a.steps, e.To)
-		var err error
-		if _, kept := e.Value.(machine.StepKept); !kept {
-			err = errStepLost
+		switch e.Value.(type) {
+		case machine.StepKept:
+			done <- nil
+		case machine.StepTooMuch:
+			done <- agent.ErrStepsFull
+		default:
+			done <- errStepLost
 		}
-		done <- err
 		return
 	}
 	if p, ok := e.Value.(machine.Poked); ok && !p.Held && !a.witness.mayForget() {

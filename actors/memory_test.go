@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,13 +105,13 @@ func endlessModels(t *testing.T) {
 }
 
 // TestMemoryOfALongLog opens a log of which no checkpoint is left, for a message and for
-// readers. Its history is 64 MiB.
+// readers. Its history is 96 MiB.
 func TestMemoryOfALongLog(t *testing.T) {
-	const turns, size = 64, 1 << 20
+	const turns, size = longTurnsOfMemory, 1 << 20
 	at, text := chat("c"), strings.Repeat("and so on, ", size/11)
 	model := tells("ok")
 	t.Run("message", func(t *testing.T) {
-		peak(t, 384<<20, func(t *testing.T) {
+		peak(t, 320<<20, func(t *testing.T) {
 			w := newWorld(t)
 			w.settledTurns(at, turns, text)
 			opts := agents(chatAgent())
@@ -119,7 +120,7 @@ func TestMemoryOfALongLog(t *testing.T) {
 			got := n.admit(at, "next", "hello")
 			var settled []*conversation.SubmissionSettled
 			w.until("the settlement", func() bool {
-				settled = only[*conversation.SubmissionSettled](w.since(at, got.Offset))
+				settled = w.settledLast(at, got.Offset)
 				return len(settled) > 0
 			})
 			if settled[0].Outcome != conversation.OutcomeCompleted {
@@ -143,7 +144,7 @@ func TestMemoryOfALongLog(t *testing.T) {
 		})
 	})
 	t.Run("read", func(t *testing.T) {
-		peak(t, 384<<20, func(t *testing.T) {
+		peak(t, 320<<20, func(t *testing.T) {
 			w := newWorld(t)
 			w.settledTurns(at, turns, text)
 			n := w.start(setup{opts: agents(chatAgent()), model: model})
@@ -178,10 +179,7 @@ func (c *counting) Write(p []byte) (int, error) {
 // all but the last.
 func (w *world) settledTurns(at conversation.Address, turns int, text string) {
 	w.tb.Helper()
-	if err := storage.EnsureFormat(context.Background(), w.bucket); err != nil {
-		w.tb.Fatal(err)
-	}
-	writer := w.logs.Writer(at.Key(), "first", storage.Start(), 0)
+	batches := make([][]conversation.Record, turns)
 	for i := range turns {
 		sub, reply, turn := conversation.SubmissionID(fmt.Sprint("sub_", i)), conversation.MessageID(fmt.Sprint("msg_a", i)), conversation.TurnID(fmt.Sprint("turn_", i))
 		var records []conversation.Record
@@ -205,6 +203,19 @@ func (w *world) settledTurns(at conversation.Address, turns int, text string) {
 		if i == turns-1 {
 			records = append(records, &conversation.Compacted{Summary: "It went on.", FirstKept: sub})
 		}
+		batches[i] = records
+	}
+	w.write(at, batches...)
+}
+
+// write makes a log.
+func (w *world) write(at conversation.Address, batches ...[]conversation.Record) {
+	w.tb.Helper()
+	if err := storage.EnsureFormat(context.Background(), w.bucket); err != nil {
+		w.tb.Fatal(err)
+	}
+	writer := w.logs.Writer(at.Key(), "first", storage.Start(), 0)
+	for _, records := range batches {
 		lines, err := conversation.EncodeRecords(nil, records)
 		if err == nil {
 			_, err = writer.Append(context.Background(), lines, 1)
@@ -215,23 +226,100 @@ func (w *world) settledTurns(at conversation.Address, turns int, text string) {
 	}
 }
 
-// since returns the records from a batch on.
-func (w *world) since(at conversation.Address, first conversation.Offset) (out []conversation.Record) {
+// settledLast returns the settlements in the newest batch, if that comes after another.
+func (w *world) settledLast(at conversation.Address, after conversation.Offset) []*conversation.SubmissionSettled {
 	w.tb.Helper()
-	last, err := w.logs.Tail(context.Background(), at.Key(), int64(first)-1)
+	last, err := w.logs.Tail(context.Background(), at.Key(), int64(after))
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	list, err := w.logs.Range(context.Background(), at.Key(), int64(first), last)
+	if last == int64(after) {
+		return nil
+	}
+	list, err := w.logs.Range(context.Background(), at.Key(), last, last)
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	for _, b := range list {
-		records, err := conversation.DecodeRecords(b.Lines)
-		if err != nil {
-			w.tb.Fatal(err)
+	records, err := conversation.DecodeRecords(list[0].Lines)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return only[*conversation.SubmissionSettled](records)
+}
+
+// TestMemoryOfAResumedReply goes on with a log whose last response is longer than is
+// allowed, as a version without that bound has left it: no model is shown it.
+func TestMemoryOfAResumedReply(t *testing.T) {
+	const size = longTurnsOfMemory * 2 / 3 << 20
+	peak(t, 320<<20, func(t *testing.T) {
+		w, at := newWorld(t), chat("c")
+		text := strings.Repeat("and so on, ", 4<<20/11)
+		batches := [][]conversation.Record{{
+			&conversation.ConversationCreated{Agent: at.Agent, ID: at.ID, UID: "inst_1", ConversationID: "conv_1"},
+			&conversation.SubmissionAdmitted{Submission: "sub_1", Message: "msg_u", Key: "1", Delivery: message(at, "1", "Go on.").Delivery},
+			&conversation.AttemptStarted{Submission: "sub_1", Attempt: 1, Writer: "first"},
+			&conversation.ResponseStarted{Message: "msg_a", Submission: "sub_1", Turn: "turn_1", Model: spec},
+		}}
+		for range size / len(text) {
+			batches = append(batches, []conversation.Record{&conversation.Delta{Message: "msg_a", Kind: conversation.PartText, Text: text}})
 		}
-		out = append(out, records...)
-	}
-	return out
+		w.write(at, batches...)
+		n := w.start(setup{opts: agents(chatAgent()), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
+			if seen := shown(req); len(seen) > 2 && len(seen[1]) > 1<<20 {
+				t.Error("a model was shown the response")
+			}
+			out.Text("ok")
+			out.Finish(providers.Done{StopReason: providers.StopStop})
+			return nil
+		})})
+		got := n.admit(at, "next", "hello")
+		var settled []*conversation.SubmissionSettled
+		w.until("the settlement", func() bool {
+			settled = w.settledLast(at, got.Offset)
+			return len(settled) > 0
+		})
+		if err := settled[0].Error; size > conversation.MaxResponseText && (err == nil || err.Type != conversation.CodeOutputTooLong) {
+			t.Errorf("settled as %s with %+v", settled[0].Outcome, err)
+		}
+	})
+}
+
+// TestMemoryOfManyOutcomes: what the calls of a response bring together is bounded. Every
+// call runs once, and the model reads of each that is left out.
+func TestMemoryOfManyOutcomes(t *testing.T) {
+	const calls, size, fit = longTurnsOfMemory, 2 << 20, 5
+	peak(t, 384<<20, func(t *testing.T) {
+		output := strings.Repeat("x", size)
+		var runs atomic.Int32
+		big := agent.NewTool("big", "Returns much.", func(context.Context, struct{}) (string, error) {
+			runs.Add(1)
+			return output, nil
+		}, nil)
+		w, at, a := newWorld(t), chat("c"), chatAgent(big)
+		a.Limits.OutputBytes = 12 << 20 // of which any model may be shown all
+		left := 0
+		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
+			defer out.Finish(providers.Done{StopReason: providers.StopStop})
+			if last := req.Messages[len(req.Messages)-1]; last.Role == providers.RoleTool {
+				for _, p := range last.Parts {
+					if result := p.(providers.ToolResult); result.IsError {
+						left++
+					}
+				}
+				out.Text("done")
+				return nil
+			}
+			for i := range calls {
+				out.CallArguments(out.StartCall(fmt.Sprint("p", i), "big"), "{}")
+			}
+			return nil
+		})})
+		got := n.admit(at, "1", "go")
+		w.until("the settlement", func() bool {
+			return len(w.settledLast(at, got.Offset)) > 0
+		})
+		if int(runs.Load()) != calls || left != max(0, calls-fit) {
+			t.Errorf("%d runs of %d calls, and %d outcomes are left out, want %d", runs.Load(), calls, left, max(0, calls-fit))
+		}
+	})
 }

@@ -343,6 +343,13 @@ func (c *modelCall) view(ctx context.Context) (history []*providers.Block, now [
 	if open, err = c.rt.whole(ctx, c.key, open, room); err != nil {
 		return nil, nil, err
 	}
+	size := 0
+	for i := range open {
+		size += open[i].bytes()
+	}
+	if size > maxViewBytes {
+		return nil, nil, errViewTooLong
+	}
 	if now, err = c.rt.messages(c.key, open); err != nil || c.compacted == nil {
 		return history, now, err
 	}

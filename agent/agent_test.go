@@ -63,6 +63,8 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"response bytes", func(a *agent.Agent) { a.Limits.ResponseBytes = -1 }, "Limits.ResponseBytes", "default of 16777216"},
 		{"argument bytes", func(a *agent.Agent) { a.Limits.ArgumentBytes = -1 }, "Limits.ArgumentBytes", "default of 4194304"},
 		{"long arguments", func(a *agent.Agent) { a.Limits.ArgumentBytes = 4<<20 + 1 }, "Limits.ArgumentBytes", "at most 4194304"},
+		{"output bytes", func(a *agent.Agent) { a.Limits.OutputBytes = -1 }, "Limits.OutputBytes", "default of 33554432"},
+		{"many outputs", func(a *agent.Agent) { a.Limits.OutputBytes = 32<<20 + 1 }, "Limits.OutputBytes", "at most 33554432"},
 		{"calls", func(a *agent.Agent) { a.Limits.CallsPerReply = -1 }, "Limits.CallsPerReply", "default of 128"},
 		{"dispatches", func(a *agent.Agent) { a.Limits.Dispatches = -1 }, "Limits.Dispatches", "default of 100"},
 		{"dispatch depth", func(a *agent.Agent) { a.Limits.DispatchDepth = -1 }, "Limits.DispatchDepth", "default of 16"},

@@ -20,6 +20,14 @@ type Limits struct {
 	// likewise. Zero is [DefaultArgumentBytes], which is also the most.
 	ArgumentBytes int
 
+	// OutputBytes bounds what the calls of a response bring, those of its subagents
+	// included: arguments, outputs, error texts and recorded steps. Every call, and every
+	// step, counts 256 bytes more. Of a call for whose output there is no room the model
+	// reads that, once; [Step] returns [ErrStepsFull]; and when there is no room for another
+	// call, the submission fails with model_output_too_long. Zero is [DefaultOutputBytes], which
+	// is also the most: all of it is kept until the submission is settled.
+	OutputBytes int
+
 	// CallsPerReply bounds the calls of one reply. None of a reply with more is run: the
 	// model is told and asked again, up to three times in a row, and then the submission
 	// fails likewise. Zero is [DefaultCallsPerReply].
@@ -40,6 +48,7 @@ type Limits struct {
 const (
 	DefaultResponseBytes = 16 << 20
 	DefaultArgumentBytes = conversation.MaxPayloadBytes
+	DefaultOutputBytes   = 32 << 20
 	DefaultCallsPerReply = 128
 	DefaultDispatches    = 100
 	DefaultDispatchDepth = 16
@@ -49,6 +58,7 @@ const (
 func (l Limits) WithDefaults() Limits {
 	l.ResponseBytes = cmp.Or(l.ResponseBytes, DefaultResponseBytes)
 	l.ArgumentBytes = cmp.Or(l.ArgumentBytes, DefaultArgumentBytes)
+	l.OutputBytes = cmp.Or(l.OutputBytes, DefaultOutputBytes)
 	l.CallsPerReply = cmp.Or(l.CallsPerReply, DefaultCallsPerReply)
 	l.Dispatches = cmp.Or(l.Dispatches, DefaultDispatches)
 	l.DispatchDepth = cmp.Or(l.DispatchDepth, DefaultDispatchDepth)
@@ -63,6 +73,7 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 	}{
 		{"ResponseBytes", a.Limits.ResponseBytes, DefaultResponseBytes},
 		{"ArgumentBytes", a.Limits.ArgumentBytes, DefaultArgumentBytes},
+		{"OutputBytes", a.Limits.OutputBytes, DefaultOutputBytes},
 		{"CallsPerReply", a.Limits.CallsPerReply, DefaultCallsPerReply},
 		{"Dispatches", a.Limits.Dispatches, DefaultDispatches},
 		{"DispatchDepth", a.Limits.DispatchDepth, DefaultDispatchDepth},
@@ -73,6 +84,9 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 	}
 	if a.Limits.ResponseBytes > conversation.MaxResponseText {
 		bad("Limits.ResponseBytes", "is %d; use at most %d, which is what is kept of a response", a.Limits.ResponseBytes, conversation.MaxResponseText)
+	}
+	if a.Limits.OutputBytes > DefaultOutputBytes {
+		bad("Limits.OutputBytes", "is %d; use at most %d, which is what is kept of a response", a.Limits.OutputBytes, DefaultOutputBytes)
 	}
 	if a.Limits.ArgumentBytes > conversation.MaxPayloadBytes {
 		bad("Limits.ArgumentBytes", "is %d; use at most %d, which is what any value may have", a.Limits.ArgumentBytes, conversation.MaxPayloadBytes)

@@ -18,6 +18,10 @@ const maxStepName = 128
 // durable tool.
 var ErrNoSteps = errors.New("there is nothing to record steps in: set Durable in the tool's options and use the context of its call")
 
+// ErrStepsFull says that there is no room to record the result of a step: the calls of
+// the response have brought as much as [Limits.OutputBytes] allows.
+var ErrStepsFull = errors.New("the tool calls of this response have brought as much as they may")
+
 // StepError says what went wrong with a step itself, as opposed to its function.
 type StepError struct {
 	Step string

@@ -318,6 +318,10 @@ func (s *State) restoreMessage(f *messageForm) error {
 				return fmt.Errorf("call %s", p.call)
 			}
 			p.sub, s.calls[p.call] = m.sub, p
+			m.sub.brought += p.brought()
+			for i := range s.recorded[p.call] {
+				m.sub.brought += s.recorded[p.call][i].brought()
+			}
 		}
 		m.add(st, p)
 	}

@@ -112,6 +112,34 @@ func (s *Submission) Said() int {
 	return sum
 }
 
+// Brought is how much the calls of a response have brought, those of its subagents
+// included: the bytes of arguments, outputs, error texts and recorded steps, and
+// [PartBytes] for each.
+func (s *State) Brought(id SubmissionID) int {
+	sub := s.bySub[id]
+	if sub == nil {
+		return 0
+	}
+	root := s.root(sub)
+	sum := root.brought
+	for _, c := range s.children {
+		if s.root(c) == root {
+			sum += c.brought
+		}
+	}
+	return sum
+}
+
+// brought is what the part of a call counts.
+func (p *part) brought() int {
+	if p.kind != PartTypeTool {
+		return 0
+	}
+	return PartBytes + len(p.data) + len(p.output) + len(p.errorText)
+}
+
+func (r *StepRecorded) brought() int { return PartBytes + len(r.Output) }
+
 // OpenStep returns the turn of the step under way, or "".
 func (s *Submission) OpenStep() TurnID {
 	if st := s.lastStep(); st != nil && !st.completed {

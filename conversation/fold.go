@@ -74,6 +74,7 @@ func (s *State) foldRest(r Record) error {
 			return s.bad(r, "unknown call %s", r.Call)
 		}
 		s.recorded[r.Call] = append(s.recorded[r.Call], *r)
+		s.calls[r.Call].sub.brought += r.brought()
 	case *HookDone:
 		return s.foldHook(r)
 	case *ChildStarted:
@@ -273,6 +274,7 @@ func (s *State) foldCalled(r *ToolCalled) error {
 	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, durable: r.Durable, sub: m.sub}
 	m.add(st, p)
 	s.calls[r.Call] = p
+	m.sub.brought += p.brought()
 	return nil
 }
 
@@ -291,6 +293,7 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 		return err
 	}
 	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
+	p.sub.brought += len(p.output) + len(p.errorText)
 	p.images, p.terminate = r.Attachments, r.Terminate
 	if r.ElapsedMs > 0 {
 		s.root(p.sub).elapsed[1] = r.ElapsedMs
@@ -367,6 +370,7 @@ func (s *State) foldDropped(r *StepDropped) error {
 	dropped := m.sub.steps[i]
 	for _, p := range dropped.parts {
 		delete(s.calls, p.call)
+		m.sub.brought -= p.brought()
 	}
 	m.sub.steps = slices.Delete(m.sub.steps, i, i+1)
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.step == dropped })

@@ -189,6 +189,7 @@ type Submission struct {
 
 	delivered MessageID // its own message in the transcript
 	steps     []*step
+	brought   int // see [State.Brought]
 	elapsed   [2]int64   // milliseconds: earlier attempts, current attempt
 	compacted *Compacted // of a subagent
 }

@@ -39,8 +39,57 @@ func (m *Machine) mayStill(r *run, n int) bool {
 	}
 	m.completeStep(r, ModelEvent{StopReason: stopError})
 	m.skip(r, m.sub(r).OpenCalls(), toolTooLong)
-	m.fail(r, failure(conversation.CodeOutputTooLong, sayTooMuch, map[string]any{"limit": limit, "bytes": r.said}))
+	m.fail(r, tooLong(sayTooMuch, limit, r.said))
 	return false
+}
+
+func tooLong(say string, limit, got int) *conversation.SettlementError {
+	return failure(conversation.CodeOutputTooLong, say, map[string]any{"limit": limit, "bytes": got})
+}
+
+const (
+	// smallOutcome is what an outcome may have, in bytes, when there is no room for more.
+	smallOutcome = 1 << 10
+	// muchSmall is what outcomes may have together beyond what they may, being small.
+	muchSmall = 1 << 20
+)
+
+// mayAsk reports whether a model may be asked for a response, and ends the run if not:
+// what the log has of it may be more than is allowed now, and would be shown as a whole.
+func (m *Machine) mayAsk(r *run) bool {
+	limits, brought := m.limits(), m.state.Brought(r.submission)
+	switch {
+	case r.said > limits.MaxResponse:
+		m.fail(r, tooLong(sayTooMuch, limits.MaxResponse, r.said))
+	case brought > limits.MaxBrought+muchSmall:
+		m.fail(r, tooLong(sayBroughtMuch, limits.MaxBrought, brought))
+	default:
+		return true
+	}
+	return false
+}
+
+// mayCall reports whether a call with so many bytes of arguments may be added to a
+// response, and ends the run if not.
+func (m *Machine) mayCall(r *run, arguments int) bool {
+	limit, brought := m.limits().MaxBrought, m.state.Brought(r.submission)+conversation.PartBytes+arguments
+	if brought <= limit {
+		return true
+	}
+	m.completeStep(r, ModelEvent{StopReason: stopError})
+	m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
+	m.fail(r, tooLong(sayBroughtMuch, limit, brought))
+	return false
+}
+
+// fit leaves out an outcome for which its response has no room. The model reads that in
+// its place.
+func (m *Machine) fit(r *run, done *conversation.ToolSettled) {
+	limit, brought := m.limits().MaxBrought, m.state.Brought(r.submission)
+	if n := len(done.Output) + len(done.ErrorText); n > max(limit-brought, smallOutcome) {
+		done.Output, done.Attachments, done.Terminate = nil, nil, false
+		done.Failed, done.ErrorText = true, fmt.Sprintf(toolNoRoom, n, brought, limit)
+	}
 }
 
 // tooManyCalls ends a step whose reply has more calls than it may. Like one that ends

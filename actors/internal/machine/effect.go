@@ -171,6 +171,8 @@ type (
 	Compacted struct{ Any bool }
 	// StepKept says that a [StepDone] is durable.
 	StepKept struct{}
+	// StepTooMuch says that there is no room to record a [StepDone].
+	StepTooMuch struct{}
 	// Moved says that the outcome is unknown; the caller repeats under its key.
 	Moved struct{}
 	// Poked answers a poke after its writer is fenced: Held if work remains, which
@@ -187,12 +189,13 @@ type (
 	}
 )
 
-func (Admitted) answer()  {}
-func (Refused) answer()   {}
-func (Clear) answer()     {}
-func (Aborted) answer()   {}
-func (Compacted) answer() {}
-func (StepKept) answer()  {}
-func (Moved) answer()     {}
-func (Poked) answer()     {}
-func (Woken) answer()     {}
+func (Admitted) answer()    {}
+func (Refused) answer()     {}
+func (Clear) answer()       {}
+func (Aborted) answer()     {}
+func (Compacted) answer()   {}
+func (StepKept) answer()    {}
+func (StepTooMuch) answer() {}
+func (Moved) answer()       {}
+func (Poked) answer()       {}
+func (Woken) answer()       {}

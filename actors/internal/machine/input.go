@@ -177,7 +177,8 @@ type (
 		Call  conversation.CallID
 		Until conversation.Time
 	}
-	// StepDone asks to record the result of a durable tool's step; [StepKept] answers.
+	// StepDone asks to record the result of a durable tool's step; [StepKept] or
+	// [StepTooMuch] answers.
 	StepDone struct {
 		To     ReplyID
 		Gen    int

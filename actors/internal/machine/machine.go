@@ -20,6 +20,9 @@ type Limits struct {
 	// bytes as [conversation.Submission.Said] counts them, and MaxCalls the calls of one
 	// reply.
 	MaxResponse, MaxCalls int
+	// MaxBrought bounds what the calls of a response bring, those of its subagents
+	// included, in bytes as [conversation.State.Brought] counts them.
+	MaxBrought int
 	// StartHook says that a delivery is shown to its author before the first model
 	// call for it, FinishHook a response before it settles, SettledHook a settlement.
 	StartHook, FinishHook, SettledHook bool

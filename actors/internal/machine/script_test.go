@@ -18,7 +18,7 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= calls= start finish settled checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
@@ -33,6 +33,7 @@ import (
 //	wake      a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
 //	prepared  the author has seen the delivery [failed=] [set=key:value] [gen=]
+//	limits    other limits from now on [response=]
 //	finished  the author has seen the response [metadata=] [again=] [set=key:value] [gen=]
 //	compact   a caller asks for a compaction [instructions=]
 //	summary   text= first= [turn=] [before=] | nothing | failed= [gen=]
@@ -89,6 +90,8 @@ func (s *script) run(w *strings.Builder) {
 	switch s.d.Cmd {
 	case "new":
 		s.configure()
+	case "limits":
+		s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
 	case "crash":
 		s.resting = nil
 		s.crash()
@@ -193,6 +196,7 @@ func (s *script) configure() {
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
 	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
 	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
+	s.limits.MaxBrought = s.number("brought", s.limits.MaxBrought)
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)

@@ -78,6 +78,7 @@ func (m *Machine) toolDone(in ToolDone) {
 
 // outcome records the outcome of a call, in one batch with what belongs to it.
 func (m *Machine) outcome(r *run, state []StateWrite, done *conversation.ToolSettled, with ...conversation.Record) {
+	m.fit(r, done)
 	m.enqueue(true, append(append(stateRecords(state), with...), done)...)
 	r.running--
 	m.startTools(r)
@@ -115,6 +116,10 @@ func (m *Machine) stepDone(in StepDone) {
 	r := m.runOf(in.Gen)
 	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) {
 		m.emit(Reply{in.To, Moved{}})
+		return
+	}
+	if m.state.Brought(r.submission)+len(in.Output) > m.limits().MaxBrought {
+		m.emit(Reply{in.To, StepTooMuch{}})
 		return
 	}
 	m.enqueue(true, &conversation.StepRecorded{Call: in.Call, Name: in.Name, Output: in.Output})

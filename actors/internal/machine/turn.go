@@ -35,6 +35,9 @@ func (m *Machine) callModel(r *run) {
 func (m *Machine) startCall(r *run) {
 	r.phase, r.opened, r.asked, r.wait = phaseModel, false, m.env.Mono, 0
 	r.said, r.speaks, r.calls = m.sub(r).Said(), ModelDone, 0
+	if !m.mayAsk(r) {
+		return
+	}
 	r.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
 		Gen: m.newGen(r), Submission: r.submission, Turn: r.turn,
@@ -90,6 +93,9 @@ func (m *Machine) modelEvent(r *run, name string, e ModelEvent) {
 		r.speaks = ModelCall
 		if r.calls++; r.calls > m.limits().MaxCalls {
 			m.tooManyCalls(r)
+			return
+		}
+		if !m.mayCall(r, len(e.Input)) {
 			return
 		}
 		m.enqueue(true, &conversation.ToolCalled{

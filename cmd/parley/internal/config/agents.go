@@ -115,6 +115,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 			r.fields(v, []field{
 				{name: "responseBytes", example: "16777216", read: r.whole(func(n int64) { a.Limits.ResponseBytes = int(n) })},
 				{name: "argumentBytes", example: "4194304", read: r.whole(func(n int64) { a.Limits.ArgumentBytes = int(n) })},
+				{name: "outputBytes", example: "33554432", read: r.whole(func(n int64) { a.Limits.OutputBytes = int(n) })},
 				{name: "callsPerReply", example: "128", read: r.whole(func(n int64) { a.Limits.CallsPerReply = int(n) })},
 			})
 		}},
