@@ -476,7 +476,7 @@ func (a *activation) fetch(sender *actor.PID, m *wire.AdmitRequest) {
 		body, err := storage.ReadStaged(ctx, a.rt.bucket, m.GetStaged())
 		switch {
 		case a.ctx.Err() != nil: // The next owner decides.
-			a.root.Send(sender, answerMessage(machine.Moved{}))
+			a.root.Send(sender, answerMessage(machine.Moved{Untouched: true}))
 		case err != nil:
 			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
 		default:
@@ -502,7 +502,7 @@ func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
 	}
 	in := checkedAdmission{admission: adm, precheck: m.GetPrecheck()}
 	if named := a.schemaOf(adm); named != nil {
-		a.checkData(sender, in, named)
+		a.checkData(sender, in, named, a.rt.asking.of(m))
 		return
 	}
 	a.take(sender, in)
@@ -669,7 +669,8 @@ func answerMessage(v machine.Answer) proto.Message {
 		}
 		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}
 	}
-	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}}
+	moved, ok := v.(machine.Moved)
+	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: ok && moved.Untouched}
 }
 
 func (a *activation) setTimer(e machine.SetTimer) {

@@ -109,7 +109,9 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
 	if r.travels(a.Address, body) {
-		return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
+		m := &wire.AdmitRequest{Admission: body, Precheck: precheck}
+		defer r.asking.enter(ctx, m)()
+		return r.call(ctx, a.Address, m)
 	}
 	key := storage.StagedKey(r.journal.member, crand.Text())
 	if err := r.stage(ctx, key, body); err != nil {
@@ -208,8 +210,10 @@ func (r *Runtime) callOwner(
 			if !reply.GetMoved() {
 				return reply, doubt, nil
 			}
+			doubt = doubt || !reply.GetUntouched()
+		} else {
+			doubt = doubt || !errors.Is(err, grain.ErrNoOwner)
 		}
-		doubt = doubt || !errors.Is(err, grain.ErrNoOwner)
 		switch {
 		case err == nil, errors.Is(err, grain.ErrOutcomeUnknown):
 		case errors.Is(err, grain.ErrPanicked):

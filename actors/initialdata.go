@@ -3,10 +3,12 @@ package actors
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 )
@@ -31,15 +33,19 @@ func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 
 // checkData checks the initial data of an admission and hands it over again. That may
 // take all the steps that a check has, so it happens beside the activation, for as many
-// at a time as there are processors, and no longer than a caller waits.
-func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *agent.Agent) {
+// at a time as there are processors, and no longer than a caller waits: asker is the
+// context of one on this node, nil of one on another.
+func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *agent.Agent, asker context.Context) {
 	a.rt.spawn(func() {
 		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
 		defer cancel()
+		if asker != nil {
+			defer context.AfterFunc(asker, cancel)()
+		}
 		err := a.rt.checkInitialData(ctx, named, in.admission)
 		switch {
 		case a.ctx.Err() != nil: // The next owner decides.
-			a.root.Send(sender, answerMessage(machine.Moved{}))
+			a.root.Send(sender, answerMessage(machine.Moved{Untouched: true}))
 		case err == nil, errors.As(err, &in.unfit):
 			// It goes back to its sender if the activation has ended meanwhile.
 			a.root.RequestWithCustomSender(a.self, in, sender)
@@ -65,4 +71,33 @@ func (r *Runtime) checkInitialData(ctx context.Context, named *agent.Agent, adm 
 		r.counts.unchecked.Add(1)
 	}
 	return err
+}
+
+// asking knows the callers on this node whose admissions are under way. A message is
+// passed on a node as it is, and copied to another. Safe for concurrent use.
+type asking struct {
+	mu      sync.Mutex
+	callers map[*wire.AdmitRequest]context.Context
+}
+
+// enter makes ctx that of a request until leave is called.
+func (a *asking) enter(ctx context.Context, m *wire.AdmitRequest) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.callers == nil {
+		a.callers = map[*wire.AdmitRequest]context.Context{}
+	}
+	a.callers[m] = ctx
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.callers, m)
+	}
+}
+
+// of returns the context of who asked, nil if that is not known here.
+func (a *asking) of(m *wire.AdmitRequest) context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.callers[m]
 }

@@ -1,19 +1,30 @@
 package actors_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 )
 
+// hostileSchema tries more branches for hostileData than there is memory.
+const hostileSchema = `{"anyOf":[{"type":"array","items":{"$ref":"#"}},{"type":"array","items":{"$ref":"#"},"minItems":1}]}`
+
+func hostileData(at conversation.Address, key string) conversation.Admission {
+	return admission(at, key, func(a *conversation.Admission) {
+		a.InitialData = json.RawMessage(strings.Repeat("[", 36) + "1" + strings.Repeat("]", 36))
+	})
+}
+
 // TestInitialDataBeyondTheBounds creates conversations with a few bytes that a schema
 // tries more branches for than there is memory.
 func TestInitialDataBeyondTheBounds(t *testing.T) {
-	schema, err := agent.NewSchema(json.RawMessage(
-		`{"anyOf":[{"type":"array","items":{"$ref":"#"}},{"type":"array","items":{"$ref":"#"},"minItems":1}]}`))
+	schema, err := agent.NewSchema(json.RawMessage(hostileSchema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,13 +32,8 @@ func TestInitialDataBeyondTheBounds(t *testing.T) {
 	a.InitialData = schema
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(a), model: says(1)})
-	hostile := func(at conversation.Address, key string) conversation.Admission {
-		return admission(at, key, func(a *conversation.Admission) {
-			a.InitialData = json.RawMessage(strings.Repeat("[", 36) + "1" + strings.Repeat("]", 36))
-		})
-	}
 	before := w.listing()
-	_, err = n.rt.Admit(t.Context(), hostile(chat("c"), "1"))
+	_, err = n.rt.Admit(t.Context(), hostileData(chat("c"), "1"))
 	if e := codeIs(t, err, conversation.CodeInvalidRequest); !strings.Contains(e.Details, "initialData: takes more than ") {
 		t.Errorf("details are %q", e.Details)
 	}
@@ -39,9 +45,47 @@ func TestInitialDataBeyondTheBounds(t *testing.T) {
 	}
 	// The conversation goes on: it can be created, and then data are not consulted.
 	n.accept(admission(chat("c"), "2", func(a *conversation.Admission) { a.InitialData = json.RawMessage(`[[]]`) }))
-	n.accept(hostile(chat("c"), "3"))
+	n.accept(hostileData(chat("c"), "3"))
 	if got := n.rt.Status().Unchecked; got != 1 {
 		t.Errorf("%d were counted, want 1: data of an existing conversation are not consulted", got)
 	}
 	w.untilSettled(chat("c"), 2)
+}
+
+// TestCheckEndsWithItsCaller: the data of a client that hangs up while they wait for
+// their check are not checked any more.
+func TestCheckEndsWithItsCaller(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		schema, err := agent.NewSchema(json.RawMessage(hostileSchema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := chatAgent()
+		a.InitialData = schema
+		n := l.run(part{opts: agents(a), cast: alone(tells("ok"))})
+		for name, leaves := range map[string]bool{"one that stays": false, "one that leaves": true} {
+			release := actors.HoldChecks(n.rt)
+			before := n.rt.Status().Unchecked
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				_, err := n.rt.Admit(ctx, hostileData(chat("c"), name))
+				done <- err
+			}()
+			synctest.Wait()
+			if leaves {
+				cancel()
+				synctest.Wait()
+			}
+			release()
+			if err := <-done; (conversation.CodeOf(err) == conversation.CodeInvalidRequest) == leaves {
+				t.Errorf("%s is told %v", name, err)
+			}
+			synctest.Wait()
+			if got := n.rt.Status().Unchecked - before; (got == 0) != leaves {
+				t.Errorf("%d checks were made for %s", got, name)
+			}
+			cancel()
+		}
+	})
 }

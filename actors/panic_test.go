@@ -192,6 +192,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	panicked := fmt.Errorf("request: %w", grain.ErrPanicked)
 	unknown := fmt.Errorf("request: %w", grain.ErrOutcomeUnknown)
 	moved := &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}}
+	untouched := &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: true}
 	receipt := &wire.OwnerReply{Result: &wire.OwnerReply_Receipt{Receipt: &wire.Receipt{SubmissionId: "sub_1"}}}
 	nobody := fmt.Errorf("request: %w", grain.ErrNoOwner)
 	failure := func(code conversation.Code) *wire.OwnerReply {
@@ -209,6 +210,9 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 		"panics with others":      {[]any{panicked, moved, unknown, panicked, receipt}, 4, conversation.CodeInternal},
 		"nobody knows the answer": {[]any{unknown}, 0, conversation.CodeAdmissionUnknown},
 		"everybody has moved":     {[]any{moved}, 0, conversation.CodeAdmissionUnknown},
+		"untouched, then nobody":  {[]any{untouched, nobody, receipt}, 2, conversation.CodeUnavailable},
+		"all leave it untouched":  {[]any{untouched}, 0, conversation.CodeUnavailable},
+		"moved, then untouched":   {[]any{moved, untouched, nobody}, 3, conversation.CodeAdmissionUnknown},
 		"nobody is there":         {[]any{nobody, receipt}, 1, conversation.CodeUnavailable},
 		"nobody is there later":   {[]any{unknown, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
 		"moved, then nobody":      {[]any{moved, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},

@@ -243,6 +243,7 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	active map[conversation.Key]running
+	asking asking        // has a lock of its own
 	checks chan struct{} // has as much room as checks of initial data may run at once
 	unread unread        // has a lock of its own
 	ended  bool          // spawn starts nothing any more

@@ -11,7 +11,7 @@ import (
 func (m *Machine) closed(to ReplyID) bool {
 	switch {
 	case m.draining:
-		m.emit(Reply{to, Moved{}})
+		m.emit(Reply{to, Moved{Untouched: true}})
 	case len(m.waits) >= m.cfg.MaxWaiting:
 		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
 	default:

@@ -173,8 +173,9 @@ type (
 	StepKept struct{}
 	// StepTooMuch says that there is no room to record a [StepDone].
 	StepTooMuch struct{}
-	// Moved says that the outcome is unknown; the caller repeats under its key.
-	Moved struct{}
+	// Moved says that the caller has to repeat under its key. Unless the machine is sure
+	// that it did nothing for it, the outcome is unknown.
+	Moved struct{ Untouched bool }
 	// Poked answers a poke after its writer is fenced: Held if work remains, which
 	// this writer does, settled otherwise. Unknown answers nothing.
 	Poked struct {

@@ -204,7 +204,7 @@ func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 // turnAway answers callers of a stopped machine. One that never had its log knows that
 // it did nothing for them.
 func (m *Machine) turnAway(in Input) {
-	var why Answer = Moved{}
+	var why Answer = Moved{Untouched: true}
 	if m.unread != nil {
 		why = Refused{m.unread}
 	}

@@ -138,6 +138,9 @@ func answerText(v machine.Answer) string {
 	case machine.Aborted:
 		return fmt.Sprintf("aborted=%v", v.Any)
 	case machine.Moved:
+		if v.Untouched {
+			return "moved, untouched"
+		}
 		return "moved"
 	case machine.Compacted:
 		return fmt.Sprintf("compacted=%v", v.Any)

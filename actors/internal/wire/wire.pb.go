@@ -284,7 +284,10 @@ type OwnerReply struct {
 	//	*OwnerReply_Clear
 	//	*OwnerReply_Aborted
 	//	*OwnerReply_Compacted
-	Result        isOwnerReply_Result `protobuf_oneof:"result"`
+	Result isOwnerReply_Result `protobuf_oneof:"result"`
+	// With moved: the actor has done nothing for the request, and never will. A node that
+	// does not know it never says so.
+	Untouched     bool `protobuf:"varint,7,opt,name=untouched,proto3" json:"untouched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -380,6 +383,13 @@ func (x *OwnerReply) GetCompacted() bool {
 	return false
 }
 
+func (x *OwnerReply) GetUntouched() bool {
+	if x != nil {
+		return x.Untouched
+	}
+	return false
+}
+
 type isOwnerReply_Result interface {
 	isOwnerReply_Result()
 }
@@ -393,7 +403,8 @@ type OwnerReply_Failure struct {
 }
 
 type OwnerReply_Moved struct {
-	// The actor stepped down; the outcome is unknown. Repeat under the same key.
+	// The actor stepped down; the outcome is unknown unless untouched is set. Repeat under
+	// the same key.
 	Moved bool `protobuf:"varint,3,opt,name=moved,proto3,oneof"`
 }
 
@@ -1261,7 +1272,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06staged\x18\x03 \x01(\tR\x06staged\"\x0e\n" +
 	"\fAbortRequest\"4\n" +
 	"\x0eCompactRequest\x12\"\n" +
-	"\finstructions\x18\x01 \x01(\tR\finstructions\"\xec\x01\n" +
+	"\finstructions\x18\x01 \x01(\tR\finstructions\"\x8a\x02\n" +
 	"\n" +
 	"OwnerReply\x123\n" +
 	"\areceipt\x18\x01 \x01(\v2\x17.parley.wire.v1.ReceiptH\x00R\areceipt\x123\n" +
@@ -1269,7 +1280,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x05moved\x18\x03 \x01(\bH\x00R\x05moved\x12\x16\n" +
 	"\x05clear\x18\x04 \x01(\bH\x00R\x05clear\x12\x1a\n" +
 	"\aaborted\x18\x05 \x01(\bH\x00R\aaborted\x12\x1e\n" +
-	"\tcompacted\x18\x06 \x01(\bH\x00R\tcompactedB\b\n" +
+	"\tcompacted\x18\x06 \x01(\bH\x00R\tcompacted\x12\x1c\n" +
+	"\tuntouched\x18\a \x01(\bR\tuntouchedB\b\n" +
 	"\x06result\"|\n" +
 	"\aReceipt\x12#\n" +
 	"\rsubmission_id\x18\x01 \x01(\tR\fsubmissionId\x12\x10\n" +
