@@ -243,6 +243,9 @@ func TestNoRoomForABody(t *testing.T) {
 				if got := h.rt.wrote(); got != nil || h.leftovers() != nil {
 					t.Errorf("wrote %v, left %v", got, h.leftovers())
 				}
+				if got := h.h.Spooled(); got.Used != 0 || (got.Refused > 0) != strings.Contains(tt.details, "temporary files") {
+					t.Errorf("temporary files: %+v", got)
+				}
 				if used := budget.Usage(); len(used) > 0 && used[0].Used != 0 {
 					t.Errorf("still taken: %+v", used)
 				}

@@ -159,6 +159,7 @@ type Handler struct {
 	gate       *gate
 	live       live
 	spools     spools
+	files      *memory.Budget // of the spools
 	pages      pages
 }
 
@@ -182,9 +183,10 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 		return nil, err
 	}
 	h.gate = newGate(h.opts.InFlightBytes)
+	h.files = memory.New(0)
 	h.spools = spools{
 		dir: h.opts.TempDir, memory: h.opts.Memory.Account("bodies", h.opts.BodyBytes),
-		disk: memory.New(0).Account("temporary files", h.opts.SpoolBytes), allowed: h.opts.SpoolAllowed,
+		disk: h.files.Account("temporary files", h.opts.SpoolBytes), allowed: h.opts.SpoolAllowed,
 	}
 	h.pages.account, h.pages.patience = h.opts.Memory.Account("readers", h.opts.ReaderBytes), h.opts.SlowReader/4
 	if h.opts.PublicURL != "" {
@@ -217,6 +219,9 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	}
 	return h, nil
 }
+
+// Spooled returns what temporary files hold, and how often a body found no room there.
+func (h *Handler) Spooled() memory.Usage { return h.files.Usage()[0] }
 
 func checkMounts(mounts []Mount) error {
 	seen := map[string]bool{}

@@ -72,7 +72,8 @@ func (d *admitting) Admit(ctx context.Context, a conversation.Admission) (conver
 
 // process is what /metrics shows of a node's process.
 func (b *backend) process(clients *connections) admin.Process {
-	p := admin.Process{Connections: clients.count(), ConnectionsMost: clients.most}
+	files := b.handler.Spooled()
+	p := admin.Process{Connections: clients.count(), ConnectionsMost: clients.most, SpoolBytes: files.Used, SpoolRefused: files.Refused}
 	for folder, room := range map[string]*local.Room{"data": b.data, "spool": b.spool} {
 		if room != nil {
 			u := room.Usage()

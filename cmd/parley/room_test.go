@@ -127,7 +127,7 @@ func TestServeKeepsAReserve(t *testing.T) {
 	_, text := fetch(t, "http://"+at+"/metrics")
 	for _, want := range []string{
 		`parley_volume_refusals_total{folder="data"} 1`, `parley_volume_reserve_bytes{folder="data"} 9e+18`,
-		`parley_volume_free_bytes{folder="spool"} `, "\nparley_ready 1\n",
+		`parley_volume_free_bytes{folder="spool"} `, "\nparley_spool_bytes 0\n", "\nparley_ready 1\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)

@@ -7,6 +7,9 @@ type Process struct {
 	// Connections are open connections of clients, ConnectionsMost is how many there may
 	// be; 0 is no limit.
 	Connections, ConnectionsMost int
+	// SpoolBytes are in temporary files of large bodies, and SpoolRefused counts those that
+	// found no room there.
+	SpoolBytes, SpoolRefused int64
 	// Volumes are those that the node writes to, one for each folder.
 	Volumes []Volume
 }
@@ -24,8 +27,8 @@ type Volume struct {
 
 // processCollector reads it once per scrape.
 type processCollector struct {
-	read                                 func() Process
-	connections, most, free, kept, short *prometheus.Desc
+	read                                                   func() Process
+	connections, most, spooled, refused, free, kept, short *prometheus.Desc
 }
 
 func newProcessCollector(read func() Process) *processCollector {
@@ -34,6 +37,8 @@ func newProcessCollector(read func() Process) *processCollector {
 		read:        read,
 		connections: prometheus.NewDesc("parley_connections", "Open connections of clients.", nil, nil),
 		most:        prometheus.NewDesc("parley_connections_limit", "How many connections of clients may be open, 0 for no limit.", nil, nil),
+		spooled:     prometheus.NewDesc("parley_spool_bytes", "Bytes in temporary files of large bodies and their attachments.", nil, nil),
+		refused:     prometheus.NewDesc("parley_spool_refused_total", "Bodies that were refused since the temporary files have as much as they may.", nil, nil),
 		free:        prometheus.NewDesc("parley_volume_free_bytes", "Bytes that are free on the volume of a folder.", folder, nil),
 		kept:        prometheus.NewDesc("parley_volume_reserve_bytes", "Bytes of it that are kept for work under way.", folder, nil),
 		short:       prometheus.NewDesc("parley_volume_refusals_total", "Requests that were refused since no more than the reserve was free.", folder, nil),
@@ -42,7 +47,7 @@ func newProcessCollector(read func() Process) *processCollector {
 
 // Describe implements prometheus.Collector.
 func (c *processCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.connections, c.most, c.free, c.kept, c.short} {
+	for _, d := range []*prometheus.Desc{c.connections, c.most, c.spooled, c.refused, c.free, c.kept, c.short} {
 		out <- d
 	}
 }
@@ -53,6 +58,8 @@ func (c *processCollector) Collect(out chan<- prometheus.Metric) {
 	p := c.read()
 	out <- prometheus.MustNewConstMetric(c.connections, gauge, float64(p.Connections))
 	out <- prometheus.MustNewConstMetric(c.most, gauge, float64(p.ConnectionsMost))
+	out <- prometheus.MustNewConstMetric(c.spooled, gauge, float64(p.SpoolBytes))
+	out <- prometheus.MustNewConstMetric(c.refused, counter, float64(p.SpoolRefused))
 	for _, v := range p.Volumes {
 		out <- prometheus.MustNewConstMetric(c.free, gauge, float64(v.FreeBytes), v.Folder)
 		out <- prometheus.MustNewConstMetric(c.kept, gauge, float64(v.ReserveBytes), v.Folder)
