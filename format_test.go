@@ -135,7 +135,7 @@ func TestFormatPageHasEveryKey(t *testing.T) {
 		storage.CutKey(conv, "cut-7", storage.LogKey(conv, 7)),
 		storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.PageKey(conv, storage.PageRef{N: 3}),
 		storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}), storage.JournalKey("node-1", 2, 7),
-		storage.ExportJournalKey("node-1", 2, 7),
+		storage.ExportJournalKey("node-1", 2, 7), storage.AsideKey(conv),
 		storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
 		storage.EpochKey(7), storage.HeartbeatKey("node-1"), "format.json", "probe/result/" + string(conv),
 		"migrate/" + string(conv) + "/0001",

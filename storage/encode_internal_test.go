@@ -32,7 +32,7 @@ func TestLinesAreWhatJSONWrites(t *testing.T) {
 	key := conversation.Address{Agent: "a", ID: "1"}.Key()
 	for _, j := range []Journal{
 		{Member: "m", Shards: 1},
-		{Member: "A-b_9", Shard: 3, Shards: 64, N: maxSeq, Entries: []JournalEntry{{key, "n", -1}, {key, "A-b_9", maxSeq}}},
+		{Member: "A-b_9", Shard: 3, Shards: 64, N: maxSeq, Entries: []JournalEntry{{key, "n", -1, true}, {key, "A-b_9", maxSeq, false}}},
 	} {
 		var want strings.Builder
 		enc := json.NewEncoder(&want)

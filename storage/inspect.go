@@ -33,6 +33,7 @@ const (
 	KindIndex      ObjectKind = "index"
 	KindProbe      ObjectKind = "probe"
 	KindStaged     ObjectKind = "staged"
+	KindAside      ObjectKind = "aside"
 )
 
 // ObjectName is what a key says about its object. Fields that a kind does not have are
@@ -86,6 +87,8 @@ func parseRoot(key string) (ObjectName, bool) {
 	case stagedRoot:
 		member, name, _ := strings.Cut(rest, "/")
 		return ObjectName{Kind: KindStaged, Member: member}, validMember(member) == nil && validMember(name) == nil
+	case asideRoot:
+		return ObjectName{Kind: KindAside, Conv: conversation.Key(rest)}, validConv(conversation.Key(rest)) == nil
 	case probePrefix:
 		return ObjectName{Kind: KindProbe}, rest != ""
 	case indexRoot:

@@ -27,6 +27,9 @@ type JournalEntry struct {
 	Conv  conversation.Key `json:"conv"`
 	Nonce Nonce            `json:"nonce"`
 	Seq   int64            `json:"seq"` // Where the writer was when it was listed, -1 before its batch 0.
+	// Opening says that the conversation was about to be opened, and no more: the nonce has
+	// written nothing, and nothing is owed on account of the entry.
+	Opening bool `json:"opening,omitempty"`
 }
 
 func (e JournalEntry) valid() error {
@@ -45,12 +48,16 @@ func (e JournalEntry) appendTo(dst []byte) []byte {
 	dst = append(dst, `","nonce":"`...)
 	dst = append(dst, e.Nonce...)
 	dst = append(dst, `","seq":`...)
-	return append(strconv.AppendInt(dst, e.Seq, 10), '}')
+	dst = strconv.AppendInt(dst, e.Seq, 10)
+	if e.Opening {
+		dst = append(dst, `,"opening":true`...)
+	}
+	return append(dst, '}')
 }
 
 // EncodeJournal returns the object of a journal: one zstd frame with a checksum;
 // its content is JSON lines, a header {v, member, shard, shards, n, count} and one
-// line {conv, nonce, seq} per entry, in the order given.
+// line {conv, nonce, seq, opening} per entry, in the order given.
 func EncodeJournal(j Journal) ([]byte, error) { return encodeListing(listing[JournalEntry](j)) }
 
 // DecodeJournal reverses EncodeJournal. It refuses another version, an entry count

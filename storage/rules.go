@@ -14,6 +14,9 @@ func verifyClaim() bool { return true }
 func keepHighest() bool { return true }
 func checkChain() bool  { return true }
 
+// putBackSteps are the last steps of putting a conversation back, in their order.
+func putBackSteps(list, forget func() error) []func() error { return []func() error{list, forget} }
+
 // rebuild would build a batch anew for a retry; R1 forbids it.
 func (w *Writer) rebuild(context.Context, Header, []byte) ([]byte, Hash) {
 	panic("storage: a frozen batch was rebuilt")

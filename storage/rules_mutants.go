@@ -10,15 +10,16 @@ import (
 
 // Names of the rules that SetRule knows.
 const (
-	RuleFrozenBody  = "R1" // A retry sends the same bytes.
-	RuleReadBack    = "R2" // A 412 is read back.
-	RulePinFirst    = "R3" // The first batch of a writer is not deleted.
-	RuleVerifyClaim = "R4" // The first batch is acknowledged after a LIST.
-	RuleKeepHighest = "R5" // The highest key of a log is not deleted.
-	RuleCheckChain  = "R6" // What is read continues the chain, and segments win.
+	RuleFrozenBody  = "R1"   // A retry sends the same bytes.
+	RuleReadBack    = "R2"   // A 412 is read back.
+	RulePinFirst    = "R3"   // The first batch of a writer is not deleted.
+	RuleVerifyClaim = "R4"   // The first batch is acknowledged after a LIST.
+	RuleKeepHighest = "R5"   // The highest key of a log is not deleted.
+	RuleCheckChain  = "R6"   // What is read continues the chain, and segments win.
+	RuleListBack    = "back" // What is put back is listed before it is no longer set aside.
 )
 
-var rules struct{ frozenBody, readBack, pinFirst, verifyClaim, keepHighest, checkChain switchedOff }
+var rules struct{ frozenBody, readBack, pinFirst, verifyClaim, keepHighest, checkChain, listBack switchedOff }
 
 // switchedOff is false, the rule holds, unless a test breaks it.
 type switchedOff struct{ atomic.Bool }
@@ -29,6 +30,7 @@ func SetRule(name string, on bool) {
 	rule := map[string]*switchedOff{
 		RuleFrozenBody: &rules.frozenBody, RuleReadBack: &rules.readBack, RulePinFirst: &rules.pinFirst,
 		RuleVerifyClaim: &rules.verifyClaim, RuleKeepHighest: &rules.keepHighest, RuleCheckChain: &rules.checkChain,
+		RuleListBack: &rules.listBack,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("storage: no rule %q", name))
@@ -42,6 +44,13 @@ func pinFirst() bool    { return !rules.pinFirst.Load() }
 func verifyClaim() bool { return !rules.verifyClaim.Load() }
 func keepHighest() bool { return !rules.keepHighest.Load() }
 func checkChain() bool  { return !rules.checkChain.Load() }
+
+func putBackSteps(list, forget func() error) []func() error {
+	if rules.listBack.Load() {
+		return []func() error{forget, list}
+	}
+	return []func() error{list, forget}
+}
 
 type pendingKey struct{}
 

@@ -215,6 +215,11 @@ func (d *dumper) object(ctx context.Context) error {
 		if t, err = storage.DecodeTimer(data); err == nil && storage.TimerKey(t) != d.key {
 			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
 		}
+	case storage.KindAside:
+		var a storage.Aside
+		if a, err = storage.DecodeAside(data); err == nil && a.Conv != d.name.Conv {
+			err = fmt.Errorf("it says conversation %s", a.Conv)
+		}
 	case storage.KindIndex:
 		var e storage.IndexEntry
 		if e, err = storage.DecodeIndex(data); err == nil && storage.IndexKey(e) != d.key {

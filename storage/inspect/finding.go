@@ -49,6 +49,7 @@ const (
 	KindEpoch                  Kind = "epoch"
 	KindHeartbeat              Kind = "heartbeat"
 	KindIndex                  Kind = "index"
+	KindAside                  Kind = "aside"
 	KindMore                   Kind = "more"
 )
 

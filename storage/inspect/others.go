@@ -164,6 +164,29 @@ func (v *verifier) heartbeats(ctx context.Context) error {
 	})
 }
 
+// asides tells of the conversations that nobody opens.
+func (v *verifier) asides(ctx context.Context) error {
+	return eachKey(ctx, v.bucket, "aside/", func(k storage.ListedKey) error {
+		name, err := storage.ParseKey(k.Key)
+		if err != nil {
+			v.foreign(k.Key)
+			return nil
+		}
+		a, err := storage.ReadAside(ctx, v.bucket, name.Conv)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			return nil // It was put back meanwhile.
+		case unreadable(err):
+			a.Why = fmt.Sprintf("why cannot be read: %v", err)
+		case err != nil:
+			return err
+		}
+		v.tell(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+			"the conversation is set aside, and nobody opens it: %s; mend it, then put it back with parley log aside --put-back", a.Why)})
+		return nil
+	})
+}
+
 // index looks at the index entries and for the conversations that they name.
 func (v *verifier) index(ctx context.Context) error {
 	present := map[conversation.Key]bool{} // one day's, mostly

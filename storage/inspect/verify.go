@@ -116,6 +116,7 @@ func (v *verifier) everything(ctx context.Context) error {
 	var folders []string
 	known := map[string]func(context.Context) error{
 		"wake/": v.journals, "export/": v.exports, "timer/": v.timers, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
+		"aside/":      v.asides,
 		"format.json": nothing, "probe/": nothing, "staged/": nothing,
 	}
 	var found []string

@@ -212,6 +212,11 @@ func otherWounds() []wound {
 			check(w.t, storage.PutTimer(context.Background(), w.bucket, timer))
 			w.cut(storage.TimerKey(timer))
 		}, want: []string{"note timer timer/*"}, kept: []string{"note timer timer/*"}},
+		{name: "set aside", do: func(w *world) {
+			must(storage.SetAside(context.Background(), w.bucket, storage.Aside{Conv: w.conv, Why: "by hand"}))(w.t)
+		}, want: []string{"note aside aside/*"}, kept: []string{"note aside aside/*"}},
+		{name: "set aside, nobody can tell why", do: func(w *world) { w.put(storage.AsideKey(w.conv), []byte("x")) },
+			want: []string{"note aside aside/*"}, kept: []string{"note aside aside/*"}},
 		{name: "stray timer", do: func(w *world) { w.put("timer/0/soon", []byte("x")) },
 			want: []string{"note foreign-key timer/0/soon"}, kept: []string{"note foreign-key timer/0/soon"}},
 		{name: "index entry flipped", do: func(w *world) { w.cut(storage.IndexKey(storage.IndexEntry{Address: w.at, Day: "2026-01-02"})) },

@@ -102,6 +102,8 @@ func classOf(key string) string {
 		return string(storage.KindJournal)
 	case "export":
 		return string(storage.KindExport)
+	case "aside":
+		return string(storage.KindAside)
 	case "members":
 		return string(storage.KindEpoch)
 	case "heartbeat":

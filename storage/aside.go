@@ -1,0 +1,216 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	asideRoot = "aside/"
+	// maxAsideBytes bounds the object that sets a conversation aside, maxFirstBatch what is
+	// read of a log to learn whose it is.
+	maxAsideBytes, maxFirstBatch = 64 << 10, 1 << 20
+	// maxWhy bounds the words of [Aside.Why], in bytes.
+	maxWhy = 4 << 10
+	// backMember begins the name of every member that is none: what one lists was put back.
+	// Names of nodes have no '-'.
+	backMember = "back-"
+)
+
+// Aside says that nobody opens a conversation until somebody puts it back.
+type Aside struct {
+	Conv conversation.Key `json:"conv"`
+	// Agent and ID are the conversation's address, "" where it was not known.
+	Agent string            `json:"agent,omitempty"`
+	ID    string            `json:"id,omitempty"`
+	At    conversation.Time `json:"at"`
+	// Why is for people; of more than 4 KiB the beginning is kept.
+	Why string `json:"why"`
+	// Failures is how often it could not be opened, 0 if somebody set it aside.
+	Failures int `json:"failures"`
+}
+
+type storedAside struct {
+	storedVersion
+	Aside
+}
+
+// AsideKey returns the object key of what sets a conversation aside.
+func AsideKey(conv conversation.Key) string { return asideRoot + string(conv) }
+
+// EncodeAside returns the object: one line of JSON, {v, conv, agent, id, at, why, failures}.
+func EncodeAside(a Aside) ([]byte, error) {
+	if err := validConv(a.Conv); err != nil {
+		return nil, fmt.Errorf("encode what sets a conversation aside: %w", err)
+	}
+	if len(a.Why) > maxWhy {
+		a.Why = strings.ToValidUTF8(a.Why[:maxWhy], "")
+	}
+	data, err := json.Marshal(storedAside{storedVersion{SchemaVersion}, a})
+	if err != nil {
+		return nil, fmt.Errorf("encode what sets a conversation aside: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// DecodeAside reverses EncodeAside. It refuses an object of another version. Fields it does
+// not know are ignored.
+func DecodeAside(data []byte) (Aside, error) {
+	var a storedAside
+	err := decodeStored(data, maxAsideBytes, &a)
+	if err == nil {
+		err = validConv(a.Conv)
+	}
+	if err != nil {
+		return Aside{}, fmt.Errorf("decode what sets a conversation aside: %w", err)
+	}
+	return a.Aside, nil
+}
+
+// SetAside sets a conversation aside, until [PutBack]. It is nil, and did is false, if that
+// was so. Where a has no address it is read from the first batch, if that is short.
+func SetAside(ctx context.Context, b Bucket, a Aside) (did bool, err error) {
+	if a.Agent == "" {
+		a.Agent, a.ID = addressOf(ctx, b, a.Conv)
+	}
+	data, err := EncodeAside(a)
+	if err != nil {
+		return false, &Error{Op: "create", Key: asideRoot, Kind: ErrRefused, Err: err}
+	}
+	err = createResolved(ctx, b, newRetry(Retry{}), AsideKey(a.Conv), func() Body { return Bytes(data) })
+	switch {
+	case errors.Is(err, ErrExists):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("set conversation %s aside: %w", a.Conv, err)
+	}
+	return true, nil
+}
+
+// addressOf returns what the first batch of a log says, if it says it in few bytes. It folds
+// nothing, so that it may be asked of any log.
+func addressOf(ctx context.Context, b Bucket, conv conversation.Key) (agent, id string) {
+	if validConv(conv) != nil {
+		return "", ""
+	}
+	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
+		return getBounded(ctx, b, LogKey(conv, 0), maxFirstBatch)
+	})
+	if err != nil {
+		return "", ""
+	}
+	first, err := DecodeBatch(data, maxFirstBatch)
+	if err != nil {
+		return "", ""
+	}
+	line, _, _ := strings.Cut(string(first.Lines), "\n")
+	var created struct {
+		Type  string `json:"type"`
+		Agent string `json:"agent"`
+		ID    string `json:"id"`
+	}
+	if json.Unmarshal([]byte(line), &created) != nil || created.Type != string(conversation.TypeConversationCreated) {
+		return "", ""
+	}
+	return created.Agent, created.ID
+}
+
+// ReadAside returns what sets a conversation aside. ErrNotFound says that nothing does; a
+// [*CorruptError] that nobody can tell why.
+func ReadAside(ctx context.Context, b Bucket, conv conversation.Key) (Aside, error) {
+	if err := validConv(conv); err != nil {
+		return Aside{}, err
+	}
+	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
+		return getBounded(ctx, b, AsideKey(conv), maxAsideBytes)
+	})
+	if err != nil {
+		return Aside{}, fmt.Errorf("read why conversation %s is set aside: %w", conv, err)
+	}
+	a, err := DecodeAside(data)
+	if err == nil && a.Conv != conv {
+		err = fmt.Errorf("it says conversation %s", a.Conv)
+	}
+	if err != nil {
+		return Aside{}, &CorruptError{Key: AsideKey(conv), Seq: -1, Err: err}
+	}
+	return a, nil
+}
+
+// ListAside finds every conversation that is set aside by LIST, ordered by key. A key that
+// is no conversation's is passed over.
+func ListAside(ctx context.Context, b Bucket) ([]conversation.Key, error) {
+	var out []conversation.Key
+	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: asideRoot}, func(page []ListedKey) error {
+		for _, k := range page {
+			if conv := conversation.Key(strings.TrimPrefix(k.Key, asideRoot)); validConv(conv) == nil {
+				out = append(out, conv)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list what is set aside: %w", err)
+	}
+	return out, nil
+}
+
+// WasPutBack reports whether a journal was written by [PutBack]. What it lists is owed as
+// long as the journal stands, also while the conversation is set aside.
+func (r JournalRef) WasPutBack() bool { return strings.HasPrefix(r.Member, backMember) }
+
+// PutBack ends what [SetAside] began: whoever sweeps the journals next takes up what the
+// conversation owes. ErrNotFound says that it is not set aside.
+//
+// It claims the log first, so that no writer of before can add to it unseen, then lists the
+// claim in a journal of a member that does not live, and deletes the object last. Where it
+// is interrupted the conversation is still set aside, and it can be repeated. A log whose
+// end cannot be read is refused, with the error: it has to be mended first.
+func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
+	if _, err := ReadAside(ctx, b, conv); err != nil && !Damaged(err) {
+		return err
+	}
+	at, err := claimFor(ctx, b, conv)
+	if err != nil {
+		return fmt.Errorf("put conversation %s back: %w", conv, err)
+	}
+	list := func() error {
+		return NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Shards: 1, Entries: []JournalEntry{at}})
+	}
+	forget := func() error { return b.Delete(ctx, AsideKey(conv)) }
+	for _, step := range putBackSteps(list, forget) {
+		if err := step(); err != nil {
+			return fmt.Errorf("put conversation %s back: %w", conv, err)
+		}
+	}
+	return nil
+}
+
+// claimFor writes a batch without records to a log, as a writer that is used once, and
+// returns it as an entry of a journal.
+func claimFor(ctx context.Context, b Bucket, conv conversation.Key) (JournalEntry, error) {
+	logs := NewLogs(b, nil)
+	tail, err := logs.Tail(ctx, conv, -1)
+	if err != nil {
+		return JournalEntry{}, err
+	}
+	at, epoch := Start(), int64(1)
+	if tail >= 0 {
+		last, err := logs.Range(ctx, conv, tail, tail)
+		if err != nil {
+			return JournalEntry{}, err
+		}
+		at, epoch = last[0].Position(), last[0].Epoch+1
+	}
+	nonce := Nonce(backMember + rand.Text())
+	if _, err := logs.Writer(conv, nonce, at, epoch).Append(ctx, nil, 0); err != nil {
+		return JournalEntry{}, err
+	}
+	return JournalEntry{Conv: conv, Nonce: nonce, Seq: tail + 1}, nil
+}
