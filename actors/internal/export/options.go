@@ -55,6 +55,9 @@ type Options struct {
 	// Live returns the incarnations of the current view, this one included; ok is false
 	// while the view is not known. nil is this node alone.
 	Live func() (members []string, ok bool)
+	// Skip reports whether a log must not be read now; it is asked again after a pause. nil
+	// reads all.
+	Skip func(conversation.Key) bool
 	// Readers is how many logs are read at once; 0 is 4.
 	Readers int
 }
@@ -89,6 +92,9 @@ func (o *Options) complete() (Options, error) {
 	}
 	if c.Live == nil {
 		c.Live = func() ([]string, bool) { return []string{c.Member}, true }
+	}
+	if c.Skip == nil {
+		c.Skip = func(conversation.Key) bool { return false }
 	}
 	fill(&c.FlushRows, 10_000)
 	fill(&c.FlushBytes, 4<<20)

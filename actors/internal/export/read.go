@@ -25,6 +25,9 @@ type delayed struct {
 	at time.Time
 }
 
+// errSkipped says that a log must not be read now.
+var errSkipped = errors.New("log is left alone")
+
 // shortError says that a log ends before a batch that was known.
 type shortError struct{ end, want int64 }
 
@@ -121,6 +124,9 @@ func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, er
 	from, src, want := t.taken, t.src, t.tail
 	adopts = t.adopts
 	x.mu.Unlock()
+	if x.opts.Skip(t.key) {
+		return adopts, false, errSkipped
+	}
 	at, src, err := x.place(ctx, t.key, src, from)
 	if err != nil {
 		return adopts, false, err
@@ -209,6 +215,8 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 		if end && t.adopts == adopts {
 			t.unread = false
 		}
+	case errors.Is(err, errSkipped):
+		x.delay(t, x.opts.longestPause())
 	case errors.As(err, &newer): // A newer node will read it.
 		if !t.told {
 			t.told = true

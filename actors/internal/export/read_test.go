@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -316,4 +317,35 @@ func TestBytesOfAConversation(t *testing.T) {
 		t.Logf("a conversation takes %d bytes", each)
 	}
 	runtime.KeepAlive(x)
+}
+
+// TestLogsThatAreLeftAlone: a log that must not be read is read when it may be again, and
+// keeps no other waiting.
+func TestLogsThatAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var aside atomic.Bool
+		aside.Store(true)
+		var sick conversation.Key
+		skip := func(key conversation.Key) bool { return key == sick && aside.Load() }
+		r := newRig(t, bucketOver(t, memory(t)), export.Options{Skip: skip}, newSink(t, "a"))
+		left, other := newLogbook(t, r.logs, "left"), newLogbook(t, r.logs, "other")
+		sick = left.key
+		for _, l := range []*logbook{left, other} {
+			for range 5 {
+				l.append()
+			}
+			r.Open(l.key, observability.Source{}, -1, l.tail.Seq)
+		}
+		time.Sleep(2 * time.Minute)
+		got, _, _ := r.sinks[0].got()
+		if diff := cmp.Diff(other.events(), got); diff != "" {
+			t.Errorf("while one is left alone (-want +got):\n%s", diff)
+		}
+		aside.Store(false)
+		time.Sleep(time.Minute)
+		got, _, _ = r.sinks[0].got()
+		if diff := cmp.Diff(merge(left, other), got); diff != "" {
+			t.Errorf("when it is left alone no more (-want +got):\n%s", diff)
+		}
+	})
 }
