@@ -102,8 +102,11 @@ type activation struct {
 	author     *authorState                   // of the newest work
 	sender     *sender                        // likewise
 	witness    witness
-	checking   bool // whether the log could be opened once more
-	starved    bool // a feed has events the machine has no room for
+	unasked    *time.Timer
+	begun      bool          // to open the log
+	isOpen     chan struct{} // closed when the machine has the log, or never will
+	checking   bool          // whether the log could be opened once more
+	starved    bool          // a feed has events the machine has no room for
 	stopping   bool
 	handedOver bool  // and what it owes is another node's now
 	charged    int64 // bytes, see accounts
@@ -120,6 +123,7 @@ func newActivation(r *Runtime) *activation {
 
 // Receive implements actor.Actor. It never blocks.
 func (a *activation) Receive(ctx actor.Context) {
+	a.beginFor(ctx.Message())
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.root, a.self = ctx.ActorSystem().Root, ctx.Self()
@@ -206,7 +210,8 @@ func (a *activation) start(key conversation.Key) {
 	} else {
 		a.assume(a.newNonce())
 	}
-	a.rt.spawn(a.open)
+	a.isOpen = make(chan struct{})
+	a.unasked = time.AfterFunc(firstMessage, func() { a.tell(unasked{}) })
 }
 
 func (a *activation) newNonce() storage.Nonce {
@@ -231,6 +236,7 @@ func (a *activation) end() {
 		return
 	}
 	a.cancel()
+	a.unasked.Stop()
 	for i := range a.timers {
 		if a.timers[i].t != nil {
 			a.timers[i].t.Stop()
@@ -259,15 +265,9 @@ func (a *activation) end() {
 	}
 }
 
-// open opens the log once nobody else runs the conversation.
-func (a *activation) open() {
-	a.awaitRelease()
-	a.tell(a.readLog())
-}
-
-// readLog reads and folds the log. However long it is, what is closed of it is in the
-// bucket but for the newest.
-func (a *activation) readLog() openedLog {
+// read reads and folds the log. However long it is, what is closed of it is in the bucket
+// but for the newest.
+func (a *activation) read() openedLog {
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
@@ -400,18 +400,20 @@ func (o *openedLog) fold(b storage.Batch) error {
 }
 
 func (a *activation) opened(m openedLog) {
+	defer close(a.isOpen)
+	a.rt.journal.opened(a.openingID())
 	if m.err != nil {
 		if a.resting != nil {
 			a.rt.resting.putBack(a.key, *a.resting)
 		}
 		if m.damaged {
 			a.rt.followers.Distrust(a.key)
+			a.failed(m.err)
 		}
 		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
 		return
 	}
 	defer a.containOpening()
-	a.rt.unread.opened(a.key)
 	day, shipped := "", m.shipped()
 	if a.resting != nil {
 		day, shipped = a.resting.indexed(), max(shipped, a.resting.shipped)
@@ -429,6 +431,7 @@ func (a *activation) opened(m openedLog) {
 	a.step(machine.Opened{
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
 	})
+	a.rt.unread.opened(a.key)
 }
 
 // chooseWriter goes on as the writer at rest if the log still ends where that one left
@@ -456,6 +459,7 @@ func (a *activation) containOpening() {
 		return
 	}
 	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	a.failed(fmt.Errorf("panic: %v", p))
 	told := answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
 	for id, to := range a.callers {
 		delete(a.callers, id)
@@ -724,6 +728,9 @@ func (a *activation) stop(e machine.Stop) {
 		})
 		a.rt.askSweep()
 	case machine.StopUnread:
+		if conversation.CodeOf(e.Err) == conversation.CodeSetAside {
+			break // It was told when it was.
+		}
 		if a.rt.unread.news(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)
 			a.witness.recovery("", &observability.SubmissionRecovery{

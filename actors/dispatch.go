@@ -197,6 +197,9 @@ func (r *Runtime) callOwner(
 	if r.members.passive() {
 		return nil, false, conversation.Unavailable(retryAfter, errPassive)
 	}
+	if err := r.aside.refused(at.Key()); err != nil {
+		return nil, false, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	panics := 0

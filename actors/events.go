@@ -71,6 +71,7 @@ func (r *Runtime) export() error {
 	x, err := export.New(r.logs, r.bucket, &export.Options{
 		FlushRows: r.opts.EventGroup.Rows, FlushBytes: r.opts.EventGroup.Bytes, FlushEvery: r.opts.EventGroup.Every,
 		Memory: r.accounts.events, Logger: r.log, Member: r.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.incarnations,
+		Skip: func(key conversation.Key) bool { return r.aside.refused(key) != nil },
 		Project: func(src observability.Source, b conversation.Batch) []observability.Event {
 			opts := r.events.options(src.Agent)
 			return observability.Project(src, b, &opts)

@@ -104,6 +104,7 @@ type journal struct {
 	n         int64                       // of the newest write, landed or not
 	landed    int64                       // of the newest landed write, -1 if none
 	behind    bool                        // the newest write was left behind
+	hasty     bool                        // the next write does not wait for who leaves
 	dirty     bool                        // the set differs from what was written last, apart from who leaves
 	kick      chan struct{}
 
@@ -131,8 +132,40 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 	j.mu.Lock()
 	e := j.entry(id)
 	if e == nil {
-		e = j.add(id, seq)
+		e = j.add(storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: seq})
 	}
+	j.await(e, done)
+}
+
+// opening makes the journal say that a conversation is about to be opened and calls done
+// as list does. Nothing is owed for it: it is there so that whoever finds the journal of a
+// node that died knows over what.
+func (j *journal) opening(id entryID, done func()) {
+	j.mu.Lock()
+	e := j.entries[id]
+	if e == nil {
+		e = j.add(storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: -1, Opening: true})
+	}
+	j.await(e, done)
+}
+
+// opened takes back what opening has said, at once: a journal that goes on to say it makes
+// a suspect of the conversation when the node dies of something else.
+func (j *journal) opened(id entryID) {
+	j.mu.Lock()
+	e := j.entries[id]
+	if e != nil {
+		j.remove(e)
+		j.dirty, j.hasty = true, j.hasty || e.first <= j.n // else no journal has it
+	}
+	j.mu.Unlock()
+	if e != nil {
+		j.wake()
+	}
+}
+
+// await calls done once an entry is listed. The caller holds mu, which is released.
+func (j *journal) await(e *entry, done func()) {
 	j.stay(e)
 	switch {
 	case j.behind || e.first > j.n: // Nothing that may count lists it.
@@ -239,10 +272,11 @@ func (j *journal) size() (all, owed int) {
 }
 
 // add puts a writer into the set. The caller holds mu, as for the next four.
-func (j *journal) add(id entryID, seq int64) *entry {
+func (j *journal) add(as storage.JournalEntry) *entry {
+	id := entryID{as.Conv, as.Nonce}
 	e := &entry{id: id, first: unlisted}
 	at, _ := j.find(id)
-	j.set = slices.Insert(j.set, at, storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: seq})
+	j.set = slices.Insert(j.set, at, as)
 	j.entries[id] = e
 	j.fresh = append(j.fresh, e)
 	j.dirty = true
@@ -329,7 +363,7 @@ func (j *journal) run(ctx context.Context) {
 func (j *journal) due() (wait time.Duration, ready bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.waiting) > 0 || j.behind {
+	if len(j.waiting) > 0 || j.behind || j.hasty {
 		return 0, true
 	}
 	last := j.leaving.Back()
@@ -375,7 +409,7 @@ func (j *journal) compose() storage.Journal {
 	clear(j.fresh)
 	j.fresh = j.fresh[:0]
 	j.flying, j.waiting = append(j.flying, j.waiting...), nil
-	j.dirty, j.behind = false, false
+	j.dirty, j.behind, j.hasty = false, false, false
 	j.snapshot = append(j.snapshot[:0], j.set...)
 	return storage.Journal{Member: j.member, Shards: 1, N: j.n, Entries: j.snapshot}
 }

@@ -480,3 +480,39 @@ func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
 		b.quiet(time.Hour)
 	})
 }
+
+// TestJournalSaysWhatIsOpened: what is about to be opened stands in a journal of its own, and
+// goes at once when it is. It is no listing of a writer.
+func TestJournalSaysWhatIsOpened(t *testing.T) {
+	journalBench(t, func(b *bench) {
+		opening, one := writer("1", "n1-opening"), writer("1", "n1")
+		done := make(chan struct{})
+		b.j.opening(opening, func() { close(done) })
+		p := b.put(0, opening)
+		j, err := storage.DecodeJournal(p.body)
+		if err != nil || !j.Entries[0].Opening || j.Entries[0].Seq != -1 {
+			b.Errorf("journal %+v, %v", j, err)
+		}
+		select {
+		case <-done:
+			b.Error("said before it landed")
+		default:
+		}
+		p.verdict <- nil
+		<-done
+		first := b.list(one)
+		p = b.put(1, opening, one)
+		b.want("listed by a journal that only says what is opened", first(), false)
+		b.j.opened(opening)
+		b.j.opened(opening)
+		p.verdict <- nil
+		b.want("listed once landed", first(), true)
+		b.put(2, one).verdict <- nil // without the linger
+		b.j.unlist(one)
+		b.put(3).verdict <- nil
+		b.j.opening(opening, func() { b.Error("it was taken back before it was said") })
+		b.j.opened(opening)
+		b.put(4).verdict <- nil
+		b.quiet(time.Hour)
+	})
+}

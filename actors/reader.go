@@ -16,12 +16,49 @@ import (
 type reader struct {
 	*follower.Set
 	bucket storage.Bucket
+	aside  *asides
 }
 
 var _ conversation.Reader = reader{}
 
+// Head implements [conversation.Reader].
+func (r reader) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
+	if err := r.aside.refused(at.Key()); err != nil {
+		return conversation.Start, err
+	}
+	return r.Set.Head(ctx, at)
+}
+
+// Snapshot implements [conversation.Reader].
+func (r reader) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
+	if err := r.aside.refused(at.Key()); err != nil {
+		return conversation.Page{}, err
+	}
+	return r.Set.Snapshot(ctx, at)
+}
+
+// Updates implements [conversation.Reader].
+func (r reader) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
+	if err := r.aside.refused(at.Key()); err != nil {
+		return conversation.Page{}, err
+	}
+	return r.Set.Updates(ctx, at, after, limit)
+}
+
+// Wait implements [conversation.Reader]. Who waits already when the conversation is set
+// aside goes on to wait.
+func (r reader) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
+	if err := r.aside.refused(at.Key()); err != nil {
+		return err
+	}
+	return r.Set.Wait(ctx, at, after)
+}
+
 // Attachment implements [conversation.Reader].
 func (r reader) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, io.ReadCloser, error) {
+	if err := r.aside.refused(at.Key()); err != nil {
+		return conversation.Attachment{}, nil, err
+	}
 	meta, err := r.Set.Attachment(ctx, at, id)
 	if err != nil {
 		return meta, nil, err

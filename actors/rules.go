@@ -16,6 +16,10 @@ func checksResting() bool { return true }
 func looksAtLog() bool    { return true }
 func awaitsAnswers() bool { return true }
 
+func foretellsOpening() bool  { return true }
+func suspectsTakeTurns() bool { return true }
+func asideBeforeAnswer() bool { return true }
+
 // sweepsAgain reports whether a journal that was swept is swept when it comes again.
 func (r *Runtime) sweepsAgain(storage.JournalRef) bool { return true }
 

@@ -16,15 +16,18 @@ import (
 var rules struct {
 	waitsForJournal, sweepsOwnSet, checksResting, looksAtLog atomic.Bool
 
-	awaitsAnswers atomic.Bool // A swept journal goes when every entry is answered.
-	sweepsAgain   atomic.Bool // Sweeps recur.
-	asksOwners    atomic.Bool // An entry of this node is no answer for another's.
-	asksClaimed   atomic.Bool // Not even if it is farther on.
-	deletesRead   atomic.Bool // A sweep deletes the keys up to what it has read.
-	listsWriters  atomic.Bool // An entry is of one writer.
-	listsInFlight atomic.Bool // The journal in flight must list a writer, too.
-	keepsBytes    atomic.Bool // A number never gets other bytes.
-	deletesLanded atomic.Bool // A journal goes when the next has landed.
+	awaitsAnswers     atomic.Bool // A swept journal goes when every entry is answered.
+	sweepsAgain       atomic.Bool // Sweeps recur.
+	asksOwners        atomic.Bool // An entry of this node is no answer for another's.
+	asksClaimed       atomic.Bool // Not even if it is farther on.
+	deletesRead       atomic.Bool // A sweep deletes the keys up to what it has read.
+	listsWriters      atomic.Bool // An entry is of one writer.
+	listsInFlight     atomic.Bool // The journal in flight must list a writer, too.
+	foretellsOpening  atomic.Bool // Who is asked by a sweep is listed before the log is read.
+	suspectsTakeTurns atomic.Bool // Of those over whom nodes died one is opened at a time.
+	asideBeforeAnswer atomic.Bool // A conversation is set aside before its entries go.
+	keepsBytes        atomic.Bool // A number never gets other bytes.
+	deletesLanded     atomic.Bool // A journal goes when the next has landed.
 
 	swept  sync.Map // what was swept once, by runtime and shard, for sweepsAgain
 	landed sync.Map // the set that has landed, by journal, for listsInFlight
@@ -34,6 +37,10 @@ func sweepsOwnSet() bool  { return !rules.sweepsOwnSet.Load() }
 func checksResting() bool { return !rules.checksResting.Load() }
 func looksAtLog() bool    { return !rules.looksAtLog.Load() }
 func awaitsAnswers() bool { return !rules.awaitsAnswers.Load() }
+
+func foretellsOpening() bool  { return !rules.foretellsOpening.Load() }
+func suspectsTakeTurns() bool { return !rules.suspectsTakeTurns.Load() }
+func asideBeforeAnswer() bool { return !rules.asideBeforeAnswer.Load() }
 
 // sweptShard names what a runtime has swept.
 type sweptShard struct {
@@ -52,7 +59,7 @@ func (r *Runtime) covered(e storage.JournalEntry) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.ContainsFunc(j.set, func(own storage.JournalEntry) bool {
-		landed := own.Conv == e.Conv && own.Nonce != e.Nonce && j.entries[entryID{own.Conv, own.Nonce}].first <= j.landed
+		landed := !own.Opening && own.Conv == e.Conv && own.Nonce != e.Nonce && j.entries[entryID{own.Conv, own.Nonce}].first <= j.landed
 		return landed && (any || farther && own.Seq > e.Seq)
 	})
 }

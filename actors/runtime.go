@@ -85,6 +85,9 @@ type Options struct {
 	// it is used up new messages are refused; what was admitted goes on. Nil bounds
 	// nothing.
 	Memory *memory.Budget
+	// AsideAfter is after how many failures to open a conversation, of this node for a reason
+	// that stays, or of nodes that died over it, it is set aside. Zero is 3.
+	AsideAfter int
 	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
 	// to their conversations; others wait, the agents taking turns. Zero is 16.
 	DispatchesAtOnce int
@@ -169,6 +172,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"CompactBatches", &out.CompactBatches, 32},
 		{"MaxWaiting", &out.MaxWaiting, 1000},
 		{"MaxWaitingBytes", &out.MaxWaitingBytes, 64 << 20},
+		{"AsideAfter", &out.AsideAfter, 3},
 		{"DispatchesAtOnce", &out.DispatchesAtOnce, 16},
 	} {
 		if *n.value < 0 {
@@ -208,6 +212,7 @@ type Runtime struct {
 	journal   *journal
 	resting   *resting
 	waits     waits
+	aside     *asides
 	events    *events
 	garbage   *garbage
 	gate      *dispatchGate
@@ -322,6 +327,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
 	r.gate = newDispatchGate(o.DispatchesAtOnce)
+	r.aside = newAsides(o.AsideAfter)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
@@ -359,7 +365,7 @@ func (r *Runtime) attach(h host) error {
 }
 
 // Reader returns the read seam of this node.
-func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket} }
+func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket, r.aside} }
 
 // Serves reports whether an agent is registered under the name.
 func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }
@@ -408,6 +414,10 @@ func (r *Runtime) serve(ctx context.Context) error {
 		wg.Go(func() { r.relay.run(inner) })
 	}
 	var sweeps sync.WaitGroup
+	// Nothing is opened before it is known what must not be.
+	if _, err := r.takeStock(ctx); err != nil && ctx.Err() == nil {
+		r.log.Warn("look for conversations that are set aside", "err", err)
+	}
 	sweeps.Go(func() { r.sweepLoop(ctx) })
 	sweeps.Go(func() { r.pokeLoop(ctx) })
 	sweeps.Go(func() { r.timerLoop(ctx) })

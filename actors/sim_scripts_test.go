@@ -1,8 +1,16 @@
 package actors
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
 )
 
 // stageScript is an interleaving that one sentence of the rules of the busy journal is
@@ -30,6 +38,8 @@ func stageScripts() []stageScript {
 		{"an entry of the sweeper is about to leave", coversLeaving},
 		{"an entry of the sweeper is not fenced yet", coversUnclaimed},
 		{"a key is repeated at a node that dies", repeatsElsewhere},
+		{"a conversation ends every node that opens it", endsItsNodes},
+		{"putting back is interrupted", isPutBackTwice},
 	}
 }
 
@@ -269,4 +279,92 @@ func repeatsElsewhere(s *stage) {
 	s.admit("b", "x", "k0")
 	s.kill("a")
 	s.kill("b")
+}
+
+// diesOver has nodes start and die, one after the other, over x, which a has left with y.
+func diesOver(s *stage, nodes ...string) {
+	s.Helper()
+	s.start("a")
+	s.hold("a", batches("x", 1))
+	s.hold("a", batches("y", 1))
+	for _, conv := range []string{"x", "y"} {
+		s.admit("a", conv, "k0")
+		s.acked(conv, "k0")
+	}
+	s.kill("a")
+	s.deadens("x")
+	for _, name := range nodes {
+		s.start(name)
+		if !s.nodes[name].isDead() && s.broken == "" {
+			s.broken = name + " has not died"
+		}
+	}
+}
+
+// endsItsNodes has three nodes die over x. The fourth sets it aside, and goes on with it
+// when it was mended and put back.
+func endsItsNodes(s *stage) {
+	diesOver(s, "b", "c", "d")
+	s.start("e")
+	s.wantAside("x")
+	if s.nodes["e"].isDead() && s.broken == "" {
+		s.broken = "the fourth node dies, too"
+	}
+	if s.broken != "" {
+		return
+	}
+	s.sweep("e")
+	if refs, err := storage.Journals(s.Context(), s.bucket); err != nil || len(refs) > 1 {
+		s.broken = fmt.Sprintf("journals are left: %v, %v", refs, err)
+	}
+	if _, err := s.nodes["e"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeSetAside {
+		s.broken = fmt.Sprintf("a message to what is set aside: %v", err)
+	}
+	if _, err := s.nodes["e"].rt.Reader().Snapshot(s.Context(), at("x")); conversation.CodeOf(err) != conversation.CodeSetAside {
+		s.broken = fmt.Sprintf("a read of what is set aside: %v", err)
+	}
+	if n := s.nodes["e"].rt.Status().SetAside; n != 1 {
+		s.broken = fmt.Sprintf("%d conversations are said to be set aside", n)
+	}
+	s.deadens("")
+	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil {
+		s.broken = err.Error()
+	}
+}
+
+// isPutBackTwice has whoever puts x back end in the middle, and do it again.
+func isPutBackTwice(s *stage) {
+	diesOver(s, "b", "c", "d")
+	s.start("e")
+	s.wantAside("x")
+	s.deadens("")
+	interrupted, err := openSimBucket(&endsWithin{stage: s})
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	if err := storage.PutBack(ctx, interrupted, at("x").Key()); err == nil {
+		s.broken = "it was not interrupted"
+	}
+	s.sweep("e")
+	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil && !errors.Is(err, storage.ErrNotFound) {
+		s.broken = err.Error()
+	}
+}
+
+// endsWithin is the bucket of a process that ends when it has done one of the two steps that
+// put a conversation back.
+type endsWithin struct {
+	stage *stage
+	over  bool
+}
+
+func (e *endsWithin) RoundTrip(req *http.Request) (*http.Response, error) {
+	step := strings.Contains(req.URL.Path, "/wake/") || strings.Contains(req.URL.Path, "/aside/") && req.Method == http.MethodDelete
+	if e.over && req.Method != http.MethodGet {
+		return nil, errStageLost
+	}
+	e.over = e.over || step
+	return e.stage.store.RoundTrip(req)
 }

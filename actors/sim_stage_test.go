@@ -40,6 +40,8 @@ type stage struct {
 	views map[string]string // whom a node takes for the owner of everything
 	holds []*hold
 	acks  []stageAck
+	// deadly is a conversation whose opening ends the node, broken what went wrong.
+	deadly, broken string
 }
 
 type stageAck struct {
@@ -273,6 +275,40 @@ func (s *stage) holding(node, method, key string) *hold {
 	return nil
 }
 
+// opens reports whether a request is the first LIST of the deadly log.
+func (s *stage) opens(req *http.Request, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := req.URL.Query()
+	return s.deadly != "" && req.Method == http.MethodGet && key == "" && q.Get("start-after") == "" &&
+		q.Get("prefix") == storage.FolderOf(at(s.deadly).Key())+"log/"
+}
+
+// deadens makes a conversation one whose opening ends the node; "" is none.
+func (s *stage) deadens(conv string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadly = conv
+}
+
+// wantAside says what is broken unless exactly some conversations are set aside, and nobody
+// is asked for them or for anything else that is left.
+func (s *stage) wantAside(convs ...string) {
+	s.Helper()
+	var want []conversation.Key
+	for _, conv := range convs {
+		want = append(want, at(conv).Key())
+	}
+	slices.Sort(want)
+	got, err := storage.ListAside(s.Context(), s.bucket)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if !slices.Equal(got, want) && s.broken == "" {
+		s.broken = fmt.Sprintf("set aside is %v, want %v", got, want)
+	}
+}
+
 // RoundTrip implements http.RoundTripper.
 func (p *player) RoundTrip(req *http.Request) (*http.Response, error) {
 	var body []byte
@@ -293,6 +329,11 @@ func (p *player) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errSimStopped
 	}
 	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	if p.stage.opens(req, key) {
+		p.stage.late.Go(func() { p.stage.kill(p.name) })
+		<-p.host.gone
+		return nil, errSimStopped
+	}
 	h := p.stage.holding(p.name, req.Method, key)
 	switch {
 	case h == nil:
@@ -335,6 +376,9 @@ func (s *stage) end() string {
 		}
 	}
 	slices.Sort(live)
+	if s.broken != "" {
+		return s.broken
+	}
 	for range 4 {
 		for _, name := range live {
 			s.believe(name, live[0])

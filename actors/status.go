@@ -60,6 +60,8 @@ type Status struct {
 	// QueuedDispatches are messages of tools and hooks that wait for their turn,
 	// RefusedDispatches were too many to wait.
 	QueuedDispatches, RefusedDispatches int64
+	// SetAside counts the conversations of the bucket that nobody opens.
+	SetAside int
 	// Unchecked are the initial data that were refused because checking them against a
 	// schema goes beyond a bound.
 	Unchecked int64
@@ -93,8 +95,8 @@ func (r *Runtime) Status() Status {
 		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
 		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
 		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
-		Unchecked: r.counts.unchecked.Load(),
-		Follower:  r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
+		Unchecked: r.counts.unchecked.Load(), SetAside: r.aside.count(),
+		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.gate.counts()

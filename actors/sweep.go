@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -104,43 +106,136 @@ func (r *Runtime) pokeLoop(ctx context.Context) {
 }
 
 // sweep pokes everything that is listed under a writer which no longer runs: in
-// the journals of incarnations that are not members, and in this node's own set.
+// the journals of incarnations that are not members, and in this node's own set. Where
+// nodes have died over a conversation, it comes after all others.
 func (r *Runtime) sweep(ctx context.Context) error {
 	if r.members.passive() {
 		return nil
 	}
 	r.counts.sweeps.Add(1)
-	var errs []error
-	refs, err := storage.Journals(ctx, r.bucket)
-	if err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, r.sweepJournals(ctx, refs))
-	if err == nil {
-		r.forgetAnswers(refs)
-	}
-	errs = append(errs, r.sweepOwnSet(ctx), r.sweepStaged(ctx))
+	s, err := r.takeStock(ctx)
+	errs := []error{err, s.setAside(ctx), s.calm(ctx), s.ownSet(ctx), s.suspects(ctx), r.sweepStaged(ctx)}
 	return errors.Join(errs...)
 }
 
-// sweepJournals sweeps some journals at once: an owner that hangs over an entry of one
-// must not hold up another. One at a time is as good for a schedule that is repeated.
-func (r *Runtime) sweepJournals(ctx context.Context, refs []storage.JournalRef) error {
+// stock is what a sweep has found in the bucket.
+type stock struct {
+	rt   *Runtime
+	left []*leftJournal
+	// known says that what is set aside was listed after the journals were read: only then
+	// does it stand for what they say.
+	known bool
+}
+
+// leftJournal is a journal that its node left behind.
+type leftJournal struct {
+	ref  storage.JournalRef
+	open []storage.JournalEntry // that no sweep of this node has had answered
+	kept bool                   // by this sweep, whatever is answered
+}
+
+// takeStock reads the journals that nodes have left behind, counts over which conversations
+// they died, and finds out what is set aside.
+func (r *Runtime) takeStock(ctx context.Context) (*stock, error) {
+	s := &stock{rt: r}
+	refs, err := storage.Journals(ctx, r.bucket)
+	errs := []error{err, s.read(ctx, refs)}
+	if err == nil {
+		r.forgetAnswers(refs)
+		r.aside.suspect(s.deaths())
+	}
+	err = r.lookAside(ctx)
+	s.known = err == nil
+	return s, errors.Join(append(errs, err)...)
+}
+
+// read reads some journals at once. One at a time is as good for a schedule that is repeated.
+func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
+	r := s.rt
 	var mu sync.Mutex
 	var errs []error
 	var g errgroup.Group
 	g.SetLimit(r.journalsAtOnce)
 	for _, ref := range refs {
-		if ref.Member != r.journal.member && r.members.has(ref.Member) {
+		if ref.Member == r.journal.member {
+			errs = append(errs, r.journal.removeReplaced(ctx, ref.Keys))
 			continue
 		}
+		if r.members.has(ref.Member) || !r.sweepsAgain(ref) {
+			continue
+		}
+		l := &leftJournal{ref: ref}
+		s.left = append(s.left, l)
 		g.Go(func() error {
-			var err error
-			if ref.Member == r.journal.member {
-				err = r.journal.removeReplaced(ctx, ref.Keys)
-			} else {
-				err = r.sweepForeign(ctx, ref)
+			j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
+			l.kept = err != nil
+			l.open = r.unanswered(ref, j.Entries)
+			if err != nil && !errors.Is(err, storage.ErrNotFound) { // else another sweep was faster
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("sweep journal of %s: %w", ref.Member, err))
 			}
+			return nil
+		})
+	}
+	_ = g.Wait() // What went wrong is in errs.
+	s.left = slices.DeleteFunc(s.left, func(l *leftJournal) bool { return l.kept })
+	return errors.Join(errs...)
+}
+
+// deaths counts the nodes that died while they opened a conversation.
+func (s *stock) deaths() map[conversation.Key]int {
+	out := map[conversation.Key]int{}
+	for _, l := range s.left {
+		for _, e := range l.open {
+			if e.Opening {
+				out[e.Conv]++
+			}
+		}
+	}
+	return out
+}
+
+// setAside sets aside over what too many nodes have died, and takes what is set aside for
+// answered. What somebody put back is owed all the same.
+func (s *stock) setAside(ctx context.Context) error {
+	var errs []error
+	a := s.rt.aside
+	for _, l := range s.left {
+		for _, e := range l.open {
+			if n := a.died(e.Conv); n >= a.limit && !a.has(e.Conv) && asideBeforeAnswer() {
+				errs = append(errs, s.rt.setAside(ctx, e.Conv, fmt.Sprintf("%d nodes died while they opened it, %s the last that was looked at", n, l.ref.Member), n))
+			}
+		}
+	}
+	for _, l := range s.left {
+		var left []storage.JournalEntry
+		for _, e := range l.open {
+			switch {
+			case a.refused(e.Conv) == nil:
+				left = append(left, e)
+			case s.known && (a.has(e.Conv) || !asideBeforeAnswer()) && !l.ref.WasPutBack():
+				s.rt.answered(l.ref, e)
+			default:
+				l.kept = true // It stays, and nobody is asked for this entry.
+			}
+		}
+		l.open = left
+	}
+	return errors.Join(errs...)
+}
+
+// calm answers the entries of conversations that no node died over, and deletes the journals
+// that have no others. An owner that hangs over one journal does not hold up another.
+func (s *stock) calm(ctx context.Context) error {
+	r := s.rt
+	var mu sync.Mutex
+	var errs []error
+	var g errgroup.Group
+	g.SetLimit(r.journalsAtOnce)
+	for _, l := range s.left {
+		g.Go(func() error {
+			err := r.answer(ctx, l)
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)
@@ -149,6 +244,138 @@ func (r *Runtime) sweepJournals(ctx context.Context, refs []storage.JournalRef) 
 	}
 	_ = g.Wait() // What went wrong is in errs.
 	return errors.Join(errs...)
+}
+
+// answer answers the calm entries of a journal that its node left behind and then
+// deletes exactly the keys up to the number it read. An answer stays true, because
+// its writer is fenced: what was answered by an earlier sweep is not asked again
+// on account of an entry that nobody can answer.
+func (r *Runtime) answer(ctx context.Context, l *leftJournal) error {
+	if len(l.open) > 0 {
+		r.log.Info("take over conversations", "member", l.ref.Member, "count", len(l.open))
+	}
+	var g errgroup.Group
+	g.SetLimit(pokesAtOnce)
+	var suspects []storage.JournalEntry
+	for _, e := range l.open {
+		if r.aside.died(e.Conv) > 0 && suspectsTakeTurns() {
+			suspects = append(suspects, e)
+			continue
+		}
+		g.Go(func() error { return r.answerEntry(ctx, l, e) })
+	}
+	err := g.Wait()
+	if l.open = suspects; err != nil {
+		if awaitsAnswers() {
+			l.kept = true // to be read again
+			return fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err)
+		}
+	}
+	return r.forget(ctx, l)
+}
+
+func (r *Runtime) answerEntry(ctx context.Context, l *leftJournal, e storage.JournalEntry) error {
+	if r.covered(e) {
+		return nil
+	}
+	if err := r.poke(ctx, e); err != nil {
+		return err
+	}
+	r.answered(l.ref, e)
+	r.counts.takenOver.Add(1)
+	return nil
+}
+
+// forget deletes a journal that has no open entry.
+func (r *Runtime) forget(ctx context.Context, l *leftJournal) error {
+	if l.kept || len(l.open) > 0 {
+		return nil
+	}
+	l.kept = true // It is gone, or the next sweep tries again.
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	return storage.DeleteJournal(ctx, r.bucket, r.swept(ctx, l.ref))
+}
+
+// suspects answers the entries of conversations that nodes died over, one conversation after
+// the other, those that fewest died over first. It ends early when another sweep is asked
+// for, which begins with them anew.
+func (s *stock) suspects(ctx context.Context) error {
+	r := s.rt
+	own := slices.DeleteFunc(r.orphans(), func(e storage.JournalEntry) bool {
+		return r.aside.died(e.Conv) == 0 || r.aside.refused(e.Conv) != nil
+	})
+	entries := slices.Clone(own)
+	for _, l := range s.left {
+		entries = append(entries, l.open...)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	keys := make([]conversation.Key, len(entries))
+	for i, e := range entries {
+		keys[i] = e.Conv
+	}
+	slices.SortFunc(keys, func(a, b conversation.Key) int {
+		return cmp.Or(cmp.Compare(r.aside.died(a), r.aside.died(b)), cmp.Compare(a, b))
+	})
+	patient, cancel := r.untilAsked(ctx)
+	defer cancel()
+	var errs []error
+	for _, key := range slices.Compact(keys) {
+		for _, l := range s.left {
+			errs = append(errs, s.answerAll(patient, l, key))
+		}
+		for _, e := range own {
+			if e.Conv == key {
+				errs = append(errs, r.pokeOwn(patient, e))
+			}
+		}
+		if patient.Err() != nil {
+			return nil
+		}
+	}
+	for _, l := range s.left {
+		errs = append(errs, r.forget(ctx, l))
+	}
+	return errors.Join(errs...)
+}
+
+// answerAll answers the entries of one conversation in a journal.
+func (s *stock) answerAll(ctx context.Context, l *leftJournal, key conversation.Key) error {
+	var errs []error
+	l.open = slices.DeleteFunc(l.open, func(e storage.JournalEntry) bool {
+		if e.Conv != key || ctx.Err() != nil {
+			return false
+		}
+		err := s.rt.answerEntry(ctx, l, e)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err))
+		}
+		return err == nil
+	})
+	return errors.Join(errs...)
+}
+
+// untilAsked returns a context that ends when a sweep is asked for.
+func (r *Runtime) untilAsked(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-r.sweepNow:
+			nudge(r.sweepNow)
+		case <-r.sweepSoon:
+			nudge(r.sweepSoon)
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, func() {
+		cancel()
+		<-done
+	}
 }
 
 // sweepStaged deletes what nodes that are gone have left on its way to an owner.
@@ -178,48 +405,6 @@ func (r *Runtime) sweepStaged(ctx context.Context) error {
 type shard struct {
 	member string
 	number int
-}
-
-// sweepForeign answers every entry of a journal that its node left behind and then
-// deletes exactly the keys up to the number it read. An answer stays true, because
-// its writer is fenced: what was answered by an earlier sweep is not asked again
-// on account of an entry that nobody can answer.
-func (r *Runtime) sweepForeign(ctx context.Context, ref storage.JournalRef) error {
-	if !r.sweepsAgain(ref) {
-		return nil
-	}
-	j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil // another sweep was faster
-	}
-	if err != nil {
-		return fmt.Errorf("sweep journal of %s: %w", ref.Member, err)
-	}
-	open := r.unanswered(ref, j.Entries)
-	if len(open) > 0 {
-		r.log.Info("take over conversations", "member", ref.Member, "count", len(open))
-	}
-	var g errgroup.Group
-	g.SetLimit(pokesAtOnce)
-	for _, e := range open {
-		g.Go(func() error {
-			if r.covered(e) {
-				return nil
-			}
-			if err := r.poke(ctx, e); err != nil {
-				return err
-			}
-			r.answered(ref, e)
-			r.counts.takenOver.Add(1)
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil && awaitsAnswers() {
-		return fmt.Errorf("sweep journal of %s: %w", ref.Member, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
-	defer cancel()
-	return storage.DeleteJournal(ctx, r.bucket, r.swept(ctx, ref))
 }
 
 // unanswered returns the entries of a journal that no sweep of this node has had
@@ -258,12 +443,19 @@ func (r *Runtime) forgetAnswers(refs []storage.JournalRef) {
 	})
 }
 
-// sweepOwnSet answers the entries of this node's own set whose writer stepped down.
-func (r *Runtime) sweepOwnSet(ctx context.Context) error {
+// ownSet answers the entries of this node's own set whose writer stepped down.
+func (s *stock) ownSet(ctx context.Context) error {
+	r := s.rt
 	var g errgroup.Group
 	g.SetLimit(pokesAtOnce)
 	for _, e := range r.orphans() {
-		g.Go(func() error { return r.pokeOwn(ctx, e) })
+		switch {
+		case r.aside.has(e.Conv):
+			r.journal.answered(entryID{e.Conv, e.Nonce})
+		case r.aside.died(e.Conv) > 0: // It comes with the suspects.
+		default:
+			g.Go(func() error { return r.pokeOwn(ctx, e) })
+		}
 	}
 	return g.Wait()
 }
@@ -271,7 +463,7 @@ func (r *Runtime) sweepOwnSet(ctx context.Context) error {
 // orphans returns the entries of this node's own set whose writer does not run here.
 func (r *Runtime) orphans() []storage.JournalEntry {
 	return slices.DeleteFunc(r.journal.held(), func(e storage.JournalEntry) bool {
-		return r.writes(e.Conv, e.Nonce) || !sweepsOwnSet()
+		return e.Opening || r.writes(e.Conv, e.Nonce) || !sweepsOwnSet()
 	})
 }
 

@@ -78,7 +78,7 @@ func memoryBucket(t *testing.T) storage.Bucket {
 	return bucket
 }
 
-// listings is an empty bucket that notes when it is listed.
+// listings is an empty bucket that notes when its journals are listed.
 type listings struct {
 	storage.Bucket // nil: nothing else is used
 	began          time.Time
@@ -87,9 +87,12 @@ type listings struct {
 	at []time.Duration
 }
 
-func (l *listings) List(context.Context, storage.ListQuery) (storage.ListPage, error) {
+func (l *listings) List(_ context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if q.Prefix != "wake/" {
+		return storage.ListPage{}, nil
+	}
 	l.at = append(l.at, time.Since(l.began))
 	return storage.ListPage{}, nil
 }
@@ -302,4 +305,107 @@ func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	wantJournals(t, bucket, key(5), key(6))
 	sweep()
 	wantJournals(t, bucket, key(5), key(6))
+}
+
+// opened returns an entry of a conversation that was about to be opened.
+func opened(agent string) storage.JournalEntry {
+	e := listed(agent, "n-opening")
+	e.Seq, e.Opening = -1, true
+	return e
+}
+
+// TestSuspectsComeLast sweeps the journals of nodes that died over conversations: one after
+// the other, after all others, those that fewest died over first. Over which too many died
+// are not asked for.
+func TestSuspectsComeLast(t *testing.T) {
+	once, twice, thrice, calm := listed("once", "n"), listed("twice", "n"), listed("thrice", "n"), listed("calm", "n")
+	var order []string
+	var mu sync.Mutex
+	o := &oracle{answer: func(id string) (proto.Message, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, id)
+		return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
+	}}
+	bucket := memoryBucket(t)
+	r := oracular(t, bucket, o, nil)
+	writeJournal(t, bucket, "d1", 0, once, twice, thrice, opened("twice"), opened("thrice"), calm)
+	writeJournal(t, bucket, "d2", 0, opened("once"), opened("twice"), opened("thrice"))
+	writeJournal(t, bucket, "d3", 0, opened("thrice"))
+	if _, err := r.takeStock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.aside.refused(thrice.Conv) == nil || r.aside.refused(twice.Conv) != nil {
+		t.Error("before the sweep: what too many died over is not refused, or something else is")
+	}
+	if err := r.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{string(calm.Conv), string(once.Conv), string(once.Conv), string(twice.Conv), string(twice.Conv), string(twice.Conv)}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+	wantJournals(t, bucket)
+	a, err := storage.ReadAside(t.Context(), bucket, thrice.Conv)
+	if err != nil || a.Failures != 3 {
+		t.Errorf("set aside: %+v, %v", a, err)
+	}
+	if r.aside.died(once.Conv) == 0 {
+		t.Error("counts are forgotten before another look")
+	}
+	if err := r.sweep(t.Context()); err != nil || r.aside.died(once.Conv) > 0 || r.aside.died(thrice.Conv) > 0 {
+		t.Errorf("after the journals are gone they count: %v", err)
+	}
+}
+
+// TestAsideAnswers: entries of what is set aside go, of what was put back they stay; and
+// nothing goes while it is not known what is set aside.
+func TestAsideAnswers(t *testing.T) {
+	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}, nil }}
+	bucket := &unlistable{Bucket: memoryBucket(t)}
+	r := oracular(t, bucket, o, nil)
+	sick := listed("sick", "n")
+	writeJournal(t, bucket, "dead", 0, sick)
+	writeJournal(t, bucket, "back-1", 0, sick)
+	if _, err := storage.SetAside(t.Context(), bucket, storage.Aside{Conv: sick.Conv}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.lookAside(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bucket.prefix = "aside/"
+	if err := r.sweep(t.Context()); err == nil {
+		t.Error("a sweep that does not know what is set aside returned no error")
+	}
+	wantJournals(t, bucket, storage.JournalKey("back-1", 0, 0), storage.JournalKey("dead", 0, 0))
+	bucket.prefix = ""
+	if err := r.sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantJournals(t, bucket, storage.JournalKey("back-1", 0, 0))
+	if asked := o.takeAsked(); asked != nil {
+		t.Errorf("asked for %v", asked)
+	}
+	if err := bucket.Delete(t.Context(), storage.AsideKey(sick.Conv)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.sweep(t.Context()); err == nil {
+		t.Error("what was put back is not asked for")
+	}
+	if diff := cmp.Diff(askedOnce(sick), o.takeAsked()); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+}
+
+// unlistable is a bucket that does not list what lies below a prefix.
+type unlistable struct {
+	storage.Bucket
+	prefix string
+}
+
+func (u *unlistable) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if u.prefix != "" && q.Prefix == u.prefix {
+		return storage.ListPage{}, &storage.Error{Op: "list", Key: q.Prefix, Kind: storage.ErrRefused}
+	}
+	return u.Bucket.List(ctx, q)
 }

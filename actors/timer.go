@@ -144,12 +144,14 @@ func (r *Runtime) timerLoop(ctx context.Context) {
 	}
 }
 
-// ringTimers asks about every timer that is due. One that is not answered does not keep
-// the others from being asked about.
+// ringTimers asks about every timer that is due, but those of conversations that are set
+// aside, which stay. One that is not answered does not keep the others from being asked
+// about.
 func (r *Runtime) ringTimers(ctx context.Context) error {
-	failed := r.ringAll(ctx, r.waits.due())
+	left := func(ref storage.TimerRef) bool { return r.aside.refused(ref.Conv) != nil }
+	failed := r.ringAll(ctx, slices.DeleteFunc(r.waits.due(), left))
 	err := storage.DueTimers(ctx, r.bucket, conversation.TimeOf(r.wall()), func(page []storage.TimerRef) error {
-		page = slices.DeleteFunc(page, r.waits.knows)
+		page = slices.DeleteFunc(slices.DeleteFunc(page, r.waits.knows), left)
 		failed = errors.Join(failed, r.ringAll(ctx, page))
 		return ctx.Err()
 	})

@@ -29,6 +29,7 @@ const (
 	CodeUnavailable          Code = "runtime_unavailable"
 	CodeAdmissionUnknown     Code = "admission_unknown"
 	CodeAbortUnknown         Code = "abort_unknown"
+	CodeSetAside             Code = "conversation_set_aside"
 	CodeInternal             Code = "internal_error"
 )
 

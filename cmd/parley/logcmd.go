@@ -39,7 +39,7 @@ func logCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(logDumpCommand(), logVerifyCommand(), logRepairCommand())
+	cmd.AddCommand(logDumpCommand(), logVerifyCommand(), logRepairCommand(), logAsideCommand())
 	return cmd
 }
 
@@ -117,7 +117,8 @@ func logRepairCommand() *cobra.Command {
 			"  an orphan object      a claim, checkpoint or page that nobody names: deleted\n" +
 			"  a duplicate segment   whose batches other segments hold: deleted\n" +
 			"  an unreadable batch   that a segment holds: deleted, or written again\n\n" +
-			"and nothing else. A conversation that has any damage beyond is left as it is.\n\n" +
+			"and nothing else. A conversation that has any damage beyond is left as it is. One that is\n" +
+			"named, was set aside and has none left is put back.\n\n" +
 			"With --cut, and one conversation, it cuts the end off a log that cannot be read to it: from\n" +
 			"the first batch on that is damaged or missing. It says what is lost: batches, and admissions\n" +
 			"and settlements in them as far as they can be read. What is cut off is kept in the folder\n" +
@@ -259,6 +260,10 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 			return &exitError{code: exitDamage}
 		case sum.Repairable > 0 && !cfg.write:
 			return &exitError{code: exitRepairable}
+		case cfg.write && conv != "":
+			if err := isMended(ctx, b, conv, p); err != nil {
+				return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
+			}
 		}
 		return nil
 	})

@@ -47,6 +47,9 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 		case !cfg.write:
 			return &exitError{code: exitRepairable}
 		}
+		if err := isMended(ctx, b, conv, p); err != nil {
+			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
+		}
 		return nil
 	})
 }

@@ -28,17 +28,10 @@ func (w *world) settle(ctx context.Context) {
 	w.mu.Lock()
 	w.oneView = true
 	w.mu.Unlock()
-	owed := ""
-	for range quietPeriods {
-		time.Sleep(w.opts.SweepEvery)
-		w.replaceFailed()
-		if owed = w.owed(ctx); owed == "" {
-			break
-		}
-	}
-	if owed != "" {
-		w.trace.violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
-	}
+	w.comeToRest(ctx)
+	w.convalesce(ctx)
+	w.comeToRest(ctx)
+	w.dying.Wait()
 	for c := range w.profile.conversations() {
 		if w.profile != Journals {
 			w.askAgain(ctx, address(c))
@@ -49,6 +42,19 @@ func (w *world) settle(ctx context.Context) {
 			r.finish(ctx, w.pick(r.rng.IntN(slots)), log.state.Head())
 		}
 	}
+}
+
+// comeToRest lets time pass until nothing is owed.
+func (w *world) comeToRest(ctx context.Context) {
+	owed := ""
+	for range quietPeriods {
+		time.Sleep(w.opts.SweepEvery)
+		w.replaceFailed()
+		if owed = w.owed(ctx); owed == "" {
+			return
+		}
+	}
+	w.trace.violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
 }
 
 // revive restarts nodes until at least one lives; others may stay dead.
@@ -97,6 +103,11 @@ func (w *world) owed(ctx context.Context) string {
 			continue
 		}
 		live[m.id] = true
+		select {
+		case <-m.node.Ready():
+		default:
+			return m.id + " has not started yet"
+		}
 		if listed, active := m.node.Rest(); listed > 0 || active > 0 {
 			return fmt.Sprintf("%s lists %d conversations and holds %d", m.id, listed, active)
 		}
@@ -110,9 +121,13 @@ func (w *world) owed(ctx context.Context) string {
 			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
 		}
 	}
+	aside := w.asides(ctx)
 	for c := range w.profile.conversations() {
 		at := address(c)
 		state := w.log(ctx, at).state
+		if aside[at.Key()] {
+			continue // It is owed, and nobody may open it.
+		}
 		for _, a := range w.acks {
 			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled {
 				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.Key, at.ID, int64(a.receipt.Offset))

@@ -166,6 +166,7 @@ func (w *world) refused(p *post, err error) bool {
 	mine := acked && old.hash == p.hash
 	code := conversation.CodeOf(err)
 	switch {
+	case code == conversation.CodeSetAside:
 	case code == conversation.CodeUnavailable, code == conversation.CodeAdmissionUnknown:
 		return false
 	case code == conversation.CodeSubmissionConflict && p.rival != nil && !mine:

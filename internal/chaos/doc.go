@@ -39,6 +39,8 @@
 //  8. When faults and clients have ended and only time passes, every acknowledged
 //     submission settles, no node lists or holds anything, and no journal of a
 //     node that is gone is left. Nodes then know keys, incarnation and attachments.
+//  9. A conversation whose opening ends every process is set aside after some deaths, and no
+//     other is; mended and put back, it settles like them.
 //
 // What never happens proves nothing: a [Shown] says what did, and what is lacking. A
 // [Profile] decides what a schedule is about: everything, or the busy journals.

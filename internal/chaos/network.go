@@ -54,6 +54,8 @@ type network struct {
 	shown *tally
 	// cacheRead is called for every answer to a read of a shortcut.
 	cacheRead func(key string, status int, body []byte)
+	// deadly reports whether a request ends its process.
+	deadly func(op) bool
 
 	mu     sync.Mutex
 	rate   float64
@@ -72,7 +74,7 @@ type lateRequest struct {
 func newNetwork(w *world, rate float64) *network {
 	return &network{
 		seed: w.seed, profile: w.profile, rate: rate, store: w.opts.Store, ledger: w.ledger, trace: w.trace, shown: w.shown,
-		cacheRead: w.cacheRead, late: map[*lateRequest]struct{}{},
+		cacheRead: w.cacheRead, deadly: w.opensDeadly, late: map[*lateRequest]struct{}{},
 	}
 }
 
@@ -323,6 +325,10 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	o := l.count(req)
 	if err := l.pass(req.Context(), o); err != nil {
 		return nil, err
+	}
+	if l.net.deadly(o) {
+		l.kill()
+		return nil, errDead
 	}
 	c := l.net.course(o)
 	if o.method == http.MethodPut {

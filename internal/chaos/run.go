@@ -121,6 +121,9 @@ type world struct {
 
 	moments, messages counter
 
+	deadly deadly
+	dying  sync.WaitGroup // who ends an incarnation over it
+
 	shown *tally
 	turn  [slots]chan struct{} // held by who disturbs a slot
 }
@@ -154,6 +157,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &world{
 		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: newTrace(), acks: map[string]ack{},
 		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &tally{n: Shown{}},
+		deadly: deadly{killed: map[string]bool{}},
 	}
 	for i := range w.turn {
 		w.turn[i] = make(chan struct{}, 1)
@@ -217,7 +221,9 @@ func (w *world) busy(ctx context.Context) error {
 		}
 		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context) { disturb(ctx, slot) })
 	}
-	if w.profile != Journals {
+	if w.profile == Journals {
+		goAs("sicken", w.sicken)
+	} else {
 		goAs("outages", w.outages)
 	}
 	wg.Wait()

@@ -55,6 +55,9 @@ const (
 	didSweep       deed = "journal swept"
 	didStrike      deed = "struck when "
 	didPoke        deed = "poke"
+	didDie         deed = "died of a conversation"
+	didAside       deed = "set aside"
+	didInnocent    deed = "set aside for no reason of its own"
 )
 
 // Shown counts what schedules have exercised.
@@ -83,6 +86,9 @@ func (s Shown) Lacking(p Profile, schedules int) []string {
 		if want := max(1, schedules*thousandth/1000); s[string(what)] < want {
 			out = append(out, fmt.Sprintf("%s %d, want %d", what, s[string(what)], want))
 		}
+	}
+	if n := s[string(didInnocent)]; n > max(1, schedules/100) {
+		out = append(out, fmt.Sprintf("fewer conversations %s: %d", didInnocent, n))
 	}
 	slices.Sort(out)
 	return out
@@ -119,6 +125,7 @@ func wantedOfJournals() map[deed]int {
 	out := map[deed]int{
 		didAck: 5000, didBatch: 10000, didClaim: 5000, didModel: 5000, didPoke: 3000, didSweep: 3000,
 		didCrash: 1000, didTwoCrash: 100, didLate: 500, didSettle + "completed": 5000,
+		didDie: 100, didAside: 20,
 	}
 	for f := delivered + 1; f < fates; f++ {
 		out[didJournal+"PUT "+deed(f.String())] = 100

@@ -14,6 +14,7 @@ const (
 	Log    Class = "log"    // Batches of a conversation.
 	Seg    Class = "seg"    // Segments of a log.
 	Wake   Class = "wake"   // Busy journals.
+	Aside  Class = "aside"  // Conversations that are set aside.
 	Export Class = "export" // Export journals.
 	Timer  Class = "timer"  // Timers of what waits.
 	Blob   Class = "blob"   // Attachments.
@@ -90,6 +91,8 @@ func classOf(key string) Class {
 		return Wake
 	case strings.Contains(key, "/export/"):
 		return Export
+	case strings.Contains(key, "/aside/"):
+		return Aside
 	case strings.Contains(key, "/timer/"):
 		return Timer
 	case strings.Contains(key, "/blob/"):

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -287,6 +288,10 @@ func crowded(format string, args ...any) *conversation.Error {
 
 // unopened is what callers are told of a log that could not be read.
 func unopened(in OpenFailed) *conversation.Error {
+	var aside *conversation.Error
+	if errors.As(in.Err, &aside) && aside.Code == conversation.CodeSetAside {
+		return aside
+	}
 	if in.Permanent {
 		return &conversation.Error{Code: conversation.CodeInternal, Details: sayDamaged, Err: in.Err}
 	}
