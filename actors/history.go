@@ -59,7 +59,9 @@ type history struct {
 type closedPage struct {
 	ref    *storage.PageRef // nil until it is stored
 	cut    *conversation.HistoryPage
-	pieces []*piece // what the model is shown of it; nil while that is in the bucket only
+	pieces []*piece    // what the model is shown of it; nil while that is in the bucket only
+	held   int64       // what is counted of it in history.held
+	next   *closedPage // the one that has grown from it, which has its pieces; nil if none has
 }
 
 // piece is history that was cut at one time or read at once. A page that grows keeps
@@ -104,6 +106,7 @@ func (r *Runtime) newHistory(key conversation.Key, from *follower.Restored, log 
 	}
 	if from.Tail != nil {
 		h.tail = newPage(from.Tail)
+		h.measure(h.tail)
 	}
 	return h
 }
@@ -126,6 +129,7 @@ func (h *history) take(ctx context.Context, s *conversation.State) error {
 	h.mu.Lock()
 	if s.History() == (conversation.HistoryCounts{}) { // those of a life that was deleted
 		h.pages, h.tail = nil, nil
+		h.held.Store(0)
 	}
 	err := h.cutFrom(s)
 	pages := h.pages
@@ -167,36 +171,39 @@ func (h *history) cut() []*closedPage {
 	return out
 }
 
-// measure takes note of what is in memory. The caller holds mu.
-func (h *history) measure() {
-	n := 0
-	count := func(p *closedPage) {
-		if p.cut != nil {
-			n += p.cut.Bytes()
+// measure takes note of what a page has in memory, or the one that has its pieces by now.
+// The caller holds mu.
+func (h *history) measure(p *closedPage) {
+	for p.next != nil {
+		p = p.next
+	}
+	n := int64(p.bytes())
+	h.held.Add(n - p.held)
+	p.held = n
+}
+
+// bytes is how much the page has in memory, in any form.
+func (p *closedPage) bytes() (n int) {
+	if p.cut != nil {
+		n += p.cut.Bytes()
+	}
+	for _, piece := range p.pieces {
+		if n += piece.bytes(); piece.cut != nil && piece.cut != p.cut {
+			n += piece.cut.Bytes()
 		}
-		for _, piece := range p.pieces {
-			if n += piece.bytes(); piece.cut != nil && piece.cut != p.cut {
-				n += piece.cut.Bytes()
-			}
-		}
 	}
-	for _, p := range h.pages {
-		count(p)
-	}
-	if h.tail != nil {
-		count(h.tail)
-	}
-	h.held.Store(int64(n))
+	return n
 }
 
 // keep takes what was cut out of the state. The caller holds mu.
 func (h *history) keep(p *conversation.HistoryPage) {
-	defer h.measure()
 	next := newPage(p)
 	if h.tail != nil {
-		next = &closedPage{cut: h.tail.cut.Join(p), pieces: slices.Concat(h.tail.pieces, next.pieces)}
+		next = &closedPage{cut: h.tail.cut.Join(p), pieces: slices.Concat(h.tail.pieces, next.pieces), held: h.tail.held}
+		h.tail.next, h.tail.held = next, 0
 	}
 	h.tail = next
+	h.measure(next)
 	if next.cut.Size() >= h.rt.pageBytes {
 		h.pages, h.tail = append(h.pages, next), nil
 	}
@@ -346,10 +353,10 @@ func (h *history) blocks(
 func (h *history) release(pages []*closedPage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer h.measure()
 	for _, p := range pages {
 		if p.ref != nil {
 			p.pieces, p.cut = nil, nil
+			h.measure(p)
 		}
 	}
 }
@@ -364,7 +371,7 @@ func (h *history) page(
 		return nil, false, err
 	}
 	for _, piece := range slices.Backward(pieces) {
-		b, err := h.show(ctx, piece, after, *room)
+		b, err := h.show(ctx, p, piece, after, *room)
 		if err != nil {
 			return nil, false, err
 		}
@@ -386,7 +393,6 @@ func (h *history) view(pages []*closedPage, after *conversation.Compacted) {
 	if h.viewed == after {
 		return
 	}
-	defer h.measure()
 	h.viewed = after
 	all := slices.Concat(pages, h.pages) // those that have grown meanwhile too
 	if h.tail != nil {
@@ -397,6 +403,7 @@ func (h *history) view(pages []*closedPage, after *conversation.Compacted) {
 		if p.cut != nil {
 			p.pieces = []*piece{{cut: p.cut}}
 		}
+		h.measure(p)
 	}
 }
 
@@ -471,7 +478,7 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer h.measure()
+	defer h.measure(p)
 	if p.pieces == nil {
 		p.pieces = pieces
 	}
@@ -481,9 +488,11 @@ func (h *history) load(ctx context.Context, p *closedPage) ([]*piece, error) {
 	return p.pieces, nil
 }
 
-// show returns what the model is shown of a piece and keeps it. Of deliveries it takes at
-// most room bytes.
-func (h *history) show(ctx context.Context, p *piece, after *conversation.Compacted, room int) (*providers.Block, error) {
+// show returns what the model is shown of a piece of a page and keeps it. Of deliveries it
+// takes at most room bytes.
+func (h *history) show(
+	ctx context.Context, of *closedPage, p *piece, after *conversation.Compacted, room int,
+) (*providers.Block, error) {
 	h.mu.Lock()
 	cut, shown := p.cut, p.shown
 	h.mu.Unlock()
@@ -515,7 +524,7 @@ func (h *history) show(ctx context.Context, p *piece, after *conversation.Compac
 	if h.viewed != after { // a call that was given up; what is kept is for the next
 		return providers.NewBlock(messages), nil
 	}
-	defer h.measure()
+	defer h.measure(of)
 	if p.shown == nil {
 		p.cut, p.shown, p.first = nil, providers.NewBlock(messages), first >= 0
 	}

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 )
 
 // TestEncodedHistoryIsBounded: the oldest encodings are kept.
@@ -48,4 +51,74 @@ func TestRefoldedKeepsTheNewest(t *testing.T) {
 	if diff := cmp.Diff(want, f.list, cmp.AllowUnexported(exchange{})); diff != "" || f.bare != 2 || f.bytes != 200 {
 		t.Errorf("%d names of %d bytes (-want +got):\n%s", f.bare, f.bytes, diff)
 	}
+}
+
+// TestHeldIsWhatIsThere: what is counted of a history is what its pages have, whatever is
+// cut, shown, stored, forgotten or compacted, in any order.
+func TestHeldIsWhatIsThere(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		h := &history{rt: &Runtime{pageBytes: 2000}}
+		var after *conversation.Compacted
+		var seen []*closedPage
+		for n := range 60 {
+			seen = append(seen, h.cut()...) // also those that have grown since
+			switch r.IntN(5) {
+			case 0, 1:
+				h.mu.Lock()
+				h.keep(settledPage(t, n))
+				h.mu.Unlock()
+			case 2:
+				if len(seen) > 0 {
+					if p := seen[r.IntN(len(seen))]; p.pieces != nil {
+						room := 1 << 20
+						if _, _, err := h.page(t.Context(), p, after, &room); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			case 3:
+				for _, p := range h.pages {
+					if r.IntN(2) == 0 {
+						p.ref = &storage.PageRef{}
+					}
+				}
+				h.release(h.cut())
+			case 4:
+				after = &conversation.Compacted{FirstKept: conversation.SubmissionID(fmt.Sprint("sub_", r.IntN(n+1)))}
+				h.view(h.cut(), after)
+			}
+			want := 0
+			for _, p := range h.cut() {
+				want += p.bytes()
+			}
+			if got := h.held.Load(); got != int64(want) {
+				t.Fatalf("seed %d, step %d: %d bytes are counted, %d are there", seed, n, got, want)
+			}
+		}
+	}
+}
+
+// settledPage is a page of one submission.
+func settledPage(t *testing.T, n int) *conversation.HistoryPage {
+	t.Helper()
+	id := fmt.Sprint(n)
+	s := conversation.NewState()
+	err := s.Apply(conversation.Batch{Records: []conversation.Record{
+		&conversation.ConversationCreated{Agent: "a", ID: "c", UID: "inst_1", ConversationID: "conv_1"},
+		&conversation.SubmissionAdmitted{
+			Submission: conversation.SubmissionID("sub_" + id), Message: conversation.MessageID("msg_" + id), Key: id,
+			Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: strings.Repeat("x", n*10)},
+		},
+		&conversation.AttemptStarted{Submission: conversation.SubmissionID("sub_" + id), Attempt: 1, Writer: "w"},
+		&conversation.SubmissionSettled{Submission: conversation.SubmissionID("sub_" + id), Outcome: conversation.OutcomeCompleted},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Cut()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
 }

@@ -228,7 +228,7 @@ func (s *State) restoreSubmission(f *submissionForm) {
 	s.submissions = append(s.submissions, sub)
 	s.bySub[sub.ID] = sub
 	if !sub.Settled {
-		s.unsettled = append(s.unsettled, sub)
+		s.await(sub)
 	}
 }
 

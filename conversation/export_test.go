@@ -1,4 +1,35 @@
 package conversation
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Hold bounds what a restored state holds of waiting deliveries, in place of InlineBytes.
 func (s *State) Hold(inline int) { s.inline = inline }
+
+// CheckSums holds the sums that a state keeps against what they are of.
+func (s *State) CheckSums() error {
+	var queue waiting
+	for _, sub := range s.unsettled[min(1, len(s.unsettled)):] {
+		queue.add(sub, 1)
+	}
+	if s.waiting != queue {
+		return fmt.Errorf("%+v is said to wait, %+v does", s.waiting, queue)
+	}
+	for _, sub := range slices.Concat(s.submissions, s.children) {
+		n := 0
+		for _, st := range sub.steps {
+			for _, p := range st.parts {
+				n += p.brought()
+				for i := range s.recorded[p.call] {
+					n += s.recorded[p.call][i].brought()
+				}
+			}
+		}
+		if m := s.byID[sub.Message]; m != nil && sub.brought != n {
+			return fmt.Errorf("the calls of %s are said to have brought %d, they have %d", sub.ID, sub.brought, n)
+		}
+	}
+	return nil
+}

@@ -118,7 +118,7 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	s.bySub[sub.ID] = sub
 	s.byKey[sub.Key] = sub
 	s.submissions = append(s.submissions, sub)
-	s.unsettled = append(s.unsettled, sub)
+	s.await(sub)
 	s.forget(r.At)
 	return nil
 }

@@ -29,6 +29,9 @@ func (k *keeper) apply(b conversation.Batch) error {
 	if err := k.state.Apply(b); err != nil {
 		return err
 	}
+	if err := k.state.CheckSums(); err != nil {
+		return err
+	}
 	if k.state.History() == (conversation.HistoryCounts{}) {
 		k.pages = nil // nothing was cut, or a new life has begun
 	}
@@ -82,7 +85,7 @@ func (k *keeper) restore() error {
 	}
 	k.state = restored
 	k.state.Hold(k.inline)
-	return nil
+	return k.state.CheckSums()
 }
 
 func readBack(p *conversation.HistoryPage) (*conversation.HistoryPage, error) {

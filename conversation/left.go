@@ -50,25 +50,29 @@ func (d *Delivery) Size() int {
 // leaves reports whether the next delivery is left to the log. That of the submission
 // whose turn it is never is.
 func (s *State) leaves(d *Delivery) bool {
-	if len(s.unsettled) == 0 {
-		return false
+	return len(s.unsettled) > 0 && s.waiting.held+d.Size() > s.inline
+}
+
+// waiting is how much deliveries have that wait for their turn, in bytes: those that the
+// state holds, and what is left to the log of them.
+type waiting struct{ held, left int }
+
+func (w *waiting) add(sub *Submission, times int) {
+	w.held += times * sub.Delivery.Size()
+	w.left += times * sub.Left
+}
+
+// await puts a submission behind those that are owed a settlement.
+func (s *State) await(sub *Submission) {
+	if len(s.unsettled) > 0 {
+		s.waiting.add(sub, 1)
 	}
-	n := d.Size()
-	for _, sub := range s.unsettled[1:] {
-		n += sub.Delivery.Size()
-	}
-	return n > s.inline
+	s.unsettled = append(s.unsettled, sub)
 }
 
 // WaitingBytes is the size of the deliveries that wait for their turn, wherever they
 // are.
-func (s *State) WaitingBytes() int {
-	n := 0
-	for _, sub := range s.unsettled[min(1, len(s.unsettled)):] {
-		n += sub.Left + sub.Delivery.Size()
-	}
-	return n
-}
+func (s *State) WaitingBytes() int { return s.waiting.held + s.waiting.left }
 
 // leave makes a submission and its message those of a delivery that is left to the log.
 // What finds its attachments stays.

@@ -51,6 +51,7 @@ type State struct {
 	settlements []Settlement
 	submissions []*Submission
 	unsettled   []*Submission // admission order
+	waiting     waiting       // of all of them but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
 	kept        keptLines     // the oldest keys
@@ -189,7 +190,7 @@ type Submission struct {
 
 	delivered MessageID // its own message in the transcript
 	steps     []*step
-	brought   int // see [State.Brought]
+	brought   int        // see [State.Brought]
 	elapsed   [2]int64   // milliseconds: earlier attempts, current attempt
 	compacted *Compacted // of a subagent
 }
@@ -365,6 +366,9 @@ func (s *State) settle(r *SubmissionSettled) error {
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	sub.Parked, sub.ParkedAt = nil, 0
 	i := slices.Index(s.unsettled, sub)
+	if next := max(i, 1); next < len(s.unsettled) { // the one that does not wait any more
+		s.waiting.add(s.unsettled[next], -1)
+	}
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)
 	s.settlements = append(s.settlements, Settlement{SubmissionID: r.Submission, Outcome: r.Outcome, Error: r.Error})
 	return nil

@@ -191,6 +191,7 @@ func (m *Machine) driveAppend() {
 	m.pending.batches = slices.Delete(m.pending.batches, 0, 1)
 	m.pending.bytes -= next.bytes
 	m.inflight = &conversation.Batch{Offset: m.durable + 1, Records: next.records}
+	m.inflightBytes = next.bytes + perRecord*len(next.records)
 	m.lastStart, m.started = m.env.Mono, true
 	m.emit(Append{*m.inflight})
 }
@@ -199,8 +200,8 @@ func (m *Machine) appended(in Appended) {
 	if m.inflight == nil || in.Offset != m.inflight.Offset {
 		panic(fmt.Sprintf("machine: append %d landed, not in flight", int64(in.Offset)))
 	}
-	m.grown.add(m.inflight)
-	m.durable, m.inflight = in.Offset, nil
+	m.grown.add(m.inflightBytes)
+	m.durable, m.inflight, m.inflightBytes = in.Offset, nil, 0
 	if !m.claimed {
 		m.claimed = true
 		m.claims = append(m.claims, Claim{Seq: in.Offset, Nonce: m.writer})

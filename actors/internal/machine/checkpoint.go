@@ -18,18 +18,13 @@ const largeState = 1 << 20
 // way another waits for due bytes, a quarter of what the last one held beyond largeState.
 type grown struct{ batches, bytes, due int }
 
-func (g *grown) add(b *conversation.Batch) {
+func (g *grown) add(bytes int) {
 	g.batches++
-	g.bytes += bytesOf(b)
+	g.bytes += bytes
 }
 
-// bytesOf is about the size of a batch.
-func bytesOf(b *conversation.Batch) (n int) {
-	for _, r := range b.Records {
-		n += 100 + weight(r)
-	}
-	return n
-}
+// perRecord is about what a record takes beside what it holds from outside, in bytes.
+const perRecord = 100
 
 // checkpoint asks to store what the log folds to, if it has grown by enough and
 // everything in the state is durable. In the middle of a stream that is not so; the

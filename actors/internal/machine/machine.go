@@ -79,13 +79,14 @@ type Machine struct {
 	stopped      bool
 	unread       *conversation.Error // why the log could not be read, nil if it was
 
-	durable   conversation.Offset
-	claimed   bool // a batch of this writer is durable
-	inflight  *conversation.Batch
-	pending   pending
-	lastStart time.Duration
-	started   bool // an append was started, so lastStart means something
-	paceSet   bool
+	durable       conversation.Offset
+	claimed       bool // a batch of this writer is durable
+	inflight      *conversation.Batch
+	inflightBytes int // of it
+	pending       pending
+	lastStart     time.Duration
+	started       bool // an append was started, so lastStart means something
+	paceSet       bool
 
 	waits    []wait
 	receipts map[conversation.SubmissionID]*receipt // of the unsettled that it admitted
@@ -173,11 +174,7 @@ func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes 
 
 // Bytes is about what the machine holds: its state, and what is on its way to the log.
 func (m *Machine) Bytes() int {
-	n := m.size + m.grown.bytes + m.pending.bytes + m.backlogBytes
-	if m.inflight != nil {
-		n += bytesOf(m.inflight)
-	}
-	return n
+	return m.size + m.grown.bytes + m.pending.bytes + m.backlogBytes + m.inflightBytes
 }
 
 // Step takes one input and returns what is to be done, in order. The slice is

@@ -122,6 +122,9 @@ func (r *rig) step(in machine.Input) []machine.Effect {
 		in = a
 	}
 	out := append([]machine.Effect(nil), r.m.Step(env, in)...)
+	if err := r.m.CheckSums(); err != nil {
+		panic(violation(err.Error()))
+	}
 	for _, e := range out {
 		switch e := e.(type) {
 		case machine.Append:

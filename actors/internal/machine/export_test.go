@@ -1,0 +1,22 @@
+package machine
+
+import "fmt"
+
+// CheckSums holds the sums that a machine keeps against what they are of.
+func (m *Machine) CheckSums() error {
+	flying, pending := 0, 0
+	if m.inflight != nil {
+		for _, r := range m.inflight.Records {
+			flying += perRecord + weight(r)
+		}
+	}
+	for _, b := range m.pending.batches {
+		for _, r := range b.records {
+			pending += weight(r)
+		}
+	}
+	if m.inflightBytes != flying || m.pending.bytes != pending {
+		return fmt.Errorf("%d bytes are said to be in flight and %d to wait, %d and %d do", m.inflightBytes, m.pending.bytes, flying, pending)
+	}
+	return nil
+}
