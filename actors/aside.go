@@ -12,8 +12,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// asideTimeout bounds the write that sets a conversation aside.
-const asideTimeout = 30 * time.Second
+const (
+	// asideTimeout bounds the write that sets a conversation aside.
+	asideTimeout = 30 * time.Second
+	// firstLookTimeout bounds what a start waits to learn what must not be opened.
+	firstLookTimeout = 5 * time.Second
+)
 
 // asides knows which conversations nobody may open, and which are suspects: those that were
 // being opened when a node died. Suspects are opened one at a time, so that the next death
@@ -151,4 +155,14 @@ func (r *Runtime) lookAside(ctx context.Context) error {
 		r.log.Info("conversation is put back", "conversation", string(key))
 	}
 	return nil
+}
+
+// firstLook finds out what must not be opened, before anything is. A bucket that does not
+// tell soon holds up no start: then nothing is known until it has told a sweep.
+func (r *Runtime) firstLook(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, firstLookTimeout)
+	defer cancel()
+	if _, err := r.takeStock(limited); err != nil && ctx.Err() == nil {
+		r.log.Warn("look for what is set aside", "err", err)
+	}
 }

@@ -414,10 +414,7 @@ func (r *Runtime) serve(ctx context.Context) error {
 		wg.Go(func() { r.relay.run(inner) })
 	}
 	var sweeps sync.WaitGroup
-	// Nothing is opened before it is known what must not be.
-	if _, err := r.takeStock(ctx); err != nil && ctx.Err() == nil {
-		r.log.Warn("look for conversations that are set aside", "err", err)
-	}
+	r.firstLook(ctx)
 	sweeps.Go(func() { r.sweepLoop(ctx) })
 	sweeps.Go(func() { r.pokeLoop(ctx) })
 	sweeps.Go(func() { r.timerLoop(ctx) })

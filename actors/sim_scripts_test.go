@@ -135,7 +135,7 @@ func takesOverUnlisted(s *stage) {
 	s.kill("a")
 	s.believe("b", "b")
 	s.hold("b", batches("x", 2))
-	s.hold("b", journals("b", 0))
+	s.hold("b", journals("b", 2)) // after those that say that it opens x, and no more
 	s.sweep("b")
 	s.pass(time.Second)
 	s.kill("b")
@@ -282,6 +282,7 @@ func repeatsElsewhere(s *stage) {
 }
 
 // diesOver has nodes start and die, one after the other, over x, which a has left with y.
+// Y is opened slowly, so that a node which opens both at once dies while it opens y.
 func diesOver(s *stage, nodes ...string) {
 	s.Helper()
 	s.start("a")
@@ -295,6 +296,7 @@ func diesOver(s *stage, nodes ...string) {
 	s.deadens("x")
 	for _, name := range nodes {
 		s.start(name)
+		s.pass(3 * time.Second)
 		if !s.nodes[name].isDead() && s.broken == "" {
 			s.broken = name + " has not died"
 		}
@@ -306,6 +308,7 @@ func diesOver(s *stage, nodes ...string) {
 func endsItsNodes(s *stage) {
 	diesOver(s, "b", "c", "d")
 	s.start("e")
+	s.pass(3 * time.Second)
 	s.wantAside("x")
 	if s.nodes["e"].isDead() && s.broken == "" {
 		s.broken = "the fourth node dies, too"

@@ -275,13 +275,16 @@ func (s *stage) holding(node, method, key string) *hold {
 	return nil
 }
 
-// opens reports whether a request is the first LIST of the deadly log.
-func (s *stage) opens(req *http.Request, key string) bool {
+// opens reports whether a request is the first LIST of a log.
+func opens(req *http.Request, key, conv string) bool {
+	q := req.URL.Query()
+	return req.Method == http.MethodGet && key == "" && q.Get("start-after") == "" && q.Get("prefix") == storage.FolderOf(at(conv).Key())+"log/"
+}
+
+func (s *stage) isDeadly() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := req.URL.Query()
-	return s.deadly != "" && req.Method == http.MethodGet && key == "" && q.Get("start-after") == "" &&
-		q.Get("prefix") == storage.FolderOf(at(s.deadly).Key())+"log/"
+	return s.deadly
 }
 
 // deadens makes a conversation one whose opening ends the node; "" is none.
@@ -329,7 +332,12 @@ func (p *player) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errSimStopped
 	}
 	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	if p.stage.opens(req, key) {
+	deadly := p.stage.isDeadly()
+	if deadly != "" && opens(req, key, "y") {
+		p.stage.pass(slowOpening)
+	}
+	if deadly != "" && opens(req, key, deadly) {
+		p.stage.pass(slowOpening / 2)
 		p.stage.late.Go(func() { p.stage.kill(p.name) })
 		<-p.host.gone
 		return nil, errSimStopped

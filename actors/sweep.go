@@ -234,6 +234,9 @@ func (s *stock) calm(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(r.journalsAtOnce)
 	for _, l := range s.left {
+		if len(l.open) > 0 {
+			r.log.Info("take over conversations", "member", l.ref.Member, "count", len(l.open))
+		}
 		g.Go(func() error {
 			err := r.answer(ctx, l)
 			mu.Lock()
@@ -251,9 +254,6 @@ func (s *stock) calm(ctx context.Context) error {
 // its writer is fenced: what was answered by an earlier sweep is not asked again
 // on account of an entry that nobody can answer.
 func (r *Runtime) answer(ctx context.Context, l *leftJournal) error {
-	if len(l.open) > 0 {
-		r.log.Info("take over conversations", "member", l.ref.Member, "count", len(l.open))
-	}
 	var g errgroup.Group
 	g.SetLimit(pokesAtOnce)
 	var suspects []storage.JournalEntry

@@ -101,7 +101,7 @@ func (p Profile) wanted() map[deed]int {
 		return wantedOfJournals()
 	}
 	out := map[deed]int{
-		didAck: 3000, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,
+		didAck: 2500, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,
 		didConflict: 20, didWrongUID: 30, didExist: 10, didPrecheck: 200, didKnown: 20, didAsk: 2000, didAttach: 100, didImage: 100, didAbort: 100, didFindNothing: 100,
 		didSettle + "completed": 1000, didSettle + "failed": 100, didSettle + "aborted": 100,
 		didDrop: 100, didToolFail: 300, didData: 500, didSnapshot: 300, didLeave: 500,
