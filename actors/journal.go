@@ -149,8 +149,8 @@ func (j *journal) opening(id entryID, done func()) {
 	j.await(e, done)
 }
 
-// opened takes back what opening has said, at once: a journal that goes on to say it makes
-// a suspect of the conversation when the node dies of something else.
+// opened takes back what opening has said. The caller wakes the journal soon: one that goes
+// on to say it makes a suspect of the conversation when the node dies of something else.
 func (j *journal) opened(id entryID) {
 	j.mu.Lock()
 	e := j.entries[id]
@@ -159,9 +159,6 @@ func (j *journal) opened(id entryID) {
 		j.dirty, j.hasty = true, j.hasty || e.first <= j.n // else no journal has it
 	}
 	j.mu.Unlock()
-	if e != nil {
-		j.wake()
-	}
 }
 
 // await calls done once an entry is listed. The caller holds mu, which is released.

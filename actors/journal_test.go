@@ -505,6 +505,7 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 		b.want("listed by a journal that only says what is opened", first(), false)
 		b.j.opened(opening)
 		b.j.opened(opening)
+		b.j.wake()
 		p.verdict <- nil
 		b.want("listed once landed", first(), true)
 		b.put(2, one).verdict <- nil // without the linger
@@ -512,6 +513,7 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 		b.put(3).verdict <- nil
 		b.j.opening(opening, func() { b.Error("it was taken back before it was said") })
 		b.j.opened(opening)
+		b.j.wake()
 		b.put(4).verdict <- nil
 		b.quiet(time.Hour)
 	})

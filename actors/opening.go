@@ -53,7 +53,10 @@ func (a *activation) openingID() entryID { return entryID{a.key, a.nonce + "-ope
 // back when the machine has it.
 func (a *activation) open(id entryID, foretold bool) {
 	a.awaitRelease()
-	defer a.rt.journal.opened(id)
+	defer func() { // The machine may have had its writer listed by then, in the same journal.
+		a.rt.journal.opened(id)
+		a.rt.journal.wake()
+	}()
 	out, leave := a.tryToOpen(id, foretold)
 	defer leave()
 	a.tell(out)

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,7 +207,8 @@ func claimFor(ctx context.Context, b Bucket, conv conversation.Key) (JournalEntr
 		}
 		at, epoch = last[0].Position(), last[0].Epoch+1
 	}
-	nonce := Nonce(backMember + rand.Text())
+	// No two claims follow the same batch, so the name is used once.
+	nonce := Nonce(fmt.Sprintf("%s%.24s-%.24s", backMember, conv, at.Hash))
 	if _, err := logs.Writer(conv, nonce, at, epoch).Append(ctx, nil, 0); err != nil {
 		return JournalEntry{}, err
 	}
