@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
@@ -10,6 +11,10 @@ import (
 // perConversation is about what a conversation in memory costs that has said nothing yet,
 // in bytes: its actor, machine and writer.
 const perConversation = 16 << 10
+
+// idleWhenTight is how long an idle conversation stays in memory at most while half of the
+// node's budget is in use.
+const idleWhenTight = time.Second
 
 // accounts are what the runtime takes of the node's memory.
 type accounts struct {

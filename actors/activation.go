@@ -677,6 +677,7 @@ func answerMessage(v machine.Answer) proto.Message {
 	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: ok && moved.Untouched}
 }
 
+// setTimer sets a timer. What is idle leaves memory sooner while the node has little.
 func (a *activation) setTimer(e machine.SetTimer) {
 	if e.Timer == machine.TimerRetry {
 		if a.retries == nil {
@@ -691,6 +692,9 @@ func (a *activation) setTimer(e machine.SetTimer) {
 		slot.t.Stop()
 	}
 	slot.n++
+	if e.Timer == machine.TimerIdle && a.rt.accounts.conversations.Tight() {
+		e.After = min(e.After, idleWhenTight)
+	}
 	fired := timerFired{e.Timer, slot.n}
 	slot.t = time.AfterFunc(e.After, func() { a.tell(fired) })
 }

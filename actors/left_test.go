@@ -344,3 +344,19 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleGivesWay: what is idle leaves memory long before its time while half of the
+// node's budget is in use, and answers as before.
+func TestIdleGivesWay(t *testing.T) {
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.IdleShedAfter, opts.IdleAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)
+	others := opts.Memory.Account("others", 0)
+	others.Add(5 << 20)
+	n := w.start(setup{opts: opts, model: says(1)})
+	n.shed(chat("c"), 1)
+	n.shed(chat("c"), 2)
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,10 @@ import (
 	"sync"
 )
 
+// smallClaim is the most, in bytes, that is taken of the last quarter of a budget at a
+// time: what a short message or page needs, so that large ones do not keep those out.
+const smallClaim = 64 << 10
+
 // ErrFull is matched by every [*FullError].
 var ErrFull = errors.New("memory budget is used up")
 
@@ -96,7 +100,16 @@ type Account struct {
 	used, refused int64 // under the budget's lock
 }
 
+// open returns how many bytes may be in use with a claim of n.
+func (b *Budget) open(n int64) int64 {
+	if n > smallClaim {
+		return b.limit - b.limit/4
+	}
+	return b.limit
+}
+
 // Take reserves n bytes for new work, or returns a [*FullError] and reserves nothing.
+// More than 64 KiB at a time are not taken of the last quarter of the budget.
 func (a *Account) Take(n int64) error {
 	if a == nil {
 		return nil
@@ -129,8 +142,8 @@ func (a *Account) full(n int64) *FullError {
 	switch {
 	case a.share > 0 && a.used+n > a.share:
 		return &FullError{Account: a.name, Asked: n, Used: a.used, Limit: a.share}
-	case b.limit > 0 && b.used+n > b.limit:
-		return &FullError{Account: a.name, Asked: n, Used: b.used, Limit: b.limit, Shared: true}
+	case b.limit > 0 && b.used+n > b.open(n):
+		return &FullError{Account: a.name, Asked: n, Used: b.used, Limit: b.open(n), Shared: true}
 	}
 	return nil
 }
@@ -160,6 +173,17 @@ func (a *Account) Full() error {
 	}
 	a.Add(-1)
 	return nil
+}
+
+// Tight reports whether half of the budget is in use. What is held only so that something
+// comes sooner is to be given back then.
+func (a *Account) Tight() bool {
+	if a == nil || a.budget.limit <= 0 {
+		return false
+	}
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.budget.used >= a.budget.limit/2
 }
 
 // Used returns the bytes held.

@@ -41,6 +41,34 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestLargeClaimsLeaveRoom has large claims refused while small ones are still taken.
+func TestLargeClaimsLeaveRoom(t *testing.T) {
+	const most, small = 1 << 20, 64 << 10
+	b := memory.New(most)
+	bodies, readers := b.Account("bodies", 0), b.Account("readers", 0)
+	must(t, bodies.Take(most/4*3))
+	if !bodies.Tight() {
+		t.Error("three quarters are in use, and there is much room")
+	}
+	var full *memory.FullError
+	if err := bodies.Take(small + 1); !errors.As(err, &full) {
+		t.Fatalf("a large claim of the last quarter: %v", err)
+	}
+	if want := (memory.FullError{Account: "bodies", Asked: small + 1, Used: most / 4 * 3, Limit: most / 4 * 3, Shared: true}); *full != want {
+		t.Errorf("refused with %+v, want %+v", *full, want)
+	}
+	for range most / 4 / small {
+		must(t, readers.Take(small))
+	}
+	if err := readers.Take(1); !errors.Is(err, memory.ErrFull) {
+		t.Errorf("a small claim of nothing: %v", err)
+	}
+	bodies.Add(-most / 4 * 3)
+	if bodies.Tight() {
+		t.Error("a quarter is in use, and there is little room")
+	}
+}
+
 func TestRunningWorkGoesOn(t *testing.T) {
 	b := memory.New(10)
 	calls, conversations := b.Account("calls", 0), b.Account("conversations", 0)
@@ -78,7 +106,7 @@ func TestNothingBoundsNothing(t *testing.T) {
 	if !a.Room(1 << 40) {
 		t.Error("a budget that is not there bounds")
 	}
-	if a.Used() != 0 || b.Limit() != 0 || b.Usage() != nil {
+	if a.Used() != 0 || a.Tight() || b.Limit() != 0 || b.Usage() != nil {
 		t.Error("a budget that is not there counts")
 	}
 	unbounded := memory.New(0).Account("bodies", 0)

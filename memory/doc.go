@@ -10,7 +10,7 @@
 //
 // Guarantees:
 //  1. The sum of what was taken never exceeds the budget by [Account.Take], nor an
-//     account its own share.
+//     account its own share. The last quarter is taken by claims of up to 64 KiB alone.
 //  2. What is given back is available at once; nobody waits for memory here.
 //
 // Bytes are what the holder says they are. They are estimates of live data, not of what

@@ -127,6 +127,42 @@ func TestRoomOfTheNode(t *testing.T) {
 	})
 }
 
+// TestUnusedFollowersGiveWay: while half of the node's budget is in use, conversations
+// without readers are not kept, and those with readers are.
+func TestUnusedFollowersGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := turns(t, 1)
+		budget := memory.New(1 << 20)
+		others := budget.Account("others", 0)
+		s := start(t, newBucket(h.pushes...), &follower.Options{Memory: budget})
+		wantHead(t, s, h.head())
+		synctest.Wait()
+		if n := s.Stats().Followers; n != 1 {
+			t.Fatalf("%d followers while there is room", n)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Wait(ctx, address(), h.head()) }()
+		synctest.Wait()
+		others.Add(1 << 19)
+		for i := range 3 {
+			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := s.Stats().Followers; n != 1 {
+			t.Errorf("%d followers, want the one with a reader", n)
+		}
+		leave()
+		<-done
+		synctest.Wait()
+		if n := s.Stats().Followers; n != 0 {
+			t.Errorf("%d followers without readers while others need the memory", n)
+		}
+	})
+}
+
 // TestFollowersCountWhatTheyHold: pushes that nobody has read yet, what was read, and
 // nothing once they are gone.
 func TestFollowersCountWhatTheyHold(t *testing.T) {

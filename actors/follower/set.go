@@ -402,16 +402,16 @@ func (s *Set) settle(f *follower) {
 }
 
 // fits reports whether n bytes more can be held, if need be without those that nobody
-// uses; s.mu is held.
+// uses; s.mu is held. They go as well while the node has little memory for others.
 func (s *Set) fits(n int64) bool {
-	for s.account.Used()+n > s.options.MaxBytes {
+	for {
+		fits := s.account.Used()+n <= s.options.MaxBytes
 		oldest := s.idle.Back()
-		if oldest == nil {
-			return false
+		if oldest == nil || fits && !s.account.Tight() {
+			return fits
 		}
 		s.drop(oldest.Value.(*follower))
 	}
-	return true
 }
 
 // use counts one user more; s.mu is held.
@@ -434,6 +434,7 @@ func (s *Set) release(f *follower) {
 	default:
 		f.lastUsed = time.Now()
 		f.idle = s.idle.PushFront(f)
+		s.fits(0)
 	}
 }
 

@@ -17,6 +17,10 @@ import (
 // container without one, rounded down.
 const unlimited = 1 << 60
 
+// maxOutside is the most, in bytes, that is set aside for memory that the collector does
+// not know.
+const maxOutside = 256 << 20
+
 // memoryLimit is what the process may occupy.
 type memoryLimit struct {
 	bytes int64 // 0 if it is not known
@@ -82,6 +86,10 @@ func machineMemory(root fs.FS) int64 {
 	return 0
 }
 
+// heapLimit is what the collector may let the process have of a limit. The rest is for what
+// it does not know: the program itself, and the caches and tables of the data folder.
+func heapLimit(limit int64) int64 { return limit - min(limit/5, maxOutside) }
+
 // newBudget makes the budget of a node: half of what the process may occupy, since as
 // much again is garbage that is not collected yet. The collector is told to work harder
 // as a limit comes near that it does not know, until forget is called: the next node of
@@ -89,7 +97,7 @@ func machineMemory(root fs.FS) int64 {
 func newBudget(configured int64, root fs.FS, log *slog.Logger) (_ *memory.Budget, forget func()) {
 	limit, before := findMemory(configured, root), debug.SetMemoryLimit(-1)
 	if limit.bytes > 0 && !limit.soft && limit.from != "machine" {
-		debug.SetMemoryLimit(limit.bytes / 10 * 9)
+		debug.SetMemoryLimit(heapLimit(limit.bytes))
 	}
 	log.Debug("memory of this node", "limit", limit.bytes, "from", limit.from, "budget", limit.bytes/2)
 	return memory.New(limit.bytes / 2), func() { debug.SetMemoryLimit(before) }

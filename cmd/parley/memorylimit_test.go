@@ -69,8 +69,8 @@ func TestBudgetEndsWithItsNode(t *testing.T) {
 		if got := budget.Limit(); got != want/2 {
 			t.Errorf("%d configured: a budget of %d, want %d", configured, got, want/2)
 		}
-		if got := debug.SetMemoryLimit(-1); got != want/10*9 {
-			t.Errorf("%d configured: the collector knows %d, want %d", configured, got, want/10*9)
+		if got := debug.SetMemoryLimit(-1); got != heapLimit(want) {
+			t.Errorf("%d configured: the collector knows %d, want %d", configured, got, heapLimit(want))
 		}
 		forget()
 	}
@@ -83,5 +83,14 @@ func TestBudgetEndsWithItsNode(t *testing.T) {
 	}
 	if got := debug.SetMemoryLimit(-1); got != none {
 		t.Errorf("a node that is closed leaves a limit of %d", got)
+	}
+}
+
+// TestHeapLimit leaves room beside the heap, which a process of 512 MiB needs about 50 of.
+func TestHeapLimit(t *testing.T) {
+	for limit, want := range map[int64]int64{100: 80, 500 << 20: 400 << 20, 8 << 30: 8<<30 - 256<<20} {
+		if got := heapLimit(limit); got != want {
+			t.Errorf("of %d bytes the heap gets %d, want %d", limit, got, want)
+		}
 	}
 }
