@@ -1,9 +1,7 @@
 package clusterrun_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
@@ -44,31 +42,4 @@ func (s *story) lacks(w noderun.Sight) string {
 		return fmt.Sprintf("%s has read to %s, the log ends at %s", w.Who, w.To, s.state.Head())
 	}
 	return s.shows.Lacks(w)
-}
-
-// verdict is a line that "parley log verify --json" prints.
-type verdict struct {
-	Severity, Kind, Key, Text string
-}
-
-// judged reads the findings of a verification: only what a kill may leave behind, and
-// what compaction has merged and not deleted yet, is no flaw.
-func judged(out []byte, code int) (flaws []string) {
-	if code != 0 && code != 1 {
-		flaws = append(flaws, fmt.Sprintf("parley log verify ended with %d", code))
-	}
-	for line := range strings.Lines(string(out)) {
-		var v verdict
-		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			flaws = append(flaws, fmt.Sprintf("parley log verify printed %q", line))
-			continue
-		}
-		switch {
-		case v.Severity == "" || v.Severity == "note":
-		case v.Severity == "repairable" && (strings.HasPrefix(v.Kind, "orphan-") || v.Kind == "duplicate-segment"):
-		default:
-			flaws = append(flaws, "parley log verify: "+strings.TrimSpace(line))
-		}
-	}
-	return flaws
 }

@@ -325,7 +325,7 @@ func (r *run) stop(ctx context.Context) bool {
 		r.fail("parley log verify: %v", err)
 		return false
 	}
-	for _, f := range judged(out, cmd.ProcessState.ExitCode()) {
+	for _, f := range noderun.Verified(out, cmd.ProcessState.ExitCode()) {
 		r.fail("%s", f)
 	}
 	if exit != nil && len(exit.Stderr) > 0 {
