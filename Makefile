@@ -53,6 +53,7 @@ vet: ## Run go vet
 	$(GO) vet ./...
 	$(GO) vet -tags mutants ./actors ./actors/internal/machine ./storage
 	$(GO) vet -tags nextversion ./conversation ./actors/... ./cmd/parley
+	$(GO) vet -tags attack ./cmd/parley
 
 staticcheck: $(CHECKS) ## Run the pinned staticcheck
 	$(CHECKS) ./...
@@ -88,11 +89,12 @@ build: ## Build the command into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, EVENTS events, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
+soak: needs servers engine ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, 15 minutes of attacks on one node and on three, EVENTS events, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
 	$(GO) test -timeout 0 -run 'TestLogSimulation$$' ./storage -logschedules $(LOGSCHEDULES)
 	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
 	$(GO) test -race -timeout 0 -v -run 'TestClusterRun' ./internal/clusterrun -long
+	$(GO) test -timeout 0 -v -run 'TestAttack' ./internal/attackrun -long
 	$(GO) test -timeout 0 -v -run 'TestEventsRun$$' ./internal/eventsrun -events $(EVENTS)
 	$(GO) test -race -timeout 0 -v -run 'TestCrashCycles' ./storage/local -cycles $(CRASHES)
 	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"

@@ -81,6 +81,7 @@ func packages() []row {
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 
 		{"internal/analytics", 3, suite, nil, nil},
+		{"internal/attackrun", 3, suite, nil, nil},
 		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/anishathalye/porcupine", "github.com/google/go-cmp")},
 		{"internal/clickhousetest", 3, suite, nil, nil},
 		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},

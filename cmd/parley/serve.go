@@ -224,6 +224,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		cfg.compactBatches = devCompactBatches
 	}
 	for _, a := range conf.Agents {
+		arm(a.Agent)
 		cfg.agents = append(cfg.agents, a.Agent)
 		for _, path := range a.Mounts {
 			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})

@@ -1,11 +1,12 @@
 // Package noderun starts real node processes and talks to them as clients do, for the
 // system tests.
 //
-// The tests of internal/killrun, internal/clusterrun and internal/eventsrun call it;
-// nothing else may. What is broken when, and what must hold then, is theirs. Here is
-// what they have in common: a [Process] that no test leaves behind, a [Client] and a
-// [Reader] that check every answer by itself, and the [Projection] of a log that a
-// reader's [Sight] is compared with.
+// The tests of internal/attackrun, internal/killrun, internal/clusterrun and
+// internal/eventsrun call it; nothing else may. What is broken when, and what must hold
+// then, is theirs. Here is what they have in common: a [Process] that no test leaves
+// behind, a [Client] and a [Reader] that check every answer by itself, the [Projection]
+// of a log that a reader's [Sight] is compared with, and what [Verified] makes of the
+// program's own look at a bucket.
 //
 // Guarantees:
 //

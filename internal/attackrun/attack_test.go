@@ -1,0 +1,445 @@
+package attackrun_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
+)
+
+const (
+	// fatBytes is nearly the longest text that a message may have.
+	fatBytes = 4_000_000
+	// patience is how long an attacker waits for an answer, or for a node to lose patience.
+	patience = 25 * time.Second
+)
+
+// attack is what hostile clients, tools and models do, and how often it hit.
+type attack struct {
+	site *site
+	http *http.Client
+	seed uint64
+	rest time.Duration // Between two times of the same kind, about.
+	size int           // How many of a crowd there are.
+
+	mu   sync.Mutex
+	hits map[string]int
+	odd  map[string]int // Answers that nobody expects, for a person.
+}
+
+// kind is a kind of attack: one round of it, and what has to have been seen in the end.
+type kind struct {
+	name  string
+	round func(a *attack, ctx context.Context, r *rand.Rand, id string)
+	hits  []string
+}
+
+// kinds are all kinds. Each has its own task, which performs one round after the other.
+func kinds() []kind {
+	return []kind{
+		{"fat queue", (*attack).fatQueue, []string{"fat message taken", "fat queue refused"}},
+		{"endless text", (*attack).endlessText, []string{"endless text settled"}},
+		{"endless arguments", (*attack).endlessArguments, []string{"endless arguments settled"}},
+		{"never readers", (*attack).neverReaders, []string{"page never read", "stream never read", "reader disconnected"}},
+		{"hostile data", (*attack).hostileData, []string{"hostile branches refused", "hostile items refused"}},
+		{"stalled bodies", (*attack).stalledBodies, []string{"stranger refused", "stalled body ended"}},
+		{"connections", (*attack).connections, []string{"connection held"}},
+		{"followers", (*attack).followers, []string{"conversation followed"}},
+		{"outcomes", (*attack).outcomes, []string{"huge outcomes settled", "huge errors settled"}},
+		{"crowd", (*attack).crowd, []string{"too many calls settled", "many calls settled"}},
+		{"loop", (*attack).loop, []string{"dispatched to itself"}},
+	}
+}
+
+func newAttack(s *site, seed uint64, rest time.Duration, size int) *attack {
+	return &attack{
+		site: s, seed: seed, rest: rest, size: size, hits: map[string]int{}, odd: map[string]int{},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: liveness},
+	}
+}
+
+func (a *attack) hit(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hits[what]++
+}
+
+func (a *attack) wonder(what string, status int, body []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, said, ok := bytes.Cut(body, []byte(`"details":"`))
+	if !ok {
+		said = body
+	}
+	a.odd[fmt.Sprintf("%s: %d %.300s", what, status, said)]++
+}
+
+// run attacks until ctx ends. In a short run a kind ends once it has hit in every way, so
+// that the others have what a small machine has.
+func (a *attack) run(ctx context.Context, only []kind) {
+	var tasks sync.WaitGroup
+	for i, k := range only {
+		tasks.Go(func() {
+			r := rand.New(rand.NewPCG(a.seed, uint64(i)))
+			_ = noderun.Pause(ctx, time.Duration(r.Int64N(int64(a.rest))))
+			for round := 0; ctx.Err() == nil && (*longFlag || len(a.missing([]kind{k})) > 0); round++ {
+				k.round(a, ctx, r, fmt.Sprintf("%s-%d", strings.ReplaceAll(k.name, " ", "-"), round))
+				_ = noderun.Pause(ctx, a.rest/2+time.Duration(r.Int64N(int64(a.rest))))
+			}
+		})
+	}
+	tasks.Wait()
+	a.http.CloseIdleConnections()
+}
+
+// missing are the kinds that never hit.
+func (a *attack) missing(only []kind) (names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range only {
+		for _, h := range k.hits {
+			if a.hits[h] == 0 {
+				names = append(names, h)
+			}
+		}
+	}
+	return names
+}
+
+func (a *attack) any(r *rand.Rand) *node { return a.site.nodes[r.IntN(len(a.site.nodes))] }
+
+// send sends a request and returns the status and the beginning of the answer, status 0
+// without one.
+func (a *attack) send(ctx context.Context, method, url string, body []byte) (int, []byte) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, said
+}
+
+// say sends a message, and again after a refusal, and reports whether it was taken.
+func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
+	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": fmt.Sprint(at, r.Uint64())})
+	if err != nil {
+		panic(err) // Maps of texts have a JSON form.
+	}
+	for range 20 {
+		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at, body)
+		if status == http.StatusAccepted {
+			return true
+		}
+		if status != 0 {
+			a.wonder("message to "+strings.Split(at, "/")[1], status, said)
+		}
+		if noderun.Pause(ctx, 250*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// settles reads a conversation by event streams until so many submissions are settled, and
+// returns their lines without what else was read.
+func (a *attack) settles(ctx context.Context, r *rand.Rand, at string, n int) (lines string) {
+	ctx, cancel := context.WithTimeout(ctx, liveness)
+	defer cancel()
+	for ctx.Err() == nil {
+		if lines = a.stream(ctx, "http://"+a.any(r).http+at, n); strings.Count(lines, "\n") >= n {
+			return lines
+		}
+		_ = noderun.Pause(ctx, 500*time.Millisecond)
+	}
+	return ""
+}
+
+// stream is settles over one connection, from the beginning.
+func (a *attack) stream(ctx context.Context, url string, n int) (lines string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?view=updates&live=sse&offset=-1", nil)
+	if err != nil {
+		return ""
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	frames := bufio.NewReaderSize(resp.Body, 64<<10)
+	for strings.Count(lines, "\n") < n {
+		line, err := frames.ReadBytes('\n')
+		if err != nil {
+			return lines
+		}
+		for _, chunk := range bytes.Split(line, []byte(`{"type":"submission-settled"`))[1:] {
+			lines += string(chunk[:min(len(chunk), 600)]) + "\n"
+		}
+	}
+	return lines
+}
+
+// fatQueue fills the queue of a conversation whose model hangs, and aborts it.
+func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
+	at := "/fat/" + id
+	if !a.say(ctx, r, at, "hang=0") {
+		return
+	}
+	text := strings.Repeat(fmt.Sprintf("%04d", r.IntN(10000)), fatBytes/4)
+	body := []byte(`{"kind":"user","body":"` + text + `"}`)
+	refused := 0
+	for n := 0; n < 40 && refused < 3 && ctx.Err() == nil; n++ {
+		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at, body)
+		switch {
+		case status == http.StatusAccepted:
+			a.hit("fat message taken")
+		case bytes.Contains(said, []byte("bytes wait in this conversation")):
+			a.hit("fat queue refused")
+			refused++
+		case status != 0:
+			a.wonder("fat message", status, said)
+			_ = noderun.Pause(ctx, 250*time.Millisecond)
+		}
+	}
+	a.send(ctx, http.MethodGet, "http://"+a.any(r).http+at, nil)
+	a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at+"/abort", nil)
+}
+
+// endlessText lets a model speak without end.
+func (a *attack) endlessText(ctx context.Context, r *rand.Rand, id string) {
+	a.endless(ctx, r, "text", id)
+}
+
+// endlessArguments lets a model call a tool with arguments without end.
+func (a *attack) endlessArguments(ctx context.Context, r *rand.Rand, id string) {
+	a.endless(ctx, r, "arguments", id)
+}
+
+func (a *attack) endless(ctx context.Context, r *rand.Rand, agent, id string) {
+	at := "/" + agent + "/" + id
+	if !a.say(ctx, r, at, "Go on.") {
+		return
+	}
+	if lines := a.settles(ctx, r, at, 1); strings.Contains(lines, "model_output_too_long") {
+		a.hit("endless " + agent + " settled")
+	} else {
+		a.wonder("endless "+agent, 0, []byte(lines))
+	}
+}
+
+// dial connects to a node, with little room for what it says.
+func (a *attack) dial(r *rand.Rand) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", a.any(r).http, patience)
+	if err == nil {
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) // The system is not to take the answer.
+		_ = conn.SetDeadline(time.Now().Add(2 * patience))
+	}
+	return conn, err
+}
+
+// neverReaders ask for a long conversation and read nothing but the head of the answer.
+func (a *attack) neverReaders(ctx context.Context, r *rand.Rand, id string) {
+	at := "/fat/" + id
+	for range 3 { // More than the system takes of an answer on its own.
+		if !a.say(ctx, r, at, "note="+strings.Repeat("x", fatBytes)) {
+			return
+		}
+	}
+	if a.settles(ctx, r, at, 3) == "" {
+		return
+	}
+	var readers sync.WaitGroup
+	for i := range a.size {
+		conn, err := a.dial(r)
+		if err != nil {
+			continue
+		}
+		readers.Go(func() { a.neverRead(ctx, conn, at, i%2 == 0) })
+	}
+	readers.Wait()
+}
+
+func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stream bool) {
+	defer conn.Close()
+	what := "page never read"
+	if stream {
+		what, path = "stream never read", path+"?view=updates&live=sse&offset=-1"
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\n\r\n", path, token)
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+	if err != nil {
+		return
+	}
+	if resp.StatusCode != http.StatusOK {
+		a.wonder(what, resp.StatusCode, nil)
+		return
+	}
+	a.hit(what)
+	_ = noderun.Pause(ctx, patience/2) // Longer than the node waits.
+	for range 50 {                     // Who has gone away answers what it is told with a reset.
+		if _, err := conn.Write([]byte("x")); err != nil {
+			a.hit("reader disconnected")
+			return
+		}
+		if noderun.Pause(ctx, 100*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// hostileData sends what is hard to check against a schema.
+func (a *attack) hostileData(ctx context.Context, r *rand.Rand, id string) {
+	post := func(agent, data string) {
+		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+"/"+agent+"/"+id, []byte(`{"kind":"user","body":"x","initialData":`+data+`}`))
+		switch status {
+		case http.StatusBadRequest:
+			a.hit("hostile " + agent + " refused")
+		case 0:
+		default:
+			a.wonder("hostile "+agent, status, said)
+		}
+	}
+	post("branches", strings.Repeat("[", 36)+"1"+strings.Repeat("]", 36))
+	post("items", "["+strings.Repeat("12345678,", 4<<20/9-8)+"0]")
+}
+
+// stalledBodies begin bodies and do not end them, with and without the token.
+func (a *attack) stalledBodies(ctx context.Context, r *rand.Rand, id string) {
+	var senders sync.WaitGroup
+	for i := range a.size {
+		conn, err := a.dial(r)
+		if err != nil {
+			continue
+		}
+		senders.Go(func() { a.stall(ctx, conn, "/fat/"+id, i%2 == 0) })
+	}
+	senders.Wait()
+}
+
+func (a *attack) stall(ctx context.Context, conn net.Conn, path string, stranger bool) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(time.Second)) })
+	defer stop()
+	with := token
+	if stranger {
+		with = "wrong"
+	}
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 200000000\r\n\r\n", path, with)
+	_, _ = conn.Write(append([]byte(`{"kind":"user","body":"`), bytes.Repeat([]byte("x"), 1<<20)...))
+	answers := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(answers, nil)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+	case stranger && err == nil && resp.StatusCode == http.StatusUnauthorized:
+		a.hit("stranger refused")
+	case !stranger && (err != nil || resp.StatusCode == http.StatusBadRequest):
+		a.hit("stalled body ended")
+	case err == nil:
+		a.wonder("stalled body", resp.StatusCode, nil)
+	}
+}
+
+// connections are opened and say nothing, or half of a head.
+func (a *attack) connections(ctx context.Context, r *rand.Rand, _ string) {
+	var all []net.Conn
+	for i := range 10 * a.size {
+		conn, err := a.dial(r)
+		if err != nil {
+			continue
+		}
+		if i%2 == 0 {
+			fmt.Fprint(conn, "GET /fat/x HTTP/1.1\r\nHost:")
+		}
+		all = append(all, conn)
+		a.hit("connection held")
+	}
+	_ = noderun.Pause(ctx, patience/2)
+	for _, conn := range all {
+		conn.Close()
+	}
+}
+
+// followers follow many conversations at once.
+func (a *attack) followers(ctx context.Context, r *rand.Rand, id string) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var readers sync.WaitGroup
+	for i := range 2 * a.size {
+		at := fmt.Sprintf("/fat/%s-%d", id, i)
+		if !a.say(ctx, r, at, "note="+strings.Repeat("y", 200_000)) {
+			break
+		}
+		base := "http://" + a.any(r).http
+		readers.Go(func() {
+			if a.stream(ctx, base+at, 1) != "" {
+				a.hit("conversation followed")
+			}
+			a.stream(ctx, base+at, 2) // Which never comes.
+		})
+	}
+	readers.Wait()
+}
+
+// outcomes lets tools say more than a batch holds.
+func (a *attack) outcomes(ctx context.Context, r *rand.Rand, id string) {
+	at := "/armed/" + id
+	if !a.say(ctx, r, at, strings.Repeat(`tool=utter {"bytes":3000000} `, 8)+"then tokens=3") {
+		return
+	}
+	if a.settles(ctx, r, at, 1) != "" {
+		a.hit("huge outcomes settled")
+	}
+	at += "-wrong"
+	if a.say(ctx, r, at, strings.Repeat(`tool=utter {"bytes":50000000,"wrong":true} `, 2)+"then tokens=3") && a.settles(ctx, r, at, 1) != "" {
+		a.hit("huge errors settled")
+	}
+}
+
+// crowd lets a model call more tools than it may, and as many as it may again and again.
+func (a *attack) crowd(ctx context.Context, r *rand.Rand, id string) {
+	at, call := "/armed/"+id, `tool=utter {"bytes":10} `
+	if !a.say(ctx, r, at, strings.Repeat(call, 1000)) {
+		return
+	}
+	if a.settles(ctx, r, at, 1) != "" {
+		a.hit("too many calls settled")
+	}
+	at += "-many"
+	if a.say(ctx, r, at, strings.Repeat(strings.Repeat(call, 100)+"then ", 10)+"tokens=3") && strings.Contains(a.settles(ctx, r, at, 1), "completed") {
+		a.hit("many calls settled")
+	}
+}
+
+// loop lets an agent send itself two messages for each that it gets, and aborts it.
+func (a *attack) loop(ctx context.Context, r *rand.Rand, id string) {
+	at := "/armed/" + id
+	if !a.say(ctx, r, at, `tool=spread {"messages":2}`) {
+		return
+	}
+	if a.settles(ctx, r, at, 20) != "" {
+		a.hit("dispatched to itself")
+	}
+	a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at+"/abort", nil)
+}

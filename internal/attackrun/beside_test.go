@@ -1,0 +1,346 @@
+package attackrun_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
+)
+
+const (
+	// neighbours is how many clients behave, each with one conversation at a time.
+	neighbours = 8
+	// perConversation is how many messages it gets, so that those of the end cost what
+	// those of the beginning do.
+	perConversation = 20
+	// answerWithin is how long they wait for an answer before they ask another node.
+	answerWithin = 15 * time.Second
+)
+
+// What is timed.
+const (
+	timeAdmitted = "admitted" // From a message to its receipt, over all tries.
+	timeSettled  = "settled"  // From its receipt to its settlement, as a reader sees it.
+	timeRead     = "read"     // A whole conversation.
+)
+
+// sample is how long something took.
+type sample struct {
+	what  string
+	began time.Time
+	took  time.Duration
+}
+
+// refusal is an answer with a status of 500 or more.
+type refusal struct {
+	began, ended time.Time
+	status       int
+	honest       bool // It is a 503 with Retry-After.
+	body         string
+}
+
+// fault is something that an operator would see fail: a dead node, a store that stands
+// still. It lasts until every node takes requests again.
+type fault struct {
+	what        string
+	began, over time.Time // No time for one that lasts.
+}
+
+func (f fault) overlaps(began, ended time.Time) bool {
+	return !ended.Before(f.began) && (f.over.IsZero() || !began.After(f.over))
+}
+
+// beside are the clients that behave, and what they have seen.
+type beside struct {
+	site   *site
+	client *noderun.Client
+	think  time.Duration
+
+	mu       sync.Mutex
+	samples  []sample
+	refusals []refusal
+	faults   []fault
+	answers  int
+	acked    map[string]map[string]conversation.Receipt // By conversation and key.
+}
+
+func newBeside(s *site) *beside {
+	b := &beside{site: s, client: noderun.NewClient(answerWithin), think: 300 * time.Millisecond, acked: map[string]map[string]conversation.Receipt{}}
+	b.client.HTTP.Transport = &watched{b.client.HTTP.Transport, b}
+	return b
+}
+
+// watched adds the token to requests and notes what is refused.
+type watched struct {
+	next   http.RoundTripper
+	beside *beside
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	began := time.Now()
+	resp, err := w.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	b := w.beside
+	b.mu.Lock()
+	b.answers++
+	b.mu.Unlock()
+	if resp.StatusCode < http.StatusInternalServerError {
+		return resp, nil
+	}
+	said, _ := io.ReadAll(resp.Body) // What there is of it.
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(said))
+	honest := resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
+	b.mu.Lock()
+	b.refusals = append(b.refusals, refusal{began, time.Now(), resp.StatusCode, honest, fmt.Sprintf("%s %s: %.400s", r.Method, r.URL.Path, said)})
+	b.mu.Unlock()
+	return resp, nil
+}
+
+// CloseIdleConnections lets the client close what nobody uses.
+func (w *watched) CloseIdleConnections() {
+	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func (b *beside) timed(what string, began time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.samples = append(b.samples, sample{what, began, time.Since(began)})
+}
+
+// begin notes a fault, and returns what ends it.
+func (b *beside) begin(what string) (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := len(b.faults)
+	b.faults = append(b.faults, fault{what: what, began: time.Now()})
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.faults[i].over = time.Now()
+	}
+}
+
+// run lets all clients talk until over ends; what is under way then is still answered
+// and settled.
+func (b *beside) run(ctx, over context.Context, phase string, seed uint64) {
+	var clients sync.WaitGroup
+	for i := range neighbours {
+		clients.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(i)))
+			_ = noderun.Pause(over, time.Duration(r.Int64N(int64(b.think)))) // Not all at once.
+			for round := 0; over.Err() == nil; round++ {
+				b.converse(ctx, over, r, fmt.Sprintf("%s-%d-%d", phase, i, round))
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// converse holds one conversation.
+func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
+	settled := make(chan conversation.SubmissionID, perConversation)
+	fresh := func(c noderun.Chunk) error {
+		if c.Type == conversation.ChunkSettled {
+			if c.Outcome != conversation.OutcomeCompleted {
+				b.site.fail("%s: %s is settled as %s: %v", id, c.SubmissionID, c.Outcome, c.Error)
+			}
+			settled <- c.SubmissionID
+		}
+		return nil
+	}
+	reading, endReading := context.WithCancel(ctx)
+	var follows sync.WaitGroup
+	defer follows.Wait()
+	defer endReading()
+	for n := range perConversation {
+		receipt, ok := b.post(ctx, r, id, n)
+		if !ok {
+			return
+		}
+		admitted := time.Now()
+		if n == 0 {
+			reader := noderun.NewReader(b.client, conversation.Start, fresh)
+			dice := rand.New(rand.NewPCG(r.Uint64(), 0))
+			follows.Go(func() { b.follow(reading, dice, reader, id) })
+		}
+		select {
+		case sub := <-settled:
+			if sub != receipt.SubmissionID {
+				b.site.fail("%s: %s is settled, want %s", id, sub, receipt.SubmissionID)
+			}
+			b.timed(timeSettled, admitted)
+		case <-time.After(liveness):
+			b.site.fail("%s: %s is not settled after %v", id, receipt.SubmissionID, liveness)
+			return
+		case <-ctx.Done():
+			return
+		}
+		if n%3 == 2 {
+			b.look(ctx, r, id)
+		}
+		if noderun.Pause(over, b.think/2+time.Duration(r.Int64N(int64(b.think)))) != nil {
+			return
+		}
+	}
+}
+
+// url is where a conversation is at any of the nodes.
+func (b *beside) url(r *rand.Rand, id string) string {
+	return "http://" + b.site.nodes[r.IntN(len(b.site.nodes))].http + "/worker/" + id
+}
+
+// post sends a message to one node after the other, under its key, until it is answered.
+func (b *beside) post(ctx context.Context, r *rand.Rand, id string, n int) (receipt conversation.Receipt, ok bool) {
+	key := fmt.Sprintf("%s.%d", id, n)
+	body, err := json.Marshal(map[string]any{"kind": "user", "body": "pace=2ms tokens=12 note=" + key, "idempotencyKey": key})
+	if err != nil {
+		panic(err) // Maps of texts have a JSON form.
+	}
+	began := time.Now()
+	for time.Since(began) < liveness && ctx.Err() == nil {
+		answer, header, err := b.client.Do(ctx, http.MethodPost, b.url(r, id), body)
+		if err == nil {
+			b.timed(timeAdmitted, began)
+			if receipt, err = noderun.ReadReceipt(answer, header); err != nil {
+				b.site.fail("message %s: %v", key, err)
+				return receipt, false
+			}
+			b.mu.Lock()
+			if b.acked[id] == nil {
+				b.acked[id] = map[string]conversation.Receipt{}
+			}
+			b.acked[id][key] = receipt
+			b.mu.Unlock()
+			return receipt, true
+		}
+		if noderun.Broken(err) {
+			b.site.fail("message %s: %v", key, err)
+			return receipt, false
+		}
+		_ = noderun.Pause(ctx, time.Duration(20+r.IntN(80))*time.Millisecond)
+	}
+	if ctx.Err() == nil {
+		b.site.fail("message %s is not answered within %v", key, liveness)
+	}
+	return receipt, false
+}
+
+// look reads a whole conversation.
+func (b *beside) look(ctx context.Context, r *rand.Rand, id string) {
+	began := time.Now()
+	for time.Since(began) < liveness && ctx.Err() == nil {
+		answer, header, err := b.client.Do(ctx, http.MethodGet, b.url(r, id), nil)
+		if err == nil {
+			b.timed(timeRead, began)
+			_, err = noderun.ReadSnapshot(answer, header)
+		}
+		if noderun.Broken(err) {
+			b.site.fail("read %s: %v", id, err)
+		}
+		if err == nil || noderun.Broken(err) {
+			return
+		}
+		_ = noderun.Pause(ctx, time.Duration(20+r.IntN(80))*time.Millisecond)
+	}
+}
+
+// follow reads by event streams, over all nodes, until ctx ends.
+func (b *beside) follow(ctx context.Context, r *rand.Rand, reader *noderun.Reader, id string) {
+	for ctx.Err() == nil {
+		err := reader.Stream(ctx, b.url(r, id))
+		if ctx.Err() != nil {
+			return
+		}
+		// The message that creates it may be less than a heartbeat old.
+		if noderun.Broken(err) && !(noderun.Missing(err) && reader.At() == conversation.Start) {
+			b.site.fail("reader of %s: %v", id, err)
+			return
+		}
+		_ = noderun.Pause(ctx, time.Duration(5+r.IntN(50))*time.Millisecond)
+	}
+}
+
+// forget begins another phase: what was timed is returned and forgotten.
+func (b *beside) forget() (samples []sample) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	samples, b.samples = b.samples, nil
+	return samples
+}
+
+// during returns the fault that something overlaps.
+func (b *beside) during(began, ended time.Time) (fault, bool) {
+	i := slices.IndexFunc(b.faults, func(f fault) bool { return f.overlaps(began, ended) })
+	if i < 0 {
+		return fault{}, false
+	}
+	return b.faults[i], true
+}
+
+// judge splits what was refused: into what breaks the promise, and how often a fault was
+// told honestly, by what was said.
+func (b *beside) judge() (flaws []string, told map[string]int) {
+	told = map[string]int{}
+	for _, x := range b.refusals {
+		f, broken := b.during(x.began, x.ended)
+		if broken && x.honest && !strings.Contains(x.body, "memory") {
+			_, said, _ := strings.Cut(x.body, `"details":"`)
+			told[fmt.Sprintf("%.90s", said)]++
+			continue
+		}
+		flaws = append(flaws, fmt.Sprintf("status %d at %s (fault %q): %s", x.status, x.ended.Format("15:04:05.000"), f.what, x.body))
+	}
+	return flaws, told
+}
+
+// quiet are the samples that no fault overlaps.
+func (b *beside) quiet(samples []sample) (out []sample) {
+	for _, s := range samples {
+		if _, broken := b.during(s.began, s.began.Add(s.took)); !broken {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// percentile is that of what took so long, 0 without any.
+func percentile(samples []sample, what string, p float64) time.Duration {
+	var all []time.Duration
+	for _, s := range samples {
+		if s.what == what {
+			all = append(all, s.took)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(len(all)-1, int(p*float64(len(all))))]
+}
+
+func count(samples []sample, what string) (n int) {
+	for _, s := range samples {
+		if s.what == what {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,360 @@
+package attackrun_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
+)
+
+const (
+	// memoryBytes is what the operator allows a node.
+	memoryBytes = 512 << 20
+	// token is what clients have to send.
+	token = "token-of-the-attack"
+	// exitReplaced is the exit code of a node that is not a member any more. Whoever runs
+	// it starts it again.
+	exitReplaced = 75
+	// maxOutput bounds what a failed run shows of a node's output, in bytes.
+	maxOutput = 8 << 10
+)
+
+// notes gathers what is wrong. It is safe for concurrent use.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notes) fail(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+func (n *notes) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string{}, n.lines...)
+}
+
+// site is the nodes and what they need.
+type site struct {
+	*notes
+	program string
+	dir     string
+	env     []string
+	reaper  *noderun.Reaper
+	nodes   []*node
+	store   *gate // Before the bucket, nil for a folder.
+	open    func() (storage.Bucket, func() error, error)
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// node is one member over all its processes.
+type node struct {
+	*site
+	number      int
+	http, admin string
+	config      string
+
+	mu      sync.Mutex
+	process *noderun.Process // Nil while none runs.
+	asked   bool             // The process of the moment is to end.
+	lives   int
+	peak    int64 // The most memory that a process of it had, in bytes.
+}
+
+func (n *node) String() string { return fmt.Sprintf("node %d", n.number+1) }
+
+// gate is before the bucket of all nodes. While it is locked, every request waits.
+type gate struct {
+	next http.Handler
+	mu   sync.RWMutex
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	g.next.ServeHTTP(w, r)
+}
+
+// newSite makes one node over a folder, or several over an endpoint. None runs yet.
+func newSite(t *testing.T, nodes int) *site {
+	t.Helper()
+	s := &site{notes: &notes{}, program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token}, reaper: noderun.StartReaper(t)}
+	if *keepFlag != "" {
+		s.dir = *keepFlag
+	}
+	vendor := newVendor(t)
+	var bucket string
+	if nodes == 1 {
+		data := filepath.Join(t.TempDir(), "data")
+		bucket = fmt.Sprintf("{dir: %q}", data)
+		s.open = func() (storage.Bucket, func() error, error) { return openFolder(data) }
+	} else {
+		bucket = s.endpoint(t)
+	}
+	ports := noderun.FreePorts(t, "127.0.0.1", 3*nodes)
+	for i := range nodes {
+		n := &node{site: s, number: i, http: ports[3*i], admin: ports[3*i+1], config: filepath.Join(s.dir, fmt.Sprintf("node-%d.yaml", i+1))}
+		conf := fmt.Sprintf("listen: %s\nbucket: %s\nauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", n.http, bucket, n.admin, memoryBytes)
+		if nodes > 1 {
+			conf += fmt.Sprintf("cluster: {listen: %q}\n", ports[3*i+2])
+		}
+		if err := os.WriteFile(n.config, []byte(conf+agents(vendor.URL)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	for _, n := range s.nodes {
+		s.running.Go(func() { n.supervise(ctx) })
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// agents are those of every node: one for clients, and those of the attack.
+func agents(vendor string) string {
+	return fmt.Sprintf(`providers:
+  fake: {api: openai-completions, baseUrl: %[1]q}
+  text: {api: openai-completions, baseUrl: %[2]q}
+  arguments: {api: openai-completions, baseUrl: %[3]q}
+agents:
+  worker: {mounts: [/worker], model: fake/model, instructions: Do what the message says.}
+  fat: {mounts: [/fat], model: fake/model, instructions: Wait.}
+  armed: {mounts: [/armed], model: fake/model, instructions: Use the tools.}
+  text: {mounts: [/text], model: text/endless, instructions: Speak.}
+  arguments: {mounts: [/arguments], model: arguments/endless, instructions: Call.}
+  branches:
+    mounts: [/branches]
+    model: fake/model
+    initialData: {anyOf: [{type: array, items: {$ref: "#"}}, {type: array, items: {$ref: "#"}, minItems: 1}]}
+  items: {mounts: [/items], model: fake/model, initialData: {items: {type: string}}}
+`, vendor+"/v1", vendor+"/text", vendor+"/arguments")
+}
+
+// openFolder opens the bucket of a folder that no node serves.
+func openFolder(dir string) (storage.Bucket, func() error, error) {
+	store, err := local.Open(dir, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return b, store.Close, nil
+}
+
+// endpoint starts a store with a gate before it, and returns how a configuration names it.
+func (s *site) endpoint(t *testing.T) string {
+	t.Helper()
+	server := s3server.Versitygw(t)
+	name := server.Bucket(t)
+	s.open = func() (storage.Bucket, func() error, error) {
+		b, err := s3.New(&s3.Options{
+			Endpoint: server.Endpoint, Bucket: name, Region: server.Region, PathStyle: true, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
+		})
+		return b, func() error { return nil }, err
+	}
+	next := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: server.Endpoint})
+			r.Out.Host = r.In.Host
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			w.WriteHeader(http.StatusServiceUnavailable) // Whoever asked has died.
+		},
+	}
+	s.store = &gate{next: next}
+	proxy := httptest.NewServer(s.store)
+	t.Cleanup(func() {
+		proxy.CloseClientConnections()
+		proxy.Close()
+	})
+	s.env = append(s.env, "ATTACK_KEY="+server.AccessKey, "ATTACK_SECRET="+server.SecretKey)
+	return fmt.Sprintf("{endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: ATTACK_KEY, secretKeyEnv: ATTACK_SECRET}",
+		strings.TrimPrefix(proxy.URL, "http://"), name, server.Region)
+}
+
+// supervise starts the node again whenever it has ended, until ctx does. An end that
+// nobody asked for is a violation.
+func (n *node) supervise(ctx context.Context) {
+	for ctx.Err() == nil {
+		n.mu.Lock()
+		n.lives++
+		log := filepath.Join(n.dir, fmt.Sprintf("node-%d.%d.log", n.number+1, n.lives))
+		n.mu.Unlock()
+		command := []string{n.program, "serve", "--quiet", "--config", n.config}
+		if len(n.nodes) > 1 {
+			command = append(command, "--insecure-cluster")
+		}
+		p, err := n.reaper.Start(log, n.env, command...)
+		if err != nil {
+			n.fail("start %v: %v", n, err)
+			return
+		}
+		n.now(p)
+		n.weigh(ctx, p)
+		if ctx.Err() != nil {
+			p.Kill()
+		}
+		n.mu.Lock()
+		asked := n.asked
+		n.process, n.asked = nil, false
+		n.mu.Unlock()
+		for _, f := range p.Flaws(token) {
+			n.fail("%v: %s", n, f)
+		}
+		// A node that was stopped or starved for long is no member any more.
+		if flaw := p.Flaw(); flaw != "" && !asked && !(len(n.nodes) > 1 && p.ExitCode() == exitReplaced) {
+			n.fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
+		}
+	}
+}
+
+func (n *node) now(p *noderun.Process) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.process = p
+}
+
+// weigh notes the memory of a process until that or ctx ends.
+func (n *node) weigh(ctx context.Context, p *noderun.Process) {
+	for {
+		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID())); err == nil {
+			n.mu.Lock()
+			n.peak = max(n.peak, peakOf(status))
+			n.mu.Unlock()
+		}
+		select {
+		case <-p.Ended():
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// peakOf reads the most memory that a process ever had from its status, 0 if it has ended.
+func peakOf(status []byte) int64 {
+	found := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(status)
+	if found == nil {
+		return 0
+	}
+	kib, _ := strconv.ParseInt(string(found[1]), 10, 64)
+	return kib << 10
+}
+
+// heaviest is the most memory that the node had, and how often it was started.
+func (n *node) heaviest() (peak int64, lives int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.peak, n.lives
+}
+
+// signal sends a signal to the process of the moment.
+func (n *node) signal(s syscall.Signal) {
+	n.mu.Lock()
+	p := n.process
+	n.asked = n.asked || s == syscall.SIGKILL || s == syscall.SIGTERM
+	n.mu.Unlock()
+	if p != nil {
+		p.Signal(s)
+	}
+}
+
+// ready reports whether the node takes requests.
+func (n *node) ready(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// await waits until all nodes take requests, and reports whether they do.
+func (s *site) await(ctx context.Context) bool {
+	began := time.Now()
+	for _, n := range s.nodes {
+		for !n.ready(ctx) {
+			if time.Since(began) > liveness || noderun.Pause(ctx, 20*time.Millisecond) != nil {
+				s.fail("%v is not ready after %v\n%s", n, time.Since(began), n.tail())
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// tail is the end of what the process of the moment has printed.
+func (n *node) tail() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return "it does not run"
+	}
+	return n.process.Tail(maxOutput)
+}
+
+// meters are metrics of all nodes together, by name without labels.
+func (s *site) meters(ctx context.Context) map[string]float64 {
+	sum := map[string]float64{}
+	for _, n := range s.nodes {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/metrics", nil)
+		if err != nil {
+			continue
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			continue // It is down.
+		}
+		var text bytes.Buffer
+		_, _ = text.ReadFrom(resp.Body)
+		resp.Body.Close()
+		for line := range strings.Lines(text.String()) {
+			name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+			if v, err := strconv.ParseFloat(value, 64); ok && err == nil && strings.HasPrefix(name, "parley_") {
+				sum[name] += v
+			}
+		}
+	}
+	return sum
+}
+
+// close kills what runs, as the end of all power would, and waits.
+func (s *site) close() {
+	s.cancel()
+	s.running.Wait()
+}

@@ -1,0 +1,253 @@
+package attackrun_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
+)
+
+const (
+	// maxRatio is by how much the attack may raise the p99 of the clients beside it.
+	maxRatio = 5
+	// floor is below what a p99 is not compared: a machine that does something else for a
+	// moment makes as much.
+	floor = 20 * time.Millisecond
+)
+
+// plan is what a run does.
+type plan struct {
+	nodes    int
+	seed     uint64
+	alone    time.Duration // How long the clients are alone first.
+	attacked time.Duration
+	rest     time.Duration // Between two rounds of a kind of attack, about.
+	between  time.Duration // Two faults, about.
+	size     int
+	stall    time.Duration // Of the store.
+	kinds    []kind
+}
+
+func newPlan(nodes int) plan {
+	p := plan{
+		nodes: nodes, seed: *seedFlag, alone: 4 * time.Second, attacked: 8 * time.Second, rest: time.Second, between: 4 * time.Second,
+		size: 10, stall: 2 * time.Second, kinds: kinds(),
+	}
+	if *longFlag {
+		p.alone, p.attacked, p.rest, p.between, p.size, p.stall = time.Minute, 15*time.Minute, 8*time.Second, 40*time.Second, 40, 13*time.Second
+	}
+	if *durationFlag > 0 {
+		p.attacked = *durationFlag
+		p.alone = min(p.alone, p.attacked/3)
+	}
+	if *kindsFlag != "" {
+		names := strings.Split(*kindsFlag, ",")
+		p.kinds = slices.DeleteFunc(p.kinds, func(k kind) bool { return !slices.Contains(names, k.name) })
+	}
+	return p
+}
+
+// TestAttackOnOneNode attacks a node that serves a folder alone.
+func TestAttackOnOneNode(t *testing.T) { perform(t, newPlan(1)) }
+
+// TestAttackOnThreeNodes attacks a cluster over an S3 server.
+func TestAttackOnThreeNodes(t *testing.T) { perform(t, newPlan(3)) }
+
+// run is one attack on nodes and the clients beside it.
+type run struct {
+	*site
+	t      *testing.T
+	plan   plan
+	beside *beside
+	attack *attack
+	began  time.Time
+	faults map[string]int
+}
+
+func perform(t *testing.T, p plan) {
+	s := newSite(t, p.nodes)
+	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttack(s, p.seed, p.rest, p.size), began: time.Now(), faults: map[string]int{}}
+	ctx := t.Context()
+	if !s.await(ctx) {
+		t.Fatal(strings.Join(s.all(), "\n"))
+	}
+	r.talkFor(ctx, "warm", p.alone/4)
+	r.beside.forget()
+	r.talkFor(ctx, "alone", p.alone)
+	baseline := r.beside.forget()
+	over, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		defer end()
+		r.enough(ctx)
+	}()
+	r.talk(ctx, over, "attacked", func() { r.attack.run(over, p.kinds) }, func() { r.trouble(ctx, over) })
+	attacked := r.beside.forget()
+	if s.await(ctx) {
+		r.tell("meters: %v", interesting(s.meters(ctx)))
+	}
+	r.beside.client.Close()
+	s.close()
+	r.judge(ctx, baseline, attacked)
+	if flaws := s.all(); len(flaws) > 0 {
+		const most = 20
+		t.Errorf("%d flaws:\n%s", len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+	}
+}
+
+// tell says what happens, for a person.
+func (r *run) tell(format string, args ...any) {
+	r.t.Helper()
+	r.t.Logf("+%v "+format, append([]any{time.Since(r.began).Round(time.Millisecond)}, args...)...)
+}
+
+// enough waits until the attack has lasted, and everything has come at least once. What
+// has not come much later is missed.
+func (r *run) enough(ctx context.Context) {
+	began := time.Now()
+	_ = noderun.Pause(ctx, r.plan.attacked)
+	for len(r.missing()) > 0 && len(r.all()) == 0 && time.Since(began) < r.plan.attacked+liveness {
+		if noderun.Pause(ctx, 100*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// missing is what has not come yet.
+func (r *run) missing() []string {
+	names := r.attack.missing(r.plan.kinds)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, what := range []string{"kill", "stall"} {
+		if r.faults[what] == 0 {
+			names = append(names, what)
+		}
+	}
+	return names
+}
+
+// talkFor lets the clients talk for a while.
+func (r *run) talkFor(ctx context.Context, phase string, d time.Duration) {
+	over, end := context.WithTimeout(ctx, d)
+	defer end()
+	r.talk(ctx, over, phase)
+}
+
+// talk lets the clients talk until over ends, and others do what they do meanwhile.
+func (r *run) talk(ctx, over context.Context, phase string, others ...func()) {
+	var tasks sync.WaitGroup
+	for _, o := range others {
+		tasks.Go(o)
+	}
+	r.beside.run(ctx, over, phase, r.plan.seed)
+	tasks.Wait()
+}
+
+// trouble kills and stops nodes, and their store, until over ends. Every kind comes once
+// before any comes again, which it does in a long run.
+func (r *run) trouble(ctx, over context.Context) {
+	dice := rand.New(rand.NewPCG(r.plan.seed, 0x6661756c74))
+	var deck []string
+	for noderun.Pause(over, r.plan.between/2+time.Duration(dice.Int64N(int64(r.plan.between)))) == nil && len(r.all()) == 0 {
+		if len(deck) == 0 {
+			if len(r.faults) > 0 && !*longFlag {
+				return
+			}
+			deck = []string{"kill", "leave", "stall"}
+			dice.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		n, what := r.nodes[dice.IntN(len(r.nodes))], deck[0]
+		deck = deck[1:]
+		end := r.beside.begin(fmt.Sprintf("%s %v", what, n))
+		began := time.Now()
+		switch what {
+		case "kill":
+			n.signal(syscall.SIGKILL)
+		case "leave":
+			n.signal(syscall.SIGTERM)
+		case "stall":
+			r.stall(ctx, n)
+		}
+		_ = noderun.Pause(ctx, 300*time.Millisecond) // Until it is noticed at the latest.
+		r.await(ctx)
+		r.mu.Lock()
+		r.faults[what]++
+		r.mu.Unlock()
+		end()
+		r.tell("%s of %v, served again after %v", what, n, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// stall lets the store of all nodes stand still, or the machine where that is a folder.
+func (r *run) stall(ctx context.Context, n *node) {
+	if r.store == nil {
+		n.signal(syscall.SIGSTOP)
+		_ = noderun.Pause(ctx, r.plan.stall)
+		n.signal(syscall.SIGCONT)
+		return
+	}
+	r.store.mu.Lock()
+	_ = noderun.Pause(ctx, r.plan.stall)
+	r.store.mu.Unlock()
+}
+
+// judge checks what was promised, and tells the figures.
+func (r *run) judge(ctx context.Context, alone, attacked []sample) {
+	refused, told := r.beside.judge()
+	for _, f := range refused {
+		r.fail("a client that behaves was refused: %s", f)
+	}
+	r.tell("hits: %v", r.attack.hits)
+	for _, what := range slices.Sorted(maps.Keys(r.attack.odd)) {
+		r.tell("odd: %d x %s", r.attack.odd[what], what)
+	}
+	r.tell("faults: %v; told of them with 503 and Retry-After to clients that behave: %v", r.faults, told)
+	if missing := r.missing(); len(missing) > 0 {
+		r.fail("the attack never had %q", missing)
+	}
+	for _, n := range r.nodes {
+		peak, lives := n.heaviest()
+		r.tell("%v: peak RSS %d MiB over %d lives", n, peak>>20, lives)
+		if peak > memoryBytes {
+			r.fail("%v had %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
+		}
+	}
+	quiet := r.beside.quiet(attacked)
+	for _, what := range []string{timeAdmitted, timeSettled, timeRead} {
+		base, now := percentile(alone, what, 0.99), percentile(quiet, what, 0.99)
+		ratio := float64(now) / float64(max(base, floor))
+		r.tell("%s: alone %d, p50 %v, p99 %v; attacked %d, p50 %v, p99 %v (%.1f x %v), with faults p50 %v p99 %v", what,
+			count(alone, what), percentile(alone, what, 0.5), base, count(quiet, what), percentile(quiet, what, 0.5), now, ratio, max(base, floor),
+			percentile(attacked, what, 0.5), percentile(attacked, what, 0.99))
+		if *longFlag && ratio > maxRatio {
+			r.fail("p99 of %s is %v under attack, more than %d times %v", what, now, maxRatio, max(base, floor))
+		}
+	}
+	looked, err := r.beside.audit(ctx)
+	if err != nil {
+		r.fail("read the logs: %v", err)
+	}
+	r.tell("%d answers, %d messages acknowledged and looked at", r.beside.answers, looked)
+	if looked == 0 {
+		r.fail("nobody sent anything")
+	}
+	r.verify(ctx)
+}
+
+// interesting are the metrics that tell what was refused or is left, without zeros.
+func interesting(all map[string]float64) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name] != 0 && !strings.Contains(name, "_bucket_request_seconds") && !strings.Contains(name, "_events_") {
+			out = append(out, fmt.Sprintf("%s=%.0f", strings.TrimPrefix(name, "parley_"), all[name]))
+		}
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package attackrun_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+)
+
+// endlessDelta is how much a model without end says at a time, in bytes.
+const endlessDelta = 16 << 10
+
+// newVendor starts the vendor of all models: one that does what it is told, and at other
+// paths those that never end, with text or with the arguments of a call.
+func newVendor(t *testing.T) *httptest.Server {
+	said := strings.Repeat("on and ", endlessDelta/7)
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", fakemodel.New(&fakemodel.Options{MaxRequests: 1}))
+	mux.HandleFunc("/text/", endless(fmt.Sprintf(`{"content":%q}`, said)))
+	mux.HandleFunc("/arguments/", endless(fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"utter","arguments":%q}}]}`, said)))
+	s := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// endless repeats a delta until the caller goes away.
+func endless(delta string) http.HandlerFunc {
+	event := "data: {\"choices\":[{\"delta\":" + delta + "}]}\n\n"
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for {
+			if _, err := io.WriteString(w, event); err != nil {
+				return
+			}
+		}
+	}
+}
