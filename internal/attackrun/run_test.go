@@ -170,19 +170,35 @@ func (r *run) trouble(ctx, over context.Context) {
 		began := time.Now()
 		switch what {
 		case "kill":
-			n.signal(syscall.SIGKILL)
+			r.replace(ctx, n, syscall.SIGKILL)
 		case "leave":
-			n.signal(syscall.SIGTERM)
+			r.replace(ctx, n, syscall.SIGTERM)
 		case "stall":
 			r.stall(ctx, n)
 		}
-		_ = noderun.Pause(ctx, 300*time.Millisecond) // Until it is noticed at the latest.
 		r.await(ctx)
 		r.mu.Lock()
 		r.faults[what]++
 		r.mu.Unlock()
 		end()
 		r.tell("%s of %v, served again after %v", what, n, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// replace ends a node by a signal and waits until another process is in its place: until
+// then it may still call itself ready.
+func (r *run) replace(ctx context.Context, n *node, s syscall.Signal) {
+	_, before := n.heaviest()
+	n.signal(s)
+	began := time.Now()
+	for lives := before; lives == before; _, lives = n.heaviest() {
+		if noderun.Pause(ctx, 10*time.Millisecond) != nil {
+			return
+		}
+		if time.Since(began) > liveness {
+			r.fail("%v does not end\n%s", n, n.tail())
+			return
+		}
 	}
 }
 
