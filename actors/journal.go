@@ -20,6 +20,9 @@ const (
 	journalLinger = time.Second
 	// journalRetry is the pause after a journal write that the bucket refused.
 	journalRetry = time.Second
+	// gatherOpenings is how long a journal waits when it is to tell of a conversation that is
+	// about to be opened, or was: a sweep asks for many at once.
+	gatherOpenings = time.Millisecond
 	// deleteTimeout bounds the deletion of journals that nobody needs any more: a
 	// request that is never answered must hold up neither the next write nor the
 	// next sweep.
@@ -105,6 +108,7 @@ type journal struct {
 	landed    int64                       // of the newest landed write, -1 if none
 	behind    bool                        // the newest write was left behind
 	hasty     bool                        // the next write does not wait for who leaves
+	gathered  time.Time                   // no journal is written before
 	dirty     bool                        // the set differs from what was written last, apart from who leaves
 	kick      chan struct{}
 
@@ -145,6 +149,7 @@ func (j *journal) opening(id entryID, done func()) {
 	e := j.entries[id]
 	if e == nil {
 		e = j.add(storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: -1, Opening: true})
+		j.gather()
 	}
 	j.await(e, done)
 }
@@ -157,8 +162,16 @@ func (j *journal) opened(id entryID) {
 	if e != nil {
 		j.remove(e)
 		j.dirty, j.hasty = true, j.hasty || e.first <= j.n // else no journal has it
+		j.gather()
 	}
 	j.mu.Unlock()
+}
+
+// gather lets others join the next journal. The caller holds mu.
+func (j *journal) gather() {
+	if now := time.Now(); !now.Before(j.gathered) {
+		j.gathered = now.Add(gatherOpenings)
+	}
 }
 
 // await calls done once an entry is listed. The caller holds mu, which is released.
@@ -360,6 +373,9 @@ func (j *journal) run(ctx context.Context) {
 func (j *journal) due() (wait time.Duration, ready bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if wait := time.Until(j.gathered); wait > 0 {
+		return wait, false
+	}
 	if len(j.waiting) > 0 || j.behind || j.hasty {
 		return 0, true
 	}

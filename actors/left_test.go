@@ -270,7 +270,7 @@ func TestLeftDeliveryIsWaitedFor(t *testing.T) {
 		wait(entered, "the tool")
 		n.die()
 		close(died)
-		n = l.run(part{opts: agents(ag), cast: models, decide: gone.decide})
+		l.run(part{opts: agents(ag), cast: models, decide: gone.decide})
 		wait(settled, "the first settlement to be shown")
 		wait(settled, "the second settlement to be shown")
 		l.completes(chat("c"), 2)

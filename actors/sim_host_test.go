@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -140,6 +141,9 @@ func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (prot
 	}
 	what := fmt.Sprintf("%T %x", m, content)
 	last := errSimStopped
+	apart := fnv.New32a() // Of those that one activation has turned away none comes back first by chance.
+	apart.Write([]byte(what))
+	jitter := time.Duration(apart.Sum32() % uint32(time.Millisecond))
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		if peer := h.fleet.host(h.site.Owner(id)); peer != nil {
 			reply, err := h.ask(ctx, peer, id, m, h.site.Message(ctx, id, what))
@@ -148,7 +152,7 @@ func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (prot
 			}
 			last = err
 		}
-		t := time.NewTimer(pause)
+		t := time.NewTimer(pause + jitter)
 		select {
 		case <-t.C:
 		case <-ctx.Done():

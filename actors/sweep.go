@@ -298,8 +298,8 @@ func (r *Runtime) forget(ctx context.Context, l *leftJournal) error {
 }
 
 // suspects answers the entries of conversations that nodes died over, one conversation after
-// the other, those that fewest died over first. It ends early when another sweep is asked
-// for, which begins with them anew.
+// the other, those that fewest died over first. It ends early when the members change: what
+// others owe comes first.
 func (s *stock) suspects(ctx context.Context) error {
 	r := s.rt
 	own := slices.DeleteFunc(r.orphans(), func(e storage.JournalEntry) bool {
@@ -319,20 +319,18 @@ func (s *stock) suspects(ctx context.Context) error {
 	slices.SortFunc(keys, func(a, b conversation.Key) int {
 		return cmp.Or(cmp.Compare(r.aside.died(a), r.aside.died(b)), cmp.Compare(a, b))
 	})
-	patient, cancel := r.untilAsked(ctx)
-	defer cancel()
 	var errs []error
 	for _, key := range slices.Compact(keys) {
 		for _, l := range s.left {
-			errs = append(errs, s.answerAll(patient, l, key))
+			errs = append(errs, s.answerAll(ctx, l, key))
 		}
 		for _, e := range own {
 			if e.Conv == key {
-				errs = append(errs, r.pokeOwn(patient, e))
+				errs = append(errs, r.pokeOwn(ctx, e))
 			}
 		}
-		if patient.Err() != nil {
-			return nil
+		if len(r.sweepNow) > 0 {
+			break
 		}
 	}
 	for _, l := range s.left {
@@ -355,27 +353,6 @@ func (s *stock) answerAll(ctx context.Context, l *leftJournal, key conversation.
 		return err == nil
 	})
 	return errors.Join(errs...)
-}
-
-// untilAsked returns a context that ends when a sweep is asked for.
-func (r *Runtime) untilAsked(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-r.sweepNow:
-			nudge(r.sweepNow)
-		case <-r.sweepSoon:
-			nudge(r.sweepSoon)
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
-	return ctx, func() {
-		cancel()
-		<-done
-	}
 }
 
 // sweepStaged deletes what nodes that are gone have left on its way to an owner.

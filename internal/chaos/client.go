@@ -116,7 +116,7 @@ func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int)
 			w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
 			return
 		}
-		w.trace.add(p.Key, "no receipt from %s: %v", m.id, err)
+		w.trace.add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
 		if w.refused(p, err) || sleep(ctx, pause) != nil {
 			return
 		}
@@ -243,7 +243,7 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 		wrong = fmt.Sprintf("an abort has found nothing, and all the time the log owed something, at first %v", owed)
 	}
 	w.apart("abort", at.ID, callerOf(ctx))
-	w.trace.add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, err)
+	w.trace.add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, m.lastWords(err))
 	switch {
 	case m.life.Err() != nil || ctx.Err() != nil:
 	case wrong != "":

@@ -77,7 +77,7 @@ func (w *world) courier(ctx context.Context, name string, at conversation.Addres
 				w.told(at)
 				break
 			}
-			w.trace.add(p.Key, "no receipt from %s: %v", m.id, err)
+			w.trace.add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
 			if w.refused(p, err) || sleep(ctx, pause) != nil {
 				return
 			}

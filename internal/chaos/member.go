@@ -165,6 +165,15 @@ func alive(ctx context.Context, m *member) (context.Context, context.CancelFunc)
 	}
 }
 
+// lastWords is an error as a trace has it: which of several a node gives as it dies is
+// up to the scheduler of goroutines.
+func (m *member) lastWords(err error) error {
+	if err != nil && m.life.Err() != nil {
+		return m.life.Err()
+	}
+	return err
+}
+
 // updates reads a page at a node.
 func (w *world) updates(ctx context.Context, m *member, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
 	defer w.read(ctx, m, time.Now())
