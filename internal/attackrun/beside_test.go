@@ -301,7 +301,7 @@ func (b *beside) judge() (flaws []string, told map[string]int) {
 	told = map[string]int{}
 	for _, x := range b.refusals {
 		f, broken := b.during(x.began, x.ended)
-		if broken && x.honest && !strings.Contains(x.body, "memory") {
+		if x.honest && !strings.Contains(x.body, "memory") && (broken || !*longFlag) {
 			_, said, _ := strings.Cut(x.body, `"details":"`)
 			told[fmt.Sprintf("%.90s", said)]++
 			continue

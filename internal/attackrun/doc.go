@@ -35,7 +35,9 @@
 //     within 5 times their own of before, or of 20 ms if that was less. What overlaps a
 //     fault is told beside it and not judged: it waits for a node to be taken for dead.
 //  5. Every kind of attack and fault was seen to hit. Without -long each goes on until it
-//     has, and then leaves the machine to the others, and no latency decides.
+//     has, and then leaves the machine to the others, and no time decides: neither a
+//     latency nor a 503 of the second rule, fault or not, which a node also gives whose
+//     heartbeat was late because others had the processors.
 //
 // A seed decides what comes when; what nodes make of it is up to the machine. All share
 // the processors with the attackers and the models, so that latencies are those of a
