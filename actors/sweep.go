@@ -158,7 +158,10 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 	g.SetLimit(r.journalsAtOnce)
 	for _, ref := range refs {
 		if ref.Member == r.journal.member {
-			errs = append(errs, r.journal.removeReplaced(ctx, ref.Keys))
+			err := r.journal.removeReplaced(ctx, ref.Keys)
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
 			continue
 		}
 		if r.members.has(ref.Member) || !r.sweepsAgain(ref) {
