@@ -38,6 +38,7 @@ func newAgain(ctx context.Context, s *Set, key conversation.Key, life conversati
 	a := &again{key: key, life: life, state: conversation.NewState(), set: s}
 	ctx, cancel := context.WithCancel(ctx)
 	a.overdue = time.AfterFunc(s.options.LoadTimeout, cancel)
+	a.overdue.Stop() // It runs while a batch is read, not while somebody takes what was made.
 	next, stop := iter.Pull2(s.source.Batches(ctx, key, storage.Start()))
 	a.next, a.stop = next, func() {
 		a.overdue.Stop()
@@ -73,11 +74,11 @@ func (a *again) page(after, n int) (out *conversation.HistoryPage, err error) {
 func (a *again) take(n int) (*conversation.HistoryPage, error) {
 	for {
 		if a.uncut >= min(CutEvery, a.set.options.HoldBytes) || a.ended {
-			ours := a.state.Born() == a.life
+			ours, most := a.state.Born() == a.life, n
 			if !ours { // a life that was deleted is passed over
-				n = math.MaxInt
+				most = math.MaxInt
 			}
-			page, err := a.state.CutUpTo(n)
+			page, err := a.state.CutUpTo(most)
 			switch {
 			case err != nil:
 				return nil, err
@@ -101,6 +102,7 @@ func (a *again) take(n int) (*conversation.HistoryPage, error) {
 func (a *again) fold() error {
 	a.overdue.Reset(a.set.options.LoadTimeout)
 	stored, err, ok := a.next()
+	a.overdue.Stop()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/conversation"
@@ -261,6 +263,32 @@ func TestLongLogWithoutACheckpoint(t *testing.T) {
 			wantCode(t, "write a snapshot without its bucket", page.Write(t.Context(), io.Discard), conversation.CodeUnavailable)
 		})
 	}
+}
+
+// TestSlowReaderOfALogReadAgain: time that the reader takes is not that of the log.
+func TestSlowReaderOfALogReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, k := turns(t, 30), newKeeping(0)
+		k.store(h.pushes...)
+		s := start(t, k, &follower.Options{HoldBytes: 1000, LoadTimeout: time.Second})
+		page, err := s.Snapshot(t.Context(), address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got dawdling
+		if err := page.Write(t.Context(), &got); err != nil || got.String() != h.snapshot() {
+			t.Errorf("%v, after\n%s\nwant:\n%s", err, got.String(), h.snapshot())
+		}
+	})
+}
+
+// dawdling takes its time with every piece.
+type dawdling struct{ strings.Builder }
+
+// Write implements io.Writer.
+func (d *dawdling) Write(p []byte) (int, error) {
+	time.Sleep(2 * time.Second)
+	return d.Builder.Write(p)
 }
 
 // TestNoRoomToReadALogAgain: what cannot be written is refused before it is begun.
