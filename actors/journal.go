@@ -515,17 +515,32 @@ func (j *journal) unswept(n int64) []string {
 
 // close removes the journal of a node that owes nothing any more. It is called
 // after run has returned; a node that still owes something leaves its journal to
-// the next sweep.
+// the next sweep. That one says of no conversation that it is about to be opened: the node
+// does not die of any.
 func (j *journal) close(ctx context.Context) {
 	if j.mayLeave != nil {
 		j.release()
 	}
+	opening := func(e storage.JournalEntry) bool { return e.Opening }
 	j.mu.Lock()
 	j.leave(0)
+	for _, e := range slices.DeleteFunc(slices.Clone(j.set), func(e storage.JournalEntry) bool { return !opening(e) }) {
+		j.remove(j.entries[entryID{e.Conv, e.Nonce}])
+	}
 	empty, n := len(j.entries) == 0, j.n
 	j.mu.Unlock()
-	if !empty || n < 0 {
+	if n < 0 {
 		return
+	}
+	if !empty {
+		if !slices.ContainsFunc(j.snapshot, opening) {
+			return
+		}
+		last := j.compose()
+		if err := j.store(ctx, last); err != nil {
+			j.log.Warn("write busy journal", "member", j.member, "n", last.N, "err", err)
+			return
+		}
 	}
 	if err := storage.DeleteJournal(ctx, j.bucket, j.unswept(n+1)); err != nil {
 		j.log.Warn("delete busy journal", "member", j.member, "n", n, "err", err)

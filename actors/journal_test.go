@@ -457,6 +457,36 @@ func TestJournalClose(t *testing.T) {
 			b.wantStored(1)
 		})
 	})
+	t.Run("owes, and opens", func(t *testing.T) { // It does not die of what it opens.
+		journalBench(t, func(b *bench) {
+			one, opening := writer("1", "n1"), writer("2", "n2-opening")
+			b.list(one)
+			b.put(0, one).verdict <- nil
+			b.j.opening(opening, func() {})
+			b.put(1, one, opening).verdict <- nil
+			synctest.Wait()
+			b.stop()
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				b.j.close(b.Context())
+			}()
+			b.put(2, one).verdict <- nil
+			<-closed
+			b.wantStored(2)
+		})
+	})
+	t.Run("opens", func(t *testing.T) {
+		journalBench(t, func(b *bench) {
+			opening := writer("1", "n1-opening")
+			b.j.opening(opening, func() {})
+			b.put(0, opening).verdict <- nil
+			synctest.Wait()
+			b.stop()
+			b.j.close(b.Context())
+			b.wantStored()
+		})
+	})
 }
 
 // TestJournalReleasesWhoMayLeaveMeanwhile: who is told at the very moment of the refusal
