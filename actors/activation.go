@@ -365,6 +365,7 @@ func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[s
 			return
 		}
 	}
+	o.history.outlive(o.state)
 }
 
 // foldBatch applies a stored batch.

@@ -126,11 +126,8 @@ const maxOpenBytes = 8 << 20
 // take cuts closed history out of the state of a log that is being read. Beyond
 // maxOpenBytes the oldest is stored: a checkpoint that names it follows soon.
 func (h *history) take(ctx context.Context, s *conversation.State) error {
+	h.outlive(s)
 	h.mu.Lock()
-	if s.History() == (conversation.HistoryCounts{}) { // those of a life that was deleted
-		h.pages, h.tail = nil, nil
-		h.held.Store(0)
-	}
 	err := h.cutFrom(s)
 	pages := h.pages
 	h.mu.Unlock()
@@ -146,6 +143,16 @@ func (h *history) take(ctx context.Context, s *conversation.State) error {
 		}
 	}
 	return err
+}
+
+// outlive forgets the pages of a life that was deleted.
+func (h *history) outlive(s *conversation.State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.History() == (conversation.HistoryCounts{}) {
+		h.pages, h.tail = nil, nil
+		h.held.Store(0)
+	}
 }
 
 // cutFrom keeps all that is closed in a state. The caller holds mu.
@@ -565,10 +572,11 @@ func (h *history) fold(
 			return nil, 0, err
 		}
 	}
-	f.add(exchangesOf(state, next)...)
-	if n := slices.IndexFunc(f.list, func(x exchange) bool { return x.submission == next }); n >= 0 {
-		f.list = f.list[:n]
+	last := exchangesOf(state, next)
+	if n := slices.IndexFunc(last, func(x exchange) bool { return x.submission == next }); n >= 0 {
+		last = last[:n] // It has its room elsewhere.
 	}
+	f.add(last...)
 	view, _ = since(f.list, after)
 	return view, max(0, f.bare-(len(f.list)-len(view))), nil
 }

@@ -86,10 +86,29 @@ func (m *Machine) mayCall(r *run, arguments int) bool {
 // its place.
 func (m *Machine) fit(r *run, done *conversation.ToolSettled) {
 	limit, brought := m.limits().MaxBrought, m.state.Brought(r.submission)
-	if n := len(done.Output) + len(done.ErrorText); n > max(limit-brought, smallOutcome) {
-		done.Output, done.Attachments, done.Terminate = nil, nil, false
-		done.Failed, done.ErrorText = true, fmt.Sprintf(toolNoRoom, n, brought, limit)
+	n := len(done.Output) + len(done.ErrorText)
+	say := ""
+	switch reply, most := m.replied(r), m.limits().MaxReply; {
+	case n > max(limit-brought, smallOutcome):
+		say = fmt.Sprintf(toolNoRoom, n, brought, limit)
+	case n > max(most-reply, smallOutcome):
+		say = fmt.Sprintf(toolReplyFull, n, reply, most)
+	default:
+		return
 	}
+	done.Output, done.Attachments, done.Terminate = nil, nil, false
+	done.Failed, done.ErrorText = true, say
+}
+
+// replied is how much the calls of the last reply have brought, their arguments included.
+func (m *Machine) replied(r *run) (n int) {
+	last, _ := m.sub(r).LastStep()
+	for _, p := range last.Parts {
+		if c := p.Tool; c != nil {
+			n += len(c.Input) + len(c.Output) + len(c.ErrorText)
+		}
+	}
+	return n
 }
 
 // tooManyCalls ends a step whose reply has more calls than it may. Like one that ends

@@ -24,6 +24,9 @@ type Limits struct {
 	// MaxBrought bounds what the calls of a response bring, those of its subagents
 	// included, in bytes as [conversation.State.Brought] counts them.
 	MaxBrought int
+	// MaxReply bounds what the calls of one reply bring, in bytes: a model is shown all of
+	// it at once.
+	MaxReply int
 	// StartHook says that a delivery is shown to its author before the first model
 	// call for it, FinishHook a response before it settles, SettledHook a settlement.
 	StartHook, FinishHook, SettledHook bool
@@ -236,7 +239,7 @@ func (m *Machine) beforeOpen(in Input) {
 		for _, b := range m.backlog {
 			m.turnAway(b)
 		}
-		m.backlog = nil
+		m.backlog, m.backlogBytes = nil, 0
 		m.emit(Stop{StopUnread, in.Err})
 	case Admit:
 		w := admissionWeight(in.Admission)

@@ -197,6 +197,7 @@ func (s *script) configure() {
 	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
 	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
 	s.limits.MaxBrought = s.number("brought", s.limits.MaxBrought)
+	s.limits.MaxReply = s.number("reply", s.limits.MaxReply)
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)

@@ -125,7 +125,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	if w.chance(20) {
 		w.short = true
-		w.limits.MaxBrought = 1500 + w.r.IntN(3000)
+		w.limits.MaxBrought, w.limits.MaxReply = 1500+w.r.IntN(3000), 1000+w.r.IntN(2000)
 		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
 	}
 	w.limits.ToolConcurrency, w.limits.FinishHook = 1+w.r.IntN(3), w.chance(50)
