@@ -162,3 +162,18 @@ func isMended(ctx context.Context, b storage.Bucket, conv conversation.Key, p *f
 	}
 	return putBack(ctx, b, conv, p)
 }
+
+// stillAside says of a conversation whose log had nothing to mend that it is set aside, if it
+// is: that was for another reason, or it was mended before.
+func stillAside(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+	a, err := storage.ReadAside(ctx, b, conv)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case !p.json:
+		p.write(fmt.Sprintf("it is still set aside: %s\n  once that is mended: parley log aside --put-back --conv %s\n", a.Why, conv))
+	}
+	return nil
+}

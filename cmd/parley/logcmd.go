@@ -260,10 +260,15 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 			return &exitError{code: exitDamage}
 		case sum.Repairable > 0 && !cfg.write:
 			return &exitError{code: exitRepairable}
-		case cfg.write && conv != "":
-			if err := isMended(ctx, b, conv, p); err != nil {
-				return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
-			}
+		case !cfg.write || conv == "":
+			return nil
+		}
+		told := isMended
+		if sum.Repairable == 0 {
+			told = stillAside
+		}
+		if err := told(ctx, b, conv, p); err != nil {
+			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
 		}
 		return nil
 	})

@@ -217,12 +217,25 @@ func TestLogCut(t *testing.T) {
 	if code, out := cut(of...); code != exitRepairable || !strings.Contains(out, "lost batch") || !strings.Contains(out, "nothing was changed") {
 		t.Errorf("plan: exit %d\n%s", code, out)
 	}
-	if code, out := cut(append(of, "--write")...); code != 0 || !strings.Contains(out, "cut off and kept under") {
+	aside := func(what string) {
+		t.Helper()
+		if code, out, errOut := output(t, append([]string{"log", "aside", "--data", data, what}, of...)...); code != 0 {
+			t.Errorf("%s: exit %d\n%s%s", what, code, out, errOut)
+		}
+	}
+	aside("--set")
+	if code, out := cut(append(of, "--write")...); code != 0 || !strings.Contains(out, "cut off and kept under") || !strings.Contains(out, "is put back") {
 		t.Errorf("cut: exit %d\n%s", code, out)
 	}
-	if code, out := cut(of...); code != 0 || !strings.Contains(out, "nothing is to be cut off") {
+	aside("--set")
+	if code, out := cut(of...); code != 0 || !strings.Contains(out, "nothing is to be cut off") || !strings.Contains(out, "still set aside") {
 		t.Errorf("once more: exit %d\n%s", code, out)
 	}
+	code, out, errOut := output(t, append([]string{"log", "repair", "--data", data, "--write"}, of...)...)
+	if code != 0 || !strings.Contains(out, "still set aside") {
+		t.Errorf("repair of what is whole: exit %d\n%s%s", code, out, errOut)
+	}
+	aside("--put-back")
 	if code, out, errOut := output(t, "log", "verify", "--data", data); code > exitRepairable {
 		t.Errorf("verify: exit %d\n%s%s", code, out, errOut)
 	}

@@ -32,6 +32,9 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 			return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(at), err)}
 		case errors.Is(err, inspect.ErrReadable):
 			p.write(fmt.Sprintf("parley log repair --cut: %s: %v\n", bucketName(at), inspect.ErrReadable))
+			if err := stillAside(ctx, b, conv, p); err != nil {
+				return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
+			}
 			return p.err
 		case report == nil:
 		case cfg.json:
