@@ -158,11 +158,16 @@ func (r *Runtime) lookAside(ctx context.Context) error {
 }
 
 // firstLook finds out what must not be opened, before anything is. A bucket that does not
-// tell soon holds up no start: then nothing is known until it has told a sweep.
+// tell soon holds up no start: then nothing is known until it has told a sweep. What is set
+// aside is asked first: a journal that comes slowly must not keep that unknown.
 func (r *Runtime) firstLook(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, firstLookTimeout)
 	defer cancel()
-	if _, err := r.takeStock(limited); err != nil && ctx.Err() == nil {
+	err := r.lookAside(limited)
+	if err == nil {
+		_, err = r.takeStock(limited)
+	}
+	if err != nil && ctx.Err() == nil {
 		r.log.Warn("look for what is set aside", "err", err)
 	}
 }
