@@ -32,6 +32,7 @@ func TestMemoryOfEndlessModels(t *testing.T) {
 // bytes of memory.
 func peak(t *testing.T, most int, run func(*testing.T)) {
 	t.Helper()
+	most += detectorBytes
 	if os.Getenv(childOf) == t.Name() {
 		run(t)
 		status, err := os.ReadFile("/proc/self/status")
@@ -264,7 +265,9 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 			batches = append(batches, []conversation.Record{&conversation.Delta{Message: "msg_a", Kind: conversation.PartText, Text: text}})
 		}
 		w.write(at, batches...)
-		n := w.start(setup{opts: agents(chatAgent()), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
+		a := chatAgent()
+		a.Limits.ResponseBytes = 4 << 20
+		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
 			if seen := shown(req); len(seen) > 2 && len(seen[1]) > 1<<20 {
 				t.Error("a model was shown the response")
 			}
@@ -278,7 +281,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 			settled = w.settledLast(at, got.Offset)
 			return len(settled) > 0
 		})
-		if err := settled[0].Error; size > conversation.MaxResponseText && (err == nil || err.Type != conversation.CodeOutputTooLong) {
+		if err := settled[0].Error; err == nil || err.Type != conversation.CodeOutputTooLong {
 			t.Errorf("settled as %s with %+v", settled[0].Outcome, err)
 		}
 	})
@@ -287,7 +290,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 // TestMemoryOfManyOutcomes: what the calls of a response bring together is bounded. Every
 // call runs once, and the model reads of each that is left out.
 func TestMemoryOfManyOutcomes(t *testing.T) {
-	const calls, size, fit = longTurnsOfMemory, 2 << 20, 5
+	const calls, size, fit = longTurnsOfMemory, longTurnsOfMemory << 20 / 48, 5
 	peak(t, 384<<20, func(t *testing.T) {
 		output := strings.Repeat("x", size)
 		var runs atomic.Int32
@@ -296,7 +299,7 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 			return output, nil
 		}, nil)
 		w, at, a := newWorld(t), chat("c"), chatAgent(big)
-		a.Limits.OutputBytes = 12 << 20 // of which any model may be shown all
+		a.Limits.OutputBytes = (fit + 1) * size
 		left := 0
 		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
 			defer out.Finish(providers.Done{StopReason: providers.StopStop})

@@ -6,3 +6,6 @@ package actors_test
 // memory. The race detector multiplies what a process takes, and its time: there the tests
 // look at little more than what happens.
 const longTurnsOfMemory = 96
+
+// detectorBytes is what a process may take beside that, for the race detector.
+const detectorBytes = 0

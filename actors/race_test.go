@@ -3,3 +3,5 @@
 package actors_test
 
 const longTurnsOfMemory = 12
+
+const detectorBytes = 128 << 20

@@ -61,7 +61,7 @@ func (w *world) comeToRest(ctx context.Context) {
 func (w *world) revive() {
 	rng := w.rng("revive")
 	for slot, m := range w.present() {
-		if m.gone && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
+		if w.isGone(m) && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
 			w.restart(slot)
 		}
 	}
@@ -73,7 +73,7 @@ func (w *world) replaceFailed() {
 	for slot, m := range w.present() {
 		select {
 		case <-m.done:
-			if !m.gone {
+			if !w.isGone(m) {
 				w.crash(slot)
 				w.restart(slot)
 			}
@@ -95,11 +95,19 @@ func (w *world) present() [slots]*member {
 	return w.nodes
 }
 
+// isGone reports whether a member crashed or drained. A deadly conversation may end it at
+// any time.
+func (w *world) isGone(m *member) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return m.gone
+}
+
 // owed says what is still to be done, "" if nothing is.
 func (w *world) owed(ctx context.Context) string {
 	live := map[string]bool{}
 	for _, m := range w.present() {
-		if m.gone {
+		if w.isGone(m) {
 			continue
 		}
 		live[m.id] = true
