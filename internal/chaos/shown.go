@@ -83,7 +83,7 @@ func (s Shown) String() string {
 func (s Shown) Lacking(p Profile, schedules int) []string {
 	var out []string
 	for what, thousandth := range p.wanted() {
-		if want := max(1, schedules*thousandth/1000); s[string(what)] < want {
+		if want := schedules * thousandth / 1000; s[string(what)] < want {
 			out = append(out, fmt.Sprintf("%s %d, want %d", what, s[string(what)], want))
 		}
 	}
