@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -341,17 +342,22 @@ func TestCreationMayFail(t *testing.T) {
 func TestStartMayEndAnywhere(t *testing.T) {
 	seed := rand.New(rand.NewPCG(1, 1))
 	steps := func(disk *vfs.MemFS) (clones []*vfs.MemFS) {
+		var mu sync.Mutex // Pebble deletes files beside what it does.
 		s := openTest(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 				clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100 * (len(clones) % 2), RNG: seed}))
 			}
 			return nil
 		})), nil)
-		made := len(clones)
+		mu.Lock()
+		made := slices.Clone(clones)
+		mu.Unlock()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return clones[:made]
+		return made
 	}
 	first := steps(keepOn(t, vfs.NewCrashableMem(), false))
 	if len(first) < 10 {
