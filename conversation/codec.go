@@ -24,6 +24,9 @@ type recordKind struct {
 	make func() Record
 }
 
+// maxTypeName is more than the name of any type is long, in bytes.
+const maxTypeName = 64
+
 // recordTable lists every type once. All of it is known to every node of schema
 // version 8, so lines carry no flag. A type that is added later has a member
 // "must" in its struct, true where older nodes have to refuse its lines.
@@ -130,10 +133,17 @@ func encodeRecord(out *appender, enc *json.Encoder, r Record) error {
 	out.b[head] = ','
 	// The encoder checks a raw value by itself; within the line it may be nested
 	// deeper than a decoder takes. What cannot be read back must not be written.
-	if !json.Valid(out.b[start:]) {
+	if line := out.b[start:]; mayNest(line) && !json.Valid(line) {
 		return fmt.Errorf("%s: the line could not be read back", r.Type())
 	}
 	return nil
+}
+
+// mayNest reports whether a line has brackets enough to be nested deeper than a decoder
+// takes, which is cheaper to tell than whether it is.
+func mayNest(line []byte) bool {
+	const most = 10_000 // see encoding/json
+	return bytes.Count(line, []byte("{"))+bytes.Count(line, []byte("[")) > most
 }
 
 // DecodeRecords reads JSON lines written by [EncodeRecords]. Unknown members of a
@@ -157,25 +167,47 @@ func DecodeRecords(lines []byte) ([]Record, error) {
 }
 
 func decodeRecord(line []byte) (Record, error) {
+	r := newRecord(writtenType(line))
+	if r == nil {
+		name, must, err := readType(line)
+		if err != nil {
+			return nil, err
+		}
+		if r = newRecord(name); r == nil && must {
+			return nil, &UnknownRecordError{Name: name}
+		} else if r == nil {
+			return &Unknown{Name: name, Line: bytes.Clone(line)}, nil
+		}
+	}
+	if err := json.Unmarshal(line, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Type(), err)
+	}
+	return r, nil
+}
+
+// writtenType is the type of a line that begins as [EncodeRecords] begins it, "" of any
+// other: a long line need not be read twice.
+func writtenType(line []byte) RecordType {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"type":"`))
+	name, _, closed := bytes.Cut(rest[:min(len(rest), maxTypeName)], []byte(`"`))
+	if !ok || !closed {
+		return ""
+	}
+	return RecordType(name)
+}
+
+// readType reads the type of any line, and whether a node that does not know it must
+// refuse it.
+func readType(line []byte) (name RecordType, must bool, err error) {
 	var head struct {
 		Type RecordType `json:"type"`
 		Must bool       `json:"must"`
 	}
 	if err := json.Unmarshal(line, &head); err != nil {
-		return nil, err
+		return "", false, err
 	}
 	if head.Type == "" {
-		return nil, fmt.Errorf("line without a type: %.80q", line)
+		return "", false, fmt.Errorf("line without a type: %.80q", line)
 	}
-	r := newRecord(head.Type)
-	if r == nil {
-		if head.Must {
-			return nil, &UnknownRecordError{Name: head.Type}
-		}
-		return &Unknown{Name: head.Type, Line: bytes.Clone(line)}, nil
-	}
-	if err := json.Unmarshal(line, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", head.Type, err)
-	}
-	return r, nil
+	return head.Type, head.Must, nil
 }
