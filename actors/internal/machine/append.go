@@ -42,6 +42,7 @@ func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
 	}
 	size := stored(records)
 	b := m.compose(size)
+	b.endText()
 	for _, r := range records {
 		m.extend(r)
 	}
@@ -154,7 +155,7 @@ func (m *Machine) enqueueDelta(r *run, id conversation.MessageID, kind conversat
 			if err := m.state.Extend(m.nextOffset(), piece); err != nil {
 				panic(fmt.Sprintf("machine: %v", err))
 			}
-			last.Text += text
+			b.text = append(b.text, text...)
 			b.bytes += len(text)
 			b.size += size
 			m.pending.bytes += len(text)
@@ -162,6 +163,14 @@ func (m *Machine) enqueueDelta(r *run, id conversation.MessageID, kind conversat
 		}
 	}
 	m.enqueue(false, piece)
+}
+
+// endText completes the last record of the batch, if text was added to it.
+func (b *composed) endText() {
+	if len(b.text) > 0 {
+		b.records[len(b.records)-1].(*conversation.Delta).Text += string(b.text)
+		b.text = nil
+	}
 }
 
 // enqueueClaim asks for a batch even if there is nothing to say.
@@ -188,6 +197,7 @@ func (m *Machine) driveAppend() {
 		}
 	}
 	next := m.pending.batches[0]
+	next.endText()
 	m.pending.batches = slices.Delete(m.pending.batches, 0, 1)
 	m.pending.bytes -= next.bytes
 	m.inflight = &conversation.Batch{Offset: m.durable + 1, Records: next.records}

@@ -11,6 +11,7 @@ func (m *Machine) CheckSums() error {
 		}
 	}
 	for _, b := range m.pending.batches {
+		pending += len(b.text)
 		for _, r := range b.records {
 			pending += weight(r)
 		}

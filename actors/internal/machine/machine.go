@@ -135,6 +135,7 @@ func (p *pending) urgent() bool {
 // composed is a batch being composed.
 type composed struct {
 	records []conversation.Record // none in a claim
+	text    []byte                // more of the last record, which is a delta
 	urgent  bool
 	bytes   int
 	size    int // about what it takes in the log
