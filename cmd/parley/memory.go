@@ -87,8 +87,9 @@ func machineMemory(root fs.FS) int64 {
 }
 
 // heapLimit is what the collector may let the process have of a limit. The rest is for what
-// it does not know: the program itself, and the caches and tables of the data folder.
-func heapLimit(limit int64) int64 { return limit - min(limit/5, maxOutside) }
+// it does not know, the program itself and the caches and tables of the data folder, and for
+// what is allocated while it works.
+func heapLimit(limit int64) int64 { return limit - min(limit/3, maxOutside) }
 
 // newBudget makes the budget of a node: half of what the process may occupy, since as
 // much again is garbage that is not collected yet. The collector is told to work harder
