@@ -28,7 +28,9 @@ import (
 )
 
 const (
-	// openTimeout bounds the reading of a log.
+	// openTimeout bounds each wait for the bucket while a log is opened: for a batch, a
+	// page or a checkpoint. All of them take as long as they take. Callers do not wait for
+	// that, and who asks again finds the same opening under way.
 	openTimeout = time.Minute
 	// maxPendingBytes is the streamed text that may wait for an append before the
 	// model's stream is held back.
@@ -268,10 +270,9 @@ func (a *activation) end() {
 // read reads and folds the log. However long it is, what is closed of it is in the bucket
 // but for the newest.
 func (a *activation) read() openedLog {
-	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
-	defer cancel()
+	ctx, logs := a.ctx, a.rt.patientLogs()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
-	restored, older, err := follower.Restore(ctx, a.rt.logs, a.key, a.log)
+	restored, older, err := follower.Restore(ctx, logs, a.key, a.log)
 	out.older = older
 	switch {
 	case err != nil:
@@ -279,15 +280,15 @@ func (a *activation) read() openedLog {
 	case restored != nil:
 		out.begin(restored)
 		out.history = a.rt.newHistory(a.key, restored, a.log)
-		out.read(ctx, a, a.rt.logs.Resume(ctx, a.key, out.tail))
+		out.read(ctx, a, logs.Resume(ctx, a.key, out.tail))
 	default:
 		out.history = a.rt.newHistory(a.key, nil, a.log)
-		out.read(ctx, a, a.rt.logs.Batches(ctx, a.key, out.tail))
+		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
 	}
 	if restored != nil && out.damaged {
 		a.log.Warn("log does not continue its checkpoint, folding it", "err", out.err)
 		out = openedLog{state: conversation.NewState(), tail: storage.Start(), history: a.rt.newHistory(a.key, nil, a.log)}
-		out.read(ctx, a, a.rt.logs.Batches(ctx, a.key, out.tail))
+		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
 	}
 	if out.err == nil && out.state.Exists() {
 		if name := out.state.Created().Agent; a.rt.agents[name] == nil {
@@ -296,6 +297,9 @@ func (a *activation) read() openedLog {
 	}
 	return out
 }
+
+// patientLogs are the logs, with a limit for each wait for the bucket.
+func (r *Runtime) patientLogs() follower.Source { return follower.Patient(r.logs, openTimeout) }
 
 // awaitRelease waits until no other node runs the conversation, so that this one does
 // not cut off in mid-turn what another is about to hand over. One that does not answer

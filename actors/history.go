@@ -138,9 +138,11 @@ func (h *history) take(ctx context.Context, s *conversation.State) error {
 		if p.cut == nil {
 			continue
 		}
-		if _, err = h.store(ctx, n, p); err == nil {
+		limited, cancel := context.WithTimeout(ctx, openTimeout)
+		if _, err = h.store(limited, n, p); err == nil {
 			h.release(pages[n : n+1])
 		}
+		cancel()
 	}
 	return err
 }

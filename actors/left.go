@@ -18,9 +18,7 @@ const leftPause = time.Second
 
 // delivered reads a delivery that was left to the log.
 func (r *Runtime) delivered(ctx context.Context, key conversation.Key, l *conversation.Left) (conversation.Delivery, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	adm, err := follower.Admitted(ctx, r.logs, key, l)
+	adm, err := follower.Admitted(ctx, r.patientLogs(), key, l)
 	if err != nil {
 		return conversation.Delivery{}, fmt.Errorf("read delivery of %s: %w", l.Submission, err)
 	}

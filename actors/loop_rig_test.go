@@ -17,6 +17,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -47,6 +48,7 @@ type part struct {
 	page    int            // see [actors.LocalFleet]
 	decide  func(storagetest.Op) storagetest.Kind
 	hold    func(storagetest.Op) // see storagetest.Plan
+	over    func(storage.Bucket) storage.Bucket
 }
 
 // actorNode is a node that can die.
@@ -78,7 +80,11 @@ func (l *loop) run(p part) *actorNode {
 	if err := p.opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:", Models: models}); err != nil {
 		l.tb.Fatal(err)
 	}
-	rt, kill, err := l.fleet.Node(l.tb, bucketOver(l.tb, link), &p.opts, p.page)
+	var bucket storage.Bucket = bucketOver(l.tb, link)
+	if p.over != nil {
+		bucket = p.over(bucket)
+	}
+	rt, kill, err := l.fleet.Node(l.tb, bucket, &p.opts, p.page)
 	if err != nil {
 		l.tb.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"math"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -28,23 +27,14 @@ type again struct {
 	uncut int // bytes that were folded since there was nothing to cut
 	ended bool
 
-	next    func() (storage.Batch, error, bool)
-	stop    func()
-	set     *Set
-	overdue *time.Timer // bounds the wait for a batch
+	next func() (storage.Batch, error, bool)
+	stop func()
+	set  *Set
 }
 
 func newAgain(ctx context.Context, s *Set, key conversation.Key, life conversation.Offset) *again {
 	a := &again{key: key, life: life, state: conversation.NewState(), set: s}
-	ctx, cancel := context.WithCancel(ctx)
-	a.overdue = time.AfterFunc(s.options.LoadTimeout, cancel)
-	a.overdue.Stop() // It runs while a batch is read, not while somebody takes what was made.
-	next, stop := iter.Pull2(s.source.Batches(ctx, key, storage.Start()))
-	a.next, a.stop = next, func() {
-		a.overdue.Stop()
-		cancel()
-		stop()
-	}
+	a.next, a.stop = iter.Pull2(s.source.Batches(ctx, key, storage.Start()))
 	return a
 }
 
@@ -100,9 +90,7 @@ func (a *again) take(n int) (*conversation.HistoryPage, error) {
 
 // fold goes on by a batch.
 func (a *again) fold() error {
-	a.overdue.Reset(a.set.options.LoadTimeout)
 	stored, err, ok := a.next()
-	a.overdue.Stop()
 	if err != nil {
 		return err
 	}

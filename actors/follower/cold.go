@@ -19,14 +19,14 @@ func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, err
 		if f.pages == nil {
 			f.pages, f.resets = map[span]*flight{}, &resets{slot: make(chan struct{}, 1)}
 		}
-		if !f.set.spawn(ctx, f, f.set.options.LoadTimeout, func(ctx context.Context) { f.readPage(ctx, l, r) }) {
+		if !f.set.spawn(ctx, f, func(ctx context.Context) { f.readPage(ctx, l, r) }) {
 			f.in.Unlock()
 			return conversation.Page{}, f.set.unavailable(errStopped)
 		}
 		f.pages[r.span] = l
 	}
 	f.in.Unlock()
-	if err := l.wait(ctx); err != nil {
+	if err := f.wait(ctx, l); err != nil {
 		return conversation.Page{}, err
 	}
 	return conversation.Page{JSON: l.page.JSON, Next: l.page.Next, UpToDate: l.page.Next == r.head}, nil

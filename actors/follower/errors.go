@@ -14,6 +14,8 @@ const retryAfter = 2 * time.Second
 
 var (
 	errStopped = errors.New("followers are stopped")
+	// errStillRead says that the bucket answers, and takes longer than a reader waits.
+	errStillRead = errors.New("the log is still being read")
 	// errBroken says that the view must not be used before the log was read again.
 	errBroken = errors.New("view is not the log")
 )

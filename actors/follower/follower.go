@@ -3,6 +3,7 @@ package follower
 import (
 	"container/list"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,13 +98,18 @@ type flight struct {
 	err   error
 }
 
-// wait returns the flight's error, or the context's if that ends first.
-func (l *flight) wait(ctx context.Context) error {
+// wait returns the flight's error, or the context's if that ends first. Who waits long is
+// told to come back: the flight goes on, and may have ended by then.
+func (f *follower) wait(ctx context.Context, l *flight) error {
+	patience := time.NewTimer(f.set.options.LoadTimeout)
+	defer patience.Stop()
 	select {
 	case <-l.done:
 		return l.err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-patience.C:
+		return f.set.unavailable(errStillRead)
 	}
 }
 
@@ -358,7 +364,7 @@ func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err erro
 		}
 		l := f.load
 		f.in.Unlock()
-		if err := l.wait(ctx); err != nil {
+		if err := f.wait(ctx, l); err != nil {
 			return false, err
 		}
 		fresh = fresh || l.n > began
@@ -388,8 +394,8 @@ func (f *follower) refresh(ctx context.Context, began int64) error {
 		}
 		l := f.load
 		f.in.Unlock()
-		err := l.wait(ctx)
-		if l.n > began || ctx.Err() != nil {
+		err := f.wait(ctx, l)
+		if l.n > began || ctx.Err() != nil || errors.Is(err, errStillRead) {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ type readBatches func(context.Context, conversation.Key, storage.Position) iter.
 // start begins a load unless the set is closed; in is held and no load runs.
 func (f *follower) start(ctx context.Context) bool {
 	l := &flight{done: make(chan struct{}), n: f.flights.Add(1), from: f.tip.Seq}
-	ok := f.set.spawn(ctx, f, f.set.options.LoadTimeout, func(ctx context.Context) { f.finish(l, f.catchUp(ctx, l)) })
+	ok := f.set.spawn(ctx, f, func(ctx context.Context) { f.finish(l, f.catchUp(ctx, l)) })
 	if ok {
 		f.load = l
 	}
@@ -173,11 +173,13 @@ func (f *follower) foldQueue() error {
 }
 
 // await lets a load go on with n bytes. Where there is no room for them few loads do at a
-// time, so that what they add is bounded, and the others wait.
+// time, so that what they add is bounded, and the others wait, as long as for the bucket.
 func (f *follower) await(ctx context.Context, n int) error {
 	if f.set.reserve(f, int64(n)) || f.set.crowds(f, false) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, f.set.options.LoadTimeout)
+	defer cancel()
 	select {
 	case f.set.crowded <- struct{}{}:
 		f.set.crowds(f, true)

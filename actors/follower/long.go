@@ -160,8 +160,6 @@ func (e *writing) piece(ctx context.Context, p conversation.Piece) error {
 
 // left reads a message that was left to the log.
 func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.set.options.LoadTimeout)
-	defer cancel()
 	adm, err := Admitted(ctx, e.set.source, e.key, l)
 	if err != nil {
 		return nil, err
@@ -182,8 +180,6 @@ func (e *writing) messages(ctx context.Context, stub *conversation.HistoryPage) 
 	if !ok {
 		return nil, errors.New("page of no checkpoint")
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.set.options.LoadTimeout)
-	defer cancel()
 	pages, err := History(ctx, e.set.source, e.key, []storage.PageRef{ref})
 	if err != nil {
 		return nil, err

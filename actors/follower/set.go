@@ -58,7 +58,9 @@ type Options struct {
 	// Memory is the node's budget, of which "followers" take; nil is one without a
 	// bound of its own.
 	Memory *memory.Budget
-	// LoadTimeout bounds one read of the bucket; default 30 s.
+	// LoadTimeout bounds each wait for the bucket: for a batch, a page or a checkpoint,
+	// however many of them a log has. A reader waits as long for what is being read, and is
+	// refused then as unavailable, while the reading goes on; default 30 s.
 	LoadTimeout time.Duration
 
 	// Tip asks whoever may own a conversation where its log ends. It is known if
@@ -197,7 +199,7 @@ func New(source Source, options *Options) (*Set, error) {
 		return nil, fmt.Errorf("make follower set: %w", err)
 	}
 	return &Set{
-		source: source, options: o, empty: []byte("[]"), done: make(chan struct{}),
+		source: Patient(source, o.LoadTimeout), options: o, empty: []byte("[]"), done: make(chan struct{}),
 		account: o.Memory.Account("followers", o.MaxBytes), crowded: make(chan struct{}, maxCrowded),
 		followers: map[conversation.Key]*follower{},
 		addresses: map[conversation.Address]*follower{},
@@ -439,15 +441,15 @@ func (s *Set) release(f *follower) {
 }
 
 // spawn runs work in a goroutine that Run waits for, with the values of ctx but
-// an end of its own, and keeps the follower in use meanwhile. It reports false when
+// an end of its own, that of the set, and keeps the follower in use meanwhile. It reports false when
 // the set is closed.
-func (s *Set) spawn(ctx context.Context, f *follower, limit time.Duration, work func(context.Context)) bool {
+func (s *Set) spawn(ctx context.Context, f *follower, work func(context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t := &task{cancel}
 	s.running[t] = struct{}{}
 	s.use(f)

@@ -54,7 +54,9 @@ func (f *follower) ask(ctx context.Context, began int64, need conversation.Offse
 // inquire begins to ask, unless the set is closed; in is held and nobody asks.
 func (f *follower) inquire(ctx context.Context) bool {
 	q := &inquiry{done: make(chan struct{}), n: f.flights.Add(1)}
-	ok := f.set.spawn(ctx, f, f.set.options.TipTimeout, func(ctx context.Context) {
+	ok := f.set.spawn(ctx, f, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, f.set.options.TipTimeout)
+		defer cancel()
 		f.set.counts.tips.Add(1)
 		seq, known := f.set.options.Tip(ctx, f.key)
 		if !known {

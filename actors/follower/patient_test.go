@@ -1,0 +1,212 @@
+package follower_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// patience is how long a wait for the bucket may take in these tests.
+const patience = 30 * time.Second
+
+// slow is a bucket that takes its time for every batch, page and checkpoint.
+type slow struct {
+	*keeping
+	takes time.Duration
+}
+
+// take passes the time, and reports whether the context lasts so long.
+func (s *slow) take(ctx context.Context) bool {
+	s.mu.Lock()
+	takes := s.takes
+	s.mu.Unlock()
+	select {
+	case <-time.After(takes):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Batches implements [follower.Source]. Stopped, it ends without a word.
+func (s *slow) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		for b, err := range s.keeping.Batches(ctx, conv, after) {
+			if !s.take(ctx) || !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+// Resume implements [follower.Source].
+func (s *slow) Resume(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
+	return s.Batches(ctx, conv, after)
+}
+
+// Page implements [follower.Source].
+func (s *slow) Page(ctx context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error) {
+	if !s.take(ctx) {
+		return nil, ctx.Err()
+	}
+	return s.keeping.Page(ctx, conv, ref)
+}
+
+// Checkpoint implements [follower.Source].
+func (s *slow) Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error) {
+	if !s.take(ctx) {
+		return nil, ctx.Err()
+	}
+	return s.keeping.Checkpoint(ctx, conv)
+}
+
+// persist asks until there is an answer. Nobody waits longer than so much for one.
+func persist(t *testing.T, most time.Duration, ask func() error) (refused int) {
+	t.Helper()
+	for {
+		began := time.Now()
+		err := ask()
+		if took := time.Since(began); took > most {
+			t.Fatalf("a reader waited %v", took)
+		}
+		if err == nil {
+			return refused
+		}
+		var e *conversation.Error
+		if !errors.As(err, &e) || e.Code != conversation.CodeUnavailable || e.RetryAfter <= 0 || refused == 1000 {
+			t.Fatalf("refused %d times, then: %v", refused, err)
+		}
+		refused++
+		time.Sleep(e.RetryAfter)
+	}
+}
+
+// TestLogIsReadHoweverLong: a log whose every batch comes in time is read once, whatever
+// all of them take, for readers who ask again.
+func TestLogIsReadHoweverLong(t *testing.T) {
+	for name, checkpointed := range map[string]bool{"no checkpoint": false, "with a checkpoint": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, k := turns(t, 12), newKeeping(conversation.InlineBytes)
+				if checkpointed {
+					k.checkpoint(h)
+					h.turn(12)
+				}
+				k.store(h.pushes[k.taken:]...)
+				source := &slow{keeping: k, takes: patience - time.Second}
+				s := start(t, source, &follower.Options{LoadTimeout: patience, RetainBytes: 1})
+				began := time.Now()
+				refused := persist(t, patience, func() error {
+					_, err := s.Head(t.Context(), address())
+					return err
+				})
+				wantHead(t, s, h.head())
+				if took := time.Since(began); refused == 0 || took < 3*patience {
+					t.Errorf("it took %v and %d refusals", took, refused)
+				}
+				if loads, _ := k.counts(); loads != 1 {
+					t.Errorf("the log was read %d times, want once", loads)
+				}
+				// A batch that resets is made of the log, and so is what is written of it.
+				reset := batchesWith[*conversation.StepDropped](h)[0]
+				persist(t, patience, func() error {
+					page, err := s.Updates(t.Context(), address(), reset-1, 1)
+					if err == nil && string(page.JSON) != h.page(reset-1, reset) {
+						t.Errorf("page %s, want %s", page.JSON, h.page(reset-1, reset))
+					}
+					return err
+				})
+				if loads, _ := k.counts(); loads != 2 {
+					t.Errorf("the log was read %d times, want once more", loads)
+				}
+			})
+		})
+	}
+}
+
+// batchesWith returns the batches of a history that hold a record of a type.
+func batchesWith[T conversation.Record](h *history) (out []conversation.Offset) {
+	for _, p := range h.pushes {
+		for _, r := range p.records {
+			if _, ok := r.(T); ok {
+				out = append(out, conversation.Offset(p.at.Seq))
+			}
+		}
+	}
+	return out
+}
+
+// TestBucketThatIsOverdue: a wait that takes too long ends, wherever it is, as one for a
+// bucket without an answer; nothing is taken for damaged, and nothing for read.
+func TestBucketThatIsOverdue(t *testing.T) {
+	h := turns(t, 12)
+	k := newKeeping(0)
+	k.checkpoint(h)
+	reads := map[string]func(ctx context.Context, s follower.Source) error{
+		"checkpoint": func(ctx context.Context, s follower.Source) error {
+			_, err := s.Checkpoint(ctx, address().Key())
+			return err
+		},
+		"page": func(ctx context.Context, s follower.Source) error {
+			_, err := s.Page(ctx, address().Key(), k.pages[0])
+			return err
+		},
+		"batches": func(ctx context.Context, s follower.Source) error {
+			for _, err := range s.Batches(ctx, address().Key(), storage.Start()) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"restored": func(ctx context.Context, s follower.Source) error {
+			r, _, err := follower.Restore(ctx, s, address().Key(), nil)
+			if err == nil && r == nil {
+				t.Error("a checkpoint that did not come is taken for one that is not there")
+			}
+			return err
+		},
+	}
+	for name, read := range reads {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				source := follower.Patient(&slow{keeping: k, takes: time.Hour}, patience)
+				if err := read(t.Context(), source); !errors.Is(err, storage.ErrUnavailable) || time.Since(began) != patience {
+					t.Errorf("ended after %v with %v", time.Since(began), err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began = time.Now()
+				if err := read(ctx, source); errors.Is(err, storage.ErrUnavailable) || time.Since(began) != time.Second {
+					t.Errorf("whose caller has left, it ended after %v with %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+// TestConsumersHaveTime: what is done with a batch takes none of the bucket's time.
+func TestConsumersHaveTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := turns(t, 1)
+		n := 0
+		for _, err := range follower.Patient(newBucket(h.pushes...), patience).Batches(t.Context(), address().Key(), storage.Start()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * patience)
+			n++
+		}
+		if n != len(h.pushes) {
+			t.Errorf("%d batches, want %d", n, len(h.pushes))
+		}
+	})
+}

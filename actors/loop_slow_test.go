@@ -1,0 +1,117 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// slowLog is a bucket that takes its time for every batch. It counts how often each was
+// read.
+type slowLog struct {
+	storage.Bucket
+	takes time.Duration
+
+	mu   sync.Mutex
+	read map[string]int
+}
+
+// Get implements storage.Bucket.
+func (s *slowLog) Get(ctx context.Context, key string) ([]byte, error) {
+	if strings.Contains(key, "/log/") {
+		s.mu.Lock()
+		if s.read == nil {
+			s.read = map[string]int{}
+		}
+		s.read[key]++
+		s.mu.Unlock()
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return nil, &storage.Error{Op: "get", Key: key, Kind: storage.ErrUnavailable, Err: ctx.Err()}
+		}
+	}
+	return s.Bucket.Get(ctx, key)
+}
+
+// readOnce fails the test unless n batches of a conversation were read, each once.
+func (s *slowLog) readOnce(t *testing.T, at conversation.Address, n int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := 0
+	for key, times := range s.read {
+		if strings.HasPrefix(key, storage.FolderOf(at.Key())) {
+			if found++; times != 1 {
+				t.Errorf("%s was read %d times", key, times)
+			}
+		}
+	}
+	if found != n {
+		t.Errorf("%d batches were read, want %d", found, n)
+	}
+}
+
+// TestLogIsOpenedHoweverLong: a log whose every batch comes in time is opened, whatever
+// all of them take, and once: who gives up and asks again finds the same opening.
+func TestLogIsOpenedHoweverLong(t *testing.T) {
+	const turns = 200 // 8 at a time
+	at := chat("c")
+	opts := agents(chatAgent())
+	opts.CheckpointBatches, opts.CompactBatches = 10*turns, 10*turns // or they would be read for a segment
+	slow := func(s *slowLog) func(storage.Bucket) storage.Bucket {
+		return func(b storage.Bucket) storage.Bucket {
+			s.Bucket, s.takes = b, 9*time.Second
+			return s
+		}
+	}
+	t.Run("for callers", func(t *testing.T) {
+		inLoop(t, func(t *testing.T, l *loop) {
+			l.settledTurns(at, turns, "and so on")
+			var log slowLog
+			n := l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
+			began, refused := time.Now(), 0
+			for ; time.Since(began) < time.Hour; refused++ {
+				_, err := n.rt.Admit(t.Context(), message(at, "next", "hello"))
+				if err == nil {
+					break
+				}
+				time.Sleep(codeIs(t, err, conversation.CodeAdmissionUnknown).RetryAfter)
+			}
+			if took := time.Since(began); refused == 0 || took < 3*time.Minute || took > 5*time.Minute {
+				t.Errorf("admitted after %v and %d refusals", took, refused)
+			}
+			log.readOnce(t, at, turns)
+			l.completes(at, turns+1)
+		})
+	})
+	t.Run("for a sweep", func(t *testing.T) {
+		inLoop(t, func(t *testing.T, l *loop) {
+			l.settledTurns(at, turns, "and so on")
+			asked := make(chan struct{}, 1)
+			n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, _ providers.Request, _ *providers.Assembler) error {
+				asked <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			})})
+			n.admit(at, "next", "hello")
+			<-asked
+			n.die()
+			left, began := len(l.batches(at)), time.Now()
+			var log slowLog
+			l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
+			l.passes("the next attempt", func() bool { return len(l.batches(at)) > left })
+			if took := time.Since(began); took < 3*time.Minute || took > 5*time.Minute {
+				t.Errorf("taken over after %v", took)
+			}
+			log.readOnce(t, at, left)
+			l.completes(at, turns+1)
+		})
+	})
+}
