@@ -260,6 +260,9 @@ func (a *activation) end() {
 	a.owed = 0
 	a.discharge()
 	a.forgetWait()
+	if a.resting != nil { // It was not opened.
+		a.rt.resting.putBack(a.key, *a.resting)
+	}
 	a.rt.leave(a.key, a.nonce)
 	a.witness.closed()
 	if a.handedOver {
@@ -408,9 +411,6 @@ func (a *activation) opened(m openedLog) {
 	defer close(a.isOpen)
 	a.rt.journal.opened(a.openingID())
 	if m.err != nil {
-		if a.resting != nil {
-			a.rt.resting.putBack(a.key, *a.resting)
-		}
 		if m.damaged {
 			a.rt.followers.Distrust(a.key)
 			a.failed(m.err)

@@ -91,6 +91,24 @@ func TestLogIsOpenedHoweverLong(t *testing.T) {
 			l.completes(at, turns+1)
 		})
 	})
+	t.Run("for nobody", func(t *testing.T) {
+		inLoop(t, func(t *testing.T, l *loop) {
+			l.settledTurns(at, turns, "and so on")
+			var log slowLog
+			n := l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
+			refused := make(chan error)
+			go func() {
+				_, err := n.rt.Admit(t.Context(), message(at, "next", "hello"))
+				refused <- err
+			}()
+			time.Sleep(5 * time.Second)
+			began := time.Now()
+			if err := n.stop(); err != nil || time.Since(began) > time.Second {
+				t.Errorf("a node that opens a log ends after %v with %v", time.Since(began), err)
+			}
+			codeIs(t, <-refused, conversation.CodeUnavailable)
+		})
+	})
 	t.Run("for a sweep", func(t *testing.T) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			l.settledTurns(at, turns, "and so on")

@@ -236,12 +236,8 @@ func (m *Machine) beforeOpen(in Input) {
 		m.backlog, m.backlogBytes = nil, 0
 		m.advance()
 	case OpenFailed:
-		m.stopped, m.unread = true, unopened(in)
-		for _, b := range m.backlog {
-			m.turnAway(b)
-		}
-		m.backlog, m.backlogBytes = nil, 0
-		m.emit(Stop{StopUnread, in.Err})
+		m.unread = unopened(in)
+		m.leaveUnread(Stop{StopUnread, in.Err})
 	case Admit:
 		w := admissionWeight(in.Admission)
 		if len(m.backlog) >= m.cfg.MaxWaiting || m.backlogBytes > 0 && m.backlogBytes+w > 2*m.cfg.MaxPendingBytes {
@@ -266,9 +262,19 @@ func (m *Machine) beforeOpen(in Input) {
 		m.keep(in.To, in)
 	case Compact:
 		m.keep(in.To, in)
-	case Drain:
-		m.backlog = append(m.backlog, in)
+	case Drain: // Nothing has begun: whoever is next need not wait until the log is read.
+		m.leaveUnread(Stop{Reason: StopDrained})
 	}
+}
+
+// leaveUnread ends a machine that never had its log.
+func (m *Machine) leaveUnread(why Stop) {
+	m.stopped = true
+	for _, b := range m.backlog {
+		m.turnAway(b)
+	}
+	m.backlog, m.backlogBytes = nil, 0
+	m.emit(why)
 }
 
 // keep keeps a request until the log is read.

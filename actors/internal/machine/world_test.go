@@ -419,7 +419,7 @@ func (w *world) stop(e machine.Stop) {
 		if w.inflight != nil || w.listing {
 			violate("drained with an append or a listing under way")
 		}
-		if q := w.durable.Unsettled(); len(q) > 0 && q[0].Running {
+		if q := w.durable.Unsettled(); w.m.State() != nil && len(q) > 0 && q[0].Running {
 			violate("drained without releasing %s", q[0].ID)
 		}
 	}
