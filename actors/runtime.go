@@ -81,7 +81,7 @@ type Options struct {
 	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
 	// in bytes of text and attributes. Zero is 64 MiB.
 	MaxWaitingBytes int
-	// Memory is the node's budget, of which "conversations", "followers", "model calls" and "events" take. While
+	// Memory is the node's budget, of which "conversations", "followers", "rereads", "model calls" and "events" take. While
 	// it is used up new messages are refused; what was admitted goes on. Nil bounds
 	// nothing.
 	Memory *memory.Budget
@@ -106,7 +106,8 @@ type Options struct {
 	StrictReads bool
 	// FollowerBytes bounds what the followers of conversations hold in memory. Zero is
 	// 128 MiB. Over it, those without readers go; then conversations are read without
-	// being followed, and live readers of further ones are refused.
+	// being followed, and live readers of further ones are refused. Logs that are read
+	// again while they are sent have half as much beside it.
 	FollowerBytes int64
 	// Log tunes the object log.
 	Log *storage.LogOptions

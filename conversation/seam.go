@@ -35,8 +35,8 @@ type Page struct {
 	// shared between readers and must not be changed.
 	JSON []byte
 	// Long writes what JSON would be, and is set in its place where that is too long to
-	// be held. It reads on the way, so that it may fail when some of it is written. It may
-	// be called more than once.
+	// be held. It reads on the way, so that it may fail when some of it is written; for want
+	// of memory it does before that. It may be called more than once.
 	Long func(ctx context.Context, w io.Writer) error
 	// Next is the offset to read from next.
 	Next Offset

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -278,6 +279,23 @@ func TestLongPage(t *testing.T) {
 				t.Errorf("read %d bytes, %v: %.200q, want %.200q", len(got), err, got, c.body)
 			}
 		})
+		t.Run(c.name+"_refused", func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.create()
+			h.rt.long = func() conversation.Page {
+				return conversation.Page{UpToDate: true, Long: func(context.Context, io.Writer) error {
+					return conversation.Unavailable(3*time.Second, io.ErrNoProgress)
+				}}
+			}
+			res := h.get(t, "/c1"+c.query)
+			body, err := io.ReadAll(res.Body)
+			if err != nil || res.StatusCode != 503 || res.Header.Get("Retry-After") != "3" || !bytes.Contains(body, []byte(`"runtime_unavailable"`)) {
+				t.Errorf("%d, %v: %s, %v", res.StatusCode, res.Header, body, err)
+			}
+			if res.Header.Get("Content-Type") != "application/json" || res.Header.Get("Stream-Next-Offset") != "" {
+				t.Errorf("a refusal with the headers of an answer: %v", res.Header)
+			}
+		})
 		t.Run(c.name+"_breaks_off", func(t *testing.T) {
 			h := newHarness(t, nil)
 			h.create()
@@ -289,4 +307,47 @@ func TestLongPage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStreamWaitsForRoom: an event stream under way does not end because there is no room
+// for a long page: it goes on with that when there is.
+func TestStreamWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		refusals := 0
+		set := func(long func() conversation.Page) {
+			h.rt.mu.Lock()
+			defer h.rt.mu.Unlock()
+			h.rt.long = long
+		}
+		set(func() conversation.Page {
+			return conversation.Page{Next: 1, UpToDate: true, Long: func(_ context.Context, w io.Writer) error {
+				if refusals++; refusals <= 20 {
+					return conversation.Unavailable(2*time.Second, io.ErrNoProgress)
+				}
+				set(nil)
+				_, err := io.WriteString(w, `["long"]`)
+				return err
+			}}
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		w := httptest.NewRecorder()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/agents/assistant/c1?view=updates&live=sse&offset="+offset(0), nil))
+		}()
+		time.Sleep(time.Second)
+		h.claims(c1, 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		leave()
+		<-done
+		got := w.Body.String()
+		if n := strings.Count(got, `data:["long"]`); w.Code != 200 || n != 1 || refusals != 21 || strings.Count(got, "heartbeat") < 2 {
+			t.Errorf("%d, the page %d times, after %d refusals: %s", w.Code, n, refusals, got)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -141,8 +142,7 @@ func coordinate(h http.Header, next conversation.Offset, upToDate bool) {
 // is no news to anybody: the server ends the connection of one that has only a part.
 func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) error {
 	if p.Long != nil {
-		h.writeLong(w, r, p)
-		return nil
+		return h.writeLong(w, r, p)
 	}
 	leave, err := h.pages.enter(w, p.JSON)
 	if err != nil {
@@ -157,29 +157,60 @@ func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) e
 	return nil
 }
 
-// writeLong answers a read with a page that is read while it is written. When that fails
-// only a broken connection tells the client.
-func (h *Handler) writeLong(w *response, r *http.Request, p conversation.Page) {
-	readHeaders(w.Header(), p.Next, p.UpToDate)
-	w.WriteHeader(http.StatusOK)
-	if err := p.Long(r.Context(), piecewise{w, &h.pages}); err != nil {
+// writeLong answers a read with a page that is read while it is written. What fails before
+// the first piece is the caller's to render; after it only a broken connection tells the
+// client.
+func (h *Handler) writeLong(w *response, r *http.Request, p conversation.Page) error {
+	out := piecewise{w: w, pages: &h.pages, begin: func() error {
+		readHeaders(w.Header(), p.Next, p.UpToDate)
+		return nil
+	}}
+	err := out.write(r.Context(), p)
+	var unbegun *unbegunError
+	if err != nil && !errors.As(err, &unbegun) {
 		h.breakOff(r, err)
 	}
+	return err
 }
 
-// piecewise writes pieces of a long page. Each counts while it is written.
+// piecewise writes a long page in pieces. Each counts while it is written.
 type piecewise struct {
 	w     *response
 	pages *pages
+	begin func() error // what comes before the first piece; nil once it is done
+}
+
+// unbegunError says that nothing of a long page was written.
+type unbegunError struct{ err error }
+
+// Error implements error.
+func (e *unbegunError) Error() string { return "begin a long page: " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *unbegunError) Unwrap() error { return e.err }
+
+// write writes the page.
+func (p *piecewise) write(ctx context.Context, page conversation.Page) error {
+	err := page.Long(ctx, p)
+	if err != nil && p.begin != nil {
+		err = &unbegunError{err}
+	}
+	return err
 }
 
 // Write implements io.Writer.
-func (p piecewise) Write(b []byte) (int, error) {
+func (p *piecewise) Write(b []byte) (int, error) {
 	leave, err := p.pages.enter(p.w, b)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
+	if begin := p.begin; begin != nil {
+		p.begin = nil
+		if err := begin(); err != nil {
+			return 0, err
+		}
+	}
 	n, err := p.w.Write(b)
 	if err != nil {
 		err = &writeError{err}

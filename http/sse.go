@@ -49,15 +49,19 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 		// The end of the stream is the end of the connection, whatever its deadlines.
 		w.Header().Set("Connection", "close")
 	}
-	w.WriteHeader(http.StatusOK)
 
 	ctx, cancel := context.WithCancelCause(conversation.Tailing(ctx))
 	defer cancel(nil)
 	ev := &events{w: w, pages: &h.pages, every: h.opts.Heartbeat, fail: cancel}
-	ev.start()
-	defer ev.stop()
 	err = ev.cycle(ctx, page)
 	leavePage()
+	var unbegun *unbegunError
+	if errors.As(err, &unbegun) { // There still can be an answer that says so.
+		w.Header().Del("Connection")
+		return err
+	}
+	ev.start()
+	defer ev.stop()
 	page.JSON = nil
 	if err == nil {
 		err = h.follow(ctx, ev, at, page)
@@ -87,14 +91,35 @@ func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Addres
 				return err
 			}
 		}
-		var err error
-		if page, err = h.reader.Updates(ctx, at, page.Next, pageBatches); err == nil {
-			err = ev.cycle(ctx, page)
+		next, err := h.reader.Updates(ctx, at, page.Next, pageBatches)
+		if err == nil {
+			err = ev.cycle(ctx, next)
 		}
-		if err != nil {
+		switch pause := untilRoom(err); {
+		case err == nil:
+			page = next
+		case pause == 0:
 			return err
+		default:
+			page.UpToDate = false // What comes next is there.
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
+}
+
+// untilRoom is when a long page is to be tried again for which there was no room, 0 if it
+// failed otherwise.
+func untilRoom(err error) time.Duration {
+	var unbegun *unbegunError
+	var known *conversation.Error
+	if !errors.As(err, &unbegun) || !errors.As(crowded(unbegun.err), &known) || known.Code != conversation.CodeUnavailable {
+		return 0
+	}
+	return max(known.RetryAfter, time.Second)
 }
 
 // window makes contexts that end after a length of time, one after the other. One
@@ -204,7 +229,8 @@ func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 	switch {
 	case p.Long != nil:
 		if err := e.long(ctx, p); err != nil {
-			e.ended = true
+			var unbegun *unbegunError
+			e.ended = !errors.As(err, &unbegun)
 			return err
 		}
 		b = append(b, "\n\n"...)
@@ -229,10 +255,13 @@ func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 // long writes a page that is read meanwhile, without the end of its frame. The caller
 // holds mu.
 func (e *events) long(ctx context.Context, p conversation.Page) error {
-	if _, err := io.WriteString(e.w, dataField); err != nil {
-		return &writeError{err}
-	}
-	return p.Long(ctx, piecewise{e.w, e.pages})
+	out := piecewise{w: e.w, pages: e.pages, begin: func() error {
+		if _, err := io.WriteString(e.w, dataField); err != nil {
+			return &writeError{err}
+		}
+		return nil
+	}}
+	return out.write(ctx, p)
 }
 
 // dataField is what stands before a page.

@@ -76,26 +76,19 @@ func (e *encoding) whole() ([]byte, bool) {
 	return out, true
 }
 
-// page returns a page of the encoding. It fails while there is no memory to write it.
-func (e *encoding) page(next conversation.Offset) (conversation.Page, error) {
+// page returns a page of the encoding.
+func (e *encoding) page(next conversation.Offset) conversation.Page {
 	page := conversation.Page{Next: next, UpToDate: true}
 	var ok bool
-	if page.JSON, ok = e.whole(); ok {
-		return page, nil
+	if page.JSON, ok = e.whole(); !ok {
+		page.Long = e.write
 	}
-	page.Long = e.write
-	if e.folds() {
-		leave, err := e.set.readAgain()
-		if err != nil {
-			return conversation.Page{}, err
-		}
-		leave() // it is taken when it is written
-	}
-	return page, nil
+	return page
 }
 
 // write writes the encoding and reads on the way what is not in memory, one piece at a
-// time.
+// time. While there is no memory for that it fails before it has written anything: only
+// here, because many readers may have the same page, and some of them late.
 func (e *encoding) write(ctx context.Context, w io.Writer) error {
 	wr := &writing{encoding: e, w: w}
 	if e.folds() {
@@ -115,18 +108,20 @@ func (e *encoding) write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// readAgain takes the memory to read a log again while something is written, if need be
-// that of followers without readers. The caller gives it back.
+// readAgain takes the memory to read a log again while something is written. It has a bound
+// of its own, so that clients who take their time leave followers what they have; of the
+// node's memory it may need that of followers without readers. The caller gives it back.
 func (s *Set) readAgain() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fits(againBytes)
-	if err := s.account.Take(againBytes); err != nil {
+	for s.rereads.Used()+againBytes <= s.rereadBytes && !s.rereads.Room(againBytes) && s.dropIdle() {
+	}
+	if err := s.rereads.Take(againBytes); err != nil {
 		e := conversation.Unavailable(retryAfter, err)
-		e.Details = fmt.Sprintf("The history has to be read from the log, for which there is no memory right now: %v. Retry after the time given.", err)
+		e.Details = fmt.Sprintf("The history has to be read from the log while it is sent, for which there is no memory right now: %v. Retry after the time given.", err)
 		return nil, e
 	}
-	return func() { s.account.Add(-againBytes) }, nil
+	return func() { s.rereads.Add(-againBytes) }, nil
 }
 
 // writing is an encoding being written.

@@ -50,12 +50,13 @@ type Options struct {
 	// newest checkpoint. Default 8 MiB.
 	HoldBytes int
 	// MaxBytes bounds what the followers hold altogether, by their own count: the log
-	// that was folded, the encoded chunks and the snapshot, and 4 KiB for each. Over it
+	// that was folded, the encoded chunks and the snapshot, and 4 KiB for each. Logs that
+	// are read again while they are sent have half as much beside it, 16 MiB each. Over it
 	// those without readers give way, the least recently used first. If that is not
 	// enough, a read of a further conversation is answered from a follower that ends
 	// with it, and to wait there is refused as unavailable. Default 128 MiB.
 	MaxBytes int64
-	// Memory is the node's budget, of which "followers" take; nil is one without a
+	// Memory is the node's budget, of which "followers" and "rereads" take; nil is one without a
 	// bound of its own.
 	Memory *memory.Budget
 	// LoadTimeout bounds each wait for the bucket: for a batch, a page or a checkpoint,
@@ -170,9 +171,12 @@ type Set struct {
 	options Options
 	counts  counters
 	account *memory.Account
-	crowded chan struct{} // holds an element for each follower that grows over the bound
-	empty   []byte        // the page without chunks
-	done    chan struct{} // closed when Run ends
+	rereads *memory.Account // of logs that are read again while they are sent
+	crowded chan struct{}   // holds an element for each follower that grows over the bound
+	empty   []byte          // the page without chunks
+
+	rereadBytes int64         // the share of rereads
+	done        chan struct{} // closed when Run ends
 
 	mu        sync.Mutex
 	closed    bool
@@ -198,9 +202,11 @@ func New(source Source, options *Options) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make follower set: %w", err)
 	}
+	rereadBytes := max(o.MaxBytes/2, againBytes)
 	return &Set{
 		source: Patient(source, o.LoadTimeout), options: o, empty: []byte("[]"), done: make(chan struct{}),
 		account: o.Memory.Account("followers", o.MaxBytes), crowded: make(chan struct{}, maxCrowded),
+		rereads: o.Memory.Account("rereads", rereadBytes), rereadBytes: rereadBytes,
 		followers: map[conversation.Key]*follower{},
 		addresses: map[conversation.Address]*follower{},
 		idle:      list.New(),
@@ -356,12 +362,7 @@ func (s *Set) Room(at conversation.Address) error {
 // makeRoom drops unused followers until there is room for one more, and returns an error
 // if there is not; s.mu is held.
 func (s *Set) makeRoom() error {
-	for !s.account.Room(followerBytes) {
-		oldest := s.idle.Back()
-		if oldest == nil {
-			break
-		}
-		s.drop(oldest.Value.(*follower))
+	for !s.account.Room(followerBytes) && s.dropIdle() {
 	}
 	err := s.account.Take(followerBytes)
 	if err == nil {
@@ -408,12 +409,20 @@ func (s *Set) settle(f *follower) {
 func (s *Set) fits(n int64) bool {
 	for {
 		fits := s.account.Used()+n <= s.options.MaxBytes
-		oldest := s.idle.Back()
-		if oldest == nil || fits && !s.account.Tight() {
+		if fits && !s.account.Tight() || !s.dropIdle() {
 			return fits
 		}
+	}
+}
+
+// dropIdle drops the follower that has been without users for longest, and reports whether
+// there was one; s.mu is held.
+func (s *Set) dropIdle() bool {
+	oldest := s.idle.Back()
+	if oldest != nil {
 		s.drop(oldest.Value.(*follower))
 	}
+	return oldest != nil
 }
 
 // use counts one user more; s.mu is held.

@@ -254,7 +254,7 @@ func (v *view) encoded(pieces []conversation.Piece, err error) (conversation.Pag
 	e := &encoding{
 		set: v.set, key: v.state.Created().Address().Key(), life: v.life, pieces: pieces, refs: v.refs, logged: v.logged,
 	}
-	return e.page(v.head())
+	return e.page(v.head()), nil
 }
 
 // plan chooses the batches that answer a read of an existing conversation after
