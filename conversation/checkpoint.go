@@ -147,7 +147,7 @@ func (s *State) messageForm(m *message) messageForm {
 	}
 	for _, p := range m.parts {
 		pf := partForm{
-			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: string(p.text), Streaming: p.streaming,
+			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: p.text.String(), Streaming: p.streaming,
 			Signature: p.signature, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate,
 			ErrorText: p.errorText, DurationMs: p.durationMs,
@@ -293,15 +293,12 @@ func (s *State) restoreMessage(f *messageForm) error {
 	}
 	for _, pf := range f.Parts {
 		p := &part{
-			kind: pf.Kind, streaming: pf.Streaming, signature: pf.Signature, name: pf.Name, data: pf.Data, call: pf.Call,
+			kind: pf.Kind, text: words{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, name: pf.Name, data: pf.Data, call: pf.Call,
 			providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
 			images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs,
 		}
-		if pf.Text != "" {
-			p.text = []byte(pf.Text)
-		}
 		if f.Response {
-			m.said += len(p.text)
+			m.said += p.text.len()
 		}
 		if pf.File != nil {
 			p.file = *pf.File

@@ -94,7 +94,8 @@ func (a *Admission) PayloadHash() (string, error) {
 			return "", fmt.Errorf("decode initial data: %w", err)
 		}
 	}
-	b, err := json.Marshal(struct {
+	sum := sha256.New()
+	err := json.NewEncoder(unended{sum}).Encode(struct {
 		Delivery Delivery `json:"delivery"`
 		Has      bool     `json:"has"`
 		Data     any      `json:"data"`
@@ -102,8 +103,18 @@ func (a *Admission) PayloadHash() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode payload: %w", err)
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16]), nil
+	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
+}
+
+// unended passes on what an encoder writes, in one piece, without the newline at its end.
+type unended struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w unended) Write(p []byte) (int, error) {
+	if _, err := w.Writer.Write(bytes.TrimSuffix(p, []byte("\n"))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // Receipt answers an admission. Offset is the offset of the admitting batch: an

@@ -84,14 +84,14 @@ func (st *step) facts() Step {
 func (p *part) stepPart() StepPart {
 	switch p.kind {
 	case PartTypeReasoning:
-		return StepPart{Kind: PartReasoning, Text: string(p.text), Signature: p.signature}
+		return StepPart{Kind: PartReasoning, Text: p.text.String(), Signature: p.signature}
 	case PartTypeTool:
 		return StepPart{Tool: &ToolCall{
 			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
 		}}
 	}
-	return StepPart{Kind: PartText, Text: string(p.text)}
+	return StepPart{Kind: PartText, Text: p.text.String()}
 }
 
 // PartBytes is what a part of a response counts beside its text, in [Submission.Said]:
@@ -105,7 +105,7 @@ func (s *Submission) Said() int {
 	for _, st := range s.steps {
 		for _, p := range st.parts {
 			if p.kind != PartTypeTool {
-				sum += PartBytes + len(p.text) + len(p.signature)
+				sum += PartBytes + p.text.len() + len(p.signature)
 			}
 		}
 	}

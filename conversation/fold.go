@@ -221,13 +221,13 @@ func (s *State) foldDelta(r *Delta) error {
 	}
 	last := m.last()
 	if last != nil && last.streaming && last.kind == kind {
-		last.text = append(last.text, text...)
+		last.text.add(text)
 		return nil
 	}
 	if last != nil {
-		last.streaming = false
+		last.end()
 	}
-	m.add(st, &part{kind: kind, text: []byte(text), streaming: true})
+	m.add(st, &part{kind: kind, text: words{grown: []byte(text)}, streaming: true})
 	return nil
 }
 
@@ -269,7 +269,7 @@ func (s *State) foldCalled(r *ToolCalled) error {
 		return s.bad(r, "call %s exists", r.Call)
 	}
 	if last := m.last(); last != nil {
-		last.streaming = false
+		last.end()
 	}
 	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, durable: r.Durable, sub: m.sub}
 	m.add(st, p)
@@ -311,7 +311,7 @@ func (s *State) foldCompleted(r *StepCompleted) error {
 	}
 	st.completed, st.stop, st.usage = true, r.StopReason, r.Usage
 	for _, p := range m.parts {
-		p.streaming = false
+		p.end()
 	}
 	if r.ElapsedMs > 0 {
 		s.root(m.sub).elapsed[1] = r.ElapsedMs
@@ -375,7 +375,7 @@ func (s *State) foldDropped(r *StepDropped) error {
 	m.sub.steps = slices.Delete(m.sub.steps, i, i+1)
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.step == dropped })
 	for _, p := range dropped.parts {
-		m.said -= len(p.text)
+		m.said -= p.text.len()
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func deliveredMessage(r *SubmissionAdmitted) *message {
 	default:
 		m.view.Role, m.view.Purpose, m.view.Display = RoleUser, PurposeUser, DisplayVisible
 	}
-	m.add(nil, &part{kind: PartTypeText, text: []byte(d.Body)})
+	m.add(nil, &part{kind: PartTypeText, text: words{whole: d.Body}})
 	for _, a := range d.Attachments {
 		m.add(nil, &part{kind: PartTypeFile, file: a})
 	}
@@ -32,7 +32,7 @@ func advisoryMessage(r *Advisory) *message {
 	m := &message{view: Message{
 		ID: r.Message, Role: RoleSystem, Purpose: PurposeAdvisory, Display: r.Display, SubmissionID: r.Submission,
 	}}
-	m.add(nil, &part{kind: PartTypeText, text: []byte(r.Text)})
+	m.add(nil, &part{kind: PartTypeText, text: words{whole: r.Text}})
 	return m
 }
 
@@ -75,7 +75,7 @@ func (m *message) snapshot() Message {
 func (p *part) snapshot() Part {
 	switch p.kind {
 	case PartTypeText, PartTypeReasoning:
-		text, state := string(p.text), StateDone
+		text, state := p.text.String(), StateDone
 		if p.streaming {
 			state = StateStreaming
 		}

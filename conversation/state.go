@@ -108,7 +108,7 @@ type message struct {
 type part struct {
 	kind      string // a PartType; DataPrefix for data
 	step      *step  // nil outside a response
-	text      []byte
+	text      words
 	streaming bool
 	signature string
 
@@ -127,6 +127,12 @@ type part struct {
 	durable      bool
 
 	file Attachment
+}
+
+// end says that the model has gone on to something else.
+func (p *part) end() {
+	p.streaming = false
+	p.text.end()
 }
 
 // step is one model round trip of a response, or a note of the runtime to the
