@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 )
@@ -184,8 +184,8 @@ func (a *activation) Receive(ctx actor.Context) {
 	case grain.HandOver:
 		a.rt.counts.handedOver.Add(1)
 		a.step(machine.Drain{})
-	case fetchedAdmission:
-		a.admit(ctx.Sender(), m.request)
+	case readAdmission:
+		a.decide(ctx.Sender(), m)
 	case checkedAdmission:
 		a.take(ctx.Sender(), m)
 	case timerFired:
@@ -359,7 +359,7 @@ func (o *openedLog) begin(r *follower.Restored) {
 func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[storage.Batch, error]) {
 	for b, err := range batches {
 		if err == nil {
-			err = o.fold(b)
+			err = o.fold(a.rt.accounts.conversations, b)
 			var newer *conversation.UnknownRecordError
 			o.damaged = err != nil && !errors.As(err, &newer)
 		}
@@ -376,7 +376,8 @@ func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[s
 }
 
 // foldBatch applies a stored batch.
-func foldBatch(s *conversation.State, b storage.Batch) error {
+func foldBatch(turns *memory.Account, s *conversation.State, b storage.Batch) error {
+	defer turns.Turn(len(b.Lines))()
 	records, err := conversation.DecodeRecords(b.Lines)
 	if err != nil {
 		return fmt.Errorf("batch %d: %w", b.Seq, err)
@@ -395,7 +396,7 @@ func (o *openedLog) cut(ctx context.Context) error {
 	return err
 }
 
-func (o *openedLog) fold(b storage.Batch) error {
+func (o *openedLog) fold(turns *memory.Account, b storage.Batch) error {
 	if b.First {
 		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
 		o.writers++
@@ -404,7 +405,7 @@ func (o *openedLog) fold(b storage.Batch) error {
 	o.bytes += len(b.Lines)
 	o.uncut += len(b.Lines)
 	o.tail = b.Position()
-	return foldBatch(o.state, b)
+	return foldBatch(turns, o.state, b)
 }
 
 func (a *activation) opened(m openedLog) {
@@ -471,54 +472,6 @@ func (a *activation) containOpening() {
 		a.root.Send(to, told)
 	}
 	a.stopping = true
-}
-
-// fetchedAdmission is a request that came by way of the bucket.
-type fetchedAdmission struct{ request *wire.AdmitRequest }
-
-// fetch reads an admission that was too long to travel, and hands it over again. If it
-// cannot be read the caller is told to repeat: its node is about to give up, too.
-func (a *activation) fetch(sender *actor.PID, m *wire.AdmitRequest) {
-	a.rt.spawn(func() {
-		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
-		defer cancel()
-		body, err := storage.ReadStaged(ctx, a.rt.bucket, m.GetStaged())
-		switch {
-		case a.ctx.Err() != nil: // The next owner decides.
-			a.root.Send(sender, answerMessage(machine.Moved{Untouched: true}))
-		case err != nil:
-			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
-		default:
-			// It goes back to its sender if the activation has ended meanwhile.
-			a.root.RequestWithCustomSender(a.self, fetchedAdmission{&wire.AdmitRequest{Admission: body, Precheck: m.GetPrecheck()}}, sender)
-		}
-	})
-}
-
-func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
-	if m.GetStaged() != "" {
-		a.fetch(sender, m)
-		return
-	}
-	var adm conversation.Admission
-	if err := json.Unmarshal(m.GetAdmission(), &adm); err != nil {
-		a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", err)}))
-		return
-	}
-	if err := a.rt.accounts.room(); err != nil {
-		a.root.Send(sender, answerMessage(machine.Refused{Err: err}))
-		return
-	}
-	in := checkedAdmission{admission: adm, precheck: m.GetPrecheck()}
-	if named := a.schemaOf(adm); named != nil {
-		a.checkData(sender, in, named, a.rt.asking.of(m))
-		return
-	}
-	a.take(sender, in)
-}
-
-func (a *activation) take(sender *actor.PID, in checkedAdmission) {
-	a.step(machine.Admit{To: a.caller(sender), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
 }
 
 // caller remembers who waits for a reply.
@@ -596,18 +549,24 @@ func (a *activation) perform(e machine.Effect) {
 
 // append stores a batch in the background; appendDone brings the outcome.
 func (a *activation) append(b conversation.Batch) {
-	lines, err := conversation.EncodeRecords(nil, b.Records)
-	if err != nil {
-		a.tell(appendDone{batch: b, err: err})
-		return
-	}
 	at := conversation.TimeOf(time.Now())
 	a.rt.spawn(func() {
+		lines, err := a.encode(b)
+		if err != nil {
+			a.tell(appendDone{batch: b, err: err})
+			return
+		}
 		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AppendTimeout)
 		defer cancel()
-		_, err := a.writer.Append(withPending(ctx, lines), lines, at)
+		_, err = a.writer.Append(withPending(ctx, lines), lines, at)
 		a.tell(appendDone{batch: b, stored: a.writer.Stored(), err: err})
 	})
+}
+
+// encode encodes records, at their turn if they are long.
+func (a *activation) encode(b conversation.Batch) ([]byte, error) {
+	defer a.rt.accounts.conversations.Turn(machine.Weight(b.Records))()
+	return conversation.EncodeRecords(nil, b.Records)
 }
 
 // appended shows a durable batch to the readers of this node before it tells the

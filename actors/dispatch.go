@@ -104,7 +104,7 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if err := conversation.CheckPayload(a.InitialData); a.InitialData != nil && err != nil {
 		return nil, conversation.Errorf(conversation.CodeInvalidRequest, "initialData %v", err)
 	}
-	body, err := json.Marshal(a)
+	body, err := r.encodeAdmission(a)
 	if err != nil {
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
@@ -119,6 +119,12 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	}
 	defer r.unstage(ctx, key)
 	return r.call(ctx, a.Address, &wire.AdmitRequest{Staged: key, Precheck: precheck})
+}
+
+// encodeAdmission encodes an admission, at its turn if it is long.
+func (r *Runtime) encodeAdmission(a conversation.Admission) ([]byte, error) {
+	defer r.accounts.conversations.Turn(a.Delivery.Size() + len(a.InitialData))()
+	return json.Marshal(a)
 }
 
 // travels reports whether an admission is short enough for a message to its owner, or

@@ -563,7 +563,7 @@ func (h *history) fold(
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := foldBatch(state, b); err != nil {
+		if err := foldBatch(h.rt.accounts.conversations, state, b); err != nil {
 			return nil, 0, err
 		}
 		if uncut += len(b.Lines); uncut < follower.CutEvery {

@@ -32,8 +32,8 @@ func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 }
 
 // checkData checks the initial data of an admission and hands it over again. That may
-// take all the steps that a check has, so it happens beside the activation, for as many
-// at a time as there are processors, and no longer than a caller waits: asker is the
+// take all the steps that a check has, so it happens beside the activation, for half
+// as many at a time as there are processors, and no longer than a caller waits: asker is the
 // context of one on this node, nil of one on another.
 func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *agent.Agent, asker context.Context) {
 	a.rt.spawn(func() {

@@ -18,7 +18,7 @@ const leftPause = time.Second
 
 // delivered reads a delivery that was left to the log.
 func (r *Runtime) delivered(ctx context.Context, key conversation.Key, l *conversation.Left) (conversation.Delivery, error) {
-	adm, err := follower.Admitted(ctx, r.patientLogs(), key, l)
+	adm, err := follower.Admitted(ctx, r.patientLogs(), r.accounts.conversations, key, l)
 	if err != nil {
 		return conversation.Delivery{}, fmt.Errorf("read delivery of %s: %w", l.Submission, err)
 	}

@@ -399,7 +399,7 @@ func (s *stage) end() string {
 		state := conversation.NewState()
 		for b, err := range logs.Batches(s.Context(), a.at.Key(), storage.Start()) {
 			if err == nil {
-				err = foldBatch(state, b)
+				err = foldBatch(nil, state, b)
 			}
 			if err != nil {
 				s.Fatal(err)

@@ -23,6 +23,10 @@ type admitted struct {
 	Deduplicated bool                      `json:"deduplicated,omitempty"`
 }
 
+// copies is how many of a message are in memory until it is admitted: decoded, and encoded
+// for its conversation and for its log, each for a moment twice.
+const copies = 4
+
 // post admits one message.
 func (h *Handler) post(w *response, r *http.Request, at conversation.Address) error {
 	if parseQuery(r.URL.RawQuery).Has("wait") {
@@ -45,12 +49,18 @@ func (h *Handler) post(w *response, r *http.Request, at conversation.Address) er
 	if err := h.spools.memory.Take(text); err != nil {
 		return err
 	}
-	defer h.spools.memory.Add(-text)
-	p, err := readPrompt(&h.opts, body)
+	defer func() { h.spools.memory.Add(-text) }()
+	p, err := h.readPrompt(body)
 	if err != nil {
 		return err
 	}
 	defer h.discard(r.Context(), p)
+	if more := copies*int64(p.delivery.Size()+len(p.initialData)) - text; more > 0 {
+		if err := h.spools.memory.Take(more); err != nil {
+			return err
+		}
+		text += more
+	}
 	a := conversation.Admission{
 		Address: at, Delivery: p.delivery, Condition: p.condition, InitialData: p.initialData,
 		Key: p.key, Trace: traceOf(r.Header),
@@ -63,6 +73,15 @@ func (h *Handler) post(w *response, r *http.Request, at conversation.Address) er
 		return err
 	}
 	return h.accept(w, r, receipt, p.key != "")
+}
+
+// readPrompt reads a body, at its turn if that is long. What has attachments takes none:
+// they are written to the disk on the way.
+func (h *Handler) readPrompt(body *spool) (*prompt, error) {
+	if body.size <= 2*h.opts.MaxTextBytes {
+		defer h.spools.memory.Turn(int(body.size))()
+	}
+	return readPrompt(&h.opts, body)
 }
 
 // discard closes what a request held. A failure costs disk space, not the request.

@@ -40,6 +40,7 @@ func (e *FullError) Is(target error) bool { return target == ErrFull }
 // Budget is the memory of one node.
 type Budget struct {
 	limit int64
+	turns *turns
 
 	mu       sync.Mutex
 	used     int64
@@ -47,7 +48,7 @@ type Budget struct {
 }
 
 // New returns a budget of limit bytes; 0 or less bounds nothing and still counts.
-func New(limit int64) *Budget { return &Budget{limit: limit} }
+func New(limit int64) *Budget { return &Budget{limit: limit, turns: newTurns()} }
 
 // Account opens an account that may hold at most share bytes by [Account.Take]; 0 means
 // as many as the budget has.

@@ -103,10 +103,12 @@ func TestNothingBoundsNothing(t *testing.T) {
 	must(t, a.Take(1<<40))
 	a.Add(-1 << 50)
 	must(t, a.Full())
+	a.Turn(1 << 40) // which is never left
+	a.Turn(1 << 40)()
 	if !a.Room(1 << 40) {
 		t.Error("a budget that is not there bounds")
 	}
-	if a.Used() != 0 || a.Tight() || b.Limit() != 0 || b.Usage() != nil {
+	if a.Used() != 0 || a.Tight() || b.Limit() != 0 || b.Usage() != nil || b.Waiting() != 0 {
 		t.Error("a budget that is not there counts")
 	}
 	unbounded := memory.New(0).Account("bodies", 0)

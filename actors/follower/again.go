@@ -98,7 +98,7 @@ func (a *again) fold() error {
 		a.ended = true
 		return nil
 	}
-	b, err := decoded(stored)
+	b, err := decoded(a.set.account, stored)
 	if err != nil {
 		return err
 	}

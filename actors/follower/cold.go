@@ -94,7 +94,7 @@ func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 		if b.Seq != int64(off) {
 			return nil, &storage.GapError{Conv: f.key, Seq: int64(off), Next: -1}
 		}
-		d, err := decoded(b)
+		d, err := decoded(f.set.account, b)
 		stored[i] = storage.Batch{} // what is decoded is enough
 		if err != nil {
 			return nil, err
@@ -184,7 +184,7 @@ func (c *resets) fold(ctx context.Context, f *follower, id conversation.Conversa
 		if err != nil {
 			return nil, err
 		}
-		d, err := decoded(stored)
+		d, err := decoded(f.set.account, stored)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -141,7 +142,7 @@ func (f *follower) pull(ctx context.Context, read readBatches, after storage.Pos
 		if err := f.await(ctx, len(b.Lines)); err != nil {
 			return err
 		}
-		next, err := decoded(b)
+		next, err := decoded(f.set.account, b)
 		if err != nil {
 			return err
 		}
@@ -211,7 +212,9 @@ func (w *weighing) Page(ctx context.Context, conv conversation.Key, ref storage.
 	return data, err
 }
 
-func decoded(b storage.Batch) (batch, error) {
+// decoded decodes a stored batch, at its turn if that is long.
+func decoded(turns *memory.Account, b storage.Batch) (batch, error) {
+	defer turns.Turn(len(b.Lines))()
 	records, err := conversation.DecodeRecords(b.Lines)
 	if err != nil {
 		return batch{}, &logError{b.Seq, err}

@@ -155,7 +155,7 @@ func (e *writing) piece(ctx context.Context, p conversation.Piece) error {
 
 // left reads a message that was left to the log.
 func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, error) {
-	adm, err := Admitted(ctx, e.set.source, e.key, l)
+	adm, err := Admitted(ctx, e.set.source, e.set.account, e.key, l)
 	if err != nil {
 		return nil, err
 	}

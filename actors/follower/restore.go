@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -90,13 +91,13 @@ func History(ctx context.Context, source Source, key conversation.Key, refs []st
 }
 
 // Admitted reads an admission whose delivery was left to the log.
-func Admitted(ctx context.Context, source Source, key conversation.Key, l *conversation.Left) (*conversation.SubmissionAdmitted, error) {
+func Admitted(ctx context.Context, source Source, turns *memory.Account, key conversation.Key, l *conversation.Left) (*conversation.SubmissionAdmitted, error) {
 	stored, err := source.Range(ctx, key, int64(l.At), int64(l.At))
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range stored {
-		d, err := decoded(b)
+		d, err := decoded(turns, b)
 		if err != nil {
 			return nil, err
 		}

@@ -108,6 +108,15 @@ func storedDelivery(d conversation.Delivery) int {
 	return size
 }
 
+// Weight is about how much records hold from outside, in bytes.
+func Weight(records []conversation.Record) int {
+	sum := 0
+	for _, r := range records {
+		sum += weight(r)
+	}
+	return sum
+}
+
 // weight is about the size of a record, in bytes: what it holds from outside.
 func weight(r conversation.Record) int {
 	switch r := r.(type) {

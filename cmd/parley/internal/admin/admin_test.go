@@ -37,7 +37,7 @@ func counted() actors.Status {
 	events.Sinks[0].Name, events.Sinks[0].Stored, events.Sinks[0].Failures, events.Sinks[0].Failing = "clickhouse", 27, 28, true
 	events.Sinks[0].Live = observability.BufferCounts{Emitted: 35, Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
 	return actors.Status{
-		Events: events, MemoryLimit: 500, Memory: []memory.Usage{{Account: "readers", Used: 37, Refused: 38}},
+		Events: events, MemoryLimit: 500, LargeWork: 39, Memory: []memory.Usage{{Account: "readers", Used: 37, Refused: 38}},
 		Observers: map[string]observability.BufferCounts{
 			"stdout": {Emitted: 36, Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
 		},

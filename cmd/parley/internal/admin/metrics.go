@@ -49,6 +49,7 @@ func readings() []reading {
 		{"parley_follower_gaps_total", "Times that batches were found missing here, so that the bucket was read.", counter, func(s status) float64 { return float64(s.Follower.Gaps) }},
 		{"parley_follower_loads_total", "Reads of a log up to its newest batch, for readers.", counter, func(s status) float64 { return float64(s.Follower.Loads) }},
 		{"parley_memory_limit_bytes", "What the node may hold for others, 0 if that is not bounded.", gauge, func(s status) float64 { return float64(s.MemoryLimit) }},
+		{"parley_large_work_waiting", "Pieces of work on large messages that wait for their turn.", gauge, func(s status) float64 { return float64(s.LargeWork) }},
 		{"parley_relay_gaps_total", "Batches that could not be sent there, so that the bucket is read.", counter, func(s status) float64 { return float64(s.RelayGaps) }},
 	}
 }

@@ -1,0 +1,40 @@
+package memory_test
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/parleyrun/parley/memory"
+)
+
+// TestTurns has large work wait for half of the processors, and short work not.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const large, short = 256<<10 + 1, 256 << 10
+		b := memory.New(0)
+		readers, bodies := b.Account("readers", 0), b.Account("bodies", 0)
+		var leave []func()
+		for range max(1, runtime.GOMAXPROCS(0)/2) {
+			leave = append(leave, readers.Turn(large))
+		}
+		began := false
+		go func() {
+			defer bodies.Turn(large)()
+			began = true
+		}()
+		synctest.Wait()
+		if began || b.Waiting() != 1 {
+			t.Errorf("began %t, %d wait; all turns are taken", began, b.Waiting())
+		}
+		bodies.Turn(short)()
+
+		for _, l := range leave {
+			l()
+		}
+		synctest.Wait()
+		if !began || b.Waiting() != 0 {
+			t.Errorf("began %t, %d wait; there are turns again", began, b.Waiting())
+		}
+	})
+}
