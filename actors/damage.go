@@ -23,18 +23,23 @@ func (r *Runtime) doubt(key conversation.Key) {
 	r.mu.Lock()
 	a, here := r.active[key]
 	r.mu.Unlock()
-	switch {
-	case here:
+	if here {
 		a.tell(checkLog{})
-	case !r.owns(key):
-		r.spawn(func() {
-			ctx, cancel := context.WithTimeout(r.life, pokeTimeout)
-			defer cancel()
-			// A poke of nobody: it is no entry of a journal. Whether it comes to its owner only
-			// decides when that one learns of it.
-			_, _ = r.host.Request(ctx, string(key), &wire.PokeRequest{})
-		})
+		return
 	}
+	r.openForNobody(key)
+}
+
+// openForNobody has the owner of a conversation open it, or look whether it could. What
+// fails then is the log's fault, and counts as such.
+func (r *Runtime) openForNobody(key conversation.Key) {
+	r.spawn(func() {
+		ctx, cancel := context.WithTimeout(r.life, pokeTimeout)
+		defer cancel()
+		// A poke of nobody: it is no entry of a journal. Whether it comes to its owner only
+		// decides when that one learns of it.
+		_, _ = r.host.Request(ctx, string(key), &wire.PokeRequest{})
+	})
 }
 
 // checkLog reads the log as the next activation would. One look at a time is enough.

@@ -83,6 +83,17 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 		}
 		check(t, n, chat("c"))
 	})
+	t.Run("a reader finds it, nobody runs", func(t *testing.T) {
+		w := newWorld(t)
+		n := shedding(w)
+		n.shed(chat("c"), 1)
+		w.damage(chat("c"))
+		if err := n.reads(chat("c")); !refused(err) {
+			t.Errorf("read: %v", err)
+		}
+		eventually(t, "an opening that counts", func() bool { return strings.Contains(n.log.String(), "conversation cannot be opened") })
+		check(t, n, chat("c"))
+	})
 	t.Run("a checkpoint is of it", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())

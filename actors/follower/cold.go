@@ -34,14 +34,18 @@ func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, err
 
 func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	f.set.counts.coldPages.Add(1)
-	entries, err := f.readEntries(ctx, r)
+	var entries []entry
+	err := f.set.reading(ctx, f.key, func() (err error) {
+		entries, err = f.readEntries(ctx, r)
+		return err
+	})
 	if err == nil {
 		l.page.JSON, l.page.Next = join(entries), r.first+conversation.Offset(len(entries))-1
 	} else if l.err = err; !errors.Is(err, errReset) {
 		l.err = f.set.explain(f.key, err)
 		if permanent(err) {
 			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
-			if storage.Damaged(err) {
+			if damaged(err) {
 				f.set.options.Damaged(f.key)
 			}
 		}
@@ -179,7 +183,8 @@ func (c *resets) page(ctx context.Context, f *follower, id conversation.Conversa
 }
 
 // fold goes on through the batch at off and encodes it.
-func (c *resets) fold(ctx context.Context, f *follower, id conversation.ConversationID, off conversation.Offset) ([]byte, error) {
+func (c *resets) fold(ctx context.Context, f *follower, id conversation.ConversationID, off conversation.Offset) (page []byte, err error) {
+	defer contain(&err)
 	for stored, err := range f.set.source.Batches(ctx, f.key, c.at) {
 		if err != nil {
 			return nil, err

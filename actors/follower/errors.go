@@ -37,7 +37,7 @@ func (e *logError) Unwrap() error { return e.err }
 func permanent(err error) bool {
 	var log *logError
 	var format *storage.FormatError
-	return errors.As(err, &log) || errors.As(err, &format) || storage.Damaged(err)
+	return errors.As(err, &log) || errors.As(err, &format) || damaged(err)
 }
 
 func (s *Set) unavailable(cause error) error { return conversation.Unavailable(retryAfter, cause) }

@@ -299,7 +299,8 @@ func (f *follower) measure() {
 }
 
 // apply folds one batch, whose lines may have to be decoded first; work is held.
-func (f *follower) apply(b batch, live bool) error {
+func (f *follower) apply(b batch, live bool) (err error) {
+	defer contain(&err)
 	if b.lines != nil {
 		records, err := conversation.DecodeRecords(b.lines)
 		if err != nil {

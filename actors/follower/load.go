@@ -20,7 +20,9 @@ type readBatches func(context.Context, conversation.Key, storage.Position) iter.
 // start begins a load unless the set is closed; in is held and no load runs.
 func (f *follower) start(ctx context.Context) bool {
 	l := &flight{done: make(chan struct{}), n: f.flights.Add(1), from: f.tip.Seq}
-	ok := f.set.spawn(ctx, f, func(ctx context.Context) { f.finish(l, f.catchUp(ctx, l)) })
+	ok := f.set.spawn(ctx, f, func(ctx context.Context) {
+		f.finish(l, f.set.reading(ctx, f.key, func() error { return f.catchUp(ctx, l) }))
+	})
 	if ok {
 		f.load = l
 	}
@@ -239,7 +241,7 @@ func (f *follower) finish(l *flight, err error) {
 		f.logFailure(err)
 		f.failed, f.failedAt = l.err, time.Now()
 		f.broken = true
-		if storage.Damaged(err) {
+		if damaged(err) {
 			f.set.options.Damaged(f.key)
 		}
 	default:

@@ -89,7 +89,8 @@ func (e *encoding) page(next conversation.Offset) conversation.Page {
 // write writes the encoding and reads on the way what is not in memory, one piece at a
 // time. While there is no memory for that it fails before it has written anything: only
 // here, because many readers may have the same page, and some of them late.
-func (e *encoding) write(ctx context.Context, w io.Writer) error {
+func (e *encoding) write(ctx context.Context, w io.Writer) (err error) {
+	defer e.set.answer(e.key, &err)
 	wr := &writing{encoding: e, w: w}
 	if e.folds() {
 		leave, err := e.set.readAgain()

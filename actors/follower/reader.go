@@ -23,7 +23,8 @@ func (s *Set) Head(ctx context.Context, at conversation.Address) (conversation.O
 }
 
 // Attachment returns the facts of an attachment of a message.
-func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, error) {
+func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (meta conversation.Attachment, err error) {
+	defer s.answer(at.Key(), &err)
 	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Attachment{}, err
@@ -42,7 +43,8 @@ func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conver
 }
 
 // Snapshot implements [conversation.Reader].
-func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
+func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (page conversation.Page, err error) {
+	defer s.answer(at.Key(), &err)
 	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Page{}, err
@@ -60,7 +62,8 @@ func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (conversati
 // the present life of the conversation are passed over and do not count; a page
 // may end before its limit where the retained batches begin. Where a batch resets its
 // readers and the history is long, they are reset to the head instead.
-func (s *Set) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
+func (s *Set) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (page conversation.Page, err error) {
+	defer s.answer(at.Key(), &err)
 	f, err := s.acquire(at, false)
 	if err != nil {
 		return conversation.Page{}, err
@@ -76,7 +79,7 @@ func (s *Set) Updates(ctx context.Context, at conversation.Address, after conver
 		return v.page(r)
 	}
 	f.unlock()
-	page, err := f.coldPage(ctx, r)
+	page, err = f.coldPage(ctx, r)
 	if !errors.Is(err, errReset) {
 		return page, err
 	}

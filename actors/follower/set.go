@@ -80,10 +80,13 @@ type Options struct {
 	// when the set is stopped. They are called one at a time, in order and with a
 	// lock held: they must not block and must not call the set.
 	Opened, Closed func(conversation.Key)
-	// Damaged, if not nil, is told that a log turned out to be damaged, so that nobody
-	// goes on with it. It is called with locks held: it must not block and must not call
+	// Damaged, if not nil, is told that a log turned out to be damaged, or that this version
+	// panics over it, so that nobody goes on with it. It is called with locks held: it must not block and must not call
 	// the set.
 	Damaged func(conversation.Key)
+	// Reading, if not nil, is told that a log is about to be read, and over that it was. Where
+	// a read may end the process it waits until that is permitted, until its context ends.
+	Reading func(ctx context.Context, key conversation.Key) (over func(), err error)
 	// Waited, if not nil, is told that somebody is about to wait for the next batch,
 	// without a lock held. It must not block.
 	Waited func(conversation.Key)
@@ -126,6 +129,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if out.Damaged == nil {
 		out.Damaged = func(conversation.Key) {}
+	}
+	if out.Reading == nil {
+		out.Reading = func(context.Context, conversation.Key) (func(), error) { return func() {}, nil }
 	}
 	if out.Waited == nil {
 		out.Waited = func(conversation.Key) {}

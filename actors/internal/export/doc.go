@@ -29,9 +29,10 @@
 //     one; what each of the Readers reads ahead, up to 8 batches; live events up to LiveBytes
 //     for each sink, and some 5 MiB of room for them; and less than 1 KiB for each
 //     conversation that is open here or behind, with its ids.
-//  6. A log that is damaged holds up no other. It is given up after some attempts,
-//     logged and counted; its events can be made again once it is repaired. One that the
-//     bucket refuses or does not give keeps at most one of the Readers waiting.
+//  6. A log that is damaged, or that this version panics over, holds up no other. It is
+//     given up after some attempts, logged and counted; its events can be made again once
+//     it is repaired. One that the bucket refuses or does not give keeps at most one of the
+//     Readers waiting.
 //
 // An Exporter is safe for concurrent use. All its goroutines belong to [Exporter.Run].
 //

@@ -108,11 +108,11 @@ func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conve
 		return
 	}
 	x.mu.Unlock()
-	p := x.project(src, b)
+	p, err := x.project(src, b)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t = x.trail(key)
-	if t.taken+1 != seq { // a reader was faster, or it was given up meanwhile
+	if err != nil || t.taken+1 != seq { // a reader is told of a panic, was faster, or it was given up meanwhile
 		x.pass(t, src, seq)
 		return
 	}

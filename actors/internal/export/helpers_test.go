@@ -237,7 +237,9 @@ func newRig(t *testing.T, b storage.Bucket, opts export.Options, sinks ...*sink)
 	if opts.Member == "" {
 		opts.Member = "me"
 	}
-	opts.Project = project
+	if opts.Project == nil {
+		opts.Project = project
+	}
 	for _, s := range sinks {
 		opts.Sinks = append(opts.Sinks, s)
 	}

@@ -58,6 +58,8 @@ type Options struct {
 	// Skip reports whether a log must not be read now; it is asked again after a pause. nil
 	// reads all.
 	Skip func(conversation.Key) bool
+	// Reading is told that a log is about to be read, and over that it was; nil tells nobody.
+	Reading func(conversation.Key) (over func())
 	// Readers is how many logs are read at once; 0 is 4.
 	Readers int
 }
@@ -95,6 +97,9 @@ func (o *Options) complete() (Options, error) {
 	}
 	if c.Skip == nil {
 		c.Skip = func(conversation.Key) bool { return false }
+	}
+	if c.Reading == nil {
+		c.Reading = func(conversation.Key) func() { return func() {} }
 	}
 	fill(&c.FlushRows, 10_000)
 	fill(&c.FlushBytes, 4<<20)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -48,6 +50,27 @@ func (e *badRecordsError) Error() string { return fmt.Sprintf("batch %d: %v", e.
 // Unwrap returns the cause.
 func (e *badRecordsError) Unwrap() error { return e.err }
 
+// panicError says that this version panics over a log: it is as good as damaged.
+type panicError struct {
+	reason any
+	stack  string
+}
+
+// contain makes a panic an error, where it is deferred.
+func contain(err *error) {
+	if p := recover(); p != nil {
+		*err = &panicError{p, string(debug.Stack())}
+	}
+}
+
+// Error implements error.
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.reason) }
+
+// LogValue implements slog.LogValuer: people also want to know where it was.
+func (e *panicError) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("panic", fmt.Sprint(e.reason)), slog.String("stack", e.stack))
+}
+
 // readLoop reads the logs of conversations that are behind, one after the other, until
 // ctx ends.
 func (x *Exporter) readLoop(ctx context.Context) {
@@ -79,9 +102,9 @@ func (x *Exporter) readLoop(ctx context.Context) {
 func (x *Exporter) awaitRoom(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		x.mu.Lock()
-		full, room := x.bytes >= x.opts.MemoryBytes, x.room
+		room := x.room
 		x.mu.Unlock()
-		if !full {
+		if x.hasRoom() {
 			return true
 		}
 		select {
@@ -90,6 +113,12 @@ func (x *Exporter) awaitRoom(ctx context.Context) bool {
 		}
 	}
 	return false
+}
+
+func (x *Exporter) hasRoom() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.bytes < x.opts.MemoryBytes
 }
 
 // nextToRead returns a conversation to read, or nil and after how long to ask again; 0
@@ -120,12 +149,24 @@ func (x *Exporter) nextToRead() (*trail, time.Duration) {
 // read takes batches of a log after the last that was taken, and reports whether it came
 // to the end, and how often the conversation had been adopted when it began.
 func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, err error) {
+	defer contain(&err)
 	x.mu.Lock()
 	from, src, want := t.taken, t.src, t.tail
 	adopts = t.adopts
 	x.mu.Unlock()
 	if x.opts.Skip(t.key) {
 		return adopts, false, errSkipped
+	}
+	over := x.opts.Reading(t.key)
+	defer func() { over() }()
+	await := func() bool {
+		if x.hasRoom() {
+			return true
+		}
+		over() // What it waits for is not the log.
+		ok := x.awaitRoom(ctx)
+		over = x.opts.Reading(t.key)
+		return ok
 	}
 	at, src, err := x.place(ctx, t.key, src, from)
 	if err != nil {
@@ -136,7 +177,7 @@ func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, er
 		if err != nil {
 			return adopts, false, err
 		}
-		if src, err = x.readBatch(ctx, t, b, src); err != nil {
+		if src, err = x.readBatch(await, t, b, src); err != nil {
 			return adopts, false, err
 		}
 		at = b.Position()
@@ -183,14 +224,17 @@ func decode(b storage.Batch) (conversation.Batch, error) {
 }
 
 // readBatch takes a batch of a log and returns the source of what follows it.
-func (x *Exporter) readBatch(ctx context.Context, t *trail, stored storage.Batch, src observability.Source) (observability.Source, error) {
+func (x *Exporter) readBatch(await func() bool, t *trail, stored storage.Batch, src observability.Source) (observability.Source, error) {
 	b, err := decode(stored)
 	if err != nil {
 		return src, err
 	}
-	p := x.project(src, b)
-	if !x.awaitRoom(ctx) {
-		return src, context.Cause(ctx)
+	p, err := x.project(src, b)
+	if err != nil {
+		return src, err
+	}
+	if !await() {
+		return src, context.Canceled
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -209,6 +253,7 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	var newer *conversation.UnknownRecordError
 	var bad *badRecordsError
 	var short *shortError
+	var panicked *panicError
 	switch {
 	case err == nil:
 		t.damaged = 0
@@ -223,7 +268,7 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
 		}
 		x.delay(t, x.opts.longestPause())
-	case storage.Damaged(err), errors.As(err, &bad), errors.As(err, &short):
+	case storage.Damaged(err), errors.As(err, &bad), errors.As(err, &short), errors.As(err, &panicked):
 		if t.damaged++; t.damaged >= damagedAttempts {
 			x.giveUp(t, err)
 		} else {

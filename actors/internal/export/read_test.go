@@ -349,3 +349,53 @@ func TestLogsThatAreLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestPanicOverALog: a batch whose events cannot be made without a panic is passed over like
+// a damaged one, whether it was offered or is read, and costs no other its events.
+func TestPanicOverALog(t *testing.T) {
+	for name, offered := range map[string]bool{"offered": true, "read": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reads, over atomic.Int64
+				r := newRig(t, bucketOver(t, memory(t)), export.Options{
+					Project: func(src observability.Source, b conversation.Batch) []observability.Event {
+						if src.ID == "bad" && b.Offset == 3 {
+							panic("mine")
+						}
+						return project(src, b)
+					},
+					Reading: func(conversation.Key) func() {
+						reads.Add(1)
+						return func() { over.Add(1) }
+					},
+				}, newSink(t, "a"))
+				good, bad := newLogbook(t, r.logs, "good"), newLogbook(t, r.logs, "bad")
+				for _, l := range []*logbook{good, bad} {
+					tail := int64(-1)
+					if !offered {
+						for range 5 {
+							l.append()
+						}
+						tail = l.tail.Seq
+					}
+					r.Open(l.key, observability.Source{}, -1, tail)
+					if offered {
+						offer(r, l, 5)
+					}
+				}
+				time.Sleep(5 * time.Minute)
+				for _, l := range []*logbook{good, bad} {
+					if seq, ok := r.Cursor(l.key); seq != 4 || !ok {
+						t.Errorf("%s: cursor is %d, %v", l.key, seq, ok)
+					}
+				}
+				if s := r.Status(); s.Lost != 1 {
+					t.Errorf("%d logs were given up", s.Lost)
+				}
+				if n := reads.Load(); n < 3 || over.Load() != n {
+					t.Errorf("told of %d reads, and of the end of %d", n, over.Load())
+				}
+			})
+		})
+	}
+}

@@ -67,13 +67,14 @@ type projected struct {
 	bytes  int
 }
 
-func (x *Exporter) project(src observability.Source, b conversation.Batch) projected {
+func (x *Exporter) project(src observability.Source, b conversation.Batch) (p projected, err error) {
+	defer contain(&err)
 	src = src.After(b)
-	p := projected{src: src, events: x.opts.Project(src, b), bytes: itemBytes}
+	p = projected{src: src, events: x.opts.Project(src, b), bytes: itemBytes}
 	for i := range p.events {
 		p.bytes += observability.Size(p.events[i])
 	}
-	return p
+	return p, nil
 }
 
 // trail returns that of a conversation, a new one if there is none. The caller holds mu,

@@ -1,0 +1,111 @@
+package follower_test
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// mine is a source that panics once it is asked for something after so many times.
+type mine struct {
+	*bucket
+	over  string // what it panics over
+	after int
+}
+
+func (m *mine) step(what string) {
+	if what != m.over {
+		return
+	}
+	if m.after--; m.after < 0 {
+		panic("mine")
+	}
+}
+
+func (m *mine) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		for b, err := range m.bucket.Batches(ctx, conv, after) {
+			if m.step("batch"); !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+func (m *mine) Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error) {
+	m.step("checkpoint")
+	return m.bucket.Checkpoint(ctx, conv)
+}
+
+func (m *mine) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error) {
+	m.step("page")
+	return m.bucket.Range(ctx, conv, first, last)
+}
+
+// TestPanicOverALog: a log that this version panics over is refused and its owner told,
+// wherever it is read.
+func TestPanicOverALog(t *testing.T) {
+	h := turns(t, 12)
+	for _, tt := range []mine{{over: "batch"}, {over: "batch", after: 7}, {over: "checkpoint"}, {over: "page"}} {
+		t.Run(tt.over, func(t *testing.T) {
+			var log bytes.Buffer
+			var damaged, reads, over atomic.Int64
+			tt.bucket = newBucket(h.pushes...)
+			s := start(t, &tt, &follower.Options{
+				RetainBytes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Damaged: func(conversation.Key) { damaged.Add(1) },
+				Reading: func(context.Context, conversation.Key) (func(), error) {
+					reads.Add(1)
+					return func() { over.Add(1) }, nil
+				},
+			})
+			for range 2 {
+				_, err := s.Updates(t.Context(), address(), conversation.Start, 1)
+				wantCode(t, "read", err, conversation.CodeInternal)
+			}
+			if damaged.Load() == 0 {
+				t.Error("nobody was told")
+			}
+			if n := reads.Load(); n == 0 || over.Load() != n {
+				t.Errorf("told of %d reads, and of the end of %d", n, over.Load())
+			}
+			if !strings.Contains(log.String(), "err.panic=mine") || !strings.Contains(log.String(), "contain_test.go") {
+				t.Errorf("logged:\n%s", log.String())
+			}
+		})
+	}
+}
+
+// TestPanicOverAPush: what was pushed is read from the bucket instead.
+func TestPanicOverAPush(t *testing.T) {
+	h := turns(t, 2)
+	source := newBucket(h.pushes[:2]...)
+	s := start(t, source, nil)
+	wantHead(t, s, 1)
+	source.store(h.pushes[2])
+	bad := h.pushes[2]
+	bad.records = []conversation.Record{(*conversation.SubmissionAdmitted)(nil)}
+	offer(s, bad)
+	wantAll(t, s, h.upTo(2), 3)
+}
+
+// TestReadIsPermittedFirst: what must not be read now is not.
+func TestReadIsPermittedFirst(t *testing.T) {
+	source := newBucket(turns(t, 1).pushes...)
+	s := start(t, source, &follower.Options{Reading: func(context.Context, conversation.Key) (func(), error) {
+		return nil, context.DeadlineExceeded
+	}})
+	_, err := s.Head(t.Context(), address())
+	wantCode(t, "head", err, conversation.CodeUnavailable)
+	if loads, _ := source.counts(); loads != 0 {
+		t.Errorf("read %d times", loads)
+	}
+}
