@@ -7,8 +7,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxUnread bounds what is remembered of logs that cannot be opened.
-const maxUnread = 1024
+const (
+	// maxUnread bounds what is remembered of logs that cannot be opened.
+	maxUnread = 1024
+	// staleAfter is how many times as long as one failure counts nobody asks for a log that
+	// gives way to others.
+	staleAfter = 10
+)
 
 // unread remembers why logs could not be opened, and how often, so that a log that stays as it is does
 // not fill the node's own with the requests and sweeps that ask for it.
@@ -34,13 +39,33 @@ func (u *unread) failed(key conversation.Key, within time.Duration) int {
 	if known && time.Since(f.last) < within {
 		return f.n
 	}
-	if u.fails == nil || !known && len(u.fails) >= maxUnread {
-		u.fails = map[conversation.Key]failures{}
-	}
 	f.n++
 	f.last = time.Now()
+	if !known && len(u.fails) >= maxUnread && !u.forget(staleAfter*within) {
+		return f.n
+	}
+	if u.fails == nil {
+		u.fails = map[conversation.Key]failures{}
+	}
 	u.fails[key] = f
 	return f.n
+}
+
+// forget forgets the log that failed the longest ago, and reports whether that is so long
+// ago. Otherwise those that are counted go on to be: they are set aside, which makes room,
+// while each of them that gave way to another would begin anew. The caller holds mu.
+func (u *unread) forget(ago time.Duration) bool {
+	var oldest conversation.Key
+	for key, f := range u.fails {
+		if o, ok := u.fails[oldest]; !ok || f.last.Before(o.last) {
+			oldest = key
+		}
+	}
+	if time.Since(u.fails[oldest].last) < ago {
+		return false
+	}
+	delete(u.fails, oldest)
+	return true
 }
 
 // news notes a cause, and reports whether it is not the one that was noted last.
