@@ -106,6 +106,7 @@ type activation struct {
 	witness    witness
 	unasked    *time.Timer
 	begun      bool          // to open the log
+	asked      bool          // by a client, for something
 	isOpen     chan struct{} // closed when the machine has the log, or never will
 	checking   bool          // whether the log could be opened once more
 	starved    bool          // a feed has events the machine has no room for
@@ -458,14 +459,19 @@ func (a *activation) chooseWriter(m openedLog) {
 }
 
 // containOpening ends an activation that panicked over its own log. The next one
-// would do the same, so callers are not told to repeat and no sweep is asked for.
+// would do the same, so callers are not told to repeat and no sweep is asked for. Where
+// somebody has asked for something that may be why: opened for nobody, it is the log.
 func (a *activation) containOpening() {
 	p := recover()
 	if p == nil {
 		return
 	}
 	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	a.failed(fmt.Errorf("panic: %v", p))
+	if a.asked {
+		a.rt.openForNobody(a.key)
+	} else {
+		a.failed(fmt.Errorf("panic: %v", p))
+	}
 	told := answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
 	for id, to := range a.callers {
 		delete(a.callers, id)

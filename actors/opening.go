@@ -30,7 +30,10 @@ func (a *activation) beginFor(message any) {
 		a.startOpening(m.GetNonce() != "")
 	case *wire.WakeRequest, unasked:
 		a.startOpening(true)
-	case *wire.AdmitRequest, *wire.AbortRequest, *wire.CompactRequest, machine.Drain, grain.HandOver:
+	case *wire.AdmitRequest, *wire.AbortRequest, *wire.CompactRequest:
+		a.asked = true
+		a.startOpening(false)
+	case machine.Drain, grain.HandOver:
 		a.startOpening(false)
 	}
 }

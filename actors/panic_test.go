@@ -438,3 +438,54 @@ func (unopened) Read(p []byte) (int, error) {
 	}
 	return rand.Read(p)
 }
+
+// TestOpeningThatPanics: a panic over what somebody has asked for is not the log's. Where the
+// log alone is enough, it counts, whoever has asked.
+func TestOpeningThatPanics(t *testing.T) {
+	for name, tt := range map[string]struct {
+		panics func(n int32) bool // of the so manieth opening
+		counts bool
+	}{
+		"once": {func(n int32) bool { return n == 1 }, false},
+		"each": {func(int32) bool { return true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := New(memoryBucket(t), &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var openings atomic.Int32
+			r.entropy = func(conversation.Key) io.Reader {
+				return entropy(func() {
+					if bytes.Contains(debug.Stack(), []byte("(*activation).opened")) && tt.panics(openings.Add(1)) {
+						panic("mine")
+					}
+				})
+			}
+			stop := serve(t, r)
+			if _, err := r.Admit(t.Context(), hello("k")); err == nil || conversation.CodeOf(err) != conversation.CodeInternal {
+				t.Errorf("got %v, want %s", err, conversation.CodeInternal)
+			}
+			for deadline := time.Now().Add(longEnough); openings.Load() < 2; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("it was not opened for nobody")
+				}
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if n := r.unread.fails[hello("k").Address.Key()].n; (n == 1) != tt.counts {
+				t.Errorf("%d failures count", n)
+			}
+		})
+	}
+}
+
+// entropy is randomness that is told of each read.
+type entropy func()
+
+// Read implements io.Reader.
+func (e entropy) Read(p []byte) (int, error) {
+	e()
+	return rand.Read(p)
+}
