@@ -439,6 +439,7 @@ func (a *activation) opened(m openedLog) {
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
 	})
 	a.rt.unread.opened(a.key)
+	a.rt.survived(a.key)
 }
 
 // chooseWriter goes on as the writer at rest if the log still ends where that one left

@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,13 +33,21 @@ type asides struct {
 	mu     sync.Mutex
 	set    map[conversation.Key]bool
 	fresh  map[conversation.Key]bool // set aside by this node since a look began
-	deaths map[conversation.Key]int  // nodes that died while they opened it
+	deaths map[conversation.Key][]death
+	vain   map[conversation.Key]int // how often a suspect was asked for and nobody answered
+}
+
+// death is what a journal says of a node that died while it opened a conversation.
+type death struct {
+	ref   storage.JournalRef
+	entry storage.JournalEntry
 }
 
 func newAsides(limit int) *asides {
 	return &asides{
 		limit: limit, turn: make(chan struct{}, 1),
-		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, deaths: map[conversation.Key]int{},
+		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, deaths: map[conversation.Key][]death{},
+		vain: map[conversation.Key]int{},
 	}
 }
 
@@ -48,11 +58,30 @@ func (a *asides) has(key conversation.Key) bool {
 	return a.set[key]
 }
 
+// suspects reports whether a node died while it opened a conversation, or read its log.
+func (a *asides) suspects(key conversation.Key) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.deaths[key]) > 0
+}
+
 // died counts the nodes that died while they opened a conversation.
 func (a *asides) died(key conversation.Key) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.deaths[key]
+	return a.nodes(key)
+}
+
+// nodes is died. Reads do not count: many are under way when a node dies of something else,
+// and what they have died of ends the next that opens it, too. The caller holds mu.
+func (a *asides) nodes(key conversation.Key) int {
+	members := map[string]bool{}
+	for _, d := range a.deaths[key] {
+		if !isReading(d.entry.Nonce) {
+			members[d.ref.Member] = true
+		}
+	}
+	return len(members)
 }
 
 // count is how many conversations are set aside.
@@ -67,7 +96,7 @@ func (a *asides) count() int {
 func (a *asides) refused(key conversation.Key) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.set[key] && a.deaths[key] < a.limit {
+	if !a.set[key] && a.nodes(key) < a.limit {
 		return nil
 	}
 	return &conversation.Error{Code: conversation.CodeSetAside}
@@ -107,11 +136,43 @@ func (a *asides) add(key conversation.Key) {
 	a.set[key], a.fresh[key] = true, true
 }
 
-// suspect takes over how many nodes died over which conversations.
-func (a *asides) suspect(deaths map[conversation.Key]int) {
+// suspect takes over which nodes died over which conversations.
+func (a *asides) suspect(deaths map[conversation.Key][]death) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deaths = deaths
+	maps.DeleteFunc(a.vain, func(key conversation.Key, _ int) bool { return deaths[key] == nil })
+}
+
+// clear takes back that a conversation is a suspect, because it was opened, and returns what
+// spoke against it.
+func (a *asides) clear(key conversation.Key) []death {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	deaths := a.deaths[key]
+	delete(a.deaths, key)
+	return deaths
+}
+
+// asked takes note of whether a suspect that was asked for has answered.
+func (a *asides) asked(key conversation.Key, answered bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if answered {
+		delete(a.vain, key)
+		return
+	}
+	a.vain[key]++
+}
+
+// order is that in which suspects are asked for: those that have not answered come last,
+// those that fewest nodes died over first.
+func (a *asides) order(keys []conversation.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slices.SortFunc(keys, func(x, y conversation.Key) int {
+		return cmp.Or(cmp.Compare(a.vain[x], a.vain[y]), cmp.Compare(a.nodes(x), a.nodes(y)), cmp.Compare(x, y))
+	})
 }
 
 // enter waits until no other suspect is being opened here. Whoever entered leaves.
@@ -142,6 +203,14 @@ func (r *Runtime) setAside(ctx context.Context, key conversation.Key, why string
 			"remedy", "mend it, then parley log aside --put-back")
 	}
 	return nil
+}
+
+// survived takes note of a conversation that was opened here: what died over it before died
+// of something else.
+func (r *Runtime) survived(key conversation.Key) {
+	for _, d := range r.aside.clear(key) {
+		r.answered(d.ref, d.entry)
+	}
 }
 
 // lookAside finds out what is set aside.

@@ -71,7 +71,8 @@ func (r *Runtime) export() error {
 	x, err := export.New(r.logs, r.bucket, &export.Options{
 		FlushRows: r.opts.EventGroup.Rows, FlushBytes: r.opts.EventGroup.Bytes, FlushEvery: r.opts.EventGroup.Every,
 		Memory: r.accounts.events, Logger: r.log, Member: r.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.incarnations,
-		Skip: func(key conversation.Key) bool { return r.aside.refused(key) != nil },
+		Skip:    func(key conversation.Key) bool { return r.aside.refused(key) != nil || r.aside.suspects(key) },
+		Reading: r.foretell,
 		Project: func(src observability.Source, b conversation.Batch) []observability.Event {
 			opts := r.events.options(src.Agent)
 			return observability.Project(src, b, &opts)

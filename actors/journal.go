@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -154,17 +155,32 @@ func (j *journal) opening(id entryID, done func()) {
 	j.await(e, done)
 }
 
-// opened takes back what opening has said. The caller wakes the journal soon: one that goes
-// on to say it makes a suspect of the conversation when the node dies of something else.
-func (j *journal) opened(id entryID) {
-	j.mu.Lock()
-	e := j.entries[id]
-	if e != nil {
-		j.remove(e)
-		j.dirty, j.hasty = true, j.hasty || e.first <= j.n // else no journal has it
-		j.gather()
+// openingListed is opening, and waits until the journal says so.
+func (j *journal) openingListed(ctx context.Context, id entryID) error {
+	listed := make(chan struct{})
+	j.opening(id, func() { close(listed) })
+	select {
+	case <-listed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("list it first: %w", ctx.Err())
 	}
-	j.mu.Unlock()
+}
+
+// opened takes back what opening has said, and reports whether it had. The caller wakes the
+// journal soon: one that goes on to say it makes a suspect of the conversation when the node
+// dies of something else.
+func (j *journal) opened(id entryID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.entries[id]
+	if e == nil {
+		return false
+	}
+	j.remove(e)
+	j.dirty, j.hasty = true, j.hasty || e.first <= j.n // else no journal has it
+	j.gather()
+	return true
 }
 
 // gather lets others join the next journal. The caller holds mu.

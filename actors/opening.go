@@ -39,13 +39,31 @@ func (a *activation) beginFor(message any) {
 }
 
 func (a *activation) startOpening(foretold bool) {
-	if a.begun || a.stopping {
+	if a.stopping {
+		return
+	}
+	if a.begun {
+		if foretold {
+			a.tellOfOpening()
+		}
 		return
 	}
 	a.begun = true
 	a.unasked.Stop()
 	id := a.openingID()
 	a.rt.spawn(func() { a.open(id, foretold) })
+}
+
+// tellOfOpening has the journal say what was begun for callers, because a sweep or a timer asks
+// by now. A suspect may wait for its turn: it is told of when that comes.
+func (a *activation) tellOfOpening() {
+	select {
+	case <-a.isOpen:
+	default: // It is taken back after isOpen is closed.
+		if foretellsOpening() && !a.rt.aside.suspects(a.key) {
+			a.rt.journal.opening(a.openingID(), func() {})
+		}
+	}
 }
 
 // openingID names the entry of a conversation that is about to be opened. No writer has that
@@ -56,10 +74,6 @@ func (a *activation) openingID() entryID { return entryID{a.key, a.nonce + "-ope
 // back when the machine has it.
 func (a *activation) open(id entryID, foretold bool) {
 	a.awaitRelease()
-	defer func() { // The machine may have had its writer listed by then, in the same journal.
-		a.rt.journal.opened(id)
-		a.rt.journal.wake()
-	}()
 	out, leave := a.tryToOpen(id, foretold)
 	defer leave()
 	a.tell(out)
@@ -67,6 +81,8 @@ func (a *activation) open(id entryID, foretold bool) {
 	case <-a.isOpen:
 	case <-a.ctx.Done():
 	}
+	a.rt.journal.opened(id)
+	a.rt.journal.wake() // The machine may have had its writer listed by now, in the same journal.
 }
 
 // tryToOpen reads the log, unless the conversation is set aside. Of suspects one is opened
@@ -75,7 +91,7 @@ func (a *activation) tryToOpen(id entryID, foretold bool) (out openedLog, leave 
 	leave = func() {}
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
-	if a.rt.aside.died(a.key) > 0 && suspectsTakeTurns() {
+	if a.rt.aside.suspects(a.key) && suspectsTakeTurns() {
 		if err := a.rt.aside.enter(ctx); err != nil {
 			return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
 		}
@@ -87,28 +103,16 @@ func (a *activation) tryToOpen(id entryID, foretold bool) (out openedLog, leave 
 	if !foretold || !foretellsOpening() {
 		return a.readForCallers(id), leave
 	}
-	listed := make(chan struct{})
-	a.rt.journal.opening(id, func() { close(listed) })
-	select {
-	case <-listed:
-		return a.readLog(), leave
-	case <-ctx.Done():
-		return openedLog{err: fmt.Errorf("open conversation %s: list it first: %w", a.key, ctx.Err())}, leave
+	if err := a.rt.journal.openingListed(ctx, id); err != nil {
+		return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
 	}
+	return a.readLog(), leave
 }
 
 // readForCallers reads the log, and has the journal say so if that takes long.
 func (a *activation) readForCallers(id entryID) openedLog {
-	told := make(chan struct{})
-	slow := time.AfterFunc(slowOpening, func() {
-		defer close(told)
-		a.rt.journal.opening(id, func() {})
-	})
-	out := a.readLog()
-	if !slow.Stop() {
-		<-told
-	}
-	return out
+	defer a.rt.tellIfSlow(id)()
+	return a.readLog()
 }
 
 // readLog is read, with its panics contained: the next activation would have the same.

@@ -17,6 +17,7 @@ func looksAtLog() bool    { return true }
 func awaitsAnswers() bool { return true }
 
 func foretellsOpening() bool  { return true }
+func foretellsReading() bool  { return true }
 func suspectsTakeTurns() bool { return true }
 func asideBeforeAnswer() bool { return true }
 

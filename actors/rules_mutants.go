@@ -24,6 +24,7 @@ var rules struct {
 	listsWriters      atomic.Bool // An entry is of one writer.
 	listsInFlight     atomic.Bool // The journal in flight must list a writer, too.
 	foretellsOpening  atomic.Bool // Who is asked by a sweep is listed before the log is read.
+	foretellsReading  atomic.Bool // What takes long to read is listed meanwhile.
 	suspectsTakeTurns atomic.Bool // Of those over whom nodes died one is opened at a time.
 	asideBeforeAnswer atomic.Bool // A conversation is set aside before its entries go.
 	keepsBytes        atomic.Bool // A number never gets other bytes.
@@ -39,6 +40,7 @@ func looksAtLog() bool    { return !rules.looksAtLog.Load() }
 func awaitsAnswers() bool { return !rules.awaitsAnswers.Load() }
 
 func foretellsOpening() bool  { return !rules.foretellsOpening.Load() }
+func foretellsReading() bool  { return !rules.foretellsReading.Load() }
 func suspectsTakeTurns() bool { return !rules.suspectsTakeTurns.Load() }
 func asideBeforeAnswer() bool { return !rules.asideBeforeAnswer.Load() }
 

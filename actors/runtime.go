@@ -214,6 +214,7 @@ type Runtime struct {
 	resting   *resting
 	waits     waits
 	aside     *asides
+	readings  atomic.Int64 // of logs, for the names of their entries
 	events    *events
 	garbage   *garbage
 	gate      *dispatchGate

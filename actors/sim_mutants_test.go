@@ -69,6 +69,7 @@ func mutants() []mutant {
 		{"an entry of one's own answers for another's", off(&rules.asksOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
 		{"one of one's own that is farther on does", off(&rules.asksClaimed), coversUnclaimed, journals, nil},
 		{"nobody says what is about to be opened", off(&rules.foretellsOpening), endsItsNodes, journals, nil},
+		{"nobody says what is being read", off(&rules.foretellsReading), readingEndsItsNodes, journals, nil},
 		{"suspects are opened at once", off(&rules.suspectsTakeTurns), endsItsNodes, journals, nil},
 		{"entries go before their conversation is set aside", off(&rules.asideBeforeAnswer), endsItsNodes, journals, nil},
 		{"what is put back is listed last", logRule(storage.RuleListBack), isPutBackTwice, journals, nil},

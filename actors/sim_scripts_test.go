@@ -39,6 +39,7 @@ func stageScripts() []stageScript {
 		{"an entry of the sweeper is not fenced yet", coversUnclaimed},
 		{"a key is repeated at a node that dies", repeatsElsewhere},
 		{"a conversation ends every node that opens it", endsItsNodes},
+		{"a read ends its node", readingEndsItsNodes},
 		{"putting back is interrupted", isPutBackTwice},
 	}
 }
@@ -294,6 +295,12 @@ func diesOver(s *stage, nodes ...string) {
 	}
 	s.kill("a")
 	s.deadens("x")
+	s.die(nodes...)
+}
+
+// die has nodes start, one after the other, and says what is broken if one of them lives.
+func (s *stage) die(nodes ...string) {
+	s.Helper()
 	for _, name := range nodes {
 		s.start(name)
 		s.pass(3 * time.Second)
@@ -331,6 +338,32 @@ func endsItsNodes(s *stage) {
 	}
 	s.deadens("")
 	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil {
+		s.broken = err.Error()
+	}
+}
+
+// readingEndsItsNodes has b die of a read of x, which nobody owes anything, so that nobody
+// opens it but to find out. Three nodes later it is set aside.
+func readingEndsItsNodes(s *stage) {
+	s.start("a")
+	s.admit("a", "x", "k0")
+	s.acked("x", "k0")
+	s.pass(time.Minute)
+	s.kill("a")
+	s.start("b")
+	s.reading = 2 * slowOpening
+	s.deadens("x")
+	s.late.Go(func() { _, _ = s.nodes["b"].rt.Reader().Snapshot(s.Context(), at("x")) })
+	s.pass(3 * time.Second)
+	if !s.nodes["b"].isDead() {
+		s.Fatal("off the script: b reads nothing")
+	}
+	s.die("c", "d", "e")
+	s.start("f")
+	s.pass(3 * time.Second)
+	s.wantAside("x")
+	s.deadens("")
+	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil && s.broken == "" {
 		s.broken = err.Error()
 	}
 }

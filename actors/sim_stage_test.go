@@ -42,6 +42,8 @@ type stage struct {
 	acks  []stageAck
 	// deadly is a conversation whose opening ends the node, broken what went wrong.
 	deadly, broken string
+	// reading is how long it is read until then; set before there is one.
+	reading time.Duration
 }
 
 type stageAck struct {
@@ -79,7 +81,7 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{
 			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
-			nodes: map[string]*player{}, views: map[string]string{},
+			nodes: map[string]*player{}, views: map[string]string{}, reading: slowOpening / 2,
 		}
 		var err error
 		if s.bucket, err = openSimBucket(s.store); err != nil {
@@ -337,7 +339,7 @@ func (p *player) RoundTrip(req *http.Request) (*http.Response, error) {
 		p.stage.pass(slowOpening)
 	}
 	if deadly != "" && opens(req, key, deadly) {
-		p.stage.pass(slowOpening / 2)
+		p.stage.pass(p.stage.reading)
 		p.stage.late.Go(func() { p.stage.kill(p.name) })
 		<-p.host.gone
 		return nil, errSimStopped

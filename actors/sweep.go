@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +21,14 @@ const (
 	pokeTimeout = 30 * time.Second
 	// pokesAtOnce bounds the pokes a sweep has under way.
 	pokesAtOnce = 32
+	// suspectsTimeout is after how long a sweep begins to ask for no more suspects.
+	suspectsTimeout = pokeTimeout
 	// soonAfter is the pause before a sweep that a lost append asks for.
 	soonAfter = time.Second
 )
+
+// errSuspectsLeft says that the next sweep has to go on where one ended.
+var errSuspectsLeft = errors.New("conversations that nodes died over are left for the next sweep")
 
 // sweepLoop sweeps at once, every SweepEvery, when the members have changed, and soon
 // after an activation of this node stepped down or a sweep left something unanswered,
@@ -186,13 +190,13 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 	return errors.Join(errs...)
 }
 
-// deaths counts the nodes that died while they opened a conversation.
-func (s *stock) deaths() map[conversation.Key]int {
-	out := map[conversation.Key]int{}
+// deaths is what the journals say of nodes that died while they opened a conversation.
+func (s *stock) deaths() map[conversation.Key][]death {
+	out := map[conversation.Key][]death{}
 	for _, l := range s.left {
 		for _, e := range l.open {
 			if e.Opening {
-				out[e.Conv]++
+				out[e.Conv] = append(out[e.Conv], death{l.ref, e})
 			}
 		}
 	}
@@ -261,7 +265,7 @@ func (r *Runtime) answer(ctx context.Context, l *leftJournal) error {
 	g.SetLimit(pokesAtOnce)
 	var suspects []storage.JournalEntry
 	for _, e := range l.open {
-		if r.aside.died(e.Conv) > 0 && suspectsTakeTurns() {
+		if r.aside.suspects(e.Conv) && suspectsTakeTurns() {
 			suspects = append(suspects, e)
 			continue
 		}
@@ -301,12 +305,12 @@ func (r *Runtime) forget(ctx context.Context, l *leftJournal) error {
 }
 
 // suspects answers the entries of conversations that nodes died over, one conversation after
-// the other, those that fewest died over first. It ends early when the members change: what
-// others owe comes first.
+// the other. It ends early when the members change, or when it takes long: what others owe
+// comes first.
 func (s *stock) suspects(ctx context.Context) error {
 	r := s.rt
 	own := slices.DeleteFunc(r.orphans(), func(e storage.JournalEntry) bool {
-		return r.aside.died(e.Conv) == 0 || r.aside.refused(e.Conv) != nil
+		return !r.aside.suspects(e.Conv) || r.aside.refused(e.Conv) != nil
 	})
 	entries := slices.Clone(own)
 	for _, l := range s.left {
@@ -319,22 +323,20 @@ func (s *stock) suspects(ctx context.Context) error {
 	for i, e := range entries {
 		keys[i] = e.Conv
 	}
-	slices.SortFunc(keys, func(a, b conversation.Key) int {
-		return cmp.Or(cmp.Compare(r.aside.died(a), r.aside.died(b)), cmp.Compare(a, b))
-	})
+	r.aside.order(keys)
 	var errs []error
-	for _, key := range slices.Compact(keys) {
-		for _, l := range s.left {
-			errs = append(errs, s.answerAll(ctx, l, key))
-		}
-		for _, e := range own {
-			if e.Conv == key {
-				errs = append(errs, r.pokeOwn(ctx, e))
-			}
-		}
-		if len(r.sweepNow) > 0 {
+	began := time.Now()
+	for i, key := range slices.Compact(keys) {
+		if i > 0 && len(r.sweepNow) > 0 {
 			break
 		}
+		if time.Since(began) >= suspectsTimeout {
+			errs = append(errs, errSuspectsLeft)
+			break
+		}
+		err := s.suspect(ctx, key, own)
+		r.aside.asked(key, err == nil)
+		errs = append(errs, err)
 	}
 	for _, l := range s.left {
 		errs = append(errs, r.forget(ctx, l))
@@ -342,20 +344,37 @@ func (s *stock) suspects(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// suspect answers the entries of one conversation.
+// Where one is not answered the others would wait for the same.
+func (s *stock) suspect(ctx context.Context, key conversation.Key, own []storage.JournalEntry) error {
+	for _, l := range s.left {
+		if err := s.answerAll(ctx, l, key); err != nil {
+			return err
+		}
+	}
+	for _, e := range own {
+		if e.Conv != key {
+			continue
+		}
+		if err := s.rt.pokeOwn(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // answerAll answers the entries of one conversation in a journal.
-func (s *stock) answerAll(ctx context.Context, l *leftJournal, key conversation.Key) error {
-	var errs []error
+func (s *stock) answerAll(ctx context.Context, l *leftJournal, key conversation.Key) (err error) {
 	l.open = slices.DeleteFunc(l.open, func(e storage.JournalEntry) bool {
-		if e.Conv != key || ctx.Err() != nil {
+		if e.Conv != key || ctx.Err() != nil || err != nil {
 			return false
 		}
-		err := s.rt.answerEntry(ctx, l, e)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err))
+		if err = s.rt.answerEntry(ctx, l, e); err != nil {
+			err = fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err)
 		}
 		return err == nil
 	})
-	return errors.Join(errs...)
+	return err
 }
 
 // sweepStaged deletes what nodes that are gone have left on its way to an owner.
@@ -432,7 +451,7 @@ func (s *stock) ownSet(ctx context.Context) error {
 		switch {
 		case r.aside.has(e.Conv):
 			r.journal.answered(entryID{e.Conv, e.Nonce})
-		case r.aside.died(e.Conv) > 0: // It comes with the suspects.
+		case r.aside.suspects(e.Conv): // It comes with the suspects.
 		default:
 			g.Go(func() error { return r.pokeOwn(ctx, e) })
 		}
