@@ -134,7 +134,8 @@ type stock struct {
 // leftJournal is a journal that its node left behind.
 type leftJournal struct {
 	ref  storage.JournalRef
-	open []storage.JournalEntry // that no sweep of this node has had answered
+	all  []storage.JournalEntry
+	open []storage.JournalEntry // of all, that no sweep of this node has had answered
 	kept bool                   // by this sweep, whatever is answered
 }
 
@@ -146,6 +147,7 @@ func (r *Runtime) takeStock(ctx context.Context) (*stock, error) {
 	errs := []error{err, s.read(ctx, refs)}
 	if err == nil {
 		r.forgetAnswers(refs)
+		s.forgive()
 		r.aside.suspect(s.deaths())
 	}
 	err = r.lookAside(ctx)
@@ -176,7 +178,7 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 		g.Go(func() error {
 			j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
 			l.kept = err != nil
-			l.open = r.unanswered(ref, j.Entries)
+			l.all, l.open = j.Entries, r.unanswered(ref, j.Entries)
 			if err != nil && !errors.Is(err, storage.ErrNotFound) { // else another sweep was faster
 				mu.Lock()
 				defer mu.Unlock()
@@ -188,6 +190,33 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 	_ = g.Wait() // What went wrong is in errs.
 	s.left = slices.DeleteFunc(s.left, func(l *leftJournal) bool { return l.kept })
 	return errors.Join(errs...)
+}
+
+// forgive takes what is past for answered: the openings that a journal of somebody who put a
+// conversation back repeats. It stays as long as they stand elsewhere.
+func (s *stock) forgive() {
+	past := map[storage.JournalEntry]*leftJournal{}
+	for _, l := range s.left {
+		for _, e := range l.all {
+			if l.ref.WasPutBack() && e.Opening {
+				past[e] = l
+			}
+		}
+	}
+	if len(past) == 0 {
+		return
+	}
+	for _, l := range s.left {
+		for _, e := range l.all {
+			back := past[e]
+			if back == nil {
+				continue
+			}
+			s.rt.answered(l.ref, e)
+			back.kept = back.kept || !l.ref.WasPutBack()
+		}
+		l.open = s.rt.unanswered(l.ref, l.all)
+	}
 }
 
 // deaths is what the journals say of nodes that died while they opened a conversation.

@@ -409,3 +409,49 @@ func (u *unlistable) List(ctx context.Context, q storage.ListQuery) (storage.Lis
 	}
 	return u.Bucket.List(ctx, q)
 }
+
+// TestPutBackIsANewBeginning: what was put back is asked for by whoever starts, though the
+// journals still stand that tell of nodes which died over it.
+func TestPutBackIsANewBeginning(t *testing.T) {
+	sick, slow := listed("sick", "n"), listed("slow", "n")
+	answer := wire.PokeReply_UNKNOWN
+	bucket := memoryBucket(t)
+	for i, member := range []string{"d1", "d2", "d3"} {
+		e := opened("sick")
+		e.Nonce = storage.Nonce(member + "-opening")
+		writeJournal(t, bucket, member, int64(i), e, slow)
+	}
+	if _, err := storage.SetAside(t.Context(), bucket, storage.Aside{Conv: sick.Conv}); err != nil {
+		t.Fatal(err)
+	}
+	if err := storage.PutBack(t.Context(), bucket, sick.Conv); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 { // what a node remembers it loses with its start
+		o := &oracle{answer: func(id string) (proto.Message, error) {
+			if id == string(slow.Conv) {
+				return &wire.PokeReply{Answer: answer}, nil
+			}
+			return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
+		}}
+		r := oracular(t, bucket, o, nil)
+		if err := r.sweep(t.Context()); err == nil {
+			t.Error("a sweep that leaves something returned no error")
+		}
+		if asked := o.takeAsked(); asked[string(sick.Conv)] != 1 {
+			t.Errorf("start %d asked for %v", n, asked)
+		}
+		if r.aside.suspects(sick.Conv) || r.aside.count() != 0 {
+			t.Errorf("start %d takes what was put back for a suspect, %d are set aside", n, r.aside.count())
+		}
+		if n > 0 {
+			answer = wire.PokeReply_SETTLED
+			for range 2 {
+				if err := r.sweep(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	wantJournals(t, bucket)
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/parleyrun/parley/conversation"
@@ -168,7 +169,8 @@ func (r JournalRef) WasPutBack() bool { return strings.HasPrefix(r.Member, backM
 // conversation owes. ErrNotFound says that it is not set aside.
 //
 // It claims the log first, so that no writer of before can add to it unseen, then lists the
-// claim in a journal of a member that does not live, and deletes the object last. Where it
+// claim in a journal of a member that does not live, and deletes the object last. That
+// journal repeats what others say of nodes that died over it: so much is past. Where it
 // is interrupted the conversation is still set aside, and it can be repeated. A log whose
 // end cannot be read is refused, with the error: it has to be mended first.
 func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
@@ -179,8 +181,12 @@ func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
 	if err != nil {
 		return fmt.Errorf("put conversation %s back: %w", conv, err)
 	}
+	past, err := openingsOf(ctx, b, conv)
+	if err != nil {
+		return fmt.Errorf("put conversation %s back: %w", conv, err)
+	}
 	list := func() error {
-		return NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Shards: 1, Entries: []JournalEntry{at}})
+		return NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Shards: 1, Entries: append(past, at)})
 	}
 	forget := func() error { return b.Delete(ctx, AsideKey(conv)) }
 	for _, step := range putBackSteps(list, forget) {
@@ -189,6 +195,26 @@ func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
 		}
 	}
 	return nil
+}
+
+// openingsOf returns what journals say of openings of a conversation.
+func openingsOf(ctx context.Context, b Bucket, conv conversation.Key) (out []JournalEntry, err error) {
+	refs, err := Journals(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range refs {
+		j, err := ReadJournal(ctx, b, ref.Member, ref.Shard, ref.N)
+		if err != nil && !errors.Is(err, ErrNotFound) && !Damaged(err) {
+			return nil, err
+		}
+		for _, e := range j.Entries {
+			if e.Conv == conv && e.Opening && !slices.Contains(out, e) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out, nil
 }
 
 // claimFor writes a batch without records to a log, as a writer that is used once, and
