@@ -143,7 +143,7 @@ type sink struct {
 	// events stored, in the middle of it. nil stores all.
 	fate func() (err error, half bool)
 
-	mu     sync.Mutex
+	mu     bubbleLock
 	busy   bool
 	stored map[string]string
 	order  []string // ids of what came, in order, repetitions included
@@ -152,8 +152,14 @@ type sink struct {
 	hang   bool // until the context of a write ends
 }
 
+// bubbleLock is a mutex that a bubble's time passes for who waits: a fate may sleep.
+type bubbleLock chan struct{}
+
+func (l bubbleLock) Lock()   { l <- struct{}{} }
+func (l bubbleLock) Unlock() { <-l }
+
 func newSink(tb testing.TB, name string) *sink {
-	return &sink{tb: tb, name: name, stored: map[string]string{}}
+	return &sink{tb: tb, name: name, mu: make(bubbleLock, 1), stored: map[string]string{}}
 }
 
 func (s *sink) Name() string { return s.name }
