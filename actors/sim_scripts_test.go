@@ -397,7 +397,8 @@ type endsWithin struct {
 }
 
 func (e *endsWithin) RoundTrip(req *http.Request) (*http.Response, error) {
-	step := strings.Contains(req.URL.Path, "/wake/") || strings.Contains(req.URL.Path, "/aside/") && req.Method == http.MethodDelete
+	step := strings.Contains(req.URL.Path, "/wake/") && req.Method == http.MethodPut ||
+		strings.Contains(req.URL.Path, "/aside/") && req.Method == http.MethodDelete
 	if e.over && req.Method != http.MethodGet {
 		return nil, errStageLost
 	}
