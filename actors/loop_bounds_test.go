@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
@@ -132,7 +133,13 @@ func TestManyLargeOutcomes(t *testing.T) {
 		a.ToolConcurrency = calls
 		opts := agents(a)
 		opts.Log = &storage.LogOptions{MaxBatchBytes: limit}
-		n := l.run(part{opts: opts, cast: alone(inTurn(asks(slices.Repeat([]string{"big"}, calls)...), tells("done")))})
+		var once sync.Once
+		hold := func(op storagetest.Op) {
+			if op.Method == http.MethodPut && strings.HasPrefix(op.Key, storage.FolderOf(chat("c").Key())+"log/") && runs.Load() == calls {
+				once.Do(func() { time.Sleep(time.Second) }) // The other outcomes wait meanwhile.
+			}
+		}
+		n := l.run(part{opts: opts, hold: hold, cast: alone(inTurn(asks(slices.Repeat([]string{"big"}, calls)...), tells("done")))})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := runs.Load(); got != calls {
