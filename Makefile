@@ -65,7 +65,7 @@ arch: ## Check layers, sizes, package comments and pages
 	$(GO) test .
 
 mutants: ## Run the suites of the log with its rules switched off: they must notice
-	$(GO) test -race -tags mutants -run 'TestMutant' ./actors ./storage
+	$(GO) test -tags mutants -run 'TestMutant' ./actors ./storage
 
 # The race run below has a part of them: it takes several times as long for each.
 schedules: ## Run 2,000 schedules of the log and of one conversation, 1,000 of nodes, and let them die in every way
