@@ -200,8 +200,8 @@ func (r *Runtime) callOwner(
 		return nil, false, conversation.Unavailable(retryAfter, nil)
 	}
 	defer r.leaveCall()
-	if r.members.passive() {
-		return nil, false, conversation.Unavailable(retryAfter, errPassive)
+	if err := r.awaitActive(ctx); err != nil {
+		return nil, false, conversation.Unavailable(retryAfter, err)
 	}
 	if err := r.aside.refused(at.Key()); err != nil {
 		return nil, false, err
@@ -242,6 +242,14 @@ func (r *Runtime) callOwner(
 			return nil, doubt, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
 		}
 	}
+}
+
+// awaitActive waits while the node is passive, as long as its callers would be asked to wait:
+// one whose heartbeat is late for a moment refuses nobody.
+func (r *Runtime) awaitActive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, retryAfter, errPassive)
+	defer cancel()
+	return r.members.awaitActive(ctx)
 }
 
 // enterCall counts a request that looks for its owner, unless the node takes none.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -473,5 +474,28 @@ func TestMembersAreDeleted(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		newMemberNode(t, store, "b", MembershipBucket).serves()
+	})
+}
+
+// TestPassiveForAMoment lets the row of a node be confirmed late: who asks waits for that, and
+// is refused if it does not come.
+func TestPassiveForAMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, store *local.Store) {
+		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+		goOn := a.freeze()
+		time.Sleep(2 * time.Second)
+		if !a.rt.members.passive() {
+			t.Fatal("a node whose bucket does not answer is not passive")
+		}
+		began := time.Now()
+		_, err := a.rt.Abort(t.Context(), conversation.Address{Agent: "a", ID: "c"})
+		if took := time.Since(began); conversation.CodeOf(err) != conversation.CodeUnavailable || !errors.Is(err, errPassive) || took != retryAfter {
+			t.Errorf("refused after %v: %v", took, err)
+		}
+		began = time.Now()
+		time.AfterFunc(time.Second, goOn)
+		if err := a.rt.awaitActive(t.Context()); err != nil || time.Since(began) != time.Second {
+			t.Errorf("waited for %v: %v", time.Since(began), err)
+		}
 	})
 }
