@@ -206,7 +206,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	_, err := w.updates(ctx, m, at, off, 1)
-	if err != nil && ctx.Err() == nil && conversation.CodeOf(err) != conversation.CodeUnavailable {
+	if err != nil && ctx.Err() == nil && !refusal(err) {
 		w.trace.violate(m.id, "offset %d was acknowledged, and a read after it says %v", int64(off), err)
 	}
 }
@@ -224,6 +224,13 @@ func (w *world) aborter(ctx context.Context, name string, at conversation.Addres
 	}
 }
 
+// refusal reports whether an error says that nobody can be asked now: a node may say so of
+// any conversation, and whatever nodes died of, one may be set aside for it.
+func refusal(err error) bool {
+	code := conversation.CodeOf(err)
+	return code == conversation.CodeUnavailable || code == conversation.CodeSetAside
+}
+
 // abort asks a node for an abort. When it is granted, nothing is owed any more of
 // what was when it was asked for.
 func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
@@ -233,7 +240,7 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	any, err := m.node.Abort(ctx, at)
 	var wrong string
 	switch {
-	case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable && conversation.CodeOf(err) != conversation.CodeAbortUnknown:
+	case err != nil && !refusal(err) && conversation.CodeOf(err) != conversation.CodeAbortUnknown:
 		wrong = fmt.Sprintf("an abort ends with %v", err)
 	case err == nil && any:
 		if left := w.ledger.aborted(at.Key(), call, owed); len(left) > 0 {

@@ -78,7 +78,7 @@ func (r *reader) step(ctx context.Context, m *member) {
 		return
 	}
 	switch conversation.CodeOf(err) {
-	case conversation.CodeUnavailable:
+	case conversation.CodeUnavailable, conversation.CodeSetAside:
 	case conversation.CodeStreamNotFound:
 		if r.doc != nil {
 			r.world.trace.violate(r.name, "%s has lost the conversation: %v", m.id, err)
