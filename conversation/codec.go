@@ -116,6 +116,22 @@ func EncodeRecords(dst []byte, records []Record) ([]byte, error) {
 
 // encodeRecord appends the line of a record to out, where enc writes.
 func encodeRecord(out *appender, enc *json.Encoder, r Record) error {
+	var s splice
+	if short := s.withoutText(r); len(s.texts) > 0 {
+		line := &appender{}
+		if err := encodeLine(line, line.encoder(), short); err != nil {
+			return err
+		}
+		if b, ok := s.append(out.b, line.b); ok {
+			out.b = b
+			return nil
+		}
+	}
+	return encodeLine(out, enc, r)
+}
+
+// encodeLine is encodeRecord for a record of any length.
+func encodeLine(out *appender, enc *json.Encoder, r Record) error {
 	if u, ok := r.(*Unknown); ok {
 		out.b = append(append(out.b, u.Line...), '\n')
 		return nil

@@ -218,7 +218,7 @@ func (p *HistoryPage) addMessage(m *message) (err error) {
 	if m.left != nil {
 		p.Messages, err = appendLeft(p.Messages, m.left)
 	} else {
-		p.Messages, err = appendJSON(p.Messages, m.snapshot())
+		p.Messages, err = appendMessage(p.Messages, m.snapshot())
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func (l *Left) Of(records []Record) *SubmissionAdmitted {
 
 // EncodeMessage returns the public form of the message of an admission.
 func (r *SubmissionAdmitted) EncodeMessage() ([]byte, error) {
-	return EncodeJSON(deliveredMessage(r).snapshot())
+	return appendMessage(nil, deliveredMessage(r).snapshot())
 }
 
 // Size is about what a delivery occupies, in bytes, without its attachments' content.
@@ -119,6 +119,11 @@ func (p *pieces) text(s string) { p.open = append(p.open, s...) }
 // value adds the JSON form of a value.
 func (p *pieces) value(v any) {
 	b, err := appendJSON(p.open, v)
+	p.took(b, err)
+}
+
+// took goes on with what an encoder has made of the last piece.
+func (p *pieces) took(b []byte, err error) {
 	p.open = b
 	if p.err == nil {
 		p.err = err
@@ -152,7 +157,8 @@ func (p *pieces) message(m *Message) {
 		p.other(Piece{Left: m.Left})
 		return
 	}
-	p.value(m)
+	b, err := appendMessage(p.open, *m)
+	p.took(b, err)
 }
 
 // Pieces returns the JSON form of a snapshot, of which some may have to be read first.
