@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -306,7 +305,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		pageBytes: pageBytes, viewBytes: maxViewBytes,
 		began: time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
 		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
-		checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		checks: make(chan struct{}, memory.Turns()),
 	}
 	r.wall = time.Now
 	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, reached: r.reached, lost: r.expelled}

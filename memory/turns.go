@@ -15,8 +15,11 @@ type turns struct {
 	waiting atomic.Int64
 }
 
-// newTurns leaves half of the processors to others.
-func newTurns() *turns { return &turns{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))} }
+// newTurns leaves half of the processors to others, however many threads there are.
+func newTurns() *turns { return &turns{slots: make(chan struct{}, Turns())} }
+
+// Turns is how many pieces of large work a process has under way at most.
+func Turns() int { return max(1, min(runtime.GOMAXPROCS(0), runtime.NumCPU())/2) }
 
 // Turn waits until work on n bytes may begin, which leave ends: decoding, encoding,
 // folding, that waits for nothing and asks for no other turn, so that whoever waits here

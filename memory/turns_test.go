@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -15,7 +14,7 @@ func TestTurns(t *testing.T) {
 		b := memory.New(0)
 		readers, bodies := b.Account("readers", 0), b.Account("bodies", 0)
 		var leave []func()
-		for range max(1, runtime.GOMAXPROCS(0)/2) {
+		for range memory.Turns() {
 			leave = append(leave, readers.Turn(large))
 		}
 		began := false

@@ -1,0 +1,22 @@
+package main
+
+import "testing"
+
+func TestThreads(t *testing.T) {
+	for _, c := range []struct {
+		processors, allowed int
+		named               string
+		want                int
+	}{
+		{1, 1, "", 2},
+		{2, 2, "", 4},
+		{4, 4, "", 8},
+		{8, 8, "", 0},
+		{2, 2, "2", 0},
+		{4, 2, "", 0}, // a container's share
+	} {
+		if got := threads(c.processors, c.allowed, c.named); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
