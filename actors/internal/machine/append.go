@@ -49,10 +49,9 @@ func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
 	b.records = append(b.records, records...)
 	b.urgent = b.urgent || urgent
 	b.size += size
-	for _, r := range records {
-		b.bytes += weight(r)
-		m.pending.bytes += weight(r)
-	}
+	held := Weight(records)
+	b.bytes += held
+	m.pending.bytes += held
 }
 
 // extend folds a record of the last batch being composed, nil for a claim, which moves
