@@ -2,12 +2,16 @@ package parley_test
 
 import (
 	"fmt"
+	"go/ast"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -121,41 +125,85 @@ func chunksOf(t *testing.T, name conversation.RecordType) (chunks []string) {
 	return chunks
 }
 
-// TestFormatPageHasEveryKey holds the table of keys against the functions that make them.
+// TestFormatPageHasEveryKey: the table of keys has a row for every kind of object, and no
+// other.
 func TestFormatPageHasEveryKey(t *testing.T) {
+	var rows, want []string
+	for _, cells := range tableRows(t, "| key | object | written | deleted |") {
+		rows = append(rows, strings.Trim(cells[0], "`"))
+	}
+	for _, k := range storage.KeyTemplates() {
+		want = append(want, k.Template)
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("the table has other keys than storage.KeyTemplates (-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryKindHasItsKey holds the templates of keys against the constants of kinds and
+// the functions that make keys.
+func TestEveryKindHasItsKey(t *testing.T) {
 	parts := strings.NewReplacer(
 		"<hh>", "[0-9a-f]{2}", "<conv>", "[0-9a-f]{32}", "<sha256>", "[0-9a-f]{64}", "<digest>", "[0-9a-f]{32}", "<endpoint>", "[0-9a-f]{32}",
 		"<seq>", "[0-9]{16}", "<first>", "[0-9]{16}", "<last>", "[0-9]{16}", "<n>", "[0-9]{16}", "<shard>", "[0-9]+",
-		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<name>", "[A-Za-z0-9_-]+", "<object>", ".+", "<minute>", "[0-9]{8}T[0-9]{4}", "<database>", "[0-9a-f]{32}", "<version>", "[0-9]{4}", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
+		"<member>", "[A-Za-z0-9_-]+", "<agent>", "[^/]+", "<name>", "[A-Za-z0-9_-]+", "<object>", ".+", "<minute>", "[0-9]{8}T[0-9]{4}",
+		"<database>", "[0-9a-f]{32}", "<version>", "[0-9]{4}", "<yyyy-mm-dd>", "[0-9]{4}-[0-9]{2}-[0-9]{2}", ".", `\.`,
 	)
 	address := conversation.Address{Agent: "triage", ID: "issue 42"}
 	conv := address.Key()
-	keys := []string{
-		storage.LogKey(conv, 7), storage.SegmentKey(conv, 3, 9), storage.BlobKey(conv, storage.Digest{1}), storage.HeadKey(conv),
-		storage.CutKey(conv, "cut-7", storage.LogKey(conv, 7)),
-		storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.PageKey(conv, storage.PageRef{N: 3}),
-		storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}), storage.JournalKey("node-1", 2, 7),
-		storage.ExportJournalKey("node-1", 2, 7), storage.AsideKey(conv),
-		storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
-		storage.EpochKey(7), storage.HeartbeatKey("node-1"), "format.json", "probe/result/" + string(conv),
-		"migrate/" + string(conv) + "/0001",
+	keys := map[storage.ObjectKind]string{
+		storage.KindBatch: storage.LogKey(conv, 7), storage.KindSegment: storage.SegmentKey(conv, 3, 9),
+		storage.KindAttachment: storage.BlobKey(conv, storage.Digest{1}), storage.KindHead: storage.HeadKey(conv),
+		storage.KindCheckpoint: storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.KindPage: storage.PageKey(conv, storage.PageRef{N: 3}),
+		storage.KindCut:     storage.CutKey(conv, "cut-7", storage.LogKey(conv, 7)),
+		storage.KindIndex:   storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}),
+		storage.KindJournal: storage.JournalKey("node-1", 2, 7), storage.KindAside: storage.AsideKey(conv),
+		storage.KindExport: storage.ExportJournalKey("node-1", 2, 7), storage.KindTimer: storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
+		storage.KindStaged: storage.StagedKey("node-1", "x"), storage.KindMigration: storage.MigrationKey(string(conv), 1),
+		storage.KindEpoch: storage.EpochKey(7), storage.KindHeartbeat: storage.HeartbeatKey("node-1"),
+		storage.KindProbe: "probe/result/" + string(conv), storage.KindFormat: "format.json",
 	}
-	rows := tableRows(t, "| key | object | written | deleted |")
-	if len(rows) != len(keys) {
-		t.Errorf("%d rows for %d kinds of objects", len(rows), len(keys))
+	var kinds []storage.ObjectKind
+	for _, k := range storage.KeyTemplates() {
+		kinds = append(kinds, k.Kind)
+		key := keys[k.Kind]
+		if !regexp.MustCompile("^" + parts.Replace(k.Template) + "$").MatchString(key) {
+			t.Errorf("the key of a %s is %q, which is not %s", k.Kind, key, k.Template)
+		}
+		if got := storage.KindOf(key); got != k.Kind {
+			t.Errorf("%s is said to be a %q, want %s", key, got, k.Kind)
+		}
+		if _, err := storage.ParseKey(key); err != nil {
+			t.Error(err)
+		}
 	}
-	for _, key := range keys {
-		var fits []string
-		for _, cells := range rows {
-			template := strings.Trim(cells[0], "`")
-			if regexp.MustCompile("^" + parts.Replace(template) + "$").MatchString(key) {
-				fits = append(fits, template)
+	if want := objectKinds(t); !slices.Equal(kinds, want) {
+		t.Errorf("storage.KeyTemplates has the kinds\n%q, want\n%q", kinds, want)
+	}
+}
+
+// objectKinds returns the constants of storage.ObjectKind.
+func objectKinds(t *testing.T) (kinds []storage.ObjectKind) {
+	for _, f := range goFiles(t) {
+		if f.dir != "storage" || f.test {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok {
+				return true
 			}
-		}
-		if len(fits) != 1 {
-			t.Errorf("the key %s is described by %q", key, fits)
-		}
+			if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "ObjectKind" {
+				kind, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				kinds = append(kinds, storage.ObjectKind(kind))
+			}
+			return true
+		})
 	}
+	return kinds
 }
 
 // TestFormatPageStatesTheVersion: the page is of the version that the code writes.

@@ -13,29 +13,6 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// ObjectKind says what an object is.
-type ObjectKind string
-
-// Every kind of object there is.
-const (
-	KindBatch      ObjectKind = "batch"
-	KindSegment    ObjectKind = "segment"
-	KindHead       ObjectKind = "head"
-	KindCheckpoint ObjectKind = "checkpoint"
-	KindPage       ObjectKind = "page"
-	KindAttachment ObjectKind = "attachment"
-	KindJournal    ObjectKind = "journal"
-	KindExport     ObjectKind = "export"
-	KindTimer      ObjectKind = "timer"
-	KindEpoch      ObjectKind = "epoch"
-	KindHeartbeat  ObjectKind = "heartbeat"
-	KindFormat     ObjectKind = "format"
-	KindIndex      ObjectKind = "index"
-	KindProbe      ObjectKind = "probe"
-	KindStaged     ObjectKind = "staged"
-	KindAside      ObjectKind = "aside"
-)
-
 // ObjectName is what a key says about its object. Fields that a kind does not have are
 // zero.
 type ObjectName struct {
@@ -52,6 +29,7 @@ type ObjectName struct {
 }
 
 // ParseKey reads a key of a bucket. It accepts exactly the keys that this package makes.
+// Of what was cut off a log it tells what it was.
 func ParseKey(key string) (ObjectName, error) {
 	n, ok := parseRoot(key)
 	if !ok {
@@ -65,81 +43,75 @@ func ParseKey(key string) (ObjectName, error) {
 
 // parseRoot reads the keys that belong to no conversation.
 func parseRoot(key string) (ObjectName, bool) {
-	if key == formatKey {
-		return ObjectName{Kind: KindFormat}, true
-	}
-	root, rest, _ := strings.Cut(key, "/")
-	switch root + "/" {
-	case journalRoot:
-		member, shard, n, ok := parseListingKey(journalRoot, key)
-		return ObjectName{Kind: KindJournal, Member: member, Shard: shard, First: n}, ok
-	case exportRoot:
-		member, shard, n, ok := parseListingKey(exportRoot, key)
-		return ObjectName{Kind: KindExport, Member: member, Shard: shard, First: n}, ok
-	case timerRoot:
-		ref, ok := parseTimerKey(key)
-		return ObjectName{Kind: KindTimer, Conv: ref.Conv, Shard: TimerShard(ref.Conv), First: ref.Seq}, ok
-	case epochRoot:
-		n, err := parseNumber(rest)
-		return ObjectName{Kind: KindEpoch, First: n}, err == nil && n > 0
-	case heartbeatRoot:
-		return ObjectName{Kind: KindHeartbeat, Member: rest}, validMember(rest) == nil
-	case stagedRoot:
+	n, ok := ObjectName{Kind: KindOf(key)}, false
+	_, rest, _ := strings.Cut(key, "/")
+	switch n.Kind {
+	case KindFormat:
+		ok = true
+	case KindJournal:
+		n.Member, n.Shard, n.First, ok = parseListingKey(journalRoot, key)
+	case KindExport:
+		n.Member, n.Shard, n.First, ok = parseListingKey(exportRoot, key)
+	case KindTimer:
+		var ref TimerRef
+		ref, ok = parseTimerKey(key)
+		n.Conv, n.Shard, n.First = ref.Conv, TimerShard(ref.Conv), ref.Seq
+	case KindEpoch:
+		var err error
+		n.First, err = parseNumber(rest)
+		ok = err == nil && n.First > 0
+	case KindHeartbeat:
+		n.Member, ok = rest, validMember(rest) == nil
+	case KindStaged:
 		member, name, _ := strings.Cut(rest, "/")
-		return ObjectName{Kind: KindStaged, Member: member}, validMember(member) == nil && validMember(name) == nil
-	case asideRoot:
-		return ObjectName{Kind: KindAside, Conv: conversation.Key(rest)}, validConv(conversation.Key(rest)) == nil
-	case probePrefix:
-		return ObjectName{Kind: KindProbe}, rest != ""
-	case indexRoot:
+		n.Member, ok = member, validMember(member) == nil && validMember(name) == nil
+	case KindMigration:
+		ok = parseMigrationKey(key)
+	case KindAside:
+		n.Conv = conversation.Key(rest)
+		ok = validConv(n.Conv) == nil
+	case KindProbe:
+		ok = rest != ""
+	case KindIndex:
 		agent, rest, _ := strings.Cut(rest, "/")
 		day, conv, _ := strings.Cut(rest, "/")
 		_, err := time.Parse(time.DateOnly, day)
-		ok := agent != "" && err == nil && validConv(conversation.Key(conv)) == nil
-		return ObjectName{Kind: KindIndex, Agent: agent, Day: day, Conv: conversation.Key(conv)}, ok
+		n.Agent, n.Day, n.Conv = agent, day, conversation.Key(conv)
+		ok = agent != "" && err == nil && validConv(n.Conv) == nil
 	}
-	return ObjectName{}, false
+	return n, ok
 }
 
 // parseConvKey reads the keys of a conversation.
 func parseConvKey(key string) (ObjectName, bool) {
 	hh, rest, _ := strings.Cut(key, "/")
 	name, rest, _ := strings.Cut(rest, "/")
-	n := ObjectName{Conv: conversation.Key(name)}
+	n := ObjectName{Kind: KindOf(key), Conv: conversation.Key(name)}
 	if validConv(n.Conv) != nil || hh != name[:2] {
 		return n, false
 	}
-	if rest == "head" {
-		n.Kind = KindHead
-		return n, true
-	}
 	var err error
-	folder, rest, _ := strings.Cut(rest, "/")
-	switch folder {
-	case "log":
-		n.Kind = KindBatch
+	_, rest, _ = strings.Cut(rest, "/")
+	switch n.Kind {
+	case KindHead:
+	case KindBatch:
 		n.First, err = parseNumber(rest)
 		n.Last = n.First
-	case "seg":
-		n.Kind = KindSegment
+	case KindSegment:
 		n.First, n.Last, err = parseSegment(rest)
-	case "ckpt", "page":
-		n.Kind = KindCheckpoint
-		if folder == "page" {
-			n.Kind = KindPage
-		}
+	case KindCheckpoint, KindPage:
 		digits, digest, _ := strings.Cut(rest, "-")
 		n.First, err = parseNumber(digits)
 		n.Digest = digest
 		err = errors.Join(err, segment.Unhex(make([]byte, 16), []byte(digest)))
-	case "cut":
+	case KindCut:
 		name, was, _ := strings.Cut(rest, "/")
 		n, ok := parseConvKey(FolderOf(n.Conv) + was)
 		ok = ok && !n.Cut && segment.Plain(name)
 		n.Cut = true
 		return n, ok
-	case "blob":
-		n.Kind, n.Digest = KindAttachment, rest
+	case KindAttachment:
+		n.Digest = rest
 		err = segment.Unhex(make([]byte, 32), []byte(rest))
 	default:
 		return n, false

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ const (
 // claim returns once this node may run a version: it has the claim, nobody can have it,
 // or who has it did not finish within the wait. It may have been run by then.
 func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string, version int) (_ *claim, err error) {
-	c := &claim{db: d, key: fmt.Sprintf("migrate/%s/%04d", d.identity(), version)}
+	c := &claim{db: d, key: storage.MigrationKey(d.identity(), version)}
 	if bucket == nil {
 		return c, nil
 	}

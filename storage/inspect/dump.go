@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -20,9 +21,11 @@ type KeyError struct{ Key string }
 
 // Error implements error.
 func (e *KeyError) Error() string {
-	return fmt.Sprintf("%q is no key of an object; keys are <hh>/<conversation>/log/<seq>, …/seg/<last>-<first>, …/head, …/ckpt/<seq>-<hash>, "+
-		"…/page/<n>-<hash>, …/blob/<sha256>, …/cut/<name>/ and any of these, wake/<member>/<shard>/<n>, export/<member>/<shard>/<n>, members/<n>, heartbeat/<member>, index/<agent>/<day>/<conversation>, "+
-		"probe/…, format.json, with all digits", e.Key)
+	var templates []string
+	for _, t := range storage.KeyTemplates() {
+		templates = append(templates, t.Template)
+	}
+	return fmt.Sprintf("%q is no key of an object; keys are %s, with all digits", e.Key, strings.Join(templates, ", "))
 }
 
 // Dump writes what an object holds to w, as lines of JSON. The first line of an object says

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/parleyrun/parley/conversation"
@@ -90,11 +89,9 @@ func (l *look) check(ctx context.Context) error {
 // anything at all.
 func (l *look) surroundings(ctx context.Context) (found bool, err error) {
 	prefix := storage.FolderOf(l.conv)
-	known := []string{"log/", "seg/", "ckpt/", "page/", "blob/", "cut/"}
 	err = eachEntry(ctx, l.bucket, prefix, func(entry string) error {
 		found = true
-		name := strings.TrimPrefix(entry, prefix)
-		if name != "head" && !slices.Contains(known, name) {
+		if storage.KindOf(entry) == "" {
 			l.foreign(entry)
 		}
 		return nil

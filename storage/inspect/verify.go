@@ -114,20 +114,19 @@ func (v *verifier) everything(ctx context.Context) error {
 		return err
 	}
 	var folders []string
-	known := map[string]func(context.Context) error{
-		"wake/": v.journals, "export/": v.exports, "timer/": v.timers, "members/": v.epochs, "heartbeat/": v.heartbeats, "index/": v.index,
-		"aside/":      v.asides,
-		"format.json": nothing, "probe/": nothing, "staged/": nothing,
+	looks := map[storage.ObjectKind]func(context.Context) error{
+		storage.KindJournal: v.journals, storage.KindExport: v.exports, storage.KindTimer: v.timers, storage.KindEpoch: v.epochs,
+		storage.KindHeartbeat: v.heartbeats, storage.KindIndex: v.index, storage.KindAside: v.asides,
 	}
 	var found []string
 	err = eachEntry(ctx, v.bucket, "", func(entry string) error {
 		switch {
 		case isFolder(entry):
 			folders = append(folders, entry)
-		case known[entry] != nil:
-			found = append(found, entry)
-		default:
+		case storage.KindOf(entry) == "":
 			v.foreign(entry)
+		case looks[storage.KindOf(entry)] != nil:
+			found = append(found, entry)
 		}
 		return nil
 	})
@@ -138,14 +137,12 @@ func (v *verifier) everything(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range found {
-		if err := known[entry](ctx); err != nil {
+		if err := looks[storage.KindOf(entry)](ctx); err != nil {
 			return fmt.Errorf("verify %s: %w", entry, err)
 		}
 	}
 	return nil
 }
-
-func nothing(context.Context) error { return nil }
 
 func (v *verifier) foreign(key string) {
 	v.find(Note, KindForeignKey, key, "nothing of Parley has such a key; nobody reads it, and nobody deletes it")

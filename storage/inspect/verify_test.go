@@ -194,6 +194,10 @@ func otherWounds() []wound {
 		}, want: []string{"note unreferenced-attachment blob/"}, kept: []string{"note unreferenced-attachment blob/"}},
 		{name: "foreign key", do: func(w *world) { w.put(storage.FolderOf(w.conv)+"notes.txt", []byte("x")); w.put("x/y", []byte("x")) },
 			want: []string{"note foreign-key notes.txt", "note foreign-key x/"}, kept: []string{"note foreign-key notes.txt", "note foreign-key x/"}},
+		{name: "what nodes that died had under way", do: func(w *world) {
+			w.put(storage.StagedKey("m2", "x"), []byte("{}"))
+			w.put(storage.MigrationKey(string(w.conv), 1), []byte("{}"))
+		}},
 
 		{name: "journal flipped", do: func(w *world) { w.flip(journal + number(3)) }, want: []string{"damage journal " + journal + number(3)}},
 		{name: "journal of another number", do: func(w *world) { w.put(journal+number(4), w.get(journal+number(3))) },

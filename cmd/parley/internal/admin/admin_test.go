@@ -210,6 +210,8 @@ func TestMeterMeasuresRequests(t *testing.T) {
 		t.Fatal(page)
 	}
 	must(b.Delete(ctx, "probe/x"))
+	must(b.Delete(ctx, "timer/0/x"))
+	must(b.Delete(ctx, "x"))
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := b.Get(ended, "format.json"); err == nil {
@@ -220,6 +222,7 @@ func TestMeterMeasuresRequests(t *testing.T) {
 		`class="batch",op="create",outcome="ok"`, `class="batch",op="create",outcome="exists"`, `class="head",op="put",outcome="ok"`,
 		`class="checkpoint",op="get",outcome="not_found"`, `class="head",op="get",outcome="ok"`, `class="head",op="get_range",outcome="ok"`,
 		`class="head",op="open",outcome="ok"`, `class="journal",op="list",outcome="ok"`, `class="probe",op="delete",outcome="ok"`,
+		`class="timer",op="delete",outcome="ok"`, `class="other",op="delete",outcome="ok"`,
 	} {
 		if n := got["parley_bucket_request_seconds_count{"+labels+"}"]; n != "1" {
 			t.Errorf("%s was measured %q times, want 1", labels, n)
@@ -299,6 +302,14 @@ func TestDocsListTheMetrics(t *testing.T) {
 	slices.Sort(want)
 	if d := cmp.Diff(want, have); d != "" {
 		t.Errorf("docs/metrics.md and /metrics (-page +scrape):\n%s", d)
+	}
+	var classes []string
+	for _, k := range storage.KeyTemplates() {
+		classes = append(classes, string(k.Kind))
+	}
+	listed := "`class` is the kind of object: " + strings.Join(classes, ", ") + " or other."
+	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), listed) {
+		t.Errorf("docs/metrics.md does not say: %s", listed)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -94,40 +93,8 @@ func (b *metered) Delete(ctx context.Context, key string) error {
 
 // classOf names the kind of what is stored under a key or below a prefix.
 func classOf(key string) string {
-	root, rest, _ := strings.Cut(key, "/")
-	switch root {
-	case "format.json":
-		return string(storage.KindFormat)
-	case "wake":
-		return string(storage.KindJournal)
-	case "export":
-		return string(storage.KindExport)
-	case "aside":
-		return string(storage.KindAside)
-	case "members":
-		return string(storage.KindEpoch)
-	case "heartbeat":
-		return string(storage.KindHeartbeat)
-	case "index":
-		return string(storage.KindIndex)
-	case "probe":
-		return string(storage.KindProbe)
-	}
-	_, rest, _ = strings.Cut(rest, "/") // Behind the two steps of a conversation.
-	part, _, _ := strings.Cut(rest, "/")
-	switch part {
-	case "log":
-		return string(storage.KindBatch)
-	case "seg":
-		return string(storage.KindSegment)
-	case "head":
-		return string(storage.KindHead)
-	case "ckpt":
-		return string(storage.KindCheckpoint)
-	case "page":
-		return string(storage.KindPage)
-	case "blob":
-		return string(storage.KindAttachment)
+	if kind := storage.KindOf(key); kind != "" {
+		return string(kind)
 	}
 	return "other"
 }

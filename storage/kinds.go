@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ObjectKind says what an object is.
+type ObjectKind string
+
+// Every kind of object there is.
+const (
+	KindBatch      ObjectKind = "batch"
+	KindSegment    ObjectKind = "segment"
+	KindAttachment ObjectKind = "attachment"
+	KindHead       ObjectKind = "head"
+	KindCheckpoint ObjectKind = "checkpoint"
+	KindPage       ObjectKind = "page"
+	KindCut        ObjectKind = "cut" // Any object of a conversation that is kept aside, see [CutKey].
+	KindIndex      ObjectKind = "index"
+	KindJournal    ObjectKind = "journal"
+	KindAside      ObjectKind = "aside"
+	KindExport     ObjectKind = "export"
+	KindTimer      ObjectKind = "timer"
+	KindStaged     ObjectKind = "staged"
+	KindMigration  ObjectKind = "migration"
+	KindEpoch      ObjectKind = "epoch"
+	KindHeartbeat  ObjectKind = "heartbeat"
+	KindProbe      ObjectKind = "probe"
+	KindFormat     ObjectKind = "format"
+)
+
+// KeyTemplate says how the keys of a kind of object look. What varies stands in angle
+// brackets.
+type KeyTemplate struct {
+	Kind     ObjectKind
+	Template string
+}
+
+// convFolder begins the template of everything that belongs to one conversation.
+const convFolder = "<hh>/<conv>/"
+
+// keyTemplates is the one list of what a bucket holds: a kind that it lacks has no keys.
+var keyTemplates = []KeyTemplate{
+	{KindBatch, convFolder + "log/<seq>"},
+	{KindSegment, convFolder + "seg/<last>-<first>"},
+	{KindAttachment, convFolder + "blob/<sha256>"},
+	{KindHead, convFolder + "head"},
+	{KindCheckpoint, convFolder + "ckpt/<seq>-<digest>"},
+	{KindPage, convFolder + "page/<n>-<digest>"},
+	{KindCut, convFolder + "cut/<name>/<object>"},
+	{KindIndex, indexRoot + "<agent>/<yyyy-mm-dd>/<conv>"},
+	{KindJournal, journalRoot + "<member>/<shard>/<n>"},
+	{KindAside, asideRoot + "<conv>"},
+	{KindExport, exportRoot + "<member>/<shard>/<n>"},
+	{KindTimer, timerRoot + "<shard>/<minute>/<conv>.<seq>"},
+	{KindStaged, stagedRoot + "<member>/<name>"},
+	{KindMigration, migrationRoot + "<database>/<version>"},
+	{KindEpoch, epochRoot + "<n>"},
+	{KindHeartbeat, heartbeatRoot + "<member>"},
+	{KindProbe, probePrefix + "result/<endpoint>"},
+	{KindFormat, formatKey},
+}
+
+// KeyTemplates returns how the keys of every kind of object look. The caller owns the
+// slice.
+func KeyTemplates() []KeyTemplate { return slices.Clone(keyTemplates) }
+
+// KindOf returns the kind of what is stored under a key or below a prefix, as far as its
+// folders tell, and "" if they do not. [ParseKey] reads the rest of a key.
+func KindOf(key string) ObjectKind {
+	for _, t := range keyTemplates {
+		template, name := t.Template, key
+		if inner, ok := strings.CutPrefix(template, convFolder); ok {
+			template = inner
+			_, name, _ = strings.Cut(name, "/")
+			_, name, _ = strings.Cut(name, "/")
+		}
+		folder, _, more := strings.Cut(template, "/")
+		if name == folder && !more || more && strings.HasPrefix(name, folder+"/") {
+			return t.Kind
+		}
+	}
+	return ""
+}
+
+// migrationRoot holds who changes the schema of a database of events.
+const migrationRoot = "migrate/"
+
+// MigrationKey returns the object key of a node's claim to bring a database of events to
+// a version of its schema; database is letters, digits, '-' or '_'.
+func MigrationKey(database string, version int) string {
+	return fmt.Sprintf("%s%s/%04d", migrationRoot, database, version)
+}
+
+// parseMigrationKey reports whether key is exactly what MigrationKey returns.
+func parseMigrationKey(key string) bool {
+	database, digits, _ := strings.Cut(strings.TrimPrefix(key, migrationRoot), "/")
+	version, err := strconv.Atoi(digits)
+	return err == nil && validMember(database) == nil && version > 0 && MigrationKey(database, version) == key
+}
