@@ -13,9 +13,12 @@ import (
 	"testing"
 )
 
-const protocolPage = "docs/protocol.md"
+const (
+	protocolPage   = "docs/protocol.md"
+	statementsPage = "docs/protocol-tests.md"
+)
 
-// statement is a row of the protocol's table: what is promised, and the tests that
+// statement is a row of the table of statements: what is promised, and the tests that
 // fail if it is broken, some with a subtest.
 type statement struct {
 	number, about, text string
@@ -25,13 +28,13 @@ type statement struct {
 // statements reads the table. A row that is not one is an error.
 func statements(t *testing.T) []statement {
 	t.Helper()
-	b, err := os.ReadFile(protocolPage)
+	b, err := os.ReadFile(statementsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, ok := strings.Cut(string(b), "\n| # | about | statement | held by |\n|---|---|---|---|\n")
 	if !ok {
-		t.Fatalf("%s has no table of statements", protocolPage)
+		t.Fatalf("%s has no table of statements", statementsPage)
 	}
 	var out []statement
 	for line := range strings.Lines(table) {
