@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const (
@@ -16,6 +17,7 @@ const (
 	maxFuncLines        = 80
 	maxInterfaceMethods = 8
 	maxPageLines        = 300
+	maxPageColumns      = 140
 )
 
 func TestSizes(t *testing.T) {
@@ -212,6 +214,33 @@ func TestPagesStayShort(t *testing.T) {
 		}
 		if got := bytes.Count(b, []byte("\n")); got > maxPageLines {
 			t.Errorf("%s has %d lines, want at most %d", name, got, maxPageLines)
+		}
+	}
+}
+
+// TestPagesAreWrapped bounds the lines of pages, so that a change shows as what it is and
+// not as a paragraph. Rows of tables and lines of code cannot be broken.
+func TestPagesAreWrapped(t *testing.T) {
+	for _, name := range allFiles(t) {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		b, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for i, line := range strings.Split(string(b), "\n") {
+			start := strings.TrimSpace(line)
+			if strings.HasPrefix(start, "```") {
+				code = !code
+			}
+			if got := utf8.RuneCountInString(line); got > maxPageColumns && !code && !strings.HasPrefix(start, "|") {
+				t.Errorf("%s:%d has %d characters, want at most %d", name, i+1, got, maxPageColumns)
+			}
+		}
+		if code {
+			t.Errorf("%s has a ``` that is not closed", name)
 		}
 	}
 }
