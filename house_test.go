@@ -174,6 +174,16 @@ func unindented(b []byte) string {
 	return strings.Join(lines, "\n")
 }
 
+// pages are what people read from top to bottom, so without CHANGELOG.md.
+func pages(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("docs/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	return append(names, "README.md", "CONTRIBUTING.md")
+}
+
 // TestPagesNameRealTests checks that a test a page points to exists.
 func TestPagesNameRealTests(t *testing.T) {
 	tests := map[string]bool{}
@@ -184,12 +194,8 @@ func TestPagesNameRealTests(t *testing.T) {
 			}
 		}
 	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Za-z0-9_]+)`")
-	for _, page := range append(pages, "README.md") {
+	name := regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Z][A-Za-z0-9_]*)`")
+	for _, page := range pages(t) {
 		b, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -203,11 +209,7 @@ func TestPagesNameRealTests(t *testing.T) {
 }
 
 func TestPagesStayShort(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range append(pages, "README.md") {
+	for _, name := range pages(t) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -263,37 +265,6 @@ func TestLinksLead(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.FromSlash(name)), filepath.FromSlash(target))); err != nil {
 				t.Errorf("%s links to %s, which does not exist", name, target)
-			}
-		}
-	}
-}
-
-// TestDocsNameTests looks for every test that a page names.
-func TestDocsNameTests(t *testing.T) {
-	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Z]\\w*)`")
-	defined := map[string]bool{}
-	for _, f := range goFiles(t) {
-		if !f.test {
-			continue
-		}
-		for _, d := range f.syntax.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok {
-				defined[fn.Name.Name] = true
-			}
-		}
-	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("no pages: %v", err)
-	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range named.FindAllSubmatch(text, -1) {
-			if !defined[string(m[1])] {
-				t.Errorf("%s names %s, which is no test", page, m[1])
 			}
 		}
 	}
