@@ -126,7 +126,7 @@ func chunksOf(t *testing.T, name conversation.RecordType) (chunks []string) {
 }
 
 // TestFormatPageHasEveryKey: the table of keys has a row for every kind of object, and no
-// other.
+// other, and so has the list of docs/architecture.md.
 func TestFormatPageHasEveryKey(t *testing.T) {
 	var rows, want []string
 	for _, cells := range tableRows(t, "| key | object | written | deleted |") {
@@ -137,6 +137,20 @@ func TestFormatPageHasEveryKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("the table has other keys than storage.KeyTemplates (-want +got):\n%s", diff)
+	}
+	b, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(b), "```\n<hh>")
+	list, _, _ = strings.Cut("<hh>"+list, "```")
+	var listed []string
+	for line := range strings.Lines(list) {
+		key, _, _ := strings.Cut(line, "  ")
+		listed = append(listed, key)
+	}
+	if diff := cmp.Diff(want, listed); diff != "" {
+		t.Errorf("docs/architecture.md lists other keys than storage.KeyTemplates (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,21 +5,8 @@
 // Package actors calls it; storage/s3 is the one implementation of Bucket. The
 // package knows conversations by key and records as opaque JSON lines.
 //
-//	<hh>/<conv>/log/<seq>            one batch, see [EncodeBatch]
-//	<hh>/<conv>/seg/<last>-<first>   consecutive batches, see package segment
-//	<hh>/<conv>/blob/<sha256>        one attachment
-//	<hh>/<conv>/head                 names the newest checkpoint, see [Checkpoint]
-//	<hh>/<conv>/ckpt/<seq>-<digest>  one checkpoint
-//	<hh>/<conv>/page/<n>-<digest>    one page of closed history
-//	wake/<member>/<shard>/<n>        one busy journal, see [EncodeJournal]
-//	export/<member>/<shard>/<n>      one export journal, see [EncodeExportJournal]
-//	members/<n>                      one epoch of members, see [EncodeEpoch]
-//	heartbeat/<member>               a hint that a member lives, see [EncodeHeartbeat]
-//	index/<agent>/<day>/<conv>       this conversation was active, see [IndexEntry]
-//	probe/result/<hash>              what a probe found at an endpoint, see [EnsureProbed]
-//	format.json                      the format stamp
-//
-// hh is the first two digits of conv; seq and n have 16 decimal digits, so that
+// [KeyTemplates] lists what objects there are, and [ParseKey] reads a key;
+// docs/format.md describes all of them. Keys have 16 decimal digits for a number, so that
 // the order of LIST is the order of numbers.
 //
 // Guarantees of the log. They need a bucket with an atomic conditional create
