@@ -27,6 +27,7 @@ const (
 	edge    role = "edge"    // what callers reach
 	vendor  role = "vendor"  // one implementation of a seam: named by commands and tests only
 	suite   role = "suite"   // holds tests: imported by tests only
+	tool    role = "tool"    // knows nothing of the product: imported by suites, commands and tests only
 	command role = "command" // wires everything
 )
 
@@ -89,7 +90,8 @@ func packages() []row {
 		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
-		{"internal/noderun", 3, suite, list("conversation"), nil},
+		{"internal/noderun", 3, suite, list("conversation", "internal/proc"), nil},
+		{"internal/proc", 2, tool, nil, nil},
 		{"internal/s3server", 3, suite, nil, nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
@@ -314,6 +316,9 @@ func TestTheTableKeepsTheRule(t *testing.T) {
 			}
 			if to.role == suite && r.role != suite {
 				t.Errorf("%s may not import the suite %s: only tests do", r.pkg, p)
+			}
+			if to.role == tool && r.role != suite {
+				t.Errorf("%s may not import the tool %s: only suites, commands and tests do", r.pkg, p)
 			}
 		}
 	}

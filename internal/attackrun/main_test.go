@@ -2,13 +2,10 @@ package attackrun_test
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 var (
@@ -24,39 +21,14 @@ var (
 // fails.
 const liveness = 2 * time.Minute
 
-// shared is what all tests of the process use.
-var shared struct{ build func() (string, error) }
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "parley-attack-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		shared.build = sync.OnceValues(func() (string, error) { return build(filepath.Join(dir, "parley")) })
-		return m.Run()
-	}())
-}
-
-// build builds the program without the race detector, whose memory is not that of the
+// program returns the program without the race detector, whose memory is not that of the
 // program.
-func build(file string) (string, error) {
-	out, err := exec.Command("go", "build", "-o", file, "-tags", "attack", "github.com/parleyrun/parley/cmd/parley").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build parley: %w\n%s", err, out)
-	}
-	return file, nil
-}
-
 func program(t *testing.T) string {
 	t.Helper()
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := shared.build()
+	file, err := proc.Build(t.Context(), "cmd/parley", false, "attack")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -62,7 +63,7 @@ type site struct {
 	program string
 	dir     string
 	env     []string
-	reaper  *noderun.Reaper
+	reaper  *proc.Reaper
 	nodes   []*node
 	store   *gate // Before the bucket, nil for a folder.
 	open    func() (storage.Bucket, func() error, error)
@@ -78,8 +79,8 @@ type node struct {
 	config      string
 
 	mu      sync.Mutex
-	process *noderun.Process // Nil while none runs.
-	asked   bool             // The process of the moment is to end.
+	process *proc.Process // Nil while none runs.
+	asked   bool          // The process of the moment is to end.
 	lives   int
 	peak    int64 // The most memory that a process of it had, in bytes.
 }
@@ -212,7 +213,7 @@ func (n *node) supervise(ctx context.Context) {
 		if len(n.nodes) > 1 {
 			command = append(command, "--insecure-cluster")
 		}
-		p, err := n.reaper.Start(log, n.env, command...)
+		p, err := n.reaper.Start(proc.Command{Args: command, Env: n.env, Log: log})
 		if err != nil {
 			n.fail("start %v: %v", n, err)
 			return
@@ -236,14 +237,14 @@ func (n *node) supervise(ctx context.Context) {
 	}
 }
 
-func (n *node) now(p *noderun.Process) {
+func (n *node) now(p *proc.Process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.process = p
 }
 
 // weigh notes the memory of a process until that or ctx ends.
-func (n *node) weigh(ctx context.Context, p *noderun.Process) {
+func (n *node) weigh(ctx context.Context, p *proc.Process) {
 	for {
 		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID())); err == nil {
 			n.mu.Lock()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
@@ -57,7 +58,7 @@ func (n *notes) any() bool { return len(n.all()) > 0 }
 // cluster is nodes, what lies between them, and what they need.
 type cluster struct {
 	*notes
-	reaper  *noderun.Reaper
+	reaper  *proc.Reaper
 	http    *noderun.Client
 	nodes   []*node
 	between [][]*valve // What one node says to another, by their numbers.
@@ -88,7 +89,7 @@ type node struct {
 	mu       sync.Mutex
 	wanted   bool
 	changed  chan struct{}
-	process  *noderun.Process
+	process  *proc.Process
 	lives    int
 	replaced int
 	starved  time.Time // Until when its bucket was out of reach.
@@ -223,7 +224,7 @@ func (n *node) want(on bool) {
 
 // running returns the process of the moment, nil for none, and what is closed when
 // that may be another.
-func (n *node) running() (*noderun.Process, <-chan struct{}) {
+func (n *node) running() (*proc.Process, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.process, n.changed
@@ -248,7 +249,7 @@ func (n *node) supervise(ctx context.Context) {
 		n.lives++
 		log := n.log(n.lives)
 		n.mu.Unlock()
-		p, err := n.c.reaper.Start(log, n.env, n.program, "serve", "--quiet", "--config", n.config)
+		p, err := n.c.reaper.Start(proc.Command{Args: []string{n.program, "serve", "--quiet", "--config", n.config}, Env: n.env, Log: log})
 		if err != nil {
 			n.c.fail("start %v: %v", n, err)
 			return
@@ -266,7 +267,7 @@ func (n *node) supervise(ctx context.Context) {
 	}
 }
 
-func (n *node) now(p *noderun.Process) {
+func (n *node) now(p *proc.Process) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.process = p
@@ -275,7 +276,7 @@ func (n *node) now(p *noderun.Process) {
 }
 
 // judge looks at a process that has ended. It reports whether to start another.
-func (n *node) judge(p *noderun.Process) bool {
+func (n *node) judge(p *proc.Process) bool {
 	flaw := p.Flaw()
 	n.mu.Lock()
 	if p.ExitCode() == exitReplaced {

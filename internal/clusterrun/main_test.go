@@ -2,14 +2,10 @@ package clusterrun_test
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 var (
@@ -25,34 +21,13 @@ var (
 // run fails.
 const liveness = 2 * time.Minute
 
-// shared is what all tests of the process use.
-var shared struct {
-	build func() (string, error)
-	next  func() (string, error) // The version after this one.
-}
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "parley-cluster-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		shared.build = sync.OnceValues(func() (string, error) { return build(dir, "parley") })
-		shared.next = sync.OnceValues(func() (string, error) { return build(dir, "parley-next", "-tags", "nextversion") })
-		return m.Run()
-	}())
-}
-
 // program returns the parley program, built like this test.
 func program(t *testing.T) string {
 	t.Helper()
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := shared.build()
+	file, err := proc.Build(t.Context(), "cmd/parley", proc.Raced())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +37,9 @@ func program(t *testing.T) string {
 // nextProgram returns the version after this one.
 func nextProgram(t *testing.T) string {
 	t.Helper()
-	file, err := shared.next()
+	file, err := proc.Build(t.Context(), "cmd/parley", proc.Raced(), "nextversion")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return file
-}
-
-func build(dir, name string, flags ...string) (string, error) {
-	file := filepath.Join(dir, name)
-	return file, noderun.Build(file, flags...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/clickhousetest"
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
@@ -42,7 +43,7 @@ type cluster struct {
 	common  string // Of the configuration of every node.
 	bucket  storage.Bucket
 	server  *clickhousetest.Server
-	reaper  *noderun.Reaper
+	reaper  *proc.Reaper
 	http    *noderun.Client
 
 	mu    sync.Mutex
@@ -55,7 +56,7 @@ type node struct {
 	c                 *cluster
 	number            int
 	http, peers, home string // host:port; home is for health and metrics.
-	process           *noderun.Process
+	process           *proc.Process
 	member            string // Its incarnation. Set once it serves.
 	memory            peak
 }
@@ -122,7 +123,9 @@ func (c *cluster) start(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	log := filepath.Join(c.dir, fmt.Sprintf("node-%d.log", n.number))
-	p, err := c.reaper.Start(log, c.env, c.program, "serve", "--quiet", "--insecure-cluster", "--config", config)
+	p, err := c.reaper.Start(proc.Command{
+		Args: []string{c.program, "serve", "--quiet", "--insecure-cluster", "--config", config}, Env: c.env, Log: log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start %v: %w", n, err)
 	}

@@ -2,11 +2,10 @@ package eventsrun_test
 
 import (
 	"flag"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 var (
@@ -25,8 +24,8 @@ func program(t *testing.T) string {
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file := filepath.Join(t.TempDir(), "parley")
-	if err := noderun.Build(file); err != nil {
+	file, err := proc.Build(t.Context(), "cmd/parley", proc.Raced())
+	if err != nil {
 		t.Fatal(err)
 	}
 	return file

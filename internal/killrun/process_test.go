@@ -9,22 +9,22 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/internal/fakemodel"
-	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // server is one process.
 type server struct {
-	*noderun.Process
+	*proc.Process
 	over bool // It was killed and looked at.
 }
 
 // startServer starts a process and returns at once.
-func startServer(reaper *noderun.Reaper, cfg serverConfig, log string) (*server, error) {
+func startServer(reaper *proc.Reaper, cfg serverConfig, log string) (*server, error) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p, err := reaper.Start(log, []string{serverEnv + "=" + string(text)}, os.Args[0])
+	p, err := reaper.Start(proc.Command{Args: os.Args[:1], Env: []string{serverEnv + "=" + string(text)}, Log: log})
 	return &server{Process: p}, err
 }
 

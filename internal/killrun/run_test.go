@@ -15,6 +15,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // liveness bounds a wait for something that has to happen. It only matters when a
@@ -29,7 +30,7 @@ type run struct {
 	dir    string // Of the ledger and the logs.
 	vendor string
 	events *counters
-	reaper *noderun.Reaper
+	reaper *proc.Reaper
 	client *client
 	site   *site
 	after  func() // Called when the first server is dead; nil for nothing.

@@ -2,38 +2,27 @@ package noderun
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os/exec"
-	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
-// Raced reports whether this program has the race detector.
-func Raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
+// StartReaper starts a reaper for the processes of a test. When t ends, what still runs
+// is killed and waited for.
+func StartReaper(t testing.TB) *proc.Reaper {
+	t.Helper()
+	r, err := proc.StartReaper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return true
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
-	}
-	return false
-}
-
-// Build builds the parley program into a file. It has the race detector if the test has.
-func Build(file string, flags ...string) error {
-	args := append([]string{"build", "-o", file}, flags...)
-	if Raced() {
-		args = append(args, "-race")
-	}
-	if out, err := exec.Command("go", append(args, "github.com/parleyrun/parley/cmd/parley")...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build parley: %w\n%s", err, out)
-	}
-	return nil
+	})
+	return r
 }
 
 // FreePorts returns n addresses of a host that nobody listens on, for now. A node with a

@@ -7,10 +7,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
 )
+
+// liveness bounds a wait for something that has to happen. It only matters when a test
+// fails.
+const liveness = time.Minute
 
 // serve answers with one status, one offset in the header and one body.
 func serve(t *testing.T, status int, offset, body string) string {

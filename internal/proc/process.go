@@ -1,9 +1,10 @@
-package noderun
+package proc
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,10 +23,11 @@ type Process struct {
 	Log   string    // File of what it prints to its standard error.
 	Began time.Time // When it was started.
 
-	cmd   *exec.Cmd
-	line  string        // The first it printed to its standard output. Set before ready is closed.
-	ready chan struct{} // Closed once it has printed that.
-	ended chan struct{} // Closed once it was waited for.
+	cmd    *exec.Cmd
+	stdout io.Reader     // Nil if it goes to the log.
+	line   string        // The first of it. Set before ready is closed.
+	ready  chan struct{} // Closed once it has printed that.
+	ended  chan struct{} // Closed once it was waited for.
 
 	mu     sync.Mutex
 	killed bool // It was sent SIGKILL.
@@ -37,18 +39,20 @@ func newProcess(cmd *exec.Cmd, log string) *Process {
 }
 
 // wait reads what the process prints until it ends.
-func (p *Process) wait(stdout io.Reader) {
-	lines := bufio.NewReader(stdout)
-	if line, err := lines.ReadString('\n'); err == nil {
-		p.line = strings.TrimSpace(line)
-		close(p.ready)
+func (p *Process) wait() {
+	if p.stdout != nil {
+		lines := bufio.NewReader(p.stdout)
+		if line, err := lines.ReadString('\n'); err == nil {
+			p.line = strings.TrimSpace(line)
+			close(p.ready)
+		}
+		_, _ = io.Copy(io.Discard, lines) // It ends with the process.
 	}
-	_, _ = io.Copy(io.Discard, lines) // It ends with the process.
-	_ = p.cmd.Wait()                  // How it ended shows in its state.
+	_ = p.cmd.Wait() // How it ended shows in its state.
 }
 
 // Ready is closed once the process has printed a line to its standard output, which a
-// node does as soon as it listens.
+// server does as soon as it listens.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Ended is closed once the process has ended and was waited for.
@@ -94,6 +98,24 @@ func (p *Process) Signal(s syscall.Signal) {
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.ended
+}
+
+// Stop asks the process to end and waits for it. One that goes on for too long is killed.
+// It is an error if it had to be, or if it ended in another way than it was asked to.
+func (p *Process) Stop(within time.Duration) error {
+	p.Signal(syscall.SIGTERM)
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case <-p.ended:
+	case <-late.C:
+		p.Kill()
+		return fmt.Errorf("it went on for %v after SIGTERM", within)
+	}
+	if flaw := p.Flaw(); flaw != "" {
+		return errors.New(flaw)
+	}
+	return nil
 }
 
 // Quit ends a process that hangs and waits for it. It prints what its goroutines wait

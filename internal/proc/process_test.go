@@ -1,26 +1,50 @@
-package noderun_test
+package proc_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // liveness bounds a wait for something that has to happen. It only matters when a test
 // fails.
 const liveness = time.Minute
 
-func start(t *testing.T, r *noderun.Reaper, script string) *noderun.Process {
+func reaper(t *testing.T) *proc.Reaper {
 	t.Helper()
-	p, err := r.Start(t.TempDir()+"/log", []string{"SAYS=hello"}, "sh", "-c", script)
+	r, err := proc.StartReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func start(t *testing.T, r *proc.Reaper, script string) *proc.Process {
+	t.Helper()
+	return startAs(t, r, proc.Command{Env: []string{"SAYS=hello"}, Log: t.TempDir() + "/log"}, script)
+}
+
+// startAs starts a script as a command says.
+func startAs(t *testing.T, r *proc.Reaper, c proc.Command, script string) *proc.Process {
+	t.Helper()
+	c.Args = []string{"sh", "-c", script}
+	p, err := r.Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +52,8 @@ func start(t *testing.T, r *noderun.Reaper, script string) *noderun.Process {
 }
 
 func TestProcessEnds(t *testing.T) {
-	send := func(signals ...syscall.Signal) func(*noderun.Process) {
-		return func(p *noderun.Process) {
+	send := func(signals ...syscall.Signal) func(*proc.Process) {
+		return func(p *proc.Process) {
 			for _, s := range signals {
 				p.Signal(s)
 			}
@@ -38,7 +62,7 @@ func TestProcessEnds(t *testing.T) {
 	const waits, onTERM = "echo; exec sleep 60", "trap 'exit %d' TERM; echo; while :; do sleep 0.01; done"
 	for name, c := range map[string]struct {
 		script string
-		ask    func(p *noderun.Process)
+		ask    func(p *proc.Process)
 		code   int
 		flaw   bool
 	}{
@@ -49,13 +73,13 @@ func TestProcessEnds(t *testing.T) {
 		"ended out of order":    {fmt.Sprintf(onTERM, 1), send(syscall.SIGTERM), 1, true},
 		"went away with a code": {"echo; exit 75", send(), 75, true},
 		"went away without one": {"echo; exit 0", send(), 0, true},
-		"told what it waits for": {waits, func(p *noderun.Process) {
+		"told what it waits for": {waits, func(p *proc.Process) {
 			p.Signal(syscall.SIGSTOP)
 			p.Quit()
 		}, -1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, noderun.StartReaper(t), c.script)
+			p := start(t, reaper(t), c.script)
 			<-p.Ready()
 			c.ask(p)
 			<-p.Ended()
@@ -67,7 +91,7 @@ func TestProcessEnds(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	r := noderun.StartReaper(t)
+	r := reaper(t)
 	if line, err := start(t, r, "echo at $SAYS; exec sleep 60").Await(t.Context()); line != "at hello" || err != nil {
 		t.Errorf("a process that is ready says %q, %v", line, err)
 	}
@@ -82,8 +106,76 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+// TestCommand shows what a process is given, and where what it prints goes.
+func TestCommand(t *testing.T) {
+	t.Setenv("PARLEY_PROC_OTHER", "other")
+	dir, r := t.TempDir(), reaper(t)
+	log := filepath.Join(dir, "log")
+	run := func(c proc.Command, script string) *proc.Process {
+		c.Log = log
+		p := startAs(t, r, c, script)
+		<-p.Ended()
+		return p
+	}
+	const says = "echo $SAYS $PARLEY_PROC_OTHER >&2"
+	for _, c := range []struct {
+		name string
+		c    proc.Command
+		in   string
+		want string
+	}{
+		{"the environment", proc.Command{Env: []string{"SAYS=one"}}, says, "one other\n"},
+		{"one of its own, in the same file", proc.Command{Env: []string{"SAYS=two"}, Clean: true, Append: true}, says, "one other\ntwo\n"},
+		{"a folder, and a file anew", proc.Command{Dir: dir}, "echo there > here; echo in >&2", "in\n"},
+		{"both outputs", proc.Command{Mixed: true}, "echo out; echo err >&2", "out\nerr\n"},
+	} {
+		if p := run(c.c, c.in); string(p.Printed()) != c.want || c.c.Mixed && p.Served() {
+			t.Errorf("%s: printed %q, want %q; served %t", c.name, p.Printed(), c.want, p.Served())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "here")); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Start(proc.Command{Args: []string{"sleep", "60"}, Log: dir}); err == nil {
+		t.Error("a process logs to a folder")
+	}
+}
+
+func TestStop(t *testing.T) {
+	const onTERM = "trap '%s' TERM; echo; while :; do sleep 0.01; done"
+	for name, c := range map[string]struct {
+		script string
+		within time.Duration
+		want   string
+	}{
+		"in order":     {fmt.Sprintf(onTERM, "exit 0"), liveness, ""},
+		"out of order": {fmt.Sprintf(onTERM, "exit 3"), liveness, "exit status 3"},
+		"not at all":   {fmt.Sprintf(onTERM, ""), 50 * time.Millisecond, "went on for 50ms"},
+		"long ago":     {"echo; exit 4", liveness, "exit status 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, reaper(t), c.script)
+			<-p.Ready()
+			err := p.Stop(c.within)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("stopped with %v, want %q", err, c.want)
+			}
+			select {
+			case <-p.Ended():
+			default:
+				t.Error("it goes on")
+			}
+		})
+	}
+	p := start(t, reaper(t), "echo; exec sleep 60")
+	p.Kill()
+	if err := p.Stop(liveness); err != nil {
+		t.Errorf("a process that was killed is stopped with %v", err)
+	}
+}
+
 func TestFlaws(t *testing.T) {
-	p := start(t, noderun.StartReaper(t), "exit 0")
+	p := start(t, reaper(t), "exit 0")
 	<-p.Ended()
 	for name, c := range map[string]struct{ out, want string }{
 		"a clean log": {"level=INFO msg=\"joined\"\n", ""},
@@ -110,9 +202,9 @@ func TestFlaws(t *testing.T) {
 // TestNothingIsLeft shows that one process is killed at a time, and the others with
 // their test.
 func TestNothingIsLeft(t *testing.T) {
-	var one, other *noderun.Process
+	var one, other *proc.Process
 	t.Run("inner", func(t *testing.T) {
-		r := noderun.StartReaper(t)
+		r := reaper(t)
 		one, other = start(t, r, "echo; exec sleep 600"), start(t, r, "echo; exec sleep 600")
 		<-one.Ready()
 		<-other.Ready()
@@ -129,18 +221,20 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestReap shows that what has ended is not killed, and what was announced and did not
-// end is.
 // TestStartAfterTheEnd: nobody would reap what is started then.
 func TestStartAfterTheEnd(t *testing.T) {
-	var r *noderun.Reaper
-	t.Run("test", func(t *testing.T) { r = noderun.StartReaper(t) })
-	if p, err := r.Start(t.TempDir()+"/log", nil, "sleep", "60"); err == nil {
-		p.Kill()
-		t.Error("a process was started after its test")
+	var r *proc.Reaper
+	t.Run("test", func(t *testing.T) { r = reaper(t) })
+	if _, err := r.Start(proc.Command{Args: []string{"sleep", "60"}}); !errors.Is(err, proc.ErrClosed) {
+		t.Errorf("a process after its test: %v, want ErrClosed", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("close again: %v", err)
 	}
 }
 
+// TestReap shows that what has ended is not killed, and what was announced and did not
+// end is.
 func TestReap(t *testing.T) {
 	var all []*exec.Cmd
 	for range 3 {
@@ -151,7 +245,7 @@ func TestReap(t *testing.T) {
 		all = append(all, cmd)
 	}
 	ended, left, again := all[0], all[1], all[2]
-	reap := exec.Command("sh", "-c", noderun.Reap)
+	reap := exec.Command("sh", "-c", proc.Reap)
 	reap.Stdin = strings.NewReader(fmt.Sprintf("+%d\n+%d\n+%d\n-%[1]d\n-%[3]d\n+%[3]d\n", ended.Process.Pid, left.Process.Pid, again.Process.Pid))
 	if out, err := reap.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -167,21 +261,40 @@ func TestReap(t *testing.T) {
 	_ = ended.Wait()
 }
 
-const roleEnv = "PARLEY_NODERUN_TEST_ROLE"
+const roleEnv = "PARLEY_PROC_TEST_ROLE"
 
-// TestNothingOutlivesTheTestProcess runs itself in another process that ends without
-// any cleanup. What that starts holds a pipe open.
-func TestNothingOutlivesTheTestProcess(t *testing.T) {
+// TestNothingOutlivesItsOwner runs itself in another process, which ends without any
+// cleanup or is killed. What that starts holds a pipe open.
+func TestNothingOutlivesItsOwner(t *testing.T) {
 	if fifo := os.Getenv(roleEnv); fifo != "" {
-		<-start(t, noderun.StartReaper(t), "exec 4>"+fifo+"; echo; exec sleep 600").Ready()
+		<-start(t, reaper(t), "exec 4>"+fifo+"; echo; exec sleep 600").Ready()
+		fmt.Println("started")
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}
+	for name, end := range map[string]func(cmd *exec.Cmd, stdin io.Closer) error{
+		"exit":    func(_ *exec.Cmd, stdin io.Closer) error { return stdin.Close() },
+		"SIGKILL": func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) { endsWithItsOwner(t, end) })
+	}
+}
+
+func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) error) {
 	fifo := t.TempDir() + "/fifo"
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestNothingOutlivesTheTestProcess$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestNothingOutlivesItsOwner$")
 	cmd.Env = append(os.Environ(), roleEnv+"="+fifo, "TMPDIR="+t.TempDir())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +303,13 @@ func TestNothingOutlivesTheTestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pipe.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the other process: %v", err)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatalf("the owner says %q: %v", line, err)
 	}
+	if err := end(cmd, stdin); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // It ends as the test wants.
 	if err := pipe.SetReadDeadline(time.Now().Add(liveness)); err != nil {
 		t.Fatal(err)
 	}

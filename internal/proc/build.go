@@ -1,0 +1,78 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+)
+
+// Raced reports whether this program has the race detector.
+func Raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-race" && s.Value == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+// Root returns the folder of the module, with go.mod: a test runs in the folder of its
+// package, somewhere below it.
+func Root() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if strings.HasSuffix(dir, string(filepath.Separator)) {
+			return "", fmt.Errorf("no go.mod at or above %s", wd)
+		}
+	}
+}
+
+// Build returns the file of a program of the module, with or without the race detector,
+// and with build tags. It is built if it is not there or its sources are others. Tests of
+// several packages build it at a time, one after the other, and nobody removes it.
+func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	name := path.Base(pkg)
+	if race {
+		name += "-race"
+	}
+	file := filepath.Join(root, "bin", "built", strings.Join(append([]string{name}, tags...), "-"))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // Which unlocks it.
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	// A commit would make another program of the same sources.
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", fmt.Sprintf("-race=%t", race),
+		"-tags="+strings.Join(tags, ","), "-o", file, "./"+pkg)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return file, nil
+}

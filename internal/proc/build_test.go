@@ -1,0 +1,81 @@
+package proc_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// module makes one with a program that prints what it was built with, and enters it.
+func module(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":             "module example.org/m\n\ngo 1.26\n",
+		"cmd/hello/main.go":  "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(word) }\n",
+		"cmd/hello/word.go":  "//go:build !other\n\npackage main\n\nconst word = \"plain\"\n",
+		"cmd/hello/other.go": "//go:build other\n\npackage main\n\nconst word = \"other\"\n",
+		"cmd/bad/main.go":    "package main\n\nfunc main() { none() }\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(filepath.Join(dir, "cmd"))
+	return dir
+}
+
+// TestBuild shows that each kind of a program has a file of its own, which is replaced
+// when the sources change and at no other time.
+func TestBuild(t *testing.T) {
+	dir := module(t)
+	build := func(tags ...string) (file, says string, is os.FileInfo) {
+		t.Helper()
+		file, err := proc.Build(t.Context(), "cmd/hello", false, tags...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(file).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is, err = os.Stat(file); err != nil {
+			t.Fatal(err)
+		}
+		return file, string(out), is
+	}
+	plain, says, first := build()
+	if says != "plain" || plain != filepath.Join(dir, "bin", "built", "hello") {
+		t.Errorf("%s says %q", plain, says)
+	}
+	if file, says, _ := build("other"); says != "other" || file != plain+"-other" {
+		t.Errorf("with a tag, %s says %q", file, says)
+	}
+	if _, says, again := build(); says != "plain" || !os.SameFile(first, again) {
+		t.Errorf("built again, it says %q and is another file", says)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cmd/hello/word.go"), []byte("package main\n\nconst word = \"new\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, says, _ := build(); says != "new" {
+		t.Errorf("of other sources, it says %q", says)
+	}
+}
+
+func TestBuildFails(t *testing.T) {
+	module(t)
+	if file, err := proc.Build(t.Context(), "cmd/bad", false); err == nil {
+		t.Errorf("%s is built of what cannot be", file)
+	}
+	t.Chdir("/")
+	if file, err := proc.Build(t.Context(), "cmd/hello", false); err == nil {
+		t.Errorf("%s is built of no module", file)
+	}
+}

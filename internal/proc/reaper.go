@@ -1,0 +1,141 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// reap reads ids with a sign before them, + for a process that begins and - for one
+// that was waited for, until there is nobody to write any. Then it kills what is left.
+const reap = `
+trap '' HUP INT TERM
+while read -r id; do
+	case $id in
+	+*) left="$left ${id#+}" ;;
+	-*)
+		others=
+		for p in $left; do [ "$p" = "${id#-}" ] || others="$others $p"; done
+		left=$others ;;
+	esac
+done
+[ -z "$left" ] || kill -9 $left`
+
+// announced tells the reaper who it is before it becomes the program.
+const announced = `echo "+$$" >&3 || exit 1; exec 3>&-; exec "$@"`
+
+// ErrClosed is returned for a process that nobody would reap.
+var ErrClosed = errors.New("the reaper is closed")
+
+// Reaper starts processes and sees to it that none is left.
+type Reaper struct {
+	pipe *os.File
+	cmd  *exec.Cmd
+
+	mu      sync.Mutex
+	started []*Process
+	closed  bool
+}
+
+// StartReaper starts a reaper. Its owner closes it.
+func StartReaper() (*Reaper, error) {
+	ids, pipe, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ids.Close()
+	cmd := exec.Command("sh", "-c", reap)
+	cmd.Stdin, cmd.Stderr = ids, os.Stderr
+	if err := cmd.Start(); err != nil {
+		pipe.Close()
+		return nil, fmt.Errorf("start reaper: %w", err)
+	}
+	return &Reaper{pipe: pipe, cmd: cmd}, nil
+}
+
+// Close kills what still runs and waits for it. Nothing is started afterwards.
+func (r *Reaper) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	for _, p := range r.started {
+		p.Kill()
+	}
+	r.pipe.Close()
+	if err := r.cmd.Wait(); err != nil {
+		return fmt.Errorf("end reaper: %w", err)
+	}
+	return nil
+}
+
+// Command is a program and how it is run.
+type Command struct {
+	Args   []string // The program and its arguments.
+	Env    []string // Added to the environment of this process.
+	Clean  bool     // Of that environment only PATH is passed on.
+	Dir    string   // Folder it runs in, "" for that of this process.
+	Log    string   // File of what it prints to its standard error, "" if nobody wants it.
+	Append bool     // What is in the file stays there.
+	Mixed  bool     // Its standard output goes to the file as well: it is never ready.
+}
+
+// cmd returns the command as it is started, and the file of its log.
+func (c Command) cmd() (*exec.Cmd, *os.File, error) {
+	name, how := c.Log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC
+	if name == "" {
+		name = os.DevNull
+	}
+	if c.Append {
+		how = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	}
+	log, err := os.OpenFile(name, how, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command("sh", append([]string{"-c", announced, "sh"}, c.Args...)...)
+	env := os.Environ()
+	if c.Clean {
+		env = []string{"PATH=" + os.Getenv("PATH")}
+	}
+	cmd.Env, cmd.Dir, cmd.Stderr = append(env, c.Env...), c.Dir, log
+	if c.Mixed {
+		cmd.Stdout = log
+	}
+	return cmd, log, nil
+}
+
+// Start starts a program and returns at once. It returns [ErrClosed] if the reaper is.
+func (r *Reaper) Start(c Command) (*Process, error) {
+	cmd, log, err := c.cmd()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Args[0], err)
+	}
+	defer log.Close()
+	cmd.ExtraFiles = []*os.File{r.pipe}
+	p := newProcess(cmd, c.Log)
+	if !c.Mixed {
+		if p.stdout, err = cmd.StdoutPipe(); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("start %s: %w", c.Args[0], ErrClosed)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Args[0], err)
+	}
+	r.started = append(r.started, p)
+	go func() {
+		defer close(p.ended)
+		p.wait()
+		fmt.Fprintf(r.pipe, "-%d\n", p.PID())
+	}()
+	return p, nil
+}
