@@ -84,7 +84,7 @@ func packages() []row {
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},
 		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/anishathalye/porcupine", "github.com/google/go-cmp")},
-		{"internal/clickhousetest", 3, suite, nil, nil},
+		{"internal/clickhousetest", 3, suite, list("internal/proc"), nil},
 		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},
 		{"internal/clusterrun", 3, suite, nil, nil},
 		{"internal/eventsrun", 3, suite, nil, nil},
@@ -92,7 +92,7 @@ func packages() []row {
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/noderun", 3, suite, list("conversation", "internal/proc"), nil},
 		{"internal/proc", 2, tool, nil, nil},
-		{"internal/s3server", 3, suite, nil, nil},
+		{"internal/s3server", 3, suite, list("internal/proc"), nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
 		{"cmd/parley/internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},

@@ -24,7 +24,7 @@
 //  5. A test without any server fails and names the remedy. None is skipped.
 //
 // A Server is safe for concurrent use, but for Stop, Restart and Close, of which one
-// runs at a time. One goroutine waits for its process; Close waits for that one.
+// runs at a time. Package proc runs its process, and Close waits for that.
 //
 // After a crash of the process that started it a temporary folder is left, and no
 // server. Nothing is left of one in a folder that the caller named but its data.

@@ -11,9 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // variable names a server that is there.
@@ -23,7 +23,7 @@ const variable = "PARLEY_TEST_CLICKHOUSE"
 type program interface {
 	// start runs the server at its addresses, of which port 0 is a free one and is
 	// made known in s, and returns when it answers.
-	start(ctx context.Context, s *Server) (*process, error)
+	start(ctx context.Context, s *Server) (*proc.Process, error)
 }
 
 // find returns the program to run.
@@ -31,7 +31,7 @@ func find(ctx context.Context) (program, error) {
 	if file, err := exec.LookPath("clickhouse"); err == nil {
 		return installed{file}, nil
 	}
-	root, err := moduleRoot()
+	root, err := proc.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,8 @@ func find(ctx context.Context) (program, error) {
 	if _, err := os.Stat(lib); err != nil {
 		return nil, fmt.Errorf("find the engine: %w: run make engine, put the program clickhouse in PATH, or let %s name a server", err, variable)
 	}
-	file, err := build(ctx, root)
+	// It calls C, so the race detector is of no use in it.
+	file, err := proc.Build(ctx, "internal/clickhousetest/engine", false)
 	if err != nil {
 		return nil, err
 	}
@@ -55,82 +56,29 @@ func libraryPackage() string {
 	return "lib-" + runtime.GOOS + "-" + arch + "-gnu"
 }
 
-// moduleRoot returns the folder of go.mod: a test runs in the folder of its package,
-// somewhere below it.
-func moduleRoot() (string, error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if strings.HasSuffix(dir, string(filepath.Separator)) {
-			return "", fmt.Errorf("no go.mod at or above %s", wd)
-		}
-	}
-}
-
-// build returns the engine's program, which is built if its source is newer. Tests
-// of several packages build it at a time, one after the other. It calls C, so the
-// race detector is of no use in it.
-func build(ctx context.Context, root string) (string, error) {
-	dir := filepath.Join(root, "bin", "clickhousetest")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close() // Which unlocks it.
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	file := filepath.Join(dir, "engine")
-	cmd := exec.CommandContext(ctx, "go", "build", "-race=false", "-o", file, "./internal/clickhousetest/engine")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the engine: %w\n%s", err, out)
-	}
-	return file, nil
-}
-
 // engine is the library in a process.
 type engine struct{ file, lib string }
 
-func (e engine) start(ctx context.Context, s *Server) (*process, error) {
-	p, err := run(s, true, e.file, "-lib", e.lib, "-path", filepath.Join(s.dir, "data"), "-native", s.native, "-http", s.web)
+func (e engine) start(ctx context.Context, s *Server) (*proc.Process, error) {
+	p, err := s.run(false, e.file, "-lib", e.lib, "-path", filepath.Join(s.dir, "data"), "-native", s.native, "-http", s.web)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case line := <-p.line:
+	line, err := p.Await(ctx)
+	if err == nil {
 		var at struct{ Native, HTTP string }
 		if err = json.Unmarshal([]byte(line), &at); err == nil {
 			s.native, s.web = at.Native, at.HTTP
 			return p, nil
 		}
 		err = fmt.Errorf("the engine says where it serves with %q: %w", line, err)
-	case <-ctx.Done():
-		err = fmt.Errorf("wait for the engine: %w", ctx.Err())
 	}
-	p.kill()
-	return nil, err
+	p.Kill()
+	return nil, fmt.Errorf("wait for the engine: %w", err)
 }
 
 // installed is the program of a distribution.
 type installed struct{ file string }
-
-// supervise runs a command until that ends, or until the standard input does.
-const supervise = `
-exec 3<&0
-"$@" 3<&- </dev/null & server=$!
-{ read -r _; kill -9 "$server"; } <&3 2>/dev/null & watcher=$!
-wait "$server"; status=$?
-kill "$watcher" 2>/dev/null
-exit "$status"`
 
 // configuration is that of a server with two users and nothing else. Its values are
 // ports and a folder.
@@ -154,7 +102,7 @@ const configuration = `<clickhouse>
 </clickhouse>
 `
 
-func (i installed) start(ctx context.Context, s *Server) (*process, error) {
+func (i installed) start(ctx context.Context, s *Server) (*proc.Process, error) {
 	for _, address := range []*string{&s.native, &s.web} {
 		if err := choosePort(address); err != nil {
 			return nil, err
@@ -169,19 +117,19 @@ func (i installed) start(ctx context.Context, s *Server) (*process, error) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	p, err := run(s, false, "sh", "-c", supervise, "sh", i.file, "server", "--config-file="+file)
+	p, err := s.run(true, i.file, "server", "--config-file="+file)
 	if err != nil {
 		return nil, err
 	}
 	if err := answers(ctx, s, p); err != nil {
-		p.end()
+		p.Kill()
 		return nil, err
 	}
 	return p, nil
 }
 
 // answers polls until the server does.
-func answers(ctx context.Context, s *Server, p *process) error {
+func answers(ctx context.Context, s *Server, p *proc.Process) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -197,7 +145,7 @@ func answers(ctx context.Context, s *Server, p *process) error {
 			}
 		}
 		select {
-		case <-p.ended:
+		case <-p.Ended():
 			return errors.New("the server ends at its start")
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the server: %w", ctx.Err())

@@ -14,11 +14,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // startTimeout bounds a start of which the caller bounds nothing. It only matters
 // when the start fails.
 const startTimeout = 2 * time.Minute
+
+// endTimeout is what a server has to end in order.
+const endTimeout = 20 * time.Second
 
 // ErrShared is returned for what is not done to a server that is not this process's.
 var ErrShared = errors.New("the server is shared")
@@ -38,8 +43,9 @@ type Server struct {
 	native  string // host:port
 	web     string // host:port
 	user    *url.Userinfo
-	query   url.Values // What else the DSN of a shared server says.
-	process *process   // nil while it is stopped, and for a shared one.
+	query   url.Values    // What else the DSN of a shared server says.
+	reaper  *proc.Reaper  // nil for a shared one.
+	process *proc.Process // nil while it is stopped, and for a shared one.
 }
 
 // Start returns a server that ends with the test. Without one the test fails.
@@ -74,10 +80,14 @@ func Run(ctx context.Context, o *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{program: p, dir: o.Dir, native: "127.0.0.1:0", web: "127.0.0.1:0", user: url.User("default")}
+	reaper, err := proc.StartReaper()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{program: p, reaper: reaper, dir: o.Dir, native: "127.0.0.1:0", web: "127.0.0.1:0", user: url.User("default")}
 	if s.dir == "" {
 		if s.dir, err = os.MkdirTemp("", "parley-clickhouse-"); err != nil {
-			return nil, fmt.Errorf("make a folder for the server: %w", err)
+			return nil, errors.Join(fmt.Errorf("make a folder for the server: %w", err), reaper.Close())
 		}
 		s.remove = true
 	}
@@ -177,7 +187,7 @@ func (s *Server) Stop() error {
 		return fmt.Errorf("stop %s: %w", s.native, ErrShared)
 	}
 	if s.process != nil {
-		s.process.kill()
+		s.process.Kill()
 		s.process = nil
 	}
 	return nil
@@ -195,14 +205,33 @@ func (s *Server) Restart(ctx context.Context) error {
 // Close ends the server and removes its data, unless Options.Dir named their folder.
 // It does nothing to a shared one.
 func (s *Server) Close() error {
+	if s.Shared() {
+		return nil
+	}
+	var err error
 	if s.process != nil {
-		s.process.end()
+		if err = s.process.Stop(endTimeout); err != nil {
+			err = fmt.Errorf("end the server: %w\n%s", err, s.output())
+		}
 		s.process = nil
 	}
+	err = errors.Join(err, s.reaper.Close())
 	if s.remove {
-		return os.RemoveAll(s.dir)
+		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
-	return nil
+	return err
+}
+
+// run starts a command that prints to the log of the server; one that is not mixed prints
+// a line of its own to its standard output.
+func (s *Server) run(mixed bool, args ...string) (*proc.Process, error) {
+	dir, err := filepath.Abs(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	return s.reaper.Start(proc.Command{
+		Args: args, Env: []string{"HOME=" + dir, "TZ=UTC"}, Clean: true, Log: s.log(), Append: true, Mixed: mixed,
+	})
 }
 
 // start runs the program and waits until it answers.

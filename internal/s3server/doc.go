@@ -21,8 +21,8 @@
 //     process of the test ends in another way, for example by a time-out.
 //  4. A test without its program fails and names the remedy. None is skipped.
 //
-// A Server is safe for concurrent use. One goroutine waits for its process; the
-// test's cleanup waits for that goroutine.
+// A Server is safe for concurrent use. Package proc runs its process, and the test's
+// cleanup waits for that.
 //
 // After a crash of the test process its temporary folder is left, and no process.
 package s3server

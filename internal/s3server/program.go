@@ -1,11 +1,11 @@
 package s3server
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // program is a server as it is installed and started.
@@ -49,9 +49,10 @@ func minioCommand(s *Server, _ int) (args, env []string) {
 // find returns the program's path.
 func (p program) find(t testing.TB) string {
 	t.Helper()
-	file, err := os.Getenv(p.variable), error(nil)
+	file, root, err := os.Getenv(p.variable), "", error(nil)
 	if file == "" {
-		file, err = p.pinned()
+		root, err = proc.Root()
+		file = filepath.Join(root, "bin", p.name+"@"+p.version) // Where make puts it.
 	}
 	if err == nil {
 		_, err = os.Stat(file)
@@ -60,21 +61,4 @@ func (p program) find(t testing.TB) string {
 		t.Fatalf("find %s: %v: run make servers, or let %s name the program", p.name, err, p.variable)
 	}
 	return file
-}
-
-// pinned returns where make puts the program: a test runs in the folder of its
-// package, somewhere below that of go.mod.
-func (p program) pinned() (string, error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "bin", p.name+"@"+p.version), nil
-		}
-		if strings.HasSuffix(dir, string(filepath.Separator)) {
-			return "", fmt.Errorf("no go.mod at or above %s", wd)
-		}
-	}
 }

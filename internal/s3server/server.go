@@ -5,11 +5,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 const (
@@ -17,15 +17,6 @@ const (
 	startTimeout  = time.Minute // It only matters when the start fails.
 	shownOutput   = 8 << 10     // Bytes of the server's output that a failed test shows.
 )
-
-// supervise runs the command it is given until that ends, or until the other end
-// of file 3 is closed, which the end of the test process does too.
-const supervise = `
-"$@" 3<&- & server=$!
-{ read -r _; kill -9 "$server"; } <&3 2>/dev/null & watcher=$!
-wait "$server"; status=$?
-kill "$watcher" 2>/dev/null
-exit "$status"`
 
 // Server is a running S3 server. Its fields are what a client needs; they do not
 // change.
@@ -82,10 +73,19 @@ func start(t testing.TB, p program) *Server {
 			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, s.output())
 		}
 	})
+	reaper, err := proc.StartReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := reaper.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	for attempt := range startAttempts {
 		s.Endpoint = freePort(t)
 		args, env := p.command(s, attempt)
-		if s.run(t, append([]string{file}, args...), env) {
+		if s.run(t, reaper, append([]string{file}, args...), env) {
 			return s
 		}
 	}
@@ -99,39 +99,16 @@ func (s *Server) log() string     { return filepath.Join(s.dir, "output") }
 
 // run starts the process and waits until it answers. It returns false, and no
 // process is left, if that ends or somebody else has the port.
-func (s *Server) run(t testing.TB, command, env []string) bool {
+func (s *Server) run(t testing.TB, reaper *proc.Reaper, args, env []string) bool {
 	t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", supervise, "sh"}, command...)...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
-	alive, stop, err := os.Pipe()
+	p, err := reaper.Start(proc.Command{Args: args, Env: env, Clean: true, Log: s.log(), Append: true, Mixed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer alive.Close()
-	// With a file for its output, only the process itself is waited for.
-	output, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer output.Close()
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = output, output, []*os.File{alive}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", command[0], err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // It is killed; an end before its time shows in the test.
-	}()
-	end := sync.OnceFunc(func() {
-		stop.Close()
-		<-ended
-	})
-	t.Cleanup(end)
-	if s.answers(t, ended) {
+	if s.answers(t, p.Ended()) {
 		return true
 	}
-	end()
+	p.Kill()
 	return false
 }
 

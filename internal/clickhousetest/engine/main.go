@@ -8,8 +8,7 @@
 //
 //	engine -lib libchdb.so -path folder [-native host:port] [-http host:port]
 //
-// It prints one line of JSON with its addresses once it answers. It ends when its
-// standard input does, which the end of its parent brings about, or at a SIGTERM.
+// It prints one line of JSON with its addresses once it answers. It ends at a SIGTERM.
 //
 // Guarantees:
 //
@@ -30,7 +29,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -88,10 +86,6 @@ func run(ctx context.Context, logger *slog.Logger, lib, path, native, web string
 	defer e.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // It ends with the process: nothing else interrupts the read.
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
 	server := &http.Server{Handler: e, BaseContext: func(net.Listener) context.Context { return ctx }}
 	var served sync.WaitGroup
 	served.Go(func() {
