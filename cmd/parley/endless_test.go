@@ -76,6 +76,7 @@ func endless(t *testing.T, b storage.Bucket, at conversation.Address) (stored in
 // TestMemoryOfAnEndlessReply starts on a log whose text compresses to almost nothing, which
 // is opened, checked and read in every way.
 func TestMemoryOfAnEndlessReply(t *testing.T) {
+	lean(t)
 	data, at := t.TempDir(), conversation.Address{Agent: "assistant", ID: "endless"}
 	empty := startDev(t, t.TempDir())
 	idle, err := empty.peakRSS()

@@ -31,6 +31,7 @@ func fatBody(n int) string { return strings.Repeat(fmt.Sprintf("%03d ", n), fatB
 // TestMemoryOfFatQueue sends more and larger messages to one conversation than it takes,
 // while its model hangs, and reads it with some readers before and after they are aborted.
 func TestMemoryOfFatQueue(t *testing.T) {
+	lean(t)
 	vendor := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()

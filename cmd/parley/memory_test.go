@@ -192,6 +192,7 @@ func (n *node) peakWithin(most int64) int64 {
 // TestMemoryOfManyPictures admits 50 pictures of 10 MB at once, each of which is
 // then shown to a model, all at once again.
 func TestMemoryOfManyPictures(t *testing.T) {
+	lean(t)
 	model := &gallery{offered: map[int]bool{}, shown: map[int]bool{}, all: make(chan struct{})}
 	vendor := httptest.NewServer(model)
 	defer vendor.Close()

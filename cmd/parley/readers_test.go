@@ -48,6 +48,7 @@ func deafReaders(t *testing.T, n int, host, path string) {
 // TestMemoryOfDeafReaders has many readers of one long message who do not read it,
 // over event streams and as snapshots.
 func TestMemoryOfDeafReaders(t *testing.T) {
+	lean(t)
 	const size, readers, most = 4_000_000, 60, 100 << 20
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

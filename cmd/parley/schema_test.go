@@ -18,6 +18,7 @@ const maxHostilePeak = 300 << 20
 // TestMemoryOfHostileInitialData sends a few bytes that a schema tries more branches for
 // than there is memory, and megabytes of wrong items beside them.
 func TestMemoryOfHostileInitialData(t *testing.T) {
+	lean(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "parley.yaml")
 	conf := fmt.Sprintf(`

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -31,20 +31,25 @@ const systemTimeout = time.Minute
 var program string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "parley-system-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		program = filepath.Join(dir, "parley")
-		if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build parley: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	var err error
+	if program, err = proc.Build(context.Background(), "cmd/parley", proc.Raced()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// lean has a test use the program without the race detector, whose memory is not that of
+// the program.
+func lean(t *testing.T) {
+	t.Helper()
+	file, err := proc.Build(t.Context(), "cmd/parley", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := program
+	program = file
+	t.Cleanup(func() { program = all })
 }
 
 // node is a running "parley dev" or "parley serve".

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -140,12 +141,12 @@ func needModules(t *testing.T) {
 	}
 }
 
-// build returns the program as an operator gets it.
+// build returns the program, built like this test.
 func build(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "parley")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/parley").CombinedOutput(); err != nil {
-		t.Fatalf("build parley: %v\n%s", err, out)
+	program, err := proc.Build(t.Context(), "cmd/parley", proc.Raced())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return program
 }
