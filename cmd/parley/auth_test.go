@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // teapot is what stands behind a middleware.

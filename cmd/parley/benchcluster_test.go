@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/cmd/parley/internal/bench"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 )

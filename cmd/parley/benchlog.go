@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/cmd/parley/internal/bench"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 )
 

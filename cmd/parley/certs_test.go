@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // certificates makes a folder of "parley cluster certs".

@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // checkCluster tells an operator what keeps this node from sharing its bucket.

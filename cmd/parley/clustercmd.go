@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 )
 

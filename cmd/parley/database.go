@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/observability/stats"

@@ -20,8 +20,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/cmd/parley/internal/admin"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // deployRoot is the folder of the examples.

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/agent"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/providers/demo"
 )
 

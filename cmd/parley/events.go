@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/observability/jsonl"

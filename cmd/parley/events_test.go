@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/observability/jsonl"

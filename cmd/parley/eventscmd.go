@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/storage"

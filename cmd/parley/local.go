@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // forbidden is the error envelope of the protocol, with a type of this middleware's own.

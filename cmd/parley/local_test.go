@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 func TestDevIsForThisMachine(t *testing.T) {

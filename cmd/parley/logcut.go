@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/inspect"
 )

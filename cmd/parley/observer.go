@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/cmd/parley/internal/admin"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // fetch returns what an address answers.

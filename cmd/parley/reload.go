@@ -17,8 +17,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/agent"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // workshop is a reloader whose nodes are tests' own: each answers with the name of

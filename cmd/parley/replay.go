@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/observability/jsonl"

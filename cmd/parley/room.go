@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/admin"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/admin"
 	"github.com/parleyrun/parley/storage/local"
 )
 

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleyrun/parley/agent"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/providers"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // saying is a value that says itself what it is.

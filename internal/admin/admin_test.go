@@ -21,7 +21,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/actors/follower"
-	"github.com/parleyrun/parley/cmd/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/admin"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
@@ -290,7 +290,7 @@ func TestDocsListTheMetrics(t *testing.T) {
 			t.Errorf("%s has no help", m[1])
 		}
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "metrics.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/agent"
-	"github.com/parleyrun/parley/cmd/parley/internal/config"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage/s3"
 )
