@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -73,7 +74,7 @@ func (l logTest) same(t *testing.T, want []storage.Batch) {
 }
 
 func diffBatches(want, got []storage.Batch) string {
-	if len(want) == 0 && len(got) == 0 {
+	if len(want) == 0 && len(got) == 0 || reflect.DeepEqual(want, got) { // Which costs a tenth.
 		return ""
 	}
 	return cmp.Diff(want, got)
