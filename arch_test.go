@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -95,6 +96,7 @@ func packages() []row {
 		{"internal/noderun", 3, suite, list("conversation", "internal/proc"), nil},
 		{"internal/proc", 2, tool, nil, nil},
 		{"internal/s3server", 3, suite, list("internal/proc"), nil},
+		{"internal/sample", 1, tool, nil, nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
 		{"cmd/parley/internal/bench", 4, command, nil, list("golang.org/x/sync")},
@@ -152,6 +154,18 @@ type file struct {
 // goFiles parses every Go file of the module, whatever its build tags, so that
 // no build can hide an import.
 func goFiles(t *testing.T) []file {
+	t.Helper()
+	parsed.once.Do(func() { parsed.files = parseFiles(t) })
+	return parsed.files
+}
+
+// parsed are those files, which many tests look at and none changes.
+var parsed struct {
+	once  sync.Once
+	files []file
+}
+
+func parseFiles(t *testing.T) []file {
 	t.Helper()
 	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	var files []file

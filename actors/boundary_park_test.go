@@ -182,12 +182,7 @@ func TestDeathWhileParked(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d boundaries, which show %v", len(boundaries), shown)
-	for _, what := range []string{"woken by another", "parked by another", "over before", "landed after death"} {
-		if shown[what] == 0 {
-			t.Errorf("no story shows: %s", what)
-		}
-	}
+	wantShown(t, len(boundaries), shown, "woken by another", "parked by another", "over before", "landed after death")
 }
 
 // showParking counts what a story is an example of.

@@ -3,7 +3,6 @@ package actors_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -470,16 +470,14 @@ func checkTranscript(t *testing.T, s conversation.Snapshot) {
 	}
 }
 
-var allDeaths = flag.Bool("alldeaths", false, "let processes die in both ways at every boundary, not in one of them")
-
-// waysToDie says whether all that was under way at boundary k is lost, as at a third of
-// them, or some of it lands then or later. Neighbours are the two sides of one request,
-// so pairs of them take turns.
+// waysToDie says whether all that was under way at boundary k is lost, or some of it
+// lands then or later: both, one after the other. A sample has one way at every eighth.
 func waysToDie(k int) []bool {
-	if *allDeaths {
-		return []bool{true, false}
+	few := []bool{k%16 == 0}
+	if k%8 > 0 {
+		few = nil
 	}
-	return []bool{k/2%3 == 0}
+	return sample.Of([]bool{true, false}, few)
 }
 
 // TestDeathAtEveryBoundary lets the process die once at every boundary of the run, with
@@ -504,11 +502,16 @@ func TestDeathAtEveryBoundary(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d boundaries, which show %v", len(boundaries), shown)
-	for _, what := range []string{
-		"durable tool resumed", "step repeated", "outcome unknown", "call not run", "reply interrupted", "subagent resumed",
-		"summary lost", "landed after death",
-	} {
+	wantShown(t, len(boundaries), shown, "durable tool resumed", "step repeated", "outcome unknown", "call not run",
+		"reply interrupted", "subagent resumed", "summary lost", "landed after death")
+}
+
+// wantShown fails unless deaths at all boundaries have shown everything that can come of
+// them; a sample shows what it does.
+func wantShown(t *testing.T, boundaries int, shown map[string]int, all ...string) {
+	t.Helper()
+	t.Logf("%d boundaries, which show %v", boundaries, shown)
+	for _, what := range sample.Of(all, nil) {
 		if shown[what] == 0 {
 			t.Errorf("no story shows: %s", what)
 		}
@@ -576,7 +579,7 @@ func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 // TestDeathAtTwoBoundaries lets a second process die as well, at a boundary of what is
 // left to do.
 func TestDeathAtTwoBoundaries(t *testing.T) {
-	const pairs = 60
+	pairs := sample.Of(60, 6)
 	fleet := actors.NewLocalFleet(t)
 	boundaries := wholeStory(t, fleet)
 	twice := 0

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,7 +32,24 @@ func remembers() script {
 // long is a conversation of many turns, whose node has ended in order.
 const longTurns = 130
 
+// longObjects are the objects of that conversation, which is made once.
+var longObjects struct {
+	once sync.Once
+	all  map[string][]byte
+}
+
+// longConversation puts that conversation into a world without nodes.
 func longConversation(t *testing.T, w *world) {
+	t.Helper()
+	longObjects.once.Do(func() { longObjects.all = makeLong(t, newWorld(t)) })
+	for key, object := range longObjects.all {
+		if err := w.bucket.Create(t.Context(), key, storage.Bytes(object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func makeLong(t *testing.T, w *world) map[string][]byte {
 	t.Helper()
 	opts := agents(chatAgent())
 	opts.CheckpointBatches = 8
@@ -50,6 +68,15 @@ func longConversation(t *testing.T, w *world) {
 			t.Fatalf("there is no object %s: %v", part, w.keysWith("/"))
 		}
 	}
+	all := map[string][]byte{}
+	for key := range w.listing() {
+		object, err := w.bucket.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[key] = object
+	}
+	return all
 }
 
 // keysWith returns the keys of the bucket that hold a text.

@@ -14,8 +14,18 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
+)
+
+var (
+	// longTurnsOfMemory is how many turns of 1 MiB the history of a long log has: under the
+	// race detector the tests look at little more than what happens.
+	longTurnsOfMemory = sample.Of(96, 12)
+
+	// detectorBytes is what a process may take beside that, for the race detector.
+	detectorBytes = sample.Of(0, 128<<20)
 )
 
 // childOf names, in the environment of a child process, the test it is for.
@@ -108,7 +118,7 @@ func endlessModels(t *testing.T) {
 // TestMemoryOfALongLog opens a log of which no checkpoint is left, for a message and for
 // readers. Its history is 96 MiB.
 func TestMemoryOfALongLog(t *testing.T) {
-	const turns, size = longTurnsOfMemory, 1 << 20
+	turns, size := longTurnsOfMemory, 1<<20
 	at, text := chat("c"), strings.Repeat("and so on, ", size/11)
 	model := tells("ok")
 	t.Run("message", func(t *testing.T) {
@@ -139,7 +149,7 @@ func TestMemoryOfALongLog(t *testing.T) {
 			if err == nil {
 				err = page.Write(t.Context(), &all)
 			}
-			if err != nil || all < turns*size || all > turns*(size+2000) {
+			if err != nil || int(all) < turns*size || int(all) > turns*(size+2000) {
 				t.Errorf("a snapshot of %d bytes: %v", all, err)
 			}
 		})
@@ -155,10 +165,10 @@ func TestMemoryOfALongLog(t *testing.T) {
 			if err == nil {
 				err = page.Write(t.Context(), &all)
 			}
-			if err != nil || all < turns*size || all > turns*(size+2000) {
+			if err != nil || int(all) < turns*size || int(all) > turns*(size+2000) {
 				t.Errorf("a snapshot of %d bytes: %v", all, err)
 			}
-			for _, after := range []conversation.Offset{conversation.Start, turns / 2} {
+			for _, after := range []conversation.Offset{conversation.Start, conversation.Offset(turns / 2)} {
 				if got, err := r.Updates(t.Context(), at, after, turns); err != nil || got.Next == after {
 					t.Errorf("updates after %s up to %s: %v", after, got.Next, err)
 				}
@@ -251,7 +261,7 @@ func (w *world) settledLast(at conversation.Address, after conversation.Offset) 
 // TestMemoryOfAResumedReply goes on with a log whose last response is longer than is
 // allowed, as a version without that bound has left it: no model is shown it.
 func TestMemoryOfAResumedReply(t *testing.T) {
-	const size = longTurnsOfMemory * 2 / 3 << 20
+	size := longTurnsOfMemory * 2 / 3 << 20
 	peak(t, 320<<20, func(t *testing.T) {
 		w, at := newWorld(t), chat("c")
 		text := strings.Repeat("and so on, ", 4<<20/11)
@@ -290,7 +300,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 // TestMemoryOfManyOutcomes: what the calls of a response bring together is bounded. Every
 // call runs once, and the model reads of each that is left out.
 func TestMemoryOfManyOutcomes(t *testing.T) {
-	const calls, size, fit = longTurnsOfMemory, longTurnsOfMemory << 20 / 48, 5
+	calls, size, fit := longTurnsOfMemory, longTurnsOfMemory<<20/48, 5
 	peak(t, 384<<20, func(t *testing.T) {
 		output := strings.Repeat("x", size)
 		var runs atomic.Int32

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/parleyrun/parley/internal/sample"
 )
 
-var simSame = flag.Uint64("same", 30, "run so many seeds of the simulation three times and compare their traces")
+var simSame = flag.Uint64("same", sample.Of[uint64](30, 4), "run so many seeds of the simulation three times and compare their traces")
 
 // TestSameSeedSameTrace runs seeds on one core, on two, and on more cores than the
 // machine has with several schedules at once. Whatever the scheduler of goroutines

@@ -19,6 +19,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -34,7 +35,7 @@ const (
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
-	simSchedules = flag.Uint64("schedules", 200, "run so many schedules of the simulation, every fourth about the busy journals")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](1000, 24), "run so many schedules of the simulation, every fourth about the busy journals")
 )
 
 // simProfile is what the schedules of a profile run on.

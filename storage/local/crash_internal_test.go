@@ -12,10 +12,12 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 var (
-	crashCycles = flag.Int("cycles", 16, "crash so many stores, eight one after the other on each disk")
+	crashCycles = flag.Int("cycles", sample.Of(16, 8), "crash so many stores, eight one after the other on each disk")
 	crashSeed   = flag.Uint64("seed", 0, "seed of the first disk; the others follow")
 )
 

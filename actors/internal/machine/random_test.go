@@ -12,9 +12,10 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
-var schedules = flag.Uint64("schedules", 500, "run so many random schedules")
+var schedules = flag.Uint64("schedules", sample.Of[uint64](2000, 200), "run so many random schedules")
 
 // TestRandomSchedules plays random schedules with faults, then lets the world
 // calm down and checks that every promise was kept. World has the promises that

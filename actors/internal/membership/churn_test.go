@@ -17,12 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // churnSeeds counts the runs of TestChurn.
-var churnSeeds = flag.Uint64("churns", 25, "let so many seeds start, kill and disturb nodes")
+var churnSeeds = flag.Uint64("churns", sample.Of[uint64](25, 4), "let so many seeds start, kill and disturb nodes")
 
 const (
 	churnSteps = 22
