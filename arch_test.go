@@ -47,6 +47,7 @@ func packages() []row {
 	return []row{
 		{"conversation", 0, ground, nil, nil},
 		{"memory", 0, ground, nil, nil},
+		{"internal/schedule", 0, suite, nil, nil},
 
 		{"agent", 1, seam, list("conversation"), list("github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema")},
 		{"storage", 1, seam, list("conversation", "storage/segment"), nil},
@@ -76,6 +77,7 @@ func packages() []row {
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
+		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
@@ -85,7 +87,7 @@ func packages() []row {
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},
-		{"internal/chaos", 3, suite, list("agent", "conversation", "providers", "storage"), list("github.com/anishathalye/porcupine", "github.com/google/go-cmp")},
+		{"internal/chaos", 3, suite, list("agent", "conversation", "internal/schedule", "providers", "storage"), list("github.com/google/go-cmp")},
 		{"internal/clickhousetest", 3, suite, list("internal/proc"), nil},
 		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},
 		{"internal/clusterrun", 3, suite, nil, nil},
@@ -114,7 +116,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/ClickHouse/ch-go":           {code: list("internal/clickhousetest/engine", "observability/clickhouse")},
 		"github.com/ClickHouse/clickhouse-go":   {code: list("internal/clickhousetest/engine", "observability/clickhouse"), tests: list("internal/clickhousetest")},
 		"github.com/ebitengine/purego":          {code: list("internal/clickhousetest/engine")},
-		"github.com/anishathalye/porcupine":     {code: list("internal/chaos"), tests: list("internal/clusterrun")},
+		"github.com/anishathalye/porcupine":     {code: list("storage/internal/logsim"), tests: list("internal/clusterrun")},
 		"github.com/asynkron/protoactor-go":     {code: list("actors")},
 		"github.com/cespare/xxhash":             {code: list("storage/segment")},
 		"github.com/cockroachdb/datadriven":     {tests: list("actors", "http")},

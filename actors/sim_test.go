@@ -20,6 +20,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -161,18 +162,18 @@ func TestSimulation(t *testing.T) {
 		if t.Failed() || n < 100 {
 			continue
 		}
-		for _, what := range totals[p].Lacking(p, n) {
+		for _, what := range p.Lacking(totals[p], n) {
 			t.Errorf("too little has happened to show anything: %s", what)
 		}
 	}
 }
 
 // runSchedules runs schedules and returns what they have shown.
-func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]chaos.Shown {
+func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]schedule.Shown {
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	totals := map[chaos.Profile]chaos.Shown{chaos.Everything: {}, chaos.Journals: {}}
+	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {

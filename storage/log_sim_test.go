@@ -17,9 +17,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley/internal/chaos"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/internal/logsim"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -41,7 +42,7 @@ const (
 // logRun is a schedule that was run.
 type logRun struct {
 	seed   uint64
-	report *chaos.LogReport
+	report *logsim.Report
 }
 
 // verdict is the violation of a schedule, "" if there is none. It must be called outside
@@ -57,30 +58,30 @@ func (r logRun) verdict() string {
 }
 
 // runLogs runs schedules of a log one after the other. set completes their options.
-func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *chaos.LogOptions)) []logRun {
+func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *logsim.Options)) []logRun {
 	runs := make([]logRun, 0, len(seeds))
 	synctest.Test(t, func(t *testing.T) {
 		codecs := storage.NewLogs(nil, &storage.LogOptions{PageKeys: 6, Prefetch: 3}).WithSmallSegments(3)
 		for _, seed := range seeds {
-			o := chaos.LogOptions{Seed: seed, Store: &chaos.Shelf{}, Logs: codecs.OnBucket, Pending: pendingOf()}
+			o := logsim.Options{Seed: seed, Store: &logsim.Shelf{}, Logs: codecs.OnBucket, Pending: pendingOf()}
 			if set != nil {
 				set(t, &o)
 			}
-			runs = append(runs, logRun{seed, chaos.RunLog(context.Background(), o)})
+			runs = append(runs, logRun{seed, logsim.Run(context.Background(), o)})
 		}
 	})
 	return runs
 }
 
-func withDamage(_ *testing.T, o *chaos.LogOptions) { o.Damage = true }
+func withDamage(_ *testing.T, o *logsim.Options) { o.Damage = true }
 
 // behindS3 lets a schedule use a real store behind the real client.
-func behindS3(t *testing.T, o *chaos.LogOptions) { o.Store = unsigned(t, memory(t)) }
+func behindS3(t *testing.T, o *logsim.Options) { o.Store = unsigned(t, memory(t)) }
 
 // TestLogSimulation runs schedules with every rule in force.
 func TestLogSimulation(t *testing.T) {
 	if *logSeed >= 0 {
-		run := runLogs(t, []uint64{uint64(*logSeed)}, func(_ *testing.T, o *chaos.LogOptions) { o.Damage = *logDamage })[0]
+		run := runLogs(t, []uint64{uint64(*logSeed)}, func(_ *testing.T, o *logsim.Options) { o.Damage = *logDamage })[0]
 		t.Logf("%s\n%v", strings.Join(run.report.Trace(), "\n"), run.report.Shown)
 		if v := run.verdict(); v != "" {
 			t.Errorf("seed %d: %s", *logSeed, v)
@@ -90,7 +91,7 @@ func TestLogSimulation(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // Schedules leave much behind and hold little.
 	seeds := append(keptSeeds(t), logSeeds(*logSchedules)...)
 	var mu sync.Mutex
-	total, damaged := chaos.Shown{}, chaos.Shown{}
+	total, damaged := schedule.Shown{}, schedule.Shown{}
 	operations := 0
 	t.Run("bubble", func(t *testing.T) {
 		for seeds := range slices.Chunk(seeds, inBubble) {
@@ -115,7 +116,7 @@ func TestLogSimulation(t *testing.T) {
 	t.Logf("%d schedules with %d operations: %v", len(seeds), operations, total)
 	t.Logf("with damage: %v", damaged)
 	if n := int(*logSchedules); !t.Failed() && n >= 400 {
-		for _, what := range append(total.LackingOfLog(n), damaged.LackingOfDamage(n/damageEvery)...) {
+		for _, what := range append(logsim.Lacking(total, n), logsim.LackingOfDamage(damaged, n/damageEvery)...) {
 			t.Errorf("too little has happened to show anything: %s", what)
 		}
 	}
@@ -156,7 +157,7 @@ func keptSeeds(t *testing.T) []uint64 {
 func TestLogSeedIsOneTrace(t *testing.T) {
 	seeds := logSeeds(24)
 	want := runLogs(t, seeds, nil)
-	same := func(how string, set func(*testing.T, *chaos.LogOptions)) {
+	same := func(how string, set func(*testing.T, *logsim.Options)) {
 		for i, r := range runLogs(t, seeds, set) {
 			if diff := cmp.Diff(want[i].report.Trace(), r.report.Trace()); diff != "" {
 				t.Errorf("seed %d %s (-want +got):\n%s", r.seed, how, diff)
@@ -173,14 +174,14 @@ func TestLogSeedIsOneTrace(t *testing.T) {
 
 // TestShelf holds the bucket of the schedules to what logs need.
 func TestShelf(t *testing.T) {
-	storagetest.RunLog(t, func(*testing.T) storage.Bucket { return &chaos.Shelf{} })
+	storagetest.RunLog(t, func(*testing.T) storage.Bucket { return &logsim.Shelf{} })
 }
 
 // TestStaleLists shows that a bucket whose LIST hides what was just created breaks the
 // log: that it does not is what the startup probe is for.
 func TestStaleLists(t *testing.T) {
 	for seeds := range slices.Chunk(logSeeds(400), inBubble) {
-		for _, r := range runLogs(t, seeds, func(_ *testing.T, o *chaos.LogOptions) { o.StaleLists = .2 }) {
+		for _, r := range runLogs(t, seeds, func(_ *testing.T, o *logsim.Options) { o.StaleLists = .2 }) {
 			if v := r.verdict(); v != "" {
 				t.Logf("seed %d: %s", r.seed, v)
 				return

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // What happens at one nanosecond happens in the order in which goroutines are
@@ -19,7 +21,7 @@ const tremble = time.Millisecond
 
 // begin lets pass the nanosecond in which something was asked for. What is taken
 // back before it is over did not happen, whether it was noticed or not.
-func begin(ctx context.Context) error { return sleep(ctx, 1) }
+func begin(ctx context.Context) error { return schedule.Sleep(ctx, 1) }
 
 // callerKey is the key of a context's caller.
 type callerKey struct{}
@@ -56,7 +58,7 @@ func (c *counter) next(name string) int {
 // apart lets a moment pass which nobody else has.
 func (w *world) apart(what ...any) {
 	name := fmt.Sprintln(what...)
-	time.Sleep(between(draw(w.seed, "apart", name, w.moments.next(name)), 1, tremble))
+	time.Sleep(schedule.Between(schedule.Draw(w.seed, "apart", name, w.moments.next(name)), 1, tremble))
 }
 
 // message decides the course of a message to the owner of a conversation.
@@ -65,7 +67,7 @@ func (w *world) message(ctx context.Context, member, conv, what string) Course {
 		return Course{}
 	}
 	if strings.Contains(what, "PokeRequest") {
-		w.shown.add(didPoke)
+		w.shown.Add(didPoke)
 	}
 	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
 	id := fmt.Sprintln(name, w.messages.next(name))
@@ -73,8 +75,8 @@ func (w *world) message(ctx context.Context, member, conv, what string) Course {
 	rate := w.net.rate
 	w.net.mu.Unlock()
 	return Course{
-		There: between(draw(w.seed, "message there", id), 0, tremble),
-		Back:  between(draw(w.seed, "message back", id), 0, tremble),
-		Lost:  share(draw(w.seed, "message lost", id)) < rate/3,
+		There: schedule.Between(schedule.Draw(w.seed, "message there", id), 0, tremble),
+		Back:  schedule.Between(schedule.Draw(w.seed, "message back", id), 0, tremble),
+		Lost:  schedule.Share(schedule.Draw(w.seed, "message lost", id)) < rate/3,
 	}
 }

@@ -17,7 +17,7 @@ import (
 // settle ends all faults, brings back some of the dead, lets time pass without
 // any client and checks that nothing is owed in the end.
 func (w *world) settle(ctx context.Context) {
-	w.trace.add("", "faults and clients end")
+	w.trace.Add("", "faults and clients end")
 	for slot := range slots {
 		w.apart("resume", slot)
 		w.pause(slot, false)
@@ -54,7 +54,7 @@ func (w *world) comeToRest(ctx context.Context) {
 			return
 		}
 	}
-	w.trace.violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
+	w.trace.Violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
 }
 
 // revive restarts nodes until at least one lives; others may stay dead.
@@ -84,7 +84,7 @@ func (w *world) replaceFailed() {
 
 func (w *world) restart(slot int) {
 	if err := w.start(slot); err != nil {
-		w.trace.violate("", "restart: %v", err)
+		w.trace.Violate("", "restart: %v", err)
 	}
 }
 
@@ -200,7 +200,7 @@ func (w *world) check(ctx context.Context) {
 		at := address(c)
 		log := w.log(ctx, at)
 		if log.err != nil {
-			w.trace.violate(at.ID, "the final log cannot be read: %v", log.err)
+			w.trace.Violate(at.ID, "the final log cannot be read: %v", log.err)
 			continue
 		}
 		w.checkLog(at, log)
@@ -227,12 +227,12 @@ func (w *world) checkLog(at conversation.Address, log *knownLog) {
 	}
 	for id, n := range settled {
 		if n > 1 {
-			w.trace.violate(at.ID, "%s is settled %d times", id, n)
+			w.trace.Violate(at.ID, "%s is settled %d times", id, n)
 		}
 	}
 	for key, n := range keys {
 		if n > 1 {
-			w.trace.violate(at.ID, "%s is admitted %d times", key, n)
+			w.trace.Violate(at.ID, "%s is admitted %d times", key, n)
 		}
 	}
 	for _, a := range w.acks {
@@ -247,7 +247,7 @@ func (w *world) checkLog(at conversation.Address, log *knownLog) {
 func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.SubmissionID]int) {
 	off := a.receipt.Offset
 	if off < 0 || int64(off) >= int64(len(log.batches)) {
-		w.trace.violate(a.Key, "acknowledged at %d, the log ends at %d", int64(off), len(log.batches)-1)
+		w.trace.Violate(a.Key, "acknowledged at %d, the log ends at %d", int64(off), len(log.batches)-1)
 		return
 	}
 	found, created := false, false
@@ -265,13 +265,13 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 	id := a.receipt.SubmissionID
 	switch {
 	case !found:
-		w.trace.violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
+		w.trace.Violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
 	case settled[id] != 1:
-		w.trace.violate(a.Key, "%s was acknowledged and settled %d times", id, settled[id])
+		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, settled[id])
 	case a.Condition.Absent && !created:
-		w.trace.violate(a.Key, "%s was to create the conversation and did not", id)
+		w.trace.Violate(a.Key, "%s was to create the conversation and did not", id)
 	case a.receipt.UID != log.state.Created().UID || a.Condition.Set && a.Condition.UID != a.receipt.UID:
-		w.trace.violate(a.Key, "%s was for %q, acknowledged by %q, and is in %q", id, a.Condition.UID, a.receipt.UID, log.state.Created().UID)
+		w.trace.Violate(a.Key, "%s was for %q, acknowledged by %q, and is in %q", id, a.Condition.UID, a.receipt.UID, log.state.Created().UID)
 	}
 }
 
@@ -284,7 +284,7 @@ func (r *reader) check(log *knownLog) {
 			break
 		}
 		if err := state.Apply(b); err != nil {
-			r.world.trace.violate(r.name, "fold batch %d: %v", int64(b.Offset), err)
+			r.world.trace.Violate(r.name, "fold batch %d: %v", int64(b.Offset), err)
 			return
 		}
 		r.compareSnapshot(b.Offset, state)
@@ -300,7 +300,7 @@ func (r *reader) check(log *knownLog) {
 			want, err = conversation.AppendChunks(want, chunks)
 		}
 		if err != nil {
-			r.world.trace.violate(r.name, "project batch %d: %v", int64(b.Offset), err)
+			r.world.trace.Violate(r.name, "project batch %d: %v", int64(b.Offset), err)
 		}
 	}
 	var got [][]byte
@@ -308,7 +308,7 @@ func (r *reader) check(log *knownLog) {
 		got = append(got, c)
 	}
 	if have := bytes.Join(got, []byte{','}); !bytes.Equal(have, want) {
-		r.world.trace.violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset),
+		r.world.trace.Violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset),
 			cmp.Diff(strings.Split(string(want), "},{"), strings.Split(string(have), "},{")))
 	}
 	r.compare(state, "reduced view", r.doc.root)
@@ -320,10 +320,10 @@ func (r *reader) compareSnapshot(off conversation.Offset, state *conversation.St
 		if s.Next == off {
 			doc, err := decodeDocument(s.JSON)
 			if err != nil {
-				r.world.trace.violate(r.name, "decode snapshot: %v", err)
+				r.world.trace.Violate(r.name, "decode snapshot: %v", err)
 				continue
 			}
-			r.world.shown.add(didSnapshot)
+			r.world.shown.Add(didSnapshot)
 			r.compare(state, "snapshot taken", doc.root)
 		}
 	}
@@ -333,15 +333,15 @@ func (r *reader) compareSnapshot(off conversation.Offset, state *conversation.St
 func (r *reader) compare(state *conversation.State, what string, have object) {
 	data, err := conversation.EncodeJSON(state.Snapshot())
 	if err != nil {
-		r.world.trace.violate(r.name, "encode snapshot: %v", err)
+		r.world.trace.Violate(r.name, "encode snapshot: %v", err)
 		return
 	}
 	want, err := decodeDocument(data)
 	if err != nil {
-		r.world.trace.violate(r.name, "decode snapshot: %v", err)
+		r.world.trace.Violate(r.name, "decode snapshot: %v", err)
 		return
 	}
 	if !reflect.DeepEqual(want.root, have) {
-		r.world.trace.violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want.root, have))
+		r.world.trace.Violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want.root, have))
 	}
 }

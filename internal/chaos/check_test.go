@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -27,8 +28,8 @@ const (
 // both hooks decorate the response and the model has one step.
 func newForged(t *testing.T) *forged {
 	t.Helper()
-	f := &forged{world: &world{trace: newTrace(), shown: &tally{n: Shown{}}, acks: map[string]ack{}}, at: address(0)}
-	f.ledger = newLedger(f.trace, &tally{n: Shown{}})
+	f := &forged{world: &world{trace: schedule.NewTrace(), shown: &schedule.Tally{}, acks: map[string]ack{}}, at: address(0)}
+	f.ledger = newLedger(f.trace, &schedule.Tally{})
 	for ; ; f.seed++ {
 		if f.mode("started", "hi") == decorates && f.mode("finished", "hi") == decorates && lastStep(f.seed, "hi") == 1 {
 			break
@@ -78,7 +79,7 @@ func (f *forged) verdict(t *testing.T) string {
 		}
 	}
 	f.checkLog(f.at, log)
-	return f.trace.violation()
+	return f.trace.Violation()
 }
 
 // settled is the last record.
@@ -161,16 +162,16 @@ func (f *forged) fail(code conversation.Code) {
 
 // TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
-	for p, what := range map[Profile]deed{Everything: didAbort, Journals: didSweep} {
-		s := Shown{}
+	for p, what := range map[Profile]schedule.Deed{Everything: didAbort, Journals: didSweep} {
+		s := schedule.Shown{}
 		for what, n := range p.wanted() {
-			s[string(what)] = n
+			s[what] = n
 		}
-		if l := s.Lacking(p, 1000); len(l) > 0 {
+		if l := p.Lacking(s, 1000); len(l) > 0 {
 			t.Errorf("lacking %v", l)
 		}
-		s[string(what)] = 0
-		if got, want := fmt.Sprint(s.Lacking(p, 1000)), fmt.Sprintf("[%s 0, want %d]", what, p.wanted()[what]); got != want {
+		s[what] = 0
+		if got, want := fmt.Sprint(p.Lacking(s, 1000)), fmt.Sprintf("[%s 0, want %d]", what, p.wanted()[what]); got != want {
 			t.Errorf("lacking %s, want %s", got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // post is one message to a conversation, however often it is sent.
@@ -31,7 +32,7 @@ type ack struct {
 
 // picture is the attachment that goes with a body.
 func picture(seed uint64, body string) []byte {
-	d := draw(seed, "picture", body)
+	d := schedule.Draw(seed, "picture", body)
 	return bytes.Repeat([]byte(body), 1+int(d%100))
 }
 
@@ -63,7 +64,7 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 	}
 	var err error
 	if p.hash, err = p.PayloadHash(); err != nil {
-		w.trace.violate(key, "hash payload: %v", err)
+		w.trace.Violate(key, "hash payload: %v", err)
 	}
 	return p
 }
@@ -75,7 +76,7 @@ func (w *world) client(ctx context.Context, name string, at conversation.Address
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range 1 + rng.IntN(3) {
-		if sleep(ctx, between(rng.Uint64(), 0, 5*time.Second)) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 5*time.Second)) != nil {
 			return
 		}
 		key := fmt.Sprintf("%s-%d", name, i)
@@ -103,12 +104,12 @@ func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int)
 		if m == nil {
 			return
 		}
-		wait := between(rng.Uint64(), time.Second, 12*time.Second)
-		pause := between(rng.Uint64(), 50*time.Millisecond, 2*time.Second)
+		wait := schedule.Between(rng.Uint64(), time.Second, 12*time.Second)
+		pause := schedule.Between(rng.Uint64(), 50*time.Millisecond, 2*time.Second)
 		first := rng.IntN(4) == 0 || p.picture != nil
 		receipt, err := w.admit(ctx, m, wait, p, first)
 		if err == nil {
-			w.trace.add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
+			w.trace.Add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
 			w.acknowledged(ack{p, receipt})
 			if other := w.pick(rng.IntN(slots)); rng.IntN(5) == 0 && other != nil { // which may not have heard of it
 				w.abort(ctx, other, p.Address)
@@ -116,12 +117,12 @@ func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int)
 			w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
 			return
 		}
-		w.trace.add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
-		if w.refused(p, err) || sleep(ctx, pause) != nil {
+		w.trace.Add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
+		if w.refused(p, err) || schedule.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
-	w.trace.add(p.Key, "given up")
+	w.trace.Add(p.Key, "given up")
 }
 
 // admit is one try, as an edge makes it. The answer of a node that has died
@@ -132,10 +133,10 @@ func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *pos
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
 	if precheck {
-		w.shown.add(didPrecheck)
+		w.shown.Add(didPrecheck)
 		var known *conversation.Receipt
 		if known, err = m.node.Precheck(ctx, p.Admission); known != nil {
-			w.shown.add(didKnown)
+			w.shown.Add(didKnown)
 			receipt = *known
 		}
 	}
@@ -170,13 +171,13 @@ func (w *world) refused(p *post, err error) bool {
 	case code == conversation.CodeUnavailable, code == conversation.CodeAdmissionUnknown:
 		return false
 	case code == conversation.CodeSubmissionConflict && p.rival != nil && !mine:
-		w.shown.add(didConflict)
+		w.shown.Add(didConflict)
 	case code == conversation.CodeInstanceExists && p.Condition.Absent && !mine:
-		w.shown.add(didExist)
+		w.shown.Add(didExist)
 	case code == conversation.CodeInstanceNotFound && p.Condition.UID == "inst_of_nobody":
-		w.shown.add(didWrongUID)
+		w.shown.Add(didWrongUID)
 	default:
-		w.trace.violate(p.Key, "an admission with %+v ends with %v", p.Condition, err)
+		w.trace.Violate(p.Key, "an admission with %+v ends with %v", p.Condition, err)
 	}
 	return true
 }
@@ -192,7 +193,7 @@ func (w *world) acknowledged(a ack) {
 	w.uids[a.Address] = a.receipt.UID
 	old.receipt.Deduplicated, a.receipt.Deduplicated = false, false
 	if ok && (old.hash != a.hash || old.receipt != a.receipt) {
-		w.trace.violate(a.Key, "two receipts: %+v for %s and %+v for %s", old.receipt, old.body, a.receipt, a.body)
+		w.trace.Violate(a.Key, "two receipts: %+v for %s and %+v for %s", old.receipt, old.body, a.receipt, a.body)
 	}
 }
 
@@ -207,7 +208,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 	defer stop()
 	_, err := w.updates(ctx, m, at, off, 1)
 	if err != nil && ctx.Err() == nil && !refusal(err) {
-		w.trace.violate(m.id, "offset %d was acknowledged, and a read after it says %v", int64(off), err)
+		w.trace.Violate(m.id, "offset %d was acknowledged, and a read after it says %v", int64(off), err)
 	}
 }
 
@@ -215,7 +216,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 func (w *world) aborter(ctx context.Context, name string, at conversation.Address) {
 	rng := w.rng(name)
 	for range rng.IntN(6) / 3 {
-		if sleep(ctx, between(rng.Uint64(), time.Second, w.profile.busyTime())) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.profile.busyTime())) != nil {
 			return
 		}
 		if m := w.pick(rng.IntN(slots)); m != nil {
@@ -250,14 +251,14 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 		wrong = fmt.Sprintf("an abort has found nothing, and all the time the log owed something, at first %v", owed)
 	}
 	w.apart("abort", at.ID, callerOf(ctx))
-	w.trace.add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, m.lastWords(err))
+	w.trace.Add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, m.lastWords(err))
 	switch {
 	case m.life.Err() != nil || ctx.Err() != nil:
 	case wrong != "":
-		w.trace.violate(m.id, "%s", wrong)
+		w.trace.Violate(m.id, "%s", wrong)
 	case err == nil && any:
-		w.shown.add(didAbort)
+		w.shown.Add(didAbort)
 	case err == nil:
-		w.shown.add(didFindNothing)
+		w.shown.Add(didFindNothing)
 	}
 }

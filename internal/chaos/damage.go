@@ -26,13 +26,13 @@ func (w *world) damage(ctx context.Context, rng *rand.Rand) {
 		}
 		page, err := w.bucket.List(ctx, storage.ListQuery{Prefix: strings.TrimSuffix(storage.HeadKey(address(c).Key()), "head")})
 		if err != nil {
-			w.trace.violate("", "list: %v", err)
+			w.trace.Violate("", "list: %v", err)
 			return
 		}
 		for _, k := range page.Keys {
 			if cached(k.Key) && rng.IntN(3) == 0 {
 				if err := w.spoil(ctx, rng, k.Key); err != nil {
-					w.trace.violate("", "spoil %s: %v", k.Key, err)
+					w.trace.Violate("", "spoil %s: %v", k.Key, err)
 				}
 			}
 		}
@@ -44,9 +44,9 @@ func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
 	if err != nil {
 		return fmt.Errorf("get: %w", err)
 	}
-	w.shown.add(didDamage)
+	w.shown.Add(didDamage)
 	how := rng.IntN(4)
-	w.trace.add("", "damage %d to %s", how, key)
+	w.trace.Add("", "damage %d to %s", how, key)
 	switch how {
 	case 0:
 		return w.bucket.Delete(ctx, key)
@@ -67,10 +67,10 @@ func (w *world) cacheRead(key string, status int, body []byte) {
 	switch {
 	case strings.HasSuffix(key, "/head"):
 	case status != 200 || !strings.HasPrefix(hex.EncodeToString(sum[:]), name):
-		w.shown.add(didMeetDamage)
+		w.shown.Add(didMeetDamage)
 	case strings.Contains(key, "/ckpt/"):
-		w.shown.add(didRestore)
+		w.shown.Add(didRestore)
 	default:
-		w.shown.add(didPage)
+		w.shown.Add(didPage)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -31,7 +32,7 @@ func (w *world) opensDeadly(o op) bool {
 // die ends an incarnation that has opened what it should not, and starts the next of its
 // slot after a while.
 func (w *world) die(member string) {
-	w.shown.add(didDie)
+	w.shown.Add(didDie)
 	w.apart("die", member)
 	for slot, m := range w.present() {
 		if m == nil || m.id != member {
@@ -43,7 +44,7 @@ func (w *world) die(member string) {
 			return // It died of something else meanwhile.
 		}
 		w.crash(slot)
-		time.Sleep(between(draw(w.seed, "dead", member), 100*time.Millisecond, 2*time.Second))
+		time.Sleep(schedule.Between(schedule.Draw(w.seed, "dead", member), 100*time.Millisecond, 2*time.Second))
 		if w.present()[slot] == m {
 			w.restart(slot)
 		}
@@ -60,14 +61,14 @@ func (w *world) lives(slot int, m *member) bool {
 // sicken makes a conversation deadly at some time.
 func (w *world) sicken(ctx context.Context) {
 	rng := w.rng("deadly")
-	if rng.IntN(4) > 0 || sleep(ctx, between(rng.Uint64(), 0, w.profile.busyTime())) != nil {
+	if rng.IntN(4) > 0 || schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime())) != nil {
 		return
 	}
 	w.mend(true)
 }
 
 func (w *world) mend(deadly bool) {
-	w.trace.add("", "the first conversation is deadly: %v", deadly)
+	w.trace.Add("", "the first conversation is deadly: %v", deadly)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deadly.on = deadly
@@ -79,7 +80,7 @@ func (w *world) mend(deadly bool) {
 func (w *world) convalesce(ctx context.Context) {
 	keys, err := storage.ListAside(ctx, w.bucket)
 	if err != nil {
-		w.trace.violate("", "list what is set aside: %v", err)
+		w.trace.Violate("", "list what is set aside: %v", err)
 	}
 	w.mend(false)
 	for _, key := range keys {
@@ -87,9 +88,9 @@ func (w *world) convalesce(ctx context.Context) {
 		if key == address(0).Key() {
 			what = didAside
 		}
-		w.shown.add(what)
+		w.shown.Add(what)
 		if err := storage.PutBack(ctx, w.bucket, key); err != nil {
-			w.trace.violate("", "put back: %v", err)
+			w.trace.Violate("", "put back: %v", err)
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (w *world) convalesce(ctx context.Context) {
 func (w *world) asides(ctx context.Context) map[conversation.Key]bool {
 	keys, err := storage.ListAside(ctx, w.bucket)
 	if err != nil {
-		w.trace.violate("", "list what is set aside: %v", err)
+		w.trace.Violate("", "list what is set aside: %v", err)
 	}
 	out := map[conversation.Key]bool{}
 	for _, key := range keys {

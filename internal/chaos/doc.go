@@ -11,7 +11,7 @@
 // virtual, there is no socket, and the bucket is a RoundTripper in process. How a
 // node is made is the caller's business; see [Options]. Later harnesses extend this
 // one: a new thing to ask goes to client.go, a new fault to disturb in run.go or to
-// fate in fault.go, a new promise to check.go or work.go; what it counts goes to
+// plan in fault.go, a new promise to check.go or work.go; what it counts goes to
 // wanted in shown.go, and a forgery that it notices to check_test.go.
 //
 // What is checked:
@@ -42,8 +42,9 @@
 //  9. A conversation whose opening ends every process is set aside after some deaths, and no
 //     other is; mended and put back, it settles like them.
 //
-// What never happens proves nothing: a [Shown] says what did, and what is lacking. A
-// [Profile] decides what a schedule is about: everything, or the busy journals.
+// What never happens proves nothing: a [schedule.Shown] says what did, and
+// [Profile.Lacking] what is lacking. A [Profile] decides what a schedule is about:
+// everything, or the busy journals.
 //
 // A seed has one trace, to the nanosecond, on any number of cores: it decides what is
 // asked of whom and when, which node fails, and what happens to the n-th request that
@@ -52,8 +53,8 @@
 // says how. A schedule asks of its nodes that they are as good: no randomness but that
 // of [Site], and nothing that depends on the order of a map.
 //
-// [RunLog] does the same for one log of package storage alone, with writers, compactors,
-// sweepers and readers under its own faults; its files are log*.go.
+// What it has in common with the schedules of one log, which are in storage/internal/logsim,
+// is in internal/schedule.
 //
-// Run and RunLog start goroutines and wait for all of them. Nothing survives them.
+// Run starts goroutines and waits for all of them. Nothing survives it.
 package chaos

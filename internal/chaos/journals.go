@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // Profile is what a schedule asks for, and what it does to those it asks.
@@ -59,7 +60,7 @@ func (p Profile) rate(base float64, o op) float64 {
 func (w *world) courier(ctx context.Context, name string, at conversation.Address) {
 	rng := w.rng(name)
 	for i := range 1 + rng.IntN(3) {
-		if sleep(ctx, between(rng.Uint64(), 0, 5*time.Second)) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 5*time.Second)) != nil {
 			return
 		}
 		key := fmt.Sprintf("%s-%d", name, i)
@@ -69,16 +70,16 @@ func (w *world) courier(ctx context.Context, name string, at conversation.Addres
 			if m == nil {
 				return
 			}
-			wait, pause := between(rng.Uint64(), time.Second, 6*time.Second), between(rng.Uint64(), 50*time.Millisecond, 2*time.Second)
+			wait, pause := schedule.Between(rng.Uint64(), time.Second, 6*time.Second), schedule.Between(rng.Uint64(), 50*time.Millisecond, 2*time.Second)
 			receipt, err := w.admit(ctx, m, wait, p, false)
 			if err == nil {
-				w.trace.add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
+				w.trace.Add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
 				w.acknowledged(ack{p, receipt})
 				w.told(at)
 				break
 			}
-			w.trace.add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
-			if w.refused(p, err) || sleep(ctx, pause) != nil {
+			w.trace.Add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
+			if w.refused(p, err) || schedule.Sleep(ctx, pause) != nil {
 				return
 			}
 		}
@@ -98,8 +99,8 @@ func (w *world) told(at conversation.Address) {
 // haunt crashes, stalls and misleads one slot at bad moments.
 func (w *world) haunt(ctx context.Context, slot int) {
 	rng := w.rng(fmt.Sprint("slot-", slot))
-	for sleep(ctx, between(rng.Uint64(), 100*time.Millisecond, 3*time.Second)) == nil {
-		length := between(rng.Uint64(), 100*time.Millisecond, 6*time.Second)
+	for schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 100*time.Millisecond, 3*time.Second)) == nil {
+		length := schedule.Between(rng.Uint64(), 100*time.Millisecond, 6*time.Second)
 		w.turn[slot] <- struct{}{}
 		switch n := rng.IntN(10); {
 		case n < 3:
@@ -111,7 +112,7 @@ func (w *world) haunt(ctx context.Context, slot int) {
 		case n < 6:
 			w.strike(ctx, slot, rng)
 			w.pause(slot, true)
-			sleep(ctx, length)
+			schedule.Sleep(ctx, length)
 			w.pause(slot, false)
 		default:
 			w.believe(slot, rng)
@@ -123,7 +124,7 @@ func (w *world) haunt(ctx context.Context, slot int) {
 // strike waits for a bad moment and counts it.
 func (w *world) strike(ctx context.Context, slot int, rng *rand.Rand) {
 	if m := w.await(ctx, slot, rng); m != anyTime {
-		w.shown.add(didStrike + deed(m.String()))
+		w.shown.Add(didStrike + schedule.Deed(m.String()))
 	}
 }
 
@@ -136,15 +137,15 @@ func (p Profile) busyTime() time.Duration {
 }
 
 // fated counts what happens to the writes of journals.
-func (t *tally) fated(o op, f fate) {
+func (n *network) fated(o op, f schedule.Fate) {
 	if o.writes() && strings.HasPrefix(o.key, journalRoot) {
-		t.add(didJournal + deed(o.method+" "+f.String()))
+		n.shown.Add(didJournal + schedule.Deed(o.method+" "+f.String()))
 	}
 }
 
 // swept counts a journal that another than its node has deleted.
-func (t *tally) swept(o op) {
+func (n *network) swept(o op) {
 	if strings.HasPrefix(o.key, journalRoot) && !strings.HasPrefix(o.key, journalRoot+o.member+"/") {
-		t.add(didSweep)
+		n.shown.Add(didSweep)
 	}
 }

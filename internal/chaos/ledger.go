@@ -10,14 +10,15 @@ import (
 	"sync"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
 // ledger knows what was sent to the logs, what landed and in which order, and
 // when a claim was acknowledged to its writer.
 type ledger struct {
-	trace *trace
-	shown *tally
+	trace *schedule.Trace
+	shown *schedule.Tally
 
 	mu       sync.Mutex
 	now      int // counts landings
@@ -74,7 +75,7 @@ type sentAttempt struct {
 	seq   int64
 }
 
-func newLedger(t *trace, shown *tally) *ledger {
+func newLedger(t *schedule.Trace, shown *schedule.Tally) *ledger {
 	return &ledger{
 		trace: t, shown: shown, deleted: map[string]bool{}, batches: map[conversation.Key]map[int64]landing{}, claims: map[storage.Nonce]*claim{},
 		attempts: map[attemptID]sentAttempt{}, calls: map[conversation.CallID]bool{},
@@ -117,7 +118,7 @@ func (l *ledger) sent(member, key string, body []byte) {
 	defer l.mu.Unlock()
 	b, ok := l.decode(body)
 	if !ok || b.Seq != seq {
-		l.trace.violate(member, "sends %s, which is not that batch", key)
+		l.trace.Violate(member, "sends %s, which is not that batch", key)
 		return
 	}
 	if b.First && l.claims[b.Nonce] == nil {
@@ -125,7 +126,7 @@ func (l *ledger) sent(member, key string, body []byte) {
 	}
 	records, err := conversation.DecodeRecords(b.Lines)
 	if err != nil {
-		l.trace.violate(member, "sends %s: %v", key, err)
+		l.trace.Violate(member, "sends %s: %v", key, err)
 	}
 	for _, r := range records {
 		if r, ok := r.(*conversation.AttemptStarted); ok {
@@ -155,7 +156,7 @@ func (l *ledger) landed(key string, body []byte) {
 		l.batches[conv] = map[int64]landing{}
 	}
 	l.batches[conv][seq] = landing{l.now, b.Nonce, b.Hash}
-	l.trace.add("store", "%.6s/%d by %s first=%v: %s", conv, seq, b.Nonce, b.First, recordNames(b.Lines))
+	l.trace.Add("store", "%.6s/%d by %s first=%v: %s", conv, seq, b.Nonce, b.First, recordNames(b.Lines))
 	records, err := conversation.DecodeRecords(b.Lines)
 	if err != nil {
 		return // sent has told
@@ -181,10 +182,10 @@ func (l *ledger) landed(key string, body []byte) {
 func (l *ledger) landedAgain(key string, old landing, b storage.Batch) {
 	switch {
 	case !l.deleted[key], old.hash != b.Hash && !b.First:
-		l.trace.violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
+		l.trace.Violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
 	case old.hash != b.Hash:
-		l.trace.add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
-		l.shown.add(didOrphan)
+		l.trace.Add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
+		l.shown.Add(didOrphan)
 	}
 }
 
@@ -196,7 +197,7 @@ func (l *ledger) wasDeleted(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deleted[key] = true
-	l.shown.add(didDelete)
+	l.shown.Add(didDelete)
 }
 
 // settled notes that a log may owe nothing, if only until the next record of the same

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -31,7 +32,7 @@ func TestDeniedAborts(t *testing.T) {
 		"the next is always there":     {batches{{admit("a")}}, batches{{admit("b"), settle("a")}, {admit("c"), settle("b")}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, at := newLedger(newTrace(), &tally{n: Shown{}}), address(0).Key()
+			l, at := newLedger(schedule.NewTrace(), &schedule.Tally{}), address(0).Key()
 			seq := int64(0)
 			land := func(all batches) {
 				for _, records := range all {
@@ -45,7 +46,7 @@ func TestDeniedAborts(t *testing.T) {
 			if got := l.denied(call); got != c.want {
 				t.Errorf("denied rightly: %v, want %v", got, c.want)
 			}
-			if v := l.trace.violation(); v != "" {
+			if v := l.trace.Violation(); v != "" {
 				t.Error(v)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // start brings up a new incarnation of a slot.
@@ -28,12 +29,12 @@ func (w *world) start(slot int) error {
 		return fmt.Errorf("register model: %w", err)
 	}
 	m.node, err = w.opts.Build(Site{
-		Member: m.id, Transport: m.link, Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: w.trace.logger(m.id, m.link.isDead),
+		Member: m.id, Transport: m.link, Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: newLogger(w.trace, m.id, m.link.isDead),
 		Entropy: w.entropy(m.id),
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
 		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },
 		Panicked: func(reason any, stack []byte) {
-			w.trace.violate(m.id, "an actor panics: %v\n%s", reason, stack)
+			w.trace.Violate(m.id, "an actor panics: %v\n%s", reason, stack)
 		},
 	})
 	if err != nil {
@@ -46,13 +47,13 @@ func (w *world) start(slot int) error {
 	w.nodes[slot] = m
 	w.all = append(w.all, m)
 	w.mu.Unlock()
-	w.trace.add(m.id, "starts")
+	w.trace.Add(m.id, "starts")
 	go func() {
 		defer close(m.done)
 		m.err = m.node.Run(serving)
 		m.end()
 		if m.err != nil && !m.link.isDead() {
-			w.trace.add(m.id, "ends: %v", m.err)
+			w.trace.Add(m.id, "ends: %v", m.err)
 		}
 	}()
 	w.apart("start", m.id)
@@ -68,7 +69,7 @@ func (w *world) entropy(member string) func(string) io.Reader {
 		calls[purpose]++
 		var key [32]byte
 		for i := range 4 {
-			d := draw(w.seed, "entropy", member, purpose, calls[purpose], i)
+			d := schedule.Draw(w.seed, "entropy", member, purpose, calls[purpose], i)
 			for j := range 8 {
 				key[8*i+j] = byte(d >> (8 * j))
 			}
@@ -85,8 +86,8 @@ func (w *world) crash(slot int) {
 	m := w.nodes[slot]
 	m.gone, m.killed = true, true
 	w.mu.Unlock()
-	w.shown.add(didCrash)
-	w.trace.add(m.id, "crashes")
+	w.shown.Add(didCrash)
+	w.trace.Add(m.id, "crashes")
 	m.link.kill()
 	m.end() // Its callers are to learn of its death, not of how it dies.
 	m.node.Kill()
@@ -100,26 +101,26 @@ func (w *world) drain(ctx context.Context, slot int, rng *rand.Rand) {
 	m := w.nodes[slot]
 	m.leaving = true
 	w.mu.Unlock()
-	w.shown.add(didDrain)
-	w.trace.add(m.id, "drains")
+	w.shown.Add(didDrain)
+	w.trace.Add(m.id, "drains")
 	m.stop()
 	patience := time.Hour
 	if rng.IntN(3) == 0 {
-		patience = between(rng.Uint64(), 0, 500*time.Millisecond)
+		patience = schedule.Between(rng.Uint64(), 0, 500*time.Millisecond)
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
 	case <-m.done:
 	case <-t.C:
-		w.shown.add(didCutDrain)
+		w.shown.Add(didCutDrain)
 		w.crash(slot)
 		return
 	}
 	w.mu.Lock()
 	m.gone = true
 	w.mu.Unlock()
-	w.trace.add(m.id, "has drained")
+	w.trace.Add(m.id, "has drained")
 	w.checkEnd(m)
 }
 
@@ -129,7 +130,7 @@ func (w *world) checkEnd(m *member) {
 	select {
 	case <-m.node.Ready():
 		if m.err != nil {
-			w.trace.violate(m.id, "the orderly end is %v", m.err)
+			w.trace.Violate(m.id, "the orderly end is %v", m.err)
 		}
 	default:
 	}
@@ -139,7 +140,7 @@ func (w *world) pause(slot int, on bool) {
 	w.mu.Lock()
 	m := w.nodes[slot]
 	w.mu.Unlock()
-	w.trace.add(m.id, "paused: %v", on)
+	w.trace.Add(m.id, "paused: %v", on)
 	m.link.pause(on)
 }
 
@@ -195,9 +196,9 @@ func (w *world) wait(ctx context.Context, m *member, at conversation.Address, af
 // read ends a read: one that its caller has left ends at once.
 func (w *world) read(ctx context.Context, m *member, began time.Time) {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() != nil {
-		w.shown.add(didLeave)
+		w.shown.Add(didLeave)
 		if late := min(time.Since(end), time.Since(began)); late > 0 {
-			w.trace.violate(m.id, "a read goes on for %v after %s has left", late, callerOf(ctx))
+			w.trace.Violate(m.id, "a read goes on for %v after %s has left", late, callerOf(ctx))
 		}
 	}
 	w.apart("read", callerOf(ctx)) // Others have waited for the same.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -64,7 +65,7 @@ func (t trouble) passing() bool { return t != refused }
 
 // trouble decides what goes wrong with the n-th call for a step.
 func (m *model) trouble(body string, step, n int) trouble {
-	d := draw(m.world.seed, "trouble", body, step)
+	d := schedule.Draw(m.world.seed, "trouble", body, step)
 	if isBrief(body) {
 		return fine
 	}
@@ -75,7 +76,7 @@ func (m *model) trouble(body string, step, n int) trouble {
 	if d%16 == 1 { // a vendor that is down for a while
 		every = 1
 	}
-	if d := draw(m.world.seed, "trouble", body, step, n); d%every == 0 {
+	if d := schedule.Draw(m.world.seed, "trouble", body, step, n); d%every == 0 {
 		return overloaded + trouble((d>>8)%uint64(refused-overloaded))
 	}
 	return fine
@@ -93,7 +94,7 @@ func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.
 			}
 			n++
 			if _, end := e.(providers.Done); err == nil && !end {
-				sleep(ctx, between(draw(m.world.seed, "event", req.System, n), 0, tremble))
+				schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.world.seed, "event", req.System, n), 0, tremble))
 			}
 		}
 	}
@@ -118,10 +119,10 @@ func (m *model) stream(ctx context.Context, spec providers.Model, req providers.
 		m.calls[id]++
 		m.mu.Unlock()
 		w := m.world
-		w.shown.add(didModel)
-		w.trace.add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
+		w.shown.Add(didModel)
+		w.trace.Add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
 		if err := w.ledger.model(attemptID{m.link.member, conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
-			w.trace.violate(m.link.member, "%v", err)
+			w.trace.Violate(m.link.member, "%v", err)
 		}
 		if err := m.look(ctx, req, body); err != nil {
 			w.ledger.failed(conversation.SubmissionID(sub), n, true)
@@ -129,7 +130,7 @@ func (m *model) stream(ctx context.Context, spec providers.Model, req providers.
 		}
 		bad := m.trouble(body, step, n)
 		if bad != fine {
-			w.shown.add(didFail + deed(bad.String()))
+			w.shown.Add(didFail + schedule.Deed(bad.String()))
 			w.ledger.failed(conversation.SubmissionID(sub), n, bad.passing())
 		}
 		return m.answer(ctx, out, body, step, bad)
@@ -147,7 +148,7 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 		}
 		image, ok := msg.Parts[1].(providers.Image)
 		if !ok {
-			m.world.trace.violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
+			m.world.trace.Violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
 			return nil
 		}
 		content, err := image.Content.Open(ctx)
@@ -159,9 +160,9 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 			return m.unseen(ctx, body, err)
 		}
 		if !bytes.Equal(data, picture(m.world.seed, body)) {
-			m.world.trace.violate(m.link.member, "the model is shown another image for %s", body)
+			m.world.trace.Violate(m.link.member, "the model is shown another image for %s", body)
 		}
-		m.world.shown.add(didImage)
+		m.world.shown.Add(didImage)
 	}
 	return nil
 }
@@ -169,19 +170,21 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 // unseen is the error for an image that cannot be read just now.
 func (m *model) unseen(ctx context.Context, body string, err error) error {
 	if !errors.Is(err, providers.ErrUnavailable) && ctx.Err() == nil {
-		m.world.trace.violate(m.link.member, "the image of %s cannot be read: %v", body, err)
+		m.world.trace.Violate(m.link.member, "the image of %s cannot be read: %v", body, err)
 	}
 	return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
 }
 
 // answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
 func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad trouble) error {
-	d := func(what string) uint64 { return draw(m.world.seed, "model", what, body, step) }
+	d := func(what string) uint64 { return schedule.Draw(m.world.seed, "model", what, body, step) }
 	longest := 150 * time.Millisecond
 	if isBrief(body) {
 		longest *= 10 // It has little to say, and somebody may die meanwhile.
 	}
-	pause := func(what string) error { return sleep(ctx, between(d(what), 5*time.Millisecond, longest)) }
+	pause := func(what string) error {
+		return schedule.Sleep(ctx, schedule.Between(d(what), 5*time.Millisecond, longest))
+	}
 	if err := pause("first"); err != nil {
 		return err
 	}
@@ -191,7 +194,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 	case refused:
 		return &providers.Error{Kind: providers.KindInvalidRequest, Provider: "scripted", Status: 400}
 	case mute:
-		return sleep(ctx, time.Hour)
+		return schedule.Sleep(ctx, time.Hour)
 	}
 	if d("thinks")%3 == 0 {
 		out.Reasoning("thinking about "+body, "")
@@ -211,7 +214,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 		case ends:
 			return nil
 		case silent:
-			return sleep(ctx, time.Hour)
+			return schedule.Sleep(ctx, time.Hour)
 		}
 	}
 	done := providers.Done{StopReason: providers.StopStop, Usage: providers.Usage{Input: 1, Output: 1}}
@@ -228,7 +231,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 
 // call is the i-th tool call of a step.
 func (m *model) call(body string, step int, i uint64) (name, args string) {
-	d := draw(m.world.seed, "call", body, step, i)
+	d := schedule.Draw(m.world.seed, "call", body, step, i)
 	millis, writes := d>>8%500, d>>20%3
 	if d>>32%8 == 0 {
 		millis += 1500 // slow
@@ -253,13 +256,13 @@ func lastStep(seed uint64, body string) int {
 	if isBrief(body) {
 		return 1
 	}
-	return []int{1, 1, 1, 2, 2, 3}[draw(seed, "steps", body)%6]
+	return []int{1, 1, 1, 2, 2, 3}[schedule.Draw(seed, "steps", body)%6]
 }
 
 // words is what the model says in a step, piece by piece.
 func words(seed uint64, body string, step int) []string {
 	var out []string
-	pieces := 1 + draw(seed, "words", body, step)%3
+	pieces := 1 + schedule.Draw(seed, "words", body, step)%3
 	if isBrief(body) {
 		pieces = 1
 	}
@@ -272,16 +275,4 @@ func words(seed uint64, body string, step int) []string {
 // said is what the model says in a step.
 func said(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
-}
-
-// sleep lets virtual time pass.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 var (
@@ -49,9 +51,9 @@ type network struct {
 	profile Profile
 	store   http.RoundTripper
 	ledger  *ledger
-	trace   *trace
+	trace   *schedule.Trace
 
-	shown *tally
+	shown *schedule.Tally
 	// cacheRead is called for every answer to a read of a shortcut.
 	cacheRead func(key string, status int, body []byte)
 	// deadly reports whether a request ends its process.
@@ -59,31 +61,30 @@ type network struct {
 
 	mu     sync.Mutex
 	rate   float64
-	outage fate // of every request, delivered if there is none
-	late   map[*lateRequest]struct{}
+	outage schedule.Fate // of every request, delivered if there is none
+	late   schedule.Late[lateRequest]
 
 	landing sync.Mutex // held while a request changes the store, so that the ledger knows the order
 }
 
 type lateRequest struct {
-	op    op
-	land  func()
-	timer *time.Timer
+	op op
+	r  *request
 }
 
 func newNetwork(w *world, rate float64) *network {
 	return &network{
 		seed: w.seed, profile: w.profile, rate: rate, store: w.opts.Store, ledger: w.ledger, trace: w.trace, shown: w.shown,
-		cacheRead: w.cacheRead, deadly: w.opensDeadly, late: map[*lateRequest]struct{}{},
+		cacheRead: w.cacheRead, deadly: w.opensDeadly,
 	}
 }
 
 // setOutage decides the fate of every request, or of none in particular.
-func (n *network) setOutage(f fate) {
+func (n *network) setOutage(f schedule.Fate) {
 	n.mu.Lock()
 	n.outage = f
 	n.mu.Unlock()
-	n.trace.add("", "fate of all requests: %v", f)
+	n.trace.Add("", "fate of all requests: %v", f)
 }
 
 // course decides what happens to a request.
@@ -92,17 +93,17 @@ func (n *network) course(o op) course {
 	rate, outage := n.rate, n.outage
 	n.mu.Unlock()
 	c := plan(n.seed, n.profile.rate(rate, o), o)
-	if outage != delivered {
+	if outage != schedule.Delivered {
 		c.fate = outage
 		if !o.writes() {
-			c.fate = outage.reads()
+			c.fate = outage.Reads()
 		}
 	}
-	if c.fate != delivered {
-		n.shown.add(didFault + deed(c.fate.String()))
-		n.shown.fated(o, c.fate)
+	if c.fate != schedule.Delivered {
+		n.shown.Add(didFault + schedule.Deed(c.fate.String()))
+		n.fated(o, c.fate)
 		n.ledger.lost(o)
-		n.trace.add(o.member, "%v: %v", c.fate, o)
+		n.trace.Add(o.member, "%v: %v", c.fate, o)
 	}
 	return c
 }
@@ -110,38 +111,24 @@ func (n *network) course(o op) course {
 // heal ends the faults. What is still under way lands now, or never.
 func (n *network) heal() {
 	n.mu.Lock()
-	n.rate, n.outage = 0, delivered
-	var land []*lateRequest
-	for l := range n.late {
-		if l.timer.Stop() {
-			delete(n.late, l)
-			land = append(land, l)
-		}
-	}
+	n.rate, n.outage = 0, schedule.Delivered
 	n.mu.Unlock()
-	slices.SortFunc(land, func(a, b *lateRequest) int { return strings.Compare(a.op.id(), b.op.id()) })
+	land := n.late.Stop()
+	slices.SortFunc(land, func(a, b lateRequest) int { return strings.Compare(a.op.id(), b.op.id()) })
 	for _, l := range land {
-		if draw(n.seed, "drop", l.op.id())%3 > 0 {
-			n.trace.add(l.op.member, "lands at the end: %v", l.op)
-			l.land()
+		if schedule.Draw(n.seed, "drop", l.op.id())%3 > 0 {
+			n.trace.Add(l.op.member, "lands at the end: %v", l.op)
+			n.land(context.Background(), l.op, l.r).discard()
 		}
 	}
 }
 
 // later lands a request nobody waits for after d.
 func (n *network) later(d time.Duration, o op, r *request) {
-	l := &lateRequest{op: o}
-	l.land = func() { n.land(context.Background(), o, r).discard() }
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.late[l] = struct{}{}
-	l.timer = time.AfterFunc(d, func() {
-		n.mu.Lock()
-		delete(n.late, l)
-		n.mu.Unlock()
-		n.shown.add(didLate)
-		n.trace.add(o.member, "lands late: %v", o)
-		l.land()
+	n.late.After(d, lateRequest{o, r}, func(l lateRequest) {
+		n.shown.Add(didLate)
+		n.trace.Add(l.op.member, "lands late: %v", l.op)
+		n.land(context.Background(), l.op, l.r).discard()
 	})
 }
 
@@ -180,10 +167,10 @@ func (n *network) land(ctx context.Context, o op, r *request) reply {
 	}
 	if err == nil && o.method == http.MethodDelete && resp.StatusCode/100 == 2 {
 		n.ledger.wasDeleted(o.key)
-		n.shown.swept(o)
+		n.swept(o)
 	}
 	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 && strings.Contains(o.key, "/seg/") {
-		n.shown.add(didSegment)
+		n.shown.Add(didSegment)
 	}
 	if err == nil && o.method == http.MethodGet && cached(o.key) {
 		body, readErr := io.ReadAll(resp.Body)
@@ -297,7 +284,7 @@ func (l *link) pass(ctx context.Context, o op) error {
 			return errDead
 		case resume == nil && held:
 			held = false
-			if err := sleep(ctx, between(draw(l.net.seed, "held up", o.id()), 0, tremble)); err != nil {
+			if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(l.net.seed, "held up", o.id()), 0, tremble)); err != nil {
 				return err
 			}
 			continue
@@ -351,15 +338,15 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 // send performs a request under its fate.
 func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, error) {
 	switch c.fate {
-	case delayed:
+	case schedule.Delayed:
 		l.net.later(c.late, o, r)
 		if err := l.wait(ctx, o, c.there); err != nil {
 			return reply{}, err
 		}
 		return reply{}, timeoutError{}
-	case dropped:
+	case schedule.Dropped:
 		return reply{}, l.wait(ctx, o, time.Hour)
-	case errorBefore:
+	case schedule.ErrorBefore:
 		return failure(r.Request, http.StatusServiceUnavailable, "SlowDown"), l.wait(ctx, o, c.there)
 	}
 	began := time.Now()
@@ -377,12 +364,12 @@ func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, err
 		l.came(sweepReads)
 	}
 	switch c.fate {
-	case duplicated:
+	case schedule.Duplicated:
 		l.net.later(c.late, o, r)
-	case lostAnswer:
+	case schedule.LostAnswer:
 		answer.discard()
 		return reply{}, errReset
-	case errorAfter:
+	case schedule.ErrorAfter:
 		answer.discard()
 		return failure(r.Request, http.StatusInternalServerError, "InternalError"), nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // reader follows one conversation from a snapshot on, at changing nodes.
@@ -38,7 +39,7 @@ func (w *world) newReader(name string, at conversation.Address) *reader {
 
 func (r *reader) run(ctx context.Context) {
 	slot := r.rng.IntN(slots)
-	for sleep(ctx, between(r.rng.Uint64(), 0, 2500*time.Millisecond)) == nil {
+	for schedule.Sleep(ctx, schedule.Between(r.rng.Uint64(), 0, 2500*time.Millisecond)) == nil {
 		if r.rng.IntN(6) == 0 {
 			slot = r.rng.IntN(slots)
 		}
@@ -52,7 +53,7 @@ func (r *reader) run(ctx context.Context) {
 
 // step makes one read at a node.
 func (r *reader) step(ctx context.Context, m *member) {
-	patience := between(r.rng.Uint64(), time.Second, 5*time.Second)
+	patience := schedule.Between(r.rng.Uint64(), time.Second, 5*time.Second)
 	if r.rng.IntN(3) == 0 { // not a second
 		patience /= 50
 	}
@@ -81,10 +82,10 @@ func (r *reader) step(ctx context.Context, m *member) {
 	case conversation.CodeUnavailable, conversation.CodeSetAside:
 	case conversation.CodeStreamNotFound:
 		if r.doc != nil {
-			r.world.trace.violate(r.name, "%s has lost the conversation: %v", m.id, err)
+			r.world.trace.Violate(r.name, "%s has lost the conversation: %v", m.id, err)
 		}
 	default:
-		r.world.trace.violate(r.name, "a read after %d at %s says %v", int64(r.offset), m.id, err)
+		r.world.trace.Violate(r.name, "a read after %d at %s says %v", int64(r.offset), m.id, err)
 	}
 }
 
@@ -158,9 +159,9 @@ func (r *reader) reread(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	r.world.shown.add(didReread)
+	r.world.shown.Add(didReread)
 	if !slices.EqualFunc(again, before, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
-		r.world.trace.violate(r.name, "a second read from %d to %d at %s shows %s, the first %s", int64(from), int64(page.Next), m.id, again, before)
+		r.world.trace.Violate(r.name, "a second read from %d to %d at %s shows %s, the first %s", int64(from), int64(page.Next), m.id, again, before)
 	}
 	return nil
 }
@@ -184,7 +185,7 @@ func (r *reader) updates(ctx context.Context, m *member, limit int) error {
 	if err := json.Unmarshal(page.JSON, &chunks); err != nil {
 		return err
 	}
-	r.world.shown.add(didRead)
+	r.world.shown.Add(didRead)
 	// What comes before the creation does not count.
 	if page.Next < r.offset || r.offset > conversation.Start && page.Next > r.offset+conversation.Offset(limit) {
 		return errors.New("page ends outside of what was asked for")
@@ -195,11 +196,11 @@ func (r *reader) updates(ctx context.Context, m *member, limit int) error {
 			return err
 		}
 		if at.Compare(r.last) <= 0 || at.Batch > page.Next {
-			r.world.trace.violate(r.name, "chunk %+v after %+v in the page to %d", at, r.last, int64(page.Next))
+			r.world.trace.Violate(r.name, "chunk %+v after %+v in the page to %d", at, r.last, int64(page.Next))
 		}
 		r.last = at
 		if err := r.doc.apply(c); err != nil {
-			r.world.trace.violate(r.name, "chunk %s does not apply: %v", c, err)
+			r.world.trace.Violate(r.name, "chunk %s does not apply: %v", c, err)
 		}
 		r.seen = append(r.seen, c)
 	}
@@ -212,19 +213,19 @@ func (r *reader) updates(ctx context.Context, m *member, limit int) error {
 func (r *reader) finish(ctx context.Context, m *member, head conversation.Offset) {
 	if r.doc == nil {
 		if err := r.begin(ctx, m); err != nil {
-			r.world.trace.violate(r.name, "first read at the end: %v", err)
+			r.world.trace.Violate(r.name, "first read at the end: %v", err)
 			return
 		}
 	}
 	// The offset makes the node look for what it has not heard of.
 	if _, err := r.world.updates(ctx, m, r.at, head, 1); err != nil {
-		r.world.trace.violate(r.name, "read after the head %d at %s: %v", int64(head), m.id, err)
+		r.world.trace.Violate(r.name, "read after the head %d at %s: %v", int64(head), m.id, err)
 		return
 	}
 	for r.offset < head {
 		before := r.offset
 		if err := r.updates(ctx, m, 1+r.rng.IntN(50)); err != nil || r.offset == before {
-			r.world.trace.violate(r.name, "read after %d at the end, head %d: %v", int64(before), int64(head), err)
+			r.world.trace.Violate(r.name, "read after %d at the end, head %d: %v", int64(before), int64(head), err)
 			return
 		}
 	}

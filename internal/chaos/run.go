@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -82,7 +83,7 @@ type Report struct {
 	Violation string
 	// Trace tells what happened, one line each.
 	Trace func() []string
-	Shown Shown
+	Shown schedule.Shown
 }
 
 const (
@@ -102,7 +103,7 @@ type world struct {
 	seed    uint64
 	profile Profile
 	opts    Options
-	trace   *trace
+	trace   *schedule.Trace
 	ledger  *ledger
 	net     *network
 	agent   *agent.Agent
@@ -124,7 +125,7 @@ type world struct {
 	deadly deadly
 	dying  sync.WaitGroup // who ends an incarnation over it
 
-	shown *tally
+	shown *schedule.Tally
 	turn  [slots]chan struct{} // held by who disturbs a slot
 }
 
@@ -155,8 +156,8 @@ type member struct {
 // that the schedule could not be run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &world{
-		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: newTrace(), acks: map[string]ack{},
-		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &tally{n: Shown{}},
+		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), acks: map[string]ack{},
+		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &schedule.Tally{},
 		deadly: deadly{killed: map[string]bool{}},
 	}
 	for i := range w.turn {
@@ -176,15 +177,15 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	w.settle(ctx)
 	w.stop()
 	w.check(ctx)
-	w.shown.addN(didAck, len(w.acks))
-	w.shown.addN(didBatch, w.ledger.now)
-	w.shown.addN(didClaim, len(w.ledger.claims))
-	w.shown.addN(didTool, len(w.ledger.started))
-	return &Report{Violation: w.trace.violation(), Trace: w.trace.lines, Shown: w.shown.n}, nil
+	w.shown.AddN(didAck, len(w.acks))
+	w.shown.AddN(didBatch, w.ledger.now)
+	w.shown.AddN(didClaim, len(w.ledger.claims))
+	w.shown.AddN(didTool, len(w.ledger.started))
+	return &Report{Violation: w.trace.Violation(), Trace: w.trace.Lines, Shown: w.shown.Shown()}, nil
 }
 
 func (w *world) rng(purpose string) *rand.Rand {
-	return rand.New(rand.NewPCG(w.seed, draw(w.seed, "rng", purpose)))
+	return rand.New(rand.NewPCG(w.seed, schedule.Draw(w.seed, "rng", purpose)))
 }
 
 // busy runs clients, readers and faults.
@@ -196,7 +197,7 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	goAs := func(name string, do func(context.Context)) {
-		end := w.profile.busyTime() + between(draw(w.seed, "end", name), 0, tremble)
+		end := w.profile.busyTime() + schedule.Between(schedule.Draw(w.seed, "end", name), 0, tremble)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(as(ctx, name), end)
 			defer cancel()
@@ -237,9 +238,9 @@ func address(c int) conversation.Address {
 // disturb crashes, drains, pauses and misleads one slot.
 func (w *world) disturb(ctx context.Context, slot int) {
 	rng := w.rng(fmt.Sprint("slot-", slot))
-	crashes := []int{0, 1, 3}[draw(w.seed, "crashes")%3]
-	for sleep(ctx, between(rng.Uint64(), 200*time.Millisecond, 5*time.Second)) == nil {
-		length := between(rng.Uint64(), 100*time.Millisecond, 7*time.Second)
+	crashes := []int{0, 1, 3}[schedule.Draw(w.seed, "crashes")%3]
+	for schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 200*time.Millisecond, 5*time.Second)) == nil {
+		length := schedule.Between(rng.Uint64(), 100*time.Millisecond, 7*time.Second)
 		w.turn[slot] <- struct{}{}
 		switch n := rng.IntN(10); {
 		case n < crashes:
@@ -247,12 +248,12 @@ func (w *world) disturb(ctx context.Context, slot int) {
 			w.absence(ctx, slot, rng, length)
 		case n == crashes && crashes > 0:
 			w.drain(ctx, slot, rng)
-			sleep(ctx, length)
+			schedule.Sleep(ctx, length)
 			w.restart(slot)
 		case n < 6:
 			w.await(ctx, slot, rng)
 			w.pause(slot, true)
-			sleep(ctx, length)
+			schedule.Sleep(ctx, length)
 			w.pause(slot, false)
 		case n < 9:
 			w.believe(slot, rng)
@@ -270,7 +271,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 		case w.turn[other] <- struct{}{}:
 			defer func() { <-w.turn[other] }()
 			gone = append(gone, other)
-			w.shown.add(didTwoCrash)
+			w.shown.Add(didTwoCrash)
 		default:
 		}
 	}
@@ -281,7 +282,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 	if w.profile != Journals && rng.IntN(2) == 0 {
 		w.damage(context.WithoutCancel(ctx), rng)
 	}
-	if sleep(ctx, length) != nil {
+	if schedule.Sleep(ctx, length) != nil {
 		return
 	}
 	for _, slot := range gone {
@@ -293,13 +294,13 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 func (w *world) outages(ctx context.Context) {
 	rng := w.rng("outages")
 	for range rng.IntN(3) {
-		if sleep(ctx, between(rng.Uint64(), 0, w.profile.busyTime()/2)) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime()/2)) != nil {
 			return
 		}
-		w.shown.add(didOutage)
-		w.net.setOutage([]fate{errorBefore, errorAfter, lostAnswer, dropped}[rng.IntN(4)])
-		sleep(ctx, between(rng.Uint64(), 200*time.Millisecond, 6*time.Second))
-		w.net.setOutage(delivered)
+		w.shown.Add(didOutage)
+		w.net.setOutage([]schedule.Fate{schedule.ErrorBefore, schedule.ErrorAfter, schedule.LostAnswer, schedule.Dropped}[rng.IntN(4)])
+		schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 200*time.Millisecond, 6*time.Second))
+		w.net.setOutage(schedule.Delivered)
 	}
 }
 
@@ -316,7 +317,7 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) moment {
 	select {
 	case <-l.next(m):
 		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
-			sleep(ctx, between(rng.Uint64(), 0, 100*time.Millisecond))
+			schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 100*time.Millisecond))
 		}
 		return m
 	case <-t.C:
@@ -334,7 +335,7 @@ func (w *world) believe(slot int, rng *rand.Rand) {
 	w.mu.Lock()
 	w.views[slot] = v
 	w.mu.Unlock()
-	w.trace.add(fmt.Sprint("slot-", slot), "believes %+v", v)
+	w.trace.Add(fmt.Sprint("slot-", slot), "believes %+v", v)
 }
 
 // owner returns the member that a slot believes to own a conversation.
@@ -353,7 +354,7 @@ func (w *world) owner(slot int, conv string) string {
 		if m == nil || m.gone || m.leaving || v.blind[i] {
 			continue
 		}
-		if d := draw(0, "owner", conv, i); id == "" || d > best {
+		if d := schedule.Draw(0, "owner", conv, i); id == "" || d > best {
 			best, id = d, m.id
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 const (
@@ -61,17 +62,17 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	w := a.world
 	call, ok := agent.CallFrom(ctx)
 	if !ok {
-		w.trace.violate("tool", "a tool runs without its call")
+		w.trace.Violate("tool", "a tool runs without its call")
 	}
 	if err := begin(ctx); err != nil {
 		return "", err
 	}
 	if err := w.ledger.tool(call.ID); err != nil {
-		w.trace.violate("tool", "%v", err)
+		w.trace.Violate("tool", "%v", err)
 	}
 	for n := range in.Writes + 1 {
 		length := time.Duration(in.Millis) * time.Millisecond / time.Duration(in.Writes+1)
-		if err := sleep(ctx, length+between(draw(w.seed, "tool", call.ID, n), 0, tremble)); err != nil {
+		if err := schedule.Sleep(ctx, length+schedule.Between(schedule.Draw(w.seed, "tool", call.ID, n), 0, tremble)); err != nil {
 			return "", err
 		}
 		if n == in.Writes {
@@ -79,7 +80,7 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 		}
 		if err := a.data.Write(ctx, progress{string(call.ID), n}); err != nil {
 			if ctx.Err() == nil {
-				w.trace.violate("tool", "%s cannot write data: %v", call.ID, err)
+				w.trace.Violate("tool", "%s cannot write data: %v", call.ID, err)
 			}
 			return "", err
 		}
@@ -117,7 +118,7 @@ func (w *world) mode(hook, body string) hookMode {
 	if isBrief(body) {
 		return says
 	}
-	if d := draw(w.seed, "hook", hook, body); d%2 == 0 {
+	if d := schedule.Draw(w.seed, "hook", hook, body); d%2 == 0 {
 		return hookMode((d >> 8) % uint64(hookModes))
 	}
 	return decorates
@@ -133,13 +134,13 @@ func (a *author) finished(ctx context.Context, r *agent.Response) (map[string]an
 		from := hookSource(r.Submission)
 		if err := a.data.Write(ctx, progress{from, w.ledger.source(from)}); err != nil {
 			if ctx.Err() == nil {
-				w.trace.violate("hook", "%s cannot write data: %v", r.Submission, err)
+				w.trace.Violate("hook", "%s cannot write data: %v", r.Submission, err)
 			}
 			return nil, err
 		}
 	}
 	if !strings.HasSuffix(r.Text, said(w.seed, body, lastStep(w.seed, body))) && r.Step > 0 {
-		w.trace.violate("hook", "the response to %s is shown as %q", body, r.Text)
+		w.trace.Violate("hook", "the response to %s is shown as %q", body, r.Text)
 	}
 	return a.decorate(ctx, "finished", body)
 }
@@ -148,8 +149,8 @@ func hookSource(id conversation.SubmissionID) string { return "hook-" + string(i
 
 func (a *author) decorate(ctx context.Context, hook, body string) (map[string]any, error) {
 	mode := a.world.mode(hook, body)
-	a.world.shown.add(didHook + deed(mode.String()))
-	if err := sleep(ctx, between(draw(a.world.seed, "hook time", hook, body), 0, 100*time.Millisecond)); err != nil {
+	a.world.shown.Add(didHook + schedule.Deed(mode.String()))
+	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.world.seed, "hook time", hook, body), 0, 100*time.Millisecond)); err != nil {
 		return nil, err
 	}
 	switch mode {
@@ -160,8 +161,8 @@ func (a *author) decorate(ctx context.Context, hook, body string) (map[string]an
 	case panics:
 		panic("the hook went very wrong")
 	case dawdles:
-		if err := sleep(ctx, time.Minute); err != nil {
-			sleep(context.WithoutCancel(ctx), tremble) // Who waits has left by then.
+		if err := schedule.Sleep(ctx, time.Minute); err != nil {
+			schedule.Sleep(context.WithoutCancel(ctx), tremble) // Who waits has left by then.
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -23,25 +24,25 @@ func (w *world) checkAborts(at conversation.Address, log *knownLog) {
 			switch r := r.(type) {
 			case *conversation.AbortRequested:
 				if !w.ledger.asked(at.Key(), b.Offset) {
-					w.trace.violate(at.ID, "batch %d aborts %v and nobody asked for it", int64(b.Offset), r.Submissions)
+					w.trace.Violate(at.ID, "batch %d aborts %v and nobody asked for it", int64(b.Offset), r.Submissions)
 				}
 				asked = append(asked, r.Submissions...)
 			case *conversation.SubmissionSettled:
 				ended[r.Submission] = r.Outcome
-				w.shown.add(didSettle + deed(r.Outcome))
+				w.shown.Add(didSettle + schedule.Deed(r.Outcome))
 			case *conversation.StepDropped:
-				w.shown.add(didDrop)
+				w.shown.Add(didDrop)
 			}
 		}
 		for _, id := range asked {
 			covered[id] = true
 			if ended[id] != conversation.OutcomeAborted {
-				w.trace.violate(at.ID, "batch %d aborts %s, which it settles as %q", int64(b.Offset), id, ended[id])
+				w.trace.Violate(at.ID, "batch %d aborts %s, which it settles as %q", int64(b.Offset), id, ended[id])
 			}
 		}
 		for id, outcome := range ended {
 			if outcome == conversation.OutcomeAborted && !covered[id] {
-				w.trace.violate(at.ID, "%s is aborted and no abort covers it", id)
+				w.trace.Violate(at.ID, "%s is aborted and no abort covers it", id)
 			}
 		}
 	}
@@ -86,10 +87,10 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 			case *conversation.DataWritten:
 				var p progress
 				if err := json.Unmarshal(r.Data, &p); err != nil || slices.Contains(data[p.From], p.N) {
-					w.trace.violate(at.ID, "batch %d writes %s again, or what it is: %v", int64(b.Offset), r.Data, err)
+					w.trace.Violate(at.ID, "batch %d writes %s again, or what it is: %v", int64(b.Offset), r.Data, err)
 				}
 				data[p.From] = append(data[p.From], p.N)
-				w.shown.add(didData)
+				w.shown.Add(didData)
 				if strings.HasPrefix(p.From, "hook-") {
 					byMessage[r.Message].finished++
 				}
@@ -98,7 +99,7 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 	}
 	for id, n := range outcomes {
 		if n != 1 {
-			w.trace.violate(at.ID, "call %s has %d outcomes", id, n)
+			w.trace.Violate(at.ID, "call %s has %d outcomes", id, n)
 		}
 	}
 	for _, rec := range work {
@@ -111,7 +112,7 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 // checkOutcome checks the outcome of a call that its tool has brought to an end.
 func (w *world) checkOutcome(r *conversation.ToolSettled, c *conversation.ToolCalled, written []int) {
 	if r.Failed {
-		w.shown.add(didToolFail)
+		w.shown.Add(didToolFail)
 	}
 	var in workInput
 	if c == nil || r.DurationMs == nil || json.Unmarshal(c.Input, &in) != nil {
@@ -123,15 +124,15 @@ func (w *world) checkOutcome(r *conversation.ToolSettled, c *conversation.ToolCa
 	var out string
 	switch {
 	case started != 1:
-		w.trace.violate(string(r.Call), "its outcome is recorded and it ran %d times", started)
+		w.trace.Violate(string(r.Call), "its outcome is recorded and it ran %d times", started)
 	case len(written) != wrote || !slices.IsSorted(written):
-		w.trace.violate(string(r.Call), "its outcome is recorded after data %v, it wrote %d", written, wrote)
+		w.trace.Violate(string(r.Call), "its outcome is recorded after data %v, it wrote %d", written, wrote)
 	case !r.Failed && (json.Unmarshal(r.Output, &out) != nil || out != worked(in)):
-		w.trace.violate(string(r.Call), "the input was %s, the output is %s", c.Input, r.Output)
+		w.trace.Violate(string(r.Call), "the input was %s, the output is %s", c.Input, r.Output)
 	case !r.Failed && (in.Millis%7 == 0 || in.Millis%11 == 0):
-		w.trace.violate(string(r.Call), "it failed and its outcome is %s", r.Output)
+		w.trace.Violate(string(r.Call), "it failed and its outcome is %s", r.Output)
 	case r.Failed && r.ErrorText == errWork && in.Millis%7 != 0:
-		w.trace.violate(string(r.Call), "it did not fail and its outcome is %q", r.ErrorText)
+		w.trace.Violate(string(r.Call), "it did not fail and its outcome is %q", r.ErrorText)
 	}
 }
 
@@ -139,7 +140,7 @@ func (w *world) checkOutcome(r *conversation.ToolSettled, c *conversation.ToolCa
 func (w *world) checkRecord(rec *record) {
 	sub, body := rec.sub, rec.sub.Delivery.Body
 	if open := sub.OpenCalls(); len(open) > 0 || sub.OpenStep() != "" {
-		w.trace.violate(body, "settled with the step %q and calls %v open", sub.OpenStep(), open)
+		w.trace.Violate(body, "settled with the step %q and calls %v open", sub.OpenStep(), open)
 	}
 	last := 0
 	for _, st := range sub.Steps() {
@@ -154,21 +155,21 @@ func (w *world) checkRecord(rec *record) {
 		}
 		var step int
 		if _, err := fmt.Sscanf(text.String(), body+" says %d.", &step); err != nil || text.String() != said(w.seed, body, step) {
-			w.trace.violate(body, "a complete step says %q", text.String())
+			w.trace.Violate(body, "a complete step says %q", text.String())
 		}
 		last = step
 	}
 	switch rec.settled.Outcome {
 	case conversation.OutcomeCompleted:
 		if last != lastStep(w.seed, body) {
-			w.trace.violate(body, "completed after step %d of %d", last, lastStep(w.seed, body))
+			w.trace.Violate(body, "completed after step %d of %d", last, lastStep(w.seed, body))
 		}
 		w.checkHooks(rec)
 	case conversation.OutcomeFailed:
 		w.checkFailure(rec)
 	case conversation.OutcomeAborted:
 		if rec.settled.Error == nil || rec.settled.Error.Type != conversation.CodeAborted {
-			w.trace.violate(body, "aborted with %+v", rec.settled.Error)
+			w.trace.Violate(body, "aborted with %+v", rec.settled.Error)
 		}
 	}
 }
@@ -185,11 +186,11 @@ func (w *world) checkHooks(rec *record) {
 			decorated = len(have) == 1 && bytes.Equal(have[0], want)
 		}
 		if !decorated && (hook == "started" || rec.sub.Attempts < maxAttempts) {
-			w.trace.violate(body, "the hook %s %s, recorded is %q", hook, w.mode(hook, body), have)
+			w.trace.Violate(body, "the hook %s %s, recorded is %q", hook, w.mode(hook, body), have)
 		}
 	}
 	if w.mode("finished", body) == decorates && rec.finished == 0 && rec.sub.Attempts < maxAttempts {
-		w.trace.violate(body, "the data of the hook is missing")
+		w.trace.Violate(body, "the data of the hook is missing")
 	}
 }
 
@@ -201,11 +202,11 @@ func (w *world) checkFailure(rec *record) {
 	err := rec.settled.Error
 	switch {
 	case err == nil:
-		w.trace.violate(rec.sub.Delivery.Body, "failed without an error")
+		w.trace.Violate(rec.sub.Delivery.Body, "failed without an error")
 	case err.Type == conversation.CodeModelFailed && (f.good || f.row+unread/pageReads > maxRetries):
 	case err.Type == conversation.CodeRetryExhausted && rec.sub.Attempts >= maxAttempts:
 	default:
-		w.trace.violate(rec.sub.Delivery.Body, "failed with %+v after %d attempts, its model calls: %+v, lost reads of history: %d",
+		w.trace.Violate(rec.sub.Delivery.Body, "failed with %+v after %d attempts, its model calls: %+v, lost reads of history: %d",
 			*err, rec.sub.Attempts, f, unread)
 	}
 }
@@ -213,14 +214,14 @@ func (w *world) checkFailure(rec *record) {
 // askAgain asks a quiet node what it must know by now: it has the attachments, it
 // replays keys, and refuses what does not fit.
 func (w *world) askAgain(ctx context.Context, at conversation.Address) {
-	m := w.pick(int(draw(w.seed, "ask", at.ID) % slots))
+	m := w.pick(int(schedule.Draw(w.seed, "ask", at.ID) % slots))
 	state := w.log(ctx, at).state
 	if m == nil || !state.Exists() {
 		return
 	}
 	// The offset makes the node look for what it has not heard of.
 	if _, err := w.updates(ctx, m, at, state.Head(), 1); err != nil {
-		w.trace.violate(m.id, "read after the head %d: %v", int64(state.Head()), err)
+		w.trace.Violate(m.id, "read after the head %d: %v", int64(state.Head()), err)
 		return
 	}
 	asked := 0
@@ -256,24 +257,24 @@ func (w *world) askKey(ctx context.Context, m *member, at conversation.Address, 
 		receipt, err := m.node.Precheck(ctx, c.admission)
 		switch {
 		case c.want == "" && (err != nil || receipt == nil || receipt.SubmissionID != r.Submission || receipt.UID != uid):
-			w.trace.violate(m.id, "asked for the key of %s at the end: %+v, %v", r.Submission, receipt, err)
+			w.trace.Violate(m.id, "asked for the key of %s at the end: %+v, %v", r.Submission, receipt, err)
 		case c.want != "" && (err == nil || conversation.CodeOf(err) != c.want):
-			w.trace.violate(m.id, "asked for %+v at the end: %+v, %v", c.admission, receipt, err)
+			w.trace.Violate(m.id, "asked for %+v at the end: %+v, %v", c.admission, receipt, err)
 		}
-		w.shown.add(didAsk)
+		w.shown.Add(didAsk)
 	}
 }
 
 func (w *world) readAttachment(ctx context.Context, m *member, at conversation.Address, a conversation.Attachment, body string) {
 	meta, content, err := m.node.Reader().Attachment(ctx, at, a.ID)
 	if err != nil {
-		w.trace.violate(m.id, "attachment %s of %s cannot be read: %v", a.ID, body, err)
+		w.trace.Violate(m.id, "attachment %s of %s cannot be read: %v", a.ID, body, err)
 		return
 	}
 	defer content.Close()
 	data, err := io.ReadAll(content)
 	if err != nil || meta != a || !bytes.Equal(data, picture(w.seed, body)) {
-		w.trace.violate(m.id, "attachment %+v of %s is read as %+v with %d bytes: %v", a, body, meta, len(data), err)
+		w.trace.Violate(m.id, "attachment %+v of %s is read as %+v with %d bytes: %v", a, body, meta, len(data), err)
 	}
-	w.shown.add(didAttach)
+	w.shown.Add(didAttach)
 }

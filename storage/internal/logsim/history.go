@@ -1,4 +1,4 @@
-package chaos
+package logsim
 
 import (
 	"fmt"
@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
-// logOp is an append or a read of a log as its caller saw it.
-type logOp struct {
+// op is an append or a read of a log as its caller saw it.
+type op struct {
 	process    string
 	append     bool
 	call, back int64    // nanoseconds since the beginning
@@ -20,18 +22,18 @@ type logOp struct {
 	known      bool     // the outcome of the append is known; the read came to the end of the log
 }
 
-// LogHistory is what the processes of a schedule have appended and read, and when.
-type LogHistory struct{ ops []logOp }
+// History is what the processes of a schedule have appended and read, and when.
+type History struct{ ops []op }
 
 // Len is how many operations there are.
-func (h LogHistory) Len() int { return len(h.ops) }
+func (h History) Len() int { return len(h.ops) }
 
 // Check reports whether there is an order of the operations, each at some moment while it
 // was under way, in which they are those of a list that is appended to and read: an error
 // if not, or if that could not be found out within the limit. An append with an unknown
 // outcome may have its place at any time after it began. It uses several cores and real
 // time: it must be called outside of a bubble.
-func (h LogHistory) Check(limit time.Duration) error {
+func (h History) Check(limit time.Duration) error {
 	clients := map[string]int{}
 	shown := map[uint64]bool{}
 	for _, op := range h.ops {
@@ -53,27 +55,27 @@ func (h LogHistory) Check(limit time.Duration) error {
 		}
 		ops = append(ops, porcupine.Operation{ClientId: clients[op.process], Input: op, Call: op.call, Return: back})
 	}
-	if result := porcupine.CheckOperationsTimeout(logModel(), ops, limit); result != porcupine.Ok {
+	if result := porcupine.CheckOperationsTimeout(model(), ops, limit); result != porcupine.Ok {
 		return fmt.Errorf("check %d operations: %v", len(ops), result)
 	}
 	return nil
 }
 
-// logState is a list of batches, the last one first.
-type logState struct {
-	before *logState
+// list is a list of batches, the last one first.
+type list struct {
+	before *list
 	length int64
 	id     uint64
 	sum    uint64 // of all ids
 }
 
-func (s *logState) with(id uint64) *logState {
-	d := dice(s.sum ^ id)
-	return &logState{before: s, length: s.length + 1, id: id, sum: d.Uint64()}
+func (s *list) with(id uint64) *list {
+	d := schedule.Dice(s.sum ^ id)
+	return &list{before: s, length: s.length + 1, id: id, sum: d.Uint64()}
 }
 
 // shows reports whether a read may have this result.
-func (s *logState) shows(op logOp) bool {
+func (s *list) shows(op op) bool {
 	end := op.seq + int64(len(op.read))
 	if end > s.length || op.known && end < s.length {
 		return false
@@ -90,12 +92,12 @@ func (s *logState) shows(op logOp) bool {
 	return true
 }
 
-// logModel is a list of batches that only grows.
-func logModel() porcupine.Model {
+// model is a list of batches that only grows.
+func model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return &logState{} },
+		Init: func() any { return &list{} },
 		Step: func(state, input, _ any) (bool, any) {
-			log, op := state.(*logState), input.(logOp)
+			log, op := state.(*list), input.(op)
 			switch {
 			case !op.append:
 				return log.shows(op), log
@@ -105,10 +107,10 @@ func logModel() porcupine.Model {
 			return true, log.with(op.id)
 		},
 		Equal: func(a, b any) bool {
-			x, y := a.(*logState), b.(*logState)
+			x, y := a.(*list), b.(*list)
 			return x.length == y.length && x.sum == y.sum
 		},
-		Hash:              func(state any) uint64 { return state.(*logState).sum },
+		Hash:              func(state any) uint64 { return state.(*list).sum },
 		DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%+v", input) },
 	}
 }

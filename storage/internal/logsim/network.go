@@ -1,11 +1,10 @@
-package chaos
+package logsim
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
-	"hash/fnv"
+	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -13,68 +12,44 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
-// dice are as many draws as one asks for.
-type dice uint64
+var errReset = errors.New("simulated: connection reset")
 
-// Uint64 returns the next draw.
-func (d *dice) Uint64() uint64 {
-	*d += 0x9e3779b97f4a7c15
-	x := uint64(*d)
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
+// request is one request for an object of the log.
+type request struct{ verb, key, after string }
 
-func (d *dice) share() float64 { return share(d.Uint64()) }
+func (r request) writes() bool { return r.verb == "create" || r.verb == "put" || r.verb == "delete" }
 
-func (d *dice) between(from, to time.Duration) time.Duration { return between(d.Uint64(), from, to) }
-
-// diceOf returns dice that depend on their arguments only.
-func diceOf(seed uint64, n int, names ...string) *dice {
-	h := fnv.New64a()
-	h.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, seed), uint64(n)))
-	for _, name := range names {
-		io.WriteString(h, name)
-		h.Write([]byte{0})
-	}
-	d := dice(h.Sum64())
-	return &d
-}
-
-// logRequest is one request for an object of the log.
-type logRequest struct{ verb, key, after string }
-
-func (r logRequest) writes() bool { return r.verb == "create" || r.verb == "put" || r.verb == "delete" }
-
-func (r logRequest) fail(kind, err error) error {
+func (r request) fail(kind, err error) error {
 	return &storage.Error{Op: r.verb, Key: r.key, Kind: kind, Err: err}
 }
 
 // lost is what a process gets that hears nothing of its request.
-func (r logRequest) lost(err error) error {
+func (r request) lost(err error) error {
 	if r.writes() {
 		return r.fail(storage.ErrUncertain, err)
 	}
 	return r.fail(storage.ErrUnavailable, err)
 }
 
-// logNet carries the requests of all processes of a log to the bucket. It stands at the
+// network carries the requests of all processes of a log to the bucket. It stands at the
 // seam of package storage, below which everything answers at once.
-type logNet struct {
+type network struct {
 	seed   uint64
 	store  storage.Bucket
 	folder string // of the conversation
-	trace  *trace
-	shown  *tally
+	trace  *schedule.Trace
+	shown  *schedule.Tally
 	stale  float64 // share of LISTs that hide what is new
 	rate   float64 // share of requests that something happens to
 	pauses float64 // share of requests at which the process stands still
 
+	late schedule.Late[lateWrite]
+
 	mu   sync.Mutex
-	late map[*lateWrite]struct{}
 	born map[string]int // how many creates had landed when a key was created
 	gone map[string]bool
 	now  int
@@ -82,40 +57,39 @@ type logNet struct {
 
 // lateWrite is under way although nobody waits for it.
 type lateWrite struct {
-	req   logRequest
-	who   string
-	land  func() error
-	timer *time.Timer
+	req  request
+	who  string
+	land func() error
 }
 
-// logCourse is what happens to one request.
-type logCourse struct {
-	fate               fate
+// course is what happens to one request.
+type course struct {
+	fate               schedule.Fate
 	there, back, late  time.Duration // no time if it is negative
 	before, afterwards time.Duration // how long the process stands still before it is sent, and before it is answered
 	anyway             bool          // it is sent although its sender has given up meanwhile
 	conflict           bool          // what never lands is answered as a conflict
 }
 
-func (n *logNet) course(d *dice, r logRequest) logCourse {
-	c := logCourse{
-		there: d.between(time.Millisecond, 40*time.Millisecond), back: d.between(-40*time.Millisecond, 40*time.Millisecond),
-		late: d.between(0, 10*time.Second), anyway: d.Uint64()%2 == 0, conflict: d.Uint64()%2 == 0 && r.verb == "create",
+func (n *network) course(d *schedule.Dice, r request) course {
+	c := course{
+		there: d.Between(time.Millisecond, 40*time.Millisecond), back: d.Between(-40*time.Millisecond, 40*time.Millisecond),
+		late: d.Between(0, 10*time.Second), anyway: d.Uint64()%2 == 0, conflict: d.Uint64()%2 == 0 && r.verb == "create",
 	}
 	if d.Uint64()%3 == 0 {
-		c.late = d.between(0, time.Minute)
+		c.late = d.Between(0, time.Minute)
 	}
-	if d.share() < n.rate {
-		c.fate = 1 + fate(d.Uint64()%uint64(fates-1))
-		if c.fate == slow {
-			c.there = d.between(500*time.Millisecond, 6*time.Second)
+	if d.Share() < n.rate {
+		c.fate = schedule.Fault(d.Uint64())
+		if c.fate == schedule.Slow {
+			c.there = d.Between(500*time.Millisecond, 6*time.Second)
 		}
 	}
 	if !r.writes() {
-		c.fate = c.fate.reads()
+		c.fate = c.fate.Reads()
 	}
-	if d.share() < n.pauses {
-		stop := d.between(100*time.Millisecond, 25*time.Second)
+	if d.Share() < n.pauses {
+		stop := d.Between(100*time.Millisecond, 25*time.Second)
 		if d.Uint64()%3 == 0 {
 			c.afterwards = stop
 		} else {
@@ -127,61 +101,46 @@ func (n *logNet) course(d *dice, r logRequest) logCourse {
 
 // heal ends the faults once no process asks for anything. What is still under way lands
 // now, or never.
-func (n *logNet) heal() {
-	n.mu.Lock()
-	var land []*lateWrite
-	for l := range n.late {
-		if l.timer.Stop() {
-			land = append(land, l)
-		}
-	}
-	clear(n.late)
-	n.mu.Unlock()
-	slices.SortFunc(land, func(a, b *lateWrite) int {
+func (n *network) heal() {
+	land := n.late.Stop()
+	slices.SortFunc(land, func(a, b lateWrite) int {
 		return cmp.Or(strings.Compare(a.req.key, b.req.key), strings.Compare(a.who, b.who), strings.Compare(a.req.verb, b.req.verb))
 	})
 	for i, l := range land {
-		if diceOf(n.seed, i, "drop").Uint64()%3 > 0 {
-			n.trace.add(l.who, "lands at the end: %s %s: %v", l.req.verb, n.short(l.req.key), outcome{l.land()})
+		if schedule.DiceOf(n.seed, i, "drop").Uint64()%3 > 0 {
+			n.trace.Add(l.who, "lands at the end: %s %s: %v", l.req.verb, n.short(l.req.key), outcome{l.land()})
 		}
 	}
 }
 
 // later lands a request nobody waits for.
-func (n *logNet) later(d time.Duration, who string, r logRequest, land func() error) {
-	l := &lateWrite{req: r, who: who, land: land}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.late[l] = struct{}{}
-	l.timer = time.AfterFunc(d, func() {
-		n.mu.Lock()
-		delete(n.late, l)
-		n.mu.Unlock()
-		n.shown.add(didLate)
-		n.trace.add(who, "lands late: %s %s: %v", r.verb, n.short(r.key), outcome{l.land()})
+func (n *network) later(d time.Duration, who string, r request, land func() error) {
+	n.late.After(d, lateWrite{r, who, land}, func(l lateWrite) {
+		n.shown.Add(didLate)
+		n.trace.Add(l.who, "lands late: %s %s: %v", l.req.verb, n.short(l.req.key), outcome{l.land()})
 	})
 }
 
-func (n *logNet) short(key string) string { return strings.TrimPrefix(key, n.folder) }
+func (n *network) short(key string) string { return strings.TrimPrefix(key, n.folder) }
 
 // created notes that a key was taken.
-func (n *logNet) created(key string) {
+func (n *network) created(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.now++
 	n.born[key] = n.now
 	if n.gone[key] {
-		n.shown.add(didOrphan)
-		n.trace.add("", "taken again: %s", n.short(key))
+		n.shown.Add(didOrphan)
+		n.trace.Add("", "taken again: %s", n.short(key))
 	}
 	first, last, ok := segmentSpan(n.short(key))
 	if !ok {
 		return
 	}
-	n.shown.add(didSegment)
+	n.shown.Add(didSegment)
 	for other := range n.born {
 		if a, b, ok := segmentSpan(n.short(other)); ok && other != key && first <= a && b <= last {
-			n.shown.add(didMerge)
+			n.shown.Add(didMerge)
 			return
 		}
 	}
@@ -199,21 +158,21 @@ func segmentSpan(key string) (first, last int64, ok bool) {
 	return first, last, errA == nil && errB == nil
 }
 
-func (n *logNet) deleted(key string) {
+func (n *network) deleted(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, was := n.born[key]; was {
 		delete(n.born, key)
 		n.gone[key] = true
-		n.shown.add(didDelete)
+		n.shown.Add(didDelete)
 	}
 }
 
 // hide takes what is new from a page, as a LIST does that is not consistent.
-func (n *logNet) hide(d *dice, page storage.ListPage) storage.ListPage {
+func (n *network) hide(d *schedule.Dice, page storage.ListPage) storage.ListPage {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.stale == 0 || d.share() >= n.stale || n.now == 0 {
+	if n.stale == 0 || d.Share() >= n.stale || n.now == 0 {
 		return page
 	}
 	known := int(d.Uint64() % uint64(n.now+1))
@@ -222,43 +181,43 @@ func (n *logNet) hide(d *dice, page storage.ListPage) storage.ListPage {
 	return page
 }
 
-// logLink is the bucket as one process sees it.
-type logLink struct {
-	net *logNet
+// link is the bucket as one process sees it.
+type link struct {
+	net *network
 	who string
 
 	mu       sync.Mutex
-	attempts map[logRequest]int
+	attempts map[request]int
 	writes   int
 }
 
-var _ storage.Bucket = (*logLink)(nil)
+var _ storage.Bucket = (*link)(nil)
 
-func (n *logNet) link(who string) *logLink {
-	return &logLink{net: n, who: who, attempts: map[logRequest]int{}}
+func (n *network) link(who string) *link {
+	return &link{net: n, who: who, attempts: map[request]int{}}
 }
 
 // sent returns how many writes have left the process.
-func (l *logLink) sent() int {
+func (l *link) sent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.writes
 }
 
 // do performs a request under its fate.
-func (l *logLink) do(ctx context.Context, r logRequest, land func(*dice) error) error {
+func (l *link) do(ctx context.Context, r request, land func(*schedule.Dice) error) error {
 	l.mu.Lock()
 	attempt := l.attempts[r]
 	l.attempts[r]++
 	l.mu.Unlock()
-	d := diceOf(l.net.seed, attempt, l.who, r.verb, r.key, r.after)
+	d := schedule.DiceOf(l.net.seed, attempt, l.who, r.verb, r.key, r.after)
 	c := l.net.course(d, r)
 	err := l.send(ctx, r, c, func() error { return land(d) })
-	l.net.trace.add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.fate, max(c.before, -c.afterwards), outcome{err})
+	l.net.trace.Add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.fate, max(c.before, -c.afterwards), outcome{err})
 	return err
 }
 
-func (l *logLink) unsent(r logRequest, err error) error {
+func (l *link) unsent(r request, err error) error {
 	if r.writes() {
 		return r.fail(nil, err)
 	}
@@ -280,9 +239,9 @@ func (o outcome) String() string {
 	return o.err.Error()
 }
 
-func (l *logLink) send(ctx context.Context, r logRequest, c logCourse, land func() error) error {
+func (l *link) send(ctx context.Context, r request, c course, land func() error) error {
 	if c.before > 0 {
-		l.net.shown.add(didPause)
+		l.net.shown.Add(didPause)
 		time.Sleep(c.before) // Its clocks stand still, too: nothing ends this.
 		if err := ctx.Err(); err != nil && !c.anyway {
 			return l.unsent(r, err)
@@ -295,25 +254,25 @@ func (l *logLink) send(ctx context.Context, r logRequest, c logCourse, land func
 		l.writes++
 		l.mu.Unlock()
 	}
-	if c.fate != delivered {
-		l.net.shown.add(didFault + deed(c.fate.String()))
+	if c.fate != schedule.Delivered {
+		l.net.shown.Add(didFault + schedule.Deed(c.fate.String()))
 	}
 	switch c.fate {
-	case delayed:
+	case schedule.Delayed:
 		l.net.later(c.late, l.who, r, land)
-		sleep(ctx, c.there)
+		schedule.Sleep(ctx, c.there)
 		return r.lost(errReset)
-	case dropped:
-		return r.lost(sleep(ctx, 20*time.Second))
-	case errorBefore:
-		sleep(ctx, c.there)
+	case schedule.Dropped:
+		return r.lost(schedule.Sleep(ctx, 20*time.Second))
+	case schedule.ErrorBefore:
+		schedule.Sleep(ctx, c.there)
 		if c.conflict {
 			return r.fail(storage.ErrConflict, nil)
 		}
 		return r.lost(errReset)
 	}
 	began := time.Now()
-	if err := sleep(ctx, c.there); err != nil {
+	if err := schedule.Sleep(ctx, c.there); err != nil {
 		if r.writes() {
 			l.net.later(max(c.there-time.Since(began), 1), l.who, r, land) // It left the process; nobody calls it back.
 		}
@@ -321,17 +280,17 @@ func (l *logLink) send(ctx context.Context, r logRequest, c logCourse, land func
 	}
 	err := land()
 	if c.afterwards > 0 {
-		l.net.shown.add(didPause)
+		l.net.shown.Add(didPause)
 		time.Sleep(c.afterwards)
 	}
 	switch c.fate {
-	case duplicated:
+	case schedule.Duplicated:
 		l.net.later(c.late, l.who, r, land)
-	case lostAnswer, errorAfter:
+	case schedule.LostAnswer, schedule.ErrorAfter:
 		return r.lost(errReset)
 	}
 	if c.back > 0 {
-		if gone := sleep(ctx, c.back); gone != nil {
+		if gone := schedule.Sleep(ctx, c.back); gone != nil {
 			return r.lost(gone)
 		}
 	}
@@ -339,12 +298,12 @@ func (l *logLink) send(ctx context.Context, r logRequest, c logCourse, land func
 }
 
 // Create implements storage.Bucket.
-func (l *logLink) Create(ctx context.Context, key string, body storage.Body) error {
+func (l *link) Create(ctx context.Context, key string, body storage.Body) error {
 	data, err := contentOf(body)
 	if err != nil {
 		return err
 	}
-	return l.do(ctx, logRequest{verb: "create", key: key}, func(*dice) error {
+	return l.do(ctx, request{verb: "create", key: key}, func(*schedule.Dice) error {
 		err := l.net.store.Create(context.WithoutCancel(ctx), key, storage.Bytes(data))
 		if err == nil {
 			l.net.created(key)
@@ -354,19 +313,19 @@ func (l *logLink) Create(ctx context.Context, key string, body storage.Body) err
 }
 
 // Put implements storage.Bucket.
-func (l *logLink) Put(ctx context.Context, key string, body storage.Body) error {
+func (l *link) Put(ctx context.Context, key string, body storage.Body) error {
 	data, err := contentOf(body)
 	if err != nil {
 		return err
 	}
-	return l.do(ctx, logRequest{verb: "put", key: key}, func(*dice) error {
+	return l.do(ctx, request{verb: "put", key: key}, func(*schedule.Dice) error {
 		return l.net.store.Put(context.WithoutCancel(ctx), key, storage.Bytes(data))
 	})
 }
 
 // Delete implements storage.Bucket.
-func (l *logLink) Delete(ctx context.Context, key string) error {
-	return l.do(ctx, logRequest{verb: "delete", key: key}, func(*dice) error {
+func (l *link) Delete(ctx context.Context, key string) error {
+	return l.do(ctx, request{verb: "delete", key: key}, func(*schedule.Dice) error {
 		err := l.net.store.Delete(context.WithoutCancel(ctx), key)
 		if err == nil {
 			l.net.deleted(key)
@@ -376,8 +335,8 @@ func (l *logLink) Delete(ctx context.Context, key string) error {
 }
 
 // Get implements storage.Bucket.
-func (l *logLink) Get(ctx context.Context, key string) (data []byte, err error) {
-	err = l.do(ctx, logRequest{verb: "get", key: key}, func(*dice) (err error) {
+func (l *link) Get(ctx context.Context, key string) (data []byte, err error) {
+	err = l.do(ctx, request{verb: "get", key: key}, func(*schedule.Dice) (err error) {
 		data, err = l.net.store.Get(context.WithoutCancel(ctx), key)
 		return err
 	})
@@ -388,8 +347,8 @@ func (l *logLink) Get(ctx context.Context, key string) (data []byte, err error) 
 }
 
 // GetRange implements storage.Bucket.
-func (l *logLink) GetRange(ctx context.Context, key string, offset, length int64) (data []byte, err error) {
-	err = l.do(ctx, logRequest{verb: "range", key: key}, func(*dice) (err error) {
+func (l *link) GetRange(ctx context.Context, key string, offset, length int64) (data []byte, err error) {
+	err = l.do(ctx, request{verb: "range", key: key}, func(*schedule.Dice) (err error) {
 		data, err = l.net.store.GetRange(context.WithoutCancel(ctx), key, offset, length)
 		return err
 	})
@@ -400,7 +359,7 @@ func (l *logLink) GetRange(ctx context.Context, key string, offset, length int64
 }
 
 // Open implements storage.Bucket. The content is under way with the answer.
-func (l *logLink) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+func (l *link) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	data, err := l.Get(ctx, key)
 	if err != nil {
 		return nil, 0, err
@@ -409,8 +368,8 @@ func (l *logLink) Open(ctx context.Context, key string) (io.ReadCloser, int64, e
 }
 
 // List implements storage.Bucket.
-func (l *logLink) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
-	err = l.do(ctx, logRequest{verb: "list", key: q.Prefix, after: strings.TrimPrefix(q.After, q.Prefix)}, func(d *dice) (err error) {
+func (l *link) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
+	err = l.do(ctx, request{verb: "list", key: q.Prefix, after: strings.TrimPrefix(q.After, q.Prefix)}, func(d *schedule.Dice) (err error) {
 		page, err = l.net.store.List(context.WithoutCancel(ctx), q)
 		page = l.net.hide(d, page)
 		return err

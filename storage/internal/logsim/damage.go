@@ -1,4 +1,4 @@
-package chaos
+package logsim
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
 // spoil damages objects of the log that others stand in for.
-func (p *logProc) spoil(ctx context.Context) {
+func (p *proc) spoil(ctx context.Context) {
 	for p.busy() {
 		p.nap(ctx, 10*time.Second)
 		page, err := p.opts.Store.List(ctx, storage.ListQuery{Prefix: p.net.folder})
@@ -25,7 +26,7 @@ func (p *logProc) spoil(ctx context.Context) {
 }
 
 // spare returns what an object is that the log can do without, "" if it cannot.
-func (p *logProc) spare(key string, all []storage.ListedKey) (what string) {
+func (p *proc) spare(key string, all []storage.ListedKey) (what string) {
 	held := func(seq int64) (inLog, inSegment bool) {
 		for _, k := range all {
 			if k.Key == key {
@@ -57,7 +58,7 @@ func (p *logProc) spare(key string, all []storage.ListedKey) (what string) {
 }
 
 // harm flips a bit of an object, or deletes it if it is a shortcut.
-func (p *logProc) harm(ctx context.Context, key, what string) {
+func (p *proc) harm(ctx context.Context, key, what string) {
 	data, err := p.opts.Store.Get(ctx, key)
 	if err != nil {
 		return
@@ -69,6 +70,6 @@ func (p *logProc) harm(ctx context.Context, key, what string) {
 		data[p.below(len(data))] ^= 1 << p.below(8)
 		err = p.opts.Store.Put(ctx, key, storage.Bytes(data))
 	}
-	p.shown.add(didSpoil + deed(what))
-	p.trace.add(p.name, "damages %s: %v", p.net.short(key), err)
+	p.shown.Add(didSpoil + schedule.Deed(what))
+	p.trace.Add(p.name, "damages %s: %v", p.net.short(key), err)
 }

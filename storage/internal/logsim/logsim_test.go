@@ -1,4 +1,4 @@
-package chaos
+package logsim
 
 import (
 	"context"
@@ -9,45 +9,46 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
 // TestLogHistory checks that a history is refused if no log could have it.
 func TestLogHistory(t *testing.T) {
-	put := func(call, back int64, id uint64, seq int64) logOp {
-		return logOp{process: "w", append: true, call: call, back: back, id: id, seq: seq, known: true}
+	put := func(call, back int64, id uint64, seq int64) op {
+		return op{process: "w", append: true, call: call, back: back, id: id, seq: seq, known: true}
 	}
-	maybe := func(call, back int64, id uint64) logOp {
-		return logOp{process: "w", append: true, call: call, back: back, id: id}
+	maybe := func(call, back int64, id uint64) op {
+		return op{process: "w", append: true, call: call, back: back, id: id}
 	}
-	read := func(call, back int64, from int64, ids ...uint64) logOp {
-		return logOp{process: "r", call: call, back: back, seq: from, read: ids, known: true}
+	read := func(call, back int64, from int64, ids ...uint64) op {
+		return op{process: "r", call: call, back: back, seq: from, read: ids, known: true}
 	}
-	part := func(call, back int64, from int64, ids ...uint64) logOp {
-		return logOp{process: "r", call: call, back: back, seq: from, read: ids}
+	part := func(call, back int64, from int64, ids ...uint64) op {
+		return op{process: "r", call: call, back: back, seq: from, read: ids}
 	}
 	for _, c := range []struct {
 		name string
 		ok   bool
-		ops  []logOp
+		ops  []op
 	}{
-		{"what was appended is read", true, []logOp{put(1, 2, 10, 0), put(3, 4, 11, 1), read(5, 6, 0, 10, 11), read(5, 6, 1, 11)}},
-		{"a read overlaps an append", true, []logOp{put(1, 4, 10, 0), read(2, 3, 0), read(2, 3, 0, 10)}},
-		{"a part is read", true, []logOp{put(1, 2, 10, 0), put(3, 4, 11, 1), part(5, 6, 0, 10)}},
-		{"an unknown append took place later", true, []logOp{maybe(1, 2, 10), read(3, 4, 0), read(5, 6, 0, 10)}},
-		{"an unknown append never took place", true, []logOp{maybe(1, 2, 10), put(3, 4, 11, 0), read(5, 6, 0, 11)}},
-		{"an unknown append made room", true, []logOp{maybe(1, 2, 10), put(3, 4, 11, 1), read(5, 6, 0, 10, 11)}},
-		{"what was appended is not read", false, []logOp{put(1, 2, 10, 0), read(3, 4, 0)}},
-		{"what was read is gone", false, []logOp{put(1, 6, 10, 0), read(2, 3, 0, 10), read(4, 5, 0)}},
-		{"something else is read", false, []logOp{put(1, 2, 10, 0), part(3, 4, 0, 11)}},
-		{"a number is taken twice", false, []logOp{put(1, 2, 10, 0), put(1, 2, 11, 0)}},
-		{"a number is left out", false, []logOp{put(1, 2, 10, 0), put(3, 4, 11, 2)}},
-		{"the order is another", false, []logOp{put(1, 2, 10, 1), put(3, 4, 11, 0)}},
-		{"an unknown append took place before it began", false, []logOp{read(1, 2, 0, 10), maybe(3, 4, 10)}},
-		{"an unknown append took place and then did not", false, []logOp{maybe(1, 2, 10), read(3, 4, 0, 10), read(5, 6, 0)}},
+		{"what was appended is read", true, []op{put(1, 2, 10, 0), put(3, 4, 11, 1), read(5, 6, 0, 10, 11), read(5, 6, 1, 11)}},
+		{"a read overlaps an append", true, []op{put(1, 4, 10, 0), read(2, 3, 0), read(2, 3, 0, 10)}},
+		{"a part is read", true, []op{put(1, 2, 10, 0), put(3, 4, 11, 1), part(5, 6, 0, 10)}},
+		{"an unknown append took place later", true, []op{maybe(1, 2, 10), read(3, 4, 0), read(5, 6, 0, 10)}},
+		{"an unknown append never took place", true, []op{maybe(1, 2, 10), put(3, 4, 11, 0), read(5, 6, 0, 11)}},
+		{"an unknown append made room", true, []op{maybe(1, 2, 10), put(3, 4, 11, 1), read(5, 6, 0, 10, 11)}},
+		{"what was appended is not read", false, []op{put(1, 2, 10, 0), read(3, 4, 0)}},
+		{"what was read is gone", false, []op{put(1, 6, 10, 0), read(2, 3, 0, 10), read(4, 5, 0)}},
+		{"something else is read", false, []op{put(1, 2, 10, 0), part(3, 4, 0, 11)}},
+		{"a number is taken twice", false, []op{put(1, 2, 10, 0), put(1, 2, 11, 0)}},
+		{"a number is left out", false, []op{put(1, 2, 10, 0), put(3, 4, 11, 2)}},
+		{"the order is another", false, []op{put(1, 2, 10, 1), put(3, 4, 11, 0)}},
+		{"an unknown append took place before it began", false, []op{read(1, 2, 0, 10), maybe(3, 4, 10)}},
+		{"an unknown append took place and then did not", false, []op{maybe(1, 2, 10), read(3, 4, 0, 10), read(5, 6, 0)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := (LogHistory{c.ops}).Check(time.Minute); (err == nil) != c.ok {
+			if err := (History{c.ops}).Check(time.Minute); (err == nil) != c.ok {
 				t.Errorf("got %v, want fitting %t", err, c.ok)
 			}
 		})
@@ -79,49 +80,49 @@ func TestLogChecks(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want string // part of the violation, "" for none
-		do   func(ctx context.Context, p *logProc)
+		do   func(ctx context.Context, p *proc)
 	}{
-		{"nothing", "", func(ctx context.Context, p *logProc) {
+		{"nothing", "", func(ctx context.Context, p *proc) {
 			p.read(ctx, "", storage.Start(), log(nil, zero, one), nil)
 			p.acknowledged(one.Position(), one, id)
 			p.compare([]storage.Batch{zero, one})
 		}},
-		{"a hole", "follows batch", func(ctx context.Context, p *logProc) { p.read(ctx, "", storage.Start(), log(nil, one), nil) }},
-		{"another chain", "follows batch", func(ctx context.Context, p *logProc) {
+		{"a hole", "follows batch", func(ctx context.Context, p *proc) { p.read(ctx, "", storage.Start(), log(nil, one), nil) }},
+		{"another chain", "follows batch", func(ctx context.Context, p *proc) {
 			p.read(ctx, "", storage.Start(), log(nil, zero, batch(1, storage.Hash{9}, "{}\n")), nil)
 		}},
-		{"a number that changes", "batch 1 was", func(ctx context.Context, p *logProc) {
+		{"a number that changes", "batch 1 was", func(ctx context.Context, p *proc) {
 			p.read(ctx, "", zero.Position(), log(nil, one), nil)
 			p.read(ctx, "", zero.Position(), log(nil, other), nil)
 		}},
-		{"what was acknowledged is not shown", "was acknowledged", func(ctx context.Context, p *logProc) {
+		{"what was acknowledged is not shown", "was acknowledged", func(ctx context.Context, p *proc) {
 			p.acknowledged(one.Position(), one, id)
 			p.read(ctx, "", storage.Start(), log(nil, zero), nil)
 		}},
-		{"two acknowledgements", "acknowledged twice", func(_ context.Context, p *logProc) {
+		{"two acknowledgements", "acknowledged twice", func(_ context.Context, p *proc) {
 			p.acknowledged(one.Position(), one, id)
 			p.acknowledged(one.Position(), one, id)
 		}},
-		{"damage where there is none", "is missing", func(ctx context.Context, p *logProc) {
+		{"damage where there is none", "is missing", func(ctx context.Context, p *proc) {
 			p.read(ctx, "", storage.Start(), log(&storage.GapError{Next: -1}), nil)
 		}},
-		{"no answer", "", func(ctx context.Context, p *logProc) {
+		{"no answer", "", func(ctx context.Context, p *proc) {
 			p.read(ctx, "", storage.Start(), log(&storage.Error{Kind: storage.ErrUnavailable}), nil)
 		}},
-		{"an end without an acknowledged batch", "is gone", func(_ context.Context, p *logProc) {
+		{"an end without an acknowledged batch", "is gone", func(_ context.Context, p *proc) {
 			p.acknowledged(one.Position(), one, id)
 			p.compare([]storage.Batch{zero})
 		}},
-		{"an end with another batch", "acknowledged batch 1", func(_ context.Context, p *logProc) {
+		{"an end with another batch", "acknowledged batch 1", func(_ context.Context, p *proc) {
 			p.acknowledged(one.Position(), one, id)
 			p.compare([]storage.Batch{zero, other})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &logWorld{trace: newTrace(), shown: &tally{n: Shown{}}, acked: map[int64]uint64{}, tail: -1, seen: map[int64]storage.Batch{}, end: -1}
-				c.do(t.Context(), &logProc{logWorld: w, rng: diceOf(1, 0)})
-				if v := w.trace.violation(); (c.want == "") != (v == "") || !strings.Contains(v, c.want) {
+				w := &world{trace: schedule.NewTrace(), shown: &schedule.Tally{}, acked: map[int64]uint64{}, tail: -1, seen: map[int64]storage.Batch{}, end: -1}
+				c.do(t.Context(), &proc{world: w, rng: schedule.DiceOf(1, 0)})
+				if v := w.trace.Violation(); (c.want == "") != (v == "") || !strings.Contains(v, c.want) {
 					t.Errorf("violation %q, want %q", v, c.want)
 				}
 			})

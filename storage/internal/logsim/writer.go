@@ -1,4 +1,4 @@
-package chaos
+package logsim
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // write is a writer: a node that opens the log, appends for a while under a new nonce,
 // loses it or crashes, and opens it again.
-func (p *logProc) write(ctx context.Context) {
+func (p *proc) write(ctx context.Context) {
 	defer func() {
 		p.mu.Lock()
 		p.writers--
@@ -25,12 +25,12 @@ func (p *logProc) write(ctx context.Context) {
 }
 
 // live is one incarnation. It may end at any time; what it has sent may land later.
-func (p *logProc) live(ctx context.Context, nonce storage.Nonce) {
+func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
 	if p.chance(5) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.rng.between(0, 8*time.Second))
+		ctx, cancel = context.WithTimeout(ctx, p.rng.Between(0, 8*time.Second))
 		defer cancel()
-		p.shown.add(didCrash)
+		p.shown.Add(didCrash)
 	}
 	recent, ok := p.open(ctx)
 	if !ok {
@@ -72,7 +72,7 @@ func (p *logProc) live(ctx context.Context, nonce storage.Nonce) {
 }
 
 // open reads the log up to its end, and returns what it has read last.
-func (p *logProc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
+func (p *proc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 	switch p.below(3) {
 	case 0:
 		return p.read(ctx, "on", p.fold.at, p.logs.Batches(ctx, p.conv, p.fold.at), &p.fold)
@@ -87,10 +87,10 @@ func (p *logProc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 
 // append sends one batch and reports whether it was acknowledged. While it is under way
 // more lines gather, which must wait for the next batch.
-func (p *logProc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonce, n int) bool {
+func (p *proc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonce, n int) bool {
 	if p.chance(10) {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.rng.between(time.Millisecond, 4*time.Second))
+		ctx, cancel = context.WithTimeout(ctx, p.rng.Between(time.Millisecond, 4*time.Second))
 		defer cancel()
 	}
 	lines := fmt.Appendf(nil, "{\"by\":%q,\"n\":%d%s}\n", nonce, n, p.padding)
@@ -102,10 +102,10 @@ func (p *logProc) append(ctx context.Context, w *storage.Writer, nonce storage.N
 			return lines
 		})
 	}
-	op := logOp{process: p.name, append: true, call: p.now(), id: idOf(nonce, kept)}
+	op := op{process: p.name, append: true, call: p.now(), id: idOf(nonce, kept)}
 	pos, err := w.Append(sending, kept, conversation.Time(1))
 	op.back = p.now()
-	p.trace.add(p.name, "append: %v, %v", pos.Seq, ending(err))
+	p.trace.Add(p.name, "append: %v, %v", pos.Seq, ending(err))
 	switch {
 	case err == nil:
 		op.seq, op.known = pos.Seq, true
@@ -116,20 +116,20 @@ func (p *logProc) append(ctx context.Context, w *storage.Writer, nonce storage.N
 		p.record(op)
 		p.lost(ctx, w, err)
 	case !kindless(err) || ctx.Err() == nil:
-		p.trace.violate(p.name, "append ends with %v", err)
+		p.trace.Violate(p.name, "append ends with %v", err)
 	}
 	return false
 }
 
 // acknowledged checks an acknowledgement.
-func (p *logProc) acknowledged(pos storage.Position, b storage.Batch, id uint64) {
+func (p *proc) acknowledged(pos storage.Position, b storage.Batch, id uint64) {
 	p.mu.Lock()
 	_, twice := p.acked[pos.Seq]
 	p.acked[pos.Seq] = id
 	p.tail = max(p.tail, pos.Seq)
 	p.mu.Unlock()
 	if twice {
-		p.trace.violate(p.name, "batch %d is acknowledged twice", pos.Seq)
+		p.trace.Violate(p.name, "batch %d is acknowledged twice", pos.Seq)
 	}
 	p.saw(b)
 	p.fold = p.fold.with(b)
@@ -137,18 +137,18 @@ func (p *logProc) acknowledged(pos storage.Position, b storage.Batch, id uint64)
 }
 
 // lost checks that a writer that must not go on does not.
-func (p *logProc) lost(ctx context.Context, w *storage.Writer, err error) {
+func (p *proc) lost(ctx context.Context, w *storage.Writer, err error) {
 	switch fenced := (*storage.FencedError)(nil); {
 	case errors.As(err, &fenced) && fenced.Err != nil && fenced.Winner == "" && !storage.Damaged(err):
-		p.shown.add(didStale)
+		p.shown.Add(didStale)
 	case errors.Is(err, storage.ErrFenced):
-		p.shown.add(didFence)
+		p.shown.Add(didFence)
 	default:
-		p.shown.add(didUncertain)
+		p.shown.Add(didUncertain)
 	}
 	before := p.link.sent()
 	if _, again := w.Append(ctx, nil, 1); again != err || p.link.sent() != before {
-		p.trace.violate(p.name, "a writer that is spent with %v appends: %v", err, again)
+		p.trace.Violate(p.name, "a writer that is spent with %v appends: %v", err, again)
 	}
 }
 
@@ -176,39 +176,39 @@ func kindless(err error) bool {
 }
 
 // checkpoint stores what the process knows, all of it acknowledged or read.
-func (p *logProc) checkpoint(ctx context.Context) {
+func (p *proc) checkpoint(ctx context.Context) {
 	f := &p.fold
 	if f.at.Seq < 0 {
 		return
 	}
 	c := &storage.Checkpoint{At: f.at, Claims: f.claims, Writers: f.writers, State: fmt.Appendf(nil, "{\"fold\":\"%016x\"}", f.sum)}
 	err := p.logs.PutCheckpoint(ctx, p.conv, c, f.from)
-	p.trace.add(p.name, "checkpoint at %d: %v", f.at.Seq, ending(err))
+	p.trace.Add(p.name, "checkpoint at %d: %v", f.at.Seq, ending(err))
 	if err == nil {
 		f.from = c
 	}
 }
 
 // restore reads the log on from the newest checkpoint, as far as the head knows.
-func (p *logProc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
+func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 	c, err := p.logs.Checkpoint(ctx, p.conv)
 	if c == nil || err != nil {
 		// One that an old head names may be gone, which is no damage of the log.
-		p.trace.add(p.name, "no checkpoint: %v", ending(err))
+		p.trace.Add(p.name, "no checkpoint: %v", ending(err))
 		return nil, false
 	}
-	f := logFold{at: c.At, claims: c.Claims, writers: c.Writers, from: c}
+	f := fold{at: c.At, claims: c.Claims, writers: c.Writers, from: c}
 	if _, err := fmt.Sscanf(string(c.State), `{"fold":"%x"}`, &f.sum); err != nil {
-		p.trace.violate(p.name, "checkpoint at %d holds %s", c.At.Seq, c.State)
+		p.trace.Violate(p.name, "checkpoint at %d holds %s", c.At.Seq, c.State)
 		return nil, false
 	}
 	p.mu.Lock()
 	p.said = append(p.said, saidFold{p.name, f})
 	old := c.At.Seq < p.end
 	p.mu.Unlock()
-	p.shown.add(didRestore)
+	p.shown.Add(didRestore)
 	if old {
-		p.shown.add(didOldHead)
+		p.shown.Add(didOldHead)
 	}
 	p.fold = f
 	return p.read(ctx, "from a checkpoint", c.At, p.logs.Resume(ctx, p.conv, c.At), &p.fold)

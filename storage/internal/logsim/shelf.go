@@ -1,4 +1,4 @@
-package chaos
+package logsim
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Shelf is a bucket in memory that answers at once, for the many schedules of [RunLog]
+// Shelf is a bucket in memory that answers at once, for the many schedules of [Run]
 // that a server would take too long for. It is held to the suite of logs, and a schedule
 // has the same trace on it as on a store behind package storage/s3.
 //

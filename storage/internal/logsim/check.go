@@ -1,4 +1,4 @@
-package chaos
+package logsim
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"time"
 
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
-// logFold is what a process knows of a log up to a position.
-type logFold struct {
+// fold is what a process knows of a log up to a position.
+type fold struct {
 	at      storage.Position
 	sum     uint64
 	claims  []storage.Claim
@@ -23,9 +23,9 @@ type logFold struct {
 	from    *storage.Checkpoint // that was read or stored last
 }
 
-func emptyFold() logFold { return logFold{at: storage.Start()} }
+func emptyFold() fold { return fold{at: storage.Start()} }
 
-func (f logFold) with(b storage.Batch) logFold {
+func (f fold) with(b storage.Batch) fold {
 	f.at, f.sum = b.Position(), (f.sum^idOf(b.Nonce, b.Lines))*0x100000001b3
 	if b.First {
 		f.claims, f.writers = append(slices.Clip(f.claims), storage.Claim{Seq: b.Seq, Nonce: b.Nonce}), f.writers+1
@@ -36,7 +36,7 @@ func (f logFold) with(b storage.Batch) logFold {
 // saidFold is what somebody has read in a checkpoint.
 type saidFold struct {
 	who  string
-	fold logFold
+	fold fold
 }
 
 // idOf tells a batch from all others. What differs stands at the beginning, and in the
@@ -49,16 +49,16 @@ func idOf(nonce storage.Nonce, lines []byte) uint64 {
 	return h.Sum64()
 }
 
-func (w *logWorld) now() int64 { return int64(time.Since(w.trace.began)) }
+func (w *world) now() int64 { return int64(w.trace.Now()) }
 
-func (w *logWorld) record(op logOp) {
+func (w *world) record(op op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.history = append(w.history, op)
 }
 
 // saw checks that a number never changes what it stands for.
-func (p *logProc) saw(b storage.Batch) {
+func (p *proc) saw(b storage.Batch) {
 	p.mu.Lock()
 	was, known := p.seen[b.Seq]
 	if !known {
@@ -67,17 +67,17 @@ func (p *logProc) saw(b storage.Batch) {
 	p.end = max(p.end, b.Seq)
 	p.mu.Unlock()
 	if known && (was.Hash != b.Hash || was.Header != b.Header || !bytes.Equal(was.Lines, b.Lines)) {
-		p.trace.violate(p.name, "batch %d was %.50q of %s and is %.50q of %s", b.Seq, was.Lines, was.Nonce, b.Lines, b.Nonce)
+		p.trace.Violate(p.name, "batch %d was %.50q of %s and is %.50q of %s", b.Seq, was.Lines, was.Nonce, b.Lines, b.Nonce)
 	}
 }
 
 // read checks what a reader is shown after a position, and adds it to what it knows. It
 // returns the batches, and whether it came to the end.
-func (p *logProc) read(ctx context.Context, how string, at storage.Position, log iter.Seq2[storage.Batch, error], fold *logFold) (got []storage.Batch, ok bool) {
+func (p *proc) read(ctx context.Context, how string, at storage.Position, log iter.Seq2[storage.Batch, error], into *fold) (got []storage.Batch, ok bool) {
 	p.mu.Lock()
 	acked := p.tail
 	p.mu.Unlock()
-	op := logOp{process: p.name, call: p.now(), seq: at.Seq + 1, known: true}
+	op := op{process: p.name, call: p.now(), seq: at.Seq + 1, known: true}
 	from := at
 	for b, err := range log {
 		if err != nil {
@@ -88,58 +88,58 @@ func (p *logProc) read(ctx context.Context, how string, at storage.Position, log
 			break
 		}
 		if b.Seq != at.Seq+1 || b.Prev != at.Hash {
-			p.trace.violate(p.name, "read %s: batch %d of %s follows batch %d", how, b.Seq, b.Nonce, at.Seq)
+			p.trace.Violate(p.name, "read %s: batch %d of %s follows batch %d", how, b.Seq, b.Nonce, at.Seq)
 			break
 		}
 		at = b.Position()
 		p.saw(b)
 		p.been = append(p.been, at)
 		got = append(got, b)
-		if fold != nil {
-			*fold = fold.with(b)
+		if into != nil {
+			*into = into.with(b)
 		}
 		op.read = append(op.read, idOf(b.Nonce, b.Lines))
 	}
 	op.back = p.now()
-	p.trace.add(p.name, "read %s after %d: up to %d, whole %t", how, from.Seq, at.Seq, op.known)
-	p.shown.add(didRead)
+	p.trace.Add(p.name, "read %s after %d: up to %d, whole %t", how, from.Seq, at.Seq, op.known)
+	p.shown.Add(didRead)
 	p.record(op)
 	if op.known && at.Seq < acked {
-		p.trace.violate(p.name, "read %s after %d ends at %d although %d was acknowledged", how, from.Seq, at.Seq, acked)
+		p.trace.Violate(p.name, "read %s after %d ends at %d although %d was acknowledged", how, from.Seq, at.Seq, acked)
 	}
 	return got, op.known
 }
 
 // part reads some batches that were seen before.
-func (p *logProc) part(ctx context.Context, last int64) {
+func (p *proc) part(ctx context.Context, last int64) {
 	first := int64(p.below(int(last) + 1))
-	op := logOp{process: p.name, call: p.now(), seq: first}
+	op := op{process: p.name, call: p.now(), seq: first}
 	got, err := p.logs.Range(ctx, p.conv, first, last)
 	op.back = p.now()
-	p.trace.add(p.name, "read %d to %d: %d, %s", first, last, len(got), ending(err))
+	p.trace.Add(p.name, "read %d to %d: %d, %s", first, last, len(got), ending(err))
 	if err != nil {
 		if ctx.Err() == nil {
 			p.refused("read a part", err)
 		}
 		return
 	}
-	p.shown.add(didRange)
+	p.shown.Add(didRange)
 	for i, b := range got {
 		if b.Seq != first+int64(i) {
-			p.trace.violate(p.name, "batch %d of a part from %d on is %d", i, first, b.Seq)
+			p.trace.Violate(p.name, "batch %d of a part from %d on is %d", i, first, b.Seq)
 		}
 		p.saw(b)
 		op.read = append(op.read, idOf(b.Nonce, b.Lines))
 	}
 	if int64(len(got)) != last-first+1 {
-		p.trace.violate(p.name, "part from %d to %d has %d batches", first, last, len(got))
+		p.trace.Violate(p.name, "part from %d to %d has %d batches", first, last, len(got))
 	}
 	p.record(op)
 }
 
 // finish checks the log once nothing happens any more.
-func (w *logWorld) finish(ctx context.Context) {
-	p := &logProc{logWorld: w, name: "end", rng: diceOf(w.seed, 0, "end"), logs: w.opts.Logs(w.opts.Store), fold: emptyFold()}
+func (w *world) finish(ctx context.Context) {
+	p := &proc{world: w, name: "end", rng: schedule.DiceOf(w.seed, 0, "end"), logs: w.opts.Logs(w.opts.Store), fold: emptyFold()}
 	log, _ := p.read(ctx, "at the end", storage.Start(), p.logs.Batches(ctx, p.conv, storage.Start()), &p.fold)
 	p.compare(log)
 	if !w.opts.Damage {
@@ -155,13 +155,13 @@ func (w *logWorld) finish(ctx context.Context) {
 		}
 		complete := int64(len(log)) > s.fold.at.Seq
 		if complete && (f.at != s.fold.at || f.sum != s.fold.sum || f.writers != s.fold.writers || !slices.Equal(f.claims, s.fold.claims)) {
-			p.trace.violate(s.who, "checkpoint at %d is of another log", s.fold.at.Seq)
+			p.trace.Violate(s.who, "checkpoint at %d is of another log", s.fold.at.Seq)
 		}
 	}
 }
 
 // compare compares what was acknowledged with what is there.
-func (p *logProc) compare(log []storage.Batch) {
+func (p *proc) compare(log []storage.Batch) {
 	for seq := range p.tail + 1 {
 		id, ok := p.acked[seq]
 		if !ok {
@@ -170,20 +170,20 @@ func (p *logProc) compare(log []storage.Batch) {
 		switch {
 		case seq < int64(len(log)) && idOf(log[seq].Nonce, log[seq].Lines) == id:
 		case seq < int64(len(log)):
-			p.trace.violate(p.name, "acknowledged batch %d is %.50q of %s", seq, log[seq].Lines, log[seq].Nonce)
+			p.trace.Violate(p.name, "acknowledged batch %d is %.50q of %s", seq, log[seq].Lines, log[seq].Nonce)
 		case !p.opts.Damage:
-			p.trace.violate(p.name, "acknowledged batch %d is gone", seq)
+			p.trace.Violate(p.name, "acknowledged batch %d is gone", seq)
 		}
 	}
 	for seq := range p.end + 1 {
 		if _, seen := p.seen[seq]; !p.opts.Damage && seen && seq >= int64(len(log)) {
-			p.trace.violate(p.name, "batch %d, which was seen, is gone", seq)
+			p.trace.Violate(p.name, "batch %d, which was seen, is gone", seq)
 		}
 	}
 }
 
 // tidy compacts all there is, and returns how far segments go.
-func (p *logProc) tidy(ctx context.Context) (covered int64) {
+func (p *proc) tidy(ctx context.Context) (covered int64) {
 	c := p.logs.Compactor(p.conv)
 	tail, err := p.logs.Tail(ctx, p.conv, -1)
 	if err == nil && tail >= 0 {
@@ -193,24 +193,24 @@ func (p *logProc) tidy(ctx context.Context) (covered int64) {
 		}
 	}
 	if err != nil {
-		p.trace.violate(p.name, "compact at the end: %v", err)
+		p.trace.Violate(p.name, "compact at the end: %v", err)
 	}
 	return c.Covered()
 }
 
 // rest looks at which objects are left. What it finds is said to be at rest: it is no
 // loss by itself.
-func (p *logProc) rest(ctx context.Context, covered int64) {
+func (p *proc) rest(ctx context.Context, covered int64) {
 	tail, err := p.logs.Tail(ctx, p.conv, -1)
 	if err != nil || covered != max(tail-1, -1) {
-		p.trace.violate(p.name, "at rest: segments hold batches up to %d of %d, %v", covered, tail, err)
+		p.trace.Violate(p.name, "at rest: segments hold batches up to %d of %d, %v", covered, tail, err)
 	}
 	prefix := p.net.folder + "log/"
 	var left []string
 	for q := (storage.ListQuery{Prefix: prefix}); ; {
 		page, err := p.opts.Store.List(ctx, q)
 		if err != nil {
-			p.trace.violate(p.name, "at rest: list: %v", err)
+			p.trace.Violate(p.name, "at rest: list: %v", err)
 			return
 		}
 		for _, k := range page.Keys {
@@ -224,33 +224,33 @@ func (p *logProc) rest(ctx context.Context, covered int64) {
 	for seq := range tail {
 		b, key := p.seen[seq], storage.LogKey(p.conv, seq)
 		if kept := slices.Contains(left, key); kept != b.First {
-			p.trace.violate(p.name, "at rest: batch %d, a claim %t, is left in the log: %t", seq, b.First, kept)
+			p.trace.Violate(p.name, "at rest: batch %d, a claim %t, is left in the log: %t", seq, b.First, kept)
 		}
 	}
 	p.segments(ctx, tail)
 }
 
 // segments checks that segments hold every batch but the last.
-func (p *logProc) segments(ctx context.Context, tail int64) {
+func (p *proc) segments(ctx context.Context, tail int64) {
 	refs, err := p.logs.Segments(ctx, p.conv, 0)
 	if err != nil {
-		p.trace.violate(p.name, "at rest: segments: %v", err)
+		p.trace.Violate(p.name, "at rest: segments: %v", err)
 	}
 	slices.SortFunc(refs, func(a, b storage.SegmentRef) int { return cmp.Compare(a.First, b.First) })
 	end := int64(-1)
 	for _, r := range refs {
 		if r.First > end+1 {
-			p.trace.violate(p.name, "at rest: no segment holds batch %d", end+1)
+			p.trace.Violate(p.name, "at rest: no segment holds batch %d", end+1)
 		}
 		end = max(end, r.Last)
 	}
 	if end != max(tail-1, -1) {
-		p.trace.violate(p.name, "at rest: segments end at %d of %d", end, tail)
+		p.trace.Violate(p.name, "at rest: segments end at %d of %d", end, tail)
 	}
 }
 
 // offsets reads from some of all places.
-func (p *logProc) offsets(ctx context.Context, log []storage.Batch) {
+func (p *proc) offsets(ctx context.Context, log []storage.Batch) {
 	same := func(got, want []storage.Batch) bool {
 		return slices.EqualFunc(got, want, func(a, b storage.Batch) bool { return a.Hash == b.Hash && bytes.Equal(a.Lines, b.Lines) })
 	}
@@ -264,17 +264,17 @@ func (p *logProc) offsets(ctx context.Context, log []storage.Batch) {
 		}
 		for b, err := range rest {
 			if err != nil {
-				p.trace.violate(p.name, "read after %d at the end: %v", i, err)
+				p.trace.Violate(p.name, "read after %d at the end: %v", i, err)
 				break
 			}
 			got = append(got, b)
 		}
 		if !same(got, log[i+1:]) {
-			p.trace.violate(p.name, "after %d there are %d batches at the end", i, len(got))
+			p.trace.Violate(p.name, "after %d there are %d batches at the end", i, len(got))
 		}
 		last := i + p.below(len(log)-i)
 		if got, err := p.logs.Range(ctx, p.conv, int64(i), int64(last)); err != nil || !same(got, log[i:last+1]) {
-			p.trace.violate(p.name, "batches %d to %d at the end: %d, %v", i, last, len(got), err)
+			p.trace.Violate(p.name, "batches %d to %d at the end: %d, %v", i, last, len(got), err)
 		}
 	}
 }

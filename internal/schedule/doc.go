@@ -1,0 +1,9 @@
+// Package schedule is what seeded schedules have in common, be they of nodes
+// (internal/chaos) or of one log (storage/internal/logsim): draws that depend on a seed
+// alone, the fates of requests, the trace that is told of a violation, and the tally that
+// shows whether enough has happened to prove anything.
+//
+// A trace, a tally and late requests are safe for concurrent use; dice are not. All time
+// is that of the caller, who runs in a synctest bubble. Nothing here starts a goroutine
+// but [Late.After], when the time has come; [Late.Stop] leaves none.
+package schedule
