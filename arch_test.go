@@ -95,10 +95,10 @@ func packages() []row {
 		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
-		{"internal/noderun", 3, suite, list("conversation", "internal/proc"), nil},
 		{"internal/proc", 2, tool, nil, nil},
 		{"internal/s3server", 3, suite, list("internal/proc"), nil},
 		{"internal/sample", 1, tool, nil, nil},
+		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},
 		{"cmd/parley/internal/bench", 4, command, nil, list("golang.org/x/sync")},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,10 +140,7 @@ func (a *attack) send(ctx context.Context, method, url string, body []byte) (int
 
 // say sends a message, and again after a refusal, and reports whether it was taken.
 func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
-	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": fmt.Sprint(at, r.Uint64())})
-	if err != nil {
-		panic(err) // Maps of texts have a JSON form.
-	}
+	body := noderun.Message(fmt.Sprint(at, r.Uint64()), text)
 	for range 20 {
 		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at, body)
 		if status == http.StatusAccepted {

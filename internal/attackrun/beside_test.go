@@ -3,7 +3,6 @@ package attackrun_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -160,7 +159,7 @@ func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
 	fresh := func(c noderun.Chunk) error {
 		if c.Type == conversation.ChunkSettled {
 			if c.Outcome != conversation.OutcomeCompleted {
-				b.site.fail("%s: %s is settled as %s: %v", id, c.SubmissionID, c.Outcome, c.Error)
+				b.site.Fail("%s: %s is settled as %s: %v", id, c.SubmissionID, c.Outcome, c.Error)
 			}
 			settled <- c.SubmissionID
 		}
@@ -184,11 +183,11 @@ func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
 		select {
 		case sub := <-settled:
 			if sub != receipt.SubmissionID {
-				b.site.fail("%s: %s is settled, want %s", id, sub, receipt.SubmissionID)
+				b.site.Fail("%s: %s is settled, want %s", id, sub, receipt.SubmissionID)
 			}
 			b.timed(timeSettled, admitted)
 		case <-time.After(liveness):
-			b.site.fail("%s: %s is not settled after %v", id, receipt.SubmissionID, liveness)
+			b.site.Fail("%s: %s is not settled after %v", id, receipt.SubmissionID, liveness)
 			return
 		case <-ctx.Done():
 			return
@@ -210,71 +209,51 @@ func (b *beside) url(r *rand.Rand, id string) string {
 // post sends a message to one node after the other, under its key, until it is answered.
 func (b *beside) post(ctx context.Context, r *rand.Rand, id string, n int) (receipt conversation.Receipt, ok bool) {
 	key := fmt.Sprintf("%s.%d", id, n)
-	body, err := json.Marshal(map[string]any{"kind": "user", "body": "pace=2ms tokens=12 note=" + key, "idempotencyKey": key})
-	if err != nil {
-		panic(err) // Maps of texts have a JSON form.
-	}
 	began := time.Now()
-	for time.Since(began) < liveness && ctx.Err() == nil {
-		answer, header, err := b.client.Do(ctx, http.MethodPost, b.url(r, id), body)
-		if err == nil {
-			b.timed(timeAdmitted, began)
-			if receipt, err = noderun.ReadReceipt(answer, header); err != nil {
-				b.site.fail("message %s: %v", key, err)
-				return receipt, false
-			}
-			b.mu.Lock()
-			if b.acked[id] == nil {
-				b.acked[id] = map[string]conversation.Receipt{}
-			}
-			b.acked[id][key] = receipt
-			b.mu.Unlock()
-			return receipt, true
-		}
-		if noderun.Broken(err) {
-			b.site.fail("message %s: %v", key, err)
-			return receipt, false
-		}
-		_ = noderun.Pause(ctx, time.Duration(20+r.IntN(80))*time.Millisecond)
+	answer, header, err := b.ask(ctx, r, http.MethodPost, id, noderun.Message(key, "pace=2ms tokens=12 note="+key))
+	if err == nil {
+		b.timed(timeAdmitted, began)
+		receipt, err = noderun.ReadReceipt(answer, header)
 	}
-	if ctx.Err() == nil {
-		b.site.fail("message %s is not answered within %v", key, liveness)
+	if err != nil {
+		if ctx.Err() == nil || noderun.Broken(err) {
+			b.site.Fail("message %s: %v", key, err)
+		}
+		return receipt, false
 	}
-	return receipt, false
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.acked[id] == nil {
+		b.acked[id] = map[string]conversation.Receipt{}
+	}
+	b.acked[id][key] = receipt
+	return receipt, true
+}
+
+// ask asks one node after the other about a conversation.
+func (b *beside) ask(ctx context.Context, r *rand.Rand, method, id string, body []byte) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("not within %v", liveness))
+	defer cancel()
+	return b.client.Insist(ctx, r, method, func() string { return b.url(r, id) }, body)
 }
 
 // look reads a whole conversation.
 func (b *beside) look(ctx context.Context, r *rand.Rand, id string) {
 	began := time.Now()
-	for time.Since(began) < liveness && ctx.Err() == nil {
-		answer, header, err := b.client.Do(ctx, http.MethodGet, b.url(r, id), nil)
-		if err == nil {
-			b.timed(timeRead, began)
-			_, err = noderun.ReadSnapshot(answer, header)
-		}
-		if noderun.Broken(err) {
-			b.site.fail("read %s: %v", id, err)
-		}
-		if err == nil || noderun.Broken(err) {
-			return
-		}
-		_ = noderun.Pause(ctx, time.Duration(20+r.IntN(80))*time.Millisecond)
+	answer, header, err := b.ask(ctx, r, http.MethodGet, id, nil)
+	if err == nil {
+		b.timed(timeRead, began)
+		_, err = noderun.ReadSnapshot(answer, header)
+	}
+	if noderun.Broken(err) {
+		b.site.Fail("read %s: %v", id, err)
 	}
 }
 
-// follow reads by event streams, over all nodes, until ctx ends.
+// follow reads over all nodes until ctx ends.
 func (b *beside) follow(ctx context.Context, r *rand.Rand, reader *noderun.Reader, id string) {
-	for ctx.Err() == nil {
-		err := reader.Stream(ctx, b.url(r, id))
-		if ctx.Err() != nil {
-			return
-		}
-		// The message that creates it may be less than a heartbeat old.
-		if noderun.Broken(err) && !(noderun.Missing(err) && reader.At() == conversation.Start) {
-			b.site.fail("reader of %s: %v", id, err)
-			return
-		}
-		_ = noderun.Pause(ctx, time.Duration(5+r.IntN(50))*time.Millisecond)
+	if err := reader.Follow(ctx, r, func() string { return b.url(r, id) }); err != nil {
+		b.site.Fail("reader of %s: %v", id, err)
 	}
 }
 

@@ -1,9 +1,7 @@
 package attackrun_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,9 +19,6 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
-	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 const (
@@ -39,34 +33,17 @@ const (
 	maxOutput = 8 << 10
 )
 
-// notes gathers what is wrong. It is safe for concurrent use.
-type notes struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (n *notes) fail(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprintf(format, args...))
-}
-
-func (n *notes) all() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return append([]string{}, n.lines...)
-}
-
 // site is the nodes and what they need.
 type site struct {
-	*notes
+	noderun.Notes
 	program string
 	dir     string
 	env     []string
 	reaper  *proc.Reaper
+	client  *noderun.Client // For what nodes say of themselves.
 	nodes   []*node
 	store   *gate // Before the bucket, nil for a folder.
-	open    func() (storage.Bucket, func() error, error)
+	place   noderun.Place
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -102,23 +79,24 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // newSite makes one node over a folder, or several over an endpoint. None runs yet.
 func newSite(t *testing.T, nodes int) *site {
 	t.Helper()
-	s := &site{notes: &notes{}, program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token}, reaper: noderun.StartReaper(t)}
+	s := &site{program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token}, reaper: noderun.StartReaper(t)}
 	if *keepFlag != "" {
 		s.dir = *keepFlag
 	}
+	s.client = noderun.NewClient(time.Second)
+	t.Cleanup(s.client.Close)
 	vendor := newVendor(t)
-	var bucket string
-	if nodes == 1 {
-		data := filepath.Join(t.TempDir(), "data")
-		bucket = fmt.Sprintf("{dir: %q}", data)
-		s.open = func() (storage.Bucket, func() error, error) { return openFolder(data) }
-	} else {
-		bucket = s.endpoint(t)
+	s.place = noderun.Place{Dir: filepath.Join(t.TempDir(), "data")}
+	bucket := s.place
+	if nodes > 1 {
+		s.place = noderun.NewBucket(t, s3server.Versitygw(t))
+		bucket = s.gated(t)
 	}
+	s.env = append(s.env, bucket.Env()...)
 	ports := noderun.FreePorts(t, "127.0.0.1", 3*nodes)
 	for i := range nodes {
 		n := &node{site: s, number: i, http: ports[3*i], admin: ports[3*i+1], config: filepath.Join(s.dir, fmt.Sprintf("node-%d.yaml", i+1))}
-		conf := fmt.Sprintf("listen: %s\nbucket: %s\nauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", n.http, bucket, n.admin, memoryBytes)
+		conf := fmt.Sprintf("listen: %s\n%sauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", n.http, bucket.Config(), n.admin, memoryBytes)
 		if nodes > 1 {
 			conf += fmt.Sprintf("cluster: {listen: %q}\n", ports[3*i+2])
 		}
@@ -156,33 +134,12 @@ agents:
 `, vendor+"/v1", vendor+"/text", vendor+"/arguments")
 }
 
-// openFolder opens the bucket of a folder that no node serves.
-func openFolder(dir string) (storage.Bucket, func() error, error) {
-	store, err := local.Open(dir, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return b, store.Close, nil
-}
-
-// endpoint starts a store with a gate before it, and returns how a configuration names it.
-func (s *site) endpoint(t *testing.T) string {
+// gated starts a gate before the bucket, and returns how nodes reach it.
+func (s *site) gated(t *testing.T) noderun.Place {
 	t.Helper()
-	server := s3server.Versitygw(t)
-	name := server.Bucket(t)
-	s.open = func() (storage.Bucket, func() error, error) {
-		b, err := s3.New(&s3.Options{
-			Endpoint: server.Endpoint, Bucket: name, Region: server.Region, PathStyle: true, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
-		})
-		return b, func() error { return nil }, err
-	}
 	next := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: server.Endpoint})
+			r.SetURL(&url.URL{Scheme: "http", Host: s.place.Endpoint})
 			r.Out.Host = r.In.Host
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
@@ -196,9 +153,9 @@ func (s *site) endpoint(t *testing.T) string {
 		proxy.CloseClientConnections()
 		proxy.Close()
 	})
-	s.env = append(s.env, "ATTACK_KEY="+server.AccessKey, "ATTACK_SECRET="+server.SecretKey)
-	return fmt.Sprintf("{endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: ATTACK_KEY, secretKeyEnv: ATTACK_SECRET}",
-		strings.TrimPrefix(proxy.URL, "http://"), name, server.Region)
+	place := s.place
+	place.Endpoint = strings.TrimPrefix(proxy.URL, "http://")
+	return place
 }
 
 // supervise starts the node again whenever it has ended, until ctx does. An end that
@@ -215,7 +172,7 @@ func (n *node) supervise(ctx context.Context) {
 		}
 		p, err := n.reaper.Start(proc.Command{Args: command, Env: n.env, Log: log})
 		if err != nil {
-			n.fail("start %v: %v", n, err)
+			n.Fail("start %v: %v", n, err)
 			return
 		}
 		n.now(p)
@@ -228,11 +185,11 @@ func (n *node) supervise(ctx context.Context) {
 		n.process, n.asked = nil, false
 		n.mu.Unlock()
 		for _, f := range p.Flaws(token) {
-			n.fail("%v: %s", n, f)
+			n.Fail("%v: %s", n, f)
 		}
 		// A node that was stopped or starved for long is no member any more.
 		if flaw := p.Flaw(); flaw != "" && !asked && !(len(n.nodes) > 1 && p.ExitCode() == exitReplaced) {
-			n.fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
+			n.Fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
 		}
 	}
 }
@@ -246,9 +203,9 @@ func (n *node) now(p *proc.Process) {
 // weigh notes the memory of a process until that or ctx ends.
 func (n *node) weigh(ctx context.Context, p *proc.Process) {
 	for {
-		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID())); err == nil {
+		if _, most, err := noderun.Memory(p.PID()); err == nil {
 			n.mu.Lock()
-			n.peak = max(n.peak, peakOf(status))
+			n.peak = max(n.peak, most)
 			n.mu.Unlock()
 		}
 		select {
@@ -259,16 +216,6 @@ func (n *node) weigh(ctx context.Context, p *proc.Process) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// peakOf reads the most memory that a process ever had from its status, 0 if it has ended.
-func peakOf(status []byte) int64 {
-	found := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(status)
-	if found == nil {
-		return 0
-	}
-	kib, _ := strconv.ParseInt(string(found[1]), 10, 64)
-	return kib << 10
 }
 
 // heaviest is the most memory that the node had, and how often it was started.
@@ -289,20 +236,16 @@ func (n *node) signal(s syscall.Signal) {
 	}
 }
 
+// get reads what the node says of itself.
+func (n *node) get(ctx context.Context, path string) ([]byte, error) {
+	body, _, err := n.client.Do(ctx, http.MethodGet, "http://"+n.admin+path, nil)
+	return body, err
+}
+
 // ready reports whether the node takes requests.
 func (n *node) ready(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	_, err := n.get(ctx, "/readyz")
+	return err == nil
 }
 
 // await waits until all nodes take requests, and reports whether they do.
@@ -311,7 +254,7 @@ func (s *site) await(ctx context.Context) bool {
 	for _, n := range s.nodes {
 		for !n.ready(ctx) {
 			if time.Since(began) > liveness || noderun.Pause(ctx, 20*time.Millisecond) != nil {
-				s.fail("%v is not ready after %v\n%s", n, time.Since(began), n.tail())
+				s.Fail("%v is not ready after %v\n%s", n, time.Since(began), n.tail())
 				return false
 			}
 		}
@@ -333,18 +276,11 @@ func (n *node) tail() string {
 func (s *site) meters(ctx context.Context) map[string]float64 {
 	sum := map[string]float64{}
 	for _, n := range s.nodes {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.admin+"/metrics", nil)
-		if err != nil {
-			continue
-		}
-		resp, err := http.DefaultClient.Do(req)
+		text, err := n.get(ctx, "/metrics")
 		if err != nil {
 			continue // It is down.
 		}
-		var text bytes.Buffer
-		_, _ = text.ReadFrom(resp.Body)
-		resp.Body.Close()
-		for line := range strings.Lines(text.String()) {
+		for line := range strings.Lines(string(text)) {
 			name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 			if v, err := strconv.ParseFloat(value, 64); ok && err == nil && strings.HasPrefix(name, "parley_") {
 				sum[name] += v

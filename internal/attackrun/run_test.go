@@ -69,6 +69,7 @@ type run struct {
 	beside *beside
 	attack *attack
 	began  time.Time
+	mu     sync.Mutex
 	faults map[string]int
 }
 
@@ -77,7 +78,7 @@ func perform(t *testing.T, p plan) {
 	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttack(s, p.seed, p.rest, p.size), began: time.Now(), faults: map[string]int{}}
 	ctx := t.Context()
 	if !s.await(ctx) {
-		t.Fatal(strings.Join(s.all(), "\n"))
+		t.Fatal(strings.Join(s.All(), "\n"))
 	}
 	r.talkFor(ctx, "warm", p.alone/4)
 	r.beside.forget()
@@ -97,7 +98,7 @@ func perform(t *testing.T, p plan) {
 	r.beside.client.Close()
 	s.close()
 	r.judge(ctx, baseline, attacked)
-	if flaws := s.all(); len(flaws) > 0 {
+	if flaws := s.All(); len(flaws) > 0 {
 		const most = 20
 		t.Errorf("%d flaws:\n%s", len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
 	}
@@ -114,7 +115,7 @@ func (r *run) tell(format string, args ...any) {
 func (r *run) enough(ctx context.Context) {
 	began := time.Now()
 	_ = noderun.Pause(ctx, r.plan.attacked)
-	for len(r.missing()) > 0 && len(r.all()) == 0 && time.Since(began) < r.plan.attacked+liveness {
+	for len(r.missing()) > 0 && len(r.All()) == 0 && time.Since(began) < r.plan.attacked+liveness {
 		if noderun.Pause(ctx, 100*time.Millisecond) != nil {
 			return
 		}
@@ -156,7 +157,7 @@ func (r *run) talk(ctx, over context.Context, phase string, others ...func()) {
 func (r *run) trouble(ctx, over context.Context) {
 	dice := rand.New(rand.NewPCG(r.plan.seed, 0x6661756c74))
 	var deck []string
-	for noderun.Pause(over, r.plan.between/2+time.Duration(dice.Int64N(int64(r.plan.between)))) == nil && len(r.all()) == 0 {
+	for noderun.Pause(over, r.plan.between/2+time.Duration(dice.Int64N(int64(r.plan.between)))) == nil && len(r.All()) == 0 {
 		if len(deck) == 0 {
 			if len(r.faults) > 0 && !*longFlag {
 				return
@@ -196,7 +197,7 @@ func (r *run) replace(ctx context.Context, n *node, s syscall.Signal) {
 			return
 		}
 		if time.Since(began) > liveness {
-			r.fail("%v does not end\n%s", n, n.tail())
+			r.Fail("%v does not end\n%s", n, n.tail())
 			return
 		}
 	}
@@ -219,7 +220,7 @@ func (r *run) stall(ctx context.Context, n *node) {
 func (r *run) judge(ctx context.Context, alone, attacked []sample) {
 	refused, told := r.beside.judge()
 	for _, f := range refused {
-		r.fail("a client that behaves was refused: %s", f)
+		r.Fail("a client that behaves was refused: %s", f)
 	}
 	r.tell("hits: %v", r.attack.hits)
 	for _, what := range slices.Sorted(maps.Keys(r.attack.odd)) {
@@ -227,13 +228,13 @@ func (r *run) judge(ctx context.Context, alone, attacked []sample) {
 	}
 	r.tell("faults: %v; told of them with 503 and Retry-After to clients that behave: %v", r.faults, told)
 	if missing := r.missing(); len(missing) > 0 {
-		r.fail("the attack never had %q", missing)
+		r.Fail("the attack never had %q", missing)
 	}
 	for _, n := range r.nodes {
 		peak, lives := n.heaviest()
 		r.tell("%v: peak RSS %d MiB over %d lives", n, peak>>20, lives)
 		if peak > memoryBytes {
-			r.fail("%v had %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
+			r.Fail("%v had %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
 		}
 	}
 	quiet := r.beside.quiet(attacked)
@@ -244,16 +245,16 @@ func (r *run) judge(ctx context.Context, alone, attacked []sample) {
 			count(alone, what), percentile(alone, what, 0.5), base, count(quiet, what), percentile(quiet, what, 0.5), now, ratio, max(base, floor),
 			percentile(attacked, what, 0.5), percentile(attacked, what, 0.99))
 		if *longFlag && ratio > maxRatio {
-			r.fail("p99 of %s is %v under attack, more than %d times %v", what, now, maxRatio, max(base, floor))
+			r.Fail("p99 of %s is %v under attack, more than %d times %v", what, now, maxRatio, max(base, floor))
 		}
 	}
 	looked, err := r.beside.audit(ctx)
 	if err != nil {
-		r.fail("read the logs: %v", err)
+		r.Fail("read the logs: %v", err)
 	}
 	r.tell("%d answers, %d messages acknowledged and looked at", r.beside.answers, looked)
 	if looked == 0 {
-		r.fail("nobody sent anything")
+		r.Fail("nobody sent anything")
 	}
 	r.verify(ctx)
 }

@@ -26,12 +26,12 @@ func told(t *testing.T) (*story, []noderun.Chunk) {
 	var seen []noderun.Chunk
 	for i, records := range batches {
 		b := conversation.Batch{Offset: conversation.Offset(i), Records: records}
-		if err := s.add(b); err != nil {
+		if err := s.Add(b); err != nil {
 			t.Fatal(err)
 		}
-		s.hashes = append(s.hashes, segment.Hash{byte(i + 1)})
-		s.after = storage.Position{Seq: int64(i), Hash: segment.Hash{byte(i + 1)}}
-		for _, raw := range s.shows[b.Offset] {
+		s.Hashes = append(s.Hashes, segment.Hash{byte(i + 1)})
+		s.After = storage.Position{Seq: int64(i), Hash: segment.Hash{byte(i + 1)}}
+		for _, raw := range s.Shows[b.Offset] {
 			chunks, err := noderun.ReadChunks([]byte("["+string(raw)+"]"), b.Offset-1)
 			if err != nil {
 				t.Fatal(err)
@@ -70,12 +70,12 @@ func TestAudit(t *testing.T) {
 		"a longer log":          {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 6, Hash: segment.Hash{7}}}} }, "had batch 6"},
 		"the same head":         {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Position{Seq: 2, Hash: segment.Hash{3}}}} }, ""},
 		"no head yet":           {func(e *evidence) { e.heads = []glimpse{{"forged", storage.Start()}} }, ""},
-		"never settled":         {func(e *evidence) { e.story.order[1].Settled = nil }, "want once"},
+		"never settled":         {func(e *evidence) { e.story.Order[1].Settled = nil }, "want once"},
 		"settled twice": {func(e *evidence) {
-			a := e.story.order[1]
+			a := e.story.Order[1]
 			a.Settled = append(a.Settled, a.Settled[0])
 		}, "want once"},
-		"settled as failed": {func(e *evidence) { e.story.order[1].Settled[0] = conversation.OutcomeFailed }, "want once"},
+		"settled as failed": {func(e *evidence) { e.story.Order[1].Settled[0] = conversation.OutcomeFailed }, "want once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, seen := told(t)
@@ -85,8 +85,8 @@ func TestAudit(t *testing.T) {
 					e.sights[1].Chunks = append(e.sights[1].Chunks, chunk)
 				}
 			}
-			e.history = history{ID: "forged", Order: s.order, Strict: true, Limit: liveness}
-			for i, a := range s.order {
+			e.history = history{ID: "forged", Order: s.Order, Strict: true, Limit: liveness}
+			for i, a := range s.Order {
 				e.history.Sent = append(e.history.Sent, &sent{
 					Key: a.Key, Call: at(i), Back: at(i), Receipt: &conversation.Receipt{SubmissionID: a.Submission, Offset: a.Offset},
 				})

@@ -3,7 +3,6 @@ package clusterrun_test
 import (
 	"fmt"
 
-	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
@@ -19,7 +18,7 @@ type evidence struct {
 func (e *evidence) check() []string {
 	flaws := e.history.check()
 	for _, s := range e.sights {
-		if lack := e.story.lacks(s); lack != "" {
+		if lack := e.story.Lacks(s); lack != "" {
 			flaws = append(flaws, e.history.ID+": "+lack)
 		}
 	}
@@ -28,18 +27,10 @@ func (e *evidence) check() []string {
 			flaws = append(flaws, "the log forks: "+lack)
 		}
 	}
-	for _, a := range e.story.order {
-		if len(a.Settled) != 1 || a.Settled[0] != conversation.OutcomeCompleted {
+	for _, a := range e.story.Order {
+		if !a.Completed() {
 			flaws = append(flaws, fmt.Sprintf("%s: %s is settled as %q, want once as completed", e.history.ID, a.Key, a.Settled))
 		}
 	}
 	return flaws
-}
-
-// lacks compares what was seen with what the log shows, "" if they are the same.
-func (s *story) lacks(w noderun.Sight) string {
-	if w.To > s.state.Head() {
-		return fmt.Sprintf("%s has read to %s, the log ends at %s", w.Who, w.To, s.state.Head())
-	}
-	return s.shows.Lacks(w)
 }

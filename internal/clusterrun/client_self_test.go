@@ -22,7 +22,7 @@ func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 		next <- a
 	}
 	close(next)
-	c := &client{&cluster{notes: &notes{}, http: noderun.NewClient(answerWithin)}}
+	c := &client{&cluster{http: noderun.NewClient(answerWithin)}}
 	for i := range 2 {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if a, ok := <-next; ok {
@@ -166,7 +166,7 @@ func TestReader(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), liveness)
 			defer cancel()
 			r.follow(ctx)
-			flaws := strings.Join(client.all(), "\n")
+			flaws := strings.Join(client.All(), "\n")
 			s := r.Sight("")
 			if len(s.Chunks) != c.seen || !strings.Contains(flaws, c.want) {
 				t.Errorf("saw %d chunks and %q, want %d and %q", len(s.Chunks), flaws, c.seen, c.want)

@@ -2,7 +2,6 @@ package clusterrun_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -28,12 +27,7 @@ type sent struct {
 
 // newSent makes a message of a key and what the model is to do.
 func newSent(key, script string) *sent {
-	text := secret + key + " " + script
-	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": key})
-	if err != nil {
-		panic(err) // Maps of texts have a JSON form.
-	}
-	return &sent{Key: key, Body: body}
+	return &sent{Key: key, Body: noderun.Message(key, secret+key+" "+script)}
 }
 
 // keyIn finds the key of a message in what it says.
@@ -58,29 +52,19 @@ func (c *client) send(ctx context.Context, r *rand.Rand, id string, m *sent) err
 // sendTo is send to some of the nodes.
 func (c *client) sendTo(ctx context.Context, r *rand.Rand, nodes []*node, id string, m *sent) error {
 	m.Call = time.Now()
-	for {
+	answer, header, err := c.http.Insist(ctx, r, http.MethodPost, func() string {
 		m.Tries++
-		answer, header, err := c.http.Do(ctx, http.MethodPost, nodes[r.IntN(len(nodes))].url(id), m.Body)
-		if err == nil {
-			return m.take(answer, header)
-		}
-		if noderun.Broken(err) {
-			return err
-		}
-		if noderun.Pause(ctx, milliseconds(r, 20, 200)) != nil {
-			return fmt.Errorf("message %s after %d tries: %w", m.Key, m.Tries, err)
-		}
+		return nodes[r.IntN(len(nodes))].url(id)
+	}, m.Body)
+	if err != nil {
+		return fmt.Errorf("message %s after %d tries: %w", m.Key, m.Tries, err)
 	}
-}
-
-// take checks a receipt.
-func (m *sent) take(answer []byte, header http.Header) error {
 	m.Back = time.Now()
-	r, err := noderun.ReadReceipt(answer, header)
+	receipt, err := noderun.ReadReceipt(answer, header)
 	if err != nil {
 		return err
 	}
-	m.Receipt = &r
+	m.Receipt = &receipt
 	return nil
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 const (
@@ -35,29 +34,9 @@ const (
 	secret = "note=body-"
 )
 
-// notes gathers what is wrong. It is safe for concurrent use.
-type notes struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (n *notes) fail(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprintf(format, args...))
-}
-
-func (n *notes) all() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return append([]string{}, n.lines...)
-}
-
-func (n *notes) any() bool { return len(n.all()) > 0 }
-
 // cluster is nodes, what lies between them, and what they need.
 type cluster struct {
-	*notes
+	noderun.Notes
 	reaper  *proc.Reaper
 	http    *noderun.Client
 	nodes   []*node
@@ -105,17 +84,12 @@ type clusterOptions struct {
 // newCluster makes a cluster of which no node runs yet.
 func newCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
-	server := s3server.Versitygw(t)
-	name := server.Bucket(t)
+	place := noderun.NewBucket(t, s3server.Versitygw(t))
 	c := &cluster{
-		notes: &notes{}, reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
+		reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
 	}
 	var err error
-	c.bucket, err = s3.New(&s3.Options{
-		Endpoint: server.Endpoint, Bucket: name, Region: server.Region, PathStyle: true,
-		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
-	})
-	if err != nil {
+	if c.bucket, _, err = place.Open(); err != nil {
 		t.Fatal(err)
 	}
 	vendor := httptest.NewServer(c.model)
@@ -135,12 +109,12 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	dir := t.TempDir()
 	keys := c.ca.sign(t, "node", clusterName)
 	for i := range o.nodes {
-		n := c.add(t, i, server.Endpoint)
+		n := c.add(t, i, place.Endpoint)
 		n.dir, n.config, n.program = dir, filepath.Join(dir, fmt.Sprintf("node-%d.yaml", i+1)), o.program(i)
-		n.env = []string{"CLUSTER_RUN_KEY=" + server.AccessKey, "CLUSTER_RUN_SECRET=" + server.SecretKey}
-		bucket := fmt.Sprintf("{endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: CLUSTER_RUN_KEY, secretKeyEnv: CLUSTER_RUN_SECRET}",
-			c.proxies[len(c.proxies)-1].address(), name, server.Region)
-		n.write(t, bucket, vendor.URL, keys, o)
+		n.env = place.Env()
+		proxied := place
+		proxied.Endpoint = c.proxies[len(c.proxies)-1].address()
+		n.write(t, proxied, vendor.URL, keys, o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -184,10 +158,10 @@ func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
 }
 
 // write writes the configuration of a node.
-func (n *node) write(t *testing.T, bucket, vendor string, keys keyPair, o clusterOptions) {
+func (n *node) write(t *testing.T, place noderun.Place, vendor string, keys keyPair, o clusterOptions) {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %s\nbucket: %s\n", n.http, bucket)
+	fmt.Fprintf(&b, "listen: %s\n%s", n.http, place.Config())
 	fmt.Fprintf(&b, "providers:\n  fake: {api: openai-completions, baseUrl: %q}\n", vendor+"/v1")
 	fmt.Fprintf(&b, "agents:\n  %s:\n    mounts: [%s]\n    model: fake/model\n    instructions: Do what the message says.\n", agentName, mount)
 	b.WriteString("    durability: {maxAttempts: 1000, timeout: 1h}\n    subagents:\n" +
@@ -251,7 +225,7 @@ func (n *node) supervise(ctx context.Context) {
 		n.mu.Unlock()
 		p, err := n.c.reaper.Start(proc.Command{Args: []string{n.program, "serve", "--quiet", "--config", n.config}, Env: n.env, Log: log})
 		if err != nil {
-			n.c.fail("start %v: %v", n, err)
+			n.c.Fail("start %v: %v", n, err)
 			return
 		}
 		n.now(p)
@@ -289,10 +263,10 @@ func (n *node) judge(p *proc.Process) bool {
 	}
 	n.mu.Unlock()
 	for _, f := range p.Flaws(secret) {
-		n.c.fail("%v: %s", n, f)
+		n.c.Fail("%v: %s", n, f)
 	}
 	if flaw != "" {
-		n.c.fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
+		n.c.Fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
 	}
 	return flaw == ""
 }
@@ -357,7 +331,7 @@ func (n *node) leave() {
 	case <-p.Ended():
 	case <-time.After(liveness):
 		p.Quit()
-		n.c.fail("%v does not end in order", n)
+		n.c.Fail("%v does not end in order", n)
 	}
 }
 
@@ -376,19 +350,19 @@ func (n *node) await(ctx context.Context) bool {
 			if n.admitted(ctx) {
 				return true
 			}
-			if !n.c.any() && noderun.Pause(ctx, 20*time.Millisecond) == nil {
+			if !n.c.Any() && noderun.Pause(ctx, 20*time.Millisecond) == nil {
 				continue
 			}
 		case <-changed:
 			continue
 		case <-time.After(100 * time.Millisecond):
-			if !n.c.any() {
+			if !n.c.Any() {
 				continue
 			}
 			return false
 		case <-ctx.Done():
 		}
-		n.c.fail("%v is not ready: %v", n, context.Cause(ctx))
+		n.c.Fail("%v is not ready: %v", n, context.Cause(ctx))
 		return false
 	}
 }

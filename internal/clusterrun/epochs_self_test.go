@@ -8,21 +8,16 @@ import (
 
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // TestWatcher shows that a window holds the moment in which its epoch landed, and
 // nothing else before it.
 func TestWatcher(t *testing.T) {
-	store := local.NewMemory()
-	defer store.Close()
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
+	bucket, closeBucket, err := noderun.Place{Dir: t.TempDir()}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer closeBucket()
 	w := &watcher{bucket: bucket}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -110,7 +110,7 @@ func (c *cluster) inject(ctx context.Context, f fault) {
 		before := c.replacements()
 		c.breaks(ctx, f, who)
 		if got := c.replacements() - before; got > 0 {
-			c.fail("%d nodes ended while the bucket stood still for all", got)
+			c.Fail("%d nodes ended while the bucket stood still for all", got)
 		}
 	case killAndHoldOne:
 		f.Kind = holdPair
@@ -154,7 +154,7 @@ func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
 			n.starve(false, true)
 		}
 	default:
-		c.fail("nobody knows how to do %s", f.Kind)
+		c.Fail("nobody knows how to do %s", f.Kind)
 	}
 	_ = noderun.Pause(ctx, f.For) // It is mended in any case.
 	c.heal()

@@ -15,7 +15,7 @@ import (
 func forged(strict bool) *history {
 	h := &history{ID: "forged", Strict: strict, Stale: heartbeat, Limit: time.Minute}
 	for i := range 3 {
-		a := &admitted{Key: fmt.Sprint("k", i), Submission: conversation.SubmissionID(fmt.Sprint("sub_", i)), Offset: conversation.Offset(10 * i)}
+		a := &noderun.Admitted{Key: fmt.Sprint("k", i), Submission: conversation.SubmissionID(fmt.Sprint("sub_", i)), Offset: conversation.Offset(10 * i)}
 		h.Order = append(h.Order, a)
 		h.Sent = append(h.Sent, &sent{
 			Key: a.Key, Call: at(1000 * (i + 1)), Back: at(1000*(i+1) + 100),
@@ -116,7 +116,7 @@ func TestHistory(t *testing.T) {
 		"nobody needs what was never admitted": {true, func(h *history) { h.Sent = append(h.Sent, &sent{Key: "lost", Call: at(1), Back: at(2)}) }, ""},
 		"acknowledged and lost":                {true, func(h *history) { h.Order = h.Order[:2] }, "is not in the log"},
 		"admitted twice": {true, func(h *history) {
-			h.Order = append(h.Order, &admitted{Key: "k1", Submission: "sub_9", Offset: 30})
+			h.Order = append(h.Order, &noderun.Admitted{Key: "k1", Submission: "sub_9", Offset: 30})
 		}, "is admitted as"},
 		"a receipt of another offset":     {true, func(h *history) { h.Sent[1].Receipt.Offset = 11 }, "was answered with"},
 		"a receipt of another submission": {true, func(h *history) { h.Sent[1].Receipt.SubmissionID = "sub_2" }, "was answered with"},

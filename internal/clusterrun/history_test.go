@@ -16,7 +16,7 @@ import (
 // history is what clients know of the admissions and the reads of one conversation.
 type history struct {
 	ID     string
-	Order  []*admitted // All admissions, as the log has them.
+	Order  []*noderun.Admitted // All admissions, as the log has them.
 	Sent   []*sent
 	Looks  []look
 	Marks  []noderun.Mark // Of readers by SSE.
@@ -119,7 +119,15 @@ func (h *history) look(l look, flaw func(string, ...any)) (op, bool) {
 	return op{n: n, exact: l.UpToDate, what: fmt.Sprintf("read at node %d after %s to %s", l.Node+1, l.After, l.Next)}, true
 }
 
-func (h *history) visible(at conversation.Offset) int { return (&story{order: h.Order}).visible(at) }
+// visible is how many admissions there are up to an offset.
+func (h *history) visible(at conversation.Offset) (n int) {
+	for _, a := range h.Order {
+		if a.Offset <= at {
+			n++
+		}
+	}
+	return n
+}
 
 // changing reports whether the membership changed while a read was under way.
 func (h *history) changing(l look) bool {

@@ -76,7 +76,7 @@ func (l *load) say(ctx context.Context, k *talk, r *rand.Rand, nodes []*node, n 
 	defer k.mu.Unlock()
 	*m = done
 	if err != nil {
-		l.client.fail("message %s is not answered: %v", m.Key, err)
+		l.client.Fail("message %s is not answered: %v", m.Key, err)
 		return false
 	}
 	if len(k.readers) == 0 && !k.alone {
@@ -120,7 +120,7 @@ func (l *load) lookOn(over context.Context, k *talk) {
 		case err == nil:
 			k.looks = append(k.looks, seen)
 		case over.Err() == nil && noderun.Broken(err):
-			l.client.fail("read of %s at %v: %v", k.id, n, err)
+			l.client.Fail("read of %s at %v: %v", k.id, n, err)
 		default:
 			k.shed++
 		}
@@ -195,10 +195,10 @@ func (l *load) glimpses(over context.Context, bucket storage.Bucket, seed uint64
 	for noderun.Pause(over, 200*time.Millisecond) == nil {
 		k := l.talks[r.IntN(len(l.talks))]
 		s := newStory(k.id)
-		if err := s.read(over, logs); err == nil {
-			out = append(out, glimpse{k.id, s.after})
+		if err := s.Read(over, logs); err == nil {
+			out = append(out, glimpse{k.id, s.After})
 		} else if over.Err() == nil {
-			l.client.fail("%s: read the log while the run goes on: %v", k.id, err)
+			l.client.Fail("%s: read the log while the run goes on: %v", k.id, err)
 		}
 	}
 	return out
@@ -214,14 +214,14 @@ func (l *load) settled(ctx context.Context, logs *storage.Logs, stories map[stri
 			stories[k.id] = s
 		}
 		keys := k.acknowledged()
-		if s.owed() > 0 || len(s.order) < len(keys) {
-			if err := s.read(ctx, logs); err != nil {
+		if s.owed() > 0 || len(s.Order) < len(keys) {
+			if err := s.Read(ctx, logs); err != nil {
 				return nil, fmt.Errorf("%s: %w", k.id, err)
 			}
 		}
 		for _, key := range keys {
-			i := slices.IndexFunc(s.order, func(a *admitted) bool { return a.Key == key })
-			if i < 0 || len(s.order[i].Settled) == 0 {
+			i := slices.IndexFunc(s.Order, func(a *noderun.Admitted) bool { return a.Key == key })
+			if i < 0 || len(s.Order[i].Settled) == 0 {
 				owed = append(owed, key)
 			}
 		}

@@ -22,20 +22,7 @@ func newReader(c *client, r *rand.Rand, id string, from conversation.Offset) *re
 
 // follow reads until ctx ends.
 func (r *reader) follow(ctx context.Context) {
-	for ctx.Err() == nil {
-		n := r.client.any(r.rand)
-		err := r.Stream(ctx, n.url(r.id))
-		if ctx.Err() != nil {
-			return
-		}
-		// The message that creates it may be less than a heartbeat old.
-		young := noderun.Missing(err) && r.At() == conversation.Start
-		if noderun.Broken(err) && !young {
-			r.client.fail("reader of %s at %v: %v", r.id, n, err)
-			return
-		}
-		if noderun.Pause(ctx, milliseconds(r.rand, 5, 100)) != nil {
-			return
-		}
+	if err := r.Follow(ctx, r.rand, func() string { return r.client.any(r.rand).url(r.id) }); err != nil {
+		r.client.Fail("reader of %s: %v", r.id, err)
 	}
 }

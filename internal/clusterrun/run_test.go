@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +145,7 @@ func (r *run) playBy(steps func(context.Context) bool) {
 		defer close(watching)
 		r.watcher.watch(ctx)
 	}()
-	if steps(ctx) && !r.any() {
+	if steps(ctx) && !r.Any() {
 		r.audit(ctx)
 	}
 	cancel()
@@ -154,10 +153,10 @@ func (r *run) playBy(steps func(context.Context) bool) {
 	r.close()
 	r.client.http.Close()
 	if s := r.strangers(); len(s) > 0 {
-		r.fail("calls between nodes came from %v, not from an address of a node", s)
+		r.Fail("calls between nodes came from %v, not from an address of a node", s)
 	}
 	story := strings.Join(r.told, "\n") + "\nepochs:\n" + r.watcher.String()
-	if flaws := r.all(); len(flaws) > 0 {
+	if flaws := r.All(); len(flaws) > 0 {
 		const most = 20
 		r.t.Errorf("%s\n%s\n%d flaws:\n%s", story, r.tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
 		return
@@ -172,7 +171,7 @@ func (r *run) steps(ctx context.Context) bool {
 		return false
 	}
 	r.trouble(ctx)
-	if r.any() || !r.await(ctx) {
+	if r.Any() || !r.await(ctx) {
 		return false
 	}
 	if !r.quiet(ctx) {
@@ -200,7 +199,7 @@ func (r *run) trouble(ctx context.Context) {
 	}()
 	_ = noderun.Pause(over, r.plan.think) // Conversations have begun.
 	for _, f := range r.faults {
-		if _ = noderun.Pause(over, f.Before); r.any() {
+		if _ = noderun.Pause(over, f.Before); r.Any() {
 			break
 		}
 		r.tell("%v", f)
@@ -226,7 +225,7 @@ func (r *run) quiet(ctx context.Context) bool {
 	r.load.burst(ctx)
 	endReads()
 	r.load.reading.Wait()
-	if r.any() {
+	if r.Any() {
 		return false
 	}
 	dead := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
@@ -240,7 +239,7 @@ func (r *run) quiet(ctx context.Context) bool {
 	for {
 		owed, err := r.load.settled(ctx, logs, stories)
 		if err != nil {
-			r.fail("read the logs: %v", err)
+			r.Fail("read the logs: %v", err)
 			return false
 		}
 		if len(owed) == 0 {
@@ -252,7 +251,7 @@ func (r *run) quiet(ctx context.Context) bool {
 					p.Quit()
 				}
 			}
-			r.fail("%d messages are not settled without traffic: %q", len(owed), owed[:min(len(owed), 10)])
+			r.Fail("%d messages are not settled without traffic: %q", len(owed), owed[:min(len(owed), 10)])
 			return false
 		}
 	}
@@ -278,8 +277,8 @@ func (r *run) catchUp(ctx context.Context) bool {
 		head := r.sights[k.id][0].To
 		for _, rd := range k.readers {
 			for rd.At() < head {
-				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.any() {
-					r.fail("a reader of %s stays at %s, the head is %s", k.id, rd.At(), head)
+				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.Any() {
+					r.Fail("a reader of %s stays at %s, the head is %s", k.id, rd.At(), head)
 					return false
 				}
 			}
@@ -299,7 +298,7 @@ func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
 			continue // It has just become a member.
 		}
 		if err != nil {
-			r.fail("%s: %s: %v", k.id, s.Who, err)
+			r.Fail("%s: %s: %v", k.id, s.Who, err)
 			return false
 		}
 		k.looks = append(k.looks, seen)
@@ -317,21 +316,11 @@ func (r *run) stop(ctx context.Context) bool {
 		n.leave()
 	}
 	r.tell("all nodes have ended")
-	cmd := exec.CommandContext(ctx, r.nodes[0].program, "log", "verify", "--json", "--config", r.nodes[0].config)
-	cmd.Env = append(os.Environ(), r.nodes[0].env...)
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		r.fail("parley log verify: %v", err)
-		return false
+	flaws, said := noderun.Verify(ctx, r.nodes[0].program, r.nodes[0].config, r.nodes[0].env)
+	for _, f := range flaws {
+		r.Fail("%s", f)
 	}
-	for _, f := range noderun.Verified(out, cmd.ProcessState.ExitCode()) {
-		r.fail("%s", f)
-	}
-	if exit != nil && len(exit.Stderr) > 0 {
-		r.fail("parley log verify: %s", exit.Stderr)
-	}
-	r.tell("verified: %s", strings.TrimSpace(string(out[max(0, len(out)-300):])))
+	r.tell("verified: %s", strings.TrimSpace(string(said[max(0, len(said)-300):])))
 	return true
 }
 
@@ -340,13 +329,13 @@ func (r *run) audit(ctx context.Context) {
 	logs := storage.NewLogs(r.bucket, nil)
 	for _, k := range r.load.talks {
 		s := newStory(k.id)
-		if err := s.read(ctx, logs); err != nil {
-			r.fail("%s: read the log: %v", k.id, err)
+		if err := s.Read(ctx, logs); err != nil {
+			r.Fail("%s: read the log: %v", k.id, err)
 			continue
 		}
 		e := &evidence{story: s, sights: r.sights[k.id]}
 		e.history = history{
-			ID: k.id, Order: s.order, Sent: k.sent, Looks: k.looks, Strict: r.plan.strict, Windows: r.watcher.changes(), Stale: heartbeat,
+			ID: k.id, Order: s.Order, Sent: k.sent, Looks: k.looks, Strict: r.plan.strict, Windows: r.watcher.changes(), Stale: heartbeat,
 			Limit: liveness,
 		}
 		for i, rd := range k.readers {
@@ -363,7 +352,7 @@ func (r *run) audit(ctx context.Context) {
 			}
 		}
 		for _, f := range e.check() {
-			r.fail("%s", f)
+			r.Fail("%s", f)
 		}
 		r.count(k, s)
 	}
@@ -385,14 +374,14 @@ func (r *run) count(k *talk, s *story) {
 			}
 		}
 	}
-	for _, a := range s.order {
+	for _, a := range s.Order {
 		r.counts["submissions"]++
 		r.counts["attempts beyond the first"] += a.Attempts - 1
 		r.counts["attempts released"] += a.Released
 	}
 	r.counts["reads"] += len(k.looks)
 	r.counts["reads not answered"] += k.shed
-	r.counts["batches"] += len(s.hashes)
-	r.counts["claims"] += s.claims
+	r.counts["batches"] += len(s.Hashes)
+	r.counts["claims"] += s.Claims
 	r.counts["nodes replaced"] = r.replacements()
 }

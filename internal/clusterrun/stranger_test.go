@@ -170,7 +170,7 @@ func TestStrangers(t *testing.T) {
 	file := program(t)
 	c := newCluster(t, clusterOptions{nodes: 2, program: func(int) string { return file }})
 	if !c.start(t.Context()) {
-		t.Fatalf("%s\n%s", c.tails(), strings.Join(c.all(), "\n"))
+		t.Fatalf("%s\n%s", c.tails(), strings.Join(c.All(), "\n"))
 	}
 	target := c.nodes[0]
 	p, _ := target.running()
@@ -209,7 +209,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: %d lines of the log, want one:\n%s", name, len(got), strings.Join(got, "\n"))
 		}
 	}
-	if flaws := c.all(); len(flaws) > 0 {
+	if flaws := c.All(); len(flaws) > 0 {
 		t.Errorf("%s\n%s", strings.Join(flaws, "\n"), c.tails())
 	}
 }

@@ -91,7 +91,7 @@ func (v *versions) steps(ctx context.Context) bool {
 		}
 		for _, rd := range k.readers {
 			for rd.At() < v.sights[k.id][0].To {
-				if noderun.Pause(ctx, 5*time.Millisecond) != nil || v.any() {
+				if noderun.Pause(ctx, 5*time.Millisecond) != nil || v.Any() {
 					return false
 				}
 			}
@@ -109,8 +109,8 @@ func (v *versions) until(ctx context.Context, what string, done func() (bool, er
 		if ok && err == nil {
 			return true
 		}
-		if err != nil || v.any() || time.Since(began) > liveness || noderun.Pause(ctx, 50*time.Millisecond) != nil {
-			v.fail("%s does not come: %v", what, err)
+		if err != nil || v.Any() || time.Since(began) > liveness || noderun.Pause(ctx, 50*time.Millisecond) != nil {
+			v.Fail("%s does not come: %v", what, err)
 			return false
 		}
 	}
@@ -164,7 +164,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		mine := func(entry storage.JournalEntry) bool { return entry.Conv == newStory(k.id).key }
+		mine := func(entry storage.JournalEntry) bool { return entry.Conv == newStory(k.id).Key }
 		if !slices.ContainsFunc(j.Entries, mine) {
 			continue
 		}
@@ -214,8 +214,8 @@ func (v *versions) unnoted(ctx context.Context) bool {
 	noted := ""
 	for _, k := range v.load.talks {
 		s := newStory(k.id)
-		if err := s.read(ctx, v.logs); err != nil {
-			v.fail("%s: read the log: %v", k.id, err)
+		if err := s.Read(ctx, v.logs); err != nil {
+			v.Fail("%s: read the log: %v", k.id, err)
 			return false
 		}
 		for id := range s.noted {
@@ -226,18 +226,18 @@ func (v *versions) unnoted(ctx context.Context) bool {
 	}
 	e, _, err := storage.NewestEpoch(ctx, v.cluster.bucket, 0)
 	if err != nil {
-		v.fail("read the members: %v", err)
+		v.Fail("read the members: %v", err)
 		return false
 	}
 	for _, m := range e.Members {
 		if m.Address == v.older.http {
 			v.member = m.ID
 			if noted != "" {
-				v.fail("the log of %s has a %s while %v is a member", noted, nextNoted, v.older)
+				v.Fail("the log of %s has a %s while %v is a member", noted, nextNoted, v.older)
 			}
 		}
 	}
-	return !v.any()
+	return !v.Any()
 }
 
 // pick returns a conversation of the older node that nobody follows; a busy one waits
@@ -272,12 +272,12 @@ func (v *versions) skew(ctx context.Context) bool {
 	cmd.Env = append(os.Environ(), v.older.env...)
 	out, err := cmd.Output()
 	if err != nil {
-		v.fail("parley cluster status: %v\n%s", err, out)
+		v.Fail("parley cluster status: %v\n%s", err, out)
 		return false
 	}
 	m := regexp.MustCompile(`(?m)^Version skew: (\w+) cannot read ` + nextNoted + ` records; if it must be understood, nobody writes it\.$`).FindSubmatch(out)
 	if m == nil || !strings.HasPrefix(v.member, string(m[1])) {
-		v.fail("parley cluster status does not say that %s cannot read %s:\n%s", v.member, nextNoted, out)
+		v.Fail("parley cluster status does not say that %s cannot read %s:\n%s", v.member, nextNoted, out)
 		return false
 	}
 	return true
@@ -293,10 +293,10 @@ func (v *versions) append(ctx context.Context, k *talk) bool {
 	return v.until(ctx, "a batch of another writer", func() (bool, error) {
 		tries++
 		s := newStory(k.id)
-		if err := s.read(ctx, v.logs); err != nil {
+		if err := s.Read(ctx, v.logs); err != nil {
 			return false, err
 		}
-		w := v.logs.Writer(s.key, storage.Nonce(fmt.Sprintf("byhand-%s-%d", k.id, tries)), s.after, int64(s.claims)+1)
+		w := v.logs.Writer(s.Key, storage.Nonce(fmt.Sprintf("byhand-%s-%d", k.id, tries)), s.After, int64(s.Claims)+1)
 		_, err := w.Append(ctx, line, conversation.TimeOf(time.Now()))
 		if errors.Is(err, storage.ErrFenced) {
 			return false, nil // Its owner was faster.
@@ -325,7 +325,7 @@ func (v *versions) told(k *talk) (n int) {
 		return 0
 	}
 	for line := range bytes.Lines(p.Printed()) {
-		if bytes.Contains(line, []byte("level=ERROR")) && bytes.Contains(line, []byte(nextNoted)) && bytes.Contains(line, []byte(newStory(k.id).key)) {
+		if bytes.Contains(line, []byte("level=ERROR")) && bytes.Contains(line, []byte(nextNoted)) && bytes.Contains(line, []byte(newStory(k.id).Key)) {
 			n++
 		}
 	}
@@ -351,19 +351,19 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		v.fail("%v", err)
+		v.Fail("%v", err)
 		return a
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := v.client.http.HTTP.Do(req)
 	if err != nil {
-		v.fail("%v", err)
+		v.Fail("%v", err)
 		return a
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		v.fail("%v", err)
+		v.Fail("%v", err)
 	}
 	var said struct{ Error struct{ Type string } }
 	_ = json.Unmarshal(data, &said) // What is no error has no type.
@@ -373,15 +373,15 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 // objects returns all that is stored of a conversation.
 func (v *versions) objects(ctx context.Context, k *talk) map[string]string {
 	out := map[string]string{}
-	key := newStory(k.id).key
+	key := newStory(k.id).Key
 	page, err := v.cluster.bucket.List(ctx, storage.ListQuery{Prefix: string(key[:2]) + "/" + string(key) + "/"})
 	if err != nil || page.More {
-		v.fail("list the objects of %s: more %t, %v", k.id, page.More, err)
+		v.Fail("list the objects of %s: more %t, %v", k.id, page.More, err)
 	}
 	for _, o := range page.Keys {
 		data, err := v.cluster.bucket.Get(ctx, o.Key)
 		if err != nil {
-			v.fail("%s: %v", k.id, err)
+			v.Fail("%s: %v", k.id, err)
 		}
 		out[o.Key] = string(data)
 	}
@@ -397,32 +397,32 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 		n := v.nodes[i%2]
 		// The writer that the older node still has takes the first one, and is fenced.
 		if got := v.ask(ctx, http.MethodPost, n.url(k.id), m.Body); got != refusal && (i > 0 || got != doubt) {
-			v.fail("an admission to %s at %v is answered with %+v, want %+v", k.id, n, got, refusal)
+			v.Fail("an admission to %s at %v is answered with %+v, want %+v", k.id, n, got, refusal)
 		}
 	}
 	if got := v.told(k); got != 1 {
-		v.fail("%d errors in the log of %v name the type it does not know, after 6 refusals; want 1", got, v.older)
+		v.Fail("%d errors in the log of %v name the type it does not know, after 6 refusals; want 1", got, v.older)
 	}
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=" + conversation.Offset(0).String(), "?view=updates&live=sse&offset=-1"} {
 		if got := v.ask(ctx, http.MethodGet, v.older.url(k.id)+query, nil); got != refusal {
-			v.fail("a read of %s%s at the older node is answered with %+v, want %+v", k.id, query, got, refusal)
+			v.Fail("a read of %s%s at the older node is answered with %+v, want %+v", k.id, query, got, refusal)
 		}
 	}
 	if got := v.told(k); got != 2 {
-		v.fail("%d errors in the log of %v name the type it does not know, after 4 reads more; want 2", got, v.older)
+		v.Fail("%d errors in the log of %v name the type it does not know, after 4 reads more; want 2", got, v.older)
 	}
 	l, err := v.client.snapshot(ctx, v.newer, k.id)
 	s := newStory(k.id)
 	if err == nil {
-		err = s.read(ctx, v.logs)
+		err = s.Read(ctx, v.logs)
 	}
-	if err != nil || int64(l.Next) != s.after.Seq {
-		v.fail("a read of %s at the newer node shows it up to %s, want %d: %v", k.id, l.Next, s.after.Seq, err)
+	if err != nil || int64(l.Next) != s.After.Seq {
+		v.Fail("a read of %s at the newer node shows it up to %s, want %d: %v", k.id, l.Next, s.After.Seq, err)
 	}
 	if diff := cmp.Diff(before, v.objects(ctx, k)); diff != "" {
-		v.fail("what is stored of %s has changed (-before +after):\n%s", k.id, diff)
+		v.Fail("what is stored of %s has changed (-before +after):\n%s", k.id, diff)
 	}
-	if v.any() {
+	if v.Any() {
 		return nil
 	}
 	v.tell("the older node has refused %s", k.id)
@@ -436,7 +436,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 		return false
 	}
 	if got := v.told(busy); got != 1 {
-		v.fail("%d errors in the log of %v name the type it does not know, for sweeps; want 1", got, v.older)
+		v.Fail("%d errors in the log of %v name the type it does not know, for sweeps; want 1", got, v.older)
 	}
 	var leaving sync.WaitGroup
 	leaving.Go(v.older.leave)
@@ -450,7 +450,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 		out, err := v.metrics(ctx)
 		return bytes.Contains(out, []byte("\nparley_members 1\n")), err
 	}
-	if v.any() || !v.until(ctx, "the newer node's view without the older one", alone) || !v.settle(ctx) {
+	if v.Any() || !v.until(ctx, "the newer node's view without the older one", alone) || !v.settle(ctx) {
 		return false
 	}
 	v.tell("all is settled without a request, also in %s", busy.id)
@@ -469,7 +469,7 @@ func (v *versions) metrics(ctx context.Context) ([]byte, error) {
 // served sends again what was refused.
 func (v *versions) served(ctx context.Context, k *talk, m *sent) bool {
 	if err := v.client.sendTo(ctx, k.dice(5), []*node{v.newer}, k.id, m); err != nil || m.Receipt.Deduplicated {
-		v.fail("the message that was refused is answered with %+v: %v", m.Receipt, err)
+		v.Fail("the message that was refused is answered with %+v: %v", m.Receipt, err)
 		return false
 	}
 	k.sent = append(k.sent, m)
@@ -484,12 +484,12 @@ func (v *versions) afterwards(ctx context.Context) bool {
 	}
 	for _, k := range v.load.talks {
 		s := v.stories[k.id]
-		for _, a := range s.order {
+		for _, a := range s.Order {
 			alone := strings.HasSuffix(a.Key, fmt.Sprint(".", onceAlone)) || strings.HasSuffix(a.Key, ".refused")
 			if got := s.noted[a.Submission]; got != alone && !strings.HasSuffix(a.Key, fmt.Sprint(".", whileLeaving)) {
-				v.fail("message %s: noted %t, sent when the newer node was alone %t", a.Key, got, alone)
+				v.Fail("message %s: noted %t, sent when the newer node was alone %t", a.Key, got, alone)
 			}
 		}
 	}
-	return !v.any()
+	return !v.Any()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
@@ -17,24 +16,12 @@ type client struct{ *cluster }
 
 // do sends a request to one node after the other until it is answered, or ctx ends.
 func (c *client) do(ctx context.Context, r *rand.Rand, method, path string, body []byte) ([]byte, http.Header, error) {
-	for {
-		answer, header, err := c.http.Do(ctx, method, c.pick(r).url(path), body)
-		if err == nil || noderun.Broken(err) {
-			return answer, header, err
-		}
-		if ended := noderun.Pause(ctx, time.Duration(20+r.IntN(80))*time.Millisecond); ended != nil {
-			return nil, nil, fmt.Errorf("%s %s: %w, the last answer: %w", method, path, ended, err)
-		}
-	}
+	return c.http.Insist(ctx, r, method, func() string { return c.pick(r).url(path) }, body)
 }
 
 // post sends a message until it is admitted.
 func (c *client) post(ctx context.Context, r *rand.Rand, id, key, text string) (receipt conversation.Receipt, err error) {
-	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": key})
-	if err != nil {
-		return receipt, err
-	}
-	answer, header, err := c.do(ctx, r, http.MethodPost, id, body)
+	answer, header, err := c.do(ctx, r, http.MethodPost, id, noderun.Message(key, text))
 	if err == nil {
 		receipt, err = noderun.ReadReceipt(answer, header)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 const (
@@ -71,12 +70,8 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	// A server that this test may kill is its own.
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
-	objects := s3server.Versitygw(t)
-	name := objects.Bucket(t)
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: objects.Endpoint, Bucket: name, Region: objects.Region, PathStyle: true,
-		AccessKey: objects.AccessKey, SecretKey: objects.SecretKey,
-	})
+	place := noderun.NewBucket(t, s3server.Versitygw(t))
+	bucket, _, err := place.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +80,10 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, nil),
 		reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin),
-		env: []string{"EVENTS_RUN_KEY=" + objects.AccessKey, "EVENTS_RUN_SECRET=" + objects.SecretKey},
+		env: place.Env(),
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "bucket: {endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: EVENTS_RUN_KEY, secretKeyEnv: EVENTS_RUN_SECRET}\n",
-		objects.Endpoint, name, objects.Region)
+	b.WriteString(place.Config())
 	fmt.Fprintf(&b, "events: {clickhouse: {addresses: [%q], database: %s}}\n", c.server.Addr(), database)
 	fmt.Fprintf(&b, "providers:\n  fake: {api: openai-completions, baseUrl: %q}\n", vendor.URL+"/v1")
 	fmt.Fprintf(&b, "agents:\n  %s:\n    mounts: [%s]\n    model: fake/model\n    instructions: Do what the message says.\n", agentName, mount)

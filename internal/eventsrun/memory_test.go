@@ -2,12 +2,7 @@ package eventsrun_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/internal/noderun"
@@ -46,33 +41,9 @@ func (p *peak) of(away bool) int {
 func (c *cluster) watchMemory(ctx context.Context, away func() bool) {
 	for noderun.Pause(ctx, 100*time.Millisecond) == nil {
 		for _, n := range c.running() {
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.process.PID()))
-			if err != nil {
-				continue // It has just ended.
-			}
-			if mib, err := resident(string(status)); err == nil { // One that is about to end has none.
-				n.memory.note(away(), mib)
+			if now, _, err := noderun.Memory(n.process.PID()); err == nil { // One that has just ended has none.
+				n.memory.note(away(), int(now>>20))
 			}
 		}
-	}
-}
-
-// resident reads from the status of a process how much of it is in memory, in MiB.
-func resident(status string) (int, error) {
-	for line := range strings.Lines(status) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			return kib >> 10, err
-		}
-	}
-	return 0, fmt.Errorf("no VmRSS in %q", status)
-}
-
-func TestResident(t *testing.T) {
-	if got, err := resident("Name:\tparley\nVmHWM:\t  9999 kB\nVmRSS:\t  204800 kB\n"); got != 200 || err != nil {
-		t.Errorf("%d MiB, %v; want 200", got, err)
-	}
-	if _, err := resident("Name:\tparley\n"); err == nil {
-		t.Error("a process without memory has some")
 	}
 }

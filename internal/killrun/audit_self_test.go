@@ -145,7 +145,7 @@ func calm() cycle {
 // TestAuditNotices shows that the checks can fail: whatever is wrong in the
 // evidence is told.
 func TestAuditNotices(t *testing.T) {
-	r := newRun(t, place{Dir: t.TempDir()}, []cycle{calm()})
+	r := newRun(t, noderun.Place{Dir: t.TempDir()}, []cycle{calm()})
 	e := r.perform()
 	if e == nil {
 		t.Fatal(r.story())
@@ -173,9 +173,9 @@ func TestAuditNotices(t *testing.T) {
 func TestLostLogIsNoticed(t *testing.T) {
 	steps := []step{{Words: 30, Pace: 5 * time.Millisecond}}
 	c := cycle{Kill: kill{At: atAck, N: 2, Limit: liveness}, Ops: []op{{Room: 0, Steps: steps}, {Room: 0, Steps: steps}}}
-	r := newRun(t, place{Dir: t.TempDir()}, []cycle{c, c})
+	r := newRun(t, noderun.Place{Dir: t.TempDir()}, []cycle{c, c})
 	r.after = func() {
-		bucket, closeBucket, err := r.place.open()
+		bucket, closeBucket, err := r.place.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,11 +195,11 @@ func TestLostLogIsNoticed(t *testing.T) {
 	}
 	if e := r.perform(); e != nil {
 		flaws, err := audit(t.Context(), e, &r.report)
-		if r.violations = append(r.violations, flaws...); err != nil {
-			r.fail("%v", err)
+		if len(flaws) > 0 || err != nil {
+			r.Fail("%v, %v", flaws, err)
 		}
 	}
-	if !r.failed() {
+	if !r.Any() {
 		t.Error("an acknowledged message was taken out of the log, and nobody noticed")
 	}
 }
@@ -208,14 +208,14 @@ func TestLostLogIsNoticed(t *testing.T) {
 // one that was killed.
 func TestServerFlawsAreNoticed(t *testing.T) {
 	dir, reaper := t.TempDir(), noderun.StartReaper(t)
-	start := func(name string, p place) *server {
+	start := func(name string, p noderun.Place) *server {
 		s, err := startServer(reaper, serverConfig{Place: p, Vendor: "http://127.0.0.1:1", Ledger: filepath.Join(dir, name+".ledger")}, filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	bad := start("bad", place{Dir: os.Args[0]}) // no folder
+	bad := start("bad", noderun.Place{Dir: os.Args[0]}) // no folder
 	if base, err := bad.Await(t.Context()); err == nil {
 		t.Errorf("a server without data is at %s", base)
 	}
@@ -223,7 +223,7 @@ func TestServerFlawsAreNoticed(t *testing.T) {
 	if flaws := bad.flaws(); len(flaws) == 0 {
 		t.Error("a server that ended by itself goes unnoticed")
 	}
-	good := start("good", place{Dir: t.TempDir()})
+	good := start("good", noderun.Place{Dir: t.TempDir()})
 	if base, err := good.Await(t.Context()); base == "" || err != nil {
 		t.Errorf("a server does not start: %v", err)
 	}

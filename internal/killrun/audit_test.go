@@ -16,7 +16,7 @@ import (
 
 // evidence is what clients know at the end of a run. The servers are gone.
 type evidence struct {
-	place  place
+	place  noderun.Place
 	ledger string // Name of the file.
 	talks  []talkEvidence
 }
@@ -45,7 +45,7 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	if err != nil {
 		return nil, err
 	}
-	bucket, closeBucket, err := e.place.open()
+	bucket, closeBucket, err := e.place.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,9 @@ func audit(ctx context.Context, e *evidence, rep *report) (flaws []string, err e
 	logs := storage.NewLogs(bucket, nil)
 	known := map[string]bool{}
 	for n := range e.talks {
-		a := &auditor{n: n, talk: &e.talks[n], ledger: ledger, rep: rep, shows: noderun.Projection{}, state: conversation.NewState()}
-		a.facts = newFacts(a)
-		if err := a.readLog(ctx, logs); err != nil {
+		a := &auditor{Story: noderun.NewStory("worker", room(n)), n: n, talk: &e.talks[n], ledger: ledger, rep: rep}
+		a.facts, a.Each = newFacts(a), a.batch
+		if err := a.Read(ctx, logs); err != nil {
 			return nil, fmt.Errorf("%s: %w", room(n), err)
 		}
 		a.check()
@@ -106,13 +106,12 @@ func readLedger(name string) (map[string]ledgerCall, error) {
 
 // auditor checks one conversation.
 type auditor struct {
+	*noderun.Story
 	n      int
 	talk   *talkEvidence
 	ledger map[string]ledgerCall
 	rep    *report
-	state  *conversation.State
 	facts  *facts
-	shows  noderun.Projection
 	flaws  []string
 }
 
@@ -120,69 +119,45 @@ func (a *auditor) flaw(format string, args ...any) {
 	a.flaws = append(a.flaws, room(a.n)+": "+fmt.Sprintf(format, args...))
 }
 
-// readLog folds the log and projects what readers of each batch are shown. The
-// snapshot of the last server is compared at its offset.
-func (a *auditor) readLog(ctx context.Context, logs *storage.Logs) error {
-	key := conversation.Address{Agent: "worker", ID: room(a.n)}.Key()
-	for b, err := range logs.Batches(ctx, key, storage.Start()) {
-		if err != nil {
-			return err
-		}
-		batch := conversation.Batch{Offset: conversation.Offset(b.Seq)}
-		if batch.Records, err = conversation.DecodeRecords(b.Lines); err != nil {
-			return err
-		}
-		if err := a.state.Apply(batch); err != nil {
-			return err
-		}
-		if err := a.project(batch); err != nil {
-			return err
-		}
-		a.facts.batch(batch)
-		if a.talk.snapshot != nil && batch.Offset == a.talk.offset {
-			want, err := conversation.EncodeJSON(a.state.Snapshot())
-			if err != nil {
-				return err
-			}
-			if !noderun.SameJSON(want, a.talk.snapshot) {
-				a.flaw("the last server's snapshot is\n%s\nand the fold of its log\n%s", a.talk.snapshot, want)
-			}
-		}
-	}
-	a.rep.counts["batches"] += int(a.state.Head()) + 1
-	return nil
-}
-
-// project adds what readers of a batch are shown.
-func (a *auditor) project(b conversation.Batch) error {
-	if !a.state.Exists() {
+// batch looks at a batch of the log. The snapshot of the last server is compared at its
+// offset.
+func (a *auditor) batch(b conversation.Batch) error {
+	if !a.State.Exists() {
 		// A server died before its first batch was stored, and the next one has put a
 		// claim there.
 		if len(b.Records) > 0 {
 			a.flaw("batch %s comes before the creation", b.Offset)
 		}
 		a.rep.counts["claims before the creation"]++
+	}
+	a.facts.batch(b)
+	if a.talk.snapshot == nil || b.Offset != a.talk.offset {
 		return nil
 	}
-	return a.shows.Add(a.state, b)
+	want, err := conversation.EncodeJSON(a.State.Snapshot())
+	if err == nil && !noderun.SameJSON(want, a.talk.snapshot) {
+		a.flaw("the last server's snapshot is\n%s\nand the fold of its log\n%s", a.talk.snapshot, want)
+	}
+	return err
 }
 
 func (a *auditor) check() {
+	a.rep.counts["batches"] += len(a.Hashes)
 	switch {
-	case a.talk.snapshot == nil && a.state.Exists():
+	case a.talk.snapshot == nil && a.State.Exists():
 		a.flaw("the last server did not know it, and its log has batches")
-	case a.talk.snapshot != nil && a.state.Head() < a.talk.offset:
-		a.flaw("the log ends at %s, the last snapshot is at %s", a.state.Head(), a.talk.offset)
+	case a.talk.snapshot != nil && a.State.Head() < a.talk.offset:
+		a.flaw("the log ends at %s, the last snapshot is at %s", a.State.Head(), a.talk.offset)
 	}
 	for _, s := range a.talk.reads {
-		if lack := a.shows.Lacks(s); lack != "" {
+		if lack := a.Lacks(s); lack != "" {
 			a.flaw("%s", lack)
 		}
 	}
 	a.checkPosts()
 	a.checkSettlements()
 	a.checkCalls()
-	if a.state.Exists() {
+	if a.State.Exists() {
 		a.checkResponses()
 	}
 }
@@ -203,7 +178,7 @@ func (a *auditor) checkPosts() {
 			a.flaw("key %s was answered with %+v and is not in the log", p.Key, *p.Receipt)
 		default:
 			sub := a.facts.subs[got[0]]
-			if r := p.Receipt; r.SubmissionID != sub.admitted.Submission || r.Offset != sub.offset || r.UID != a.state.Created().UID {
+			if r := p.Receipt; r.SubmissionID != sub.admitted.Submission || r.Offset != sub.offset || r.UID != a.State.Created().UID {
 				a.flaw("key %s was answered with %+v, the log has %s at %s", p.Key, *r, sub.admitted.Submission, sub.offset)
 			}
 		}

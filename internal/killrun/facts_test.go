@@ -223,7 +223,7 @@ func (a *auditor) checkResponses() {
 	for _, p := range a.talk.posts {
 		posts[p.Key] = p
 	}
-	for _, m := range a.state.Snapshot().Messages {
+	for _, m := range a.State.Snapshot().Messages {
 		s := a.facts.byMsg[m.ID]
 		if s == nil || m.Role != conversation.RoleAssistant || s.settled[0].Outcome != conversation.OutcomeCompleted {
 			continue

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 )
 
@@ -22,8 +23,8 @@ var (
 
 // TestKillRun is the kill run over folders.
 func TestKillRun(t *testing.T) {
-	runAll(t, append(kept(t), groups(t, *cyclesFlag, 10)...), func(t *testing.T) place {
-		return place{Dir: t.TempDir()}
+	runAll(t, append(kept(t), groups(t, *cyclesFlag, 10)...), func(t *testing.T) noderun.Place {
+		return noderun.Place{Dir: t.TempDir()}
 	})
 }
 
@@ -31,13 +32,13 @@ func TestKillRun(t *testing.T) {
 // take the place of the one before in the membership.
 func TestKillRunBucket(t *testing.T) {
 	s := s3server.Versitygw(t)
-	runAll(t, groups(t, max(1, *cyclesFlag/7), 5), func(t *testing.T) place {
-		return place{Endpoint: s.Endpoint, Bucket: s.Bucket(t), Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
+	runAll(t, groups(t, max(1, *cyclesFlag/7), 5), func(t *testing.T) noderun.Place {
+		return noderun.NewBucket(t, s)
 	})
 }
 
 // runAll performs runs, some at once, and tells what happened.
-func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) place) {
+func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) noderun.Place) {
 	began := time.Now()
 	var mu sync.Mutex
 	total := report{kills: map[string]int{}, interrupted: map[string]int{}, counts: map[string]int{}}
@@ -58,7 +59,7 @@ func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) place) {
 }
 
 // perform performs a run and checks it.
-func perform(t *testing.T, p place, seeds []uint64) report {
+func perform(t *testing.T, p noderun.Place, seeds []uint64) report {
 	t.Helper()
 	var cycles []cycle
 	for _, seed := range seeds {
@@ -70,9 +71,11 @@ func perform(t *testing.T, p place, seeds []uint64) report {
 		if err != nil {
 			flaws = append(flaws, err.Error())
 		}
-		r.violations = append(r.violations, flaws...)
+		for _, f := range flaws {
+			r.Fail("%s", f)
+		}
 	}
-	if len(r.violations) > 0 {
+	if r.Any() {
 		t.Errorf("violations:\n%s", r.story())
 	}
 	t.Logf("settled %v after the last restart", r.report.settledIn.Round(time.Millisecond))

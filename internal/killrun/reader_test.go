@@ -27,7 +27,7 @@ type reader struct {
 }
 
 func newReader(r *run, n int, poll bool, from conversation.Offset) *reader {
-	rd := &reader{site: r.site, room: n, poll: poll, events: r.events, fail: r.fail, shown: newShown()}
+	rd := &reader{site: r.site, room: n, poll: poll, events: r.events, fail: r.Fail, shown: newShown()}
 	rd.Reader = noderun.NewReader(r.client.Client, from, rd.take)
 	return rd
 }

@@ -24,9 +24,10 @@ const liveness = 2 * time.Minute
 
 // run is several cycles over one place.
 type run struct {
+	noderun.Notes
 	t      *testing.T
 	cycles []cycle
-	place  place
+	place  noderun.Place
 	dir    string // Of the ledger and the logs.
 	vendor string
 	events *counters
@@ -40,12 +41,11 @@ type run struct {
 	endReads  context.CancelFunc
 	readCtx   context.Context
 
-	mu         sync.Mutex
-	posts      [rooms][]*post
-	aborts     [rooms]aborts
-	violations []string
-	report     report
-	servers    int
+	mu      sync.Mutex
+	posts   [rooms][]*post
+	aborts  [rooms]aborts
+	report  report
+	servers int
 }
 
 // aborts counts the requests of one conversation.
@@ -60,7 +60,7 @@ type report struct {
 	counts      map[string]int
 }
 
-func newRun(t *testing.T, p place, cycles []cycle) *run {
+func newRun(t *testing.T, p noderun.Place, cycles []cycle) *run {
 	r := &run{
 		t: t, cycles: cycles, place: p, dir: t.TempDir(), events: newCounters(), site: newSite(),
 		report: report{kills: map[string]int{}, interrupted: map[string]int{}, counts: map[string]int{}},
@@ -72,19 +72,6 @@ func newRun(t *testing.T, p place, cycles []cycle) *run {
 	return r
 }
 
-// fail notes a violation.
-func (r *run) fail(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.violations = append(r.violations, fmt.Sprintf(format, args...))
-}
-
-func (r *run) failed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.violations) > 0
-}
-
 // perform runs the cycles and returns the evidence.
 func (r *run) perform() *evidence {
 	defer func() {
@@ -93,14 +80,14 @@ func (r *run) perform() *evidence {
 		r.client.Close()
 	}()
 	for i, c := range r.cycles {
-		if r.failed() {
+		if r.Any() {
 			return nil
 		}
 		if r.cycle(i, c); i == 0 && r.after != nil {
 			r.after()
 		}
 	}
-	if r.failed() {
+	if r.Any() {
 		return nil
 	}
 	return r.rest()
@@ -127,7 +114,7 @@ func (r *run) end(s *server) {
 	s.Kill()
 	r.site.set("")
 	for _, flaw := range s.flaws() {
-		r.fail("%s", flaw)
+		r.Fail("%s", flaw)
 	}
 }
 
@@ -138,7 +125,7 @@ func (r *run) await(s *server) string {
 	base, err := s.Await(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.Quit()
-		r.fail("a server is not ready after %v", liveness)
+		r.Fail("a server is not ready after %v", liveness)
 	}
 	return base
 }
@@ -246,7 +233,7 @@ func (r *run) talk(ctx context.Context, base string, n, number int, c cycle) {
 func (r *run) send(ctx context.Context, base string, p *post) bool {
 	err := r.client.send(ctx, base, p)
 	if noderun.Broken(err) {
-		r.fail("message %s to %s: %v", p.Key, room(p.Op.Room), err)
+		r.Fail("message %s to %s: %v", p.Key, room(p.Op.Room), err)
 	}
 	if err != nil {
 		return false
@@ -261,7 +248,7 @@ func (r *run) abort(ctx context.Context, base string, n int) {
 	r.mu.Unlock()
 	aborted, err := r.client.abort(ctx, base, n)
 	if noderun.Broken(err) {
-		r.fail("abort of %s: %v", room(n), err)
+		r.Fail("abort of %s: %v", room(n), err)
 	}
 	if aborted {
 		r.mu.Lock()
@@ -291,12 +278,12 @@ func (r *run) kept(base string) {
 			before := rd.view()
 			snap, _, err := r.client.history(r.readCtx, base, n)
 			if err != nil || snap == nil {
-				r.fail("read %s after a restart: %v, snapshot %v", room(n), err, snap)
+				r.Fail("read %s after a restart: %v, snapshot %v", room(n), err, snap)
 				return
 			}
 			now := shownBy(snap)
 			if lack := now.lacks(before); lack != "" {
-				r.fail("%s after a restart: %s", room(n), lack)
+				r.Fail("%s after a restart: %s", room(n), lack)
 			}
 		}
 	}
@@ -313,7 +300,7 @@ func (r *run) settle(base string) bool {
 				break
 			}
 			if noderun.Broken(err) || noderun.Pause(ctx, 10*time.Millisecond) != nil {
-				r.fail("%s does not settle: owed %v, %v", room(n), owed, err)
+				r.Fail("%s does not settle: owed %v, %v", room(n), owed, err)
 				return false
 			}
 		}
@@ -369,13 +356,13 @@ func (r *run) repeat(base string) bool {
 	for n := range rooms {
 		_, unknown, err := r.owed(ctx, base, n)
 		if err != nil {
-			r.fail("read %s: %v", room(n), err)
+			r.Fail("read %s: %v", room(n), err)
 			return false
 		}
 		r.report.counts["in the log without a receipt, at rest"] += len(unknown)
 		for _, p := range r.posts[n] {
 			if p.Receipt == nil && !r.send(ctx, base, p) {
-				r.fail("message %s to %s is not answered at rest", p.Key, room(n))
+				r.Fail("message %s to %s is not answered at rest", p.Key, room(n))
 				return false
 			}
 		}
@@ -411,7 +398,7 @@ func (r *run) rest() *evidence {
 		talk := talkEvidence{posts: r.posts[n], aborts: r.aborts[n]}
 		snap, raw, err := r.client.history(ctx, base, n)
 		if err != nil {
-			r.fail("read %s: %v", room(n), err)
+			r.Fail("read %s: %v", room(n), err)
 			return nil
 		}
 		if snap != nil {
@@ -420,8 +407,8 @@ func (r *run) rest() *evidence {
 		}
 		for _, rd := range r.readersOf[n] {
 			for rd.At() < talk.offset {
-				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.failed() {
-					r.fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.At(), talk.offset)
+				if err := noderun.Pause(ctx, 5*time.Millisecond); err != nil || r.Any() {
+					r.Fail("a reader of %s stays at %s, the snapshot is at %s", room(n), rd.At(), talk.offset)
 					return nil
 				}
 			}
@@ -460,7 +447,7 @@ func (r *run) attachments(ctx context.Context, base string, n int, snap *convers
 		}
 		got, _, err := r.client.Do(ctx, "GET", base+roomPath(n)+"/attachments/"+string(files[p.Receipt.SubmissionID]), nil)
 		if err != nil || !slices.Equal(got, p.Image) {
-			r.fail("attachment of %s in %s: %d bytes of %d, %v", p.Key, room(n), len(got), len(p.Image), err)
+			r.Fail("attachment of %s in %s: %d bytes of %d, %v", p.Key, room(n), len(got), len(p.Image), err)
 		}
 		r.report.counts["attachments"]++
 	}
@@ -473,7 +460,7 @@ func (r *run) story() string {
 	for _, c := range r.cycles {
 		seeds = append(seeds, fmt.Sprint(c.Seed))
 	}
-	fmt.Fprintf(&b, "%s\nto repeat the schedule: -seed %s\n", strings.Join(r.violations, "\n"), strings.Join(seeds, ","))
+	fmt.Fprintf(&b, "%s\nto repeat the schedule: -seed %s\n", strings.Join(r.All(), "\n"), strings.Join(seeds, ","))
 	for _, c := range r.cycles {
 		b.WriteString(c.String())
 	}

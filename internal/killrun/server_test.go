@@ -19,11 +19,9 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/openaicompletions"
-	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // serverEnv makes this binary the server, with a serverConfig in JSON.
@@ -40,36 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is where the data is: a folder, or a bucket of an S3 server.
-type place struct {
-	Dir                                            string
-	Endpoint, Bucket, Region, AccessKey, SecretKey string
-}
-
-// open returns the bucket and what closes it.
-func (p place) open() (storage.Bucket, func() error, error) {
-	if p.Dir == "" {
-		b, err := s3.New(&s3.Options{
-			Endpoint: p.Endpoint, Bucket: p.Bucket, Region: p.Region, PathStyle: true, AccessKey: p.AccessKey, SecretKey: p.SecretKey,
-		})
-		return b, func() error { return nil }, err
-	}
-	store, err := local.Open(p.Dir, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return b, store.Close, nil
-}
-
 // serverConfig is what the server is told.
 type serverConfig struct {
-	Place  place
+	Place  noderun.Place
 	Vendor string // URL of the test process.
 	Ledger string // File in which tools note what they do.
 	Idle   time.Duration
@@ -83,7 +54,7 @@ func runServer(text string) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	bucket, closeBucket, err := cfg.Place.open()
+	bucket, closeBucket, err := cfg.Place.Open()
 	if err != nil {
 		return err
 	}

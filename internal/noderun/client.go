@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -81,6 +82,22 @@ func (c *Client) Do(ctx context.Context, method, url string, body []byte) ([]byt
 	return answer, resp.Header, nil
 }
 
+// Insist sends a request to one URL after the other, as next gives them, until it is
+// answered, an answer breaks a promise, or ctx ends. Between two tries it waits as the dice
+// say.
+func (c *Client) Insist(ctx context.Context, dice *rand.Rand, method string, next func() string, body []byte) ([]byte, http.Header, error) {
+	for {
+		url := next()
+		answer, header, err := c.Do(ctx, method, url, body)
+		if err == nil || Broken(err) {
+			return answer, header, err
+		}
+		if ended := Pause(ctx, time.Duration(20+dice.IntN(80))*time.Millisecond); ended != nil {
+			return nil, nil, fmt.Errorf("%s %s: %w, the last answer: %w", method, url, ended, err)
+		}
+	}
+}
+
 // send sends a request. The caller closes the body of an answer with 200 or 202; the
 // others are errors, as for Do.
 func (c *Client) send(ctx context.Context, method, url string, body []byte) (*http.Response, error) {
@@ -105,6 +122,15 @@ func (c *Client) send(ctx context.Context, method, url string, body []byte) (*ht
 		return nil, Breach("%s %s: 503 without Retry-After", method, url)
 	}
 	return nil, ErrBusy
+}
+
+// Message is the body of a request that delivers a text under a key.
+func Message(key, text string) []byte {
+	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": key})
+	if err != nil {
+		panic(err) // Maps of texts have a JSON form.
+	}
+	return body
 }
 
 // ReadReceipt reads the answer to an admission, and checks that its header says the same.

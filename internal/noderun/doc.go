@@ -4,9 +4,10 @@
 // The tests of internal/attackrun, internal/killrun, internal/clusterrun and
 // internal/eventsrun call it; nothing else may. What is broken when, and what must hold
 // then, is theirs. Here is what they have in common: processes that no test leaves
-// behind, a [Client] and a [Reader] that check every answer by itself, the [Projection]
-// of a log that a reader's [Sight] is compared with, and what [Verified] makes of the
-// program's own look at a bucket. Package proc is called for the processes.
+// behind, the [Place] of their data, a [Client] and a [Reader] that check every answer by
+// itself, the [Story] that a log tells, with the [Projection] that a reader's [Sight] is
+// compared with, the program's own look at a bucket with [Verify], and the [Notes] of what
+// is wrong. Package proc is called for the processes.
 //
 // Guarantees:
 //
@@ -16,8 +17,8 @@
 //  3. What a Reader has is without a gap, in order and each chunk once, and what came
 //     again was the same.
 //
-// Everything is safe for concurrent use, except a Projection. A Reader is used by one
-// goroutine that follows, and by any that look at what it has.
+// Everything is safe for concurrent use, except a Story and its Projection. A Reader is
+// used by one goroutine that follows, and by any that look at what it has.
 //
 // After a crash of the test process no process is left.
 package noderun

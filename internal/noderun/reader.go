@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -93,6 +94,22 @@ func (r *Reader) Poll(ctx context.Context, url string) error {
 			return err
 		}
 	}
+}
+
+// Follow reads by event streams of one URL after the other, as next gives them, until ctx
+// ends. It returns what breaks a promise; nothing that was recorded is lost between two.
+func (r *Reader) Follow(ctx context.Context, dice *rand.Rand, next func() string) error {
+	for ctx.Err() == nil {
+		url := next()
+		err := r.Stream(ctx, url)
+		// The message that creates the conversation may be less than a heartbeat old.
+		young := Missing(err) && r.At() == conversation.Start
+		if ctx.Err() == nil && Broken(err) && !young {
+			return fmt.Errorf("%s: %w", url, err)
+		}
+		_ = Pause(ctx, time.Duration(5+dice.IntN(95))*time.Millisecond)
+	}
+	return nil
 }
 
 // Stream reads one event stream of the conversation at a URL to its end, which is an

@@ -1,10 +1,31 @@
 package noderun
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 )
+
+// Verify lets a program look at the whole bucket that a configuration names, of which no
+// node is left. It returns what is wrong, and what the program said.
+func Verify(ctx context.Context, program, config string, env []string) (flaws []string, said []byte) {
+	cmd := exec.CommandContext(ctx, program, "log", "verify", "--json", "--config", config)
+	cmd.Env = append(os.Environ(), env...)
+	said, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return []string{fmt.Sprintf("parley log verify: %v", err)}, nil
+	}
+	flaws = Verified(said, cmd.ProcessState.ExitCode())
+	if exit != nil && len(exit.Stderr) > 0 {
+		flaws = append(flaws, fmt.Sprintf("parley log verify: %s", exit.Stderr))
+	}
+	return flaws, said
+}
 
 // Verified reads the findings of "parley log verify --json" and its exit code: only what a
 // kill may leave behind, and what compaction has merged and not deleted yet, is no flaw.
