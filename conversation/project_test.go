@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/reduce"
 )
 
 // chunksJSON projects a batch of conv_1 and returns its chunks as lines.
@@ -78,7 +79,7 @@ func TestChunksOfRecords(t *testing.T) {
 		out.Write(line)
 		for _, chunk := range chunksJSON(t, conversation.Batch{Offset: 7, Records: records{r}}, snap) {
 			out.WriteString("\t" + chunk + "\n")
-			if err := checkMembers(decodeJSON[object](t, []byte(chunk))); err != nil {
+			if err := reduce.CheckMembers(decodeJSON[object](t, []byte(chunk))); err != nil {
 				t.Errorf("%s: %v", r.Type(), err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/reduce"
 )
 
 // transition is one row of the protocol's table of states: what happens after a
@@ -62,7 +63,7 @@ func TestTransitions(t *testing.T) {
 	for _, tt := range transitions() {
 		t.Run(tt.name, func(t *testing.T) {
 			s := running(t)
-			client := newReducer(encoded(t, s.Snapshot()))
+			client := reduce.New(encoded(t, s.Snapshot()))
 			var types []string
 			for _, r := range tt.then {
 				apply(t, s, r)
@@ -73,7 +74,7 @@ func TestTransitions(t *testing.T) {
 					types = append(types, chunk["type"].(string))
 					page = append(page, chunk)
 				}
-				if err := client.page(page, s.Head().String()); err != nil {
+				if err := client.Page(page, s.Head().String()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -88,7 +89,7 @@ func TestTransitions(t *testing.T) {
 			if m := snap.Messages[i]; len(snap.Messages) != 3 || m.SubmissionID != "sub_1" || m.TurnID != "turn_1" {
 				t.Errorf("%d messages, the response %+v", len(snap.Messages), m)
 			}
-			if d := cmp.Diff(encoded(t, snap), client.doc); d != "" {
+			if d := cmp.Diff(encoded(t, snap), client.Root); d != "" {
 				t.Errorf("a client has something else (-snapshot +client):\n%s", d)
 			}
 		})
@@ -151,14 +152,14 @@ func TestMetadataIsTheAuthors(t *testing.T) {
 			s := conversation.NewState()
 			apply(t, s, created(), admitted(1), attempt("sub_1", 1))
 			apply(t, s, &conversation.ResponseStarted{Message: "res_1", Submission: "sub_1", Turn: "turn_1", Metadata: json.RawMessage(tt.start), At: at})
-			client := newReducer(encoded(t, s.Snapshot()))
+			client := reduce.New(encoded(t, s.Snapshot()))
 			for _, r := range tt.then {
 				apply(t, s, r)
 				var page []any
 				for _, line := range chunksJSON(t, conversation.Batch{Offset: s.Head(), Records: records{r}}, nil) {
 					page = append(page, decodeJSON[object](t, []byte(line)))
 				}
-				if err := client.page(page, s.Head().String()); err != nil {
+				if err := client.Page(page, s.Head().String()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -166,7 +167,7 @@ func TestMetadataIsTheAuthors(t *testing.T) {
 			if got := string(snap.Messages[1].Metadata); got != tt.want || snap.Messages[0].Metadata != nil {
 				t.Errorf("metadata %s, want %s", got, tt.want)
 			}
-			if d := cmp.Diff(encoded(t, snap), client.doc); d != "" {
+			if d := cmp.Diff(encoded(t, snap), client.Root); d != "" {
 				t.Errorf("a client has something else (-snapshot +client):\n%s", d)
 			}
 		})
@@ -196,7 +197,7 @@ func TestChunkTimes(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != len(members) {
+	if len(seen) != len(reduce.Members) {
 		t.Errorf("seen %v, want every type", seen)
 	}
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/reduce"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -311,37 +313,42 @@ func (r *reader) check(log *knownLog) {
 		r.world.trace.Violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset),
 			cmp.Diff(strings.Split(string(want), "},{"), strings.Split(string(have), "},{")))
 	}
-	r.compare(state, "reduced view", r.doc.root)
+	r.compare(state, "reduced view", r.doc.Root)
 }
 
 // compareSnapshot compares the snapshots that were taken at an offset.
 func (r *reader) compareSnapshot(off conversation.Offset, state *conversation.State) {
 	for _, s := range r.snapshots {
 		if s.Next == off {
-			doc, err := decodeDocument(s.JSON)
+			doc, err := decoded(s.JSON)
 			if err != nil {
 				r.world.trace.Violate(r.name, "decode snapshot: %v", err)
 				continue
 			}
 			r.world.shown.Add(didSnapshot)
-			r.compare(state, "snapshot taken", doc.root)
+			r.compare(state, "snapshot taken", doc)
 		}
 	}
 }
 
 // compare compares a view with the snapshot of a state.
-func (r *reader) compare(state *conversation.State, what string, have object) {
+func (r *reader) compare(state *conversation.State, what string, have reduce.Object) {
 	data, err := conversation.EncodeJSON(state.Snapshot())
 	if err != nil {
 		r.world.trace.Violate(r.name, "encode snapshot: %v", err)
 		return
 	}
-	want, err := decodeDocument(data)
+	want, err := decoded(data)
 	if err != nil {
 		r.world.trace.Violate(r.name, "decode snapshot: %v", err)
 		return
 	}
-	if !reflect.DeepEqual(want.root, have) {
-		r.world.trace.Violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want.root, have))
+	if !reflect.DeepEqual(want, have) {
+		r.world.trace.Violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want, have))
 	}
+}
+
+// decoded decodes an object as clients do.
+func decoded(data []byte) (o reduce.Object, err error) {
+	return o, json.Unmarshal(data, &o)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/reduce"
 	"github.com/parleyrun/parley/internal/schedule"
 )
 
@@ -24,7 +25,7 @@ type reader struct {
 	snapshots []conversation.Page
 
 	start  conversation.Offset // of the snapshot, Start before it
-	doc    *document
+	doc    *reduce.Document
 	offset conversation.Offset
 	last   conversation.Position // of the newest chunk
 	seen   []json.RawMessage     // chunks after start
@@ -100,7 +101,7 @@ func (r *reader) follow(ctx context.Context, m *member) error {
 // begin makes the first read.
 func (r *reader) begin(ctx context.Context, m *member) error {
 	if r.whole {
-		r.doc = &document{object{}}
+		r.doc = reduce.New(nil)
 		r.start, r.offset, r.last = conversation.Start, conversation.Start, conversation.Position{Batch: conversation.Start}
 		err := r.updates(ctx, m, 1+r.rng.IntN(6))
 		if err != nil {
@@ -112,11 +113,11 @@ func (r *reader) begin(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	doc, err := decodeDocument(page.JSON)
+	doc, err := decoded(page.JSON)
 	if err != nil {
 		return err
 	}
-	r.doc, r.start, r.offset = doc, page.Next, page.Next
+	r.doc, r.start, r.offset = reduce.New(doc), page.Next, page.Next
 	r.last = conversation.Position{Batch: page.Next, Index: 1 << 30}
 	return nil
 }
@@ -199,13 +200,17 @@ func (r *reader) updates(ctx context.Context, m *member, limit int) error {
 			r.world.trace.Violate(r.name, "chunk %+v after %+v in the page to %d", at, r.last, int64(page.Next))
 		}
 		r.last = at
-		if err := r.doc.apply(c); err != nil {
+		chunk, err := decoded(c)
+		if err == nil {
+			err = r.doc.Apply(chunk)
+		}
+		if err != nil {
 			r.world.trace.Violate(r.name, "chunk %s does not apply: %v", c, err)
 		}
 		r.seen = append(r.seen, c)
 	}
 	r.offset = page.Next
-	r.doc.setOffset(page.Next)
+	r.doc.Root["offset"] = page.Next.String()
 	return nil
 }
 
