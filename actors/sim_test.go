@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -198,24 +196,14 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 // keptSchedules are schedules that have failed once: they run always.
 func keptSchedules(t *testing.T) []simSchedule {
 	t.Helper()
-	data, err := os.ReadFile("testdata/seeds.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []simSchedule
-	for line := range strings.Lines(string(data)) {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
+	for _, line := range schedule.Lines(t, "testdata/seeds.txt") {
 		s := simSchedule{profile: simEverything()}
 		number, journals := strings.CutPrefix(line, "journals ")
 		if journals {
 			s.profile = simOfJournals()
 		}
-		if s.seed, err = strconv.ParseUint(number, 10, 64); err != nil {
-			t.Fatalf("testdata/seeds.txt: %v", err)
-		}
+		s.seed = schedule.Seeds(t, number)[0]
 		out = append(out, s)
 	}
 	return out

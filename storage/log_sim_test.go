@@ -4,11 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +87,7 @@ func TestLogSimulation(t *testing.T) {
 		return
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // Schedules leave much behind and hold little.
-	seeds := append(keptSeeds(t), logSeeds(*logSchedules)...)
+	seeds := append(schedule.Seeds(t, schedule.Lines(t, "testdata/logseeds.txt")...), logSeeds(*logSchedules)...)
 	var mu sync.Mutex
 	total, damaged := schedule.Shown{}, schedule.Shown{}
 	operations := 0
@@ -128,28 +126,6 @@ func told(t *testing.T, r logRun, how string) {
 	if v := r.verdict(); v != "" {
 		t.Errorf("seed %d%s, to be kept in testdata/logseeds.txt: %s\n%s", r.seed, how, v, strings.Join(r.report.Trace(), "\n"))
 	}
-}
-
-// keptSeeds are seeds that have failed once: they run always.
-func keptSeeds(t *testing.T) []uint64 {
-	t.Helper()
-	data, err := os.ReadFile("testdata/logseeds.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var seeds []uint64
-	for line := range strings.Lines(string(data)) {
-		number, _, _ := strings.Cut(line, "#")
-		if number = strings.TrimSpace(number); number == "" {
-			continue
-		}
-		seed, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
-			t.Fatalf("testdata/logseeds.txt: %v", err)
-		}
-		seeds = append(seeds, seed)
-	}
-	return seeds
 }
 
 // TestLogSeedIsOneTrace runs schedules on one core, on two and on eight, and on another

@@ -57,9 +57,9 @@ func (f fault) String() string {
 	return fmt.Sprintf("after %v %s, %v, nodes in the order %s", f.Before, f.Kind, f.For, strings.Join(who, " "))
 }
 
-// schedule decides by a seed what is broken until a time is over, every kind once
+// newFaults decides by a seed what is broken until a time is over, every kind once
 // before any comes again.
-func schedule(seed uint64, nodes int, total time.Duration) (faults []fault) {
+func newFaults(seed uint64, nodes int, total time.Duration) (faults []fault) {
 	r := rand.New(rand.NewPCG(seed, 0x6661756c74))
 	var deck []kind
 	for spent := time.Duration(0); ; {
@@ -190,7 +190,7 @@ func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
 // comes before any comes twice.
 func TestScheduleIsTheSeeds(t *testing.T) {
 	for seed := range uint64(20) {
-		one, two := schedule(seed, 3, 5*time.Minute), schedule(seed, 3, 5*time.Minute)
+		one, two := newFaults(seed, 3, 5*time.Minute), newFaults(seed, 3, 5*time.Minute)
 		if fmt.Sprint(one) != fmt.Sprint(two) {
 			t.Fatalf("seed %d: %v, then %v", seed, one, two)
 		}
@@ -208,7 +208,7 @@ func TestScheduleIsTheSeeds(t *testing.T) {
 func TestSeedsBreakEverything(t *testing.T) {
 	missing := kinds()
 	for _, seed := range listed(t) {
-		for _, f := range schedule(seed, 3, shortRun) {
+		for _, f := range newFaults(seed, 3, shortRun) {
 			missing = slices.DeleteFunc(missing, func(k kind) bool { return k == f.Kind })
 		}
 	}

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -57,7 +54,7 @@ func seeds(t *testing.T) []uint64 {
 	t.Helper()
 	switch {
 	case *seedFlag != "":
-		return numbers(t, strings.Split(*seedFlag, ","))
+		return schedule.Seeds(t, *seedFlag)
 	case *longFlag:
 		return listed(t)[:1]
 	}
@@ -67,28 +64,7 @@ func seeds(t *testing.T) []uint64 {
 // listed are the seeds of the list.
 func listed(t *testing.T) []uint64 {
 	t.Helper()
-	data, err := os.ReadFile("testdata/seeds.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var texts []string
-	for line := range strings.Lines(string(data)) {
-		line, _, _ = strings.Cut(line, "#")
-		texts = append(texts, strings.Fields(line)...)
-	}
-	return numbers(t, texts)
-}
-
-func numbers(t *testing.T, texts []string) (out []uint64) {
-	t.Helper()
-	for _, s := range texts {
-		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, n)
-	}
-	return out
+	return schedule.Seeds(t, schedule.Lines(t, "testdata/seeds.txt")...)
 }
 
 // run is a cluster, its clients and what is broken.
@@ -102,7 +78,7 @@ type run struct {
 	faults  []fault
 	heads   []glimpse
 	sights  map[string][]noderun.Sight
-	counts  map[string]int
+	counts  schedule.Shown
 	told    []string
 	began   time.Time
 }
@@ -112,8 +88,8 @@ func newRun(t *testing.T, p plan) *run {
 	file := program(t)
 	c := newCluster(t, clusterOptions{nodes: p.nodes, strict: p.strict, program: func(int) string { return file }})
 	r := &run{
-		cluster: c, t: t, plan: p, client: &client{c}, watcher: &watcher{bucket: c.bucket}, faults: schedule(p.seed, p.nodes, p.total),
-		sights: map[string][]noderun.Sight{}, counts: map[string]int{}, began: time.Now(),
+		cluster: c, t: t, plan: p, client: &client{c}, watcher: &watcher{bucket: c.bucket}, faults: newFaults(p.seed, p.nodes, p.total),
+		sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
 	}
 	c.tell = r.tell
 	r.load = newLoad(r.client, p.seed, p.talks, p.think)
@@ -356,11 +332,7 @@ func (r *run) audit(ctx context.Context) {
 		}
 		r.count(k, s)
 	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(r.counts)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, r.counts[name]))
-	}
-	r.tell("%s", strings.Join(parts, ", "))
+	r.tell("%v", r.counts)
 }
 
 // count adds a conversation to the numbers.

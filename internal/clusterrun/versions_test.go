@@ -21,6 +21,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -53,7 +54,7 @@ func TestTwoVersions(t *testing.T) {
 	v := &versions{
 		run: &run{
 			cluster: c, t: t, plan: plan{nodes: 2}, client: &client{c}, watcher: &watcher{bucket: c.bucket},
-			sights: map[string][]noderun.Sight{}, counts: map[string]int{}, began: time.Now(),
+			sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
 		},
 		newer: c.nodes[0], older: c.nodes[1], logs: storage.NewLogs(c.bucket, nil),
 		stories: map[string]*story{}, byHand: map[conversation.SubmissionID]bool{},

@@ -158,7 +158,8 @@ func TestAuditNotices(t *testing.T) {
 			forged := *e
 			forged.talks = slices.Clone(e.talks)
 			f.make(t, &forged)
-			flaws, err := audit(t.Context(), &forged, &report{interrupted: map[string]int{}, counts: map[string]int{}})
+			rep := newReport()
+			flaws, err := audit(t.Context(), &forged, &rep)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,10 +3,7 @@ package killrun_test
 import (
 	"flag"
 	"fmt"
-	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 var (
@@ -41,7 +39,7 @@ func TestKillRunBucket(t *testing.T) {
 func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) noderun.Place) {
 	began := time.Now()
 	var mu sync.Mutex
-	total := report{kills: map[string]int{}, interrupted: map[string]int{}, counts: map[string]int{}}
+	total := newReport()
 	cycles := 0
 	t.Run("run", func(t *testing.T) {
 		for i, seeds := range lists {
@@ -86,12 +84,9 @@ func perform(t *testing.T, p noderun.Place, seeds []uint64) report {
 func groups(t *testing.T, count, size int) [][]uint64 {
 	t.Helper()
 	if *seedFlag != "" {
-		return [][]uint64{numbers(t, *seedFlag)}
+		return [][]uint64{schedule.Seeds(t, *seedFlag)}
 	}
-	var seeds []uint64
-	for _, line := range lines(t, "testdata/seeds.txt") {
-		seeds = append(seeds, numbers(t, line)...)
-	}
+	seeds := schedule.Seeds(t, schedule.Lines(t, "testdata/seeds.txt")...)
 	if count > len(seeds) {
 		t.Fatalf("%d cycles are asked for and %d seeds are listed", count, len(seeds))
 	}
@@ -104,46 +99,16 @@ func kept(t *testing.T) (lists [][]uint64) {
 	if *seedFlag != "" {
 		return nil
 	}
-	for _, line := range lines(t, "testdata/failed.txt") {
-		lists = append(lists, numbers(t, line))
+	for _, line := range schedule.Lines(t, "testdata/failed.txt") {
+		lists = append(lists, schedule.Seeds(t, line))
 	}
 	return lists
 }
 
-// lines returns the lines of a file without comments and empty ones.
-func lines(t *testing.T, name string) (out []string) {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line != "" {
-			out = append(out, line)
-		}
-	}
-	return out
-}
-
-func numbers(t *testing.T, text string) (out []uint64) {
-	t.Helper()
-	for s := range strings.SplitSeq(text, ",") {
-		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, n)
-	}
-	return out
-}
-
 func (r *report) add(s report) {
-	for from, to := range map[*map[string]int]map[string]int{&s.kills: r.kills, &s.interrupted: r.interrupted, &s.counts: r.counts} {
-		for k, n := range *from {
-			to[k] += n
-		}
-	}
+	r.kills.Add(s.kills)
+	r.interrupted.Add(s.interrupted)
+	r.counts.Add(s.counts)
 	r.late += s.late
 	r.settledIn = max(r.settledIn, s.settledIn)
 }
@@ -151,17 +116,9 @@ func (r *report) add(s report) {
 // String tells what happened.
 func (r report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "kills at %s; %d of them later than meant\n", sorted(r.kills), r.late)
-	fmt.Fprintf(&b, "submissions interrupted: %s\n", sorted(r.interrupted))
+	fmt.Fprintf(&b, "kills at %v; %d of them later than meant\n", r.kills, r.late)
+	fmt.Fprintf(&b, "submissions interrupted: %v\n", r.interrupted)
 	fmt.Fprintf(&b, "longest settling after a last restart: %v\n", r.settledIn.Round(time.Millisecond))
-	fmt.Fprintf(&b, "%s", sorted(r.counts))
+	fmt.Fprintf(&b, "%v", r.counts)
 	return b.String()
-}
-
-func sorted(m map[string]int) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
-	}
-	return strings.Join(parts, ", ")
 }

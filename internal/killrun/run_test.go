@@ -16,6 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // liveness bounds a wait for something that has to happen. It only matters when a
@@ -53,17 +54,21 @@ type aborts struct{ Asked, True int }
 
 // report is what happened.
 type report struct {
-	kills       map[string]int
+	kills       schedule.Shown
 	late        int // Kills whose event did not come.
 	settledIn   time.Duration
-	interrupted map[string]int
-	counts      map[string]int
+	interrupted schedule.Shown
+	counts      schedule.Shown
+}
+
+func newReport() report {
+	return report{kills: schedule.Shown{}, interrupted: schedule.Shown{}, counts: schedule.Shown{}}
 }
 
 func newRun(t *testing.T, p noderun.Place, cycles []cycle) *run {
 	r := &run{
 		t: t, cycles: cycles, place: p, dir: t.TempDir(), events: newCounters(), site: newSite(),
-		report: report{kills: map[string]int{}, interrupted: map[string]int{}, counts: map[string]int{}},
+		report: newReport(),
 	}
 	r.vendor = startVendor(t, r.events)
 	r.reaper = noderun.StartReaper(t)
@@ -133,7 +138,7 @@ func (r *run) await(s *server) string {
 // cycle is the life of one server.
 func (r *run) cycle(i int, c cycle) {
 	s := r.start(c.Idle)
-	how := string(c.Kill.At)
+	how := schedule.Deed(c.Kill.At)
 	defer func() {
 		r.end(s)
 		r.report.kills[how]++
