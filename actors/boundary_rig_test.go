@@ -7,20 +7,17 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
-	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -264,43 +261,9 @@ func (s *story) live(dies int) bool {
 
 // start makes a process that runs.
 func (p *life) start() <-chan error {
-	tb := p.s.tb
-	tb.Helper()
-	opts := agents(p.agent())
-	n := &node{w: p.s.world, fault: new(atomic.Int32), log: &lockedBuffer{}}
-	opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
-	opts.Providers = providers.NewRegistry(nil)
-	opts.Providers.RegisterProtocol("test", p.cast())
-	size := window["model"]
-	if err := opts.Providers.RegisterProvider("test", providers.Registration{
-		API: "test", BaseURL: "test:", Models: map[string]providers.ModelOverride{"model": {ContextWindow: &size}},
-	}); err != nil {
-		tb.Fatal(err)
-	}
-	rt, kill, err := p.s.fleet.Node(tb, bucketOver(tb, p), &opts, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	n.rt = rt
-	p.node = &actorNode{n, kill}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	ended := make(chan struct{})
-	go func() {
-		done <- rt.Run(ctx)
-		close(ended)
-	}()
-	n.stop = sync.OnceValue(func() error {
-		cancel()
-		<-ended
-		return nil
-	})
-	tb.Cleanup(func() {
-		_ = n.stop()
-		if tb.Failed() {
-			tb.Logf("log of life %d:\n%s", p.number, n.log)
-		}
-	})
+	p.s.tb.Helper()
+	var done <-chan error
+	p.node, done = p.s.begin(part{opts: agents(p.agent()), cast: p.cast(), windows: window}, p)
 	return done
 }
 

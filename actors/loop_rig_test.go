@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -60,57 +60,27 @@ type actorNode struct {
 // run makes a node and waits until it serves. It is stopped with the test.
 func (l *loop) run(p part) *actorNode {
 	l.tb.Helper()
-	n := &node{w: l.world, counts: storagetest.NewCounter(l), fault: new(atomic.Int32), log: &lockedBuffer{}}
-	link := storagetest.Faulty(n.counts, storagetest.Plan{
-		Decide: func(op storagetest.Op) storagetest.Kind {
-			if kind := storagetest.Kind(n.fault.Load()); kind != 0 || p.decide == nil {
-				return kind
-			}
-			return p.decide(op)
-		},
-		Hold: p.hold,
-	})
-	p.opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
-	p.opts.Providers = providers.NewRegistry(nil)
-	p.opts.Providers.RegisterProtocol("test", p.cast)
-	models := map[string]providers.ModelOverride{}
-	for id, window := range p.windows {
-		models[id] = providers.ModelOverride{ContextWindow: &window}
+	n, done := l.begin(p, nil)
+	n.serves(done, longest)
+	return n
+}
+
+// begin makes a node that runs over a transport, nil for the one that its part says.
+func (l *loop) begin(p part, rt http.RoundTripper) (*actorNode, <-chan error) {
+	l.tb.Helper()
+	n := &actorNode{node: l.newNode(&p.opts, p.cast, p.windows)}
+	if rt == nil {
+		rt = n.link(p.decide, p.hold)
 	}
-	if err := p.opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:", Models: models}); err != nil {
-		l.tb.Fatal(err)
-	}
-	var bucket storage.Bucket = bucketOver(l.tb, link)
+	var bucket storage.Bucket = bucketOver(l.tb, rt)
 	if p.over != nil {
 		bucket = p.over(bucket)
 	}
-	rt, kill, err := l.fleet.Node(l.tb, bucket, &p.opts, p.page)
-	if err != nil {
+	var err error
+	if n.rt, n.stopActors, err = l.fleet.Node(l.tb, bucket, &p.opts, p.page); err != nil {
 		l.tb.Fatal(err)
 	}
-	n.rt = rt
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		defer close(done)
-		done <- rt.Run(ctx)
-	}()
-	n.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	l.tb.Cleanup(func() {
-		_ = n.stop() // tests that care call stop themselves
-		if l.tb.Failed() {
-			l.tb.Logf("log of a node:\n%s", n.log)
-		}
-	})
-	select {
-	case <-rt.Ready():
-	case err := <-done:
-		l.tb.Fatalf("run ended: %v", err)
-	}
-	return &actorNode{n, kill}
+	return n, n.node.run()
 }
 
 // die ends a node as the end of its process does: nothing of it lands any more, and

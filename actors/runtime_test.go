@@ -233,30 +233,81 @@ type setup struct {
 	hold  func(storagetest.Op) // see storagetest.Plan
 }
 
-// build makes a node that does not run yet.
-func (w *world) build(s setup) *node {
+// newNode makes a node without a runtime, and tells the options how it logs and asks a
+// model, whose windows are in tokens.
+func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows map[string]int) *node {
 	w.tb.Helper()
 	n := &node{w: w, counts: storagetest.NewCounter(w), fault: new(atomic.Int32), log: &lockedBuffer{}}
-	link := storagetest.Faulty(n.counts, storagetest.Plan{
-		Decide: func(storagetest.Op) storagetest.Kind { return storagetest.Kind(n.fault.Load()) }, Hold: s.hold,
-	})
-	s.opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
-	if s.model != nil {
-		s.opts.Providers = providers.NewRegistry(nil)
-		s.opts.Providers.RegisterProtocol("test", s.model)
-		if err := s.opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:"}); err != nil {
-			w.tb.Fatal(err)
-		}
-	}
-	var err error
-	if n.rt, err = actors.New(bucketOver(w.tb, link), &s.opts); err != nil {
-		w.tb.Fatal(err)
-	}
+	opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
 	w.tb.Cleanup(func() {
 		if w.tb.Failed() {
 			w.tb.Logf("log of a node:\n%s", n.log)
 		}
 	})
+	if model == nil {
+		return n
+	}
+	models := map[string]providers.ModelOverride{}
+	for id, window := range windows {
+		models[id] = providers.ModelOverride{ContextWindow: &window}
+	}
+	opts.Providers = providers.NewRegistry(nil)
+	opts.Providers.RegisterProtocol("test", model)
+	if err := opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:", Models: models}); err != nil {
+		w.tb.Fatal(err)
+	}
+	return n
+}
+
+// link is the node's way to the bucket. Decide may be nil.
+func (n *node) link(decide func(storagetest.Op) storagetest.Kind, hold func(storagetest.Op)) http.RoundTripper {
+	return storagetest.Faulty(n.counts, storagetest.Plan{
+		Decide: func(op storagetest.Op) storagetest.Kind {
+			if kind := storagetest.Kind(n.fault.Load()); kind != 0 || decide == nil {
+				return kind
+			}
+			return decide(op)
+		},
+		Hold: hold,
+	})
+}
+
+// run lets the node run until it is stopped, with the test at the latest.
+func (n *node) run() (done <-chan error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		ended <- n.rt.Run(ctx)
+	}()
+	n.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	n.w.tb.Cleanup(func() { _ = n.stop() }) // tests that care call stop themselves
+	return ended
+}
+
+// serves waits until the node does.
+func (n *node) serves(done <-chan error, patience time.Duration) {
+	n.w.tb.Helper()
+	select {
+	case <-n.rt.Ready():
+	case err := <-done:
+		n.w.tb.Fatalf("run ended: %v", err)
+	case <-time.After(patience):
+		n.w.tb.Fatal("timed out waiting for a node")
+	}
+}
+
+// build makes a node that does not run yet.
+func (w *world) build(s setup) *node {
+	w.tb.Helper()
+	n := w.newNode(&s.opts, s.model, nil)
+	var err error
+	if n.rt, err = actors.New(bucketOver(w.tb, n.link(nil, s.hold)), &s.opts); err != nil {
+		w.tb.Fatal(err)
+	}
 	return n
 }
 
@@ -264,24 +315,7 @@ func (w *world) build(s setup) *node {
 func (w *world) start(s setup) *node {
 	w.tb.Helper()
 	n := w.build(s)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		defer close(done)
-		done <- n.rt.Run(ctx)
-	}()
-	n.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	w.tb.Cleanup(func() { _ = n.stop() }) // tests that care call stop themselves
-	select {
-	case <-n.rt.Ready():
-	case err := <-done:
-		w.tb.Fatalf("run ended: %v", err)
-	case <-time.After(patience):
-		w.tb.Fatal("timed out waiting for a node")
-	}
+	n.serves(n.run(), patience)
 	return n
 }
 
