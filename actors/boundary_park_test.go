@@ -2,13 +2,10 @@ package actors_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
@@ -165,24 +162,8 @@ func TestDeathWhileParked(t *testing.T) {
 			t.Errorf("%q is no boundary of %q", what, boundaries)
 		}
 	}
-	shown := map[string]int{}
-	for k, name := range boundaries {
-		for _, lost := range waysToDie(k) {
-			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
-				tell(t, fleet, &story{lost: lost, parks: true}, []int{k}, func(t *testing.T, s *story) {
-					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
-						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
-					}
-					s.checkParked(t)
-					s.showParking(shown)
-					if t.Failed() {
-						t.Logf("dead at %q", name)
-					}
-				})
-			})
-		}
-	}
-	wantShown(t, len(boundaries), shown, "woken by another", "parked by another", "over before", "landed after death")
+	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkParked, (*story).showParking,
+		"woken by another", "parked by another", "over before", "landed after death")
 }
 
 // showParking counts what a story is an example of.

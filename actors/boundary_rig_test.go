@@ -342,7 +342,7 @@ func tell(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, chec
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
-		s := &story{loop: &loop{newWorld(t), fleet}, name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, landed: map[string]time.Time{}}
+		s := &story{loop: newLoop(t, fleet), name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, landed: map[string]time.Time{}}
 		t.Cleanup(s.late.Wait)
 		for _, k := range append(slices.Clone(dies), immortal) {
 			if !s.live(k) {

@@ -485,16 +485,25 @@ func waysToDie(k int) []bool {
 func TestDeathAtEveryBoundary(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	boundaries := wholeStory(t, fleet)
+	dieEverywhere(t, fleet, &story{}, boundaries, (*story).check, (*story).show,
+		"durable tool resumed", "step repeated", "outcome unknown", "call not run", "reply interrupted", "subagent resumed",
+		"summary lost", "landed after death")
+}
+
+// dieEverywhere tells a story that begins as given once for each boundary and each way to
+// die there. Show counts what each is an example of: all that is wanted has to come.
+func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundaries []string, check func(*story, *testing.T), show func(*story, map[string]int), wanted ...string) {
+	t.Helper()
 	shown := map[string]int{}
 	for k, name := range boundaries {
 		for _, lost := range waysToDie(k) {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
-				inStory(t, fleet, []int{k}, lost, func(t *testing.T, s *story) {
+				tell(t, fleet, &story{lost: lost, parks: begin.parks}, []int{k}, func(t *testing.T, s *story) {
 					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
 						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
-					s.check(t)
-					s.show(shown)
+					check(s, t)
+					show(s, shown)
 					if t.Failed() {
 						t.Logf("dead at %q", name)
 					}
@@ -502,16 +511,8 @@ func TestDeathAtEveryBoundary(t *testing.T) {
 			})
 		}
 	}
-	wantShown(t, len(boundaries), shown, "durable tool resumed", "step repeated", "outcome unknown", "call not run",
-		"reply interrupted", "subagent resumed", "summary lost", "landed after death")
-}
-
-// wantShown fails unless deaths at all boundaries have shown everything that can come of
-// them; a sample shows what it does.
-func wantShown(t *testing.T, boundaries int, shown map[string]int, all ...string) {
-	t.Helper()
-	t.Logf("%d boundaries, which show %v", boundaries, shown)
-	for _, what := range sample.Of(all, nil) {
+	t.Logf("%d boundaries, which show %v", len(boundaries), shown)
+	for _, what := range sample.Of(wanted, nil) { // A sample shows what it does.
 		if shown[what] == 0 {
 			t.Errorf("no story shows: %s", what)
 		}

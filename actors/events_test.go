@@ -226,8 +226,8 @@ func TestEventsAreNotAwaited(t *testing.T) {
 		first := l.run(part{opts: opts, cast: alone(says(3))})
 		first.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
-		l.passes("an export journal", func() bool { return len(l.exports()) == 1 && len(l.journals()) == 1 })
-		l.passes("the busy journal to be left", func() bool {
+		l.until("an export journal", func() bool { return len(l.exports()) == 1 && len(l.journals()) == 1 })
+		l.until("the busy journal to be left", func() bool {
 			all := l.journals()
 			return len(all) == 1 && len(all[0].Entries) == 0
 		})
@@ -239,7 +239,7 @@ func TestEventsAreNotAwaited(t *testing.T) {
 		// The next node finds what the first one owed, without traffic.
 		sink.breakDown(false)
 		second := l.run(part{opts: opts, cast: alone(says(3))})
-		l.passes("the journal of the first to go", func() bool { return len(l.exports()) == 0 })
+		l.until("the journal of the first to go", func() bool { return len(l.exports()) == 0 })
 		eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(l.events(chat("c"), nil)) })
 		if err := second.stop(); err != nil {
 			t.Fatal(err)

@@ -284,7 +284,7 @@ func TestDispatchDepthAfterDeath(t *testing.T) {
 		n := l.run(part{opts: agents(a, b), cast: first})
 		n.admit(chat("c"), "1", "go")
 		<-begun
-		l.passes("the message is acknowledged", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) > 0 })
+		l.until("the message is acknowledged", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) > 0 })
 		n.die()
 		l.run(part{opts: agents(a, b), cast: &cast{models: map[string]script{"model": tells("done"), "second": answersWith("forward")}}})
 		l.completes(other, 1)

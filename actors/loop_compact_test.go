@@ -68,7 +68,7 @@ func TestThresholdCompaction(t *testing.T) {
 		}
 		_, before := n.updates(chat("c"), 0)
 		close(release)
-		l.passes("the compaction", func() bool { return len(only[*conversation.Compacted](l.records(chat("c")))) == 1 })
+		l.until("the compaction", func() bool { return len(only[*conversation.Compacted](l.records(chat("c")))) == 1 })
 		say(4, "fourth")
 
 		want := []string{

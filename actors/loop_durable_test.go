@@ -103,7 +103,7 @@ func TestDurableToolAfterACrash(t *testing.T) {
 		n := l.run(part{opts: agents(a), cast: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the end of the first step")
-		l.passes("the outcome of the quick tool", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) == 1 })
+		l.until("the outcome of the quick tool", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) == 1 })
 		synctest.Wait() // the third tool has begun, too
 		n.die()
 

@@ -36,7 +36,7 @@ func TestDeliveryStarted(t *testing.T) {
 		n.die()
 		n = l.run(part{opts: agents(a), cast: c})
 		await(t, answering, "the model")
-		l.passes("the end of the hook", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 1 })
+		l.until("the end of the hook", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 1 })
 		n.die()
 		n = l.run(part{opts: agents(a), cast: c})
 		l.completes(chat("c"), 1)
@@ -170,7 +170,7 @@ func TestWouldStopForEver(t *testing.T) {
 		n := l.run(part{opts: agents(a), cast: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, again, "the eleventh call")
-		l.passes("the tenth time", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 10 })
+		l.until("the tenth time", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 10 })
 		n.die()
 		l.run(part{opts: agents(a), cast: c})
 		s := l.settles(chat("c"), 1)[0]
@@ -221,7 +221,7 @@ func TestSettledIsToldOnce(t *testing.T) {
 		l.settles(chat("c"), 2)
 		n.admit(chat("c"), "3", "three")
 		await(t, begun, "the model")
-		l.passes("the text", func() bool { return strings.Contains(l.lines(chat("c")), "Half") })
+		l.until("the text", func() bool { return strings.Contains(l.lines(chat("c")), "Half") })
 		n.admit(chat("c"), "4", "four")
 		if _, err := n.rt.Abort(t.Context(), chat("c")); err != nil {
 			t.Fatal(err)

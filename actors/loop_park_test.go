@@ -38,7 +38,7 @@ func reminds(k *work, wait time.Duration) agent.Tool {
 // parks waits until a conversation is parked, its timer stored, and out of memory.
 func (l *loop) parks(at conversation.Address, timers int) *conversation.Parked {
 	l.tb.Helper()
-	l.passes("a timer", func() bool { return len(l.timers()) == timers })
+	l.until("a timer", func() bool { return len(l.timers()) == timers })
 	time.Sleep(2 * time.Minute)
 	synctest.Wait()
 	all := only[*conversation.Parked](l.records(at))
@@ -203,7 +203,7 @@ func TestDrainOfAParkedTurn(t *testing.T) {
 		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))
 		n := l.run(part{opts: agents(a), cast: c})
 		n.admit(chat("c"), "1", "go")
-		l.passes("a timer", func() bool { return len(l.timers()) == 1 })
+		l.until("a timer", func() bool { return len(l.timers()) == 1 })
 		if err := n.stop(); err != nil {
 			t.Fatal(err)
 		}

@@ -178,7 +178,7 @@ func TestCompactionBesideAWithdrawnStep(t *testing.T) {
 		}}
 		n := l.run(part{opts: agents(compacting(returning("look", words("fog")+words("rain")))), cast: c})
 		n.admit(chat("c"), "1", "go")
-		l.passes("the half answer", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) > 0 })
+		l.until("the half answer", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) > 0 })
 		done := make(chan error, 1)
 		go func() {
 			_, err := n.rt.Compact(context.Background(), chat("c"), "")

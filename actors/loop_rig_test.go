@@ -36,8 +36,14 @@ func inLoop(t *testing.T, test func(t *testing.T, l *loop)) {
 	fleet := actors.NewLocalFleet(t)
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
-		test(t, &loop{newWorld(t), fleet})
+		test(t, newLoop(t, fleet))
 	})
+}
+
+func newLoop(t *testing.T, fleet *actors.LocalFleet) *loop {
+	w := newWorld(t)
+	w.patience = longest
+	return &loop{w, fleet}
 }
 
 // part is what a node of a loop is made of.
@@ -61,7 +67,7 @@ type actorNode struct {
 func (l *loop) run(p part) *actorNode {
 	l.tb.Helper()
 	n, done := l.begin(p, nil)
-	n.serves(done, longest)
+	n.serves(done)
 	return n
 }
 
@@ -94,7 +100,7 @@ func (n *actorNode) die() {
 // settles waits until a conversation has n settlements, and until nothing moves.
 func (l *loop) settles(at conversation.Address, n int) []*conversation.SubmissionSettled {
 	l.tb.Helper()
-	l.passes(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
+	l.until(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
 		return len(only[*conversation.SubmissionSettled](l.records(at))) >= n
 	})
 	synctest.Wait()
@@ -117,25 +123,6 @@ func (l *loop) completes(at conversation.Address, n int) {
 	l.tb.Helper()
 	if got := l.settles(at, n); got[n-1].Outcome != conversation.OutcomeCompleted {
 		l.tb.Errorf("settled as %+v with %+v", got[n-1], got[n-1].Error)
-	}
-}
-
-// passes waits for something in the bucket, for as long as virtual time has.
-func (l *loop) passes(what string, ok func() bool) {
-	l.tb.Helper()
-	deadline := time.After(longest)
-	for {
-		l.mu.Lock()
-		change := l.change
-		l.mu.Unlock()
-		if ok() {
-			return
-		}
-		select {
-		case <-change:
-		case <-deadline:
-			l.tb.Fatalf("timed out waiting for %s", what)
-		}
 	}
 }
 

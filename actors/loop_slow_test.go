@@ -124,7 +124,7 @@ func TestLogIsOpenedHoweverLong(t *testing.T) {
 			left, began := len(l.batches(at)), time.Now()
 			var log slowLog
 			l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
-			l.passes("the next attempt", func() bool { return len(l.batches(at)) > left })
+			l.until("the next attempt", func() bool { return len(l.batches(at)) > left })
 			if took := time.Since(began); took < 3*time.Minute || took > 5*time.Minute {
 				t.Errorf("taken over after %v", took)
 			}

@@ -112,7 +112,7 @@ func TestTasksSideBySide(t *testing.T) {
 		<-both
 		<-both
 		close(release["user: two"])
-		l.passes("the second result", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) == 1 })
+		l.until("the second result", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) == 1 })
 		close(release["user: one"])
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
@@ -300,7 +300,7 @@ func TestSubagentAfterACrash(t *testing.T) {
 		n := l.run(part{opts: opts, cast: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the child")
-		l.passes("its text, and the outcome beside it", func() bool {
+		l.until("its text, and the outcome beside it", func() bool {
 			lines := l.lines(chat("c"))
 			return strings.Contains(lines, "The childish first half") && strings.Contains(lines, "at once")
 		})

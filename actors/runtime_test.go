@@ -36,10 +36,11 @@ const spec = "test/model"
 
 // world is a bucket in memory, seen past all nodes.
 type world struct {
-	tb     testing.TB
-	store  *local.Store
-	bucket storage.Bucket // straight to the store
-	logs   *storage.Logs
+	tb       testing.TB
+	store    *local.Store
+	bucket   storage.Bucket // straight to the store
+	logs     *storage.Logs
+	patience time.Duration // with what the bucket is waited for
 
 	mu     sync.Mutex
 	change chan struct{} // closed at the end of the next request of a node
@@ -52,7 +53,7 @@ func newWorld(tb testing.TB) *world {
 
 func newWorldOver(tb testing.TB, store *local.Store) *world {
 	tb.Helper()
-	w := &world{tb: tb, store: store, change: make(chan struct{})}
+	w := &world{tb: tb, store: store, patience: patience, change: make(chan struct{})}
 	tb.Cleanup(func() {
 		if err := w.store.Close(); err != nil {
 			tb.Error(err)
@@ -88,7 +89,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 // until waits for something in the bucket, which only requests change.
 func (w *world) until(what string, ok func() bool) {
 	w.tb.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(w.patience)
 	for {
 		w.mu.Lock()
 		change := w.change
@@ -289,13 +290,13 @@ func (n *node) run() (done <-chan error) {
 }
 
 // serves waits until the node does.
-func (n *node) serves(done <-chan error, patience time.Duration) {
+func (n *node) serves(done <-chan error) {
 	n.w.tb.Helper()
 	select {
 	case <-n.rt.Ready():
 	case err := <-done:
 		n.w.tb.Fatalf("run ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(n.w.patience):
 		n.w.tb.Fatal("timed out waiting for a node")
 	}
 }
@@ -315,7 +316,7 @@ func (w *world) build(s setup) *node {
 func (w *world) start(s setup) *node {
 	w.tb.Helper()
 	n := w.build(s)
-	n.serves(n.run(), patience)
+	n.serves(n.run())
 	return n
 }
 
