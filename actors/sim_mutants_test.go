@@ -13,14 +13,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-const (
-	// searched is how many more schedules run when none of the chosen seeds notices,
-	// which a change of the product's timing may bring about.
-	searched = 1000
-	// maxRotten is for how many rules with a script no chosen seed may notice any more
-	// before others are to be chosen.
-	maxRotten = 5
-)
+// searched is how many more schedules run when none of the chosen seeds notices, which a
+// change of the product's timing may bring about.
+const searched = 1000
 
 var simSearch = flag.Uint64("search", 0, "for every rule tell which of so many schedules notice that it is off")
 
@@ -53,19 +48,19 @@ func mutants() []mutant {
 
 		{"202 before the journal", off(&rules.waitsForJournal), diesUnlisted, journals, []uint64{2, 26, 77, 121, 128}},
 		{"own set is not swept", off(&rules.sweepsOwnSet), isFencedAlone, journals, []uint64{0, 1, 3, 4, 5}},
-		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{128, 154, 182, 216, 430}},
+		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{370, 509, 571, 599}},
 		{"idle is declared without a fence", ownerRule(machine.RuleFenceOpened), landsAfterThePoke, journals, nil},
-		{"idle is declared from memory", ownerRule(machine.RuleFenceKnown), wroteSinceIdle, journals, []uint64{1220}},
+		{"idle is declared from memory", ownerRule(machine.RuleFenceKnown), wroteSinceIdle, journals, nil},
 		{"a journal goes before its entries are answered", off(&rules.awaitsAnswers), cannotTakeOver, journals, []uint64{22, 25, 75, 95, 99}},
 		{"who takes over is not listed", ownerRule(machine.RuleListTakeover), takesOverUnlisted, journals, []uint64{3, 6, 21, 22, 28}},
 		{"held before the journal", ownerRule(machine.RuleHoldListed), nil, journals, []uint64{209}},
-		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{56}},
+		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{1, 170, 338, 860, 962, 1301}},
 		{"a journal is swept once", off(&rules.sweepsAgain), listsAfterTheSweep, journals, []uint64{62, 92, 99, 103, 123}},
 		{"a journal goes when the next is sent", off(&rules.deletesLanded), dropsTheNext, journals, []uint64{128, 146, 406, 545}},
 		{"a number is used for other bytes", off(&rules.keepsBytes), answersSlowly, journals, []uint64{209, 212}},
 		{"a sweep deletes what it has not read", off(&rules.deletesRead), landsDuringTheSweep, journals, []uint64{343, 414, 417, 693, 723}},
 		{"an entry is of any writer", off(&rules.listsWriters), opensAnew, journals, []uint64{21, 69, 108, 117}},
-		{"the journal in flight does not count", off(&rules.listsInFlight), comesBackListed, journals, []uint64{623}},
+		{"the journal in flight does not count", off(&rules.listsInFlight), comesBackListed, journals, nil},
 		{"an entry of one's own answers for another's", off(&rules.asksOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
 		{"one of one's own that is farther on does", off(&rules.asksClaimed), coversUnclaimed, journals, nil},
 		{"nobody says what is about to be opened", off(&rules.foretellsOpening), endsItsNodes, journals, nil},
@@ -79,10 +74,9 @@ func mutants() []mutant {
 
 // TestMutants switches off one rule after the other and expects to notice: in the
 // script that the rule is there for, and in schedules. Chance is rare with some of those
-// that have a script; there, chosen seeds show what it finds, and not all may rot.
+// that have a script: they have chosen seeds, one of which has to notice, or none at all.
 func TestMutants(t *testing.T) {
 	system := newSimSystem(t)
-	rotten := 0
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {
 			m.set(false)
@@ -104,7 +98,9 @@ func TestMutants(t *testing.T) {
 				return
 			}
 			if m.script != nil {
-				rotten += min(1, len(m.seeds))
+				if len(m.seeds) > 0 {
+					t.Error("no chosen seed notices any more: choose others, which -search finds")
+				}
 				return
 			}
 			for seed := range uint64(searched) {
@@ -114,9 +110,6 @@ func TestMutants(t *testing.T) {
 			}
 			t.Error("no schedule noticed")
 		})
-	}
-	if rotten > maxRotten {
-		t.Errorf("the seeds of %d rules have noticed nothing: choose others, which -search finds", rotten)
 	}
 }
 
