@@ -22,25 +22,29 @@ CYCLES    ?= 200
 CRASHES   ?= 500
 EVENTS    ?= 1000000
 FUZZTIME ?= 1m
+# With a ClickHouse server of one's own the engine is not installed.
+ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
 LONGEST  := ./actors ./internal/clusterrun ./storage/storagetest ./cmd/parley
 
 .DEFAULT_GOAL := help
-.PHONY: help test needs format vet staticcheck tidy arch mutants schedules servers clients engine race lint soak bench generate vuln build clean
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine race lint soak bench generate vuln build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Cheap checks first; the race run comes last, so that the closing lines are those of go test.
+# The race run comes last, so that the closing lines are those of go test.
 test: needs ## Run every check and every test, as CI does
-	@$(MAKE) --no-print-directory format
-	@$(MAKE) --no-print-directory tidy
-	@$(MAKE) --no-print-directory vet
-	@$(MAKE) --no-print-directory staticcheck
-	@$(MAKE) --no-print-directory arch
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready
 	@$(MAKE) --no-print-directory mutants
-	@$(MAKE) --no-print-directory schedules
+	@$(MAKE) --no-print-directory volumes
 	@$(MAKE) --no-print-directory race
+
+# Cheap checks, beside what is fetched and built.
+ready: servers clients $(ENGINE_IF_NEEDED) format tidy vet staticcheck
+
+quick: needs servers clients $(ENGINE_IF_NEEDED) ## Run the tests of the packages that depend on what changed, see CONTRIBUTING.md
+	@scripts/quick.sh "$(GO)"
 
 needs: ## Say what this machine lacks, and the remedy
 	@scripts/needs.sh "$(GO)"
@@ -51,9 +55,9 @@ format: ## Check the formatting of Go files
 
 vet: ## Run go vet
 	$(GO) vet ./...
-	$(GO) vet -tags mutants ./actors ./actors/internal/machine ./storage
-	$(GO) vet -tags nextversion ./conversation ./actors/... ./cmd/parley
-	$(GO) vet -tags attack ./cmd/parley
+	@for tag in mutants nextversion attack; do \
+		echo "$(GO) vet -tags $$tag"; $(GO) vet -tags $$tag $$(scripts/tagged.sh $$tag) || exit 1; \
+	done
 
 staticcheck: $(CHECKS) ## Run the pinned staticcheck
 	$(CHECKS) ./...
@@ -65,13 +69,11 @@ arch: ## Check layers, sizes, package comments and pages
 	$(GO) test .
 
 mutants: ## Run the suites of the log with its rules switched off: they must notice
-	$(GO) test -tags mutants -run 'TestMutant' ./actors ./storage
+	$(GO) test -tags mutants -run 'TestMutant' $$(scripts/tagged.sh mutants _test.go)
 
-# The race run below has a part of them: it takes several times as long for each.
-schedules: ## Run 2,000 schedules of the log and of one conversation, 1,000 of nodes, and let them die in every way
-	$(GO) test -run 'TestLogSimulation$$' ./storage -logschedules 2000
-	$(GO) test -run 'TestRandomSchedules$$' ./actors/internal/machine -schedules 2000
-	$(GO) test -run 'TestSimulation$$|TestDeath' ./actors -schedules 1000 -alldeaths
+volumes: ## Run in full, without the race detector, what the race run has a sample of
+	@echo "$(GO) test of the volumes"
+	@$(GO) test $$(scripts/sampled.sh)
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
@@ -79,9 +81,8 @@ clients: $(CLIENTS) ## Install the packages of the client suite, as its lock fil
 
 engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
 
-# With a ClickHouse server of one's own the engine is not installed.
-race: servers clients $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine) ## Run all tests under the race detector
-	$(GO) test -race -timeout 30m $(LONGEST) ./...
+race: servers clients $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
+	@scripts/suite.sh $(GO) test -race -p 3 -timeout 30m $(LONGEST) ./...
 
 build: ## Build the command into ./bin
 	$(GO) build -o $(BIN)/parley ./cmd/parley

@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -163,7 +164,7 @@ func TestDeathWhileParked(t *testing.T) {
 		}
 	}
 	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkParked, (*story).showParking,
-		"woken by another", "parked by another", "over before", "landed after death")
+		sample.Of([]string{"woken by another", "parked by another", "over before", "landed after death"}, nil))
 }
 
 // showParking counts what a story is an example of.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // generator makes random histories of one conversation that a runtime can make.
@@ -198,7 +199,7 @@ func (w wire) snapshot(t *testing.T, n int) *conversation.Snapshot {
 // after it in any portions, is the snapshot of every later batch, to the byte.
 func TestTranscriptIsTheLaterSnapshot(t *testing.T) {
 	types, batches := map[conversation.ChunkType]int{}, 0
-	for seed := range uint64(150) {
+	for seed := range sample.Of[uint64](150, 15) {
 		w := play(t, generate(seed))
 		g := &generator{r: rand.New(rand.NewPCG(seed, 10))}
 		batches += len(w.chunks)
@@ -252,7 +253,7 @@ func TestTranscriptIsTheLaterSnapshot(t *testing.T) {
 // TestPartialTranscript gets updates without a snapshot: it knows nothing of the
 // messages before, and all of those after.
 func TestPartialTranscript(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range sample.Of[uint64](50, 5) {
 		w := play(t, generate(seed))
 		last := len(w.chunks) - 1
 		whole := w.snapshot(t, last)

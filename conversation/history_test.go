@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // keeper folds a log as an owner does that writes checkpoints: it cuts closed
@@ -151,7 +152,7 @@ func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage
 // encoded and decoded on the way, answers as the whole one does.
 func TestCutHistoryChangesNothing(t *testing.T) {
 	cuts := 0
-	for seed := range uint64(150) {
+	for seed := range sample.Of[uint64](150, 15) {
 		log := generate(seed)
 		whole := conversation.NewState()
 		kept := &keeper{r: rand.New(rand.NewPCG(seed, 4)), state: conversation.NewState(), inline: conversation.InlineBytes}

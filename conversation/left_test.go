@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // written is a log that what was left to it is read from.
@@ -71,7 +72,7 @@ func (w *written) whole(list []conversation.Exchange) []conversation.Exchange {
 // pages that are read only when they are needed.
 func TestLeftDeliveriesChangeNothing(t *testing.T) {
 	read, stubs := 0, 0
-	for seed := range uint64(150) {
+	for seed := range sample.Of[uint64](150, 15) {
 		log := generate(seed)
 		r := rand.New(rand.NewPCG(seed, 9))
 		whole, inline := conversation.NewState(), r.IntN(12)

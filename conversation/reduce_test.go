@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/reduce"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 type object = reduce.Object
@@ -115,7 +116,7 @@ func checkFrom(t *testing.T, h history, seed uint64, k, limit int) {
 // snapshot from every k meets every later one too. A few histories are reduced to
 // their end from every k all the same.
 func TestSnapshotPlusChunksIsLaterSnapshot(t *testing.T) {
-	const histories = 300
+	histories := sample.Of(300, 40)
 	records, chunkTypes := map[conversation.RecordType]int{}, map[string]int{}
 	for seed := range uint64(histories) {
 		batches := generate(seed)

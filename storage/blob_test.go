@@ -13,6 +13,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -128,7 +129,8 @@ func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *sto
 // condition, and holds next to nothing of it in memory. What others made of it is
 // found at its end.
 func TestLargeBlob(t *testing.T) {
-	const size, allowed = 32 << 20, 4 << 20
+	const allowed = 4 << 20
+	size := sample.Of[int64](32<<20, 20<<20)
 	good, flipped := bodyOf(t, size, -1), bodyOf(t, size, size-size/3)
 	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
 		read := func() (int64, error) {

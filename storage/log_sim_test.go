@@ -131,7 +131,7 @@ func told(t *testing.T, r logRun, how string) {
 // TestLogSeedIsOneTrace runs schedules on one core, on two and on eight, and on another
 // store: nothing but the seed decides what happens.
 func TestLogSeedIsOneTrace(t *testing.T) {
-	seeds := logSeeds(24)
+	seeds := logSeeds(sample.Of[uint64](24, 4))
 	want := runLogs(t, seeds, nil)
 	same := func(how string, set func(*testing.T, *logsim.Options)) {
 		for i, r := range runLogs(t, seeds, set) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/inspect"
 )
@@ -90,7 +91,7 @@ func (s *stirred) List(ctx context.Context, q storage.ListQuery) (storage.ListPa
 // be read any more, or reads otherwise, verify must have found damage, and if it found
 // none, repair must leave nothing.
 func TestAnyWound(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range sample.Of[uint64](60, 6) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t)
 		before := w.transcript()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -505,11 +506,7 @@ func (s *simulation) check() {
 // the logs project to. A conversation that may leave is in the hands of the exporters
 // alone: nobody opens it again when its node dies.
 func TestNothingIsLost(t *testing.T) {
-	seeds := 40
-	if testing.Short() {
-		seeds = 10
-	}
-	for seed := range seeds {
+	for seed := range sample.Of(40, 5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(t, uint64(seed))

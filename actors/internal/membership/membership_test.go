@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/membership"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
@@ -187,7 +188,7 @@ func TestSeveralMembers(t *testing.T) {
 // TestStartAtOnce starts nodes at the same moment over a slow bucket that loses
 // answers, on an empty bucket and after a crash. Exactly one may serve.
 func TestStartAtOnce(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range sample.Of[uint64](60, 6) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			if seed%2 == 1 {

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs go test with the arguments it is given, and prints the ten slowest packages in the
+# end, in the runner's own lines, or those that failed.
+set -uo pipefail
+
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+"$@" 2>&1 | tee "$out"
+code=${PIPESTATUS[0]}
+if ((code)); then
+	echo 'failed:'
+	grep -E '^(FAIL|panic:)' "$out" | sort -u
+	exit "$code"
+fi
+echo 'the ten slowest packages:'
+grep -E '^ok\s+\S+\s+[0-9.]+s' "$out" | sort -k3,3gr | head -n 10
