@@ -19,9 +19,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// table is a bucket with members in it that are there on paper: whoever reads the
+// paper is a bucket with members in it that are there on paper: whoever reads the
 // heartbeat of a living one finds that it has changed.
-type table struct {
+type paper struct {
 	*endpoint
 	file string
 
@@ -35,10 +35,10 @@ type table struct {
 	drains map[string]int64
 }
 
-// newTable stores an epoch of these members. Those that are not named silent live.
-func newTable(t *testing.T, members []storage.Member, silent ...string) *table {
+// newPaper stores an epoch of these members. Those that are not named silent live.
+func newPaper(t *testing.T, members []storage.Member, silent ...string) *paper {
 	t.Helper()
-	tb := &table{counts: map[string]int64{}, active: map[string]int64{}, drains: map[string]int64{}}
+	tb := &paper{counts: map[string]int64{}, active: map[string]int64{}, drains: map[string]int64{}}
 	quiet := map[string]bool{}
 	for _, id := range silent {
 		quiet[id] = true
@@ -66,7 +66,7 @@ func newTable(t *testing.T, members []storage.Member, silent ...string) *table {
 }
 
 // beat stores the next heartbeat of a member, as its node would.
-func (tb *table) beat(t *testing.T, id string) {
+func (tb *paper) beat(t *testing.T, id string) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
 	e, _, err := storage.NewestEpoch(context.Background(), tb.bucket, 0)
@@ -101,7 +101,7 @@ func TestClusterStatus(t *testing.T) {
 	members[1].Draining = true
 	members[2].Version = "v1.3.0"
 	members[2].Records = append(members[2].Records, "novelty")
-	tb := newTable(t, members, members[0].ID)
+	tb := newPaper(t, members, members[0].ID)
 	code, out, errOut := output(t, "cluster", "status", "--config", tb.file)
 	if code != 0 || errOut != "" {
 		t.Fatalf("exit %d, %s", code, errOut)
@@ -159,7 +159,7 @@ func TestClusterStatus(t *testing.T) {
 func TestClusterStatusOfReach(t *testing.T) {
 	members := append(three(), member("01CCCCCCCCCC4", "10.0.0.4"))
 	members[2].Weight, members[2].Wants = 0, 1
-	tb := newTable(t, members)
+	tb := newPaper(t, members)
 	tb.mu.Lock()
 	tb.reach = map[string]*storage.Reach{
 		members[0].ID: {Reached: 2, Missing: []string{members[2].ID}}, members[1].ID: {Reached: 2, Missing: []string{members[2].ID, "01GONE"}},
@@ -185,11 +185,11 @@ func TestClusterStatusOfReach(t *testing.T) {
 func TestClusterStatusOfVersions(t *testing.T) {
 	members := three()
 	members[2].Version = "v1.3.0"
-	tb := newTable(t, members)
+	tb := newPaper(t, members)
 	if _, out, _ := output(t, "cluster", "status", "--config", tb.file); !strings.Contains(out, "The members have 2 versions; all read the same records.") {
 		t.Error(out)
 	}
-	empty := newTable(t, nil)
+	empty := newPaper(t, nil)
 	if code, out, errOut := output(t, "cluster", "status", "--config", empty.file); code != 0 || !strings.Contains(out, "No node serves it.") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
@@ -197,7 +197,7 @@ func TestClusterStatusOfVersions(t *testing.T) {
 
 func TestClusterDrain(t *testing.T) {
 	for _, name := range []string{"01B", "10.0.0.3:7946", "10.0.0.3:3000", "01BBBBBBBBBB3"} {
-		tb := newTable(t, three())
+		tb := newPaper(t, three())
 		tb.drains["01BBBBBBBBBB3"] = 1
 		code, out, errOut := output(t, "cluster", "drain", name, "--config", tb.file)
 		if code != 0 || errOut != "" {
@@ -226,7 +226,7 @@ func TestClusterDrain(t *testing.T) {
 }
 
 func TestClusterDrainGivesUp(t *testing.T) {
-	tb := newTable(t, three(), "01AAAAAAAAAA1")
+	tb := newPaper(t, three(), "01AAAAAAAAAA1")
 	code, out, errOut := output(t, "cluster", "drain", "01B", "--wait", "900ms", "--config", tb.file)
 	if code != 1 || !strings.Contains(errOut, "has 4 conversations left after 900ms, and goes on draining: wait longer") || !strings.Contains(out, "4 conversations left\n") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
@@ -244,7 +244,7 @@ func TestClusterDrainGivesUp(t *testing.T) {
 }
 
 func TestClusterDrainIsInterrupted(t *testing.T) {
-	tb := newTable(t, three())
+	tb := newPaper(t, three())
 	ctx, stop := context.WithTimeout(t.Context(), systemTimeout)
 	defer stop()
 	var errOut bytes.Buffer
@@ -261,14 +261,14 @@ func TestClusterDrainIsInterrupted(t *testing.T) {
 }
 
 func TestClusterMistakes(t *testing.T) {
-	tb := newTable(t, three())
+	tb := newPaper(t, three())
 	alone := three()[:1]
 	alone[0].Node = ""
-	single := newTable(t, alone)
+	single := newPaper(t, alone)
 	dir := t.TempDir()
 	folder := echoConfig(t, dir, dirBucket(dir))
 	nobody := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", refusing(t)))
-	empty := newTable(t, nil)
+	empty := newPaper(t, nil)
 	for name, tt := range map[string]struct {
 		args []string
 		want []string

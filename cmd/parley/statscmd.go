@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/table"
 	"github.com/parleyrun/parley/observability/stats"
 )
 
@@ -108,10 +109,10 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 	if line := incidents(s); line != "" {
 		fmt.Fprintln(out, line)
 	}
-	for _, t := range []*grid{
+	for _, t := range []*table.Table{
 		submissionTable(s), latencyTable(s), modelTable(s), toolTable(s), errorTable(s), hourTable(s),
 	} {
-		if err := t.print(out); err != nil {
+		if err := t.Print(out); err != nil {
 			return err
 		}
 	}
@@ -152,10 +153,10 @@ func incidents(s *stats.Summary) string {
 	return strings.Join(parts, ", ")
 }
 
-func submissionTable(s *stats.Summary) *grid {
-	t := newGrid([]int{0}, "SUBMISSIONS", "COUNT", "SHARE OF SETTLED")
+func submissionTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0}, "SUBMISSIONS", "COUNT", "SHARE OF SETTLED")
 	n := s.Submissions
-	t.add("queued", number(n.Queued), "")
+	t.Add("queued", number(n.Queued), "")
 	for _, o := range []struct {
 		name  string
 		count int64
@@ -164,18 +165,18 @@ func submissionTable(s *stats.Summary) *grid {
 		if o.count > 0 {
 			share = fmt.Sprintf("%.1f %%", 100*float64(o.count)/float64(n.Settled()))
 		}
-		t.add(o.name, number(o.count), share)
+		t.Add(o.name, number(o.count), share)
 	}
 	return t
 }
 
-func latencyTable(s *stats.Summary) *grid {
-	t := newGrid([]int{0}, "LATENCY", "COUNT", "P50", "P90", "P99", "MAX")
+func latencyTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0}, "LATENCY", "COUNT", "P50", "P90", "P99", "MAX")
 	for _, l := range []struct {
 		name string
 		stats.Latency
 	}{{"admission", s.Admission}, {"queue", s.Queue}, {"first token", s.FirstToken}, {"turn", s.Turn}, {"settlement", s.Settlement}} {
-		t.add(append([]string{l.name, number(l.Count)}, quantiles(l.Latency)...)...)
+		t.Add(append([]string{l.name, number(l.Count)}, quantiles(l.Latency)...)...)
 	}
 	return t
 }
@@ -187,21 +188,21 @@ func quantiles(l stats.Latency) []string {
 	return []string{took(l.P50), took(l.P90), took(l.P99), took(l.Max)}
 }
 
-func modelTable(s *stats.Summary) *grid {
-	t := newGrid([]int{0, 1}, "AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST")
+func modelTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0, 1}, "AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST")
 	rows := slices.Clone(s.Models)
 	slices.SortStableFunc(rows, func(a, b stats.ModelRow) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Turns, a.Turns))
 	})
 	var sum stats.ModelRow
 	for _, r := range rows {
-		t.add(modelCells(oneLine(r.Agent, 40), oneLine(r.Provider+"/"+r.Model, 60), r)...)
+		t.Add(modelCells(oneLine(r.Agent, 40), oneLine(r.Provider+"/"+r.Model, 60), r)...)
 		sum.Turns, sum.Errors, sum.Retries = sum.Turns+r.Turns, sum.Errors+r.Errors, sum.Retries+r.Retries
 		sum.Input, sum.Output, sum.Cost = sum.Input+r.Input, sum.Output+r.Output, sum.Cost+r.Cost
 		sum.CacheRead, sum.CacheWrite = sum.CacheRead+r.CacheRead, sum.CacheWrite+r.CacheWrite
 	}
 	if len(rows) > 1 {
-		t.add(modelCells("all", "", sum)...)
+		t.Add(modelCells("all", "", sum)...)
 	}
 	return t
 }
@@ -213,31 +214,31 @@ func modelCells(agent, model string, r stats.ModelRow) []string {
 	}
 }
 
-func toolTable(s *stats.Summary) *grid {
-	t := newGrid([]int{0}, "TOOL", "CALLS", "ERRORS", "P50", "P90", "P99", "MAX")
+func toolTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0}, "TOOL", "CALLS", "ERRORS", "P50", "P90", "P99", "MAX")
 	rows := slices.Clone(s.Tools)
 	slices.SortStableFunc(rows, func(a, b stats.ToolRow) int { return cmp.Compare(b.Calls, a.Calls) })
 	for _, r := range rows {
-		t.add(append([]string{oneLine(r.Name, 60), number(r.Calls), number(r.Errors)}, quantiles(r.Latency)...)...)
+		t.Add(append([]string{oneLine(r.Name, 60), number(r.Calls), number(r.Errors)}, quantiles(r.Latency)...)...)
 	}
 	return t
 }
 
-func errorTable(s *stats.Summary) *grid {
-	t := newGrid([]int{0, 1}, "ERROR", "OF", "COUNT")
+func errorTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0, 1}, "ERROR", "OF", "COUNT")
 	rows := slices.Clone(s.Errors)
 	slices.SortStableFunc(rows, func(a, b stats.ErrorRow) int { return cmp.Compare(b.Count, a.Count) })
 	for _, r := range rows {
 		of := strings.TrimSuffix(string(r.Event), "_settled")
-		t.add(oneLine(cmp.Or(r.Type, "(no type)"), 60), of, number(r.Count))
+		t.Add(oneLine(cmp.Or(r.Type, "(no type)"), 60), of, number(r.Count))
 	}
 	return t
 }
 
-func hourTable(s *stats.Summary) *grid {
-	t := newGrid([]int{0}, "HOUR", "QUEUED", "COMPLETED", "FAILED", "ABORTED", "TURNS", "TOKENS IN", "OUT", "COST")
+func hourTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0}, "HOUR", "QUEUED", "COMPLETED", "FAILED", "ABORTED", "TURNS", "TOKENS IN", "OUT", "COST")
 	for _, r := range s.Hours[max(0, len(s.Hours)-shownHours):] {
-		t.add(utcTime(r.Hour)[:len("2006-01-02 15:04")], number(r.Queued), number(r.Completed), number(r.Failed), number(r.Aborted),
+		t.Add(utcTime(r.Hour)[:len("2006-01-02 15:04")], number(r.Queued), number(r.Completed), number(r.Failed), number(r.Aborted),
 			number(r.Turns), number(r.Input), number(r.Output), dollars(r.Cost))
 	}
 	return t

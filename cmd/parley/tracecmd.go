@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/table"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/stats"
 )
@@ -80,14 +81,14 @@ func printTrace(out io.Writer, name string, root *stats.Node) error {
 	if _, err := fmt.Fprintf(out, "parley trace: %s, %s UTC\n", name, utcTime(root.Start)); err != nil {
 		return err
 	}
-	t := newGrid([]int{0, 6}, "STEP", "START", "TOOK", "TOKENS IN", "OUT", "COST", "NOTE")
+	t := table.New([]int{0, 6}, "STEP", "START", "TOOK", "TOKENS IN", "OUT", "COST", "NOTE")
 	addNode(t, root, root, "", "")
-	return t.print(out)
+	return t.Print(out)
 }
 
 // addNode adds a node and what is below it. first stands before its own line, rest
 // before those of its children.
-func addNode(t *grid, root, n *stats.Node, first, rest string) {
+func addNode(t *table.Table, root, n *stats.Node, first, rest string) {
 	start, lasted := "", ""
 	if n != root {
 		start = "+" + took(max(int64(n.Start-root.Start), 0))
@@ -102,7 +103,7 @@ func addNode(t *grid, root, n *stats.Node, first, rest string) {
 	if u := n.Usage; u != nil {
 		in, written, cost = number(u.Input+u.CacheRead+u.CacheWrite), number(u.Output), dollars(u.Cost.Total)
 	}
-	t.add(first+label(n), start, lasted, in, written, cost, note(n))
+	t.Add(first+label(n), start, lasted, in, written, cost, note(n))
 	for i, c := range n.Children {
 		if i == len(n.Children)-1 {
 			addNode(t, root, c, rest+"└─ ", rest+"   ")

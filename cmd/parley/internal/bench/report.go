@@ -7,7 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/parleyrun/parley/internal/table"
 )
 
 // Report is the outcome of a run.
@@ -99,10 +100,11 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // scenario, with errors below. Columns without a figure are left out. A kB is 1,000
 // bytes and an MB 1,000,000.
 func (r *Report) WriteTable(w io.Writer) error {
-	rows := [][]string{{"scenario", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB", "figures", "target"}}
+	rows := table.New([]int{0, 12, 13}, "scenario", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB", "figures", "target")
+	rows.Sparse = true
 	var failed []string
 	for _, s := range r.Scenarios {
-		rows = append(rows, s.row())
+		rows.Add(s.row()...)
 		if s.Error != "" {
 			failed = append(failed, fmt.Sprintf("%s failed: %s\n", s.Name, s.Error))
 		}
@@ -123,7 +125,13 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if r.Quick {
 		head += ", quick"
 	}
-	_, err := io.WriteString(w, head+"\n\n"+aligned(rows)+strings.Join(failed, ""))
+	if _, err := fmt.Fprintln(w, head); err != nil {
+		return err
+	}
+	if err := rows.Print(w); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, strings.Join(failed, ""))
 	return err
 }
 
@@ -166,35 +174,4 @@ func short(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-// aligned pads columns by characters: numbers to the right, words to the left. A
-// column without a cell below its title is left out.
-func aligned(rows [][]string) string {
-	widths := make([]int, len(rows[0]))
-	filled := make([]bool, len(rows[0]))
-	for r, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-			filled[i] = filled[i] || r > 0 && cell != ""
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			if !filled[i] {
-				continue
-			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if words := i == 0 || i >= len(row)-2; words {
-				line.WriteString(cell + pad)
-			} else {
-				line.WriteString(pad + cell)
-			}
-			line.WriteString("  ")
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return b.String()
 }

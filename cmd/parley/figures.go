@@ -2,62 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
-
-// grid is rows of cells under a heading. The columns named left are aligned there, the
-// others, which are numbers, at the right.
-type grid struct {
-	left []int
-	rows [][]string
-}
-
-func newGrid(left []int, heading ...string) *grid { return &grid{left, [][]string{heading}} }
-
-func (t *grid) add(cells ...string) { t.rows = append(t.rows, cells) }
-
-// print prints the grid with an empty line before it; without a row it prints nothing.
-func (t *grid) print(out io.Writer) error {
-	if len(t.rows) < 2 {
-		return nil
-	}
-	widths := make([]int, len(t.rows[0]))
-	for _, row := range t.rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for _, row := range t.rows {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.isLeft(i) {
-				line.WriteString(cell + pad)
-			} else {
-				line.WriteString(pad + cell)
-			}
-			line.WriteString("  ")
-		}
-		b.WriteString("\n" + strings.TrimRight(line.String(), " "))
-	}
-	b.WriteString("\n")
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-func (t *grid) isLeft(column int) bool {
-	for _, l := range t.left {
-		if l == column {
-			return true
-		}
-	}
-	return false
-}
 
 // number writes a count with commas, and nothing for none.
 func number(n int64) string {
