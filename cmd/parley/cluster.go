@@ -132,7 +132,11 @@ func clusterLines(conf *config.Server, s actors.Status, admin net.Addr) []string
 			s.Member, cmp.Or(s.Address, conf.Cluster.Advertise, conf.Cluster.Listen), way))
 	}
 	if admin != nil {
-		lines = append(lines, fmt.Sprintf("Health and metrics: %s/ (healthz, readyz, metrics), open to whoever reaches it.", localURL(admin)))
+		pages := "healthz, readyz, metrics"
+		if conf.Admin.Profiles {
+			pages += ", debug/pprof/"
+		}
+		lines = append(lines, fmt.Sprintf("Health and metrics: %s/ (%s), open to whoever reaches it.", localURL(admin), pages))
 	}
 	return lines
 }

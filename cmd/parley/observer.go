@@ -17,6 +17,7 @@ import (
 // observer is the admin listener of a node, or that there is none.
 type observer struct {
 	listener net.Listener // nil if there is none
+	profiles bool
 	meter    *admin.Meter
 	process  func() admin.Process // set before run, or nil
 	log      *slog.Logger
@@ -24,7 +25,7 @@ type observer struct {
 
 // newObserver opens the admin listener of a configuration.
 func newObserver(file string, conf *config.Server, log *slog.Logger) (*observer, error) {
-	o := &observer{log: log}
+	o := &observer{log: log, profiles: conf.Admin.Profiles}
 	if conf.Admin.Listen == "" {
 		return o, nil
 	}
@@ -63,7 +64,7 @@ func (o *observer) run(ctx context.Context, status func() actors.Status, serve f
 	if o.listener == nil {
 		return serve(ctx)
 	}
-	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: softwareVersion(), Meter: o.meter, Process: o.process})
+	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: softwareVersion(), Meter: o.meter, Process: o.process, Profiles: o.profiles})
 	if err != nil {
 		return fmt.Errorf("make the admin server: %w", err)
 	}

@@ -35,10 +35,10 @@ func fetch(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, strings.TrimSpace(string(body))
 }
 
-// TestServeAdmin asks a real node for health and metrics, and ends it.
+// TestServeAdmin asks a real node for health, metrics and a profile, and ends it.
 func TestServeAdmin(t *testing.T) {
 	dir, at := t.TempDir(), refusing(t)
-	file := echoConfig(t, dir, dirBucket(dir), fmt.Sprintf("admin: {listen: %q}", at))
+	file := echoConfig(t, dir, dirBucket(dir), fmt.Sprintf("admin: {listen: %q, pprof: true}", at))
 	n := startProgram(t, "serve", "--quiet", "--config", file)
 	if code, out, errOut := output(t, "send", n.base+"/x", "hello"); code != 0 {
 		t.Fatalf("exit %d, %q, %q", code, out, errOut)
@@ -57,10 +57,15 @@ func TestServeAdmin(t *testing.T) {
 			t.Errorf("/metrics answers %d without %q", code, want)
 		}
 	}
+	if code, text := fetch(t, "http://"+at+"/debug/pprof/heap?gc=1&debug=1"); code != 200 || !strings.Contains(text, "\n# HeapIdle = ") {
+		t.Errorf("/debug/pprof/heap answers %d without the statistics of the memory", code)
+	}
 	// The agents' listener has none of it.
 	base, _, _ := strings.Cut(n.base, "/agents/")
-	if code, _ := fetch(t, base+"/metrics"); code != 404 {
-		t.Errorf("the public listener answers /metrics with %d", code)
+	for _, path := range []string{"/metrics", "/debug/pprof/"} {
+		if code, _ := fetch(t, base+path); code != 404 {
+			t.Errorf("the public listener answers %s with %d", path, code)
+		}
 	}
 	if err := n.end(syscall.SIGTERM); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.logs)

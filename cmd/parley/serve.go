@@ -53,7 +53,7 @@ func serveCommand() *cobra.Command {
 			"With events: {clickhouse: {addresses: [127.0.0.1:9000]}} it sends observability events there;\n" +
 			"jsonl, stdout and otel are other destinations. Conversations never wait for them.\n\n" +
 			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
-			"whoever reaches it.\n\n" +
+			"whoever reaches it; with pprof: true beside listen also /debug/pprof/, for go tool pprof.\n\n" +
 			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
 			"other nodes took this one for dead: start it again; 1 anything else.",
 		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json\n  parley serve --config node-1.yaml --insecure-cluster",

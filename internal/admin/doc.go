@@ -19,6 +19,8 @@
 //     back. What it measures is the call itself; the body of an opened object is
 //     not part of it.
 //  4. Nobody has to prove who they are: whoever reaches the listener reads it all.
+//  5. /debug/pprof/ is there only if [Options] say so. A profile of the processor ends
+//     when the client closes its half of the connection, and is answered then.
 //
 // Everything is safe for concurrent use. Serve owns the goroutines it starts and
 // returns when they have ended. Nothing here is durable.

@@ -33,6 +33,8 @@ type Options struct {
 	// Process is read for each scrape, and must be safe for concurrent use. Nil shows
 	// nothing of it.
 	Process func() Process
+	// Profiles serves Go's profiles of the process, too.
+	Profiles bool
 }
 
 // Server answers on the admin listener. It is safe for concurrent use.
@@ -68,9 +70,12 @@ func New(status func() actors.Status, opts *Options) (*Server, error) {
 		}
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusOK, "/healthz  the process lives\n/readyz   the node should get requests\n/metrics  for Prometheus")
-	})
+	pages := "/healthz  the process lives\n/readyz   the node should get requests\n/metrics  for Prometheus"
+	if o.Profiles {
+		pages += "\n/debug/pprof/  for go tool pprof"
+		addProfiles(mux)
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, pages) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		code, text := readiness(status())

@@ -46,6 +46,22 @@ type TLS struct {
 type Admin struct {
 	// Listen is host:port; "" is nowhere.
 	Listen string
+	// Profiles adds those of the process: they tell what it does, to whoever asks.
+	Profiles bool
+}
+
+// admin reads where health and metrics are served.
+func (r *reader) admin(dst *Admin) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "listen", example: "127.0.0.1:9464", read: r.text(&dst.Listen, listenLike("127.0.0.1:9464"))},
+			{name: "pprof", example: "true", read: r.truth(func(t bool) { dst.Profiles = t })},
+		})
+		if dst.Profiles && !r.written(v, "listen") {
+			key, _ := r.given(v, "pprof")
+			r.blameKey(key, fault{"stands without listen, so nobody could ask for a profile", "add listen: 127.0.0.1:9464, or remove it"})
+		}
+	}
 }
 
 // cluster reads how nodes share the bucket.

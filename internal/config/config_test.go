@@ -188,7 +188,7 @@ func showServer(s *config.Server) string {
 		}
 	}
 	if s.StrictReads || s.Admin.Listen != "" {
-		fmt.Fprintf(&b, "strict reads %v, admin %q\n", s.StrictReads, s.Admin.Listen)
+		fmt.Fprintf(&b, "strict reads %v, admin %+v\n", s.StrictReads, s.Admin)
 	}
 	b.WriteString(showEvents(s.Events))
 	b.WriteString(showProviders(s.Providers))

@@ -46,7 +46,7 @@
 //	  heartbeat: 500ms        # suspect: 2s, fence: 1500ms; the same on all nodes
 //	  tls: {ca: ca.pem, cert: node.pem, key: node-key.pem, name: parley}
 //	strictReads: false
-//	admin: {listen: ""}       # health and metrics; "" is nowhere
+//	admin: {listen: "", pprof: false} # health and metrics, "" is nowhere; with pprof profiles, too
 //	events:                   # where observability events go; without it, nowhere
 //	  live: true              # with deltas, requests, messages and logs, best effort
 //	  clickhouse:

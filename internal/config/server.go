@@ -32,9 +32,7 @@ func (r *reader) server(root value) *Server {
 		}},
 		{name: "cluster", example: "{listen: \"10.0.0.5:7946\"}", read: r.cluster(&s.Cluster)},
 		{name: "strictReads", example: "true", read: r.truth(func(t bool) { s.StrictReads = t })},
-		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: func(v value) {
-			r.fields(v, []field{{name: "listen", example: "127.0.0.1:9464", read: r.text(&s.Admin.Listen, listenLike("127.0.0.1:9464"))}})
-		}},
+		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: r.admin(&s.Admin)},
 		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
 		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: true},

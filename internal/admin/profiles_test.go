@@ -1,0 +1,95 @@
+package admin_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/admin"
+)
+
+// profiled serves profiles, with deadlines that are shorter than any of them.
+func profiled(t *testing.T) *httptest.Server {
+	t.Helper()
+	s, err := admin.New(counted, &admin.Options{Profiles: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(s)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func get(t *testing.T, url string) (int, []byte) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return resp.StatusCode, body
+}
+
+// isProfile reports whether it is compressed, as all that go tool pprof reads.
+func isProfile(b []byte) bool { return bytes.HasPrefix(b, []byte{0x1f, 0x8b}) }
+
+// TestProfileEndsWithTheHalfOfItsClient has a profile for as long as its client wants,
+// while nobody else has one.
+func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
+	server := profiled(t)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /debug/pprof/profile?seconds=3600 HTTP/1.1\r\nHost: x\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("begin: %v, %v", resp, err)
+	}
+	if code, body := get(t, server.URL+"/debug/pprof/profile"); code != http.StatusConflict || !strings.Contains(string(body), "under way") {
+		t.Errorf("another one: %d %s", code, body)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(resp.Body); err != nil || !isProfile(body) {
+		t.Errorf("end: %.20q, %v", body, err)
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	server := profiled(t)
+	begun := time.Now()
+	if code, body := get(t, server.URL+"/debug/pprof/profile?seconds=1"); code != 200 || !isProfile(body) || time.Since(begun) < time.Second {
+		t.Errorf("a second: %d %.20q after %v", code, body, time.Since(begun))
+	}
+	if code, body := get(t, server.URL+"/debug/pprof/allocs"); code != 200 || !isProfile(body) {
+		t.Errorf("allocations: %d %.20q", code, body)
+	}
+	for path, want := range map[string]string{
+		"/": "/debug/pprof/", "/debug/pprof/": "goroutine", "/debug/pprof/heap?gc=1&debug=1": "\n# HeapReleased = ",
+	} {
+		if code, body := get(t, server.URL+path); code != 200 || !strings.Contains(string(body), want) {
+			t.Errorf("%s answers %d without %q", path, code, want)
+		}
+	}
+	for _, seconds := range []string{"0", "-1", "x", "3601", "1.5", "9999999999999999999"} {
+		if code, body := get(t, server.URL+"/debug/pprof/profile?seconds="+seconds); code != 400 || !strings.Contains(string(body), "from 1 to 3600") {
+			t.Errorf("seconds=%s answers %d %s", seconds, code, body)
+		}
+	}
+}
