@@ -100,6 +100,7 @@ func packages() []row {
 		{"internal/s3server", 3, suite, list("internal/proc"), nil},
 		{"internal/sample", 1, tool, nil, nil},
 		{"internal/table", 2, tool, nil, nil},
+		{"internal/threads", 2, tool, nil, nil},
 		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/oklog/ulid", "github.com/spf13/cobra", "golang.org/x/sync")},

@@ -85,7 +85,7 @@ func TestBenchClusterAtEndpoint(t *testing.T) {
 		Endpoint: server.Endpoint, Name: server.Bucket(t), Region: server.Region,
 		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
 	}
-	bucket, err := openEndpoint(at)
+	bucket, err := at.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestBenchClusterAtEndpoint(t *testing.T) {
 	r := benchCluster(t, "--percent", "2", "--only", "cluster-admission", "--config", echoConfig(t, t.TempDir(), fmt.Sprintf(
 		"bucket: {endpoint: %q, name: %s, region: %s, prefix: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
 		at.Endpoint, at.Name, at.Region, at.Prefix)))
-	if want := bucketName(at); r.Bucket != want || len(r.Scenarios) != 1 || r.Scenarios[0].Samples != 2 {
+	if want := at.Place(); r.Bucket != want || len(r.Scenarios) != 1 || r.Scenarios[0].Samples != 2 {
 		t.Errorf("measured %+v, want one scenario at %q", r, want)
 	}
 	if left := keys(t, bucket, ""); len(left) != 1 || left[0] != "some/where/bench" {

@@ -78,17 +78,16 @@ func benchEndpoint(ctx context.Context, file string) (config.Bucket, string, err
 	if at.Endpoint == "" {
 		return at, "", fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
 	}
-	place := bucketName(at)
+	place := at.Place()
 	at.Prefix = path.Join(at.Prefix, fmt.Sprintf("bench-%d", time.Now().UnixNano()))
-	bucket, err := openEndpoint(at)
+	bucket, err := at.Open()
 	if err != nil {
 		return at, "", err
 	}
-	// A write would be repeated until it succeeds, whatever is wrong.
-	ctx, cancel := context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
+	ctx, cancel := config.WithBucketTimeout(ctx)
 	defer cancel()
 	if _, err := bucket.List(ctx, storage.ListQuery{Limit: 1}); err != nil {
-		return at, "", explainBucket(at, err)
+		return at, "", at.Explain(err)
 	}
 	return at, place, nil
 }
@@ -99,7 +98,7 @@ func benchBucket(ctx context.Context, file string) (storage.Bucket, string, erro
 	if err != nil {
 		return nil, "", err
 	}
-	bucket, err := openEndpoint(at)
+	bucket, err := at.Open()
 	return bucket, place, err
 }
 

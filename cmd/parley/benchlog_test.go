@@ -101,7 +101,7 @@ func TestBenchLogAtEndpoint(t *testing.T) {
 		Endpoint: server.Endpoint, Name: server.Bucket(t), Region: server.Region, Prefix: "some/where",
 		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
 	}
-	bucket, err := openEndpoint(at)
+	bucket, err := at.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +111,11 @@ func TestBenchLogAtEndpoint(t *testing.T) {
 	r := benchLog(t, "--config", echoConfig(t, t.TempDir(), fmt.Sprintf(
 		"bucket: {endpoint: %q, name: %s, region: %s, prefix: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
 		at.Endpoint, at.Name, at.Region, at.Prefix)))
-	if want := bucketName(at); r.Bucket != want {
+	if want := at.Place(); r.Bucket != want {
 		t.Errorf("measured %q, want %q", r.Bucket, want)
 	}
 	at.Prefix = ""
-	if bucket, err = openEndpoint(at); err != nil {
+	if bucket, err = at.Open(); err != nil {
 		t.Fatal(err)
 	}
 	left, err := bucket.List(t.Context(), storage.ListQuery{})

@@ -76,11 +76,11 @@ func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, closeBucket()) }()
-	reach, cancel := withBucketTimeout(ctx)
+	reach, cancel := config.WithBucketTimeout(ctx)
 	defer cancel()
 	stamped, err := storage.CheckFormat(reach, bucket)
 	if err != nil {
-		return explainBucket(at, err)
+		return at.Explain(err)
 	}
 	var report *storage.ProbeReport
 	if keep := stamped && at.Endpoint != ""; keep {
@@ -92,7 +92,7 @@ func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err
 		return printErr
 	}
 	if err != nil {
-		return explainBucket(at, err)
+		return at.Explain(err)
 	}
 	if at.Endpoint == "" {
 		_, err = fmt.Fprintln(out, "\nA start does not probe the embedded bucket: the figures are for you.")
@@ -103,7 +103,7 @@ func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err
 // openBucket opens a bucket without a node over it.
 func openBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 	if at.Endpoint != "" {
-		bucket, err := openEndpoint(at)
+		bucket, err := at.Open()
 		return bucket, func() error { return nil }, err
 	}
 	// To open a folder makes it; a mistyped name must not.
@@ -141,7 +141,7 @@ func openExisting(at config.Bucket) (storage.Bucket, func() error, error) {
 // printProbe prints a report as two tables.
 func printProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "parley bucket check: %s\n\nCHECK\tRESULT\tFOUND\n", bucketName(at))
+	fmt.Fprintf(w, "parley bucket check: %s\n\nCHECK\tRESULT\tFOUND\n", at.Place())
 	for _, c := range r.Checks {
 		result := "ok"
 		if !c.OK {

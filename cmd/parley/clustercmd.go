@@ -81,14 +81,14 @@ func (cfg clusterConfig) open(ctx context.Context) (*config.Server, storage.Buck
 	if conf.Bucket.Endpoint == "" {
 		return nil, nil, fmt.Errorf("%s: the bucket is a folder, which one process serves; several nodes share a bucket at an endpoint", cfg.file)
 	}
-	bucket, err := openEndpoint(conf.Bucket)
+	bucket, err := conf.Bucket.Open()
 	if err != nil {
 		return nil, nil, err
 	}
-	bound, cancel := withBucketTimeout(ctx)
+	bound, cancel := config.WithBucketTimeout(ctx)
 	defer cancel()
 	if _, err := storage.CheckFormat(bound, bucket); err != nil {
-		return nil, nil, explainBucket(conf.Bucket, err)
+		return nil, nil, conf.Bucket.Explain(err)
 	}
 	return conf, bucket, nil
 }
@@ -106,7 +106,7 @@ func (cfg clusterConfig) status(ctx context.Context, out io.Writer) error {
 	w := newClusterWatch(bucket)
 	for end := time.Now().Add(window); ; {
 		if err := w.look(ctx); err != nil {
-			return fmt.Errorf("%s: %w", bucketName(conf.Bucket), err)
+			return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 		}
 		if w.all() || time.Now().After(end) {
 			break
@@ -115,7 +115,7 @@ func (cfg clusterConfig) status(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	r := w.report(bucketName(conf.Bucket))
+	r := w.report(conf.Bucket.Place())
 	if cfg.json {
 		err = json.NewEncoder(out).Encode(r)
 	} else {

@@ -50,17 +50,17 @@ func (cfg clusterConfig) drain(ctx context.Context, name string, out io.Writer) 
 	}
 	w := newClusterWatch(bucket)
 	if err := w.look(ctx); err != nil {
-		return fmt.Errorf("%s: %w", bucketName(conf.Bucket), err)
+		return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 	}
 	m, err := findMember(w.view, name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", bucketName(conf.Bucket), err)
+		return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 	}
 	if err := mayDrain(w.view, m, cfg.undo); err != nil {
 		return err
 	}
 	if _, err := actors.SetDraining(ctx, bucket, m.ID, !cfg.undo); err != nil {
-		return fmt.Errorf("%s: %w", bucketName(conf.Bucket), err)
+		return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 	}
 	shown := fmt.Sprintf("member %s at %s", m.ID, m.Node)
 	if cfg.undo {

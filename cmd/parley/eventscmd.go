@@ -77,7 +77,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 		}
 		// A folder has one process, and no need of claims.
 		if conf.Bucket.Endpoint != "" {
-			if claims, err = openEndpoint(conf.Bucket); err != nil {
+			if claims, err = conf.Bucket.Open(); err != nil {
 				return err
 			}
 		}

@@ -205,9 +205,9 @@ func (cfg *logConfig) explain(at config.Bucket, err error) error {
 		if cfg.conv == "" {
 			what = fmt.Sprintf("conversation %q of agent %q", cfg.id, cfg.agent)
 		}
-		return fmt.Errorf("%s has no %s; ids and agents are what they are in URLs and files", bucketName(at), what)
+		return fmt.Errorf("%s has no %s; ids and agents are what they are in URLs and files", at.Place(), what)
 	case errors.As(err, &e) && !errors.Is(err, storage.ErrNotFound) && at.Endpoint != "":
-		return explainBucket(at, err)
+		return at.Explain(err)
 	}
 	return err
 }
@@ -248,7 +248,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		var served *inspect.ServedError
 		switch {
 		case errors.As(err, &served):
-			return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(at), err)}
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", at.Place(), err)}
 		case err != nil:
 			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
 		}
@@ -325,7 +325,7 @@ func (p *findingPrinter) sum(command string, at config.Bucket, s inspect.Summary
 		}{s})
 		return
 	}
-	p.write(fmt.Sprintf("parley log %s: %s: %s, %s, %s, %s, %s\n%s, %s, %s\n", command, bucketName(at),
+	p.write(fmt.Sprintf("parley log %s: %s: %s, %s, %s, %s, %s\n%s, %s, %s\n", command, at.Place(),
 		count(s.Conversations, "conversation"), count(s.Batches, "batch"), count(s.Segments, "segment"),
 		count(s.Checkpoints, "checkpoint"), count(s.Attachments, "attachment"),
 		fmt.Sprintf("%d damaged", s.Damage), fmt.Sprintf("%d repairable", s.Repairable), count(s.Notes, "note")))

@@ -29,9 +29,9 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 		var served *inspect.ServedError
 		switch {
 		case errors.As(err, &served):
-			return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", bucketName(at), err)}
+			return &exitError{code: exitRefused, err: fmt.Errorf("%s: %w", at.Place(), err)}
 		case errors.Is(err, inspect.ErrReadable):
-			p.write(fmt.Sprintf("parley log repair --cut: %s: %v\n", bucketName(at), inspect.ErrReadable))
+			p.write(fmt.Sprintf("parley log repair --cut: %s: %v\n", at.Place(), inspect.ErrReadable))
 			if err := stillAside(ctx, b, conv, p); err != nil {
 				return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
 			}

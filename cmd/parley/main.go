@@ -14,10 +14,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/threads"
 )
 
 func main() {
-	spread()
+	threads.Spread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +32,6 @@ const (
 	localGrace = 10 * time.Second
 	// closeTimeout bounds the wait for requests that are still open at the end.
 	closeTimeout = 2 * time.Second
-	// bucketTimeout bounds how long a start waits for an endpoint's first answers.
-	bucketTimeout = 15 * time.Second
 
 	// clockWarning is how far the clock may be from the bucket's without a word.
 	clockWarning = time.Minute
@@ -119,7 +116,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		opts.Membership = actors.MembershipBucket
 		opts.Advertise = cfg.listen
 		var endpoint *s3.Bucket
-		endpoint, err = openEndpoint(cfg.bucket)
+		endpoint, err = cfg.bucket.Open()
 		b.bucket, b.endpoint = endpoint, endpoint
 	case cfg.bucket.Dir == "":
 		err = errors.New("open the data folder: no folder given; name one with --data")
@@ -178,17 +175,6 @@ func openStore(store *local.Store) (storage.Bucket, error) {
 	})
 }
 
-func openEndpoint(b config.Bucket) (*s3.Bucket, error) {
-	prefix := b.Prefix
-	if prefix != "" {
-		prefix += "/"
-	}
-	return s3.New(&s3.Options{
-		Endpoint: b.Endpoint, Bucket: b.Name, Region: b.Region, Prefix: prefix, Secure: b.Secure,
-		AccessKey: b.AccessKey, SecretKey: b.SecretKey,
-	})
-}
-
 // run serves the conversations until ctx ends.
 func (b *backend) run(ctx context.Context) error {
 	if b.at.Endpoint != "" {
@@ -197,7 +183,7 @@ func (b *backend) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			return explainBucket(b.at, err)
+			return b.at.Explain(err)
 		}
 	}
 	beside, end := context.WithCancel(ctx)
@@ -210,9 +196,9 @@ func (b *backend) run(ctx context.Context) error {
 	var format *storage.FormatError
 	switch {
 	case errors.As(err, &format):
-		return explainBucket(b.at, format)
+		return b.at.Explain(format)
 	case errors.As(err, &refused):
-		err = fmt.Errorf("%s: %w", bucketName(b.at), err)
+		err = fmt.Errorf("%s: %w", b.at.Place(), err)
 		if !refused.Replaced && !refused.Cluster {
 			err = fmt.Errorf("%w; nodes that are to share a bucket have a section cluster in their files, each of them", err)
 		}
@@ -224,7 +210,7 @@ func (b *backend) run(ctx context.Context) error {
 // reach makes sure of the endpoint: that the bucket is ours, and that its store does
 // what the log rests on.
 func (b *backend) reach(ctx context.Context) error {
-	bound, cancel := withBucketTimeout(ctx)
+	bound, cancel := config.WithBucketTimeout(ctx)
 	defer cancel()
 	if err := storage.EnsureFormat(bound, b.bucket); err != nil {
 		return err
@@ -239,10 +225,6 @@ func (b *backend) reach(ctx context.Context) error {
 	return err
 }
 
-func withBucketTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
-}
-
 // close closes what the node has open. The node must not run any more.
 func (b *backend) close() error {
 	defer b.forget()
@@ -251,54 +233,6 @@ func (b *backend) close() error {
 		return err
 	}
 	return errors.Join(err, b.store.Close())
-}
-
-// bucketName names a bucket for a person.
-func bucketName(b config.Bucket) string {
-	if b.Endpoint == "" {
-		return "folder " + b.Dir
-	}
-	name := fmt.Sprintf("bucket %q at %s", b.Name, b.Endpoint)
-	if b.Prefix != "" {
-		name += fmt.Sprintf(" under %q", b.Prefix)
-	}
-	return name
-}
-
-// explainBucket says what to do about an endpoint that cannot be used.
-func explainBucket(b config.Bucket, err error) error {
-	var format *storage.FormatError
-	var broken *storage.ProbeError
-	if errors.As(err, &format) || errors.As(err, &broken) {
-		return fmt.Errorf("%s: %w", bucketName(b), err)
-	}
-	var clock *storage.ClockError
-	if errors.As(err, &clock) {
-		return fmt.Errorf("%s cannot be used: %w", bucketName(b), err) // it has the remedy
-	}
-	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
-	var e *storage.Error
-	if errors.As(err, &e) && e.Status != 0 && errors.Is(err, storage.ErrRefused) {
-		remedy = remedyFor(b, e)
-	}
-	return fmt.Errorf("%s cannot be used: %w; %s", bucketName(b), err, remedy)
-}
-
-// remedyFor reads a refusal of the endpoint.
-func remedyFor(b config.Bucket, e *storage.Error) string {
-	switch {
-	case e.Code == "NoSuchBucket":
-		return "create the bucket, or correct bucket.name"
-	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
-		strings.Contains(e.Code, "AccessKey") || strings.Contains(e.Code, "User"):
-		if b.AccessKey == "" {
-			return "requests go without a key: name the variables of one with bucket.accessKeyEnv and bucket.secretKeyEnv"
-		}
-		return "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name, and that the key may list, read, write and delete there"
-	case e.Status/100 == 3 || e.Code == "AuthorizationHeaderMalformed":
-		return "check bucket.region and bucket.endpoint"
-	}
-	return "check bucket.endpoint, bucket.name, bucket.region and bucket.secure"
 }
 
 // serveNode runs a node and its HTTP server until ctx ends or one of them fails,

@@ -6,13 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/parleyrun/parley/internal/config"
-	"github.com/parleyrun/parley/storage"
 )
 
 // pipes is a listener of connections within the process: those a bubble can wait for.
@@ -84,18 +80,6 @@ func TestSpareConnectionDoesNotDelayTheEnd(t *testing.T) {
 			t.Errorf("ends after %v and logs %s", took, logs.buf.String())
 		}
 	})
-}
-
-func TestRemedyForARefusal(t *testing.T) {
-	refused := &storage.Error{Status: http.StatusForbidden, Code: "AccessDenied"}
-	for key, want := range map[string]string{
-		"":  "name the variables of one with bucket.accessKeyEnv and bucket.secretKeyEnv",
-		"k": "check the variables that bucket.accessKeyEnv and bucket.secretKeyEnv name",
-	} {
-		if got := remedyFor(config.Bucket{AccessKey: key}, refused); !strings.Contains(got, want) {
-			t.Errorf("with the key %q: %q, want %q", key, got, want)
-		}
-	}
 }
 
 func TestServeWithoutMounts(t *testing.T) {

@@ -281,7 +281,7 @@ func needsNoRestart(old, conf *config.Server) error {
 		return fmt.Errorf("listen is now %s, was %s: that needs a restart; until then nothing of the new file holds", conf.Listen, old.Listen)
 	case old.Bucket != conf.Bucket:
 		return fmt.Errorf("bucket is now %s, was %s: that needs a restart; until then nothing of the new file holds",
-			bucketName(conf.Bucket), bucketName(old.Bucket))
+			conf.Bucket.Place(), old.Bucket.Place())
 	}
 	return nil
 }

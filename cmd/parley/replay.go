@@ -105,7 +105,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	r.bucket = storage.Retried(bucket, storage.Retry{})
 	r.logs = storage.NewLogs(bucket, nil)
 	if _, err := storage.CheckFormat(ctx, bucket); err != nil {
-		return explainBucket(conf.Bucket, err)
+		return conf.Bucket.Explain(err)
 	}
 	target, err := cfg.target(ctx, conf, bucket, out)
 	if err != nil {
@@ -114,11 +114,11 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	defer func() { err = errors.Join(err, target.close()) }()
 	r.sink = target.sink
 	begun := time.Now()
-	r.tell("parley events replay: %s into %s%s\n", bucketName(conf.Bucket), target.name, selected(stats.Filter{Agent: cfg.agent, Since: r.filter.Since, Until: r.filter.Until}))
+	r.tell("parley events replay: %s into %s%s\n", conf.Bucket.Place(), target.name, selected(stats.Filter{Agent: cfg.agent, Since: r.filter.Since, Until: r.filter.Until}))
 	if err := r.all(ctx); err != nil {
 		var e *storage.Error
 		if errors.As(err, &e) && conf.Bucket.Endpoint != "" {
-			err = explainBucket(conf.Bucket, err)
+			err = conf.Bucket.Explain(err)
 		}
 		return fmt.Errorf("%w; %s were stored, run it again to go on", err, count(r.stored.Load(), "event"))
 	}
@@ -127,7 +127,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 			r.tell("the figures by hour follow by themselves: %v\n", err)
 		}
 	}
-	return r.finish(time.Since(begun), bucketName(conf.Bucket))
+	return r.finish(time.Since(begun), conf.Bucket.Place())
 }
 
 // target is where a replay writes.

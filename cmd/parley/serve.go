@@ -269,7 +269,7 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 		}
 		return
 	}
-	fmt.Fprintf(out, "%s, conversations in %s\n\n", title, bucketName(conf.Bucket))
+	fmt.Fprintf(out, "%s, conversations in %s\n\n", title, conf.Bucket.Place())
 	for _, a := range conf.Agents {
 		for _, path := range a.Mounts {
 			fmt.Fprintf(out, "  %s/<any id>  agent %q, model %s\n", base+strings.TrimSuffix(path, "/"), a.Agent.Name, a.Agent.Model)

@@ -314,10 +314,9 @@ func TestNilOptions(t *testing.T) {
 	if err != nil || s.Auth.Bearer != "kept-secret" {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	_, err = config.Parse("x.yaml", []byte("agents: {a: {model: openai/gpt-5}}\n"), nil)
-	want := `x.yaml:1: agents.a.model: "openai" is not a provider: neither built in nor a key of providers; add it to providers`
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	// A program that calls no model knows no built-in provider.
+	if _, err := config.Parse("x.yaml", []byte("agents: {a: {model: openai/gpt-5}}\n"), nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,7 +6,9 @@
 // The commands call [Load] and [LoadSingle] when they start and again whenever
 // the file has changed. The package calls the definitions of package agent and
 // the data types of package providers; it opens nothing but the file, registers
-// nothing and contacts nobody. The yaml library stays behind the tree in tree.go.
+// nothing and contacts nobody. [Bucket.Open] makes the client of an endpoint, which
+// contacts nobody either until it is asked, and [Bucket.Explain] reads its errors.
+// The yaml library stays behind the tree in tree.go.
 //
 // Guarantees:
 //

@@ -18,7 +18,7 @@ type Options struct {
 	// APIs are the slugs the api of a provider may be; empty accepts every slug.
 	APIs []string
 	// Providers are the ids of the built-in providers, which a model may name
-	// beside those of the file; empty means there are none.
+	// beside those of the file; empty accepts every id.
 	Providers []string
 }
 

@@ -89,7 +89,8 @@ func (r *reader) providersOf(a *agent.Agent, at *path, known map[string]provider
 func (r *reader) providerOf(spec string, at *path, known map[string]providers.Registration) {
 	v, ok := r.seen[at.String()]
 	provider, _, slash := strings.Cut(spec, "/")
-	if _, configured := known[provider]; !ok || !slash || r.blamed[at.String()] || configured || slices.Contains(r.opts.Providers, provider) {
+	_, is := known[provider]
+	if is = is || len(r.opts.Providers) == 0 || slices.Contains(r.opts.Providers, provider); is || !ok || !slash || r.blamed[at.String()] {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(known))
@@ -100,13 +101,9 @@ func (r *reader) providerOf(spec string, at *path, known map[string]providers.Re
 	}
 	slices.Sort(ids)
 	f := fault{problem: quote(provider) + " is not a provider: neither built in nor a key of providers"}
-	switch near := nearest(provider, ids); {
-	case near != "":
+	f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
+	if near := nearest(provider, ids); near != "" {
 		f.remedy = "did you mean " + near + "?"
-	case len(ids) > 0:
-		f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
-	default:
-		f.remedy = "add it to providers"
 	}
 	r.blame(v, f)
 }

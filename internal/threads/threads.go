@@ -1,4 +1,7 @@
-package main
+// Package threads says on how many threads at once a program of this module runs.
+//
+// The main functions of the programs call [Spread], before anything else.
+package threads
 
 import (
 	"os"
@@ -21,8 +24,8 @@ func threads(processors, allowed int, named string) int {
 	return processors + max(1, processors/2)
 }
 
-// spread applies threads to this process.
-func spread() {
+// Spread applies that to this process.
+func Spread() {
 	if n := threads(runtime.NumCPU(), runtime.GOMAXPROCS(0), os.Getenv("GOMAXPROCS")); n > 0 {
 		runtime.GOMAXPROCS(n)
 	}
