@@ -84,8 +84,8 @@ engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock f
 race: servers clients $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
 	@scripts/suite.sh $(GO) test -race -p 3 -timeout 30m $(LONGEST) ./...
 
-build: ## Build the command into ./bin
-	$(GO) build -o $(BIN)/parley ./cmd/parley
+build: ## Build the programs into ./bin
+	$(GO) build -o $(BIN)/ ./cmd/parley ./cmd/parley-bench
 
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...

@@ -1,7 +1,7 @@
 // Command parley runs durable agent conversations and talks to them.
 //
-// It is the only place that names vendors: it wires the embedded bucket, the
-// providers, the runtime and HTTP. See "parley help".
+// It names the vendors: it wires the embedded bucket, the providers, the runtime and
+// HTTP. See "parley help".
 package main
 
 import (
@@ -58,7 +58,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(),
 		statsCommand(), traceCommand(), eventsCommand(),
-		clusterCommand(), bucketCommand(), logCommand(), benchCommand(), benchModelCommand(), benchServeCommand(), versionCommand())
+		clusterCommand(), bucketCommand(), logCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})

@@ -255,7 +255,7 @@ func TestRunClusterMistakes(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	r, err := RunCluster(t.Context(), ClusterOptions{Program: "none", ModelArgs: []string{"model"}, Dir: dir, Only: []string{"cluster-idle"}})
+	r, err := RunCluster(t.Context(), ClusterOptions{Program: "none", Self: "none", Dir: dir, Only: []string{"cluster-idle"}})
 	if err != nil || r.Failed() != 1 || !strings.Contains(r.Scenarios[0].Error, "start model") || r.Bucket == "" {
 		t.Errorf("without a program: %+v, %v", r, err)
 	}

@@ -1,15 +1,17 @@
 // Package bench measures a server of the conversation protocol: it puts a load on
 // it that can be repeated, and says how long what took and what it cost.
 //
-// The command "parley bench" calls [Run] and prints the [Report]. Three processes
+// The command "parley-bench" calls [Run] and prints the [Report]. Three processes
 // take part, all on 127.0.0.1:
 //
 //	generator (this process) ──HTTP──▶ server ──HTTP──▶ model
 //	        └───── raw conditional PUTs into a folder of its own
 //
 // The model is a [Model], an internal/fakemodel whose words can carry the time at
-// which they were said. Server and model are child processes of [Options.Program],
-// so that what the kernel counts for the server is the server's alone.
+// which they were said. The server is "parley serve" of [Options.Program], as anybody
+// runs it, and the model a process of [Options.Self]: what the kernel counts for the
+// server is the server's alone. What the server is asked beside its load, profiles and
+// a collection, it is asked at its admin listener.
 //
 // Guarantees:
 //
@@ -30,10 +32,10 @@
 // that, so that [Options.Against] may name any server of it. Scenarios that need
 // to know a process, a folder or the model are left out there.
 //
-// "parley bench log" calls [RunLog], which needs no server: it compares appends to
+// "parley-bench log" calls [RunLog], which needs no server: it compares appends to
 // conversations with raw conditional PUTs of the same bytes, in turn, in this process.
 //
-// "parley bench cluster" calls [RunCluster], where several nodes share a bucket at an
+// "parley-bench cluster" calls [RunCluster], where several nodes share a bucket at an
 // endpoint:
 //
 //	generator ──HTTP──▶ nodes ──HTTP──▶ model

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/bench"
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 )
 
 func names(r *bench.Report) []string {
@@ -54,7 +54,7 @@ func TestRunWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	var progress strings.Builder
 	r, err := bench.Run(t.Context(), bench.Options{
-		Program: filepath.Join(dir, "none"), ModelArgs: []string{"model"}, ServeArgs: []string{"serve"}, Dir: dir,
+		Program: filepath.Join(dir, "none"), Self: filepath.Join(dir, "none"), Dir: dir,
 		Quick: true, Percent: 10, Only: []string{"turns", "raw-put-16", "raw-fsync"}, Progress: &progress, Version: "v",
 	})
 	if err != nil {

@@ -132,16 +132,3 @@ func TestBroadcast(t *testing.T) {
 		}
 	}
 }
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	var l tail
-	for range 100 {
-		if n, err := l.Write(bytes.Repeat([]byte("x"), 100)); n != 100 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	_, _ = l.Write([]byte(" end\n")) // It never fails.
-	if got := l.String(); len(got) > maxTail || !strings.HasSuffix(got, "x end") {
-		t.Errorf("%d bytes: %q", len(got), got)
-	}
-}

@@ -17,7 +17,7 @@ func (r *runner) halt() error {
 	c := r.server
 	r.server = nil
 	r.at.close()
-	return c.stop()
+	return c.end()
 }
 
 func snapshotRestart(ctx context.Context, r *runner, out *Scenario) error {
@@ -85,7 +85,7 @@ func (r *runner) killOnce(ctx context.Context, round int) (_ time.Duration, err 
 		}
 	}
 	start := time.Now()
-	r.server.kill()
+	r.server.Kill()
 	r.server = nil
 	r.at.close()
 	if err := r.release(ctx, gate); err != nil {
@@ -119,12 +119,12 @@ func (t *target) said(ctx context.Context, id string, r receipt) error {
 
 // apart runs a scenario on a server of its own, over a folder of its own, which is
 // stopped when the scenario ends.
-func (r *runner) apart(ctx context.Context, folder string, run func(c *child, at *target) error) (err error) {
-	c, err := r.fresh(ctx, folder)
+func (r *runner) apart(ctx context.Context, folder string, profiled bool, run func(c *child, at *target) error) (err error) {
+	c, err := r.fresh(ctx, folder, profiled)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
+	defer func() { err = errors.Join(err, c.end()) }()
 	at, err := newTarget(c.url, "")
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func starts(ctx context.Context, r *runner, out *Scenario) error {
 	var samples []time.Duration
 	for i := range r.c.Restarts {
 		start := time.Now()
-		err := r.apart(ctx, fmt.Sprintf("start-%d", i), func(c *child, at *target) error {
+		err := r.apart(ctx, fmt.Sprintf("start-%d", i), false, func(c *child, at *target) error {
 			if _, _, err := at.call(ctx, http.MethodHead, "nobody", "", "", http.StatusNotFound); err != nil {
 				return err
 			}
@@ -165,7 +165,7 @@ func starts(ctx context.Context, r *runner, out *Scenario) error {
 // that of the same server after many more, both at rest and with freed memory
 // returned.
 func idle(ctx context.Context, r *runner, out *Scenario) error {
-	return r.apart(ctx, "idle", func(c *child, at *target) error {
+	return r.apart(ctx, "idle", true, func(c *child, at *target) error {
 		if _, err := r.visit(ctx, at, "first", singleWarm); err != nil {
 			return err
 		}
@@ -208,11 +208,7 @@ func atRest(ctx context.Context, c *child, at *target, wait time.Duration) (Memo
 	case <-ctx.Done():
 		return Memory{}, context.Cause(ctx)
 	}
-	if err := c.ask(ctx, FreeRequest, FreedAnswer); err != nil {
-		return Memory{}, err
-	}
-	u, err := c.usage()
-	return u.memory, err
+	return c.freed(ctx)
 }
 
 // storedScript is a reply of 1,000 tokens within two seconds.
@@ -221,7 +217,7 @@ const storedScript = "pace=2ms tokens=1000"
 func stored(ctx context.Context, r *runner, out *Scenario) error {
 	const folder = "stored"
 	said := 0
-	err := r.apart(ctx, folder, func(c *child, at *target) error {
+	err := r.apart(ctx, folder, false, func(c *child, at *target) error {
 		id := func(i int) string { return fmt.Sprintf("stored-%06d", i) }
 		took, err := r.loop(ctx, r.c.Stored, r.c.Stored, func(ctx context.Context, i int) (time.Duration, error) {
 			took, _, err := at.turn(ctx, id(i), storedScript)

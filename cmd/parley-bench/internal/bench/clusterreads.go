@@ -209,7 +209,9 @@ func (c *clusterRun) heads(ctx context.Context, out *Scenario) error {
 
 // idle weighs a member that owns everything, at its start and after many conversations.
 func (c *clusterRun) idle(ctx context.Context, out *Scenario) error {
-	return c.within(ctx, out.Name, oneOwner(), 2, func(ctx context.Context, n *nodes) error {
+	specs := oneOwner()
+	specs[ownerPlace].profiled = true
+	return c.within(ctx, out.Name, specs, 2, func(ctx context.Context, n *nodes) error {
 		l := n.lives[ownerPlace].Load()
 		before, err := atRest(ctx, l.child, l.at, 0)
 		if err != nil {

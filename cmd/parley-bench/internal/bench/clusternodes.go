@@ -12,11 +12,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -25,14 +26,13 @@ const (
 	accessKeyEnv, secretKeyEnv = "PARLEY_BENCH_ACCESS_KEY", "PARLEY_BENCH_SECRET_KEY"
 	// probeEvery is how often the load balancer asks the nodes whether they are ready.
 	probeEvery = 250 * time.Millisecond
-	// leaveTimeout bounds how long a node may take to end in order.
-	leaveTimeout = time.Minute
 )
 
 // nodeSpec is what nodes of a cluster differ in.
 type nodeSpec struct {
-	weight int
-	strict bool
+	weight   int
+	strict   bool
+	profiled bool
 }
 
 // life is a node from a start to its end.
@@ -40,7 +40,6 @@ type life struct {
 	*child
 	place int
 	at    *target
-	admin string
 	ready atomic.Bool
 }
 
@@ -49,7 +48,7 @@ type life struct {
 type nodes struct {
 	c      *clusterRun
 	name   string
-	bucket Endpoint
+	bucket config.Bucket
 	logs   *storage.Logs
 	specs  []nodeSpec
 	lives  []atomic.Pointer[life]
@@ -68,8 +67,8 @@ func (c *clusterRun) within(ctx context.Context, name string, specs []nodeSpec, 
 	if err != nil {
 		return err
 	}
-	n := &nodes{c: c, name: name, bucket: at.below(name), specs: specs, lives: make([]atomic.Pointer[life], len(specs))}
-	bucket, err := n.bucket.open()
+	n := &nodes{c: c, name: name, bucket: below(at, name), specs: specs, lives: make([]atomic.Pointer[life], len(specs))}
+	bucket, err := n.bucket.Open()
 	if err != nil {
 		return err
 	}
@@ -109,14 +108,14 @@ func (n *nodes) start(ctx context.Context, place int) error {
 		return err
 	}
 	spec := n.specs[place]
-	bucket := map[string]any{"endpoint": n.bucket.Address, "name": n.bucket.Name, "prefix": n.bucket.Prefix, "secure": n.bucket.Secure}
+	bucket := map[string]any{"endpoint": n.bucket.Endpoint, "name": n.bucket.Name, "prefix": n.bucket.Prefix, "secure": n.bucket.Secure}
 	if n.bucket.Region != "" {
 		bucket["region"] = n.bucket.Region
 	}
-	var m manner
+	var cmd proc.Command
 	if n.bucket.AccessKey != "" {
 		bucket["accessKeyEnv"], bucket["secretKeyEnv"] = accessKeyEnv, secretKeyEnv
-		m.env = []string{accessKeyEnv + "=" + n.bucket.AccessKey, secretKeyEnv + "=" + n.bucket.SecretKey}
+		cmd.Env = []string{accessKeyEnv + "=" + n.bucket.AccessKey, secretKeyEnv + "=" + n.bucket.SecretKey}
 	}
 	file := filepath.Join(n.c.dir, fmt.Sprintf("%s-%d.yaml", n.name, place))
 	model, err := n.c.modelURL(ctx)
@@ -124,25 +123,37 @@ func (n *nodes) start(ctx context.Context, place int) error {
 		return err
 	}
 	err = writeConf(file, model, map[string]any{
-		"bucket": bucket, "strictReads": spec.strict, "admin": map[string]any{"listen": admin},
+		"bucket": bucket, "strictReads": spec.strict, "admin": observed(admin, spec.profiled),
 		"cluster": map[string]any{"listen": "127.0.0.1:0", "weight": spec.weight},
 	})
 	if err != nil {
 		return err
 	}
 	if n.c.o.Logs != "" {
-		m.log = filepath.Join(n.c.o.Logs, fmt.Sprintf("%s-%d.log", n.name, place))
+		cmd.Log, cmd.Append = filepath.Join(n.c.o.Logs, fmt.Sprintf("%s-%d.log", n.name, place)), true
 	}
-	child, err := m.start(ctx, n.c.o.Program, append(slices.Clone(n.c.o.NodeArgs), file)...)
+	cmd.Args = []string{n.c.o.Program, "serve", "--quiet", "--insecure-cluster", "--config", file}
+	child, err := n.c.runner.start(ctx, "node", cmd)
 	if err != nil {
 		return err
 	}
-	l := &life{child: child, place: place, admin: admin}
+	child.admin = admin
+	l := &life{child: child, place: place}
 	if l.at, err = newTarget(child.url, ""); err != nil {
-		return errors.Join(err, child.stop())
+		return errors.Join(err, child.end())
 	}
 	n.lives[place].Store(l)
 	return n.await(ctx, l)
+}
+
+// observed is the section of an admin listener, which an older program does not know with
+// profiles.
+func observed(at string, profiled bool) map[string]any {
+	section := map[string]any{"listen": at}
+	if profiled {
+		section["pprof"] = true
+	}
+	return section
 }
 
 // freeAddress is one that nobody listens on, for now.
@@ -157,7 +168,7 @@ func freeAddress() (string, error) {
 
 // await waits until a node is ready.
 func (n *nodes) await(ctx context.Context, l *life) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, childTimeout, fmt.Errorf("node %d does not get ready", l.place))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("node %d does not get ready", l.place))
 	defer cancel()
 	for {
 		if n.probe(ctx, l); l.ready.Load() {
@@ -165,10 +176,10 @@ func (n *nodes) await(ctx context.Context, l *life) error {
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-l.ended:
-			return fmt.Errorf("node %d ended: %s", l.place, l.log)
+		case <-l.Ended():
+			return fmt.Errorf("node %d ended: %s", l.place, tail(l.Process))
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", context.Cause(ctx), l.log)
+			return fmt.Errorf("%w: %s", context.Cause(ctx), tail(l.Process))
 		}
 	}
 }
@@ -182,7 +193,7 @@ func (n *nodes) probe(ctx context.Context, l *life) {
 // acquainted waits until every node knows of as many members as there are nodes: one
 // that has just joined is ready a moment before the others have heard of it.
 func (n *nodes) acquainted(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, childTimeout, errors.New("the nodes do not get to know each other"))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the nodes do not get to know each other"))
 	defer cancel()
 	var running []*life
 	for i := range n.lives {
@@ -262,7 +273,7 @@ func (n *nodes) at(place int) *target { return n.lives[place].Load().at }
 // kill ends a node as a power cut would and returns when it did.
 func (n *nodes) kill(place int) time.Time {
 	l := n.lives[place].Swap(nil)
-	l.kill()
+	l.Kill()
 	ended := time.Now()
 	l.at.close()
 	return ended
@@ -273,27 +284,13 @@ func (n *nodes) kill(place int) time.Time {
 func (n *nodes) leave(place int) (time.Duration, error) {
 	l := n.lives[place].Load()
 	start := time.Now()
-	err := l.leave()
+	err := l.end()
 	n.lives[place].Store(nil)
 	l.at.close()
 	if err != nil {
 		err = fmt.Errorf("node %d: %w", place, err)
 	}
 	return time.Since(start), err
-}
-
-func (l *life) leave() error {
-	_ = l.cmd.Process.Signal(syscall.SIGTERM) // It may have ended.
-	select {
-	case <-l.ended:
-	case <-time.After(leaveTimeout):
-		l.child.kill()
-		return fmt.Errorf("the process did not end within %v of SIGTERM: %s", leaveTimeout, l.log)
-	}
-	if !l.cmd.ProcessState.Success() {
-		return fmt.Errorf("the process ended with %v: %s", l.cmd.ProcessState, l.log)
-	}
-	return nil
 }
 
 // close ends all nodes.

@@ -12,34 +12,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
-// Endpoint is the bucket of a cluster as all its nodes reach it.
-type Endpoint struct {
-	Address, Name, Region string
-	// Prefix is put before every key; "" or without a slash at either end. What is
-	// below it is the run's own, and is deleted.
-	Prefix string
-	Secure bool
-	// AccessKey and SecretKey, if any, sign requests. Nodes get them by their
-	// environment.
-	AccessKey, SecretKey string
-	// Place names the bucket in the report.
-	Place string
-}
-
-// ClusterOptions say what RunCluster measures. Program is required.
+// ClusterOptions say what RunCluster measures. Program and Self are required.
 type ClusterOptions struct {
-	// Program is the executable of this program. It is started with ModelArgs, with
-	// NodeArgs and the name of a configuration file, and with BucketArgs and the name
-	// of a folder; each prints its URL first.
-	Program                         string
-	ModelArgs, NodeArgs, BucketArgs []string
-	// Bucket is what the nodes share; nil is the embedded bucket over a folder, served
-	// over HTTP by a process of its own.
-	Bucket *Endpoint
+	// Program is the parley program whose nodes are measured, as "parley serve". Self is
+	// the program that has ModelCommand and BucketCommand.
+	Program, Self string
+	// Bucket is what the nodes share, at an endpoint; nil is the embedded bucket over a
+	// folder, served over HTTP by a process of its own. What is below its prefix is the
+	// run's own, and is deleted. Nodes get its keys by their environment.
+	Bucket *config.Bucket
+	// Place names the Bucket in the report.
+	Place string
 	// Dir is the folder below which a folder of the run's own is used and then
 	// removed; "" is the system's temporary folder.
 	Dir string
@@ -171,14 +158,19 @@ func RunCluster(ctx context.Context, o ClusterOptions) (_ *Report, err error) {
 		return nil, fmt.Errorf("make a folder for the data: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	reaper, err := proc.StartReaper()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, reaper.Close()) }()
 	c := &clusterRun{o: o, runner: &runner{
-		o: Options{Program: o.Program, ModelArgs: o.ModelArgs, Progress: o.Progress}, dir: dir, control: newClient(), at: &target{streams: newClient()},
+		o: Options{Self: o.Self, Progress: o.Progress}, dir: dir, reaper: reaper, control: newClient(), at: &target{streams: newClient()},
 	}}
 	c.n, c.c = clusterCountsOf(o.Quick, o.Percent)
 	defer func() { err = errors.Join(err, c.close()) }()
 	report := &Report{Machine: thisMachine(), Version: o.Version, Quick: o.Quick}
 	if o.Bucket != nil {
-		report.Bucket = o.Bucket.Place
+		report.Bucket = o.Place
 		defer func() { err = errors.Join(err, c.empty(context.WithoutCancel(ctx))) }()
 	} else {
 		report.Bucket = "the embedded bucket over a folder, served over HTTP on 127.0.0.1"
@@ -205,25 +197,25 @@ type clusterRun struct {
 func (c *clusterRun) close() error {
 	err := c.runner.close()
 	if c.store != nil {
-		err = errors.Join(err, c.store.stop())
+		err = errors.Join(err, c.store.end())
 	}
 	return err
 }
 
 // endpoint returns where the nodes find their bucket, and starts it if there is none.
-func (c *clusterRun) endpoint(ctx context.Context) (Endpoint, error) {
+func (c *clusterRun) endpoint(ctx context.Context) (config.Bucket, error) {
 	if c.o.Bucket != nil {
 		return *c.o.Bucket, nil
 	}
 	if c.store == nil {
-		store, err := startChild(ctx, c.o.Program, append(slices.Clone(c.o.BucketArgs), filepath.Join(c.dir, "bucket"))...)
+		store, err := c.start(ctx, "bucket", proc.Command{Args: []string{c.o.Self, BucketCommand, "--dir", filepath.Join(c.dir, "bucket")}})
 		if err != nil {
-			return Endpoint{}, err
+			return config.Bucket{}, err
 		}
 		c.store = store
 	}
 	at, name, err := parseBucketURL(c.store.url)
-	return Endpoint{Address: at, Name: name}, err
+	return config.Bucket{Endpoint: at, Name: name}, err
 }
 
 // parseBucketURL reads what the process of a bucket prints: http://host:port/name.
@@ -236,27 +228,15 @@ func parseBucketURL(s string) (address, name string, err error) {
 	return address, name, nil
 }
 
-// below is the bucket below one more prefix.
-func (e Endpoint) below(prefix string) Endpoint {
-	e.Prefix = path.Join(e.Prefix, prefix)
-	return e
-}
-
-// open returns a client of the bucket.
-func (e Endpoint) open() (storage.Bucket, error) {
-	prefix := e.Prefix
-	if prefix != "" {
-		prefix += "/"
-	}
-	return s3.New(&s3.Options{
-		Endpoint: e.Address, Bucket: e.Name, Region: e.Region, Prefix: prefix, Secure: e.Secure,
-		AccessKey: e.AccessKey, SecretKey: e.SecretKey,
-	})
+// below is a bucket below one more prefix.
+func below(b config.Bucket, prefix string) config.Bucket {
+	b.Prefix = path.Join(b.Prefix, prefix)
+	return b
 }
 
 // empty deletes what the run has written into a bucket of others. The nodes have ended.
 func (c *clusterRun) empty(ctx context.Context) error {
-	bucket, err := c.o.Bucket.open()
+	bucket, err := c.o.Bucket.Open()
 	if err != nil {
 		return err
 	}

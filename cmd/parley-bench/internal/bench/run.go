@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // Causes of an end by time; the report has them in place of figures.
@@ -36,7 +38,12 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, fmt.Errorf("make a folder for the data: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{o: o, c: countsOf(o.Quick, o.Percent), dir: dir}
+	reaper, err := proc.StartReaper()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, reaper.Close()) }()
+	r := &runner{o: o, c: countsOf(o.Quick, o.Percent), dir: dir, reaper: reaper}
 	if o.Against != "" {
 		// The server keeps what earlier runs have left there.
 		r.prefix = fmt.Sprintf("bench-%d-", time.Now().UnixNano())
@@ -66,10 +73,12 @@ type runner struct {
 	dir    string
 	prefix string // Of every conversation.
 
-	model   *child
-	server  *child // Nil as long as there is none, and for a foreign one.
-	at      *target
-	control *http.Client // For the model's own routes.
+	reaper   *proc.Reaper
+	children atomic.Int64 // That were started.
+	model    *child
+	server   *child // Nil as long as there is none, and for a foreign one.
+	at       *target
+	control  *http.Client // For the model's own routes.
 
 	rawPut float64 // p50 in milliseconds; 0 if it was not measured.
 	pool   []string
@@ -115,7 +124,7 @@ func (r *runner) close() error {
 	var errs []error
 	for _, c := range []*child{r.server, r.model} {
 		if c != nil {
-			errs = append(errs, c.stop())
+			errs = append(errs, c.end())
 		}
 	}
 	r.at.close()
@@ -129,7 +138,7 @@ func (r *runner) modelURL(ctx context.Context) (string, error) {
 		return strings.TrimRight(r.o.Model, "/"), nil
 	}
 	if r.model == nil {
-		c, err := startChild(ctx, r.o.Program, r.o.ModelArgs...)
+		c, err := r.start(ctx, "model", proc.Command{Args: []string{r.o.Self, ModelCommand, "--listen", "127.0.0.1:0"}})
 		if err != nil {
 			return "", err
 		}
@@ -138,8 +147,9 @@ func (r *runner) modelURL(ctx context.Context) (string, error) {
 	return r.model.url, nil
 }
 
-// fresh starts a server over a folder below dir.
-func (r *runner) fresh(ctx context.Context, folder string) (*child, error) {
+// fresh starts a server over a folder below dir. Only where it is asked for its profiles
+// it has an admin listener, so that older programs can be measured in all else.
+func (r *runner) fresh(ctx context.Context, folder string, profiled bool) (*child, error) {
 	model, err := r.modelURL(ctx)
 	if err != nil {
 		return nil, err
@@ -149,10 +159,21 @@ func (r *runner) fresh(ctx context.Context, folder string) (*child, error) {
 	if r.o.ClickHouse != "" {
 		sections["events"] = map[string]any{"clickhouse": map[string]any{"addresses": []string{r.o.ClickHouse}, "database": "parley_bench"}}
 	}
+	admin := ""
+	if profiled {
+		if admin, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		sections["admin"] = observed(admin, true)
+	}
 	if err := writeConf(file, model, sections); err != nil {
 		return nil, err
 	}
-	return startChild(ctx, r.o.Program, append(slices.Clone(r.o.ServeArgs), file)...)
+	c, err := r.start(ctx, "server", proc.Command{Args: []string{r.o.Program, "serve", "--quiet", "--config", file}})
+	if err == nil {
+		c.admin = admin
+	}
+	return c, err
 }
 
 // agentName is the agent of the run's own servers.
@@ -182,7 +203,7 @@ func (r *runner) serve(ctx context.Context) error {
 	if r.o.Against != "" || r.server != nil {
 		return nil
 	}
-	c, err := r.fresh(ctx, "main")
+	c, err := r.fresh(ctx, "main", r.o.Profiles != "")
 	if err != nil {
 		return err
 	}
@@ -240,17 +261,16 @@ func (r *runner) timed(ctx context.Context, out *Scenario, inFlight, n int, op f
 // costs adds the time of what run does, and the processor time of all processes, to
 // a scenario, and sets the server's memory after it. Without a scenario it only
 // runs.
-func (r *runner) costs(ctx context.Context, out *Scenario, run func() error) (err error) {
+func (r *runner) costs(ctx context.Context, out *Scenario, run func() error) (failed error) {
 	if out == nil {
 		return run()
 	}
 	if r.o.Profiles != "" && r.server != nil {
-		if err := r.server.ask(ctx, ProfileRequest+" "+filepath.Join(r.o.Profiles, out.Name), ProfilingAnswer); err != nil {
+		end, err := r.server.profile(ctx, filepath.Join(r.o.Profiles, out.Name))
+		if err != nil {
 			return err
 		}
-		defer func() {
-			err = errors.Join(err, r.server.ask(context.WithoutCancel(ctx), ProfiledRequest, ProfiledAnswer))
-		}()
+		defer func() { failed = errors.Join(failed, end(context.WithoutCancel(ctx))) }()
 	}
 	before := r.usages()
 	start := time.Now()

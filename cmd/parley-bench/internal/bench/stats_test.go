@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/bench"
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 )
 
 // upTo returns 1 ms to n ms.

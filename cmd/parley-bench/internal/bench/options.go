@@ -14,11 +14,9 @@ import (
 // Options say what to measure. Without a Program only raw PUTs, and what Against
 // names, can be measured.
 type Options struct {
-	// Program is the executable of this program. It is started with ModelArgs, and
-	// with ServeArgs and the name of a configuration file; each prints its URL
-	// first.
-	Program              string
-	ModelArgs, ServeArgs []string
+	// Program is the parley program that is measured, as "parley serve". Self is the
+	// program that has ModelCommand.
+	Program, Self string
 	// Dir is the folder below which everything durable goes, in a folder of its own
 	// that is removed; "" is the system's temporary folder.
 	Dir string
@@ -42,7 +40,7 @@ type Options struct {
 	// scenario whose costs are measured, of the last round where there are several;
 	// "" takes none. They cost some time.
 	Profiles string
-	// Version is put into the report.
+	// Version is put into the report: [VersionOf] the Program.
 	Version string
 	// Progress is told what begins; nil is nobody.
 	Progress io.Writer

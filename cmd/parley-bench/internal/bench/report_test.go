@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley/cmd/parley/internal/bench"
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")

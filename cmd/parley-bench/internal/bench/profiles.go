@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+const (
+	// profileMost is as long as a profile may take: it is ended long before.
+	profileMost = time.Hour
+	// pprofPath is where an admin listener has the profiles of its process.
+	pprofPath = "/debug/pprof/"
+)
+
+// page asks the child's admin listener.
+func (c *child) page(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.admin+pprofPath+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s%s answered %d: %.200s", pprofPath, path, resp.StatusCode, b)
+	}
+	return b, err
+}
+
+// savePage writes a profile to a file.
+func (c *child) savePage(ctx context.Context, path, file string) error {
+	b, err := c.page(ctx, path)
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	return nil
+}
+
+// profile begins to profile the child: the processor into path.cpu.pprof, allocations since
+// the process began into path.allocs.pprof, and what they were before into
+// path.before.pprof. What it returns ends that and writes the files.
+func (c *child) profile(ctx context.Context, path string) (end func(context.Context) error, err error) {
+	if err := c.savePage(ctx, "allocs", path+".before.pprof"); err != nil {
+		return nil, err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.admin)
+	if err != nil {
+		return nil, fmt.Errorf("profile the processor: %w", err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(profileMost)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	_, err = fmt.Fprintf(conn, "GET %sprofile?seconds=%d HTTP/1.1\r\nHost: %s\r\n\r\n", pprofPath, int(profileMost.Seconds()), c.admin)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	// The header comes when the profile has begun.
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %sprofile answered %d", pprofPath, resp.StatusCode)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("profile the processor: %w", err), conn.Close())
+	}
+	return func(ctx context.Context) (err error) {
+		defer func() { err = errors.Join(err, conn.Close()) }()
+		// It ends with this half of the connection.
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			return fmt.Errorf("end the profile: %w", err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if err == nil {
+			err = os.WriteFile(path+".cpu.pprof", b, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("write profile: %w", err)
+		}
+		return c.savePage(ctx, "allocs", path+".allocs.pprof")
+	}, nil
+}
+
+// heapStatistic matches a line of the statistics at the end of the text of a heap profile.
+var heapStatistic = regexp.MustCompile(`(?m)^# (HeapIdle|HeapReleased) = (\d+)$`)
+
+// freed is the memory of the child without what its garbage still occupies. A collection is
+// run; then no object is in what the heap holds idle, and all of that which is not
+// released yet would be, and nothing else, if the process called debug.FreeOSMemory.
+func (c *child) freed(ctx context.Context) (Memory, error) {
+	text, err := c.page(ctx, "heap?gc=1&debug=1")
+	if err != nil {
+		return Memory{}, fmt.Errorf("collect garbage: %w", err)
+	}
+	idle, err := unreleased(text)
+	if err != nil {
+		return Memory{}, err
+	}
+	u, err := c.usage()
+	u.memory.RSS -= idle
+	u.memory.Anonymous -= idle
+	return u.memory, err
+}
+
+// unreleased reads how many idle bytes of the heap the system does not have back.
+func unreleased(text []byte) (int64, error) {
+	found := map[string]int64{}
+	for _, m := range heapStatistic.FindAllSubmatch(text, -1) {
+		n, err := strconv.ParseInt(string(m[2]), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read statistics of the heap: %w", err)
+		}
+		found[string(m[1])] = n
+	}
+	if len(found) != 2 {
+		return 0, errors.New("read statistics of the heap: HeapIdle or HeapReleased is missing")
+	}
+	return found["HeapIdle"] - found["HeapReleased"], nil
+}

@@ -1,0 +1,118 @@
+// Command parley-bench measures servers of the conversation protocol: parley itself, any
+// other one, the log of conversations, and clusters.
+//
+// It is no part of a deployment: it starts the parley program that it measures, and a model
+// of its own. See "parley-bench --help" and docs/performance.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/threads"
+)
+
+func main() {
+	threads.Spread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program apart from the process: it returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	root := serverCommand()
+	root.AddCommand(logCommand(), clusterCommand(), modelCommand(), bucketCommand())
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(errOut, "parley-bench: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// programs are what a run starts.
+type programs struct {
+	measured string // The parley program.
+	version  string // What it says it is.
+	self     string
+}
+
+// find finds the program that is measured: one by name, or the parley beside this program,
+// or that on PATH.
+func find(ctx context.Context, named string) (p programs, err error) {
+	if p.self, err = os.Executable(); err != nil {
+		return p, fmt.Errorf("find this program: %w", err)
+	}
+	if named != "" {
+		if p.measured, err = exec.LookPath(named); err != nil {
+			return p, fmt.Errorf("find the program to measure: %w", err)
+		}
+	} else if p.measured, err = exec.LookPath(filepath.Join(filepath.Dir(p.self), "parley")); err != nil {
+		if p.measured, err = exec.LookPath("parley"); err != nil {
+			return p, fmt.Errorf("find the program to measure: there is no parley beside %s nor on PATH; run make build, or name one with --program", p.self)
+		}
+	}
+	p.version, err = bench.VersionOf(ctx, p.measured)
+	return p, err
+}
+
+// ownVersion names this program, as exactly as its build tells.
+func ownVersion() string {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return "parley-bench " + version
+}
+
+// programUsage describes --program.
+const programUsage = "parley program to measure, by default the one beside parley-bench, or else on PATH"
+
+// addPercent adds the flag that makes a run of the bench's own tests short.
+func addPercent(cmd *cobra.Command, percent *int) {
+	cmd.Flags().IntVar(percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
+	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
+}
+
+// finish writes a report, and fails if a scenario has.
+func finish(report *bench.Report, jsonFile string, out io.Writer) error {
+	err := report.WriteTable(out)
+	if err == nil && jsonFile != "" {
+		err = writeJSON(jsonFile, report.WriteJSON)
+	}
+	if n := report.Failed(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d scenarios failed", n, len(report.Scenarios)))
+	}
+	return err
+}
+
+// writeJSON makes a file of a report.
+func writeJSON(name string, write func(io.Writer) error) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return write(f)
+}

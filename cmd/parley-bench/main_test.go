@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// systemTimeout bounds what a test waits for; it only matters when it fails.
+const systemTimeout = time.Minute
+
+// built are this program and the one that it measures.
+var built struct{ bench, parley string }
+
+func TestMain(m *testing.M) {
+	for file, pkg := range map[*string]string{&built.bench: "cmd/parley-bench", &built.parley: "cmd/parley"} {
+		var err error
+		if *file, err = proc.Build(context.Background(), pkg, proc.Raced()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// output runs the program in this process.
+func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	code = run(ctx, args, &out, &errOut)
+	if ctx.Err() != nil {
+		t.Fatalf("%v goes on and on: %s%s", args, out.String(), errOut.String())
+	}
+	return code, out.String(), errOut.String()
+}
+
+// measured runs the program in a process of its own with --json, reads that into v, and
+// returns the table. Nothing may fail.
+func measured(t *testing.T, v any, args ...string) (table string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	cmd := exec.CommandContext(t.Context(), built.bench, append(args, "--json", file)...)
+	var progress strings.Builder
+	cmd.Stderr = &progress
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", args, err, out, progress.String())
+	}
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// figure returns a figure of a row, 0 if it has none of that name.
+func figure(s bench.Scenario, name string) float64 {
+	for _, f := range s.Figures {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return 0
+}
+
+// echoConfig writes a configuration on a free port with one more line.
+func echoConfig(t *testing.T, bucket string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "parley.yaml")
+	text := bucket + "\nlisten: 127.0.0.1:0\nagents: {echo: {mounts: [/agents/echo], model: demo/parrot}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func dirBucket(t *testing.T) string { return fmt.Sprintf("bucket: {dir: %q}", t.TempDir()) }
+
+// refusing returns an address where nobody listens. Its port is none that a system gives to
+// whoever asks for any, so that nobody gets it before the test does.
+func refusing(t *testing.T) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
+}
+
+// wantEmpty checks that nothing was left in a folder.
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestFind: the program to measure is one that is named, or stands beside this one, or on
+// PATH, and says that it is a parley.
+func TestFind(t *testing.T) {
+	t.Setenv("PATH", "")
+	_, err := find(t.Context(), "")
+	if err == nil || !strings.Contains(err.Error(), "run make build, or name one with --program") {
+		t.Errorf("nowhere: %v", err)
+	}
+	if _, err := find(t.Context(), filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("#!/bin/sh\necho other 1.2\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := find(t.Context(), other); err == nil || !strings.Contains(err.Error(), `is no parley program: asked for its version, it says "other 1.2"`) {
+		t.Errorf("another program: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(built.parley, filepath.Join(dir, "parley")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	p, err := find(t.Context(), "")
+	if err != nil || p.measured != filepath.Join(dir, "parley") || !strings.HasPrefix(p.version, "parley ") {
+		t.Errorf("on PATH: %+v, %v", p, err)
+	}
+}
+
+// TestChildren: they say where they are, and end in order when they are told to.
+func TestChildren(t *testing.T) {
+	r, err := proc.StartReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, args := range [][]string{{bench.ModelCommand}, {bench.BucketCommand, "--dir", t.TempDir()}} {
+		p, err := r.Start(proc.Command{Args: append([]string{built.bench}, args...), Log: filepath.Join(t.TempDir(), "log")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
+		defer cancel()
+		if line, err := p.Await(ctx); err != nil || !strings.HasPrefix(line, "http://127.0.0.1:") {
+			t.Errorf("%v says %q, %v\n%s", args, line, err, p.Printed())
+		}
+		if err := p.Stop(systemTimeout); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, p.Printed())
+		}
+	}
+	_, out, _ := output(t, "--help")
+	if !strings.Contains(out, "\n  model ") || strings.Contains(out, "\n  bucket ") {
+		t.Errorf("help:\n%s", out)
+	}
+}
+
+// TestFailed: rows without figures are an error, after everything is written.
+func TestFailed(t *testing.T) {
+	var out bytes.Buffer
+	err := finish(&bench.Report{Scenarios: []bench.Scenario{{Name: "a"}, {Name: "b", Error: "gone"}}}, "", &out)
+	if err == nil || err.Error() != "1 of 2 scenarios failed" || !strings.Contains(out.String(), "b failed: gone") {
+		t.Errorf("finish: %v after %s", err, out.String())
+	}
+}
