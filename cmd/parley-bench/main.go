@@ -36,7 +36,7 @@ func main() {
 // run is the whole program apart from the process: it returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := serverCommand()
-	root.AddCommand(logCommand(), clusterCommand(), modelCommand(), bucketCommand())
+	root.AddCommand(logCommand(), clusterCommand(), compareCommand(), modelCommand(), bucketCommand())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
@@ -65,6 +65,11 @@ func find(ctx context.Context, named string) (p programs, err error) {
 		return p, fmt.Errorf("find this program: %w", err)
 	}
 	if named != "" {
+		if at, err := filepath.Abs(named); err == nil {
+			if _, err := os.Stat(at); err == nil {
+				named = at // Also without a slash in its name.
+			}
+		}
 		if p.measured, err = exec.LookPath(named); err != nil {
 			return p, fmt.Errorf("find the program to measure: %w", err)
 		}
@@ -80,7 +85,7 @@ func find(ctx context.Context, named string) (p programs, err error) {
 // ownVersion names this program, as exactly as its build tells.
 func ownVersion() string {
 	version := "devel"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		version = info.Main.Version
 	}
 	return "parley-bench " + version

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,7 +56,12 @@ func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func measured(t *testing.T, v any, args ...string) (table string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
-	cmd := exec.CommandContext(t.Context(), built.bench, append(args, "--json", file)...)
+	at := len(args)
+	if i := slices.Index(args, "--"); i >= 0 {
+		at = i
+	}
+	args = slices.Insert(args, at, "--json", file)
+	cmd := exec.CommandContext(t.Context(), built.bench, args...)
 	var progress strings.Builder
 	cmd.Stderr = &progress
 	out, err := cmd.Output()

@@ -48,7 +48,9 @@
 // another one, and both kinds are counted apart. Failed requests, lost messages and
 // consumed attempts are figures and fail no scenario.
 //
-// Each call of Run, RunLog and RunCluster belongs to one goroutine; several may go on,
-// each with its own folder. After a crash a folder of temporary data is left, and in a
-// bucket of others what was written below the run's prefix.
+// "parley-bench compare" calls [Compare], which calls Run for two programs in turns.
+//
+// Each call of these belongs to one goroutine; several may go on, each with its own
+// folder. After a crash a folder of temporary data is left, and in a bucket of others what
+// was written below the run's prefix.
 package bench

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+)
+
+// compareConfig is what "parley-bench compare" is told.
+type compareConfig struct {
+	options  bench.Options
+	rounds   int
+	jsonFile string
+}
+
+func compareCommand() *cobra.Command {
+	cfg := compareConfig{}
+	cmd := &cobra.Command{
+		Use:   "compare OLD NEW [-- flags of the load]",
+		Short: "Measure two parley programs in turns, and say what differs",
+		Long: "compare measures a server of each of two programs, one after the other, for some rounds: what\n" +
+			"disturbs one disturbs the other, too. The program that is first changes with every round.\n" +
+			"For each figure of each scenario it prints the median and the spread of both, the ratio of\n" +
+			"the medians, and whether the new program was apart: lower or higher in every run than the\n" +
+			"old one in any. Of two programs that do not differ, five rounds set about 1 figure of 126\n" +
+			"apart, three rounds 1 of 10. Figures that were the same in all runs are left out.\n\n" +
+			"Behind -- stand flags of parley-bench: --quick, --only, --dir and --clickhouse.\n\n" +
+			"Exit code: 0 if everything asked for was measured, 1 otherwise.",
+		Example: "  parley-bench compare ./parley-1.2 ./parley -- --quick\n" +
+			"  parley-bench compare ./parley-1.2 ./parley --rounds 9 --json compared.json -- --only turns,readers",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if before := cmd.ArgsLenAtDash(); before == 2 || before < 0 && len(args) == 2 {
+				return nil
+			}
+			return errors.New("compare takes two parley programs, and flags of the load behind --: parley-bench compare ./parley-1.2 ./parley -- --quick")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := readLoad(&cfg.options, args[2:]); err != nil {
+				return err
+			}
+			cfg.options.Progress = cmd.ErrOrStderr()
+			return runCompare(cmd.Context(), cfg, args[0], args[1], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().IntVar(&cfg.rounds, "rounds", 5, "runs of each program")
+	cmd.Flags().StringVar(&cfg.jsonFile, "json", "", "file to write all reports to as JSON, beside the table")
+	return cmd
+}
+
+// readLoad reads the flags behind the --.
+func readLoad(o *bench.Options, args []string) error {
+	load := &cobra.Command{}
+	addLoad(load, o)
+	err := load.ParseFlags(args)
+	if rest := load.Flags().Args(); err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%q is no flag", rest[0])
+	}
+	if err != nil {
+		return fmt.Errorf("behind --: %w; there may stand --quick, --only, --dir and --clickhouse", err)
+	}
+	return nil
+}
+
+func runCompare(ctx context.Context, cfg compareConfig, before, after string, out io.Writer) error {
+	o := cfg.options
+	if err := answers(ctx, o.ClickHouse); err != nil {
+		return err
+	}
+	var sides [2]bench.Side
+	for i, name := range []string{before, after} {
+		p, err := find(ctx, name)
+		if err != nil {
+			return err
+		}
+		sides[i] = bench.Side{Program: p.measured, Version: p.version}
+		o.Self = p.self
+	}
+	c, err := bench.Compare(ctx, o, sides[0], sides[1], cfg.rounds)
+	if err != nil {
+		return err
+	}
+	err = c.WriteTable(out)
+	if err == nil && cfg.jsonFile != "" {
+		err = writeJSON(cfg.jsonFile, c.WriteJSON)
+	}
+	if n := len(c.Errors); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d measurements failed", n))
+	}
+	return err
+}

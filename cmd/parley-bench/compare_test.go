@@ -1,0 +1,55 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+)
+
+// TestCompare compares a program with itself, with tiny counts.
+func TestCompare(t *testing.T) {
+	dir := t.TempDir()
+	var c bench.Comparison
+	table := measured(t, &c, "compare", built.parley, built.parley, "--rounds", "2",
+		"--", "--quick", "--percent", "1", "--only", "turns,start", "--dir", dir)
+	for _, side := range []bench.Side{c.Old, c.New} {
+		if side.Program != built.parley || !strings.HasPrefix(side.Version, "parley ") || len(side.Reports) != 2 {
+			t.Errorf("a side is %+v", side)
+		}
+		for _, r := range side.Reports {
+			if len(r.Scenarios) != 3 || r.Failed() != 0 || r.Version != side.Version {
+				t.Errorf("a report is %+v", r)
+			}
+		}
+	}
+	for _, want := range []string{"old: " + built.parley, ", runs: 2\n", "new/old", "\nraw-put-1 ", "\nstart ", "\nturns ", " RSS MB "} {
+		if !strings.Contains(table, want) {
+			t.Errorf("table lacks %q:\n%s", want, table)
+		}
+	}
+	wantEmpty(t, dir)
+}
+
+func TestCompareMistakes(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"one program":      {[]string{built.parley}, "compare takes two parley programs"},
+		"three programs":   {[]string{built.parley, built.parley, built.parley}, "compare takes two parley programs"},
+		"no such program":  {[]string{built.parley, none}, "find the program to measure"},
+		"another server":   {[]string{built.parley, built.parley, "--", "--against", "x"}, "behind --: unknown flag: --against; there may stand --quick"},
+		"a word":           {[]string{built.parley, built.parley, "--", "turns"}, `behind --: "turns" is no flag`},
+		"before the --":    {[]string{built.parley, built.parley, "--quick"}, "parley-bench compare --help lists the flags"},
+		"unknown scenario": {[]string{built.parley, built.parley, "--", "--only", "turn"}, `no scenario is named "turn"`},
+		"no rounds":        {[]string{built.parley, built.parley, "--rounds", "0"}, "0 rounds are none"},
+	} {
+		code, _, errOut := output(t, append([]string{"compare"}, tt.args...)...)
+		if code != 1 || !strings.Contains(errOut, tt.want) {
+			t.Errorf("%s: exit %d, %q; want exit 1 and %q", name, code, errOut, tt.want)
+		}
+	}
+}
