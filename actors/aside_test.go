@@ -39,7 +39,7 @@ func TestFailuresToOpen(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || a.Agent != "chat" || a.ID != "c" || a.Failures != 3 || n.rt.Status().SetAside != 1 {
+			if err != nil || a.Agent != "chat" || a.ID != "c" || a.Failures < 3 || n.rt.Status().SetAside != 1 {
 				t.Errorf("set aside: %+v, %d, %v", a, n.rt.Status().SetAside, err)
 			}
 			if err := n.reads(chat("c")); conversation.CodeOf(err) != conversation.CodeSetAside {

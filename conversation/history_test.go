@@ -173,7 +173,7 @@ func TestCutHistoryChangesNothing(t *testing.T) {
 			t.Fatalf("seed %d (-whole +cut):\n%s", seed, diff)
 		}
 	}
-	if cuts < 150 {
+	if cuts < sample.Of(150, 15) {
 		t.Errorf("only %d cuts", cuts)
 	}
 }

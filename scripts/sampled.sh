@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t files < <(grep -rl --include='*_test.go' --exclude-dir=node_modules '/internal/sample"' .)
+mapfile -t files < <(grep -rl --include='*_test.go' --exclude-dir=node_modules '\bsample\.Of\b' .)
 tests=$(sed -nE 's/^func (Test[A-Za-z0-9_]*)\(.*/\1/p' "${files[@]}" | paste -sd'|')
 echo "-run" "^($tests)\$" $(dirname "${files[@]}" | sort -u)

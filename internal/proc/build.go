@@ -7,24 +7,14 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
+
+	"github.com/parleyrun/parley/internal/sample"
 )
 
-// Raced reports whether this program has the race detector.
-func Raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return true
-		}
-	}
-	return false
-}
+// Raced reports whether this program has the race detector, as its children then have.
+func Raced() bool { return sample.Raced() }
 
 // Root returns the folder of the module, with go.mod: a test runs in the folder of its
 // package, somewhere below it.
