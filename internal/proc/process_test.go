@@ -151,7 +151,6 @@ func TestStop(t *testing.T) {
 		"in order":     {fmt.Sprintf(onTERM, "exit 0"), liveness, ""},
 		"out of order": {fmt.Sprintf(onTERM, "exit 3"), liveness, "exit status 3"},
 		"not at all":   {fmt.Sprintf(onTERM, ""), 50 * time.Millisecond, "went on for 50ms"},
-		"long ago":     {"echo; exit 4", liveness, "exit status 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, reaper(t), c.script)
@@ -170,10 +169,14 @@ func TestStop(t *testing.T) {
 			}
 		})
 	}
-	p := start(t, reaper(t), "echo; exec sleep 60")
-	p.Kill()
-	if err := p.Stop(liveness); err != nil {
+	killed, gone := start(t, reaper(t), "echo; exec sleep 60"), start(t, reaper(t), "exit 4")
+	killed.Kill()
+	if err := killed.Stop(liveness); err != nil {
 		t.Errorf("a process that was killed is stopped with %v", err)
+	}
+	<-gone.Ended()
+	if err := gone.Stop(liveness); err == nil || !strings.Contains(err.Error(), "exit status 4") {
+		t.Errorf("a process that went away is stopped with %v", err)
 	}
 }
 
