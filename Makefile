@@ -25,7 +25,7 @@ FUZZTIME ?= 1m
 # With a ClickHouse server of one's own the engine is not installed.
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
-LONGEST  := ./actors ./internal/clusterrun ./storage/storagetest ./cmd/parley
+LONGEST  := ./actors ./internal/clusterrun ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
 
 .DEFAULT_GOAL := help
 .PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine race lint soak bench generate vuln build clean
