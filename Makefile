@@ -25,6 +25,7 @@ FUZZTIME ?= 1m
 # With a ClickHouse server of one's own the engine is not installed.
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
+LONGEST_VOLUMES := ./internal/clusterrun ./actors
 LONGEST  := ./actors ./internal/clusterrun ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
 
 .DEFAULT_GOAL := help
@@ -36,8 +37,7 @@ help: ## List the targets
 # The race run comes last, so that the closing lines are those of go test.
 test: needs ## Run every check and every test, as CI does
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready
-	@$(MAKE) --no-print-directory mutants
-	@$(MAKE) --no-print-directory volumes
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target volumes mutants
 	@$(MAKE) --no-print-directory race
 
 # Cheap checks, beside what is fetched and built.
@@ -73,7 +73,7 @@ mutants: ## Run the suites of the log with its rules switched off: they must not
 
 volumes: ## Run in full, without the race detector, what the race run has a sample of
 	@echo "$(GO) test of the volumes"
-	@$(GO) test $$(scripts/sampled.sh)
+	@$(GO) test $(LONGEST_VOLUMES) $$($(GO) run ./internal/sample/volumes)
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
@@ -82,7 +82,7 @@ clients: $(CLIENTS) ## Install the packages of the client suite, as its lock fil
 engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
 
 race: servers clients $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
-	@scripts/suite.sh $(GO) test -race -p 3 -timeout 30m $(LONGEST) ./...
+	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -p 3 -timeout 30m $(LONGEST) ./...
 
 build: ## Build the programs into ./bin
 	$(GO) build -o $(BIN)/ ./cmd/parley ./cmd/parley-bench

@@ -12,10 +12,11 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 )
 
-var growthTurns = flag.Int("turns", 40, "measure what a conversation of so many turns stores")
+var growthTurns = flag.Int("turns", sample.Of(40, 10), "measure what a conversation of so many turns stores")
 
 const (
 	// replyBytes and tokenTime make a reply of a usual length at a usual speed.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
@@ -124,8 +125,9 @@ func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
 // costs includes what the test itself remembers of each request, and a share of what a
 // node under more load has made once; with all of them in memory it would be 8 kB.
 func TestIdleConversationsCostLittle(t *testing.T) {
-	const some, more, bound = 500, 2500, 4000
-	each := (weigh(t, more) - weigh(t, some)) / (more - some)
+	const bound = 4000
+	some, more := sample.Of(500, 100), sample.Of(2500, 500)
+	each := (weigh(t, more) - weigh(t, some)) / int64(more-some)
 	t.Logf("%d bytes per idle conversation", each)
 	if each > bound {
 		t.Errorf("%d bytes per idle conversation, want at most %d", each, bound)

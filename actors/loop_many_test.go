@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -33,11 +34,12 @@ func looped(_ context.Context, req providers.Request, a *providers.Assembler) er
 	return nil
 }
 
-// TestManyConversations runs a thousand conversations with a tool loop of five steps on
+// TestManyConversations runs many conversations with a tool loop of five steps on
 // one node, all of them at the same time at first: each settles once, and the node is
 // idle again afterwards.
 func TestManyConversations(t *testing.T) {
-	const conversations, calls = 1000, 5
+	const calls = 5
+	conversations := sample.Of(1000, 100)
 	w := newWorld(t)
 	var ran, settled atomic.Int64
 	var together sync.WaitGroup // the first calls of all conversations, which are held
@@ -82,7 +84,7 @@ func TestManyConversations(t *testing.T) {
 	runtime.ReadMemStats(&busy)
 	active := n.rt.Activations()
 	close(release)
-	eventually(t, "all settlements", func() bool { return settled.Load() == conversations+1 })
+	eventually(t, "all settlements", func() bool { return settled.Load() == int64(conversations+1) })
 	for i := range conversations {
 		at := chat(fmt.Sprint(i))
 		records := w.records(at)
@@ -91,7 +93,7 @@ func TestManyConversations(t *testing.T) {
 			t.Errorf("%s has %d outcomes, want %d", at.ID, got, calls)
 		}
 	}
-	if got := ran.Load(); got != calls*(conversations+1) {
+	if got := ran.Load(); got != int64(calls*(conversations+1)) {
 		t.Errorf("%d calls ran, want %d", got, calls*(conversations+1))
 	}
 	after, left := atRest(t, n)

@@ -77,7 +77,7 @@ func TestParkedTurn(t *testing.T) {
 		next.counts.Reset()
 		time.Sleep(2 * time.Hour)
 		for r, n := range next.counts.Counts() {
-			if r.Method != "LIST" || n > 2*120 { // by the sweeps, each 30 s, and for timers: of shards, and of one
+			if r.Method != "LIST" || n > 2*120+1 { // By the sweeps, each 30 s, one more if they fall on both ends; for timers: of shards, and of one.
 				t.Errorf("a parked conversation costs %d times %+v", n, r)
 			}
 		}

@@ -68,22 +68,37 @@ var keyTemplates = []KeyTemplate{
 // slice.
 func KeyTemplates() []KeyTemplate { return slices.Clone(keyTemplates) }
 
-// KindOf returns the kind of what is stored under a key or below a prefix, as far as its
-// folders tell, and "" if they do not. [ParseKey] reads the rest of a key.
-func KindOf(key string) ObjectKind {
+// entry is what tells a kind: the first name of its keys, at the root or within the
+// folder of a conversation, and whether that is a folder itself.
+type entry struct {
+	name           string
+	folder, inConv bool
+}
+
+func firstOf(key string, inConv bool) entry {
+	name, _, folder := strings.Cut(key, "/")
+	return entry{name, folder, inConv}
+}
+
+var kindsByEntry = func() map[entry]ObjectKind {
+	kinds := make(map[entry]ObjectKind, len(keyTemplates))
 	for _, t := range keyTemplates {
-		template, name := t.Template, key
-		if inner, ok := strings.CutPrefix(template, convFolder); ok {
-			template = inner
-			_, name, _ = strings.Cut(name, "/")
-			_, name, _ = strings.Cut(name, "/")
-		}
-		folder, _, more := strings.Cut(template, "/")
-		if name == folder && !more || more && strings.HasPrefix(name, folder+"/") {
-			return t.Kind
-		}
+		inner, inConv := strings.CutPrefix(t.Template, convFolder)
+		kinds[firstOf(inner, inConv)] = t.Kind
 	}
-	return ""
+	return kinds
+}()
+
+// KindOf returns the kind of what is stored under a key or below a prefix, as far as its
+// folders tell, and "" if they do not. [ParseKey] reads the rest of a key. It is called
+// for every request to a bucket.
+func KindOf(key string) ObjectKind {
+	if kind, ok := kindsByEntry[firstOf(key, false)]; ok {
+		return kind
+	}
+	_, inner, _ := strings.Cut(key, "/")
+	_, inner, _ = strings.Cut(inner, "/")
+	return kindsByEntry[firstOf(inner, true)]
 }
 
 // migrationRoot holds who changes the schema of a database of events.

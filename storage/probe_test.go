@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -122,7 +123,7 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 		"delayed": {storagetest.Delayed: .1},
 		"all":     {storagetest.LostAck: .05, storagetest.ErrorAfter: .05, storagetest.Timeout: .05, storagetest.Delayed: .05},
 	} {
-		for seed := range uint64(6) {
+		for seed := range sample.Of[uint64](6, 1) {
 			synctest.Test(t, func(t *testing.T) {
 				faulty := storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: r, Latency: 50 * time.Millisecond})
 				// So many attempts that chance never uses them up.
@@ -143,7 +144,7 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 // requests that a check compares, after any number of others.
 func TestProbeBearsLateLandings(t *testing.T) {
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
-		for after := range 6 {
+		for after := range sample.Of(6, 2) {
 			synctest.Test(t, func(t *testing.T) {
 				faulty := storagetest.Faulty(memory(t), storagetest.Plan{DelayRequests: after + 1, Decide: func(op storagetest.Op) storagetest.Kind {
 					if op.Method == method && op.Attempt == 0 && !strings.Contains(op.Key, "/race/") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 )
@@ -107,7 +108,7 @@ func TestClusterMistakes(t *testing.T) {
 		"no such folder":   {[]string{"--dir", none}, "make a folder for the data"},
 		"no logs":          {[]string{"--logs", none}, "find the folder for logs"},
 		"a folder":         {[]string{"--config", echoConfig(t, dirBucket(t))}, "set bucket.endpoint"},
-		"nobody answers":   {[]string{"--config", echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", refusing(t)))}, "check bucket.endpoint"},
+		"nobody answers":   {[]string{"--config", echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
 	} {
 		code, _, errOut := output(t, append([]string{"cluster", "--program", built.parley}, tt.args...)...)
 		if code != 1 || !strings.Contains(errOut, tt.want) {

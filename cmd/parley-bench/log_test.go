@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 )
@@ -105,7 +106,7 @@ func TestLogAtEndpoint(t *testing.T) {
 func TestLogMistakes(t *testing.T) {
 	dir := t.TempDir()
 	folder := echoConfig(t, dirBucket(t))
-	gone := echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", refusing(t)))
+	gone := echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", noderun.Refusing(t)))
 	none := filepath.Join(dir, "none")
 	for name, tt := range map[string]struct {
 		args []string

@@ -6,34 +6,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // systemTimeout bounds what a test waits for; it only matters when it fails.
 const systemTimeout = time.Minute
 
-// built are this program and the one that it measures.
+// built are this program, with the race detector if the test has it, and the one that it
+// measures, as it is measured.
 var built struct{ bench, parley string }
 
 func TestMain(m *testing.M) {
-	for file, pkg := range map[*string]string{&built.bench: "cmd/parley-bench", &built.parley: "cmd/parley"} {
-		var err error
-		if *file, err = proc.Build(context.Background(), pkg, proc.Raced()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+	var errs [2]error
+	built.bench, errs[0] = proc.Build(context.Background(), "cmd/parley-bench", sample.Raced())
+	built.parley, errs[1] = proc.Build(context.Background(), "cmd/parley", false)
+	if err := errors.Join(errs[:]...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -100,23 +99,6 @@ func echoConfig(t *testing.T, bucket string) (file string) {
 }
 
 func dirBucket(t *testing.T) string { return fmt.Sprintf("bucket: {dir: %q}", t.TempDir()) }
-
-// refusing returns an address where nobody listens. Its port is none that a system gives to
-// whoever asks for any, so that nobody gets it before the test does.
-func refusing(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-}
 
 // wantEmpty checks that nothing was left in a folder.
 func wantEmpty(t *testing.T, dir string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/proc"
 )
 
@@ -87,7 +88,7 @@ func TestAgainst(t *testing.T) {
 }
 
 func TestServerMistakes(t *testing.T) {
-	gone := "http://" + refusing(t) + "/agents/x"
+	gone := "http://" + noderun.Refusing(t) + "/agents/x"
 	for name, tt := range map[string]struct {
 		args []string
 		want string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -263,7 +264,7 @@ func TestBucketCheckMistakes(t *testing.T) {
 	}{
 		"a bucket of others":    {[]string{"--config", config(foreign.line)}, "use an empty bucket, or a prefix of its own"},
 		"another format":        {[]string{"--config", config(older.line)}, "stored format 7, supported format 8"},
-		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", refusing(t)))}, "check bucket.endpoint"},
+		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
 		"no such folder":        {[]string{"--data", nowhere}, "is no folder"},
 		"no such file":          {[]string{"--config", nowhere}, "create it"},
 		"two buckets":           {[]string{"--config", "x", "--data", "y"}, "[config data]"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -267,7 +268,7 @@ func TestClusterMistakes(t *testing.T) {
 	single := newPaper(t, alone)
 	dir := t.TempDir()
 	folder := echoConfig(t, dir, dirBucket(dir))
-	nobody := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", refusing(t)))
+	nobody := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))
 	empty := newPaper(t, nil)
 	for name, tt := range map[string]struct {
 		args []string

@@ -17,12 +17,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // TestFewDescriptors gives a server 100 files, and opens more connections than that, some
 // of them for good. It goes on to take requests, and has files left to do what they ask.
 func TestFewDescriptors(t *testing.T) {
-	dir, at := t.TempDir(), refusing(t)
+	dir, at := t.TempDir(), noderun.Refusing(t)
 	file := echoConfig(t, dir, dirBucket(dir), fmt.Sprintf("admin: {listen: %q}", at))
 	all := program
 	program = write(t, filepath.Join(dir, "parley"), "#!/bin/sh\nulimit -n 100\nexec "+all+` "$@"`+"\n")

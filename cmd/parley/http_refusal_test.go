@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage/s3"
 )
 
@@ -95,7 +96,7 @@ func others(agent string) []attempt {
 	return list
 }
 
-// large are refusals that show late: in or behind an image of 10 MB.
+// large are refusals that show late: in or behind a large image.
 func large(agent, photo string) []attempt {
 	const invalid, absent = conversation.CodeInvalidRequest, conversation.CodeInstanceNotFound
 	with := func(data, more string) string {
@@ -146,7 +147,7 @@ func testRefusalsLeaveNoConversation(t *testing.T, bucket s3.Options) {
 	if len(before) != 1 {
 		t.Fatalf("a new bucket has %v", before)
 	}
-	photo := base64.StdEncoding.EncodeToString(photo(10 << 20))
+	photo := base64.StdEncoding.EncodeToString(photo(sample.Of(10<<20, 1<<20)))
 	s.leavesNothing(t, id, posts(agent))
 	s.leavesNothing(t, id, others(agent))
 	s.leavesNothing(t, id, large(agent, photo))
@@ -191,7 +192,7 @@ func testRefusalsLeaveTheConversation(t *testing.T, bucket s3.Options) {
 
 	s := startStack(t, bucket, noon)
 	before := s.do("GET", agent+"/"+id)
-	photo := base64.StdEncoding.EncodeToString(photo(10 << 20))
+	photo := base64.StdEncoding.EncodeToString(photo(sample.Of(10<<20, 1<<20)))
 	s.leavesNothing(t, id, posts(agent))
 	s.leavesNothing(t, id, others(agent))
 	image := `"attachments":[{"type":"image","mimeType":"image/png","data":"` + photo + `"}]}`

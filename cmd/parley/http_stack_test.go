@@ -19,6 +19,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/sse"
@@ -38,10 +39,14 @@ func newStore(t *testing.T) *local.Store {
 	return store
 }
 
-// onServers runs a test over every server of buckets there is. Stacks over the
-// bucket it is given share that one.
+// onServers runs a test over every server of buckets there is, under the race detector
+// over that of this process alone, since it sees no other. Stacks over the bucket it is
+// given share that one.
 func onServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
 	onMemory(t, test)
+	if sample.Of(false, true) {
+		return
+	}
 	t.Run("folder", func(t *testing.T) {
 		store, err := local.Open(t.TempDir(), nil)
 		if err != nil {
@@ -61,6 +66,9 @@ func onServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
 // get as far as the bucket: one server in this process, one across a connection.
 func onTwoServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
 	onMemory(t, test)
+	if sample.Of(false, true) {
+		return
+	}
 	t.Run("versitygw", func(t *testing.T) { test(t, onServer(t, s3server.Versitygw(t))) })
 }
 

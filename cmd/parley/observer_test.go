@@ -18,6 +18,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // fetch returns what an address answers.
@@ -37,7 +38,7 @@ func fetch(t *testing.T, url string) (int, string) {
 
 // TestServeAdmin asks a real node for health, metrics and a profile, and ends it.
 func TestServeAdmin(t *testing.T) {
-	dir, at := t.TempDir(), refusing(t)
+	dir, at := t.TempDir(), noderun.Refusing(t)
 	file := echoConfig(t, dir, dirBucket(dir), fmt.Sprintf("admin: {listen: %q, pprof: true}", at))
 	n := startProgram(t, "serve", "--quiet", "--config", file)
 	if code, out, errOut := output(t, "send", n.base+"/x", "hello"); code != 0 {
@@ -83,7 +84,7 @@ func TestServeAdminWhileStarting(t *testing.T) {
 		once.Do(func() { close(asked) })
 		<-answer
 	})
-	at := refusing(t)
+	at := noderun.Refusing(t)
 	file := echoConfig(t, t.TempDir(), e.line, fmt.Sprintf("admin: {listen: %q}", at))
 	ctx, stop := context.WithTimeout(t.Context(), systemTimeout)
 	defer stop()
@@ -170,7 +171,7 @@ func TestClusterOfThree(t *testing.T) {
 	var admins []string
 	var file string
 	for range 3 {
-		at := refusing(t)
+		at := noderun.Refusing(t)
 		file = echoConfig(t, t.TempDir(), e.line, "cluster: {listen: \"127.0.0.1:0\", "+files+"}", fmt.Sprintf("admin: {listen: %q}", at))
 		nodes = append(nodes, startProgram(t, "serve", "--quiet", "--config", file))
 		admins = append(admins, at)

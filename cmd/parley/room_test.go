@@ -23,6 +23,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -118,7 +119,7 @@ func TestNoRoomForNewWork(t *testing.T) {
 
 // TestServeKeepsAReserve serves a folder of whose volume everything is kept.
 func TestServeKeepsAReserve(t *testing.T) {
-	dir, at := t.TempDir(), refusing(t)
+	dir, at := t.TempDir(), noderun.Refusing(t)
 	file := echoConfig(t, dir, dirBucket(dir), fmt.Sprintf("admin: {listen: %q}", at), "limits: {reserveBytes: 9_000_000_000_000_000_000}")
 	n := startProgram(t, "serve", "--quiet", "--config", file)
 	if resp, text := sent(t, n.url(t, "x"), hello); resp.StatusCode != http.StatusServiceUnavailable {

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -202,23 +201,6 @@ agents:
 	}
 }
 
-// refusing returns an address where nobody listens. Its port is none that a system gives to
-// whoever asks for any, so that nobody gets it before the test does.
-func refusing(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-}
-
 func TestServeExplainsTheBucket(t *testing.T) {
 	answer := func(status int, code string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -242,7 +224,7 @@ func TestServeExplainsTheBucket(t *testing.T) {
 	for _, tt := range []struct {
 		name, endpoint, bucket, want string
 	}{
-		{"nobody there", refusing(t), "words", "check bucket.endpoint and bucket.secure"},
+		{"nobody there", noderun.Refusing(t), "words", "check bucket.endpoint and bucket.secure"},
 		{"no such bucket", answer(404, "NoSuchBucket"), "words", "create the bucket, or correct bucket.name"},
 		{"unknown key", answer(403, "InvalidAccessKeyId"), "words", "bucket.accessKeyEnv and bucket.secretKeyEnv"},
 		{"unknown user", answer(404, "XAdminUserNotFound"), "words", "bucket.accessKeyEnv and bucket.secretKeyEnv"},

@@ -22,6 +22,7 @@ import (
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -32,7 +33,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	var err error
-	if program, err = proc.Build(context.Background(), "cmd/parley", proc.Raced()); err != nil {
+	if program, err = proc.Build(context.Background(), "cmd/parley", sample.Raced()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,7 +39,7 @@ type site struct {
 	reaper  *proc.Reaper
 	client  *noderun.Client // For what nodes say of themselves.
 	nodes   []*node
-	store   *gate // Before the bucket, nil for a folder.
+	store   *s3server.Server // Nil for a folder.
 	place   noderun.Place
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -64,18 +61,6 @@ type node struct {
 
 func (n *node) String() string { return fmt.Sprintf("node %d", n.number+1) }
 
-// gate is before the bucket of all nodes. While it is locked, every request waits.
-type gate struct {
-	next http.Handler
-	mu   sync.RWMutex
-}
-
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	g.next.ServeHTTP(w, r)
-}
-
 // newSite makes one node over a folder, or several over an endpoint. None runs yet.
 func newSite(t *testing.T, nodes int) *site {
 	t.Helper()
@@ -87,16 +72,15 @@ func newSite(t *testing.T, nodes int) *site {
 	t.Cleanup(s.client.Close)
 	vendor := newVendor(t)
 	s.place = noderun.Place{Dir: filepath.Join(t.TempDir(), "data")}
-	bucket := s.place
 	if nodes > 1 {
-		s.place = noderun.NewBucket(t, s3server.Versitygw(t))
-		bucket = s.gated(t)
+		s.store = s3server.Versitygw(t)
+		s.place = noderun.NewBucket(t, s.store)
 	}
-	s.env = append(s.env, bucket.Env()...)
+	s.env = append(s.env, s.place.Env()...)
 	ports := noderun.FreePorts(t, "127.0.0.1", 3*nodes)
 	for i := range nodes {
 		n := &node{site: s, number: i, http: ports[3*i], admin: ports[3*i+1], config: filepath.Join(s.dir, fmt.Sprintf("node-%d.yaml", i+1))}
-		conf := fmt.Sprintf("listen: %s\n%sauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", n.http, bucket.Config(), n.admin, memoryBytes)
+		conf := fmt.Sprintf("listen: %s\n%sauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", n.http, s.place.Config(), n.admin, memoryBytes)
 		if nodes > 1 {
 			conf += fmt.Sprintf("cluster: {listen: %q}\n", ports[3*i+2])
 		}
@@ -132,30 +116,6 @@ agents:
     initialData: {anyOf: [{type: array, items: {$ref: "#"}}, {type: array, items: {$ref: "#"}, minItems: 1}]}
   items: {mounts: [/items], model: fake/model, initialData: {items: {type: string}}}
 `, vendor+"/v1", vendor+"/text", vendor+"/arguments")
-}
-
-// gated starts a gate before the bucket, and returns how nodes reach it.
-func (s *site) gated(t *testing.T) noderun.Place {
-	t.Helper()
-	next := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: s.place.Endpoint})
-			r.Out.Host = r.In.Host
-		},
-		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			w.WriteHeader(http.StatusServiceUnavailable) // Whoever asked has died.
-		},
-	}
-	s.store = &gate{next: next}
-	proxy := httptest.NewServer(s.store)
-	t.Cleanup(func() {
-		proxy.CloseClientConnections()
-		proxy.Close()
-	})
-	place := s.place
-	place.Endpoint = strings.TrimPrefix(proxy.URL, "http://")
-	return place
 }
 
 // supervise starts the node again whenever it has ended, until ctx does. An end that

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -74,6 +75,11 @@ type run struct {
 }
 
 func perform(t *testing.T, p plan) {
+	if *longFlag {
+		// Who behaves and who attacks are one process here. The more threads they have, the
+		// less the ones wait for the others, who are elsewhere in the world.
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
+	}
 	s := newSite(t, p.nodes)
 	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttack(s, p.seed, p.rest, p.size), began: time.Now(), faults: map[string]int{}}
 	ctx := t.Context()
@@ -205,15 +211,14 @@ func (r *run) replace(ctx context.Context, n *node, s syscall.Signal) {
 
 // stall lets the store of all nodes stand still, or the machine where that is a folder.
 func (r *run) stall(ctx context.Context, n *node) {
+	resume := func() { n.signal(syscall.SIGCONT) }
 	if r.store == nil {
 		n.signal(syscall.SIGSTOP)
-		_ = noderun.Pause(ctx, r.plan.stall)
-		n.signal(syscall.SIGCONT)
-		return
+	} else {
+		resume = r.store.Pause()
 	}
-	r.store.mu.Lock()
 	_ = noderun.Pause(ctx, r.plan.stall)
-	r.store.mu.Unlock()
+	resume()
 }
 
 // judge checks what was promised, and tells the figures.

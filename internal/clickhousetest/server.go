@@ -251,12 +251,6 @@ func (s *Server) start(ctx context.Context) error {
 const shownOutput = 8 << 10
 
 // output returns the end of what the server has printed.
-func (s *Server) output() string {
-	b, err := os.ReadFile(s.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[max(0, len(b)-shownOutput):])
-}
+func (s *Server) output() string { return proc.Tail(s.log(), shownOutput) }
 
 func (s *Server) log() string { return filepath.Join(s.dir, "output") }

@@ -45,7 +45,7 @@
 // to the machine, so that a seed repeats its schedule and not its outcome, and no
 // check depends on time: what has to happen is waited for.
 //
-//	go test ./internal/clusterrun                                  the seeds of testdata
+//	go test ./internal/clusterrun                                  the seeds of testdata, the first with the race detector
 //	go test ./internal/clusterrun -run TestClusterRun -seed 17     this one alone
 //	go test ./internal/clusterrun -timeout 0 -run TestClusterRun -v -long    300 conversations, 5 minutes
 //

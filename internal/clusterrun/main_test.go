@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 var (
@@ -27,7 +28,7 @@ func program(t *testing.T) string {
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := proc.Build(t.Context(), "cmd/parley", proc.Raced())
+	file, err := proc.Build(t.Context(), "cmd/parley", sample.Raced())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func program(t *testing.T) string {
 // nextProgram returns the version after this one.
 func nextProgram(t *testing.T) string {
 	t.Helper()
-	file, err := proc.Build(t.Context(), "cmd/parley", proc.Raced(), "nextversion")
+	file, err := proc.Build(t.Context(), "cmd/parley", sample.Raced(), "nextversion")
 	if err != nil {
 		t.Fatal(err)
 	}

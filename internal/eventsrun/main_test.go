@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 var (
-	eventsFlag  = flag.Int("events", 10_000, "durable events that the run makes, at least")
+	eventsFlag  = flag.Int("events", sample.Of(10_000, 2_000), "durable events that the run makes, at least")
 	seedFlag    = flag.Uint64("seed", 1, "decides what is sent, and what is killed when")
 	programFlag = flag.String("program", "", "run this parley program in place of one that is built for the test")
 )
@@ -24,7 +25,7 @@ func program(t *testing.T) string {
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := proc.Build(t.Context(), "cmd/parley", proc.Raced())
+	file, err := proc.Build(t.Context(), "cmd/parley", sample.Raced())
 	if err != nil {
 		t.Fatal(err)
 	}

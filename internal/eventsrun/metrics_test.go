@@ -41,15 +41,15 @@ func (n *node) scrape(ctx context.Context) (metrics, error) {
 func (m metrics) live() int { return m.stored - m.shipped }
 
 var (
-	sample = regexp.MustCompile(`^(parley_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
-	member = regexp.MustCompile(`member="([^"]+)"`)
+	sampleLine = regexp.MustCompile(`^(parley_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
+	member     = regexp.MustCompile(`member="([^"]+)"`)
 )
 
 // parseMetrics reads what is asked of the text format of Prometheus.
 func parseMetrics(text string) (m metrics, err error) {
 	sums := map[string]int{}
 	for line := range strings.Lines(text) {
-		parts := sample.FindStringSubmatch(strings.TrimSpace(line))
+		parts := sampleLine.FindStringSubmatch(strings.TrimSpace(line))
 		if parts == nil {
 			continue
 		}

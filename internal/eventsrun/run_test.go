@@ -17,7 +17,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
-	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/storage"
 )
@@ -504,7 +504,7 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 // checkMemory checks what the nodes had in memory.
 func (r *run) checkMemory() {
 	bound := boundMiB
-	if proc.Raced() {
+	if sample.Raced() {
 		bound = racedBoundMiB
 	}
 	for _, n := range r.all {

@@ -2,7 +2,7 @@
 // system tests.
 //
 // The tests of internal/attackrun, internal/killrun, internal/clusterrun and
-// internal/eventsrun call it; nothing else may. What is broken when, and what must hold
+// internal/eventsrun call it, and those of the programs; nothing else may. What is broken when, and what must hold
 // then, is theirs. Here is what they have in common: processes that no test leaves
 // behind, the [Place] of their data, a [Client] and a [Reader] that check every answer by
 // itself, the [Story] that a log tells, with the [Projection] that a reader's [Sight] is

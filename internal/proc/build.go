@@ -9,12 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/parleyrun/parley/internal/sample"
 )
-
-// Raced reports whether this program has the race detector, as its children then have.
-func Raced() bool { return sample.Raced() }
 
 // Root returns the folder of the module, with go.mod: a test runs in the folder of its
 // package, somewhere below it.

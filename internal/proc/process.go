@@ -149,8 +149,10 @@ func (p *Process) Flaw() string {
 }
 
 // Printed returns what the process has printed so far, or why that cannot be read.
-func (p *Process) Printed() []byte {
-	out, err := os.ReadFile(p.Log)
+func (p *Process) Printed() []byte { return printed(p.Log) }
+
+func printed(log string) []byte {
+	out, err := os.ReadFile(log)
 	if err != nil {
 		return []byte(err.Error())
 	}
@@ -173,7 +175,11 @@ func (p *Process) Flaws(secrets ...string) (flaws []string) {
 }
 
 // Tail is the end of what the process has printed, at most so many bytes.
-func (p *Process) Tail(most int) string {
-	out := p.Printed()
+func (p *Process) Tail(most int) string { return Tail(p.Log, most) }
+
+// Tail is the end of what processes have printed to a log, at most so many bytes, or why
+// it cannot be read.
+func Tail(log string, most int) string {
+	out := printed(log)
 	return string(out[max(0, len(out)-most):])
 }

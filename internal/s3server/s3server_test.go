@@ -1,6 +1,7 @@
 package s3server_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,6 +61,31 @@ func testServersAndBucketsAreApart(t *testing.T, start func(testing.TB) *s3serve
 	}
 	if _, err := open(t, first, name, second.SecretKey).Get(t.Context(), "a/b"); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("with the keys of another server: %v, want refused", err)
+	}
+}
+
+// TestPause: whoever asks a server that stands still waits, and is answered afterwards.
+func TestPause(t *testing.T) {
+	s := s3server.Versitygw(t)
+	b := open(t, s, s.Bucket(t), s.SecretKey)
+	if err := b.Create(t.Context(), "k", storage.Bytes([]byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	resume := s.Pause()
+	for began := time.Now(); ; {
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := b.Get(short, "k")
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil || time.Since(began) > time.Minute {
+			t.Fatalf("it does not stand still: %v", err)
+		}
+	}
+	resume()
+	if _, err := b.Get(t.Context(), "k"); err != nil {
+		t.Errorf("it goes on, and answers %v", err)
 	}
 }
 

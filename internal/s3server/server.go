@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +27,8 @@ type Server struct {
 	SecretKey string
 	Region    string
 
-	dir string // Of the objects, of what else the program stores, and of its output.
+	dir     string // Of the objects, of what else the program stores, and of its output.
+	process *proc.Process
 }
 
 // Each runs a test on every program there is, in a subtest with its name.
@@ -57,6 +59,13 @@ func (s *Server) Bucket(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return filepath.Base(dir)
+}
+
+// Pause lets the server stand still, soon, until the function that it returns is called:
+// whoever asks it meanwhile waits.
+func (s *Server) Pause() (resume func()) {
+	s.process.Signal(syscall.SIGSTOP)
+	return func() { s.process.Signal(syscall.SIGCONT) }
 }
 
 func start(t testing.TB, p program) *Server {
@@ -106,6 +115,7 @@ func (s *Server) run(t testing.TB, reaper *proc.Reaper, args, env []string) bool
 		t.Fatal(err)
 	}
 	if s.answers(t, p.Ended()) {
+		s.process = p
 		return true
 	}
 	p.Kill()
@@ -141,13 +151,7 @@ func (s *Server) answers(t testing.TB, ended <-chan struct{}) bool {
 }
 
 // output returns the end of what the server has printed.
-func (s *Server) output() string {
-	b, err := os.ReadFile(s.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[max(0, len(b)-shownOutput):])
-}
+func (s *Server) output() string { return proc.Tail(s.log(), shownOutput) }
 
 // freePort returns an address nobody listens on, for now.
 func freePort(t testing.TB) string {

@@ -2,9 +2,8 @@
 // race detector multiplies the time and the memory of everything.
 //
 // Whatever is run under the detector is there to show races, for which a few schedules
-// say as much as many; what many schedules show is shown without it. Every package whose
-// tests ask for a sample is also run without the detector: make test finds them by their
-// import of this package.
+// say as much as many; what many schedules show is shown without it. Every test that asks
+// for a sample is also run without the detector: make test finds them, see volumes.
 //
 // It holds no state, and all of it may be used by any goroutine.
 package sample

@@ -15,6 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
@@ -220,7 +221,7 @@ func TestStartAndStopLeaveNoGoroutine(t *testing.T) {
 	var before bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&before, 1)
 	base := runtime.NumGoroutine()
-	for range 50 {
+	for range sample.Of(50, 10) {
 		cycle()
 	}
 	tick := time.NewTicker(time.Millisecond)

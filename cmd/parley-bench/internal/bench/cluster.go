@@ -153,19 +153,13 @@ func RunCluster(ctx context.Context, o ClusterOptions) (_ *Report, err error) {
 	if err := o.valid(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(o.Dir, "parley-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder for the data: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	reaper, err := proc.StartReaper()
+	r, end, err := newRunner(Options{Self: o.Self, Dir: o.Dir, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, reaper.Close()) }()
-	c := &clusterRun{o: o, runner: &runner{
-		o: Options{Self: o.Self, Progress: o.Progress}, dir: dir, reaper: reaper, control: newClient(), at: &target{streams: newClient()},
-	}}
+	defer func() { err = errors.Join(err, end()) }()
+	r.at = &target{streams: newClient()}
+	c := &clusterRun{o: o, runner: r}
 	c.n, c.c = clusterCountsOf(o.Quick, o.Percent)
 	defer func() { err = errors.Join(err, c.close()) }()
 	report := &Report{Machine: thisMachine(), Version: o.Version, Quick: o.Quick}

@@ -33,17 +33,12 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.valid(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(o.Dir, "parley-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder for the data: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	reaper, err := proc.StartReaper()
+	r, end, err := newRunner(o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, reaper.Close()) }()
-	r := &runner{o: o, c: countsOf(o.Quick, o.Percent), dir: dir, reaper: reaper}
+	defer func() { err = errors.Join(err, end()) }()
+	r.c = countsOf(o.Quick, o.Percent)
 	if o.Against != "" {
 		// The server keeps what earlier runs have left there.
 		r.prefix = fmt.Sprintf("bench-%d-", time.Now().UnixNano())
@@ -53,7 +48,6 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if r.at, err = newTarget(o.Against, o.Token); err != nil {
 		return nil, err
 	}
-	r.control = newClient()
 	defer func() { err = errors.Join(err, r.close()) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Run, errTime)
 	defer cancel()
@@ -83,6 +77,21 @@ type runner struct {
 	rawPut float64 // p50 in milliseconds; 0 if it was not measured.
 	pool   []string
 	long   *long
+}
+
+// newRunner makes a folder for the data below that of the options. The function that it
+// returns removes the folder, after the processes that still run.
+func newRunner(o Options) (_ *runner, end func() error, err error) {
+	dir, err := os.MkdirTemp(o.Dir, "parley-bench-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a folder for the data: %w", err)
+	}
+	reaper, err := proc.StartReaper()
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	end = func() error { return errors.Join(reaper.Close(), os.RemoveAll(dir)) }
+	return &runner{o: o, dir: dir, reaper: reaper, control: newClient()}, end, nil
 }
 
 // wants reports whether a scenario can be run and is asked for.

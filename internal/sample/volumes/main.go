@@ -1,0 +1,135 @@
+// Command volumes prints what go test needs to run whole what it has a sample of under the
+// race detector: the tests that ask for one, as -run, and their packages. Tests ask by
+// [sample.Of], in their own body or in what they use of their package, however far. The
+// folder of the module is the working folder. Called by make.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// set holds names.
+type set map[string]bool
+
+func main() {
+	tests, err := find(".")
+	if err == nil && len(tests) == 0 {
+		err = errors.New("no test asks for a sample")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "volumes:", err)
+		os.Exit(1)
+	}
+	all := set{}
+	for _, names := range tests {
+		maps.Copy(all, names)
+	}
+	fmt.Println("-run", "^("+strings.Join(slices.Sorted(maps.Keys(all)), "|")+")$", strings.Join(slices.Sorted(maps.Keys(tests)), " "))
+}
+
+// find returns the tests below a folder that ask for a sample, by package.
+func find(root string) (map[string]set, error) {
+	files := map[string][]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".") && path != root):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, "_test.go"):
+			files[filepath.Dir(path)] = append(files[filepath.Dir(path)], path)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	tests := map[string]set{}
+	for dir, list := range files {
+		uses, err := read(list)
+		if err != nil {
+			return nil, err
+		}
+		if names := sampled(uses); len(names) > 0 {
+			tests["./"+filepath.ToSlash(dir)] = names
+		}
+	}
+	return tests, nil
+}
+
+// read returns what each declaration at the top of files uses. Names are not resolved:
+// two of the same name count as one.
+func read(files []string) (map[string]set, error) {
+	uses := map[string]set{}
+	add := func(name *ast.Ident, n ast.Node) {
+		if uses[name.Name] == nil {
+			uses[name.Name] = set{}
+		}
+		maps.Copy(uses[name.Name], names(n))
+	}
+	for _, file := range files {
+		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range syntax.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				add(d.Name, d)
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok {
+						for _, name := range v.Names {
+							add(name, v)
+						}
+					}
+				}
+			}
+		}
+	}
+	return uses, nil
+}
+
+// names returns every name in a node, those of other packages with their package.
+func names(node ast.Node) set {
+	all := set{}
+	ast.Inspect(node, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok {
+				all[x.Name+"."+n.Sel.Name] = true
+			}
+		case *ast.Ident:
+			all[n.Name] = true
+		}
+		return true
+	})
+	return all
+}
+
+// sampled returns the tests that ask for a sample, themselves or by what they use.
+func sampled(uses map[string]set) set {
+	asks := set{"sample.Of": true}
+	for before := 0; before != len(asks); {
+		before = len(asks)
+		for name, used := range uses {
+			for u := range used {
+				if asks[u] {
+					asks[name] = true
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(asks, func(name string, _ bool) bool { return !strings.HasPrefix(name, "Test") || name == "TestMain" })
+	return asks
+}
