@@ -76,7 +76,7 @@ func packages() []row {
 		{"client", 3, edge, list("conversation"), nil},
 		{"http", 3, edge, list("conversation", "memory"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
-		{"storage/local", 3, vendor, nil, list("github.com/cockroachdb/pebble")},
+		{"storage/local", 3, vendor, list("storage"), list("github.com/cockroachdb/pebble")},
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
 		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},

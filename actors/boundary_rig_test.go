@@ -1,12 +1,10 @@
 package actors_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -19,6 +17,7 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // story is one submission and the processes that work on it, one after the other, each
@@ -138,62 +137,42 @@ func (p *life) does(ctx context.Context, what string, call conversation.CallID) 
 	return nil
 }
 
-// RoundTrip carries a request of the process.
-func (p *life) RoundTrip(r *http.Request) (*http.Response, error) {
-	key := strings.TrimPrefix(r.URL.Path, "/")
-	name := r.Method + " " + key
-	if prefix := r.URL.Query().Get("prefix"); prefix != "" {
-		name = "LIST " + prefix
-	}
-	name = memberName.ReplaceAllString(name, "member")
-	if here, err := p.pass(r.Context(), "send "+name); err != nil {
+// carry carries a request of the process.
+func (p *life) carry(ctx context.Context, c *storagetest.Call) error {
+	name := memberName.ReplaceAllString(c.Method+" "+c.Key, "member")
+	if here, err := p.pass(ctx, "send "+name); err != nil {
 		if errors.Is(err, errDead) && !here {
-			p.leave(r, name)
+			p.leave(ctx, c, name)
 		}
-		if r.Body != nil {
-			r.Body.Close()
-		}
-		return nil, err
+		return c.Unanswered(err)
 	}
-	resp, err := p.s.send(r)
-	if err != nil {
-		return nil, err
+	err := p.s.send(ctx, c.Op, c.Do)
+	if _, err := p.pass(ctx, "landed "+name); err != nil {
+		return c.Unanswered(err)
 	}
-	if _, err := p.pass(r.Context(), "landed "+name); err != nil {
-		resp.Body.Close()
-		return nil, err
-	}
-	return resp, nil
+	return err
 }
 
 // leave decides on a write that was under way when its sender died: it is lost, or
 // lands, or lands much later.
-func (p *life) leave(r *http.Request, name string) {
+func (p *life) leave(ctx context.Context, c *storagetest.Call, name string) {
 	fate := draw(p.s.name, p.number, name)
-	if r.Method != http.MethodPut && r.Method != http.MethodDelete || p.s.lost || fate%4 == 0 {
+	if c.Method != http.MethodPut && c.Method != http.MethodDelete || p.s.lost || fate%4 == 0 {
 		return
 	}
-	var body []byte
-	if r.Body != nil {
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return // a body that is closed was not sent
-		}
+	later, err := c.Later()
+	if err != nil {
+		p.s.tb.Error(err)
+		return
 	}
-	later := r.Clone(context.WithoutCancel(r.Context()))
-	later.Body = io.NopCloser(bytes.NewReader(body))
 	after := time.Duration(0)
 	if fate%4 == 1 {
 		after = time.Duration(fate>>2%uint64(15*time.Second)) + time.Second
 	}
+	op := c.Op
 	p.s.late.Go(func() {
 		time.Sleep(after)
-		resp, err := p.s.send(later)
-		if err != nil {
-			return
-		}
-		resp.Body.Close()
-		if r.Method == http.MethodPut && resp.StatusCode == http.StatusOK && strings.Contains(name, "/log/") {
+		if p.s.send(context.WithoutCancel(ctx), op, later) == nil && op.Method == http.MethodPut && strings.Contains(name, "/log/") {
 			p.s.mu.Lock()
 			defer p.s.mu.Unlock()
 			p.s.zombies++
@@ -201,16 +180,16 @@ func (p *life) leave(r *http.Request, name string) {
 	})
 }
 
-// send stores, and notes when.
-func (s *story) send(r *http.Request) (*http.Response, error) {
-	resp, err := s.loop.RoundTrip(r)
-	if err == nil && r.Method == http.MethodPut && resp.StatusCode == http.StatusOK {
-		_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+// send performs a request, and notes when something was stored.
+func (s *story) send(ctx context.Context, op storagetest.Op, do func(context.Context) error) error {
+	defer s.wake()
+	err := do(ctx)
+	if err == nil && op.Method == http.MethodPut {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.landed[key] = time.Now()
+		s.landed[op.Key] = time.Now()
 	}
-	return resp, err
+	return err
 }
 
 // live lets a process work until it dies, or until the work is done and all is quiet.
@@ -263,7 +242,7 @@ func (s *story) live(dies int) bool {
 func (p *life) start() <-chan error {
 	p.s.tb.Helper()
 	var done <-chan error
-	p.node, done = p.s.begin(part{opts: agents(p.agent()), cast: p.cast(), windows: window}, p)
+	p.node, done = p.s.begin(part{opts: agents(p.agent()), cast: p.cast(), windows: window}, storagetest.Through(p.s.store, p.carry))
 	return done
 }
 

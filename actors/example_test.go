@@ -11,7 +11,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // A program sends a message to a conversation of its own agents, and waits for what
@@ -19,13 +18,6 @@ import (
 func ExampleRuntime_Dispatch() {
 	store := local.NewMemory() // local.Open keeps the conversations in a folder
 	defer store.Close()
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	models := providers.NewRegistry(nil)
 	models.RegisterProtocol(demo.API, demo.New(0))
 	if err := models.RegisterProvider("demo", demo.Registration()); err != nil {
@@ -33,7 +25,7 @@ func ExampleRuntime_Dispatch() {
 		return
 	}
 	clerk := &agent.Agent{Name: "clerk", Model: "demo/parrot", Instructions: "Be brief."}
-	runtime, err := actors.New(bucket, &actors.Options{Agents: []*agent.Agent{clerk}, Providers: models})
+	runtime, err := actors.New(store, &actors.Options{Agents: []*agent.Agent{clerk}, Providers: models})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,29 +14,29 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // slowDeletes counts what is deleted, each after a while.
 type slowDeletes struct {
-	http.RoundTripper
 	mu      sync.Mutex
 	deleted int
 	twice   int
 	seen    map[string]bool
 }
 
-func (d *slowDeletes) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodDelete {
+func (d *slowDeletes) carry(ctx context.Context, c *storagetest.Call) error {
+	if c.Method == http.MethodDelete {
 		time.Sleep(50 * time.Millisecond)
 		d.mu.Lock()
 		d.deleted++
-		if d.seen[r.URL.Path] {
+		if d.seen[c.Key] {
 			d.twice++
 		}
-		d.seen[r.URL.Path] = true
+		d.seen[c.Key] = true
 		d.mu.Unlock()
 	}
-	return d.RoundTripper.RoundTrip(r)
+	return c.Do(ctx)
 }
 
 func (d *slowDeletes) count() int {
@@ -58,11 +58,8 @@ func keysFrom(conv conversation.Key, first, n int) []string {
 func TestGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
-		deletes := &slowDeletes{RoundTripper: store, seen: map[string]bool{}}
-		bucket, err := openSimBucket(deletes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		deletes := &slowDeletes{seen: map[string]bool{}}
+		bucket := storagetest.Through(store, deletes.carry)
 		var log strings.Builder
 		g := newGarbage(storage.NewLogs(bucket, nil), slog.New(slog.NewTextHandler(&log, nil)), time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -71,14 +70,13 @@ func (l *loop) run(p part) *actorNode {
 	return n
 }
 
-// begin makes a node that runs over a transport, nil for the one that its part says.
-func (l *loop) begin(p part, rt http.RoundTripper) (*actorNode, <-chan error) {
+// begin makes a node that runs over a bucket, nil for the one that its part says.
+func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	l.tb.Helper()
 	n := &actorNode{node: l.newNode(&p.opts, p.cast, p.windows)}
-	if rt == nil {
-		rt = n.link(p.decide, p.hold)
+	if bucket == nil {
+		bucket = n.link(p.decide, p.hold)
 	}
-	var bucket storage.Bucket = bucketOver(l.tb, rt)
 	if p.over != nil {
 		bucket = p.over(bucket)
 	}

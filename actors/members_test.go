@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // memberHost is a host without sockets that starts and stops as the test says.
@@ -66,17 +66,13 @@ type memberNode struct {
 	seen   []string
 	cut    bool          // No request gets through.
 	frozen chan struct{} // Requests wait until it is closed.
-	next   http.RoundTripper
 }
 
 func newMemberNode(t *testing.T, store *local.Store, id string, m Membership) *memberNode {
 	t.Helper()
-	n := &memberNode{t: t, host: &memberHost{oracle: &oracle{}, id: id}, done: make(chan error, 1), next: store}
-	bucket, err := openSimBucket(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.rt, err = newRuntime(bucket, &Options{Membership: m, Advertise: id + ".example"}); err != nil {
+	n := &memberNode{t: t, host: &memberHost{oracle: &oracle{}, id: id}, done: make(chan error, 1)}
+	var err error
+	if n.rt, err = newRuntime(storagetest.Through(store, n.carry), &Options{Membership: m, Advertise: id + ".example"}); err != nil {
 		t.Fatal(err)
 	}
 	n.host.members, n.host.single = n.rt.members, m == MembershipSingle
@@ -86,24 +82,19 @@ func newMemberNode(t *testing.T, store *local.Store, id string, m Membership) *m
 	return n
 }
 
-func (n *memberNode) RoundTrip(req *http.Request) (*http.Response, error) {
-	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	what := req.Method + " " + key
-	if key == "" {
-		what = "LIST " + req.URL.Query().Get("prefix")
-	}
+func (n *memberNode) carry(ctx context.Context, c *storagetest.Call) error {
 	n.mu.Lock()
-	n.seen = append(n.seen, what)
+	n.seen = append(n.seen, c.Method+" "+c.Key)
 	cut, frozen := n.cut, n.frozen
 	n.mu.Unlock()
 	if frozen != nil {
 		<-frozen
 	}
 	if cut {
-		<-req.Context().Done()
-		return nil, req.Context().Err()
+		<-ctx.Done()
+		return c.Unanswered(ctx.Err())
 	}
-	return n.next.RoundTrip(req)
+	return c.Do(ctx)
 }
 
 func (n *memberNode) requests() []string {

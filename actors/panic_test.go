@@ -24,6 +24,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // longEnough bounds what must happen. It decides nothing but failures.
@@ -33,12 +34,12 @@ const longEnough = time.Minute
 // each stays until its context ends.
 type valve struct {
 	store  *local.Store
-	shut   func(*http.Request) bool
-	held   chan string // gets the paths of requests that are held; may overflow
+	shut   func(storagetest.Op) bool
+	held   chan string // gets the keys of requests that are held; may overflow
 	within atomic.Int32
 }
 
-func newValve(t *testing.T, shut func(*http.Request) bool) *valve {
+func newValve(t *testing.T, shut func(storagetest.Op) bool) *valve {
 	t.Helper()
 	v := &valve{store: local.NewMemory(), shut: shut, held: make(chan string, 100)}
 	t.Cleanup(func() {
@@ -49,21 +50,21 @@ func newValve(t *testing.T, shut func(*http.Request) bool) *valve {
 	return v
 }
 
-func (v *valve) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !v.shut(r) {
-		return v.store.RoundTrip(r)
+// bucket is the bucket behind the valve.
+func (v *valve) bucket() storage.Bucket { return storagetest.Through(v.store, v.carry) }
+
+func (v *valve) carry(ctx context.Context, c *storagetest.Call) error {
+	if !v.shut(c.Op) {
+		return c.Do(ctx)
 	}
 	v.within.Add(1)
 	defer v.within.Add(-1)
 	select {
-	case v.held <- r.URL.Path:
+	case v.held <- c.Key:
 	default:
 	}
-	<-r.Context().Done()
-	if r.Body != nil {
-		r.Body.Close()
-	}
-	return nil, r.Context().Err()
+	<-ctx.Done()
+	return c.Unanswered(ctx.Err())
 }
 
 // flaky is randomness that fails once when it is told to, which no machine takes.
@@ -114,13 +115,10 @@ func hello(key string) conversation.Admission {
 func TestPanicAnswersWhoWaits(t *testing.T) {
 	const callers = 3
 	var first atomic.Bool
-	v := newValve(t, func(r *http.Request) bool {
-		return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/log/") && first.CompareAndSwap(false, true)
+	v := newValve(t, func(op storagetest.Op) bool {
+		return op.Method == http.MethodPut && strings.Contains(op.Key, "/log/") && first.CompareAndSwap(false, true)
 	})
-	bucket, err := openSimBucket(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := v.bucket()
 	r, err := New(bucket, &Options{
 		Agents:     []*agent.Agent{{Name: "chat", Model: "test/none"}}, // every submission settles as failed
 		SweepEvery: 24 * time.Hour, AppendTimeout: 24 * time.Hour, AdmitTimeout: longEnough / 2,
@@ -307,11 +305,8 @@ func prechecks(r *Runtime) error {
 // could not be released is stopped, and nothing outlives Run.
 func TestDrainOfAHangingBucket(t *testing.T) {
 	var shut atomic.Bool
-	v := newValve(t, func(*http.Request) bool { return shut.Load() })
-	bucket, err := openSimBucket(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := newValve(t, func(storagetest.Op) bool { return shut.Load() })
+	bucket := v.bucket()
 	running := make(chan context.Context, 1)
 	r, err := New(bucket, &Options{
 		Agents: []*agent.Agent{{Name: "chat", Model: "test/none", InstructionsFunc: func(ctx context.Context, _ *agent.Turn) (string, error) {
@@ -363,13 +358,10 @@ func (deaf) Stop(context.Context) error { return errDeaf }
 // TestLifeEndsWithoutItsHost ends a node that its host does not let go, while an
 // append hangs: its activations write nothing any more all the same.
 func TestLifeEndsWithoutItsHost(t *testing.T) {
-	v := newValve(t, func(r *http.Request) bool {
-		return r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/log/")
+	v := newValve(t, func(op storagetest.Op) bool {
+		return op.Method == http.MethodPut && strings.Contains(op.Key, "/log/")
 	})
-	bucket, err := openSimBucket(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := v.bucket()
 	r, err := New(bucket, &Options{
 		Agents:        []*agent.Agent{{Name: "chat", Model: "test/none"}},
 		AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
@@ -409,11 +401,8 @@ func TestLifeEndsWithoutItsHost(t *testing.T) {
 // for one is told, long before an admission gives up. (A caller who comes when the
 // activation has ended already goes to the next one.)
 func TestPanicWhileOpening(t *testing.T) {
-	v := newValve(t, func(*http.Request) bool { return false })
-	bucket, err := openSimBucket(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := newValve(t, func(storagetest.Op) bool { return false })
+	bucket := v.bucket()
 	r, err := New(bucket, &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)

@@ -20,10 +20,7 @@ import (
 func inBubble(t *testing.T, test func(t *testing.T, r *Runtime, bucket storage.Bucket)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
-		bucket, err := openSimBucket(store)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var bucket storage.Bucket = store
 		r := oracular(t, bucket, &oracle{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -24,7 +24,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -39,6 +38,7 @@ type world struct {
 	tb       testing.TB
 	store    *local.Store
 	bucket   storage.Bucket // straight to the store
+	nodes    storage.Bucket // that of the nodes
 	logs     *storage.Logs
 	patience time.Duration // with what the bucket is waited for
 
@@ -59,31 +59,21 @@ func newWorldOver(tb testing.TB, store *local.Store) *world {
 			tb.Error(err)
 		}
 	})
-	w.bucket = bucketOver(tb, w.store)
+	w.bucket = w.store
+	w.nodes = storagetest.Through(w.store, func(ctx context.Context, c *storagetest.Call) error {
+		defer w.wake()
+		return c.Do(ctx)
+	})
 	w.logs = storage.NewLogs(w.bucket, nil)
 	return w
 }
 
-func bucketOver(tb testing.TB, rt http.RoundTripper) storage.Bucket {
-	tb.Helper()
-	b, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
-		AccessKey: "key", SecretKey: "secret", Transport: rt,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
-}
-
-// RoundTrip carries the requests of all nodes and wakes who waits in until.
-func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := w.store.RoundTrip(r)
+// wake wakes who waits in until, at the end of a request of a node.
+func (w *world) wake() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	close(w.change)
 	w.change = make(chan struct{})
-	w.mu.Unlock()
-	return resp, err
 }
 
 // until waits for something in the bucket, which only requests change.
@@ -238,7 +228,7 @@ type setup struct {
 // model, whose windows are in tokens.
 func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows map[string]int) *node {
 	w.tb.Helper()
-	n := &node{w: w, counts: storagetest.NewCounter(w), fault: new(atomic.Int32), log: &lockedBuffer{}}
+	n := &node{w: w, counts: storagetest.NewCounter(), fault: new(atomic.Int32), log: &lockedBuffer{}}
 	opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
 	w.tb.Cleanup(func() {
 		if w.tb.Failed() {
@@ -261,8 +251,8 @@ func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows 
 }
 
 // link is the node's way to the bucket. Decide may be nil.
-func (n *node) link(decide func(storagetest.Op) storagetest.Kind, hold func(storagetest.Op)) http.RoundTripper {
-	return storagetest.Faulty(n.counts, storagetest.Plan{
+func (n *node) link(decide func(storagetest.Op) storagetest.Kind, hold func(storagetest.Op)) storage.Bucket {
+	return storagetest.Faulty(n.counts.Bucket(n.w.nodes), storagetest.Plan{
 		Decide: func(op storagetest.Op) storagetest.Kind {
 			if kind := storagetest.Kind(n.fault.Load()); kind != 0 || decide == nil {
 				return kind
@@ -306,7 +296,7 @@ func (w *world) build(s setup) *node {
 	w.tb.Helper()
 	n := w.newNode(&s.opts, s.model, nil)
 	var err error
-	if n.rt, err = actors.New(bucketOver(w.tb, n.link(nil, s.hold)), &s.opts); err != nil {
+	if n.rt, err = actors.New(n.link(nil, s.hold), &s.opts); err != nil {
 		w.tb.Fatal(err)
 	}
 	return n

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
@@ -222,21 +222,19 @@ func TestReadRefusesWhatItCannotFind(t *testing.T) {
 
 // absent is a bucket that gives no answer while it is away.
 type absent struct {
-	http.RoundTripper
 	away  atomic.Bool
 	asked chan struct{}
 }
 
-// RoundTrip implements http.RoundTripper.
-func (a *absent) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *absent) carry(ctx context.Context, c *storagetest.Call) error {
 	if !a.away.Load() {
-		return a.RoundTripper.RoundTrip(r)
+		return c.Do(ctx)
 	}
 	select {
 	case a.asked <- struct{}{}:
 	default:
 	}
-	return nil, errors.New("the bucket is away")
+	return c.Unanswered(errors.New("the bucket is away"))
 }
 
 // TestReadOutlivesTheBucketsAbsence begins while the bucket gives no answer.
@@ -249,8 +247,8 @@ func TestReadOutlivesTheBucketsAbsence(t *testing.T) {
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}
-	link := &absent{RoundTripper: w.store, asked: make(chan struct{}, 1)}
-	rt, err := actors.New(bucketOver(t, link), &actors.Options{Agents: []*agent.Agent{chatAgent()}})
+	link := &absent{asked: make(chan struct{}, 1)}
+	rt, err := actors.New(storagetest.Through(w.nodes, link.carry), &actors.Options{Agents: []*agent.Agent{chatAgent()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,10 +71,7 @@ func memoryBucket(t *testing.T) storage.Bucket {
 			t.Error(err)
 		}
 	})
-	bucket, err := openSimBucket(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var bucket storage.Bucket = store
 	return bucket
 }
 

@@ -14,23 +14,18 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // serve runs a whole server in memory, with an agent that repeats what it hears.
 // A program would name the URL of its server instead.
 func serve() (url string, stop func(), err error) {
 	store := local.NewMemory()
-	bucket, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
-	if err != nil {
-		return "", nil, err
-	}
 	models := providers.NewRegistry(nil)
 	models.RegisterProtocol(demo.API, demo.New(0))
 	if err := models.RegisterProvider("demo", demo.Registration()); err != nil {
 		return "", nil, err
 	}
-	runtime, err := actors.New(bucket, &actors.Options{
+	runtime, err := actors.New(store, &actors.Options{
 		Agents: []*agent.Agent{{Name: "echo", Model: "demo/parrot"}}, Providers: models, Pace: time.Millisecond,
 	})
 	if err != nil {

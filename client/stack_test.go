@@ -23,7 +23,6 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // patience bounds every wait of these tests. It decides nothing but failures.
@@ -168,12 +167,9 @@ func (s *server) start() {
 	if err := reg.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:"}); err != nil {
 		s.t.Fatal(err)
 	}
-	bucket := must(s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: s.store,
-	}))
 	logs := &lockedBuffer{}
 	log := slog.New(slog.NewTextHandler(logs, nil))
-	runtime, err := actors.New(bucket, &actors.Options{
+	runtime, err := actors.New(s.store, &actors.Options{
 		Agents: []*agent.Agent{s.agent()}, Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,
 	})
 	if err != nil {

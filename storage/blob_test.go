@@ -21,7 +21,7 @@ import (
 
 func TestBlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter := storagetest.NewCounter(memory(t))
+		counter := storagetest.NewTransportCounter(memory(t))
 		b := bucket(t, faults(counter, "PUT", storagetest.ErrorAfter))
 		conv, content := keyOf("x"), bytes.Repeat([]byte("image"), 1000)
 		digest := storage.Digest(sha256.Sum256(content))
@@ -107,19 +107,19 @@ func bodyOf(t *testing.T, size, flip int64) storage.Body {
 }
 
 // onBuckets runs a test over a folder and over a server, behind a counter.
-func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *storagetest.Counter)) {
+func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *storagetest.TransportCounter)) {
 	t.Run("folder", func(t *testing.T) {
 		store, err := local.Open(t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		counter := storagetest.NewCounter(store)
+		counter := storagetest.NewTransportCounter(store)
 		test(t, unsigned(t, counter), counter)
 	})
 	t.Run("versitygw", func(t *testing.T) {
 		o := onServer(t, s3server.Versitygw(t))
-		counter := storagetest.NewCounter(o.Transport)
+		counter := storagetest.NewTransportCounter(o.Transport)
 		o.Transport = counter
 		test(t, open(t, &o), counter)
 	})
@@ -132,7 +132,7 @@ func TestLargeBlob(t *testing.T) {
 	const allowed = 4 << 20
 	size := sample.Of[int64](32<<20, 20<<20)
 	good, flipped := bodyOf(t, size, -1), bodyOf(t, size, size-size/3)
-	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
+	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.TransportCounter) {
 		read := func() (int64, error) {
 			r, err := storage.OpenBlob(t.Context(), b, keyOf("x"), good.SHA256, size)
 			if err != nil {
@@ -182,7 +182,7 @@ func TestLargeBlob(t *testing.T) {
 func TestPutBlobVerifies(t *testing.T) {
 	const size = 300 << 10
 	good := bodyOf(t, size, -1)
-	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
+	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.TransportCounter) {
 		for name, tt := range map[string]struct {
 			source *pattern
 			reason string

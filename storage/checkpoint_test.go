@@ -206,7 +206,7 @@ func TestResume(t *testing.T) {
 func TestCheckpointWhileTheBucketFails(t *testing.T) {
 	c := newCheckpointed(t)
 	store := memory(t)
-	faulty := storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+	faulty := storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 		if op.Method == "PUT" && strings.HasSuffix(op.Key, "/head") {
 			return storagetest.ErrorBefore
 		}

@@ -20,7 +20,7 @@ type compacted struct {
 	t      *testing.T
 	store  *local.Store
 	bucket storage.Bucket
-	counts *storagetest.Counter
+	counts *storagetest.TransportCounter
 	logs   *storage.Logs
 	conv   conversation.Key
 	writer *storage.Writer
@@ -29,7 +29,7 @@ type compacted struct {
 
 func newCompacted(t *testing.T) *compacted {
 	c := &compacted{t: t, store: memory(t), conv: keyOf("x")}
-	c.bucket, c.counts = bucket(t, c.store), storagetest.NewCounter(c.store)
+	c.bucket, c.counts = bucket(t, c.store), storagetest.NewTransportCounter(c.store)
 	c.logs = storage.NewLogs(bucket(t, c.counts), nil)
 	c.writer = c.logs.Writer(c.conv, "n1", storage.Start(), 1)
 	return c

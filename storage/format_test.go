@@ -171,7 +171,7 @@ func TestEnsureFormatRace(t *testing.T) {
 			store := memory(t)
 			var wg sync.WaitGroup
 			for node := range 4 {
-				b := bucket(t, storagetest.Faulty(store, storagetest.Plan{
+				b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{
 					Seed: seed<<8 | uint64(node), Latency: 1 << 30,
 					Rates: map[storagetest.Kind]float64{storagetest.LostAck: .1, storagetest.ErrorAfter: .1, storagetest.Timeout: .1},
 				}))

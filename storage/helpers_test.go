@@ -78,7 +78,7 @@ func keyOf(id string) conversation.Key {
 // faults answers the nth request of a method with the nth kind.
 func faults(rt http.RoundTripper, method string, ks ...storagetest.Kind) *storagetest.FaultTransport {
 	n := 0
-	return storagetest.Faulty(rt, storagetest.Plan{DelayRequests: -1, Decide: func(op storagetest.Op) storagetest.Kind {
+	return storagetest.FaultyTransport(rt, storagetest.Plan{DelayRequests: -1, Decide: func(op storagetest.Op) storagetest.Kind {
 		if op.Method != method || n == len(ks) {
 			return storagetest.None
 		}

@@ -233,7 +233,7 @@ func TestWriteJournalResolves(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b := bucket(t, storagetest.Faulty(memory(t), storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
+		b := bucket(t, storagetest.FaultyTransport(memory(t), storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
 		if err := storage.NewJournalWriter(b).Write(withTimeout(t, time.Second), journal(1)); !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("without an answer: %v, want an unknown outcome", err)
 		}

@@ -238,7 +238,7 @@ func TestNewestEpochMovesOn(t *testing.T) {
 	direct := bucket(t, store)
 	created(t, direct, epoch(1, "n", "x"))
 	moved := false
-	b := bucket(t, storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+	b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 		if op.Method == "GET" && !moved {
 			moved = true
 			created(t, direct, epoch(2, "n", "y"))
@@ -310,7 +310,7 @@ func TestCreateEpochResolves(t *testing.T) {
 		"no list is answered":  func(op storagetest.Op) bool { return op.Method == "LIST" },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := bucket(t, storagetest.Faulty(memory(t), storagetest.Plan{Match: faulty, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
+			b := bucket(t, storagetest.FaultyTransport(memory(t), storagetest.Plan{Match: faulty, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
 			if won, err := storage.CreateEpoch(withTimeout(t, time.Minute), b, epoch(1, "a")); won || !errors.Is(err, storage.ErrUncertain) {
 				t.Errorf("%s: %v, %v, want an unknown outcome", name, won, err)
 			}
@@ -340,7 +340,7 @@ func TestCreateEpochIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
 		direct := bucket(t, store)
-		b := bucket(t, storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+		b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 			switch {
 			case op.Method == "PUT" && op.Attempt == 0:
 				return storagetest.LostAck
@@ -366,7 +366,7 @@ func TestOfConcurrentEpochsOneWins(t *testing.T) {
 			var mu sync.Mutex
 			winners := 0
 			for node := range 4 {
-				b := bucket(t, storagetest.Faulty(store, storagetest.Plan{
+				b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{
 					Seed: seed<<8 | uint64(node), Latency: time.Second,
 					Rates: map[storagetest.Kind]float64{storagetest.LostAck: .2, storagetest.Delayed: .1, storagetest.Timeout: .1},
 				}))

@@ -70,7 +70,7 @@ func wantKeys(t *testing.T, b storage.Bucket, want string) {
 
 func TestProbe(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		counter := storagetest.NewCounter(memory(t))
+		counter := storagetest.NewTransportCounter(memory(t))
 		b := bucket(t, counter)
 		report, err := storage.Probe(t.Context(), b, nil)
 		sent := 0
@@ -125,7 +125,7 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 	} {
 		for seed := range sample.Of[uint64](6, 1) {
 			synctest.Test(t, func(t *testing.T) {
-				faulty := storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: r, Latency: 50 * time.Millisecond})
+				faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Seed: seed, Rates: r, Latency: 50 * time.Millisecond})
 				// So many attempts that chance never uses them up.
 				opts := &storage.ProbeOptions{Timeout: time.Hour, Retry: storage.Retry{Reads: 20}}
 				report, err := storage.Probe(t.Context(), unsigned(t, faulty), opts)
@@ -146,7 +146,7 @@ func TestProbeBearsLateLandings(t *testing.T) {
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
 		for after := range sample.Of(6, 2) {
 			synctest.Test(t, func(t *testing.T) {
-				faulty := storagetest.Faulty(memory(t), storagetest.Plan{DelayRequests: after + 1, Decide: func(op storagetest.Op) storagetest.Kind {
+				faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{DelayRequests: after + 1, Decide: func(op storagetest.Op) storagetest.Kind {
 					if op.Method == method && op.Attempt == 0 && !strings.Contains(op.Key, "/race/") {
 						return storagetest.Delayed
 					}
@@ -593,7 +593,7 @@ func TestEnsureProbedKeepsNoFailure(t *testing.T) {
 }
 
 func TestEnsureProbedCosts(t *testing.T) {
-	counter := storagetest.NewCounter(memory(t))
+	counter := storagetest.NewTransportCounter(memory(t))
 	b := unsigned(t, counter)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, want := range []int{600, 1} {

@@ -113,7 +113,7 @@ func due(t *testing.T, b storage.Bucket, now conversation.Time) (keys []string) 
 }
 
 func TestDueTimers(t *testing.T) {
-	counts := storagetest.NewCounter(memory(t))
+	counts := storagetest.NewTransportCounter(memory(t))
 	b := bucket(t, counts)
 	if got := due(t, b, noon); len(got) > 0 || total(counts) != 1 {
 		t.Errorf("an empty bucket has %q, asked %d times", got, total(counts))
@@ -160,7 +160,7 @@ func TestDueTimers(t *testing.T) {
 	}
 }
 
-func total(c *storagetest.Counter) (n int) {
+func total(c *storagetest.TransportCounter) (n int) {
 	for _, m := range c.Counts() {
 		n += m
 	}

@@ -53,7 +53,7 @@ type appendFaults struct {
 
 func (f appendFaults) resolve(t *testing.T, o s3.Options, opts *storage.LogOptions) {
 	clean := storage.NewLogs(open(t, &o), nil)
-	counter := storagetest.NewCounter(o.Transport)
+	counter := storagetest.NewTransportCounter(o.Transport)
 	o.Transport = faults(counter, f.method, f.kinds...)
 	w := storage.NewLogs(open(t, &o), opts).Writer(keyOf("x"), "n1", storage.Start(), 1)
 	first := mustAppend(t, w, "{\"i\":0}\n")
@@ -80,7 +80,7 @@ func requests(put, get, list int) map[storagetest.Request]int {
 func TestAppendReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		puts, gets := 0, 0
-		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+		faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 			switch op.Method {
 			case "PUT":
 				if puts++; puts == 1 {
@@ -105,10 +105,10 @@ func TestAppendFenced(t *testing.T) {
 		store := memory(t)
 		clean := storage.NewLogs(bucket(t, store), nil)
 		claim := func(string) { mustAppend(t, clean.Writer(keyOf("x"), "winner", storage.Start(), 1), "{}\n") }
-		faulty := storagetest.Faulty(store, storagetest.Plan{ForeignWinner: claim, Decide: func(storagetest.Op) storagetest.Kind {
+		faulty := storagetest.FaultyTransport(store, storagetest.Plan{ForeignWinner: claim, Decide: func(storagetest.Op) storagetest.Kind {
 			return storagetest.ForeignWinner
 		}})
-		counter := storagetest.NewCounter(faulty)
+		counter := storagetest.NewTransportCounter(faulty)
 		w := storage.NewLogs(bucket(t, counter), nil).Writer(keyOf("x"), "loser", storage.Start(), 1)
 		_, err := w.Append(t.Context(), []byte("{\"mine\":1}\n"), 1)
 		var fenced *storage.FencedError
@@ -174,7 +174,7 @@ func TestAppendUncertain(t *testing.T) {
 
 func TestAppendVerifiesUntilTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+		faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 			return map[bool]storagetest.Kind{true: storagetest.Timeout}[op.Method == "LIST"]
 		}})
 		w := storage.NewLogs(bucket(t, faulty), nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
@@ -226,7 +226,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func TestAppendOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		landed := make(chan struct{})
-		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Hold: func(storagetest.Op) { <-landed }})
+		faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Hold: func(storagetest.Op) { <-landed }})
 		w := storage.NewLogs(bucket(t, faulty), nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
 		done := make(chan error)
 		go func() {
@@ -256,7 +256,7 @@ func TestBackOff(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var at []time.Time
-			faulty := storagetest.Faulty(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+			faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 				if op.Method != "PUT" {
 					return storagetest.None
 				}
@@ -301,7 +301,7 @@ func TestReadsAreBounded(t *testing.T) {
 		store := memory(t)
 		mustAppend(t, storage.NewLogs(bucket(t, store), nil).Writer(keyOf("x"), "n1", storage.Start(), 1), "{}\n")
 		for method, want := range map[string]int{"LIST": 4, "GET": 4} {
-			faulty := storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+			faulty := storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 				return map[bool]storagetest.Kind{true: storagetest.ErrorBefore}[op.Method == method]
 			}})
 			logs := storage.NewLogs(bucket(t, faulty), nil)
@@ -321,7 +321,7 @@ func TestReadsAreBounded(t *testing.T) {
 func TestContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := inProcess(memory(t))
-		counter := storagetest.NewCounter(o.Transport)
+		counter := storagetest.NewTransportCounter(o.Transport)
 		o.Transport = counter
 		logs := storage.NewLogs(open(t, &o), nil)
 		first := mustAppend(t, logs.Writer(keyOf("x"), "n1", storage.Start(), 1), "{\"i\":0}\n")

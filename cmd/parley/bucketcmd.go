@@ -114,11 +114,7 @@ func openBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the data folder: %w", err)
 	}
-	bucket, err := openStore(store)
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return bucket, store.Close, nil
+	return store, store.Close, nil
 }
 
 // openExisting opens a bucket that conversations were kept in: a folder that is none of

@@ -16,7 +16,6 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // slowPace makes "long 10000" last longer than any test waits.
@@ -86,7 +85,7 @@ func wantAborted(t *testing.T, snap conversation.Snapshot, want ...conversation.
 // TestHTTPAbort aborts a running submission and two behind it.
 func TestHTTPAbort(t *testing.T) { onServers(t, testAbort) }
 
-func testAbort(t *testing.T, bucket s3.Options) {
+func testAbort(t *testing.T, bucket storage.Bucket) {
 	s := startPaced(t, bucket, noon, slowPace)
 	const path = "/assistant/a%2Fb"
 	s.aborted(path, false)
@@ -133,7 +132,7 @@ func testAbort(t *testing.T, bucket s3.Options) {
 // TestHTTPAbortInTool aborts while a tool runs: its part becomes an error.
 func TestHTTPAbortInTool(t *testing.T) { onServers(t, testAbortInTool) }
 
-func testAbortInTool(t *testing.T, bucket s3.Options) {
+func testAbortInTool(t *testing.T, bucket storage.Bucket) {
 	running := make(chan struct{})
 	s := startStack(t, bucket, func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
@@ -158,7 +157,7 @@ func testAbortInTool(t *testing.T, bucket s3.Options) {
 // TestHTTPAbortWhileDraining: a node that ends promises nothing.
 func TestHTTPAbortWhileDraining(t *testing.T) { onServers(t, testAbortWhileDraining) }
 
-func testAbortWhileDraining(t *testing.T, bucket s3.Options) {
+func testAbortWhileDraining(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, hello))
@@ -201,7 +200,7 @@ func (s *stack) attach(path string, contents ...[]byte) []conversation.Attachmen
 // never wrote the conversation.
 func TestHTTPDownload(t *testing.T) { onServers(t, testDownload) }
 
-func testDownload(t *testing.T, bucket s3.Options) {
+func testDownload(t *testing.T, bucket storage.Bucket) {
 	writing, other := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/a%2Fb"
 	contents := [][]byte{photo(1), photo(64 << 10), photo(3<<20 + 1), photo(1)}
@@ -236,7 +235,7 @@ func testDownload(t *testing.T, bucket s3.Options) {
 // arrive as a whole answer.
 func TestHTTPDamagedAttachment(t *testing.T) { onServers(t, testDamagedAttachment) }
 
-func testDamagedAttachment(t *testing.T, bucket s3.Options) {
+func testDamagedAttachment(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	small, large := photo(10), photo(1<<20)

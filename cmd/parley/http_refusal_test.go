@@ -14,7 +14,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/sample"
-	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage"
 )
 
 // attempt is a request that must leave the bucket as it was. ID stands for the
@@ -140,7 +140,7 @@ func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
 	onTwoServers(t, testRefusalsLeaveNoConversation)
 }
 
-func testRefusalsLeaveNoConversation(t *testing.T, bucket s3.Options) {
+func testRefusalsLeaveNoConversation(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const id, agent = "new", "/strict"
 	before := s.listing("")
@@ -180,7 +180,7 @@ func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
 	onTwoServers(t, testRefusalsLeaveTheConversation)
 }
 
-func testRefusalsLeaveTheConversation(t *testing.T, bucket s3.Options) {
+func testRefusalsLeaveTheConversation(t *testing.T, bucket storage.Bucket) {
 	const id, agent, path = "kept", "/strict", "/strict/ID"
 	first := startStack(t, bucket, noon)
 	const keyed = `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`

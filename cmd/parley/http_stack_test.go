@@ -42,7 +42,7 @@ func newStore(t *testing.T) *local.Store {
 // onServers runs a test over every server of buckets there is, under the race detector
 // over that of this process alone, since it sees no other. Stacks over the bucket it is
 // given share that one.
-func onServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
+func onServers(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
 	onMemory(t, test)
 	if sample.Of(false, true) {
 		return
@@ -57,14 +57,14 @@ func onServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
 				t.Error(err)
 			}
 		})
-		test(t, inProcess(store))
+		test(t, store)
 	})
 	s3server.Each(t, func(t *testing.T, server *s3server.Server) { test(t, onServer(t, server)) })
 }
 
 // onTwoServers is onServers for tests that are long, and about requests that do not
 // get as far as the bucket: one server in this process, one across a connection.
-func onTwoServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
+func onTwoServers(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
 	onMemory(t, test)
 	if sample.Of(false, true) {
 		return
@@ -72,26 +72,23 @@ func onTwoServers(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
 	t.Run("versitygw", func(t *testing.T) { test(t, onServer(t, s3server.Versitygw(t))) })
 }
 
-func onMemory(t *testing.T, test func(t *testing.T, bucket s3.Options)) {
-	t.Run("memory", func(t *testing.T) { test(t, inProcess(newStore(t))) })
+func onMemory(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
+	t.Run("memory", func(t *testing.T) { test(t, newStore(t)) })
 }
 
-// onServer tells where a bucket of a server is that nobody else uses.
-func onServer(t *testing.T, server *s3server.Server) s3.Options {
+// onServer opens a bucket of a server that nobody else uses.
+func onServer(t *testing.T, server *s3server.Server) storage.Bucket {
 	t.Helper()
 	transport := s3.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
-	return s3.Options{
+	b, err := s3.New(&s3.Options{
 		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
 		AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// inProcess tells where the bucket of a store of this process is.
-func inProcess(store *local.Store) s3.Options {
-	return s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	}
+	return b
 }
 
 // stack is everything between a client and the bucket's bytes, in this process:
@@ -166,13 +163,13 @@ func stackAgents(t *testing.T, tool clockFunc) []*agent.Agent {
 
 // startStack serves a bucket, with an instant model, until the test ends or halt
 // is called.
-func startStack(t *testing.T, bucket s3.Options, tool clockFunc) *stack {
+func startStack(t *testing.T, bucket storage.Bucket, tool clockFunc) *stack {
 	t.Helper()
 	return startPaced(t, bucket, tool, 0)
 }
 
 // startPaced is startStack with a model that needs pace for a word.
-func startPaced(t *testing.T, bucket s3.Options, tool clockFunc, pace time.Duration) *stack {
+func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.Duration) *stack {
 	t.Helper()
 	s := &stack{t: t, logs: &lines{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reg := providers.NewRegistry(nil)
@@ -180,11 +177,7 @@ func startPaced(t *testing.T, bucket s3.Options, tool clockFunc, pace time.Durat
 	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	s.bucket, err = s3.New(&bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.bucket = bucket
 	log := slog.New(slog.NewTextHandler(s.logs, nil))
 	runtime, err := actors.New(s.bucket, &actors.Options{
 		Agents: stackAgents(t, tool), Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,

@@ -16,14 +16,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers/sse"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 const hello = `{"kind":"user","body":"hello"}`
 
 func TestHTTPCreateAndContinue(t *testing.T) { onServers(t, testCreateAndContinue) }
 
-func testCreateAndContinue(t *testing.T, bucket s3.Options) {
+func testCreateAndContinue(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/a%2Fb"
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=-1&live=sse"} {
@@ -60,7 +59,7 @@ func testCreateAndContinue(t *testing.T, bucket s3.Options) {
 // TestHTTPRefusedCreation has refusals of every layer. None leaves a byte.
 func TestHTTPRefusedCreation(t *testing.T) { onServers(t, testRefusedCreation) }
 
-func testRefusedCreation(t *testing.T, bucket s3.Options) {
+func testRefusedCreation(t *testing.T, bucket storage.Bucket) {
 	const image, empty = `{"type":"image","mimeType":"image/png","data":"eA=="}`, `{"type":"image","mimeType":"image/png","data":""}`
 	const jsonType = "application/json"
 	s := startStack(t, bucket, noon)
@@ -112,7 +111,7 @@ func testRefusedCreation(t *testing.T, bucket s3.Options) {
 // TestHTTPRefusedContinuation refuses at a conversation that exists, and replays.
 func TestHTTPRefusedContinuation(t *testing.T) { onServers(t, testRefusedContinuation) }
 
-func testRefusedContinuation(t *testing.T, bucket s3.Options) {
+func testRefusedContinuation(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path, keyed = "/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`
 	raw := s.post(path, keyed)
@@ -165,7 +164,7 @@ func testRefusedContinuation(t *testing.T, bucket s3.Options) {
 
 func TestHTTPAttachments(t *testing.T) { onServers(t, testAttachments) }
 
-func testAttachments(t *testing.T, bucket s3.Options) {
+func testAttachments(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path, png, other = "/assistant/c", "\x89PNG\r\n\x1a\n", "other"
 	image := func(content, more string) string {
@@ -220,7 +219,7 @@ func testAttachments(t *testing.T, bucket s3.Options) {
 
 func TestHTTPSignal(t *testing.T) { onServers(t, testSignal) }
 
-func testSignal(t *testing.T, bucket s3.Options) {
+func testSignal(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	r := s.accepted(path, `{"kind":"signal","type":"ci.failed","body":"{\"job\":7}","tagName":"ci","attributes":{"b":"<2>","a":"1"}}`)
@@ -241,7 +240,7 @@ func testSignal(t *testing.T, bucket s3.Options) {
 // TestHTTPTrace: the trace of the caller is recorded with the submission it made.
 func TestHTTPTrace(t *testing.T) { onServers(t, testTrace) }
 
-func testTrace(t *testing.T, bucket s3.Options) {
+func testTrace(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path, parent, state = "/assistant/c", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b,c=d"
 	want := map[conversation.SubmissionID]conversation.Trace{}
@@ -289,7 +288,7 @@ func testTrace(t *testing.T, bucket s3.Options) {
 // into the bucket before it says that there is no such offset.
 func TestHTTPBeyondHead(t *testing.T) { onServers(t, testBeyondHead) }
 
-func testBeyondHead(t *testing.T, bucket s3.Options) {
+func testBeyondHead(t *testing.T, bucket storage.Bucket) {
 	lagging, writing := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	writing.settle(path, writing.accepted(path, hello))
@@ -313,7 +312,7 @@ func testBeyondHead(t *testing.T, bucket s3.Options) {
 
 func TestHTTPEventStreamEqualsSnapshot(t *testing.T) { onServers(t, testEventStreamEqualsSnapshot) }
 
-func testEventStreamEqualsSnapshot(t *testing.T, bucket s3.Options) {
+func testEventStreamEqualsSnapshot(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.accepted(path, `{"kind":"user","body":"think"}`)
@@ -358,7 +357,7 @@ func testEventStreamEqualsSnapshot(t *testing.T, bucket s3.Options) {
 
 func TestHTTPLongPollWakes(t *testing.T) { onServers(t, testLongPollWakes) }
 
-func testLongPollWakes(t *testing.T, bucket s3.Options) {
+func testLongPollWakes(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, hello))
@@ -383,7 +382,7 @@ func testLongPollWakes(t *testing.T, bucket s3.Options) {
 // after its end.
 func TestHTTPDrain(t *testing.T) { onServers(t, testDrain) }
 
-func testDrain(t *testing.T, bucket s3.Options) {
+func testDrain(t *testing.T, bucket storage.Bucket) {
 	running, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tool := func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
@@ -421,7 +420,7 @@ func testDrain(t *testing.T, bucket s3.Options) {
 
 func TestHTTPDamagedLog(t *testing.T) { onServers(t, testDamagedLog) }
 
-func testDamagedLog(t *testing.T, bucket s3.Options) {
+func testDamagedLog(t *testing.T, bucket storage.Bucket) {
 	const path = "/assistant/c"
 	s := startStack(t, bucket, noon)
 	s.settle(path, s.accepted(path, hello))
@@ -456,7 +455,7 @@ func testDamagedLog(t *testing.T, bucket s3.Options) {
 // TestHTTPBrokenEscape: such a path is refused before there is a request.
 func TestHTTPBrokenEscape(t *testing.T) { onServers(t, testBrokenEscape) }
 
-func testBrokenEscape(t *testing.T, bucket s3.Options) {
+func testBrokenEscape(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {

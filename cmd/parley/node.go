@@ -110,7 +110,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	switch {
 	case cfg.memory:
 		b.store = local.NewMemory()
-		b.bucket, err = openStore(b.store)
+		b.bucket = b.store
 	case cfg.bucket.Endpoint != "":
 		opts.Pace, opts.CompactGrace = 0, 0
 		opts.Membership = actors.MembershipBucket
@@ -127,7 +127,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 			err = fmt.Errorf("open the data folder: %w", err)
 			break
 		}
-		b.bucket, err = openStore(b.store)
+		b.bucket = b.store
 	}
 	if err != nil {
 		return nil, err
@@ -166,13 +166,6 @@ func lockedOut(err error) error {
 		return &exitError{code: exitRefused, err: err}
 	}
 	return err
-}
-
-// openStore speaks to a store in this process.
-func openStore(store *local.Store) (storage.Bucket, error) {
-	return s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
 }
 
 // run serves the conversations until ctx ends.

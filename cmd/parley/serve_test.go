@@ -255,11 +255,7 @@ func TestServeOverAnEndpoint(t *testing.T) {
 	if code, out, errOut := output(t, "send", n.base+"/x", "hello"); code != 0 || !strings.HasSuffix(out, "[completed]\n") {
 		t.Fatalf("exit %d, %q, %q", code, out, errOut)
 	}
-	bucket, err := openStore(store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := bucket.List(t.Context(), storage.ListQuery{})
+	page, err := store.List(t.Context(), storage.ListQuery{})
 	if err != nil || len(page.Keys) == 0 {
 		t.Fatal(err, page)
 	}

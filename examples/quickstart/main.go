@@ -24,7 +24,6 @@ import (
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // config is what the program is told.
@@ -54,19 +53,11 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	// The embedded bucket is reached like any other. For a real one, name its
-	// endpoint and leave Transport out.
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
-	if err != nil {
-		return err
-	}
 	models, err := newModels()
 	if err != nil {
 		return err
 	}
-	runtime, err := actors.New(bucket, &actors.Options{
+	runtime, err := actors.New(store, &actors.Options{
 		Agents: []*agent.Agent{concierge(cfg.model)}, Providers: models,
 		Logger: slog.Default(), Pace: 50 * time.Millisecond,
 	})

@@ -24,7 +24,6 @@ import (
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // config is what the program is told.
@@ -58,17 +57,11 @@ func run(ctx context.Context, cfg config, s shop, log *slog.Logger, out io.Write
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
-	if err != nil {
-		return err
-	}
 	models, err := newModels(cfg)
 	if err != nil {
 		return err
 	}
-	runtime, err := actors.New(bucket, &actors.Options{
+	runtime, err := actors.New(store, &actors.Options{
 		Agents: []*agent.Agent{newAgent(cfg.model, s, log)}, Providers: models, Logger: log, Pace: 50 * time.Millisecond,
 	})
 	if err != nil {

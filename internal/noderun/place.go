@@ -1,7 +1,6 @@
 package noderun
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -35,11 +34,7 @@ func (p Place) Open() (storage.Bucket, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return b, store.Close, nil
+	return store, store.Close, nil
 }
 
 // Names of the variables of [Place.Env].

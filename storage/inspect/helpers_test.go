@@ -15,7 +15,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/inspect"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/segment"
 )
 
@@ -30,11 +29,7 @@ func newBucket(t testing.TB) storage.Bucket {
 			t.Error(err)
 		}
 	})
-	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return store
 }
 
 // world is a bucket with a conversation that has everything.

@@ -25,11 +25,7 @@ func audit(t *testing.T, fs vfs.FS, dir string, history []event, before map[stri
 			t.Error(err)
 		}
 	}()
-	b, err := bucketOver(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed, flaws := listing(t, b)
+	listed, flaws := listing(t, s)
 	byKey := map[string][]event{}
 	for _, e := range history {
 		if e.Key != "" {
@@ -52,7 +48,7 @@ func audit(t *testing.T, fs vfs.FS, dir string, history []event, before map[stri
 	now := map[string]uint64{}
 	large := 0
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		value, err := read(t.Context(), b, key)
+		value, err := read(t.Context(), s, key)
 		if err != nil {
 			flaws = append(flaws, fmt.Sprintf("get %s: %v", key, err))
 			continue

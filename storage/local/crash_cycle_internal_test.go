@@ -16,7 +16,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // How a cycle ends, if nothing else ends it before.
@@ -149,21 +148,12 @@ func (c cycle) injector(r *recorder, opened *atomic.Bool) errorfs.Injector {
 	})
 }
 
-// bucketOver is the bucket as the command builds it.
-func bucketOver(s *Store) (storage.Bucket, error) {
-	return s3.New(&s3.Options{Endpoint: Endpoint, Bucket: Bucket, Region: Region, PathStyle: true, Transport: s})
-}
-
 // perform opens the store and works on it until the cycle is over or the plan is
 // done.
 func (c cycle) perform(ctx context.Context, fs vfs.FS, dir string, opts *Options, r *recorder, opened *atomic.Bool) (*Store, error) {
 	s, err := openStore(fs, dir, opts)
 	if err != nil {
 		return nil, err
-	}
-	b, err := bucketOver(s)
-	if err != nil {
-		return s, err
 	}
 	opened.Store(true)
 	r.add(event{Phase: phaseOpened})
@@ -172,7 +162,7 @@ func (c cycle) perform(ctx context.Context, fs vfs.FS, dir string, opts *Options
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(c.Seed, uint64(c.Number)<<8|uint64(w)))
 			for i := 0; i < 400 && ctx.Err() == nil; i++ {
-				c.step(b, r, rng, fmt.Sprintf("log/%d/%d/%d", c.Number, w, i))
+				c.step(s, r, rng, fmt.Sprintf("log/%d/%d/%d", c.Number, w, i))
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 type digests struct {
 	md5    []byte
 	sha256 []byte
+	plain  bool // Nobody asks for the MD5 of the body.
 }
 
 func parseDigests(h http.Header) (digests, error) {
@@ -45,12 +46,15 @@ func parseDigests(h http.Header) (digests, error) {
 type summer struct {
 	src    io.Reader
 	want   digests
-	md5    hash.Hash
+	md5    hash.Hash // nil if nobody asks for it
 	sha256 hash.Hash // nil if nothing was declared
 }
 
 func newSummer(src io.Reader, want digests) *summer {
-	s := &summer{src: src, want: want, md5: md5.New()}
+	s := &summer{src: src, want: want}
+	if !want.plain {
+		s.md5 = md5.New()
+	}
 	if want.sha256 != nil {
 		s.sha256 = sha256.New()
 	}
@@ -61,7 +65,9 @@ func newSummer(src io.Reader, want digests) *summer {
 // its own error was: to the store there is no difference.
 func (s *summer) Read(p []byte) (int, error) {
 	n, err := s.src.Read(p)
-	s.md5.Write(p[:n])
+	if s.md5 != nil {
+		s.md5.Write(p[:n])
+	}
 	if s.sha256 != nil {
 		s.sha256.Write(p[:n])
 	}
@@ -84,7 +90,9 @@ func (s *summer) end() error {
 }
 
 func (s *summer) md5Sum() (sum [md5.Size]byte) {
-	s.md5.Sum(sum[:0])
+	if s.md5 != nil {
+		s.md5.Sum(sum[:0])
+	}
 	return sum
 }
 

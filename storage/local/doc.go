@@ -1,27 +1,24 @@
-// Package local is the embedded default bucket: a small subset of S3 served by
-// an http.Handler over one data folder, so that an installation without an
-// object store needs nothing beside its own process.
+// Package local is the embedded default bucket: a [storage.Bucket] over one data folder,
+// so that an installation without an object store needs nothing beside its own process.
 //
-// The command opens a Store and hands it as the Transport to the same S3 client
-// that speaks to a network endpoint; nothing else calls it. There is one
-// implementation of the bucket and this package only varies what stands behind
-// its transport. Tests use NewMemory, which is the same handler over a map.
+// The command opens a Store and hands it to the runtime, and so do programs that use
+// Parley as a library. Tests use NewMemory, which is the same bucket over a map.
 //
-// The handler knows PUT (plain and with If-None-Match: *), GET with one range,
-// HEAD, DELETE, CopyObject and ListObjectsV2, path style, in the bucket named
-// Bucket. Everything else, including every header that asks for something it
-// would have to ignore, is answered with 501 or 405. Signatures are not checked:
-// whoever can call the Store is already inside the process.
+// A Store also serves a small subset of S3 as an http.Handler and an http.RoundTripper, in
+// the bucket named Bucket: PUT (plain and with If-None-Match: *), GET with one range, HEAD,
+// DELETE, CopyObject and ListObjectsV2, path style. Everything else, including every header
+// that asks for something it would have to ignore, is answered with 501 or 405. Signatures
+// are not checked. The bench of clusters and the tests of the S3 client call it.
 //
 // Guarantees:
 //
-//  1. A 200 or 204 for a write means that the write is on stable storage, and that
-//     the log which holds it was in the folder after that.
-//  2. Of any number of concurrent PUTs with If-None-Match: * for one key exactly
-//     one succeeds; the others answer 412.
+//  1. A write that succeeded is on stable storage, and the log which holds it was in the
+//     folder after that.
+//  2. Of any number of concurrent creates of one key exactly one succeeds; to the others
+//     the object exists.
 //  3. No read returns, and no list is formed from, a write that could still be
 //     lost: reads wait for the commits in flight on the keys they cover.
-//  4. A list started after a write was answered contains that write.
+//  4. A list started after a write succeeded contains that write.
 //  5. A body whose length or declared digest does not match leaves no trace.
 //  6. One process per folder; a second Open fails with *LockedError.
 //  7. A folder that holds data, but lacks files by which the engine finds it, is
@@ -31,11 +28,12 @@
 //     a log that cannot be begun, one that is not in the folder any more, and a
 //     folder of the engine that cannot be synced.
 //
-// Every other error answer to a write, in particular a 5xx, leaves the outcome
-// unknown to the client, which resolves it by reading back.
+// Any other failure of a write leaves its outcome unknown to the caller, who resolves it by
+// reading back. So does a context that ends while a commit is under way: nobody waits for a
+// disk that stalls.
 //
-// A Store is safe for concurrent use. Its only goroutines are the requests in
-// RoundTrip, which Close waits for, and those of the engine, which Close ends. An
+// A Store is safe for concurrent use. Its only goroutines are the requests under way, which
+// Close waits for, and those of the engine, which Close ends. An
 // Open that cannot put the log into tables returns why; the engine, which goes on
 // to try, keeps the folder locked until it succeeds or the process ends.
 //

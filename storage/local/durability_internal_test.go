@@ -15,9 +15,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 const testDir = "/data"
@@ -66,6 +69,52 @@ func isLogSync(op errorfs.Op) bool {
 		return strings.HasSuffix(op.Path, ".log")
 	}
 	return false
+}
+
+// TestWriteOutlivesItsCaller: nobody waits longer than for a context, and what the store
+// owns goes on.
+func TestWriteOutlivesItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var armed atomic.Bool
+		release := make(chan struct{})
+		s := openTest(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if armed.Load() && isLogSync(op) {
+				<-release
+			}
+			return nil
+		})), nil)
+		armed.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := s.Create(ctx, "k", storage.Bytes([]byte("x")))
+		if !errors.Is(err, storage.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("create: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if got, err := s.Get(short, "k"); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("what may be lost is read: %q, %v", got, err)
+		}
+		if page, err := s.List(short, storage.ListQuery{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("what may be lost is listed: %v, %v", page, err)
+		}
+		close(release)
+		if got, err := s.Get(t.Context(), "k"); err != nil || string(got) != "x" {
+			t.Errorf("get: %q, %v", got, err)
+		}
+		if err := s.Create(t.Context(), "k", storage.Bytes([]byte("y"))); !errors.Is(err, storage.ErrExists) {
+			t.Errorf("create again: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Get(t.Context(), "k"); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("get after close: %v", err)
+		}
+		if err := s.Create(t.Context(), "l", storage.Bytes([]byte("z"))); !errors.Is(err, storage.ErrUncertain) {
+			t.Errorf("create after close: %v", err)
+		}
+	})
 }
 
 // TestStalledSync holds the sync of a commit back. What the commit made visible

@@ -13,7 +13,7 @@ import (
 //	offset  bytes  content
 //	0       1      version, 1
 //	1       1      flags: bit 0 = the rest is a file name
-//	2       16     MD5 of the object's bytes
+//	2       16     MD5 of the object's bytes, or zeros: nobody reads it but S3 clients
 //	18      8      last modified, milliseconds since 1970
 //	26      8      size of the object in bytes
 //	34      …      bytes (exactly size) or file name

@@ -26,12 +26,7 @@ func onServers(t *testing.T, test func(t *testing.T, empty func(*testing.T) s3.O
 	}
 	t.Run("folder", func(t *testing.T) {
 		test(t, func(t *testing.T) s3.Options {
-			store, err := local.Open(t.TempDir(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { closeStore(t, store) })
-			return inProcess(store)
+			return inProcess(folder(t))
 		})
 	})
 	s3server.Each(t, func(t *testing.T, server *s3server.Server) {
@@ -49,7 +44,7 @@ func onServers(t *testing.T, test func(t *testing.T, empty func(*testing.T) s3.O
 
 // decorated uses a server through the decorators and below a prefix.
 func decorated(t *testing.T, o s3.Options) storage.Bucket {
-	o.Transport = storagetest.NewCounter(storagetest.Faulty(o.Transport, storagetest.Plan{}))
+	o.Transport = storagetest.NewTransportCounter(storagetest.FaultyTransport(o.Transport, storagetest.Plan{}))
 	o.Prefix = "some where/"
 	return open(t, o)
 }
@@ -73,6 +68,33 @@ func TestLog(t *testing.T) {
 	t.Run("decorated", func(t *testing.T) {
 		storagetest.RunLog(t, func(t *testing.T) storage.Bucket { return decorated(t, inProcess(memory(t))) })
 	})
+}
+
+// TestBucketsOfThisProcess holds the embedded bucket to the rules, by itself and through
+// the decorators.
+func TestBucketsOfThisProcess(t *testing.T) {
+	for name, make := range map[string]func(t *testing.T) storage.Bucket{
+		"memory": func(t *testing.T) storage.Bucket { return memory(t) },
+		"folder": func(t *testing.T) storage.Bucket { return folder(t) },
+		"decorated": func(t *testing.T) storage.Bucket {
+			return storagetest.NewCounter().Bucket(storagetest.Faulty(memory(t), storagetest.Plan{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Run("bucket", func(t *testing.T) { storagetest.RunBucket(t, make) })
+			t.Run("log", func(t *testing.T) { storagetest.RunLog(t, make) })
+		})
+	}
+}
+
+func folder(t *testing.T) *local.Store {
+	t.Helper()
+	store, err := local.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, store) })
+	return store
 }
 
 func memory(t *testing.T) *local.Store {

@@ -1,9 +1,12 @@
 package storagetest
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 // Class sorts keys by what they are for.
@@ -29,25 +32,44 @@ type Request struct {
 	Class  Class
 }
 
-// Counter is a transport that counts the requests it passes on.
+// Counter counts requests.
 type Counter struct {
-	next   http.RoundTripper
 	mu     sync.Mutex
 	counts map[Request]int
 }
 
-// NewCounter returns a counter in front of rt.
-func NewCounter(rt http.RoundTripper) *Counter {
-	return &Counter{next: rt, counts: make(map[Request]int)}
+// NewCounter returns a counter of what its Bucket passes on.
+func NewCounter() *Counter { return &Counter{counts: make(map[Request]int)} }
+
+// Bucket returns b with its requests counted.
+func (c *Counter) Bucket(b storage.Bucket) storage.Bucket {
+	return Through(b, func(ctx context.Context, call *Call) error {
+		c.count(call.Op)
+		return call.Do(ctx)
+	})
+}
+
+// TransportCounter is a transport that counts the requests it passes on.
+type TransportCounter struct {
+	*Counter
+	next http.RoundTripper
+}
+
+// NewTransportCounter returns a counter in front of rt.
+func NewTransportCounter(rt http.RoundTripper) *TransportCounter {
+	return &TransportCounter{NewCounter(), rt}
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c *Counter) RoundTrip(req *http.Request) (*http.Response, error) {
-	op := opOf(req)
+func (t *TransportCounter) RoundTrip(req *http.Request) (*http.Response, error) {
+	t.count(opOf(req))
+	return t.next.RoundTrip(req)
+}
+
+func (c *Counter) count(op Op) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.counts[Request{op.Method, classOf(op.Key)}]++
-	c.mu.Unlock()
-	return c.next.RoundTrip(req)
 }
 
 // Counts returns how many requests of each kind there were since the last Reset.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 // Kind is what happens to one request.
@@ -92,9 +94,8 @@ func (e *InjectedError) Timeout() bool { return e.Kind == Timeout || e.Kind == D
 // Temporary reports true; with Timeout it makes this a net.Error.
 func (e *InjectedError) Temporary() bool { return true }
 
-// FaultTransport injects the faults of a plan into the requests it passes on.
-type FaultTransport struct {
-	next http.RoundTripper
+// faults decides what happens to the requests of a plan, and keeps what lands late.
+type faults struct {
 	plan Plan
 
 	mu       sync.Mutex
@@ -105,38 +106,60 @@ type FaultTransport struct {
 }
 
 type lateRequest struct {
-	req  *http.Request
+	land func()
 	left int // Requests that pass before it lands; below 0 it waits for Release.
 }
 
-// Faulty returns a transport that sends requests to rt under a plan. Keys are
+func newFaults(plan Plan) *faults {
+	return &faults{plan: plan, attempts: make(map[Op]int), injected: make(map[Kind]int)}
+}
+
+// FaultBucket is a bucket that injects the faults of a plan.
+type FaultBucket struct {
+	storage.Bucket
+	*faults
+}
+
+// Faulty returns b under a plan.
+func Faulty(b storage.Bucket, plan Plan) *FaultBucket {
+	f := newFaults(plan)
+	return &FaultBucket{Through(b, f.carry), f}
+}
+
+// FaultTransport injects the faults of a plan into the requests it passes on.
+type FaultTransport struct {
+	next http.RoundTripper
+	*faults
+}
+
+// FaultyTransport returns a transport that sends requests to rt under a plan. Keys are
 // read from path-style URLs: /bucket/key.
-func Faulty(rt http.RoundTripper, plan Plan) *FaultTransport {
-	return &FaultTransport{next: rt, plan: plan, attempts: make(map[Op]int), injected: make(map[Kind]int)}
+func FaultyTransport(rt http.RoundTripper, plan Plan) *FaultTransport {
+	return &FaultTransport{rt, newFaults(plan)}
 }
 
 // Release lands, in the caller's goroutine, everything that was delayed, and
 // returns how many requests that were.
-func (f *FaultTransport) Release() int {
+func (f *faults) Release() int {
 	f.mu.Lock()
 	late := f.late
 	f.late = nil
 	f.mu.Unlock()
 	for _, l := range late {
-		f.land(l.req)
+		l.land()
 	}
 	return len(late)
 }
 
 // Heal ends all faults and latency. What was delayed stays so until it lands.
-func (f *FaultTransport) Heal() {
+func (f *faults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.healed = true
 }
 
 // Injected returns how many requests each kind has hit.
-func (f *FaultTransport) Injected() map[Kind]int {
+func (f *faults) Injected() map[Kind]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counts := make(map[Kind]int, len(f.injected))
@@ -148,36 +171,108 @@ func (f *FaultTransport) Injected() map[Kind]int {
 
 // RoundTrip implements http.RoundTripper.
 func (f *FaultTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	op, kind, due, healed := f.admit(req)
-	for _, l := range due {
-		f.land(l.req)
-	}
+	op, kind, healed := f.admit(opOf(req))
 	if healed {
 		return f.next.RoundTrip(req)
 	}
-	draw := f.draw(op, "latency")
-	if err := wait(req.Context(), time.Duration(draw%latencySteps)*f.plan.Latency/latencySteps); err != nil {
+	there, back := f.latency(op)
+	if err := wait(req.Context(), there); err != nil {
 		closeBody(req)
 		return nil, err
 	}
 	resp, err := f.send(req, op, kind)
-	if err := wait(req.Context(), time.Duration(draw/latencySteps%latencySteps)*f.plan.Latency/latencySteps); err != nil {
+	if err := wait(req.Context(), back); err != nil {
 		closeResponse(resp)
 		return nil, err
 	}
 	return resp, err
 }
 
+// carry is RoundTrip for a bucket.
+func (f *faults) carry(ctx context.Context, c *Call) error {
+	op, kind, healed := f.admit(c.Op)
+	if healed {
+		return c.Do(ctx)
+	}
+	there, back := f.latency(op)
+	if err := wait(ctx, there); err != nil {
+		return c.Unanswered(err)
+	}
+	err := f.perform(ctx, c, op, kind)
+	if err := wait(ctx, back); err != nil {
+		return c.Unanswered(err)
+	}
+	return err
+}
+
+// perform is send for a bucket.
+func (f *faults) perform(ctx context.Context, c *Call, op Op, kind Kind) error {
+	kind = kind.of(op)
+	injected := &InjectedError{Kind: kind, Op: op}
+	switch kind {
+	case Timeout:
+		return c.Unanswered(injected)
+	case ErrorBefore:
+		return c.answered(http.StatusServiceUnavailable, "SlowDown", injected)
+	case Delayed, Duplicate:
+		later, err := c.Later()
+		if err != nil {
+			return c.Unanswered(err)
+		}
+		gone := context.WithoutCancel(ctx)
+		f.keep(op, func() { _ = later(gone) }) // Nobody waits for it.
+		if kind == Delayed {
+			return c.Unanswered(injected)
+		}
+	case ForeignWinner:
+		if f.plan.ForeignWinner != nil && op.Method == http.MethodPut {
+			f.plan.ForeignWinner(op.Key)
+		}
+	}
+	err := c.Do(ctx)
+	if f.plan.Hold != nil && op.writes() {
+		f.plan.Hold(op)
+	}
+	switch {
+	case kind == LostAck:
+		return c.Unanswered(injected)
+	case kind == ErrorAfter:
+		return c.answered(http.StatusInternalServerError, "InternalError", injected)
+	}
+	return err
+}
+
+// of is what the kind means for a request.
+func (k Kind) of(op Op) Kind {
+	if op.writes() {
+		return k
+	}
+	switch k {
+	case Delayed:
+		return Timeout
+	case ErrorAfter:
+		return LostAck
+	case Duplicate, ForeignWinner:
+		return None
+	}
+	return k
+}
+
+// latency is how long a request takes to its destination, and its answer back.
+func (f *faults) latency(op Op) (there, back time.Duration) {
+	draw := f.draw(op, "latency")
+	return time.Duration(draw%latencySteps) * f.plan.Latency / latencySteps, time.Duration(draw/latencySteps%latencySteps) * f.plan.Latency / latencySteps
+}
+
 const latencySteps = 1 << 16
 
-// admit counts the request, decides its fate and takes out what is due to land.
-func (f *FaultTransport) admit(req *http.Request) (op Op, kind Kind, due []lateRequest, healed bool) {
-	op = opOf(req)
+// admit counts a request, lands what is due, and decides the request's fate.
+func (f *faults) admit(op Op) (_ Op, kind Kind, healed bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	n := f.attempts[op]
 	f.attempts[op]++
 	op.Attempt = n
+	var due []lateRequest
 	waiting := f.late[:0:0]
 	for _, l := range f.late {
 		if l.left > 0 {
@@ -190,16 +285,21 @@ func (f *FaultTransport) admit(req *http.Request) (op Op, kind Kind, due []lateR
 		}
 	}
 	f.late = waiting
-	if !f.healed {
+	healed = f.healed
+	if !healed {
 		kind = f.decide(op)
 	}
 	if kind != None {
 		f.injected[kind]++
 	}
-	return op, kind, due, f.healed
+	f.mu.Unlock()
+	for _, l := range due {
+		l.land()
+	}
+	return op, kind, healed
 }
 
-func (f *FaultTransport) decide(op Op) Kind {
+func (f *faults) decide(op Op) Kind {
 	if f.plan.Decide != nil {
 		return f.plan.Decide(op)
 	}
@@ -216,7 +316,7 @@ func (f *FaultTransport) decide(op Op) Kind {
 }
 
 // draw returns 64 bits that depend on the seed, the request and the purpose only.
-func (f *FaultTransport) draw(op Op, purpose string) uint64 {
+func (f *faults) draw(op Op, purpose string) uint64 {
 	h := fnv.New64a()
 	h.Write(binary.BigEndian.AppendUint64(nil, f.plan.Seed))
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d", purpose, op.Method, op.Key, op.Attempt)
@@ -229,9 +329,7 @@ func (f *FaultTransport) draw(op Op, purpose string) uint64 {
 
 // send performs a request under its fault.
 func (f *FaultTransport) send(req *http.Request, op Op, kind Kind) (*http.Response, error) {
-	if !op.writes() && (kind == Delayed || kind == Duplicate || kind == ForeignWinner || kind == ErrorAfter) {
-		kind = map[Kind]Kind{Delayed: Timeout, ErrorAfter: LostAck}[kind]
-	}
+	kind = kind.of(op)
 	switch kind {
 	case Timeout:
 		closeBody(req)
@@ -285,22 +383,23 @@ func (f *FaultTransport) delay(req *http.Request, op Op) error {
 	if req.Body != nil {
 		later.Body = io.NopCloser(bytes.NewReader(body))
 	}
+	f.keep(op, func() {
+		if resp, err := f.next.RoundTrip(later); err == nil {
+			closeResponse(resp)
+		}
+	})
+	return nil
+}
+
+// keep lets a request land later.
+func (f *faults) keep(op Op, land func()) {
 	left := f.plan.DelayRequests
 	if left == 0 {
 		left = 1 + int(f.draw(op, "delay")%16)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.late = append(f.late, lateRequest{req: later, left: left})
-	return nil
-}
-
-// land sends a request nobody waits for any more.
-func (f *FaultTransport) land(req *http.Request) {
-	resp, err := f.next.RoundTrip(req)
-	if err == nil {
-		closeResponse(resp)
-	}
+	f.late = append(f.late, lateRequest{land, left})
 }
 
 func answer(req *http.Request, status int, code string) *http.Response {

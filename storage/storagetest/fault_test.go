@@ -27,9 +27,31 @@ func always(kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
 	}
 }
 
-func TestKinds(t *testing.T) { onServers(t, kinds) }
+// way is how faults are injected: it returns a bucket without them, and one under a plan.
+type way func(t *testing.T, plan storagetest.Plan) (clean, faulty storage.Bucket, faults releaser)
 
-func kinds(t *testing.T, empty func(*testing.T) s3.Options) {
+type releaser interface{ Release() int }
+
+func TestKinds(t *testing.T) {
+	onServers(t, func(t *testing.T, empty func(*testing.T) s3.Options) {
+		kinds(t, func(t *testing.T, plan storagetest.Plan) (storage.Bucket, storage.Bucket, releaser) {
+			o := empty(t)
+			clean := open(t, o)
+			faulty := storagetest.FaultyTransport(o.Transport, plan)
+			o.Transport = faulty
+			return clean, open(t, o), faulty
+		})
+	})
+	t.Run("on the seam", func(t *testing.T) {
+		kinds(t, func(t *testing.T, plan storagetest.Plan) (storage.Bucket, storage.Bucket, releaser) {
+			store := memory(t)
+			faulty := storagetest.Faulty(store, plan)
+			return store, faulty, faulty
+		})
+	})
+}
+
+func kinds(t *testing.T, make way) {
 	for _, tt := range []struct {
 		kind    storagetest.Kind
 		want    error // Of the create.
@@ -46,16 +68,14 @@ func kinds(t *testing.T, empty func(*testing.T) s3.Options) {
 		{storagetest.ForeignWinner, storage.ErrExists, "theirs", 0},
 	} {
 		t.Run(tt.kind.String(), func(t *testing.T) {
-			o := empty(t)
-			clean := open(t, o)
+			var clean storage.Bucket
 			held := 0
-			faulty := storagetest.Faulty(o.Transport, storagetest.Plan{
+			clean, faulty, faults := make(t, storagetest.Plan{
 				Decide: always(tt.kind), DelayRequests: -1,
 				ForeignWinner: func(key string) { put(t, clean, key, "theirs") },
 				Hold:          func(storagetest.Op) { held++ },
 			})
-			o.Transport = faulty
-			err := open(t, o).Create(t.Context(), "k", storage.Bytes([]byte("mine")))
+			err := faulty.Create(t.Context(), "k", storage.Bytes([]byte("mine")))
 			if !errors.Is(err, tt.want) || (tt.want == nil) != (err == nil) {
 				t.Errorf("create: %v, want %v", err, tt.want)
 			}
@@ -65,7 +85,7 @@ func kinds(t *testing.T, empty func(*testing.T) s3.Options) {
 			if want := map[bool]int{true: 1}[tt.landed != ""]; held != want {
 				t.Errorf("hold was called %d times, want %d", held, want)
 			}
-			if n := faulty.Release(); n != tt.release {
+			if n := faults.Release(); n != tt.release {
 				t.Errorf("release landed %d requests, want %d", n, tt.release)
 			}
 			if got := content(t, clean, "k"); (tt.landed != "" || tt.release > 0) && got == "" {
@@ -95,7 +115,7 @@ func content(t *testing.T, b storage.Bucket, key string) string {
 func TestDelayCountsRequests(t *testing.T) {
 	store := memory(t)
 	first := true
-	faulty := storagetest.Faulty(store, storagetest.Plan{DelayRequests: 2, Decide: func(storagetest.Op) storagetest.Kind {
+	faulty := storagetest.FaultyTransport(store, storagetest.Plan{DelayRequests: 2, Decide: func(storagetest.Op) storagetest.Kind {
 		defer func() { first = false }()
 		return map[bool]storagetest.Kind{true: storagetest.Delayed}[first]
 	}})
@@ -117,7 +137,7 @@ func TestDelayCountsRequests(t *testing.T) {
 func TestSeedDecides(t *testing.T) {
 	rates := map[storagetest.Kind]float64{storagetest.LostAck: .2, storagetest.ErrorBefore: .2, storagetest.Timeout: .2}
 	fates := func(seed uint64, concurrent bool) map[string]string {
-		b := bucket(t, storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: rates}), "")
+		b := bucket(t, storagetest.FaultyTransport(memory(t), storagetest.Plan{Seed: seed, Rates: rates}), "")
 		var mu sync.Mutex
 		got := make(map[string]string)
 		var wg sync.WaitGroup
@@ -151,7 +171,7 @@ func TestLatencyAndHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
 		defer store.Close()
-		faulty := storagetest.Faulty(store, storagetest.Plan{Latency: time.Second, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1},
+		faulty := storagetest.FaultyTransport(store, storagetest.Plan{Latency: time.Second, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1},
 			Match: func(op storagetest.Op) bool { return op.Key != "spared" }})
 		b := bucket(t, faulty, "")
 		start := time.Now()
@@ -182,7 +202,7 @@ func TestReadsFailToo(t *testing.T) {
 		storagetest.ErrorBefore: storage.ErrUnavailable, storagetest.ErrorAfter: storage.ErrUnavailable,
 		storagetest.Duplicate: nil, storagetest.ForeignWinner: nil,
 	} {
-		b := bucket(t, storagetest.Faulty(store, storagetest.Plan{Decide: func(storagetest.Op) storagetest.Kind { return kind }}), "")
+		b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(storagetest.Op) storagetest.Kind { return kind }}), "")
 		_, err := b.Get(t.Context(), "k")
 		if !errors.Is(err, want) || (want == nil) != (err == nil) {
 			t.Errorf("%s: get: %v, want %v", kind, err, want)
@@ -194,7 +214,7 @@ func TestReadsFailToo(t *testing.T) {
 }
 
 func TestCounter(t *testing.T) {
-	counter := storagetest.NewCounter(memory(t))
+	counter := storagetest.NewTransportCounter(memory(t))
 	b := bucket(t, counter, "pre/")
 	logs := storage.NewLogs(b, nil)
 	conv := testKey(t)

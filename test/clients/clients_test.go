@@ -82,14 +82,8 @@ func openDir(t *testing.T) place {
 			t.Error(err)
 		}
 	})
-	bucket, err := s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	yaml := func() string { return fmt.Sprintf("{dir: %q}", t.TempDir()) }
-	return place{yaml: yaml(), restarted: yaml(), library: bucket}
+	return place{yaml: yaml(), restarted: yaml(), library: store}
 }
 
 func openGateway(t *testing.T) place {

@@ -21,7 +21,7 @@ func reportQuantiles(b *testing.B, took []time.Duration) {
 
 // BenchmarkEmitDeadSink emits live events while no sink takes any.
 func BenchmarkEmitDeadSink(b *testing.B) {
-	bucket := bucketOver(b, memory(b))
+	bucket := memory(b)
 	dead := newSink(b, "dead")
 	dead.fate = away
 	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{dead}, Project: project})
@@ -48,7 +48,7 @@ func BenchmarkEmitDeadSink(b *testing.B) {
 
 // BenchmarkOfferDeadSink offers batches of two events while no sink takes any.
 func BenchmarkOfferDeadSink(b *testing.B) {
-	bucket := bucketOver(b, memory(b))
+	bucket := memory(b)
 	dead := newSink(b, "dead")
 	dead.fate = away
 	x, err := export.New(storage.NewLogs(bucket, nil), bucket, &export.Options{Member: "me", Sinks: []observability.Sink{dead}, Project: project})

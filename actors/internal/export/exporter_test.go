@@ -18,7 +18,7 @@ import (
 )
 
 func TestOptionsAreChecked(t *testing.T) {
-	b := bucketOver(t, memory(t))
+	b := memory(t)
 	for name, o := range map[string]*export.Options{
 		"none":       nil,
 		"no member":  {Sinks: []observability.Sink{newSink(t, "a")}, Project: project},
@@ -36,7 +36,7 @@ func TestOptionsAreChecked(t *testing.T) {
 // and a healthy sink costs no journal.
 func TestOfferedIsShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, newSink(t, "a"))
+		r := newRig(t, memory(t), export.Options{}, newSink(t, "a"))
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		if !r.MayLeave(l.key) {
@@ -96,7 +96,7 @@ func TestWhatIsExportedInTimeIsNeverListed(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			return nil, false
 		}
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		r := newRig(t, memory(t), export.Options{}, a)
 		var books []*logbook
 		for i := range 1000 { // So that no shard is ever without.
 			l := newLogbook(t, r.logs, fmt.Sprint("x", i))
@@ -129,7 +129,7 @@ func TestOldestIsListedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
 		a.fate = away
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		r := newRig(t, memory(t), export.Options{}, a)
 		oldest := newLogbook(t, r.logs, "oldest")
 		list := func(l *logbook) {
 			r.Open(l.key, observability.Source{}, -1, -1)
@@ -154,7 +154,7 @@ func TestOldestIsListedInTime(t *testing.T) {
 func TestLiveEventsLeaveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		r := newRig(t, memory(t), export.Options{}, a)
 		for i := range 300 {
 			e := observability.Source{}.Live(1, observability.Place{}, &observability.Log{Level: "info"})
 			e.ID = fmt.Sprint("live/", i)
@@ -181,7 +181,7 @@ func TestGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, bucketOver(t, memory(t)), tt.opts, newSink(t, "a"))
+				r := newRig(t, memory(t), tt.opts, newSink(t, "a"))
 				l := newLogbook(t, r.logs, "x")
 				r.Open(l.key, observability.Source{}, -1, -1)
 				offer(r, l, 5)
@@ -206,7 +206,7 @@ func TestOneSinkAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
 		b.fate = away
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a, b)
+		r := newRig(t, memory(t), export.Options{}, a, b)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		offer(r, l, 3)
@@ -241,7 +241,7 @@ func TestAwayListsWhoWantsToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
 		a.fate = away
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		r := newRig(t, b, export.Options{}, a)
 		l, stays := newLogbook(t, r.logs, "x"), newLogbook(t, r.logs, "y")
 		for _, l := range []*logbook{l, stays} {
@@ -292,7 +292,7 @@ func TestAwayListsWhoWantsToLeave(t *testing.T) {
 func TestEndListsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		r := newRig(t, b, export.Options{}, a)
 		done, x, y := newLogbook(t, r.logs, "done"), newLogbook(t, r.logs, "x"), newLogbook(t, r.logs, "y")
 		for _, l := range []*logbook{done, x, y} {
@@ -323,7 +323,7 @@ func TestEndListsAll(t *testing.T) {
 // TestEndShips: what waits at the end is shipped, without the wait for more.
 func TestEndShips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		r := newRig(t, b, export.Options{FlushEvery: time.Hour, FlushRows: 5}, newSink(t, "a"))
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
@@ -343,7 +343,7 @@ func TestEndRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newSink(t, "a"), newSink(t, "b")
 		b.fate = away
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a, b)
+		r := newRig(t, memory(t), export.Options{}, a, b)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		offer(r, l, 2)
@@ -360,7 +360,7 @@ func TestHangingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
 		a.hang = true
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+		r := newRig(t, memory(t), export.Options{}, a)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		offer(r, l, 3)
@@ -391,7 +391,7 @@ func TestPanicOfASink(t *testing.T) {
 				}
 				return nil, false
 			}
-			r := newRig(t, bucketOver(t, memory(t)), export.Options{}, a)
+			r := newRig(t, memory(t), export.Options{}, a)
 			l := newLogbook(t, r.logs, "x")
 			r.Open(l.key, observability.Source{}, -1, -1)
 			offer(r, l, 1)
@@ -425,7 +425,7 @@ func TestLiveIsAccounted(t *testing.T) {
 			}
 			return nil, false
 		}
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{LiveEvents: 50}, a, b)
+		r := newRig(t, memory(t), export.Options{LiveEvents: 50}, a, b)
 		for i := range 400 {
 			r.Emit(live(2*i), live(2*i+1))
 			time.Sleep(10 * time.Millisecond)
@@ -457,7 +457,7 @@ func TestForgottenOnlyWhenShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newSink(t, "a")
 		a.fate = away
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{FlushRows: 1, JournalEvery: time.Hour}, a)
+		r := newRig(t, memory(t), export.Options{FlushRows: 1, JournalEvery: time.Hour}, a)
 		l := newLogbook(t, r.logs, "x")
 		r.Open(l.key, observability.Source{}, -1, -1)
 		offer(r, l, 2) // each a group

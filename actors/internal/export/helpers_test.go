@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 func project(src observability.Source, b conversation.Batch) []observability.Event {
@@ -31,15 +29,6 @@ func memory(tb testing.TB) *local.Store {
 		}
 	})
 	return store
-}
-
-func bucketOver(tb testing.TB, rt http.RoundTripper) storage.Bucket {
-	tb.Helper()
-	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: rt})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
 }
 
 // logbook is one conversation and who writes it.

@@ -45,7 +45,7 @@ func TestReadsWhatWasNotOffered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, bucketOver(t, memory(t)), export.Options{}, newSink(t, "a"))
+				r := newRig(t, memory(t), export.Options{}, newSink(t, "a"))
 				l := newLogbook(t, r.logs, "x")
 				for range 25 {
 					l.append()
@@ -101,7 +101,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		a := newSink(t, "a")
 		a.fate = away
 		const limit = 40 << 10
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{MemoryBytes: limit, FlushRows: 20, Readers: 2}, a)
+		r := newRig(t, memory(t), export.Options{MemoryBytes: limit, FlushRows: 20, Readers: 2}, a)
 		var books []*logbook
 		for i := range 30 {
 			l := newLogbook(t, r.logs, fmt.Sprint("c", i))
@@ -169,7 +169,7 @@ func TestDamageHoldsUpNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := bucketOver(t, memory(t))
+				b := memory(t)
 				r := newRig(t, b, export.Options{Readers: 1}, newSink(t, "a"))
 				bad, good := newLogbook(t, r.logs, "bad"), newLogbook(t, r.logs, "good")
 				for range 6 {
@@ -204,16 +204,13 @@ func TestDamageHoldsUpNobody(t *testing.T) {
 }
 
 // refusing refuses to read what belongs to one conversation.
-type refusing struct {
-	http.RoundTripper
-	key conversation.Key
-}
-
-func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.Contains(req.URL.String(), string(r.key)) {
-		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: req}, nil
-	}
-	return r.RoundTripper.RoundTrip(req)
+func refusing(b storage.Bucket, key conversation.Key) storage.Bucket {
+	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
+		if strings.Contains(c.Key, string(key)) {
+			return &storage.Error{Op: "get", Key: c.Key, Kind: storage.ErrRefused, Status: http.StatusForbidden}
+		}
+		return c.Do(ctx)
+	})
 }
 
 // TestRefusedLogHoldsUpNoOther, however long it has been refused: its reader pauses, the
@@ -222,11 +219,11 @@ func TestRefusedLogHoldsUpNoOther(t *testing.T) {
 	for k := range 8 {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory(t)
-			logs := storage.NewLogs(bucketOver(t, store), nil)
+			logs := storage.NewLogs(store, nil)
 			bad, good := newLogbook(t, logs, "bad"), newLogbook(t, logs, "good")
 			bad.append()
 			good.append()
-			r := newRig(t, bucketOver(t, refusing{store, bad.key}), export.Options{}, newSink(t, "a"))
+			r := newRig(t, refusing(store, bad.key), export.Options{}, newSink(t, "a"))
 			r.Open(bad.key, observability.Source{}, -1, 0)
 			time.Sleep(3*time.Minute + time.Duration(k)*7*second)
 			r.Open(good.key, observability.Source{}, -1, 0)
@@ -244,7 +241,7 @@ func TestRefusedLogHoldsUpNoOther(t *testing.T) {
 // TestNewerRecordsAreNotGivenUp: they wait for a node that knows them.
 func TestNewerRecordsAreNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		r := newRig(t, b, export.Options{}, newSink(t, "a"))
 		l := newLogbook(t, r.logs, "x")
 		l.append()
@@ -267,12 +264,12 @@ func TestNewerRecordsAreNotGivenUp(t *testing.T) {
 func TestBucketAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
-		l := newLogbook(t, storage.NewLogs(bucketOver(t, store), nil), "x")
+		l := newLogbook(t, storage.NewLogs(store, nil), "x")
 		for range 5 {
 			l.append()
 		}
 		faulty := storagetest.Faulty(store, storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.ErrorBefore: 1}})
-		r := newRig(t, bucketOver(t, faulty), export.Options{}, newSink(t, "a"))
+		r := newRig(t, faulty, export.Options{}, newSink(t, "a"))
 		r.Open(l.key, observability.Source{}, -1, l.tail.Seq)
 		if r.MayLeave(l.key) {
 			t.Error("it may leave")
@@ -291,7 +288,7 @@ func TestBucketAway(t *testing.T) {
 
 // TestBytesOfAConversation holds the package comment to its word.
 func TestBytesOfAConversation(t *testing.T) {
-	b := bucketOver(t, memory(t))
+	b := memory(t)
 	x, err := export.New(storage.NewLogs(b, nil), b, &export.Options{Member: "me", Sinks: []observability.Sink{newSink(t, "a")}, Project: project})
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +324,7 @@ func TestLogsThatAreLeftAlone(t *testing.T) {
 		aside.Store(true)
 		var sick conversation.Key
 		skip := func(key conversation.Key) bool { return key == sick && aside.Load() }
-		r := newRig(t, bucketOver(t, memory(t)), export.Options{Skip: skip}, newSink(t, "a"))
+		r := newRig(t, memory(t), export.Options{Skip: skip}, newSink(t, "a"))
 		left, other := newLogbook(t, r.logs, "left"), newLogbook(t, r.logs, "other")
 		sick = left.key
 		for _, l := range []*logbook{left, other} {
@@ -357,7 +354,7 @@ func TestPanicOverALog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var reads, over atomic.Int64
-				r := newRig(t, bucketOver(t, memory(t)), export.Options{
+				r := newRig(t, memory(t), export.Options{
 					Project: func(src observability.Source, b conversation.Batch) []observability.Event {
 						if src.ID == "bad" && b.Offset == 3 {
 							panic("mine")

@@ -27,7 +27,7 @@ type simulation struct {
 	*testing.T
 	rand   *rand.Rand
 	bucket storage.Bucket // without faults
-	faulty *storagetest.FaultTransport
+	faulty *storagetest.FaultBucket
 	sinks  []*sink
 	watch  *watcher
 	books  []*simBook
@@ -173,14 +173,14 @@ func newWatcher(t *testing.T, b storage.Bucket, every time.Duration) *watcher {
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	store := memory(t)
-	s := &simulation{T: t, rand: rand.New(rand.NewPCG(seed, 7)), bucket: bucketOver(t, store)}
+	s := &simulation{T: t, rand: rand.New(rand.NewPCG(seed, 7)), bucket: store}
 	s.faulty = storagetest.Faulty(store, storagetest.Plan{
 		Seed: seed, Latency: 200 * time.Millisecond,
 		Rates: map[storagetest.Kind]float64{
 			storagetest.LostAck: 0.05, storagetest.Delayed: 0.05, storagetest.ErrorBefore: 0.05, storagetest.ErrorAfter: 0.05, storagetest.Timeout: 0.05,
 		},
 	})
-	s.watch = newWatcher(t, bucketOver(t, s.faulty), 5*time.Second)
+	s.watch = newWatcher(t, s.faulty, 5*time.Second)
 	for _, name := range []string{"a", "b"} {
 		sink := newSink(t, name)
 		r := rand.New(rand.NewPCG(seed, uint64(len(s.sinks))))

@@ -1,8 +1,8 @@
 package export_test
 
 import (
+	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,7 +40,7 @@ func view(members ...string) func() ([]string, bool) {
 // journals are deleted; those of a member stay.
 func TestTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		logs := storage.NewLogs(b, nil)
 		x, y, z := newLogbook(t, logs, "x"), newLogbook(t, logs, "y"), newLogbook(t, logs, "z")
 		for range 8 {
@@ -81,7 +81,7 @@ func TestTakesOver(t *testing.T) {
 // own one has landed, and who takes over from that one ships it all.
 func TestTakesOverIntoItsOwnJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		x := newLogbook(t, storage.NewLogs(b, nil), "x")
 		for range 4 {
 			x.append()
@@ -114,7 +114,7 @@ func TestTakesOverIntoItsOwnJournal(t *testing.T) {
 // nothing, and what a paused node lands later is found too.
 func TestSweepsWhenWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		x := newLogbook(t, storage.NewLogs(b, nil), "x")
 		x.append()
 		leave(t, b, "other", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
@@ -142,7 +142,7 @@ func TestSweepsWhenWoken(t *testing.T) {
 // TestDamagedJournalHoldsUpNoOther, and it is left for people to look at.
 func TestDamagedJournalHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		x := newLogbook(t, storage.NewLogs(b, nil), "x")
 		x.append()
 		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
@@ -166,7 +166,7 @@ func TestTakenOverWhileOpen(t *testing.T) {
 	for name, early := range map[string]bool{"opened first": false, "adopted first": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := bucketOver(t, memory(t))
+				b := memory(t)
 				x := newLogbook(t, storage.NewLogs(b, nil), "x")
 				a := newSink(t, "a")
 				for range 2 { // The dead node has exported them.
@@ -202,7 +202,7 @@ func TestTakenOverWhileOpen(t *testing.T) {
 // known of its conversation here proves nothing about what another node has listed.
 func TestAdoptsWhatItHasOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		r := newRig(t, b, export.Options{SweepEvery: time.Hour}, newSink(t, "a"))
 		x := newLogbook(t, r.logs, "x")
 		r.Open(x.key, observability.Source{}, -1, -1)
@@ -224,7 +224,7 @@ func TestAdoptsWhatItHasOpen(t *testing.T) {
 // somebody may have taken that over and be done with it.
 func TestAdoptsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		a := newSink(t, "a")
 		a.fate = away
 		r := newRig(t, b, export.Options{SweepEvery: time.Hour}, a)
@@ -253,17 +253,14 @@ func TestAdoptsAnew(t *testing.T) {
 }
 
 // slow holds up the answers about one conversation.
-type slow struct {
-	http.RoundTripper
-	key conversation.Key
-}
-
-func (s slow) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := s.RoundTripper.RoundTrip(req)
-	if strings.Contains(req.URL.String(), string(s.key)) {
-		time.Sleep(4 * second)
-	}
-	return resp, err
+func slow(b storage.Bucket, key conversation.Key) storage.Bucket {
+	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
+		err := c.Do(ctx)
+		if strings.Contains(c.Key, string(key)) {
+			time.Sleep(4 * second)
+		}
+		return err
+	})
 }
 
 // TestAdoptsWhatIsBeingRead: the end that a read has come to may be the one before another
@@ -272,11 +269,11 @@ func TestAdoptsWhatIsBeingRead(t *testing.T) {
 	for at := second; at < 30*second; at += 2 * second {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory(t)
-			b := bucketOver(t, store)
+			b := store
 			x := newLogbook(t, storage.NewLogs(b, nil), "x")
 			x.append()
 			a := newSink(t, "a")
-			r := newRig(t, bucketOver(t, slow{store, x.key}), export.Options{SweepEvery: time.Hour}, a)
+			r := newRig(t, slow(store, x.key), export.Options{SweepEvery: time.Hour}, a)
 			r.Open(x.key, observability.Source{}, -1, 0)
 			time.Sleep(at)
 			x.takeOver()
@@ -294,7 +291,7 @@ func TestAdoptsWhatIsBeingRead(t *testing.T) {
 // TestTakesOverALongLog: one turn does not reach its end.
 func TestTakesOverALongLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucketOver(t, memory(t))
+		b := memory(t)
 		x := newLogbook(t, storage.NewLogs(b, nil), "x")
 		for range 1100 {
 			x.append()
@@ -317,10 +314,10 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 			DelayRequests: -1, Rates: map[storagetest.Kind]float64{storagetest.Delayed: 1},
 			Match: func(op storagetest.Op) bool { return op.Method == "PUT" && strings.HasPrefix(op.Key, "export/") },
 		})
-		w := newWatcher(t, bucketOver(t, faulty), 5*second)
+		w := newWatcher(t, faulty, 5*second)
 		a := newSink(t, "a")
 		a.fate = away
-		logs := storage.NewLogs(bucketOver(t, store), nil)
+		logs := storage.NewLogs(store, nil)
 		x := newLogbook(t, logs, "x")
 		r := newRig(t, w, export.Options{}, a)
 		r.Open(x.key, observability.Source{}, -1, -1)
@@ -359,8 +356,8 @@ func TestComposedIsNotLanded(t *testing.T) {
 		})
 		a := newSink(t, "a")
 		a.fate = away
-		r := newRig(t, bucketOver(t, faulty), export.Options{}, a)
-		x := newLogbook(t, storage.NewLogs(bucketOver(t, store), nil), "x")
+		r := newRig(t, faulty, export.Options{}, a)
+		x := newLogbook(t, storage.NewLogs(store, nil), "x")
 		r.Open(x.key, observability.Source{}, -1, -1)
 		offer(r, x, 1)
 		r.MayLeave(x.key)

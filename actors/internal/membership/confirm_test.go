@@ -89,7 +89,7 @@ func TestIntervalsMayChangeOneNodeAtATime(t *testing.T) {
 						}
 					}
 					var err error
-					n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, storagetest.Plan{Latency: time.Millisecond})}),
+					n.Membership, err = membership.New(n.over(storagetest.Faulty(w.store, storagetest.Plan{Latency: time.Millisecond})),
 						membership.Self{ID: id, Address: id + ".example:3000", Node: id + ".example:7946", Weight: 1},
 						&membership.Options{Heartbeat: o.heartbeat, Suspect: o.suspect, Fence: o.fence, Publish: n.publish})
 					if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/actors/internal/membership"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -88,17 +86,8 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w.bucket = w.over(w.store)
+	w.bucket = w.store
 	return w
-}
-
-func (w *world) over(rt http.RoundTripper) storage.Bucket {
-	w.t.Helper()
-	b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: rt})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return b
 }
 
 // keys returns every stored key.
@@ -204,7 +193,7 @@ func (w *world) make(self membership.Self, plan storagetest.Plan) *node {
 		o.Reached = func() []string { return w.net.reachedBy(n.id) }
 	}
 	var err error
-	n.Membership, err = membership.New(w.over(&link{n, storagetest.Faulty(w.store, plan)}), self, o)
+	n.Membership, err = membership.New(n.over(storagetest.Faulty(w.store, plan)), self, o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -272,37 +261,30 @@ func values(nodes map[string]*node, without ...string) []*node {
 	return out
 }
 
-// link records the requests of a node and holds them up while it is frozen.
-type link struct {
-	n    *node
-	next http.RoundTripper
-}
-
-func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
-	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	what := req.Method + " " + key
-	if key == "" {
-		what = "LIST " + req.URL.Query().Get("prefix")
-	}
-	l.n.mu.Lock()
-	l.n.seen = append(l.n.seen, what)
-	if what == "PUT "+storage.HeartbeatKey(l.n.id) {
-		l.n.beat = time.Now()
-	}
-	frozen := l.n.frozen
-	l.n.mu.Unlock()
-	if frozen != nil {
-		<-frozen
-	}
-	if l.n.hang != nil && l.n.hang(what) {
-		<-req.Context().Done()
-		return nil, req.Context().Err()
-	}
-	resp, err := l.next.RoundTrip(req)
-	if l.n.slow != nil {
-		time.Sleep(l.n.slow(what))
-	}
-	return resp, err
+// over returns b with the requests of the node recorded, and held up while it is frozen.
+func (n *node) over(b storage.Bucket) storage.Bucket {
+	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
+		what := c.Method + " " + c.Key
+		n.mu.Lock()
+		n.seen = append(n.seen, what)
+		if what == "PUT "+storage.HeartbeatKey(n.id) {
+			n.beat = time.Now()
+		}
+		frozen := n.frozen
+		n.mu.Unlock()
+		if frozen != nil {
+			<-frozen
+		}
+		if n.hang != nil && n.hang(what) {
+			<-ctx.Done()
+			return c.Unanswered(ctx.Err())
+		}
+		err := c.Do(ctx)
+		if n.slow != nil {
+			time.Sleep(n.slow(what))
+		}
+		return err
+	})
 }
 
 // requests returns what was sent since it was called last.

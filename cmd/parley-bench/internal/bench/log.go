@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 // LogOptions say where RunLog measures, and how much. The zero value works.
@@ -126,9 +125,7 @@ func RunLog(ctx context.Context, o LogOptions) (_ *Report, err error) {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
-		if r.bucket, err = openFolder(store); err != nil {
-			return nil, err
-		}
+		r.bucket = store
 		report.Bucket = "a folder"
 	} else {
 		// Also after Ctrl-C nothing is left.
@@ -144,13 +141,6 @@ func RunLog(ctx context.Context, o LogOptions) (_ *Report, err error) {
 		report.Scenarios = append(report.Scenarios, r.run(ctx, p)...)
 	}
 	return report, nil
-}
-
-// openFolder speaks to a store in this process.
-func openFolder(store *local.Store) (*s3.Bucket, error) {
-	return s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store,
-	})
 }
 
 // logRun is the state of a run of RunLog.

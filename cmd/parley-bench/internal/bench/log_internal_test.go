@@ -101,12 +101,8 @@ func (f *failing) Create(ctx context.Context, key string, body storage.Body) err
 func TestLogFailures(t *testing.T) {
 	store := local.NewMemory()
 	defer store.Close()
-	bucket, err := openFolder(store)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancelCause(t.Context())
-	some := &failing{Bucket: bucket}
+	some := &failing{Bucket: store}
 	some.left.Store(100)
 	r, err := RunLog(ctx, LogOptions{Bucket: some, Place: "here", Percent: 1})
 	if err != nil || r.Failed() == 0 || r.Failed() == len(r.Scenarios) || r.Bucket != "here" {
@@ -117,12 +113,12 @@ func TestLogFailures(t *testing.T) {
 			t.Errorf("failed row %+v", s)
 		}
 	}
-	if page, err := bucket.List(t.Context(), storage.ListQuery{}); err != nil || len(page.Keys) != 0 {
+	if page, err := store.List(t.Context(), storage.ListQuery{}); err != nil || len(page.Keys) != 0 {
 		t.Errorf("left behind: %v, %v", page.Keys, err)
 	}
 	gone := errors.New("gone")
 	stop(gone)
-	if r, err = RunLog(ctx, LogOptions{Bucket: bucket}); err != nil || r.Failed() != len(LogNames()) || r.Scenarios[0].Error != "gone" {
+	if r, err = RunLog(ctx, LogOptions{Bucket: store}); err != nil || r.Failed() != len(LogNames()) || r.Scenarios[0].Error != "gone" {
 		t.Errorf("after the end: %+v, %v", r, err)
 	}
 }

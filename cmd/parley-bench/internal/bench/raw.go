@@ -50,8 +50,8 @@ func rawSyncs(ctx context.Context, r *runner, out *Scenario) (err error) {
 	return err
 }
 
-// rawPuts times conditional PUTs into a folder beside the server's, through the
-// same client and store.
+// rawPuts times conditional PUTs into a folder beside the server's, by the
+// same bucket.
 func rawPuts(writers int) func(context.Context, *runner, *Scenario) error {
 	return func(ctx context.Context, r *runner, out *Scenario) (err error) {
 		store, err := local.Open(filepath.Join(r.dir, fmt.Sprintf("raw-%d", writers)), nil)
@@ -59,14 +59,10 @@ func rawPuts(writers int) func(context.Context, *runner, *Scenario) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
-		bucket, err := openFolder(store)
-		if err != nil {
-			return err
-		}
 		body := rawBody()
 		put := func(ctx context.Context, key string) (time.Duration, error) {
 			start := time.Now()
-			err := bucket.Create(ctx, key, storage.Bytes(body))
+			err := store.Create(ctx, key, storage.Bytes(body))
 			return time.Since(start), err
 		}
 		warm := func(ctx context.Context, i int) (time.Duration, error) { return put(ctx, fmt.Sprintf("warm/%08d", i)) }

@@ -1,0 +1,333 @@
+package local
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// Verbs of storage.Error.
+const (
+	opCreate = "create"
+	opPut    = "put"
+	opGet    = "get"
+	opOpen   = "open"
+	opList   = "list"
+	opDelete = "delete"
+)
+
+var _ storage.Bucket = (*Store)(nil)
+
+// Create implements storage.Bucket. When ctx ends while the Store owns the commit, that
+// goes on, and the error is storage.ErrUncertain: nobody waits for a disk that stalls.
+func (s *Store) Create(ctx context.Context, key string, body storage.Body) error {
+	return s.write(ctx, opCreate, key, body)
+}
+
+// Put implements storage.Bucket.
+func (s *Store) Put(ctx context.Context, key string, body storage.Body) error {
+	return s.write(ctx, opPut, key, body)
+}
+
+func (s *Store) write(ctx context.Context, op, key string, body storage.Body) error {
+	if err := checkBody(body); err != nil {
+		return &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: err}
+	}
+	src := &releasedBody{src: body.Reader}
+	defer src.release()
+	_, err := perform(ctx, s, op, key, func() (none struct{}, err error) { return none, s.store(ctx, key, src, body, op == opCreate) }, nil)
+	return err
+}
+
+func checkBody(body storage.Body) error {
+	switch {
+	case body.Size <= 0 || body.Reader == nil:
+		return errors.New("body is empty")
+	case body.Size > maxObjectBytes:
+		return fmt.Errorf("%d bytes are more than the %d of an object", body.Size, int64(maxObjectBytes))
+	}
+	return nil
+}
+
+// store stores the body. Its bytes are complete, checked and, if large, durable before
+// the key is written.
+func (s *Store) store(ctx context.Context, key string, src io.ReadSeeker, body storage.Body, create bool) error {
+	if create && s.isLarge(body.Size) {
+		// A large body that would be refused need not be written first.
+		switch _, err := s.engine.get(ctx, key); {
+		case err == nil:
+			return errExists
+		case !errors.Is(err, errNoKey):
+			return err
+		}
+	}
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read the body: %w", err)
+	}
+	o, err := s.receive(src, body.Size, digests{sha256: body.SHA256[:], plain: true})
+	if err != nil {
+		return err
+	}
+	return s.commit(ctx, key, &o, create)
+}
+
+// Get implements storage.Bucket.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	return perform(ctx, s, opGet, key, func() ([]byte, error) { return s.read(ctx, key, 0, -1) }, nil)
+}
+
+// GetRange implements storage.Bucket.
+func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	if offset < 0 || length <= 0 {
+		return nil, &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
+	}
+	return perform(ctx, s, opGet, key, func() ([]byte, error) { return s.read(ctx, key, offset, length) }, nil)
+}
+
+// read returns length bytes of an object, or what is left of it if length is negative.
+func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	o, file, err := s.open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if file != nil {
+		defer file.Close()
+	}
+	if length < 0 {
+		length = o.size - offset
+	}
+	if offset > o.size-length {
+		return nil, invalidArgument("the object has no %d bytes from %d on", length, offset)
+	}
+	if file == nil {
+		return o.inline[offset : offset+length : offset+length], nil
+	}
+	b := make([]byte, length)
+	if _, err := file.ReadAt(b, offset); err != nil {
+		return nil, fmt.Errorf("read object file: %w", err)
+	}
+	return b, nil
+}
+
+// Open implements storage.Bucket. ctx must hold until the reader is closed.
+func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	r, err := perform(ctx, s, opOpen, key, func() (*objectReader, error) {
+		o, file, err := s.open(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if file == nil {
+			return &objectReader{ctx: ctx, key: key, left: o.size, src: bytes.NewReader(o.inline)}, nil
+		}
+		return &objectReader{ctx: ctx, key: key, left: o.size, src: io.NewSectionReader(file, 0, o.size), file: file}, nil
+	}, func(r *objectReader) { _ = r.Close() })
+	if err != nil {
+		return nil, 0, err
+	}
+	return r, r.left, nil
+}
+
+// objectReader streams one object. A body that ends early is an error.
+type objectReader struct {
+	ctx  context.Context
+	key  string
+	left int64
+	src  io.Reader
+	file vfs.File // Nil for an object without one.
+}
+
+// Read implements io.Reader.
+func (r *objectReader) Read(p []byte) (n int, err error) {
+	if err = context.Cause(r.ctx); err == nil {
+		n, err = r.src.Read(p)
+		r.left -= int64(n)
+	}
+	switch {
+	case err == nil, err == io.EOF && r.left == 0:
+		return n, err
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	return n, &storage.Error{Op: opOpen, Key: r.key, Kind: storage.ErrUnavailable, Err: err}
+}
+
+// Close implements io.Closer.
+func (r *objectReader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+// List implements storage.Bucket. Keys below a folder are not visited one by one: the
+// scan goes on behind it.
+func (s *Store) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > maxListKeys {
+		return storage.ListPage{}, &storage.Error{Op: opList, Key: q.Prefix, Kind: storage.ErrRefused,
+			Err: fmt.Errorf("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit)}
+	}
+	return perform(ctx, s, opList, q.Prefix, func() (storage.ListPage, error) { return s.list(ctx, q) }, nil)
+}
+
+func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
+	limit := q.Limit
+	if limit == 0 {
+		limit = maxListKeys
+	}
+	from := q.Prefix
+	if q.After >= q.Prefix && q.After != "" {
+		from = q.After + "\x00"
+	}
+	err = s.engine.scan(ctx, from, afterPrefix(q.Prefix), func(key string, o object) (next string, more bool) {
+		if len(page.Keys)+len(page.Prefixes) == limit {
+			page.More = true
+			return "", false
+		}
+		if folder := folderOf(key, q); folder != "" {
+			page.Prefixes = append(page.Prefixes, folder)
+			return afterPrefix(folder), true
+		}
+		page.Keys = append(page.Keys, storage.ListedKey{Key: key, Size: o.size})
+		return "", true
+	})
+	return page, err
+}
+
+// Delete implements storage.Bucket. The key goes first and its file afterwards.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	_, err := perform(ctx, s, opDelete, key, func() (none struct{}, err error) {
+		removed, err := s.engine.remove(ctx, key)
+		if err == nil {
+			s.discard(object{file: removed})
+		}
+		return none, err
+	}, nil)
+	return err
+}
+
+// perform lets the Store do something for a caller who waits no longer than ctx. What it
+// does then is dropped; a write may still land. The goroutine belongs to the Store:
+// Close waits until it has left. In memory nothing takes time, and there is none.
+func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T, error), drop func(T)) (T, error) {
+	var zero T
+	if ctx.Err() != nil {
+		return zero, &storage.Error{Op: op, Key: key, Err: context.Cause(ctx)}
+	}
+	if err := checkKey(key); err != nil || key == "" && op != opList {
+		return zero, &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: cmp.Or(err, errors.New("the key is empty"))}
+	}
+	if !s.enter() {
+		return zero, s.outcome(ctx, op, key, errClosed())
+	}
+	if s.files == nil {
+		defer s.leave()
+		v, err := do()
+		return v, s.outcome(ctx, op, key, err)
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		defer s.leave()
+		v, err := do()
+		select {
+		case done <- result{v, err}:
+		case <-ctx.Done():
+			if err == nil && drop != nil {
+				drop(v)
+			}
+		}
+	}()
+	select {
+	case r := <-done:
+		return r.v, s.outcome(ctx, op, key, r.err)
+	case <-ctx.Done():
+		return zero, s.outcome(ctx, op, key, context.Cause(ctx))
+	}
+}
+
+// outcome is the error that the seam promises.
+func (s *Store) outcome(ctx context.Context, op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &storage.Error{Op: op, Key: key, Err: err}
+	var answer *apiError
+	switch {
+	case errors.Is(err, errNoKey):
+		e.Kind, e.Err = storage.ErrNotFound, nil
+	case errors.Is(err, errExists):
+		e.Kind, e.Err = storage.ErrExists, nil
+	case errors.As(err, &answer) && answer.status < http.StatusInternalServerError:
+		e.Kind = storage.ErrRefused
+	case op == opGet || op == opOpen || op == opList:
+		e.Kind = storage.ErrUnavailable
+	default:
+		e.Kind = storage.ErrUncertain
+	}
+	if (e.Kind == storage.ErrUnavailable || e.Kind == storage.ErrUncertain) && ctx.Err() == nil && answer == nil {
+		s.log.Error("local store request", "op", op, "key", key, "err", err)
+	}
+	return e
+}
+
+// releasedBody is the body of one write. The Store may go on reading after its caller has
+// left; release makes it stop before the caller uses the source again.
+type releasedBody struct {
+	mu       sync.Mutex
+	src      io.ReadSeeker
+	released bool
+}
+
+var errReleased = errors.New("the caller has left")
+
+// Read implements io.Reader.
+func (b *releasedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released {
+		return 0, errReleased
+	}
+	return b.src.Read(p)
+}
+
+// Seek implements io.Seeker.
+func (b *releasedBody) Seek(offset int64, whence int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released {
+		return 0, errReleased
+	}
+	return b.src.Seek(offset, whence)
+}
+
+func (b *releasedBody) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.released = true
+}
+
+// folderOf returns the folder that stands for key in a listing, "" if it stands for
+// itself.
+func folderOf(key string, q storage.ListQuery) string {
+	if q.Delimiter == "" {
+		return ""
+	}
+	i := strings.IndexByte(key[len(q.Prefix):], '/')
+	if i < 0 {
+		return ""
+	}
+	return key[:len(q.Prefix)+i+1]
+}
