@@ -88,7 +88,7 @@ func packages() []row {
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},
-		{"internal/chaos", 3, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "providers", "storage"), list("github.com/google/go-cmp")},
+		{"internal/chaos", 4, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "providers", "storage", "storage/storagetest"), list("github.com/google/go-cmp")},
 		{"internal/clickhousetest", 3, suite, list("internal/proc"), nil},
 		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},
 		{"internal/clusterrun", 3, suite, nil, nil},

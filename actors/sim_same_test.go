@@ -10,13 +10,17 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
 )
 
 var simSame = flag.Uint64("same", sample.Of[uint64](30, 4), "run so many seeds of the simulation three times and compare their traces")
 
 // TestSameSeedSameTrace runs seeds on one core, on two, and on more cores than the
-// machine has with several schedules at once. Whatever the scheduler of goroutines
-// does, a seed has one trace, to the nanosecond.
+// machine has with several schedules at once, and on another bucket: through the S3
+// client. Whatever the scheduler of goroutines does, a seed has one trace, to the
+// nanosecond.
 func TestSameSeedSameTrace(t *testing.T) {
 	system := newSimSystem(t)
 	defer runtime.GOMAXPROCS(onCores(1))
@@ -46,6 +50,24 @@ func TestSameSeedSameTrace(t *testing.T) {
 				})
 			}
 		})
+	}
+	for seed := range want {
+		got := runScheduleOver(t, system, sameSchedule(seed), behindS3(t)).Trace()
+		for i := range got { // It says more.
+			got[i] = strings.ReplaceAll(got[i], ": status 404 NoSuchKey: the key does not exist", "")
+		}
+		compareTraces(t, seed, want[seed], got)
+	}
+}
+
+// behindS3 is the bucket of a store as a client of S3 sees it.
+func behindS3(t *testing.T) func(*local.Store) storage.Bucket {
+	return func(store *local.Store) storage.Bucket {
+		b, err := s3.New(&s3.Options{Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // stageScript is an interleaving that one sentence of the rules of the busy journal is
@@ -374,10 +375,7 @@ func isPutBackTwice(s *stage) {
 	s.start("e")
 	s.wantAside("x")
 	s.deadens("")
-	interrupted, err := openSimBucket(&endsWithin{stage: s})
-	if err != nil {
-		s.Fatal(err)
-	}
+	interrupted := storagetest.Through(s.store, new(endsWithin).carry)
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	if err := storage.PutBack(ctx, interrupted, at("x").Key()); err == nil {
@@ -389,19 +387,15 @@ func isPutBackTwice(s *stage) {
 	}
 }
 
-// endsWithin is the bucket of a process that ends when it has done one of the two steps that
-// put a conversation back.
-type endsWithin struct {
-	stage *stage
-	over  bool
-}
+// endsWithin is the way to the bucket of a process that ends when it has done one of the two
+// steps that put a conversation back.
+type endsWithin struct{ over bool }
 
-func (e *endsWithin) RoundTrip(req *http.Request) (*http.Response, error) {
-	step := strings.Contains(req.URL.Path, "/wake/") && req.Method == http.MethodPut ||
-		strings.Contains(req.URL.Path, "/aside/") && req.Method == http.MethodDelete
-	if e.over && req.Method != http.MethodGet {
-		return nil, errStageLost
+func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
+	step := strings.HasPrefix(c.Key, "wake/") && c.Method == http.MethodPut || strings.HasPrefix(c.Key, "aside/") && c.Method == http.MethodDelete
+	if e.over && c.Method != http.MethodGet && c.Method != "LIST" {
+		return c.Unanswered(errStageLost)
 	}
 	e.over = e.over || step
-	return e.stage.store.RoundTrip(req)
+	return c.Do(ctx)
 }

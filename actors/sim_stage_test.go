@@ -1,11 +1,9 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	"github.com/parleyrun/parley/internal/chaos"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 var errStageLost = errors.New("the network has lost it")
@@ -83,10 +82,7 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
 			nodes: map[string]*player{}, views: map[string]string{}, reading: slowOpening / 2,
 		}
-		var err error
-		if s.bucket, err = openSimBucket(s.store); err != nil {
-			t.Fatal(err)
-		}
+		s.bucket = s.store
 		defer s.close()
 		script(s)
 		violation = s.end()
@@ -99,11 +95,8 @@ func (s *stage) start(names ...string) {
 	s.Helper()
 	for _, name := range names {
 		p := &player{stage: s, name: name, done: make(chan struct{})}
-		bucket, err := openSimBucket(p)
-		if err != nil {
-			s.Fatal(err)
-		}
-		p.rt, err = newRuntime(bucket, &Options{
+		var err error
+		p.rt, err = newRuntime(storagetest.Through(s.store, p.carry), &Options{
 			Agents: []*agent.Agent{{Name: "worker", Model: "no/model"}}, SweepEvery: 24 * time.Hour, DrainTimeout: time.Second,
 		})
 		if err != nil {
@@ -278,9 +271,8 @@ func (s *stage) holding(node, method, key string) *hold {
 }
 
 // opens reports whether a request is the first LIST of a log.
-func opens(req *http.Request, key, conv string) bool {
-	q := req.URL.Query()
-	return req.Method == http.MethodGet && key == "" && q.Get("start-after") == "" && q.Get("prefix") == storage.FolderOf(at(conv).Key())+"log/"
+func opens(c *storagetest.Call, conv string) bool {
+	return c.Method == "LIST" && c.After == "" && c.Key == storage.FolderOf(at(conv).Key())+"log/"
 }
 
 func (s *stage) isDeadly() string {
@@ -314,61 +306,51 @@ func (s *stage) wantAside(convs ...string) {
 	}
 }
 
-// RoundTrip implements http.RoundTripper.
-func (p *player) RoundTrip(req *http.Request) (*http.Response, error) {
-	var body []byte
-	if req.Body != nil {
-		var err error
-		body, err = io.ReadAll(req.Body)
-		req.Body.Close()
-		if err != nil {
-			return nil, err
-		}
+// carry carries a request of the node.
+func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
+	later, err := c.Later()
+	if err != nil {
+		return c.Unanswered(err)
 	}
-	land := func() (*http.Response, error) {
-		out := req.Clone(context.WithoutCancel(req.Context()))
-		out.Body = io.NopCloser(bytes.NewReader(body))
-		return p.stage.store.RoundTrip(out)
-	}
+	land := func() error { return later(context.WithoutCancel(ctx)) }
 	if p.isDead() {
-		return nil, errSimStopped
+		return c.Unanswered(errSimStopped)
 	}
-	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	deadly := p.stage.isDeadly()
-	if deadly != "" && opens(req, key, "y") {
+	if deadly != "" && opens(c, "y") {
 		p.stage.pass(slowOpening)
 	}
-	if deadly != "" && opens(req, key, deadly) {
+	if deadly != "" && opens(c, deadly) {
 		p.stage.pass(p.stage.reading)
 		p.stage.late.Go(func() { p.stage.kill(p.name) })
 		<-p.host.gone
-		return nil, errSimStopped
+		return c.Unanswered(errSimStopped)
 	}
-	h := p.stage.holding(p.name, req.Method, key)
+	h := p.stage.holding(p.name, c.Method, c.Key)
 	switch {
 	case h == nil:
 		return land()
 	case h.answers:
-		resp, err := land()
+		err := land()
 		select {
 		case <-h.over:
-			return resp, err
-		case <-req.Context().Done():
-			return nil, req.Context().Err()
+			return err
+		case <-ctx.Done():
+			return c.Unanswered(ctx.Err())
 		}
 	}
 	select {
 	case <-h.over:
-	case <-req.Context().Done():
+	case <-ctx.Done():
 		p.stage.late.Go(func() { // It has left the process; nobody calls it back.
 			if <-h.over; h.lands {
-				_, _ = land()
+				_ = land()
 			}
 		})
-		return nil, req.Context().Err()
+		return c.Unanswered(ctx.Err())
 	}
 	if !h.lands {
-		return nil, errStageLost
+		return c.Unanswered(errStageLost)
 	}
 	return land()
 }

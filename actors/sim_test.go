@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -21,7 +20,6 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 const (
@@ -79,18 +77,8 @@ func (n *simNode) Rest() (listed, active int) {
 	return len(n.journal.held()), len(n.active)
 }
 
-func openSimBucket(rt http.RoundTripper) (storage.Bucket, error) {
-	return s3.New(&s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true, Transport: rt,
-	})
-}
-
 func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {
-	bucket, err := openSimBucket(site.Transport)
-	if err != nil {
-		return nil, err
-	}
-	rt, err := newRuntime(bucket, &Options{
+	rt, err := newRuntime(site.Bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, RetryPause: simRetryPause,
 		IdleShedAfter: p.shedAfter, IdleAfter: p.idleAfter, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
@@ -109,13 +97,19 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 // runSchedule runs one schedule.
 func runSchedule(t *testing.T, system *actor.ActorSystem, s simSchedule) *chaos.Report {
 	t.Helper()
+	return runScheduleOver(t, system, s, func(store *local.Store) storage.Bucket { return store })
+}
+
+// runScheduleOver runs one schedule on a bucket that a store is behind.
+func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, over func(*local.Store) storage.Bucket) *chaos.Report {
+	t.Helper()
 	var report *chaos.Report
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
 		fleet := &simFleet{system: system, hosts: map[string]*simHost{}}
 		var err error
 		report, err = chaos.Run(context.Background(), chaos.Options{
-			Seed: s.seed, Profile: s.profile.Profile, Store: store, Open: openSimBucket, SweepEvery: s.profile.sweepEvery,
+			Seed: s.seed, Profile: s.profile.Profile, Store: over(store), SweepEvery: s.profile.sweepEvery,
 			Build: func(site chaos.Site) (chaos.Node, error) { return buildSimNode(site, fleet, s.profile) },
 		})
 		if err != nil {

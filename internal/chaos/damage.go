@@ -60,13 +60,13 @@ func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
 	return w.bucket.Put(ctx, key, storage.Bytes(data))
 }
 
-// cacheRead counts a read of a shortcut that the bucket has answered.
-func (w *world) cacheRead(key string, status int, body []byte) {
+// cacheRead counts a read of a shortcut that the bucket has answered, nil for none.
+func (w *world) cacheRead(key string, body []byte) {
 	sum := sha256.Sum256(body)
 	_, name, _ := strings.Cut(key[strings.LastIndex(key, "/")+1:], "-")
 	switch {
 	case strings.HasSuffix(key, "/head"):
-	case status != 200 || !strings.HasPrefix(hex.EncodeToString(sum[:]), name):
+	case body == nil || !strings.HasPrefix(hex.EncodeToString(sum[:]), name):
 		w.shown.Add(didMeetDamage)
 	case strings.Contains(key, "/ckpt/"):
 		w.shown.Add(didRestore)

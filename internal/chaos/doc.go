@@ -8,7 +8,7 @@
 //	                     ledger ◀──what landed, and when── network ──▶ store
 //
 // Tests of package actors call [Run] within a synctest bubble: all time is
-// virtual, there is no socket, and the bucket is a RoundTripper in process. How a
+// virtual, there is no socket, and the bucket is in this process. How a
 // node is made is the caller's business; see [Options]. Later harnesses extend this
 // one: a new thing to ask goes to client.go, a new fault to disturb in run.go or to
 // plan in fault.go, a new promise to check.go or work.go; what it counts goes to

@@ -252,11 +252,11 @@ func (l *ledger) moments(key string, body []byte) []moment {
 }
 
 // answered notes that the sender of a batch got an answer which settles its fate.
-func (l *ledger) answered(body []byte, status int) {
+func (l *ledger) answered(body []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, ok := l.decoded[string(body)]
-	if ok && b.First && (status/100 == 2 || status == 412) {
+	if ok && b.First {
 		l.claims[b.Nonce].answered = l.now
 	}
 }

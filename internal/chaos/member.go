@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/schedule"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // start brings up a new incarnation of a slot.
@@ -29,7 +30,7 @@ func (w *world) start(slot int) error {
 		return fmt.Errorf("register model: %w", err)
 	}
 	m.node, err = w.opts.Build(Site{
-		Member: m.id, Transport: m.link, Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: newLogger(w.trace, m.id, m.link.isDead),
+		Member: m.id, Bucket: storagetest.Through(w.opts.Store, m.link.carry), Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: newLogger(w.trace, m.id, m.link.isDead),
 		Entropy: w.entropy(m.id),
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
 		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },

@@ -1,19 +1,19 @@
 package chaos
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/internal/schedule"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 var (
@@ -49,13 +49,12 @@ func (o op) String() string {
 type network struct {
 	seed    uint64
 	profile Profile
-	store   http.RoundTripper
 	ledger  *ledger
 	trace   *schedule.Trace
 
 	shown *schedule.Tally
 	// cacheRead is called for every answer to a read of a shortcut.
-	cacheRead func(key string, status int, body []byte)
+	cacheRead func(key string, body []byte)
 	// deadly reports whether a request ends its process.
 	deadly func(op) bool
 
@@ -74,7 +73,7 @@ type lateRequest struct {
 
 func newNetwork(w *world, rate float64) *network {
 	return &network{
-		seed: w.seed, profile: w.profile, rate: rate, store: w.opts.Store, ledger: w.ledger, trace: w.trace, shown: w.shown,
+		seed: w.seed, profile: w.profile, rate: rate, ledger: w.ledger, trace: w.trace, shown: w.shown,
 		cacheRead: w.cacheRead, deadly: w.opensDeadly,
 	}
 }
@@ -118,7 +117,7 @@ func (n *network) heal() {
 	for _, l := range land {
 		if schedule.Draw(n.seed, "drop", l.op.id())%3 > 0 {
 			n.trace.Add(l.op.member, "lands at the end: %v", l.op)
-			n.land(context.Background(), l.op, l.r).discard()
+			_ = n.land(context.Background(), l.op, l.r) // Nobody waits for it.
 		}
 	}
 }
@@ -128,58 +127,41 @@ func (n *network) later(d time.Duration, o op, r *request) {
 	n.late.After(d, lateRequest{o, r}, func(l lateRequest) {
 		n.shown.Add(didLate)
 		n.trace.Add(l.op.member, "lands late: %v", l.op)
-		n.land(context.Background(), l.op, l.r).discard()
+		_ = n.land(context.Background(), l.op, l.r) // Nobody waits for it.
 	})
 }
 
-// request is an HTTP request whose body can be sent again.
+// request is a call that can be performed again.
 type request struct {
-	*http.Request
-	body []byte
-}
-
-// reply is what the store answers.
-type reply struct {
-	resp *http.Response
-	err  error
-}
-
-func (r reply) discard() {
-	if r.err == nil {
-		io.Copy(io.Discard, r.resp.Body)
-		r.resp.Body.Close()
-	}
+	*storagetest.Call
+	body  []byte // Of a PUT.
+	again func(context.Context) error
 }
 
 // land hands a request to the store.
-func (n *network) land(ctx context.Context, o op, r *request) reply {
-	req := r.Clone(context.WithoutCancel(ctx))
-	if r.body != nil {
-		req.Body = io.NopCloser(bytes.NewReader(r.body))
-	}
+func (n *network) land(ctx context.Context, o op, r *request) error {
 	if o.writes() {
 		n.landing.Lock()
 		defer n.landing.Unlock()
 	}
-	resp, err := n.store.RoundTrip(req)
-	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 {
-		n.ledger.landed(o.key, r.body)
+	err := r.again(context.WithoutCancel(ctx))
+	if o.method == http.MethodGet && cached(o.key) {
+		n.cacheRead(o.key, r.Got())
 	}
-	if err == nil && o.method == http.MethodDelete && resp.StatusCode/100 == 2 {
+	if err != nil {
+		return err
+	}
+	switch o.method {
+	case http.MethodPut:
+		n.ledger.landed(o.key, r.body)
+		if strings.Contains(o.key, "/seg/") {
+			n.shown.Add(didSegment)
+		}
+	case http.MethodDelete:
 		n.ledger.wasDeleted(o.key)
 		n.swept(o)
 	}
-	if err == nil && o.method == http.MethodPut && resp.StatusCode/100 == 2 && strings.Contains(o.key, "/seg/") {
-		n.shown.Add(didSegment)
-	}
-	if err == nil && o.method == http.MethodGet && cached(o.key) {
-		body, readErr := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		resp.Body = io.NopCloser(bytes.NewReader(body))
-		n.cacheRead(o.key, resp.StatusCode, body)
-		err = readErr
-	}
-	return reply{resp, err}
+	return nil
 }
 
 // link is the network as one process sees it.
@@ -300,61 +282,61 @@ func (l *link) pass(ctx context.Context, o op) error {
 	}
 }
 
-// RoundTrip implements http.RoundTripper.
-func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
-	r, err := buffered(req)
+// carry carries a request of the process.
+func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
+	r, err := repeatable(c)
+	if err == nil {
+		err = begin(ctx)
+	}
 	if err != nil {
-		return nil, err
+		return c.Unanswered(err)
 	}
-	if err := begin(req.Context()); err != nil {
-		return nil, err
-	}
-	o := l.count(req)
-	if err := l.pass(req.Context(), o); err != nil {
-		return nil, err
+	o := l.count(ctx, c)
+	if err := l.pass(ctx, o); err != nil {
+		return c.Unanswered(err)
 	}
 	if l.net.deadly(o) {
 		l.kill()
-		return nil, errDead
+		return c.Unanswered(errDead)
 	}
-	c := l.net.course(o)
+	way := l.net.course(o)
 	if o.method == http.MethodPut {
 		l.net.ledger.sent(l.member, o.key, r.body)
 	}
-	answer, err := l.send(req.Context(), o, c, r)
-	if err != nil {
-		return nil, err
+	told, lost := l.send(ctx, o, way, r)
+	if lost == nil {
+		lost = l.wait(ctx, o, way.back)
 	}
-	if err := l.wait(req.Context(), o, c.back); err != nil {
-		answer.discard()
-		return nil, err
+	if lost != nil {
+		return c.Unanswered(lost)
 	}
-	if answer.err == nil && o.method == http.MethodPut {
-		l.net.ledger.answered(r.body, answer.resp.StatusCode)
+	if o.method == http.MethodPut && (told == nil || errors.Is(told, storage.ErrExists)) {
+		l.net.ledger.answered(r.body)
 	}
-	return answer.resp, answer.err
+	return told
 }
 
-// send performs a request under its fate.
-func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, error) {
+// send performs a request under its fate. Told is what the store answers, lost why no
+// answer comes.
+func (l *link) send(ctx context.Context, o op, c course, r *request) (told, lost error) {
 	switch c.fate {
 	case schedule.Delayed:
 		l.net.later(c.late, o, r)
 		if err := l.wait(ctx, o, c.there); err != nil {
-			return reply{}, err
+			return nil, err
 		}
-		return reply{}, timeoutError{}
+		return nil, timeoutError{}
 	case schedule.Dropped:
-		return reply{}, l.wait(ctx, o, time.Hour)
+		return nil, cmp.Or(l.wait(ctx, o, time.Hour), error(timeoutError{}))
 	case schedule.ErrorBefore:
-		return failure(r.Request, http.StatusServiceUnavailable, "SlowDown"), l.wait(ctx, o, c.there)
+		return r.Answered(http.StatusServiceUnavailable, "SlowDown", nil), l.wait(ctx, o, c.there)
 	}
 	began := time.Now()
 	if err := l.wait(ctx, o, c.there); err != nil {
 		if left := c.there - time.Since(began); o.writes() {
 			l.net.later(max(left, 0), o, r) // It left the process; nobody calls it back.
 		}
-		return reply{}, err
+		return nil, err
 	}
 	answer := l.net.land(ctx, o, r)
 	if o.method == http.MethodPut {
@@ -367,11 +349,9 @@ func (l *link) send(ctx context.Context, o op, c course, r *request) (reply, err
 	case schedule.Duplicated:
 		l.net.later(c.late, o, r)
 	case schedule.LostAnswer:
-		answer.discard()
-		return reply{}, errReset
+		return nil, errReset
 	case schedule.ErrorAfter:
-		answer.discard()
-		return failure(r.Request, http.StatusInternalServerError, "InternalError"), nil
+		return r.Answered(http.StatusInternalServerError, "InternalError", nil), nil
 	}
 	return answer, nil
 }
@@ -388,14 +368,8 @@ func (l *link) wait(ctx context.Context, o op, d time.Duration) error {
 	}
 }
 
-func (l *link) count(req *http.Request) op {
-	o := op{member: l.member, method: req.Method, caller: callerOf(req.Context())}
-	q := req.URL.Query()
-	_, o.key, _ = strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	if o.key == "" && req.Method == http.MethodGet {
-		o.method, o.key = "LIST", q.Get("prefix")
-		o.after = strings.TrimPrefix(q.Get("start-after"), o.key)
-	}
+func (l *link) count(ctx context.Context, c *storagetest.Call) op {
+	o := op{member: l.member, method: c.Method, key: c.Key, after: strings.TrimPrefix(c.After, c.Key), caller: callerOf(ctx)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.attempts[o]
@@ -404,23 +378,11 @@ func (l *link) count(req *http.Request) op {
 	return o
 }
 
-func buffered(req *http.Request) (*request, error) {
-	r := &request{Request: req}
-	if req.Body == nil || req.Body == http.NoBody {
-		return r, nil
+func repeatable(c *storagetest.Call) (*request, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	r.body, err = io.ReadAll(req.Body)
-	req.Body.Close()
-	return r, err
-}
-
-func failure(req *http.Request, status int, code string) reply {
-	body := "<Error><Code>" + code + "</Code><Message>simulated</Message></Error>"
-	return reply{resp: &http.Response{
-		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/xml"}},
-		Body:   io.NopCloser(strings.NewReader(body)),
-	}}
+	again, err := c.Later()
+	return &request{c, body, again}, err
 }

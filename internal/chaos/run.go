@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -37,9 +36,8 @@ type Node interface {
 // Site is what a node is built with.
 type Site struct {
 	// Member is the incarnation's id.
-	Member string
-	// Transport reaches the bucket.
-	Transport http.RoundTripper
+	Member    string
+	Bucket    storage.Bucket
 	Agents    []*agent.Agent
 	Providers *providers.Registry
 	Logger    *slog.Logger
@@ -68,9 +66,7 @@ type Options struct {
 	Seed    uint64
 	Profile Profile
 	// Store holds the bucket. It answers at once and without faults.
-	Store http.RoundTripper
-	// Open returns the bucket behind a transport.
-	Open func(http.RoundTripper) (storage.Bucket, error)
+	Store storage.Bucket
 	// Build makes a node. It starts nothing.
 	Build func(Site) (Node, error)
 	// SweepEvery is the time between two sweeps of a node.
@@ -166,10 +162,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	w.ledger = newLedger(w.trace, w.shown)
 	w.net = newNetwork(w, []float64{0, .1, .3}[opts.Seed%3])
 	w.agent = newAgent(w)
-	var err error
-	if w.bucket, err = opts.Open(opts.Store); err != nil {
-		return nil, fmt.Errorf("open bucket: %w", err)
-	}
+	w.bucket = opts.Store
 	w.logs = storage.NewLogs(w.bucket, nil)
 	if err := w.busy(ctx); err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
 // Package storagetest holds what tests of storage share: the rules every bucket
-// must keep ([RunBucket]), the rules the log keeps on it ([RunLog]), a transport
-// that injects the faults of a network ([Faulty]) and one that counts ([Counter]).
+// must keep ([RunBucket]), the rules the log keeps on it ([RunLog]), and decorators of
+// buckets: one that injects the faults of a network ([Faulty]), one that counts
+// ([Counter]), and what they and those of other tests are made of ([Through]).
 //
-// Tests of storage, of its bucket and of the runtime call it. The transports wrap
-// any http.RoundTripper and are put below storage/s3.
+// Tests of storage, of its buckets and of the runtime call it. [FaultyTransport] and
+// [TransportCounter] do the same below storage/s3, for the tests of the S3 client and of
+// how the log bears what it makes of a network.
 //
 // Guarantees:
 //
@@ -11,8 +13,8 @@
 //     and how often that method was sent to that key; the order in which
 //     goroutines run does not change it.
 //  2. No goroutine is started: what lands late lands in the goroutine of a later
-//     request, or of Release. So the transports work in a synctest bubble.
+//     request, or of Release. So all of it works in a synctest bubble.
 //  3. An injected failure is an [*InjectedError], or an answer that says so.
 //
-// The transports are safe for concurrent use.
+// The decorators and the transports are safe for concurrent use.
 package storagetest

@@ -52,7 +52,7 @@ type Op struct {
 func (o Op) writes() bool { return o.Method == http.MethodPut || o.Method == http.MethodDelete }
 
 // Plan decides the fate of requests. The zero Plan injects nothing. Its functions
-// are called one at a time, with the transport's lock held: they must not wait.
+// are called one at a time, with a lock held: they must not wait.
 type Plan struct {
 	// Seed makes the decisions.
 	Seed uint64
@@ -213,7 +213,7 @@ func (f *faults) perform(ctx context.Context, c *Call, op Op, kind Kind) error {
 	case Timeout:
 		return c.Unanswered(injected)
 	case ErrorBefore:
-		return c.answered(http.StatusServiceUnavailable, "SlowDown", injected)
+		return c.Answered(http.StatusServiceUnavailable, "SlowDown", injected)
 	case Delayed, Duplicate:
 		later, err := c.Later()
 		if err != nil {
@@ -237,7 +237,7 @@ func (f *faults) perform(ctx context.Context, c *Call, op Op, kind Kind) error {
 	case kind == LostAck:
 		return c.Unanswered(injected)
 	case kind == ErrorAfter:
-		return c.answered(http.StatusInternalServerError, "InternalError", injected)
+		return c.Answered(http.StatusInternalServerError, "InternalError", injected)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -11,28 +12,48 @@ import (
 // Call is one operation on a bucket, on its way.
 type Call struct {
 	Op
+	After string // What a LIST starts after.
+
 	verb string // Of storage.Error.
 	do   func(context.Context) error
-	// again returns what does it once more, with a copy of the body; nil for what has none.
-	again func() (func(context.Context) error, error)
+	got  []byte
+	body storage.Body                              // Of a PUT.
+	send func(context.Context, storage.Body) error // It, with another body.
 }
 
 // Do performs the operation.
 func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 
-// Later returns what performs the operation when its caller has left: a body was copied.
-func (c *Call) Later() (func(context.Context) error, error) {
-	if c.again == nil {
-		return c.do, nil
+// Got returns the bytes that a Get was answered with. The caller of the operation owns them.
+func (c *Call) Got() []byte { return c.got }
+
+// Body returns a copy of what a PUT is to store, nil for anything else.
+func (c *Call) Body() ([]byte, error) {
+	if c.body.Reader == nil {
+		return nil, nil
 	}
-	return c.again()
+	if _, err := c.body.Reader.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(c.body.Reader)
+}
+
+// Later returns what performs the operation when its caller has left, with a copy of its
+// body.
+func (c *Call) Later() (func(context.Context) error, error) {
+	b, err := c.Body()
+	if err != nil || b == nil {
+		return c.do, err
+	}
+	copied := storage.Body{Reader: bytes.NewReader(b), Size: c.body.Size, SHA256: c.body.SHA256}
+	return func(ctx context.Context) error { return c.send(ctx, copied) }, nil
 }
 
 // Unanswered is the error of an operation whose outcome nobody was told.
-func (c *Call) Unanswered(err error) error { return c.answered(0, "", err) }
+func (c *Call) Unanswered(err error) error { return c.Answered(0, "", err) }
 
-// answered is the error of an operation that was answered so, without telling its outcome.
-func (c *Call) answered(status int, code string, err error) error {
+// Answered is the error of an operation that was answered so, which does not tell its outcome.
+func (c *Call) Answered(status int, code string, err error) error {
 	kind := storage.ErrUnavailable
 	if c.writes() {
 		kind = storage.ErrUncertain
@@ -71,52 +92,45 @@ func (t *through) Put(ctx context.Context, key string, body storage.Body) error 
 
 func (t *through) write(ctx context.Context, verb, key string, body storage.Body, send func(context.Context, string, storage.Body) error) error {
 	return t.carry(ctx, &Call{
-		Op: Op{Method: http.MethodPut, Key: key}, verb: verb,
-		do: func(ctx context.Context) error { return send(ctx, key, body) },
-		again: func() (func(context.Context) error, error) {
-			if body.Reader == nil {
-				return func(ctx context.Context) error { return send(ctx, key, body) }, nil
-			}
-			if _, err := body.Reader.Seek(0, io.SeekStart); err != nil {
-				return nil, err
-			}
-			b, err := io.ReadAll(body.Reader)
-			if err != nil {
-				return nil, err
-			}
-			copied := storage.Bytes(b)
-			copied.Size, copied.SHA256 = body.Size, body.SHA256
-			return func(ctx context.Context) error { return send(ctx, key, copied) }, nil
-		},
+		Op: Op{Method: http.MethodPut, Key: key}, verb: verb, body: body,
+		do:   func(ctx context.Context) error { return send(ctx, key, body) },
+		send: func(ctx context.Context, body storage.Body) error { return send(ctx, key, body) },
 	})
 }
 
 // read carries an operation that returns something, which is dropped with an error.
-func read[T any](ctx context.Context, t *through, verb, method, key string, get func(context.Context) (T, error), drop func(T)) (got T, err error) {
-	var zero T
+func read[T any](ctx context.Context, t *through, c *Call, get func(context.Context) (T, error), drop func(T)) (T, error) {
+	var got, none T
 	done := false
-	err = t.carry(ctx, &Call{Op: Op{Method: method, Key: key}, verb: verb, do: func(ctx context.Context) (err error) {
+	c.do = func(ctx context.Context) (err error) {
 		got, err = get(ctx)
 		done = err == nil
+		if b, ok := any(got).([]byte); ok {
+			c.got = b
+		}
 		return err
-	}})
-	if err != nil {
-		if done && drop != nil {
+	}
+	if err := t.carry(ctx, c); err != nil {
+		if done {
 			drop(got)
 		}
-		return zero, err
+		return none, err
 	}
 	return got, nil
 }
 
+func (t *through) get(ctx context.Context, key string, get func(context.Context) ([]byte, error)) ([]byte, error) {
+	return read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: "get"}, get, func([]byte) {})
+}
+
 // Get implements storage.Bucket.
 func (t *through) Get(ctx context.Context, key string) ([]byte, error) {
-	return read(ctx, t, "get", http.MethodGet, key, func(ctx context.Context) ([]byte, error) { return t.next.Get(ctx, key) }, nil)
+	return t.get(ctx, key, func(ctx context.Context) ([]byte, error) { return t.next.Get(ctx, key) })
 }
 
 // GetRange implements storage.Bucket.
 func (t *through) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	return read(ctx, t, "get", http.MethodGet, key, func(ctx context.Context) ([]byte, error) { return t.next.GetRange(ctx, key, offset, length) }, nil)
+	return t.get(ctx, key, func(ctx context.Context) ([]byte, error) { return t.next.GetRange(ctx, key, offset, length) })
 }
 
 type opened struct {
@@ -126,7 +140,7 @@ type opened struct {
 
 // Open implements storage.Bucket.
 func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	o, err := read(ctx, t, "open", http.MethodGet, key, func(ctx context.Context) (o opened, err error) {
+	o, err := read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: "open"}, func(ctx context.Context) (o opened, err error) {
 		o.ReadCloser, o.size, err = t.next.Open(ctx, key)
 		return o, err
 	}, func(o opened) { _ = o.Close() })
@@ -135,7 +149,8 @@ func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, e
 
 // List implements storage.Bucket.
 func (t *through) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
-	return read(ctx, t, "list", "LIST", q.Prefix, func(ctx context.Context) (storage.ListPage, error) { return t.next.List(ctx, q) }, nil)
+	c := &Call{Op: Op{Method: "LIST", Key: q.Prefix}, After: q.After, verb: "list"}
+	return read(ctx, t, c, func(ctx context.Context) (storage.ListPage, error) { return t.next.List(ctx, q) }, func(storage.ListPage) {})
 }
 
 // Delete implements storage.Bucket.
