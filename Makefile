@@ -73,7 +73,7 @@ mutants: ## Run the suites of the log with its rules switched off: they must not
 
 volumes: ## Run in full, without the race detector, what the race run has a sample of
 	@echo "$(GO) test of the volumes"
-	@$(GO) test $(LONGEST_VOLUMES) $$($(GO) run ./internal/sample/volumes)
+	@$(GO) test $$($(GO) run ./internal/sample/volumes $(LONGEST_VOLUMES))
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 

@@ -31,7 +31,7 @@ func minio() program {
 // files that stand in for them, which a create that fails can leave behind. So
 // those are for file systems without extended attributes, which the server refuses.
 func versitygwCommand(s *Server, attempt int) (args, env []string) {
-	args = []string{"--port", s.Endpoint, "--region", s.Region, "--keep-alive", "posix"}
+	args = []string{"--port", s.Endpoint, "--region", s.Region, "--keep-alive", "--quiet", "posix"}
 	if attempt%2 == 1 {
 		args = append(args, "--sidecar", s.private())
 	}

@@ -1,7 +1,8 @@
 // Command volumes prints what go test needs to run whole what it has a sample of under the
 // race detector: the tests that ask for one, as -run, and their packages. Tests ask by
 // [sample.Of], in their own body or in what they use of their package, however far. The
-// folder of the module is the working folder. Called by make.
+// folder of the module is the working folder. Called by make, with the packages that are to
+// begin.
 package main
 
 import (
@@ -23,18 +24,34 @@ type set map[string]bool
 
 func main() {
 	tests, err := find(".")
-	if err == nil && len(tests) == 0 {
-		err = errors.New("no test asks for a sample")
+	var words []string
+	if err == nil {
+		words, err = arguments(tests, os.Args[1:])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "volumes:", err)
 		os.Exit(1)
 	}
+	fmt.Println(strings.Join(words, " "))
+}
+
+// arguments are those of go test, with some packages before all others.
+func arguments(tests map[string]set, first []string) ([]string, error) {
 	all := set{}
 	for _, names := range tests {
 		maps.Copy(all, names)
 	}
-	fmt.Println("-run", "^("+strings.Join(slices.Sorted(maps.Keys(all)), "|")+")$", strings.Join(slices.Sorted(maps.Keys(tests)), " "))
+	if len(all) == 0 {
+		return nil, errors.New("no test asks for a sample")
+	}
+	packages := slices.Sorted(maps.Keys(tests))
+	for _, name := range first {
+		if tests[name] == nil {
+			return nil, fmt.Errorf("no test of %s asks for a sample", name)
+		}
+		packages = slices.DeleteFunc(packages, func(p string) bool { return p == name })
+	}
+	return append([]string{"-run", "^(" + strings.Join(slices.Sorted(maps.Keys(all)), "|") + ")$"}, slices.Concat(first, packages)...), nil
 }
 
 // find returns the tests below a folder that ask for a sample, by package.

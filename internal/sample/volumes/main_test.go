@@ -9,6 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func TestArguments(t *testing.T) {
+	tests := map[string]set{"./a": {"TestA": true}, "./b": {"TestB": true, "TestC": true}, "./c": {"TestA": true}}
+	got, err := arguments(tests, []string{"./c"})
+	if diff := cmp.Diff([]string{"-run", "^(TestA|TestB|TestC)$", "./c", "./a", "./b"}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := arguments(tests, []string{"./d"}); err == nil {
+		t.Errorf("a package without samples: %q", got)
+	}
+	if got, err := arguments(nil, nil); err == nil {
+		t.Errorf("without any: %q", got)
+	}
+}
+
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
