@@ -49,7 +49,7 @@ func PutBlob(ctx context.Context, b Bucket, conv conversation.Key, body Body) er
 
 // blobSource reads a body and fails in place of its last bytes if it is not what it
 // states. The store verifies a body too, but not of unsigned requests, and not every
-// store does. A transport may still read while the caller looks for the flaw.
+// store does.
 type blobSource struct {
 	body Body
 	key  string

@@ -2,7 +2,7 @@
 // every conversation, the journals of the nodes, attachments, members and the format
 // stamp, as objects behind one small seam, [Bucket].
 //
-// Package actors calls it; storage/s3 is the one implementation of Bucket. The
+// Package actors calls it; storage/s3 and storage/local implement Bucket. The
 // package knows conversations by key and records as opaque JSON lines.
 //
 // [KeyTemplates] lists what objects there are, and [ParseKey] reads a key;

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -76,9 +77,11 @@ type run struct {
 
 func perform(t *testing.T, p plan) {
 	if *longFlag {
-		// Who behaves and who attacks are one process here. The more threads they have, the
-		// less the ones wait for the others, who are elsewhere in the world.
+		// Who behaves and who attacks are one process here, on the machine of the nodes. The
+		// more threads they have, the less the ones wait for the others, who are elsewhere in
+		// the world, and the less they collect, the more is left to the nodes.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
+		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
 	s := newSite(t, p.nodes)
 	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttack(s, p.seed, p.rest, p.size), began: time.Now(), faults: map[string]int{}}

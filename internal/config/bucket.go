@@ -45,7 +45,7 @@ func (b Bucket) Place() string {
 	return name
 }
 
-// Explain says what to do about an endpoint that cannot be used.
+// Explain says what to do about a bucket that cannot be used.
 func (b Bucket) Explain(err error) error {
 	var format *storage.FormatError
 	var broken *storage.ProbeError
@@ -53,7 +53,7 @@ func (b Bucket) Explain(err error) error {
 		return fmt.Errorf("%s: %w", b.Place(), err)
 	}
 	var clock *storage.ClockError
-	if errors.As(err, &clock) {
+	if errors.As(err, &clock) || b.Endpoint == "" {
 		return fmt.Errorf("%s cannot be used: %w", b.Place(), err) // it has the remedy
 	}
 	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"

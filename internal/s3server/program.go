@@ -35,7 +35,10 @@ func versitygwCommand(s *Server, attempt int) (args, env []string) {
 	if attempt%2 == 1 {
 		args = append(args, "--sidecar", s.private())
 	}
-	return append(args, s.objects()), []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey}
+	return append(args, s.objects()), []string{
+		"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey,
+		"GOGC=400", // Tests have more memory than processors.
+	}
 }
 
 func minioCommand(s *Server, _ int) (args, env []string) {

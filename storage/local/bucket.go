@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -110,10 +111,14 @@ func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]b
 		return nil, invalidArgument("the object has no %d bytes from %d on", length, offset)
 	}
 	if file == nil {
-		return o.inline[offset : offset+length : offset+length], nil
+		part := o.inline[offset : offset+length]
+		if s.files == nil || length < o.size { // Memory lends its bytes, and a part would hold all of them.
+			part = bytes.Clone(part)
+		}
+		return part, nil
 	}
 	b := make([]byte, length)
-	if _, err := file.ReadAt(b, offset); err != nil {
+	if n, err := file.ReadAt(b, offset); n < len(b) {
 		return nil, fmt.Errorf("read object file: %w", err)
 	}
 	return b, nil
@@ -217,49 +222,78 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // perform lets the Store do something for a caller who waits no longer than ctx. What it
 // does then is dropped; a write may still land. The goroutine belongs to the Store:
-// Close waits until it has left. In memory nothing takes time, and there is none.
+// Close waits until it has left. In memory there is none: nothing takes time there but the
+// reading of a body.
 func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T, error), drop func(T)) (T, error) {
-	var zero T
+	var none T
 	if ctx.Err() != nil {
-		return zero, &storage.Error{Op: op, Key: key, Err: context.Cause(ctx)}
+		return none, &storage.Error{Op: op, Key: key, Err: context.Cause(ctx)}
 	}
 	if err := checkKey(key); err != nil || key == "" && op != opList {
-		return zero, &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: cmp.Or(err, errors.New("the key is empty"))}
+		return none, &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: cmp.Or(err, errors.New("the key is empty"))}
 	}
 	if !s.enter() {
-		return zero, s.outcome(ctx, op, key, errClosed())
-	}
-	if s.files == nil {
-		defer s.leave()
-		v, err := do()
-		return v, s.outcome(ctx, op, key, err)
+		return none, errorOf(op, key, errClosed())
 	}
 	type result struct {
 		v   T
 		err error
 	}
-	done := make(chan result)
+	act := func() result {
+		v, err := do()
+		s.complain(op, key, err)
+		return result{v, err}
+	}
+	if s.files == nil {
+		defer s.leave()
+		r := act()
+		return r.v, errorOf(op, key, r.err)
+	}
+	done := make(chan result, 1)
+	var left atomic.Bool
 	go func() {
 		defer s.leave()
-		v, err := do()
+		done <- act()
+		if !left.Load() {
+			return
+		}
 		select {
-		case done <- result{v, err}:
-		case <-ctx.Done():
-			if err == nil && drop != nil {
-				drop(v)
+		case r := <-done: // The caller did not take it.
+			if r.err == nil && drop != nil {
+				drop(r.v)
 			}
+		default:
 		}
 	}()
 	select {
 	case r := <-done:
-		return r.v, s.outcome(ctx, op, key, r.err)
+		return r.v, errorOf(op, key, r.err)
 	case <-ctx.Done():
-		return zero, s.outcome(ctx, op, key, context.Cause(ctx))
+	}
+	left.Store(true)
+	select {
+	case r := <-done: // It came at the same time.
+		return r.v, errorOf(op, key, r.err)
+	default:
+		return none, errorOf(op, key, context.Cause(ctx))
 	}
 }
 
-// outcome is the error that the seam promises.
-func (s *Store) outcome(ctx context.Context, op, key string, err error) error {
+// complain logs what an operator should see of an error, whoever still waits for it.
+func (s *Store) complain(op, key string, err error) {
+	var answer *apiError
+	for _, usual := range []error{nil, errNoKey, errExists, errReleased, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, usual) {
+			return
+		}
+	}
+	if !errors.As(err, &answer) {
+		s.log.Error("local store request", "op", op, "key", key, "err", err)
+	}
+}
+
+// errorOf is the error that the seam promises.
+func errorOf(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -276,9 +310,6 @@ func (s *Store) outcome(ctx context.Context, op, key string, err error) error {
 		e.Kind = storage.ErrUnavailable
 	default:
 		e.Kind = storage.ErrUncertain
-	}
-	if (e.Kind == storage.ErrUnavailable || e.Kind == storage.ErrUncertain) && ctx.Err() == nil && answer == nil {
-		s.log.Error("local store request", "op", op, "key", key, "err", err)
 	}
 	return e
 }

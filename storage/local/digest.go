@@ -61,8 +61,7 @@ func newSummer(src io.Reader, want digests) *summer {
 	return s
 }
 
-// Read reads from the body. A body that ends early is reported as such, whatever
-// its own error was: to the store there is no difference.
+// Read reads from the body.
 func (s *summer) Read(p []byte) (int, error) {
 	n, err := s.src.Read(p)
 	if s.md5 != nil {

@@ -99,6 +99,7 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 			t.Errorf("what may be lost is listed: %v, %v", page, err)
 		}
 		close(release)
+		synctest.Wait()
 		if got, err := s.Get(t.Context(), "k"); err != nil || string(got) != "x" {
 			t.Errorf("get: %q, %v", got, err)
 		}
@@ -113,6 +114,37 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 		}
 		if err := s.Create(t.Context(), "l", storage.Bytes([]byte("z"))); !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("create after close: %v", err)
+		}
+	})
+}
+
+// TestFailureAfterTheCallerLeft: an operator learns of it all the same.
+func TestFailureAfterTheCallerLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var armed atomic.Bool
+		release := make(chan struct{})
+		var log bytes.Buffer
+		s := openTest(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if armed.Load() && op.Kind == errorfs.OpCreate && strings.Contains(op.Path, "/tmp/") {
+				<-release
+				return errors.New("the disk is bad")
+			}
+			return nil
+		})), &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		armed.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := s.Put(ctx, "k", storage.Bytes(bytes.Repeat([]byte("x"), 300<<10)))
+		if !errors.Is(err, storage.ErrUncertain) || strings.Contains(err.Error(), "bad") {
+			t.Errorf("put: %v", err)
+		}
+		close(release)
+		synctest.Wait()
+		if !strings.Contains(log.String(), "the disk is bad") || !strings.Contains(log.String(), "key=k") {
+			t.Errorf("the log says %q", &log)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ type object struct {
 //  3. An error of put or remove other than *FatalError means that nothing was
 //     changed.
 type engine interface {
-	// get returns the object under key or errNoKey. Its bytes are the caller's.
+	// get returns the object under key or errNoKey.
 	get(ctx context.Context, key string) (object, error)
 	// put stores o under key. With create it returns errExists if there is an
 	// object already. It returns the file of the replaced object, if it had one.

@@ -36,7 +36,6 @@ func (e *memoryEngine) get(ctx context.Context, key string) (object, error) {
 	if !ok {
 		return object{}, errNoKey
 	}
-	o.inline = slices.Clone(o.inline)
 	return o, nil
 }
 

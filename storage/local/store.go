@@ -44,11 +44,11 @@ type Options struct {
 	// Fatal is called once, with a *FatalError, when a commit could not be made
 	// durable, or would never be. Nil prints the error to standard error and exits with status 1.
 	// It may be called with locks held and must not call the Store. If it
-	// returns, the Store answers 500 to every further request.
+	// returns, every further request fails, and the outcome of a write is unknown.
 	Fatal func(err error)
 }
 
-// Store is an S3 subset over one folder or over memory. Use Open or NewMemory.
+// Store is a storage.Bucket over one folder or over memory. Use Open or NewMemory.
 // It is safe for concurrent use.
 type Store struct {
 	log    *slog.Logger
@@ -88,13 +88,13 @@ func Open(dir string, opts *Options) (*Store, error) {
 }
 
 // NewMemory returns a Store that keeps everything in memory, for tests and
-// throw-away runs. Nothing survives it.
+// throw-away runs. Nothing survives it. A context does not bound the reading of a body.
 func NewMemory() *Store {
 	return &Store{log: slog.New(slog.DiscardHandler), engine: newMemoryEngine()}
 }
 
 // Close waits for the requests in progress and closes the folder. Requests that
-// come later are answered with 503. Response bodies already handed out stay
+// come later fail as those that get no answer do. What was opened stays
 // readable. A second Close does nothing.
 func (s *Store) Close() error {
 	s.life.Lock()

@@ -186,7 +186,16 @@ func ranges(t *testing.T, b storage.Bucket) {
 		_, err := b.GetRange(t.Context(), "k", outside[0], outside[1])
 		wantKind(t, err, storage.ErrRefused)
 	}
-	_, err := b.GetRange(t.Context(), "none", 0, 1)
+	long := strings.Repeat("0123456789", 30_000) // A file of its own in the embedded bucket.
+	create(t, b, "long", long)
+	for _, at := range []int64{0, 123_456, int64(len(long)) - 7} {
+		if got, err := b.GetRange(t.Context(), "long", at, 7); err != nil || string(got) != long[at:at+7] {
+			t.Errorf("7 bytes from %d on of a long object: %q, %v; want %q", at, got, err, long[at:at+7])
+		}
+	}
+	_, err := b.GetRange(t.Context(), "long", int64(len(long))-6, 7)
+	wantKind(t, err, storage.ErrRefused)
+	_, err = b.GetRange(t.Context(), "none", 0, 1)
 	wantKind(t, err, storage.ErrNotFound)
 }
 
@@ -255,6 +264,21 @@ func listFolders(t *testing.T, b storage.Bucket) {
 	if diff := cmp.Diff(want, page); err != nil || diff != "" {
 		t.Errorf("list: %v (-want +got):\n%s", err, diff)
 	}
+	// Behind a folder, the next page begins after what follows its name.
+	for _, tt := range []struct {
+		after string
+		want  storage.ListPage
+	}{
+		{"", storage.ListPage{Prefixes: []string{"p/a/"}, More: true}},
+		{"p/a0", storage.ListPage{Prefixes: []string{"p/b/"}, More: true}},
+		{"p/b0", storage.ListPage{Keys: []storage.ListedKey{{Key: "p/c", Size: 1}}}},
+		{"p/c", storage.ListPage{}},
+	} {
+		page, err := b.List(t.Context(), storage.ListQuery{Prefix: "p/", Delimiter: "/", After: tt.after, Limit: 1})
+		if diff := cmp.Diff(tt.want, page); err != nil || diff != "" {
+			t.Errorf("a page of 1 after %q: %v (-want +got):\n%s", tt.after, err, diff)
+		}
+	}
 	_, err = b.List(t.Context(), storage.ListQuery{Delimiter: "-"})
 	wantKind(t, err, storage.ErrRefused)
 }
@@ -286,15 +310,21 @@ func deleteTwice(t *testing.T, b storage.Bucket) {
 func endedContext(t *testing.T, b storage.Bucket) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := b.Create(ctx, "k", storage.Bytes([]byte("x")))
-	var e *storage.Error
-	if !errors.Is(err, context.Canceled) || !errors.As(err, &e) || e.Kind != nil {
-		t.Errorf("create: %#v, want context.Canceled without a kind", err)
+	for name, send := range map[string]func() error{
+		"create": func() error { return b.Create(ctx, "k", storage.Bytes([]byte("x"))) },
+		"put":    func() error { return b.Put(ctx, "k", storage.Bytes([]byte("x"))) },
+		"get":    func() error { _, err := b.Get(ctx, "k"); return err },
+		"range":  func() error { _, err := b.GetRange(ctx, "k", 0, 1); return err },
+		"open":   func() error { _, _, err := b.Open(ctx, "k"); return err },
+		"list":   func() error { _, err := b.List(ctx, storage.ListQuery{}); return err },
+		"delete": func() error { return b.Delete(ctx, "k") },
+	} {
+		var e *storage.Error
+		if err := send(); !errors.Is(err, context.Canceled) || !errors.As(err, &e) || e.Kind != nil {
+			t.Errorf("%s: %#v, want context.Canceled without a kind", name, err)
+		}
 	}
-	if _, err := b.List(ctx, storage.ListQuery{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("list: %v, want context.Canceled", err)
-	}
-	_, err = b.Get(t.Context(), "k")
+	_, err := b.Get(t.Context(), "k")
 	wantKind(t, err, storage.ErrNotFound)
 }
 

@@ -38,8 +38,8 @@ func (c *Call) Body() ([]byte, error) {
 	return io.ReadAll(c.body.Reader)
 }
 
-// Later returns what performs the operation when its caller has left, with a copy of its
-// body.
+// Later returns what performs the operation again: a write also when its caller has left,
+// with a copy of its body, anything else only while the caller waits.
 func (c *Call) Later() (func(context.Context) error, error) {
 	b, err := c.Body()
 	if err != nil || b == nil {
