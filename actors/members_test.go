@@ -105,15 +105,18 @@ func (n *memberNode) requests() []string {
 	return out
 }
 
-// die takes the bucket away from a node for good.
+// die takes the bucket away from a node for good, after what it has sent: a heartbeat that
+// were to land later would show life.
 func (n *memberNode) die() {
+	synctest.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut = true
 }
 
-// freeze holds up what a node sends until the returned function is called.
+// freeze holds up what a node sends from now on until the returned function is called.
 func (n *memberNode) freeze() func() {
+	synctest.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	frozen := make(chan struct{})
