@@ -35,10 +35,20 @@ var (
 	ErrConcurrentAppend = errors.New("concurrent use of a writer")
 )
 
+// Verbs of [Error]: the operations on a bucket.
+const (
+	OpCreate = "create"
+	OpPut    = "put"
+	OpGet    = "get"
+	OpOpen   = "open"
+	OpList   = "list"
+	OpDelete = "delete"
+)
+
 // Error is what every operation on a bucket returns when it does not succeed.
 // It matches Kind and Err with errors.Is and errors.As.
 type Error struct {
-	Op     string // Verb: create, put, get, open, list, delete, append.
+	Op     string // Verb: one of those above, or append.
 	Key    string // Object key, or prefix of a list.
 	Kind   error  // One of the sentinels; nil when the context ended before anything was sent.
 	Status int    // HTTP status of the answer, 0 if there was none.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -17,36 +16,31 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Verbs of storage.Error.
-const (
-	opCreate = "create"
-	opPut    = "put"
-	opGet    = "get"
-	opOpen   = "open"
-	opList   = "list"
-	opDelete = "delete"
-)
-
 var _ storage.Bucket = (*Store)(nil)
 
 // Create implements storage.Bucket. When ctx ends while the Store owns the commit, that
 // goes on, and the error is storage.ErrUncertain: nobody waits for a disk that stalls.
 func (s *Store) Create(ctx context.Context, key string, body storage.Body) error {
-	return s.write(ctx, opCreate, key, body)
+	return s.write(ctx, storage.OpCreate, key, body)
 }
 
 // Put implements storage.Bucket.
 func (s *Store) Put(ctx context.Context, key string, body storage.Body) error {
-	return s.write(ctx, opPut, key, body)
+	return s.write(ctx, storage.OpPut, key, body)
 }
 
 func (s *Store) write(ctx context.Context, op, key string, body storage.Body) error {
 	if err := checkBody(body); err != nil {
 		return &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: err}
 	}
-	src := &releasedBody{src: body.Reader}
-	defer src.release()
-	_, err := perform(ctx, s, op, key, func() (none struct{}, err error) { return none, s.store(ctx, key, src, body, op == opCreate) }, nil)
+	src := body.Lend()
+	defer src.Release()
+	_, err := perform(ctx, s, op, key, func() (object, error) {
+		if _, err := src.Seek(0, io.SeekStart); err != nil {
+			return object{}, fmt.Errorf("read the body: %w", err)
+		}
+		return s.store(ctx, key, src, body.Size, digests{sha256: body.SHA256[:], plain: true}, op == storage.OpCreate)
+	}, nil)
 	return err
 }
 
@@ -60,39 +54,17 @@ func checkBody(body storage.Body) error {
 	return nil
 }
 
-// store stores the body. Its bytes are complete, checked and, if large, durable before
-// the key is written.
-func (s *Store) store(ctx context.Context, key string, src io.ReadSeeker, body storage.Body, create bool) error {
-	if create && s.isLarge(body.Size) {
-		// A large body that would be refused need not be written first.
-		switch _, err := s.engine.get(ctx, key); {
-		case err == nil:
-			return errExists
-		case !errors.Is(err, errNoKey):
-			return err
-		}
-	}
-	if _, err := src.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read the body: %w", err)
-	}
-	o, err := s.receive(src, body.Size, digests{sha256: body.SHA256[:], plain: true})
-	if err != nil {
-		return err
-	}
-	return s.commit(ctx, key, &o, create)
-}
-
 // Get implements storage.Bucket.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	return perform(ctx, s, opGet, key, func() ([]byte, error) { return s.read(ctx, key, 0, -1) }, nil)
+	return perform(ctx, s, storage.OpGet, key, func() ([]byte, error) { return s.read(ctx, key, 0, -1) }, nil)
 }
 
 // GetRange implements storage.Bucket.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	if offset < 0 || length <= 0 {
-		return nil, &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
+		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
 	}
-	return perform(ctx, s, opGet, key, func() ([]byte, error) { return s.read(ctx, key, offset, length) }, nil)
+	return perform(ctx, s, storage.OpGet, key, func() ([]byte, error) { return s.read(ctx, key, offset, length) }, nil)
 }
 
 // read returns length bytes of an object, or what is left of it if length is negative.
@@ -126,7 +98,7 @@ func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]b
 
 // Open implements storage.Bucket. ctx must hold until the reader is closed.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	r, err := perform(ctx, s, opOpen, key, func() (*objectReader, error) {
+	r, err := perform(ctx, s, storage.OpOpen, key, func() (*objectReader, error) {
 		o, file, err := s.open(ctx, key)
 		if err != nil {
 			return nil, err
@@ -163,7 +135,7 @@ func (r *objectReader) Read(p []byte) (n int, err error) {
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	}
-	return n, &storage.Error{Op: opOpen, Key: r.key, Kind: storage.ErrUnavailable, Err: err}
+	return n, &storage.Error{Op: storage.OpOpen, Key: r.key, Kind: storage.ErrUnavailable, Err: err}
 }
 
 // Close implements io.Closer.
@@ -178,10 +150,10 @@ func (r *objectReader) Close() error {
 // scan goes on behind it.
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > maxListKeys {
-		return storage.ListPage{}, &storage.Error{Op: opList, Key: q.Prefix, Kind: storage.ErrRefused,
+		return storage.ListPage{}, &storage.Error{Op: storage.OpList, Key: q.Prefix, Kind: storage.ErrRefused,
 			Err: fmt.Errorf("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit)}
 	}
-	return perform(ctx, s, opList, q.Prefix, func() (storage.ListPage, error) { return s.list(ctx, q) }, nil)
+	return perform(ctx, s, storage.OpList, q.Prefix, func() (storage.ListPage, error) { return s.list(ctx, q) }, nil)
 }
 
 func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
@@ -210,7 +182,7 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 
 // Delete implements storage.Bucket. The key goes first and its file afterwards.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	_, err := perform(ctx, s, opDelete, key, func() (none struct{}, err error) {
+	_, err := perform(ctx, s, storage.OpDelete, key, func() (none struct{}, err error) {
 		removed, err := s.engine.remove(ctx, key)
 		if err == nil {
 			s.discard(object{file: removed})
@@ -229,7 +201,7 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	if ctx.Err() != nil {
 		return none, &storage.Error{Op: op, Key: key, Err: context.Cause(ctx)}
 	}
-	if err := checkKey(key); err != nil || key == "" && op != opList {
+	if err := checkKey(key); err != nil || key == "" && op != storage.OpList {
 		return none, &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: cmp.Or(err, errors.New("the key is empty"))}
 	}
 	if !s.enter() {
@@ -282,7 +254,7 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 // complain logs what an operator should see of an error, whoever still waits for it.
 func (s *Store) complain(op, key string, err error) {
 	var answer *apiError
-	for _, usual := range []error{nil, errNoKey, errExists, errReleased, context.Canceled, context.DeadlineExceeded} {
+	for _, usual := range []error{nil, errNoKey, errExists, storage.ErrReleased, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, usual) {
 			return
 		}
@@ -306,48 +278,12 @@ func errorOf(op, key string, err error) error {
 		e.Kind, e.Err = storage.ErrExists, nil
 	case errors.As(err, &answer) && answer.status < http.StatusInternalServerError:
 		e.Kind = storage.ErrRefused
-	case op == opGet || op == opOpen || op == opList:
+	case op == storage.OpGet || op == storage.OpOpen || op == storage.OpList:
 		e.Kind = storage.ErrUnavailable
 	default:
 		e.Kind = storage.ErrUncertain
 	}
 	return e
-}
-
-// releasedBody is the body of one write. The Store may go on reading after its caller has
-// left; release makes it stop before the caller uses the source again.
-type releasedBody struct {
-	mu       sync.Mutex
-	src      io.ReadSeeker
-	released bool
-}
-
-var errReleased = errors.New("the caller has left")
-
-// Read implements io.Reader.
-func (b *releasedBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.released {
-		return 0, errReleased
-	}
-	return b.src.Read(p)
-}
-
-// Seek implements io.Seeker.
-func (b *releasedBody) Seek(offset int64, whence int) (int64, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.released {
-		return 0, errReleased
-	}
-	return b.src.Seek(offset, whence)
-}
-
-func (b *releasedBody) release() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.released = true
 }
 
 // folderOf returns the folder that stands for key in a listing, "" if it stands for

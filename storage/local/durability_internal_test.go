@@ -71,18 +71,23 @@ func isLogSync(op errorfs.Op) bool {
 	return false
 }
 
+// stalling is a disk in memory. While it is armed, a sync of the log waits for a release.
+func stalling(armed *atomic.Bool, release <-chan struct{}) vfs.FS {
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if armed.Load() && isLogSync(op) {
+			<-release
+		}
+		return nil
+	}))
+}
+
 // TestWriteOutlivesItsCaller: nobody waits longer than for a context, and what the store
 // owns goes on.
 func TestWriteOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var armed atomic.Bool
 		release := make(chan struct{})
-		s := openTest(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if armed.Load() && isLogSync(op) {
-				<-release
-			}
-			return nil
-		})), nil)
+		s := openTest(t, stalling(&armed, release), nil)
 		armed.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -172,12 +177,7 @@ func TestStalledSync(t *testing.T) {
 func stalledSync(t *testing.T, method string, status int, after string) {
 	var armed atomic.Bool
 	release := make(chan struct{})
-	s := openTest(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if armed.Load() && isLogSync(op) {
-			<-release
-		}
-		return nil
-	})), nil)
+	s := openTest(t, stalling(&armed, release), nil)
 	for _, path := range []string{"/a/0", "/a/1", "/a/k", "/b/other"} {
 		do(t, s, "PUT", path, []byte("old"))
 	}

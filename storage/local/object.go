@@ -25,8 +25,7 @@ const isoTime = "2006-01-02T15:04:05.000Z"
 
 func (o object) etag() string { return `"` + hex.EncodeToString(o.md5[:]) + `"` }
 
-// putObject stores the body. The bytes are complete, checked and, if large,
-// durable before the key is written.
+// putObject stores the body.
 func (s *Store) putObject(r *http.Request, key string) (*response, error) {
 	size := r.ContentLength
 	if size < 0 {
@@ -39,26 +38,32 @@ func (s *Store) putObject(r *http.Request, key string) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	create := r.Header.Get("If-None-Match") != ""
-	if create && s.isLarge(size) {
-		// A large body that would be refused need not be written first.
-		switch _, err := s.engine.get(r.Context(), key); {
-		case err == nil:
-			return nil, errExists
-		case !errors.Is(err, errNoKey):
-			return nil, err
-		}
-	}
-	o, err := s.receive(r.Body, size, want)
+	o, err := s.store(r.Context(), key, r.Body, size, want, r.Header.Get("If-None-Match") != "")
 	if err != nil {
-		return nil, err
-	}
-	if err := s.commit(r.Context(), key, &o, create); err != nil {
 		return nil, err
 	}
 	resp := newResponse(http.StatusOK)
 	resp.header.Set("ETag", o.etag())
 	return resp, nil
+}
+
+// store makes a body of exactly size bytes the object under key. They are complete, checked
+// and, if large, durable before the key is written.
+func (s *Store) store(ctx context.Context, key string, body io.Reader, size int64, want digests, create bool) (object, error) {
+	if create && s.isLarge(size) {
+		// A large body that would be refused need not be written first.
+		switch _, err := s.engine.get(ctx, key); {
+		case err == nil:
+			return object{}, errExists
+		case !errors.Is(err, errNoKey):
+			return object{}, err
+		}
+	}
+	o, err := s.receive(body, size, want)
+	if err == nil {
+		err = s.commit(ctx, key, &o, create)
+	}
+	return o, err
 }
 
 func (s *Store) isLarge(size int64) bool { return s.files != nil && size > s.large }

@@ -44,20 +44,20 @@ func (b *Bucket) ClockAhead() time.Duration { return time.Duration(b.ahead.Load(
 //
 // A context that ends before the request is sent gives an error without kind.
 func (b *Bucket) Create(ctx context.Context, key string, body storage.Body) error {
-	return b.write(ctx, opCreate, key, body, b.create)
+	return b.write(ctx, storage.OpCreate, key, body, b.create)
 }
 
 // Put implements storage.Bucket.
 func (b *Bucket) Put(ctx context.Context, key string, body storage.Body) error {
-	return b.write(ctx, opPut, key, body, minio.PutObjectOptions{DisableContentSha256: true})
+	return b.write(ctx, storage.OpPut, key, body, minio.PutObjectOptions{DisableContentSha256: true})
 }
 
 func (b *Bucket) write(ctx context.Context, op, key string, body storage.Body, opts minio.PutObjectOptions) error {
 	if body.Size <= 0 || body.Reader == nil {
 		return &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: errors.New("body is empty")}
 	}
-	reader := &releasedBody{src: body.Reader}
-	defer reader.release()
+	reader := body.Lend()
+	defer reader.Release()
 	var digest string
 	if b.signed {
 		digest = hex.EncodeToString(body.SHA256[:])
@@ -78,21 +78,21 @@ func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
 func (b *Bucket) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	var opts minio.GetObjectOptions
 	if offset < 0 || length <= 0 {
-		return nil, &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
+		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
 	}
 	if err := opts.SetRange(offset, offset+length-1); err != nil {
-		return nil, &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: err}
+		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: err}
 	}
 	data, err := b.get(ctx, key, opts)
 	if err == nil && int64(len(data)) != length {
-		err = &storage.Error{Op: opGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("object has %d of the %d bytes from %d on", len(data), length, offset)}
+		err = &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("object has %d of the %d bytes from %d on", len(data), length, offset)}
 	}
 	return data, err
 }
 
 func (b *Bucket) get(ctx context.Context, key string, opts minio.GetObjectOptions) ([]byte, error) {
 	var data []byte
-	err := b.one(ctx, opGet, key, func(c *call) error {
+	err := b.one(ctx, storage.OpGet, key, func(c *call) error {
 		r, info, _, err := b.core.GetObject(c, b.bucket, b.prefix+key, opts)
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, er
 	}
 	if err != nil {
 		call.end()
-		return nil, 0, call.classify(opOpen, key, err)
+		return nil, 0, call.classify(storage.OpOpen, key, err)
 	}
 	return &objectReader{src: r, key: key, left: info.Size, call: call}, info.Size, nil
 }
@@ -127,7 +127,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, er
 // List implements storage.Bucket.
 func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > 1000 {
-		return storage.ListPage{}, &storage.Error{Op: opList, Key: q.Prefix, Kind: storage.ErrRefused,
+		return storage.ListPage{}, &storage.Error{Op: storage.OpList, Key: q.Prefix, Kind: storage.ErrRefused,
 			Err: fmt.Errorf("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit)}
 	}
 	after := q.After
@@ -139,7 +139,7 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 		Prefix: b.prefix + q.Prefix, StartAfter: after, MaxKeys: q.Limit, Recursive: q.Delimiter == "", FetchOwner: &owner,
 	}
 	var page storage.ListPage
-	err := b.one(ctx, opList, q.Prefix, func(c *call) error {
+	err := b.one(ctx, storage.OpList, q.Prefix, func(c *call) error {
 		for o := range b.core.ListObjectsIter(c, b.bucket, opts) {
 			switch key, ok := strings.CutPrefix(o.Key, b.prefix); {
 			case o.Err != nil && c.more():
@@ -167,7 +167,7 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 
 // Delete implements storage.Bucket.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := b.one(ctx, opDelete, key, func(c *call) error {
+	err := b.one(ctx, storage.OpDelete, key, func(c *call) error {
 		return c.unlessDone(b.core.RemoveObject(c, b.bucket, b.prefix+key, minio.RemoveObjectOptions{}))
 	})
 	if errors.Is(err, storage.ErrNotFound) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -126,43 +125,6 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// releasedBody is the body of one request. A transport may go on reading after
-// the call is over; release makes it stop before the caller reads the source
-// again for the next attempt.
-type releasedBody struct {
-	mu       sync.Mutex
-	src      io.ReadSeeker
-	released bool
-}
-
-var errReleased = errors.New("the call is over")
-
-// Read implements io.Reader.
-func (b *releasedBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.released {
-		return 0, errReleased
-	}
-	return b.src.Read(p)
-}
-
-// Seek implements io.Seeker.
-func (b *releasedBody) Seek(offset int64, whence int) (int64, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.released {
-		return 0, errReleased
-	}
-	return b.src.Seek(offset, whence)
-}
-
-func (b *releasedBody) release() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.released = true
-}
-
 // objectReader streams one object and turns a short body into an error.
 type objectReader struct {
 	src  io.ReadCloser
@@ -183,7 +145,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	}
-	return n, &storage.Error{Op: opOpen, Key: r.key, Kind: storage.ErrUnavailable, Status: r.call.status, Err: err}
+	return n, &storage.Error{Op: storage.OpOpen, Key: r.key, Kind: storage.ErrUnavailable, Status: r.call.status, Err: err}
 }
 
 // Close implements io.Closer.

@@ -9,22 +9,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Verbs of storage.Error.
-const (
-	opCreate = "create"
-	opPut    = "put"
-	opGet    = "get"
-	opOpen   = "open"
-	opList   = "list"
-	opDelete = "delete"
-)
-
 // classify turns the outcome of a call that did not succeed into the error the
 // seam promises. err is what minio-go made of it; it counts only where no answer
 // says more.
 func (c *call) classify(op, key string, err error) error {
 	e := &storage.Error{Op: op, Key: key, Status: c.status, Err: err}
-	reads := op == opGet || op == opOpen || op == opList
+	reads := op == storage.OpGet || op == storage.OpOpen || op == storage.OpList
 	noAnswer := storage.ErrUncertain
 	if reads {
 		noAnswer = storage.ErrUnavailable
@@ -75,11 +65,11 @@ func kindOfAnswer(op string, status int, code string) error {
 	switch {
 	case unanswered(status, code):
 		return nil
-	case status == http.StatusPreconditionFailed && op == opCreate:
+	case status == http.StatusPreconditionFailed && op == storage.OpCreate:
 		return storage.ErrExists
-	case status == http.StatusConflict && (op == opCreate || op == opPut || op == opDelete):
+	case status == http.StatusConflict && (op == storage.OpCreate || op == storage.OpPut || op == storage.OpDelete):
 		return storage.ErrConflict
-	case status == http.StatusNotFound && code != "NoSuchBucket" && (op == opGet || op == opOpen || op == opDelete):
+	case status == http.StatusNotFound && code != "NoSuchBucket" && (op == storage.OpGet || op == storage.OpOpen || op == storage.OpDelete):
 		return storage.ErrNotFound
 	default:
 		return storage.ErrRefused

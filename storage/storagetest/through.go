@@ -14,11 +14,12 @@ type Call struct {
 	Op
 	After string // What a LIST starts after.
 
-	verb string // Of storage.Error.
-	do   func(context.Context) error
-	got  []byte
-	body storage.Body                              // Of a PUT.
-	send func(context.Context, storage.Body) error // It, with another body.
+	verb   string // Of storage.Error.
+	do     func(context.Context) error
+	got    []byte
+	body   storage.Body                              // Of a PUT.
+	copied []byte                                    // What is in it, once somebody asked.
+	send   func(context.Context, storage.Body) error // It, with another body.
 }
 
 // Do performs the operation.
@@ -27,15 +28,17 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 // Got returns the bytes that a Get was answered with. The caller of the operation owns them.
 func (c *Call) Got() []byte { return c.got }
 
-// Body returns a copy of what a PUT is to store, nil for anything else.
-func (c *Call) Body() ([]byte, error) {
-	if c.body.Reader == nil {
-		return nil, nil
+// Body returns a copy of what a PUT is to store, nil for anything else. It is made once, and
+// nobody may change it.
+func (c *Call) Body() (_ []byte, err error) {
+	if c.body.Reader == nil || c.copied != nil {
+		return c.copied, nil
 	}
 	if _, err := c.body.Reader.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return io.ReadAll(c.body.Reader)
+	c.copied, err = io.ReadAll(c.body.Reader)
+	return c.copied, err
 }
 
 // Later returns what performs the operation again: a write also when its caller has left,
@@ -82,12 +85,12 @@ func (t *through) carry(ctx context.Context, c *Call) error {
 
 // Create implements storage.Bucket.
 func (t *through) Create(ctx context.Context, key string, body storage.Body) error {
-	return t.write(ctx, "create", key, body, t.next.Create)
+	return t.write(ctx, storage.OpCreate, key, body, t.next.Create)
 }
 
 // Put implements storage.Bucket.
 func (t *through) Put(ctx context.Context, key string, body storage.Body) error {
-	return t.write(ctx, "put", key, body, t.next.Put)
+	return t.write(ctx, storage.OpPut, key, body, t.next.Put)
 }
 
 func (t *through) write(ctx context.Context, verb, key string, body storage.Body, send func(context.Context, string, storage.Body) error) error {
@@ -120,7 +123,7 @@ func read[T any](ctx context.Context, t *through, c *Call, get func(context.Cont
 }
 
 func (t *through) get(ctx context.Context, key string, get func(context.Context) ([]byte, error)) ([]byte, error) {
-	return read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: "get"}, get, func([]byte) {})
+	return read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: storage.OpGet}, get, func([]byte) {})
 }
 
 // Get implements storage.Bucket.
@@ -140,7 +143,7 @@ type opened struct {
 
 // Open implements storage.Bucket.
 func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	o, err := read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: "open"}, func(ctx context.Context) (o opened, err error) {
+	o, err := read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: storage.OpOpen}, func(ctx context.Context) (o opened, err error) {
 		o.ReadCloser, o.size, err = t.next.Open(ctx, key)
 		return o, err
 	}, func(o opened) { _ = o.Close() })
@@ -149,13 +152,13 @@ func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, e
 
 // List implements storage.Bucket.
 func (t *through) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
-	c := &Call{Op: Op{Method: "LIST", Key: q.Prefix}, After: q.After, verb: "list"}
+	c := &Call{Op: Op{Method: "LIST", Key: q.Prefix}, After: q.After, verb: storage.OpList}
 	return read(ctx, t, c, func(ctx context.Context) (storage.ListPage, error) { return t.next.List(ctx, q) }, func(storage.ListPage) {})
 }
 
 // Delete implements storage.Bucket.
 func (t *through) Delete(ctx context.Context, key string) error {
 	return t.carry(ctx, &Call{
-		Op: Op{Method: http.MethodDelete, Key: key}, verb: "delete", do: func(ctx context.Context) error { return t.next.Delete(ctx, key) },
+		Op: Op{Method: http.MethodDelete, Key: key}, verb: storage.OpDelete, do: func(ctx context.Context) error { return t.next.Delete(ctx, key) },
 	})
 }
