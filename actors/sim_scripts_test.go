@@ -325,7 +325,7 @@ func endsItsNodes(s *stage) {
 		return
 	}
 	s.sweep("e")
-	if refs, err := storage.Journals(s.Context(), s.bucket); err != nil || len(refs) > 1 {
+	if refs, err := storage.Journals(s.Context(), s.store); err != nil || len(refs) > 1 {
 		s.broken = fmt.Sprintf("journals are left: %v, %v", refs, err)
 	}
 	if _, err := s.nodes["e"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeSetAside {
@@ -338,7 +338,7 @@ func endsItsNodes(s *stage) {
 		s.broken = fmt.Sprintf("%d conversations are said to be set aside", n)
 	}
 	s.deadens("")
-	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil {
+	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil {
 		s.broken = err.Error()
 	}
 }
@@ -364,7 +364,7 @@ func readingEndsItsNodes(s *stage) {
 	s.pass(3 * time.Second)
 	s.wantAside("x")
 	s.deadens("")
-	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil && s.broken == "" {
+	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil && s.broken == "" {
 		s.broken = err.Error()
 	}
 }
@@ -382,7 +382,7 @@ func isPutBackTwice(s *stage) {
 		s.broken = "it was not interrupted"
 	}
 	s.sweep("e")
-	if err := storage.PutBack(s.Context(), s.bucket, at("x").Key()); err != nil && !errors.Is(err, storage.ErrNotFound) {
+	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil && !errors.Is(err, storage.ErrNotFound) {
 		s.broken = err.Error()
 	}
 }

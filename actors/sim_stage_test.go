@@ -29,10 +29,9 @@ var errStageLost = errors.New("the network has lost it")
 // what is admitted fails at once, so that whoever works on it needs one more batch.
 type stage struct {
 	*testing.T
-	fleet  *simFleet
-	store  *local.Store
-	bucket storage.Bucket // without delays
-	late   sync.WaitGroup // of requests nobody waits for
+	fleet *simFleet
+	store *local.Store
+	late  sync.WaitGroup // of requests nobody waits for
 
 	mu    sync.Mutex
 	nodes map[string]*player
@@ -82,7 +81,6 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
 			nodes: map[string]*player{}, views: map[string]string{}, reading: slowOpening / 2,
 		}
-		s.bucket = s.store
 		defer s.close()
 		script(s)
 		violation = s.end()
@@ -230,7 +228,7 @@ func journals(node string, from int64) func(string) bool {
 // tail returns the number of a conversation's last batch.
 func (s *stage) tail(conv string) int64 {
 	s.Helper()
-	tail, err := storage.NewLogs(s.bucket, nil).Tail(s.Context(), at(conv).Key(), -1)
+	tail, err := storage.NewLogs(s.store, nil).Tail(s.Context(), at(conv).Key(), -1)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -297,7 +295,7 @@ func (s *stage) wantAside(convs ...string) {
 		want = append(want, at(conv).Key())
 	}
 	slices.Sort(want)
-	got, err := storage.ListAside(s.Context(), s.bucket)
+	got, err := storage.ListAside(s.Context(), s.store)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -378,7 +376,7 @@ func (s *stage) end() string {
 		}
 		s.pass(time.Minute)
 	}
-	logs := storage.NewLogs(s.bucket, nil)
+	logs := storage.NewLogs(s.store, nil)
 	for _, a := range s.acks {
 		state := conversation.NewState()
 		for b, err := range logs.Batches(s.Context(), a.at.Key(), storage.Start()) {
@@ -398,7 +396,7 @@ func (s *stage) end() string {
 			return fmt.Sprintf("%s lists %v", name, held)
 		}
 	}
-	refs, err := storage.Journals(s.Context(), s.bucket)
+	refs, err := storage.Journals(s.Context(), s.store)
 	if err != nil {
 		s.Fatal(err)
 	}
