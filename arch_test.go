@@ -498,7 +498,10 @@ func exportedParts(e ast.Expr) []ast.Node {
 	return nodes
 }
 
-func exportedReceiver(recv *ast.FieldList) bool {
+func exportedReceiver(recv *ast.FieldList) bool { return ast.IsExported(receiver(recv)) }
+
+// receiver names the type that a method belongs to.
+func receiver(recv *ast.FieldList) string {
 	e := recv.List[0].Type
 	for {
 		switch x := e.(type) {
@@ -509,9 +512,9 @@ func exportedReceiver(recv *ast.FieldList) bool {
 		case *ast.IndexListExpr:
 			e = x.X
 		case *ast.Ident:
-			return x.IsExported()
+			return x.Name
 		default:
-			return false
+			return ""
 		}
 	}
 }

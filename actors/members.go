@@ -341,6 +341,9 @@ type gate struct {
 	members *members
 }
 
+// Unwrap returns the bucket behind the gate.
+func (g gate) Unwrap() storage.Bucket { return g.Bucket }
+
 // Create implements storage.Bucket.
 func (g gate) Create(ctx context.Context, key string, body storage.Body) error {
 	if err := g.members.awaitActive(ctx); err != nil {

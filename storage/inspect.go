@@ -195,6 +195,9 @@ type retriedBucket struct {
 // as ever.
 func Retried(b Bucket, r Retry) Bucket { return &retriedBucket{Bucket: b, retry: newRetry(r)} }
 
+// Unwrap returns the bucket whose reads are repeated.
+func (b *retriedBucket) Unwrap() Bucket { return b.Bucket }
+
 // Get implements Bucket.
 func (b *retriedBucket) Get(ctx context.Context, key string) ([]byte, error) {
 	return readRetried(ctx, b.retry, func(ctx context.Context) ([]byte, error) { return b.Bucket.Get(ctx, key) })

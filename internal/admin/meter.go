@@ -41,6 +41,9 @@ type metered struct {
 	meter *Meter
 }
 
+// Unwrap returns what is measured.
+func (b *metered) Unwrap() storage.Bucket { return b.next }
+
 // measure runs one request.
 func (m *Meter) measure(op, key string, send func() error) error {
 	m.inFlight.Inc()

@@ -18,6 +18,10 @@ import (
 
 var _ storage.Bucket = (*Store)(nil)
 
+// Exclusive reports that nobody else reaches the Store: a folder is locked, and memory is
+// this process's.
+func (s *Store) Exclusive() bool { return true }
+
 // Create implements storage.Bucket. When ctx ends while the Store owns the commit, that
 // goes on, and the error is storage.ErrUncertain: nobody waits for a disk that stalls.
 func (s *Store) Create(ctx context.Context, key string, body storage.Body) error {

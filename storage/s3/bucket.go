@@ -18,12 +18,13 @@ import (
 
 // Bucket is a storage.Bucket in an S3-compatible store.
 type Bucket struct {
-	core   *minio.Core
-	bucket string
-	prefix string
-	signed bool // Requests are signed, and so carry the digest of their body.
-	create minio.PutObjectOptions
-	ahead  *atomic.Int64 // See ClockAhead.
+	core     *minio.Core
+	endpoint string
+	bucket   string
+	prefix   string
+	signed   bool // Requests are signed, and so carry the digest of their body.
+	create   minio.PutObjectOptions
+	ahead    *atomic.Int64 // See ClockAhead.
 }
 
 var _ storage.Bucket = (*Bucket)(nil)
@@ -32,6 +33,9 @@ var _ storage.Bucket = (*Bucket)(nil)
 // newest answer came, to the second or so; 0 if that is not known, or requests are not
 // signed. Stores refuse every request from 15 minutes on.
 func (b *Bucket) ClockAhead() time.Duration { return time.Duration(b.ahead.Load()) }
+
+// Endpoint returns that of the options.
+func (b *Bucket) Endpoint() string { return b.endpoint }
 
 // Create implements storage.Bucket. The answer decides:
 //

@@ -83,7 +83,7 @@ func New(opts *Options) (*Bucket, error) {
 		return nil, fmt.Errorf("open bucket %s at %s: %w", o.Bucket, o.Endpoint, err)
 	}
 	b := &Bucket{
-		core: core, bucket: o.Bucket, prefix: o.Prefix, ahead: ahead, signed: o.AccessKey != "" && o.SecretKey != "",
+		core: core, endpoint: o.Endpoint, bucket: o.Bucket, prefix: o.Prefix, ahead: ahead, signed: o.AccessKey != "" && o.SecretKey != "",
 		create: minio.PutObjectOptions{DisableContentSha256: true},
 	}
 	b.create.SetMatchETagExcept("*")

@@ -259,6 +259,9 @@ type requests struct {
 	gets, list int
 }
 
+// Unwrap returns the bucket whose requests are counted.
+func (r *requests) Unwrap() storage.Bucket { return r.Bucket }
+
 // Get implements storage.Bucket.
 func (r *requests) Get(ctx context.Context, key string) ([]byte, error) {
 	r.mu.Lock()

@@ -120,6 +120,9 @@ type FaultBucket struct {
 	*faults
 }
 
+// Unwrap returns the bucket under the plan.
+func (f *FaultBucket) Unwrap() storage.Bucket { return f.Bucket }
+
 // Faulty returns b under a plan.
 func Faulty(b storage.Bucket, plan Plan) *FaultBucket {
 	f := newFaults(plan)

@@ -75,6 +75,9 @@ type through struct {
 	around func(context.Context, *Call) error
 }
 
+// Unwrap returns what the operations are carried to.
+func (t *through) Unwrap() storage.Bucket { return t.next }
+
 // carry leaves what is over before it begins to the bucket.
 func (t *through) carry(ctx context.Context, c *Call) error {
 	if ctx.Err() != nil {

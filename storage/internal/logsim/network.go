@@ -346,6 +346,9 @@ func (l *link) Get(ctx context.Context, key string) (data []byte, err error) {
 	return data, nil
 }
 
+// Unwrap returns the bucket that the requests are carried to.
+func (l *link) Unwrap() storage.Bucket { return l.net.store }
+
 // GetRange implements storage.Bucket.
 func (l *link) GetRange(ctx context.Context, key string, offset, length int64) (data []byte, err error) {
 	err = l.do(ctx, request{verb: "range", key: key}, func(*schedule.Dice) (err error) {
