@@ -43,13 +43,13 @@ type ClusterTLS struct {
 }
 
 // checkCluster validates what concerns other nodes.
-func (o *Options) checkCluster() error {
+func (o *Options) checkCluster(exclusive bool) error {
 	c := o.Cluster
 	switch {
 	case c == nil:
 		return nil
-	case o.Membership != MembershipBucket:
-		return errors.New("option Cluster needs MembershipBucket: nodes find each other in the bucket")
+	case exclusive:
+		return errors.New("option Cluster needs a bucket that other processes can reach: nodes find each other there")
 	case c.Listen == "":
 		return errors.New("option Cluster.Listen is empty")
 	case c.Weight != nil && (*c.Weight < 0 || *c.Weight > 1000):

@@ -14,11 +14,11 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // clustered are the options of a node that shares its bucket.
 func clustered(o actors.Options) actors.Options {
-	o.Membership = actors.MembershipBucket
 	o.Cluster = &actors.ClusterOptions{Listen: "127.0.0.1:0", Insecure: true}
 	return o
 }
@@ -374,14 +374,12 @@ func TestStrangersInTheBucket(t *testing.T) {
 	for _, first := range []string{"cluster", "alone"} {
 		t.Run(first+" first", func(t *testing.T) {
 			w := newWorld(t)
-			single := agents(chatAgent())
-			single.Membership = actors.MembershipBucket
-			one, two := clustered(agents(chatAgent())), single
+			one, two := clustered(agents(chatAgent())), agents(chatAgent())
 			if first == "alone" {
 				one, two = two, one
 			}
-			w.start(setup{opts: one, model: says(1)})
-			err := w.build(setup{opts: two, model: says(1)}).rt.Run(t.Context())
+			w.start(setup{opts: one, model: says(1), shared: true})
+			err := w.build(setup{opts: two, model: says(1), shared: true}).rt.Run(t.Context())
 			var refused *actors.MemberError
 			if !errors.As(err, &refused) || refused.Replaced || refused.Cluster != (first == "alone") {
 				t.Errorf("got %v, want a refusal", err)
@@ -399,14 +397,15 @@ func TestClusterOptions(t *testing.T) {
 		"names no host that": {Listen: ":7000", Insecure: true},
 		"want 0 to 1000":     {Listen: "127.0.0.1:0", Insecure: true, Weight: &weight},
 		"missing port":       {Listen: "127.0.0.1", Insecure: true},
-		"MembershipBucket":   {Listen: "127.0.0.1:0", Insecure: true},
+		"can reach":          {Listen: "127.0.0.1:0", Insecure: true},
 	} {
-		o := agents(chatAgent())
-		if want != "MembershipBucket" {
-			o.Membership = actors.MembershipBucket
+		bucket := newWorld(t).bucket
+		if want != "can reach" {
+			bucket = storagetest.Shared(bucket)
 		}
+		o := agents(chatAgent())
 		o.Cluster = &c
-		if _, err := actors.New(newWorld(t).bucket, &o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := actors.New(bucket, &o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %q", c, err, want)
 		}
 	}

@@ -87,7 +87,7 @@ func (r *Runtime) export() error {
 
 // incarnations are the members of the view, if one is known.
 func (r *Runtime) incarnations() (ids []string, ok bool) {
-	if r.opts.Membership == MembershipSingle {
+	if r.exclusive {
 		return []string{r.host.MemberID()}, true
 	}
 	v := r.members.view.Load()

@@ -19,20 +19,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Membership says how the nodes of a bucket know of each other.
-type Membership int
-
-const (
-	// MembershipSingle is for a bucket that this process alone can reach, such as a
-	// data folder with a lock. It sends no request.
-	MembershipSingle Membership = iota
-	// MembershipBucket is for a bucket that other processes can reach. The node keeps
-	// a row among the members in the bucket and a heartbeat. With Options.Cluster it
-	// shares the bucket with the other members; without, it does not start while
-	// another node lives.
-	MembershipBucket
-)
-
 // leaveTimeout bounds the removal of a node's row.
 const leaveTimeout = 5 * time.Second
 
@@ -87,12 +73,10 @@ func (e *MemberError) Error() string {
 // Unwrap returns the cause.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// checkMembership validates what concerns the membership and fills it in.
-func (o *Options) checkMembership() error {
-	if o.Membership != MembershipSingle && o.Membership != MembershipBucket {
-		return fmt.Errorf("option Membership is %d, which is none", int(o.Membership))
-	}
-	if o.Advertise == "" && o.Membership == MembershipBucket {
+// checkMembership validates what concerns the membership of a bucket that others can reach,
+// or cannot, and fills it in.
+func (o *Options) checkMembership(exclusive bool) error {
+	if o.Advertise == "" && !exclusive {
 		name, err := os.Hostname()
 		if err != nil {
 			return fmt.Errorf("option Advertise is empty and the host has no name: %w", err)
@@ -102,13 +86,13 @@ func (o *Options) checkMembership() error {
 	if err := (storage.Member{ID: "check", Address: o.Advertise}).Validate(); err != nil {
 		return fmt.Errorf("option Advertise: %w", err)
 	}
-	return o.checkCluster()
+	return o.checkCluster(exclusive)
 }
 
 // members is this node's part in the membership of its bucket: it keeps the row, gives
 // the views to the cluster, and says whether the node may act. The bucket it uses is
-// not the gated one. Without a table, which is MembershipSingle and before Join, the
-// node is alone and may always act.
+// not the gated one. Without a table, which is over an exclusive bucket and before Join,
+// the node is alone and may always act.
 type members struct {
 	bucket storage.Bucket
 	opts   *Options

@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/actors/internal/membership"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -68,14 +67,14 @@ type memberNode struct {
 	frozen chan struct{} // Requests wait until it is closed.
 }
 
-func newMemberNode(t *testing.T, store *local.Store, id string, m Membership) *memberNode {
+func newMemberNode(t *testing.T, bucket storage.Bucket, id string) *memberNode {
 	t.Helper()
 	n := &memberNode{t: t, host: &memberHost{oracle: &oracle{}, id: id}, done: make(chan error, 1)}
 	var err error
-	if n.rt, err = newRuntime(storagetest.Through(store, n.carry), &Options{Membership: m, Advertise: id + ".example"}); err != nil {
+	if n.rt, err = newRuntime(storagetest.Through(bucket, n.carry), &Options{Advertise: id + ".example"}); err != nil {
 		t.Fatal(err)
 	}
-	n.host.members, n.host.single = n.rt.members, m == MembershipSingle
+	n.host.members, n.host.single = n.rt.members, storage.IsExclusive(bucket)
 	if err := n.rt.attach(n.host); err != nil {
 		t.Fatal(err)
 	}
@@ -204,17 +203,9 @@ func (n *memberNode) isRefused(err error, because string) {
 	}
 }
 
-// bubble runs a test over a bucket in memory, in a bubble.
-func bubble(t *testing.T, test func(*testing.T, *local.Store)) {
-	synctest.Test(t, func(t *testing.T) {
-		store := local.NewMemory()
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		test(t, store)
-	})
+// bubble runs a test over a shared bucket in memory, in a bubble.
+func bubble(t *testing.T, test func(*testing.T, storage.Bucket)) {
+	synctest.Test(t, func(t *testing.T) { test(t, sharedBucket(t)) })
 }
 
 func took(t *testing.T, began time.Time, want time.Duration) {
@@ -225,40 +216,40 @@ func took(t *testing.T, began time.Time, want time.Duration) {
 }
 
 func TestSecondNodeIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
-		a := newMemberNode(t, store, "a", MembershipBucket).serves()
-		newMemberNode(t, store, "b", MembershipBucket).refused("a")
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		a := newMemberNode(t, bucket, "a").serves()
+		newMemberNode(t, bucket, "b").refused("a")
 		time.Sleep(5 * time.Minute)
-		newMemberNode(t, store, "c", MembershipBucket).refused("a")
+		newMemberNode(t, bucket, "c").refused("a")
 		a.ends()
 		began := time.Now()
-		newMemberNode(t, store, "d", MembershipBucket).serves()
+		newMemberNode(t, bucket, "d").serves()
 		took(t, began, 0)
 	})
 }
 
 func TestKilledNodeIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
-		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		a := newMemberNode(t, bucket, "a").serves()
 		time.Sleep(time.Minute)
 		a.die()
 		began := time.Now()
-		b := newMemberNode(t, store, "b", MembershipBucket).serves()
+		b := newMemberNode(t, bucket, "b").serves()
 		took(t, began, membership.DefaultSuspect)
-		newMemberNode(t, store, "c", MembershipBucket).refused("b")
+		newMemberNode(t, bucket, "c").refused("b")
 		b.ends()
 	})
 }
 
 func TestNodesThatStartAtOnce(t *testing.T) {
 	for round := range 20 {
-		bubble(t, func(t *testing.T, store *local.Store) {
+		bubble(t, func(t *testing.T, bucket storage.Bucket) {
 			if round%2 == 1 { // After a crash.
-				newMemberNode(t, store, "dead", MembershipBucket).serves().die()
+				newMemberNode(t, bucket, "dead").serves().die()
 			}
 			var nodes []*memberNode
 			for i := range 4 {
-				nodes = append(nodes, newMemberNode(t, store, fmt.Sprint("n", i), MembershipBucket).run())
+				nodes = append(nodes, newMemberNode(t, bucket, fmt.Sprint("n", i)).run())
 			}
 			time.Sleep(10 * time.Second)
 			var serving []*memberNode
@@ -292,10 +283,10 @@ func TestReplacedNodeEnds(t *testing.T) {
 		"the other left":   {true, "replaced by one that has left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *local.Store) {
-				a := newMemberNode(t, store, "a", MembershipBucket).serves()
+			bubble(t, func(t *testing.T, bucket storage.Bucket) {
+				a := newMemberNode(t, bucket, "a").serves()
 				goOn := a.freeze()
-				b := newMemberNode(t, store, "b", MembershipBucket).serves()
+				b := newMemberNode(t, bucket, "b").serves()
 				if tt.leave {
 					b.ends()
 				}
@@ -307,9 +298,9 @@ func TestReplacedNodeEnds(t *testing.T) {
 					t.Errorf("got %v, want to be replaced: %s", err, tt.say)
 				}
 				if tt.leave {
-					newMemberNode(t, store, "c", MembershipBucket).serves()
+					newMemberNode(t, bucket, "c").serves()
 				} else {
-					newMemberNode(t, store, "c", MembershipBucket).refused("b")
+					newMemberNode(t, bucket, "c").refused("b")
 				}
 			})
 		})
@@ -318,40 +309,40 @@ func TestReplacedNodeEnds(t *testing.T) {
 
 // TestHeartbeatsOutliveTheDrain holds up the end of a node: others have to wait.
 func TestHeartbeatsOutliveTheDrain(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
-		a := newMemberNode(t, store, "a", MembershipBucket)
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		a := newMemberNode(t, bucket, "a")
 		gate := make(chan struct{})
 		open := sync.OnceFunc(func() { close(gate) })
 		a.host.stop = func() { <-gate }
 		a.serves().stop()
 		t.Cleanup(open)
 		time.Sleep(time.Minute)
-		newMemberNode(t, store, "b", MembershipBucket).refused("a")
+		newMemberNode(t, bucket, "b").refused("a")
 		open()
 		a.ends()
-		newMemberNode(t, store, "c", MembershipBucket).serves()
+		newMemberNode(t, bucket, "c").serves()
 	})
 }
 
 func TestNodeThatCannotStartLeaves(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
 		broken := errors.New("no port")
-		a := newMemberNode(t, store, "a", MembershipBucket)
+		a := newMemberNode(t, bucket, "a")
 		a.host.start = func() error { return broken }
 		a.run()
 		if err := a.ended(); !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)
 		}
 		began := time.Now()
-		newMemberNode(t, store, "b", MembershipBucket).serves()
+		newMemberNode(t, bucket, "b").serves()
 		took(t, began, 0)
 	})
 }
 
 func TestStopWhileItWatches(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
-		newMemberNode(t, store, "dead", MembershipBucket).serves().die()
-		a := newMemberNode(t, store, "a", MembershipBucket).run()
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		newMemberNode(t, bucket, "dead").serves().die()
+		a := newMemberNode(t, bucket, "a").run()
 		time.Sleep(time.Second)
 		a.ends()
 	})
@@ -360,10 +351,10 @@ func TestStopWhileItWatches(t *testing.T) {
 // TestMembershipRequests counts what the membership adds to a node's start and end.
 func TestMembershipRequests(t *testing.T) {
 	epoch := storage.EpochKey
-	life := func(t *testing.T, m Membership) (start, end []string) {
-		bubble(t, func(t *testing.T, store *local.Store) {
+	life := func(t *testing.T, over func(storage.Bucket) storage.Bucket) (start, end []string) {
+		bubble(t, func(t *testing.T, bucket storage.Bucket) {
 			ready := make(chan []string, 1)
-			a := newMemberNode(t, store, "a", m)
+			a := newMemberNode(t, over(bucket), "a")
 			a.host.start = func() error { // All that is sent before it comes before requests are taken.
 				ready <- a.requests()
 				return nil
@@ -377,21 +368,21 @@ func TestMembershipRequests(t *testing.T) {
 		})
 		return start, end
 	}
-	format := []string{"GET format.json", "LIST ", "PUT format.json"}
-	start, end := life(t, MembershipSingle)
+	format := []string{"GET format.json"}
+	start, end := life(t, storagetest.Exclusive)
 	if diff := cmp.Diff([][]string{format, nil}, [][]string{start, end}); diff != "" {
 		t.Errorf("single (-want +got):\n%s", diff)
 	}
-	start, end = life(t, MembershipBucket)
-	if diff := cmp.Diff(slices.Concat(format, []string{"LIST members/", "LIST heartbeat/", "PUT heartbeat/a", "PUT " + epoch(1), "LIST members/"}), start); diff != "" {
+	start, end = life(t, storagetest.Shared)
+	if diff := cmp.Diff(slices.Concat(format, []string{"GET probe/result/e3b0c44298fc1c149afbf4c8996fb924", "LIST members/", "LIST heartbeat/", "PUT heartbeat/a", "PUT " + epoch(1), "LIST members/"}), start); diff != "" {
 		t.Errorf("start (-want +got):\n%s", diff)
 	}
 	want := []string{"LIST members/", "GET " + epoch(1), "PUT " + epoch(2), "LIST members/", "DELETE " + epoch(1), "DELETE heartbeat/a"}
 	if diff := cmp.Diff(want, end); diff != "" {
 		t.Errorf("end (-want +got):\n%s", diff)
 	}
-	bubble(t, func(t *testing.T, store *local.Store) {
-		a := newMemberNode(t, store, "a", MembershipSingle).serves()
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		a := newMemberNode(t, storagetest.Exclusive(bucket), "a").serves()
 		time.Sleep(5 * time.Minute)
 		for _, request := range a.requests() {
 			if strings.Contains(request, "members/") || strings.Contains(request, "heartbeat/") {
@@ -404,10 +395,10 @@ func TestMembershipRequests(t *testing.T) {
 // TestTheRowIsTheJournals has the real host: the incarnation in the row is the one
 // that the busy journal is kept under, and it is new at every start.
 func TestTheRowIsTheJournals(t *testing.T) {
-	bucket := memoryBucket(t)
+	bucket := sharedBucket(t)
 	seen := map[string]bool{}
 	for range 2 {
-		r, err := New(bucket, &Options{Membership: MembershipBucket})
+		r, err := New(bucket, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -435,10 +426,9 @@ func TestTheRowIsTheJournals(t *testing.T) {
 }
 
 func TestMembershipOptionsAreChecked(t *testing.T) {
-	bucket := memoryBucket(t)
+	bucket := sharedBucket(t)
 	for name, opts := range map[string]*Options{
-		"unknown": {Membership: 2},
-		"address": {Membership: MembershipBucket, Advertise: "a\nb"},
+		"address": {Advertise: "a\nb"},
 		"long":    {Advertise: strings.Repeat("x", 257)},
 	} {
 		if _, err := newRuntime(bucket, opts); err == nil || !strings.Contains(err.Error(), "option ") {
@@ -450,8 +440,8 @@ func TestMembershipOptionsAreChecked(t *testing.T) {
 // TestMembersAreDeleted deletes members/* under a node: it is not ready at once, says why,
 // and ends with the remedy.
 func TestMembersAreDeleted(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
-		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		a := newMemberNode(t, bucket, "a").serves()
 		time.Sleep(time.Minute)
 		if st := a.rt.Status(); !st.Ready {
 			t.Fatalf("not ready: %s", st.Reason)
@@ -467,15 +457,15 @@ func TestMembersAreDeleted(t *testing.T) {
 		if err := a.ended(); !errors.As(err, &member) || !member.Deleted || !member.Replaced || !strings.Contains(err.Error(), "start all nodes of the bucket again") {
 			t.Errorf("got %v", err)
 		}
-		newMemberNode(t, store, "b", MembershipBucket).serves()
+		newMemberNode(t, bucket, "b").serves()
 	})
 }
 
 // TestPassiveForAMoment lets the row of a node be confirmed late: who asks waits for that, and
 // is refused if it does not come.
 func TestPassiveForAMoment(t *testing.T) {
-	bubble(t, func(t *testing.T, store *local.Store) {
-		a := newMemberNode(t, store, "a", MembershipBucket).serves()
+	bubble(t, func(t *testing.T, bucket storage.Bucket) {
+		a := newMemberNode(t, bucket, "a").serves()
 		goOn := a.freeze()
 		time.Sleep(2 * time.Second)
 		if !a.rt.members.passive() {

@@ -15,7 +15,7 @@ import (
 // grainOptions are those of the cluster that carries the conversations.
 func (r *Runtime) grainOptions() *grain.Options {
 	o := &grain.Options{Logger: r.log, RequestTimeout: r.opts.AdmitTimeout, HandOver: r.opts.DrainTimeout}
-	if r.opts.Membership == MembershipSingle {
+	if r.exclusive {
 		return o
 	}
 	o.Membership = r.members
@@ -63,7 +63,7 @@ func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
 		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt, Reading: r.reading,
 	}
-	if r.opts.Membership == MembershipSingle {
+	if r.exclusive {
 		return o
 	}
 	o.Tip = r.tip

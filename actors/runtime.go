@@ -40,8 +40,8 @@ type Options struct {
 	Providers *providers.Registry
 	// Logger gets what operators need to know. Nil discards it.
 	Logger *slog.Logger
-	// Pace is the least time between the starts of two appends of streamed text.
-	// Zero is 250 ms, which suits remote object storage; 50 ms suits a local bucket.
+	// Pace is the least time between the starts of two appends of streamed text. Zero is
+	// 250 ms, and 50 ms over an exclusive bucket, whose writes take about a millisecond.
 	Pace time.Duration
 	// RetryPause is the pause before the first repetition of a model call that failed
 	// for a passing reason; it doubles with each of at most three. Zero is 1 s.
@@ -72,7 +72,8 @@ type Options struct {
 	// when a checkpoint is stored and at the end of a turn. Zero is 32.
 	CompactBatches int
 	// CompactGrace is how long batches stay that are in a segment, for readers who are
-	// about to read them. Zero is 10 min.
+	// about to read them. Zero is 10 min, and 10 s over an exclusive bucket, whose readers
+	// are in this process.
 	CompactGrace time.Duration
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
@@ -90,13 +91,10 @@ type Options struct {
 	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
 	// to their conversations; others wait, the agents taking turns. Zero is 16.
 	DispatchesAtOnce int
-	// Membership says how the nodes of the bucket know of each other. Zero is
-	// MembershipSingle.
-	Membership Membership
 	// Cluster makes this node one of several. Nil serves the bucket alone.
 	Cluster *ClusterOptions
-	// Advertise is the address at which people find this node, up to 256 bytes;
-	// MembershipBucket shows it. Zero is the name of the host.
+	// Advertise is the address at which people find this node, up to 256 bytes, as the
+	// members of a shared bucket show it. Zero is the name of the host.
 	Advertise string
 	// StrictReads makes every read that is not the continuation of a live one ask the
 	// bucket where the log ends, whatever node it comes to. Without it, a read without an
@@ -132,17 +130,23 @@ type EventGroup struct {
 	Every       time.Duration
 }
 
-func (o *Options) withDefaults() (Options, error) {
+// withDefaults validates the options and fills them in, for a bucket that others can reach
+// or cannot.
+func (o *Options) withDefaults(exclusive bool) (Options, error) {
 	var out Options
 	if o != nil {
 		out = *o
+	}
+	pace, grace := 250*time.Millisecond, 10*time.Minute
+	if exclusive {
+		pace, grace = 50*time.Millisecond, 10*time.Second
 	}
 	for _, d := range []struct {
 		name  string
 		value *time.Duration
 		zero  time.Duration
 	}{
-		{"Pace", &out.Pace, 250 * time.Millisecond},
+		{"Pace", &out.Pace, pace},
 		{"RetryPause", &out.RetryPause, time.Second},
 		{"FirstEvent", &out.FirstEvent, time.Minute},
 		{"BetweenEvents", &out.BetweenEvents, 30 * time.Second},
@@ -154,7 +158,7 @@ func (o *Options) withDefaults() (Options, error) {
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
 		{"AdmitTimeout", &out.AdmitTimeout, 10 * time.Second},
 		{"DrainTimeout", &out.DrainTimeout, 10 * time.Second},
-		{"CompactGrace", &out.CompactGrace, 10 * time.Minute},
+		{"CompactGrace", &out.CompactGrace, grace},
 	} {
 		if *d.value < 0 {
 			return out, fmt.Errorf("option %s is negative: %v", d.name, *d.value)
@@ -192,7 +196,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if err := out.checkSinks(); err != nil {
 		return out, err
 	}
-	err := out.checkMembership()
+	err := out.checkMembership(exclusive)
 	return out, err
 }
 
@@ -202,6 +206,7 @@ type Runtime struct {
 	opts      Options
 	log       *slog.Logger
 	bucket    storage.Bucket
+	exclusive bool // see storage.IsExclusive
 	logs      *storage.Logs
 	agents    map[string]*agent.Agent
 	followers *follower.Set
@@ -270,9 +275,13 @@ type running struct {
 var _ conversation.Dispatcher = (*Runtime)(nil)
 
 // New returns a runtime over a bucket. The agents must be valid and their names
-// distinct. Processes that serve one bucket must know of each other by
-// [MembershipBucket]: otherwise they fence each other off without end, though nothing
-// is lost.
+// distinct. Nothing is sent yet.
+//
+// What [storage.IsExclusive] says of the bucket decides how it is served. One that other
+// processes can reach is probed before it is used, and the node keeps a row among the
+// members in it, and a heartbeat: with Options.Cluster it shares the bucket with the
+// others, without it does not start while another node lives. Over an exclusive one
+// nothing of that is needed.
 func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r, err := newRuntime(bucket, opts)
 	if err != nil {
@@ -290,15 +299,16 @@ func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 
 // newRuntime makes a runtime that still lacks its host.
 func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
-	o, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
 	if bucket == nil {
 		return nil, errors.New("bucket is nil")
 	}
+	exclusive := storage.IsExclusive(bucket)
+	o, err := opts.withDefaults(exclusive)
+	if err != nil {
+		return nil, err
+	}
 	r := &Runtime{
-		opts: o, log: o.Logger, bucket: bucket, logs: storage.NewLogs(bucket, o.Log),
+		opts: o, log: o.Logger, bucket: bucket, exclusive: exclusive, logs: storage.NewLogs(bucket, o.Log),
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
 		answers:   map[shard]map[storage.JournalEntry]bool{},
 		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
@@ -309,7 +319,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	}
 	r.wall = time.Now
 	r.members = &members{bucket: bucket, opts: &r.opts, load: r.load, reached: r.reached, lost: r.expelled}
-	if o.Membership == MembershipBucket {
+	if !exclusive {
 		r.bucket = gate{bucket, r.members}
 		r.logs = storage.NewLogs(r.bucket, o.Log)
 	}
@@ -376,12 +386,14 @@ func (r *Runtime) Ready() <-chan struct{} { return r.ready }
 
 // Run serves until ctx ends, then releases every conversation and stops, in about
 // DrainTimeout, or some times as long if the bucket does not answer. It runs once. It returns nil after an orderly end, a
-// [*storage.FormatError] if the bucket must not be touched, a [*MemberError] if this
-// node cannot be a member of it, or is none any more, or why the node could not start
-// or stop.
+// [*BucketError] if the bucket cannot be used, a [*MemberError] if this node cannot be a
+// member of it, or is none any more, or why the node could not start or stop.
 func (r *Runtime) Run(ctx context.Context) error {
-	if err := storage.EnsureFormat(ctx, r.members.bucket); err != nil {
-		return fmt.Errorf("run: %w", err)
+	if err := r.reach(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // Told to stop before it served anything.
+		}
+		return fmt.Errorf("run: %w", &BucketError{err})
 	}
 	serving, end := context.WithCancelCause(ctx)
 	defer end(nil)

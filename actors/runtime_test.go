@@ -222,6 +222,8 @@ type setup struct {
 	opts  actors.Options
 	model providers.Protocol
 	hold  func(storagetest.Op) // see storagetest.Plan
+	// shared makes the bucket one that others can reach, as that of a cluster is.
+	shared bool
 }
 
 // newNode makes a node without a runtime, and tells the options how it logs and asks a
@@ -295,8 +297,12 @@ func (n *node) serves(done <-chan error) {
 func (w *world) build(s setup) *node {
 	w.tb.Helper()
 	n := w.newNode(&s.opts, s.model, nil)
+	bucket := n.link(nil, s.hold)
+	if s.shared || s.opts.Cluster != nil {
+		bucket = storagetest.Shared(bucket)
+	}
 	var err error
-	if n.rt, err = actors.New(n.link(nil, s.hold), &s.opts); err != nil {
+	if n.rt, err = actors.New(bucket, &s.opts); err != nil {
 		w.tb.Fatal(err)
 	}
 	return n

@@ -13,6 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 var simSame = flag.Uint64("same", sample.Of[uint64](30, 4), "run so many seeds of the simulation three times and compare their traces")
@@ -67,7 +68,7 @@ func behindS3(t *testing.T) func(*local.Store) storage.Bucket {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b
+		return storagetest.Exclusive(b)
 	}
 }
 

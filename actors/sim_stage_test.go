@@ -95,7 +95,7 @@ func (s *stage) start(names ...string) {
 		p := &player{stage: s, name: name, done: make(chan struct{})}
 		var err error
 		p.rt, err = newRuntime(storagetest.Through(s.store, p.carry), &Options{
-			Agents: []*agent.Agent{{Name: "worker", Model: "no/model"}}, SweepEvery: 24 * time.Hour, DrainTimeout: time.Second,
+			Agents: []*agent.Agent{{Name: "worker", Model: "no/model"}}, SweepEvery: 24 * time.Hour, DrainTimeout: time.Second, Pace: simPace,
 		})
 		if err != nil {
 			s.Fatal(err)

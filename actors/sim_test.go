@@ -25,6 +25,7 @@ import (
 const (
 	simFirstEvent   = 4 * time.Second
 	simRetryPause   = 300 * time.Millisecond
+	simPace         = 250 * time.Millisecond
 	simCompactGrace = 500 * time.Millisecond
 	simBatchBytes   = 1500 // little, so that what is enqueued together is split
 )
@@ -80,7 +81,7 @@ func (n *simNode) Rest() (listed, active int) {
 func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {
 	rt, err := newRuntime(site.Bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
-		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, RetryPause: simRetryPause,
+		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, Pace: simPace, RetryPause: simRetryPause,
 		IdleShedAfter: p.shedAfter, IdleAfter: p.idleAfter, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
 		CheckpointBatches: p.logBatches, CompactBatches: p.logBatches, CompactGrace: simCompactGrace,
 	})

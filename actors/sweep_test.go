@@ -16,6 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // oracle is a host whose owners answer what the test says. It counts the requests
@@ -71,7 +72,20 @@ func memoryBucket(t *testing.T) storage.Bucket {
 			t.Error(err)
 		}
 	})
-	var bucket storage.Bucket = store
+	return store
+}
+
+// sharedBucket is one in memory that nodes of one process are members of. A node has
+// begun it.
+func sharedBucket(t *testing.T) storage.Bucket {
+	t.Helper()
+	bucket := storagetest.Shared(memoryBucket(t))
+	if err := storage.EnsureFormat(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.EnsureProbed(t.Context(), bucket, "", time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
 	return bucket
 }
 

@@ -4,9 +4,19 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"time"
 )
+
+// firstAnswer bounds how long somebody waits for a store's first answer.
+const firstAnswer = 15 * time.Second
+
+// WithFirstAnswer bounds how long a store may take for its first answers: a request would
+// be repeated until it succeeds, whatever is wrong.
+func WithFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, firstAnswer, fmt.Errorf("no usable answer within %v", firstAnswer))
+}
 
 // Retry says how requests are repeated. The zero value works.
 type Retry struct {

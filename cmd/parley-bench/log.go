@@ -87,7 +87,7 @@ func bucketOf(ctx context.Context, file string) (config.Bucket, string, error) {
 	if err != nil {
 		return at, "", err
 	}
-	ctx, cancel := config.WithBucketTimeout(ctx)
+	ctx, cancel := storage.WithFirstAnswer(ctx)
 	defer cancel()
 	if _, err := bucket.List(ctx, storage.ListQuery{Limit: 1}); err != nil {
 		return at, "", at.Explain(err)

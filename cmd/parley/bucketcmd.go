@@ -76,7 +76,7 @@ func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, closeBucket()) }()
-	reach, cancel := config.WithBucketTimeout(ctx)
+	reach, cancel := storage.WithFirstAnswer(ctx)
 	defer cancel()
 	stamped, err := storage.CheckFormat(reach, bucket)
 	if err != nil {

@@ -85,7 +85,7 @@ func (cfg clusterConfig) open(ctx context.Context) (*config.Server, storage.Buck
 	if err != nil {
 		return nil, nil, err
 	}
-	bound, cancel := config.WithBucketTimeout(ctx)
+	bound, cancel := storage.WithFirstAnswer(ctx)
 	defer cancel()
 	if _, err := storage.CheckFormat(bound, bucket); err != nil {
 		return nil, nil, conf.Bucket.Explain(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // newStore returns a bucket's backend that outlives the stacks over it.
@@ -179,7 +180,9 @@ func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.D
 	}
 	s.bucket = bucket
 	log := slog.New(slog.NewTextHandler(s.logs, nil))
-	runtime, err := actors.New(s.bucket, &actors.Options{
+	// Several runtimes of a test follow each other over one bucket, some before the last has
+	// left.
+	runtime, err := actors.New(storagetest.Exclusive(s.bucket), &actors.Options{
 		Agents: stackAgents(t, tool), Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,
 	})
 	if err != nil {

@@ -20,21 +20,11 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 )
 
 const (
-	// localPace suits a bucket whose synced writes take about a millisecond. Over
-	// an endpoint the runtime's own default holds.
-	localPace = 50 * time.Millisecond
-	// localGrace is how long batches stay in a folder that are in a segment: readers are
-	// in this process.
-	localGrace = 10 * time.Second
 	// closeTimeout bounds the wait for requests that are still open at the end.
 	closeTimeout = 2 * time.Second
-
-	// clockWarning is how far the clock may be from the bucket's without a word.
-	clockWarning = time.Minute
 
 	// exitRefused is the exit code of a node that another one keeps from serving the
 	// bucket; starting it again later may help (EX_TEMPFAIL).
@@ -76,15 +66,13 @@ type nodeConfig struct {
 // backend is a node: everything between a client's request and the bucket's bytes.
 // Its owner runs it once and closes it.
 type backend struct {
-	at     config.Bucket
-	log    *slog.Logger
-	store  *local.Store // nil over an endpoint
-	bucket storage.Bucket
-	// endpoint is the bucket over an endpoint, as it was opened; nil over a folder.
-	endpoint *s3.Bucket
-	events   *destinations
-	runtime  *actors.Runtime
-	handler  *parleyhttp.Handler
+	at      config.Bucket
+	log     *slog.Logger
+	store   *local.Store // nil over an endpoint
+	bucket  storage.Bucket
+	events  *destinations
+	runtime *actors.Runtime
+	handler *parleyhttp.Handler
 	// data is the room for what clients send in the data folder, nil without one, and
 	// spool that for bodies in temporary files.
 	data, spool *local.Room
@@ -104,7 +92,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	}()
 	opts := &actors.Options{
 		Memory: budget,
-		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Pace: localPace, CompactGrace: localGrace,
+		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Advertise: cfg.listen,
 		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
 	}
 	switch {
@@ -112,12 +100,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		b.store = local.NewMemory()
 		b.bucket = b.store
 	case cfg.bucket.Endpoint != "":
-		opts.Pace, opts.CompactGrace = 0, 0
-		opts.Membership = actors.MembershipBucket
-		opts.Advertise = cfg.listen
-		var endpoint *s3.Bucket
-		endpoint, err = cfg.bucket.Open()
-		b.bucket, b.endpoint = endpoint, endpoint
+		b.bucket, err = cfg.bucket.Open()
 	case cfg.bucket.Dir == "":
 		err = errors.New("open the data folder: no folder given; name one with --data")
 	default:
@@ -170,15 +153,6 @@ func lockedOut(err error) error {
 
 // run serves the conversations until ctx ends.
 func (b *backend) run(ctx context.Context) error {
-	if b.at.Endpoint != "" {
-		err := b.reach(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return b.at.Explain(err)
-		}
-	}
 	beside, end := context.WithCancel(ctx)
 	var preparing sync.WaitGroup
 	preparing.Go(func() { b.events.run(beside) })
@@ -186,34 +160,16 @@ func (b *backend) run(ctx context.Context) error {
 	end()
 	preparing.Wait()
 	var refused *actors.MemberError
-	var format *storage.FormatError
+	var unusable *actors.BucketError
 	switch {
-	case errors.As(err, &format):
-		return b.at.Explain(format)
+	case errors.As(err, &unusable):
+		return b.at.Explain(unusable.Err)
 	case errors.As(err, &refused):
 		err = fmt.Errorf("%s: %w", b.at.Place(), err)
 		if !refused.Replaced && !refused.Cluster {
 			err = fmt.Errorf("%w; nodes that are to share a bucket have a section cluster in their files, each of them", err)
 		}
 		return &exitError{code: exitRefused, err: err}
-	}
-	return err
-}
-
-// reach makes sure of the endpoint: that the bucket is ours, and that its store does
-// what the log rests on.
-func (b *backend) reach(ctx context.Context) error {
-	bound, cancel := config.WithBucketTimeout(ctx)
-	defer cancel()
-	if err := storage.EnsureFormat(bound, b.bucket); err != nil {
-		return err
-	}
-	report, err := storage.EnsureProbed(ctx, b.bucket, b.at.Endpoint, time.Now(), nil)
-	if ahead := b.endpoint.ClockAhead(); ahead.Abs() >= clockWarning {
-		b.log.Warn("the clock of this machine differs from the bucket's, which refuses requests from 15 minutes on", "ahead", ahead.Round(time.Second))
-	}
-	if err == nil && report != nil {
-		b.log.Info("bucket passed the probe", "requests", report.Requests, "took", report.Took.Round(time.Millisecond))
 	}
 	return err
 }

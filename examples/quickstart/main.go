@@ -59,7 +59,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	}
 	runtime, err := actors.New(store, &actors.Options{
 		Agents: []*agent.Agent{concierge(cfg.model)}, Providers: models,
-		Logger: slog.Default(), Pace: 50 * time.Millisecond,
+		Logger: slog.Default(),
 	})
 	if err != nil {
 		return err

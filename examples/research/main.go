@@ -62,7 +62,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (err error) {
 	}
 	runtime, err := actors.New(store, &actors.Options{
 		Agents:    []*agent.Agent{newTeam(cfg.lead, cfg.fallback, cfg.critic, newLibrary())},
-		Providers: models, Logger: slog.Default(), Pace: 50 * time.Millisecond,
+		Providers: models, Logger: slog.Default(),
 	})
 	if err != nil {
 		return err

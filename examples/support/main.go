@@ -62,7 +62,7 @@ func run(ctx context.Context, cfg config, s shop, log *slog.Logger, out io.Write
 		return err
 	}
 	runtime, err := actors.New(store, &actors.Options{
-		Agents: []*agent.Agent{newAgent(cfg.model, s, log)}, Providers: models, Logger: log, Pace: 50 * time.Millisecond,
+		Agents: []*agent.Agent{newAgent(cfg.model, s, log)}, Providers: models, Logger: log,
 	})
 	if err != nil {
 		return err

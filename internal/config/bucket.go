@@ -1,25 +1,14 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
 )
-
-// bucketTimeout bounds how long somebody waits for an endpoint's first answers.
-const bucketTimeout = 15 * time.Second
-
-// WithBucketTimeout bounds how long an endpoint may take for its first answers: a request
-// would be repeated until it succeeds, whatever is wrong.
-func WithBucketTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, bucketTimeout, fmt.Errorf("no usable answer within %v", bucketTimeout))
-}
 
 // Open returns a client of the bucket at its endpoint. It asks nothing yet.
 func (b Bucket) Open() (*s3.Bucket, error) {

@@ -72,14 +72,10 @@ func runServer(text string) (err error) {
 	if err != nil {
 		return err
 	}
-	membership := actors.MembershipSingle
-	if cfg.Place.Dir == "" {
-		membership = actors.MembershipBucket
-	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	runtime, err := actors.New(bucket, &actors.Options{
 		Agents: []*agent.Agent{worker(&desk{ledger: ledger, vendor: cfg.Vendor})}, Providers: models, Logger: logger,
-		Pace: 50 * time.Millisecond, RetryPause: 20 * time.Millisecond, IdleAfter: cfg.Idle, Membership: membership,
+		Pace: 50 * time.Millisecond, RetryPause: 20 * time.Millisecond, IdleAfter: cfg.Idle,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,116 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// replacing is a store whose creates replace what is there: no log can rest on it.
+type replacing struct{ storage.Bucket }
+
+// Create implements storage.Bucket.
+func (r replacing) Create(ctx context.Context, key string, body storage.Body) error {
+	return r.Put(ctx, key, body)
+}
+
+// ahead is a store whose clock is behind this machine's.
+type ahead struct{ storage.Bucket }
+
+// Unwrap returns the store.
+func (a ahead) Unwrap() storage.Bucket { return a.Bucket }
+
+// ClockAhead returns two minutes.
+func (ahead) ClockAhead() time.Duration { return 2 * time.Minute }
+
+// TestSharedBucketIsProbed has a node refuse a store that no log can rest on, because others
+// can reach it, and take it where nobody else does.
+func TestSharedBucketIsProbed(t *testing.T) {
+	var said bytes.Buffer
+	run := func(t *testing.T, b storage.Bucket) error {
+		r, err := New(b, &Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			select {
+			case <-r.Ready():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		return r.Run(ctx)
+	}
+	var unusable *BucketError
+	var unfit *storage.ProbeError
+	if err := run(t, replacing{local.NewMemory()}); !errors.As(err, &unusable) || !errors.As(err, &unfit) || !strings.Contains(err.Error(), "use another store") {
+		t.Errorf("got %v, want the probe's error", err)
+	}
+	if err := run(t, storagetest.Exclusive(replacing{local.NewMemory()})); err != nil {
+		t.Errorf("a bucket of its own: %v", err)
+	}
+	said.Reset()
+	if err := run(t, storagetest.Shared(ahead{local.NewMemory()})); err != nil || !strings.Contains(said.String(), "the clock of this machine differs") ||
+		!strings.Contains(said.String(), "bucket passed the probe") {
+		t.Errorf("a store that is fit and has another clock: %v\n%s", err, &said)
+	}
+}
+
+// TestStoreThatDoesNotAnswer: a node does not wait for ever for a bucket that others can
+// reach, tells what it knows of the clocks, and ends at once when it is told to.
+func TestStoreThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := storagetest.Shared(storagetest.Through(local.NewMemory(), func(ctx context.Context, c *storagetest.Call) error {
+			<-ctx.Done()
+			return c.Unanswered(context.Cause(ctx))
+		}))
+		r, err := newRuntime(silent, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var unusable *BucketError
+		if err := r.Run(t.Context()); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "no usable answer within 15s") {
+			t.Errorf("got %v", err)
+		}
+		took(t, began, 15*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("told to stop: %v", err)
+		}
+	})
+}
+
+// TestDefaultsFollowTheBucket: pace and grace suit a bucket that nobody else reaches, or one
+// behind a network, unless an author says otherwise.
+func TestDefaultsFollowTheBucket(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bucket      storage.Bucket
+		opts        *Options
+		pace, grace time.Duration
+	}{
+		"exclusive": {local.NewMemory(), nil, 50 * time.Millisecond, 10 * time.Second},
+		"shared":    {storagetest.Shared(local.NewMemory()), nil, 250 * time.Millisecond, 10 * time.Minute},
+		"author's":  {local.NewMemory(), &Options{Pace: time.Second, CompactGrace: time.Minute}, time.Second, time.Minute},
+	} {
+		r, err := newRuntime(tt.bucket, tt.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.machines.Pace != tt.pace || r.opts.CompactGrace != tt.grace {
+			t.Errorf("%s: pace %v, grace %v; want %v, %v", name, r.machines.Pace, r.opts.CompactGrace, tt.pace, tt.grace)
+		}
+	}
+}
