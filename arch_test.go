@@ -97,6 +97,7 @@ func packages() []row {
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/proc", 2, tool, nil, nil},
+		{"internal/s3front", 3, vendor, list("storage"), nil},
 		{"internal/s3server", 3, suite, list("internal/proc"), nil},
 		{"internal/sample", 1, tool, nil, nil},
 		{"internal/sample/volumes", 2, tool, nil, nil},
@@ -359,7 +360,7 @@ func TestParleyIsTheProductAlone(t *testing.T) {
 			own[f.dir] = append(own[f.dir], o...)
 		}
 	}
-	foreign := list("cmd/parley-bench", "internal/fakemodel", "internal/proc")
+	foreign := list("cmd/parley-bench", "internal/fakemodel", "internal/proc", "internal/s3front")
 	for _, r := range packages() {
 		if r.role == suite {
 			foreign = append(foreign, r.pkg)

@@ -1,0 +1,264 @@
+package s3front
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/parleyrun/parley/storage"
+)
+
+// How a client addresses a Front. It must use path style.
+const (
+	// Endpoint is that of a RoundTrip: a host name that never resolves, so a client
+	// without the transport reaches nobody.
+	Endpoint = "front.invalid"
+	// Bucket is the only bucket there is.
+	Bucket = "parley"
+)
+
+// Front serves one bucket.
+type Front struct{ bucket storage.Bucket }
+
+var (
+	_ http.Handler      = (*Front)(nil)
+	_ http.RoundTripper = (*Front)(nil)
+)
+
+// New returns a front of b.
+func New(b storage.Bucket) *Front { return &Front{b} }
+
+// ServeHTTP implements http.Handler.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resp, err := f.serve(r)
+	if err != nil {
+		resp = refusal(http.StatusInternalServerError, "InternalError", err)
+	}
+	defer resp.Body.Close()
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // Whoever hung up needs no answer.
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *Front) RoundTrip(r *http.Request) (*http.Response, error) {
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	ctx, answered := r.Context(), make(chan answer)
+	go func() {
+		resp, err := f.serve(r)
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		select {
+		case answered <- answer{resp, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+		}
+	}()
+	select {
+	case a := <-answered:
+		return a.resp, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// serve answers one request. An error says that there is no answer.
+func (f *Front) serve(r *http.Request) (resp *http.Response, err error) {
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	query := r.URL.Query()
+	switch create := r.Header.Get("If-None-Match"); {
+	case bucket != Bucket:
+		return refusal(http.StatusNotFound, "NoSuchBucket", nil), nil
+	case create != "" && (create != "*" || r.Method != http.MethodPut), r.Header.Get("If-Match") != "", r.Header.Get("X-Amz-Copy-Source") != "":
+		err = errUnknown
+	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2":
+		resp, err = f.list(r, query)
+	case key == "" || len(query) > 0:
+		err = errUnknown
+	case r.Method == http.MethodPut:
+		resp, err = f.put(r, key, create != "")
+	case r.Method == http.MethodGet && r.Header.Get("Range") != "":
+		resp, err = f.getRange(r, key)
+	case r.Method == http.MethodGet:
+		resp, err = f.get(r, key)
+	case r.Method == http.MethodDelete:
+		resp, err = response(http.StatusNoContent, nil, 0), f.bucket.Delete(r.Context(), key)
+	default:
+		err = errUnknown
+	}
+	if err != nil {
+		return answerOf(err)
+	}
+	resp.Request = r
+	return resp, nil
+}
+
+func (f *Front) put(r *http.Request, key string, create bool) (*http.Response, error) {
+	var data []byte
+	if r.Body != nil {
+		var err error
+		if data, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	if int64(len(data)) != r.ContentLength {
+		return nil, fmt.Errorf("%w: a body of %d bytes with the length %d", errUnknown, len(data), r.ContentLength)
+	}
+	body := storage.Bytes(data)
+	if digest := r.Header.Get("X-Amz-Content-Sha256"); digest != "" && digest != "UNSIGNED-PAYLOAD" {
+		sum, err := hex.DecodeString(digest)
+		if err != nil || len(sum) != len(body.SHA256) {
+			return nil, fmt.Errorf("%w: the digest %q", errUnknown, digest)
+		}
+		body.SHA256 = [32]byte(sum)
+	}
+	store := f.bucket.Put
+	if create {
+		store = f.bucket.Create
+	}
+	return response(http.StatusOK, nil, 0), store(r.Context(), key, body)
+}
+
+func (f *Front) get(r *http.Request, key string) (*http.Response, error) {
+	body, size, err := f.bucket.Open(r.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	return response(http.StatusOK, body, size), nil
+}
+
+func (f *Front) getRange(r *http.Request, key string) (*http.Response, error) {
+	first, last, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")
+	from, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	to, err := strconv.ParseInt(last, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	data, err := f.bucket.GetRange(r.Context(), key, from, to-from+1)
+	if err != nil {
+		return nil, err
+	}
+	resp := document(http.StatusPartialContent, data)
+	resp.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/*", from, to))
+	return resp, nil
+}
+
+// listing is the document that answers ListObjectsV2.
+type listing struct {
+	XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
+	Name                  string
+	Prefix                string
+	EncodingType          string
+	NextContinuationToken string `xml:",omitempty"`
+	IsTruncated           bool
+	Contents              []storage.ListedKey
+	CommonPrefixes        []struct{ Prefix string }
+}
+
+// list makes one page. It refuses a token: a client goes on with start-after.
+func (f *Front) list(r *http.Request, query url.Values) (*http.Response, error) {
+	q := storage.ListQuery{Prefix: query.Get("prefix"), After: query.Get("start-after"), Delimiter: query.Get("delimiter")}
+	if limit := query.Get("max-keys"); limit != "" {
+		var err error
+		if q.Limit, err = strconv.Atoi(limit); err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnknown, err)
+		}
+	}
+	if query.Has("continuation-token") || query.Get("encoding-type") != "url" {
+		return nil, errUnknown
+	}
+	page, err := f.bucket.List(r.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	doc := listing{Name: Bucket, Prefix: encoded(q.Prefix), EncodingType: "url", IsTruncated: page.More}
+	if page.More { // A client takes no page for a part without one.
+		doc.NextContinuationToken = "more"
+	}
+	for _, k := range page.Keys {
+		doc.Contents = append(doc.Contents, storage.ListedKey{Key: encoded(k.Key), Size: k.Size})
+	}
+	for _, p := range page.Prefixes {
+		doc.CommonPrefixes = append(doc.CommonPrefixes, struct{ Prefix string }{encoded(p)})
+	}
+	data, err := xml.Marshal(doc)
+	return document(http.StatusOK, data), err
+}
+
+// encoded writes a key so that a document can hold any.
+func encoded(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "%2F", "/") }
+
+var errUnknown = errors.New("this is not served")
+
+// answerOf is the answer to a request that failed, or the error itself if there is none.
+func answerOf(err error) (*http.Response, error) {
+	var e *storage.Error
+	switch {
+	case errors.Is(err, errUnknown):
+		return refusal(http.StatusNotImplemented, "NotImplemented", err), nil
+	case !errors.As(err, &e):
+		return nil, err
+	case e.Status != 0:
+		return refusal(e.Status, e.Code, e.Err), nil
+	case errors.Is(err, storage.ErrNotFound):
+		return refusal(http.StatusNotFound, "NoSuchKey", e.Err), nil
+	case errors.Is(err, storage.ErrExists):
+		return refusal(http.StatusPreconditionFailed, "PreconditionFailed", e.Err), nil
+	case errors.Is(err, storage.ErrConflict):
+		return refusal(http.StatusConflict, "OperationAborted", e.Err), nil
+	case errors.Is(err, storage.ErrRefused):
+		return refusal(http.StatusBadRequest, "InvalidRequest", e.Err), nil
+	}
+	return nil, err
+}
+
+// refusal is S3's error document.
+func refusal(status int, code string, err error) *http.Response {
+	doc := struct {
+		XMLName xml.Name `xml:"Error"`
+		Code    string
+		Message string `xml:",omitempty"`
+	}{Code: code}
+	if err != nil {
+		doc.Message = err.Error()
+	}
+	data, _ := xml.Marshal(doc) // Two strings can always be written.
+	return document(status, data)
+}
+
+func document(status int, data []byte) *http.Response {
+	return response(status, io.NopCloser(bytes.NewReader(data)), int64(len(data)))
+}
+
+// response states a time, without which clients take no object.
+func response(status int, body io.ReadCloser, size int64) *http.Response {
+	if body == nil {
+		body = http.NoBody
+	}
+	resp := &http.Response{
+		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}}, Body: body, ContentLength: size,
+	}
+	if status != http.StatusNoContent {
+		resp.Header.Set("Content-Length", strconv.FormatInt(size, 10))
+	}
+	return resp
+}
