@@ -13,7 +13,7 @@ import (
 
 // TestSetAside sets conversations aside and puts them back, with a log and without one.
 func TestSetAside(t *testing.T) {
-	ctx, b := t.Context(), bucket(t, memory(t))
+	ctx, b := t.Context(), memory(t)
 	full, empty := conversation.Address{Agent: "a", ID: "full"}, conversation.Address{Agent: "a", ID: "empty"}
 	lines, err := conversation.EncodeRecords(nil, []conversation.Record{&conversation.ConversationCreated{Agent: "a", ID: "full", UID: "u"}})
 	if err != nil {
@@ -77,7 +77,7 @@ func TestSetAside(t *testing.T) {
 
 // TestPutBackOfADamagedEnd: what has to be mended first stays set aside.
 func TestPutBackOfADamagedEnd(t *testing.T) {
-	ctx, b, conv := t.Context(), bucket(t, memory(t)), conversation.Address{Agent: "a", ID: "1"}.Key()
+	ctx, b, conv := t.Context(), memory(t), conversation.Address{Agent: "a", ID: "1"}.Key()
 	if err := b.Put(ctx, storage.LogKey(conv, 0), storage.Bytes([]byte("damage"))); err != nil {
 		t.Fatal(err)
 	}

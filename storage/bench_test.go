@@ -44,7 +44,7 @@ func benchBucket(b *testing.B, name string) storage.Bucket {
 			b.Error(err)
 		}
 	})
-	return unsigned(b, store)
+	return store
 }
 
 // record returns one record line of n bytes that compresses like a real one.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"net/http"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -21,8 +20,8 @@ import (
 
 func TestBlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counter := storagetest.NewTransportCounter(memory(t))
-		b := bucket(t, faults(counter, "PUT", storagetest.ErrorAfter))
+		counter := storagetest.NewCounter()
+		b := faults(counter.Bucket(memory(t)), "PUT", storagetest.ErrorAfter)
 		conv, content := keyOf("x"), bytes.Repeat([]byte("image"), 1000)
 		digest := storage.Digest(sha256.Sum256(content))
 		for range 2 { // The second time it is there already.
@@ -107,21 +106,19 @@ func bodyOf(t *testing.T, size, flip int64) storage.Body {
 }
 
 // onBuckets runs a test over a folder and over a server, behind a counter.
-func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *storagetest.TransportCounter)) {
+func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *storagetest.Counter)) {
 	t.Run("folder", func(t *testing.T) {
 		store, err := local.Open(t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		counter := storagetest.NewTransportCounter(store)
-		test(t, unsigned(t, counter), counter)
+		counter := storagetest.NewCounter()
+		test(t, counter.Bucket(store), counter)
 	})
 	t.Run("versitygw", func(t *testing.T) {
-		o := onServer(t, s3server.Versitygw(t))
-		counter := storagetest.NewTransportCounter(o.Transport)
-		o.Transport = counter
-		test(t, open(t, &o), counter)
+		counter := storagetest.NewCounter()
+		test(t, counter.Bucket(onServer(t, s3server.Versitygw(t))), counter)
 	})
 }
 
@@ -132,7 +129,7 @@ func TestLargeBlob(t *testing.T) {
 	const allowed = 4 << 20
 	size := sample.Of[int64](32<<20, 20<<20)
 	good, flipped := bodyOf(t, size, -1), bodyOf(t, size, size-size/3)
-	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.TransportCounter) {
+	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
 		read := func() (int64, error) {
 			r, err := storage.OpenBlob(t.Context(), b, keyOf("x"), good.SHA256, size)
 			if err != nil {
@@ -182,7 +179,7 @@ func TestLargeBlob(t *testing.T) {
 func TestPutBlobVerifies(t *testing.T) {
 	const size = 300 << 10
 	good := bodyOf(t, size, -1)
-	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.TransportCounter) {
+	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
 		for name, tt := range map[string]struct {
 			source *pattern
 			reason string
@@ -230,17 +227,7 @@ func (f *failing) Seek(int64, int) (int64, error) { return 0, nil }
 
 // TestBlobCutOff: a download that ends early is no whole attachment.
 func TestBlobCutOff(t *testing.T) {
-	store := memory(t)
-	b := unsigned(t, transport(func(r *http.Request) (*http.Response, error) {
-		resp, err := store.RoundTrip(r)
-		if err == nil && r.Method == http.MethodGet {
-			resp.Body = struct {
-				io.Reader
-				io.Closer
-			}{io.LimitReader(resp.Body, 1000), resp.Body}
-		}
-		return resp, err
-	}))
+	b := behindS3(t, cutOff{memory(t)})
 	body := bodyOf(t, 5000, -1)
 	if err := storage.PutBlob(t.Context(), b, keyOf("x"), body); err != nil {
 		t.Fatal(err)
@@ -255,6 +242,18 @@ func TestBlobCutOff(t *testing.T) {
 	}
 }
 
+// cutOff is a bucket whose downloads end early.
+type cutOff struct{ storage.Bucket }
+
+// Open implements storage.Bucket.
+func (c cutOff) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	r, size, err := c.Bucket.Open(ctx, key)
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(r, 1000), r}, size, err
+}
+
 // TestOpenBlobAsksAgain while the bucket gives no answer, but not for ever.
 func TestOpenBlobAsksAgain(t *testing.T) {
 	for _, tt := range []struct {
@@ -263,7 +262,7 @@ func TestOpenBlobAsksAgain(t *testing.T) {
 	}{{1, nil}, {3, nil}, {4, storage.ErrUnavailable}} {
 		synctest.Test(t, func(t *testing.T) {
 			content := []byte("image")
-			outage := &outage{Bucket: bucket(t, memory(t)), left: tt.failures}
+			outage := &outage{Bucket: memory(t), left: tt.failures}
 			if err := storage.PutBlob(t.Context(), outage, keyOf("x"), storage.Bytes(content)); err != nil {
 				t.Fatal(err)
 			}
@@ -294,7 +293,7 @@ func (o *outage) Open(ctx context.Context, key string) (io.ReadCloser, int64, er
 }
 
 func TestBlobRefuses(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	if err := storage.PutBlob(t.Context(), b, keyOf("x"), storage.Bytes(nil)); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("empty: %v", err)
 	}

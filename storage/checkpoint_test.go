@@ -32,7 +32,7 @@ type checkpointed struct {
 
 func newCheckpointed(t *testing.T) *checkpointed {
 	t.Helper()
-	b := bucket(t, memory(t))
+	b := memory(t)
 	c := &checkpointed{t: t, bucket: b, logs: storage.NewLogs(b, nil), conv: keyOf("x")}
 	w := c.logs.Writer(c.conv, "w1", storage.Start(), 1)
 	for i := range 3 {
@@ -206,13 +206,13 @@ func TestResume(t *testing.T) {
 func TestCheckpointWhileTheBucketFails(t *testing.T) {
 	c := newCheckpointed(t)
 	store := memory(t)
-	faulty := storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+	faulty := storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 		if op.Method == "PUT" && strings.HasSuffix(op.Key, "/head") {
 			return storagetest.ErrorBefore
 		}
 		return 0
 	}})
-	logs := storage.NewLogs(bucket(t, faulty), nil)
+	logs := storage.NewLogs(faulty, nil)
 	if err := logs.PutCheckpoint(t.Context(), c.conv, &c.want, nil); !errors.Is(err, storage.ErrUncertain) {
 		t.Errorf("put: %v", err)
 	}

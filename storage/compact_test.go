@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 // compacted is a log of one writer, some of whose batches are in segments.
 type compacted struct {
 	t      *testing.T
-	store  *local.Store
-	bucket storage.Bucket
-	counts *storagetest.TransportCounter
+	store  storage.Bucket
+	counts *storagetest.Counter
 	logs   *storage.Logs
 	conv   conversation.Key
 	writer *storage.Writer
@@ -28,9 +25,8 @@ type compacted struct {
 }
 
 func newCompacted(t *testing.T) *compacted {
-	c := &compacted{t: t, store: memory(t), conv: keyOf("x")}
-	c.bucket, c.counts = bucket(t, c.store), storagetest.NewTransportCounter(c.store)
-	c.logs = storage.NewLogs(bucket(t, c.counts), nil)
+	c := &compacted{t: t, store: memory(t), counts: storagetest.NewCounter(), conv: keyOf("x")}
+	c.logs = storage.NewLogs(c.counts.Bucket(c.store), nil)
 	c.writer = c.logs.Writer(c.conv, "n1", storage.Start(), 1)
 	return c
 }
@@ -102,7 +98,7 @@ func TestDamagedSegmentBesideItsBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	damaged := c.last()
-	if err := c.bucket.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
+	if err := c.store.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
 		t.Fatal(err)
 	}
 	c.same()
@@ -127,7 +123,7 @@ func TestDamagedSegmentInTheMiddle(t *testing.T) {
 	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 11, c.all, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.bucket.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
+	if err := c.store.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
 		t.Fatal(err)
 	}
 	c.grow(6)
@@ -148,7 +144,7 @@ func TestDamagedMergeKeepsItsParts(t *testing.T) {
 		t.Fatal(parts, err)
 	}
 	whole := storage.SegmentKey(c.conv, 0, parts[1].Last)
-	if err := c.bucket.Create(t.Context(), whole, storage.Bytes(make([]byte, 700))); err != nil {
+	if err := c.store.Create(t.Context(), whole, storage.Bytes(make([]byte, 700))); err != nil {
 		t.Fatal(err)
 	}
 	c.same()
@@ -165,20 +161,6 @@ func TestDamagedMergeKeepsItsParts(t *testing.T) {
 	c.same()
 }
 
-// cutOff ends the context of a caller after so many reads.
-type cutOff struct {
-	http.RoundTripper
-	left atomic.Int64
-	end  context.CancelFunc
-}
-
-func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
-	if c.left.Add(-1) == 0 {
-		c.end()
-	}
-	return c.RoundTripper.RoundTrip(r)
-}
-
 // TestInterruptedCompactionKeepsItsProgress compacts a long log in time slices that are
 // too short for all of it.
 func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
@@ -187,9 +169,15 @@ func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
 	covered := int64(-1)
 	for range 4 {
 		ctx, cancel := context.WithCancel(t.Context())
-		cut := &cutOff{RoundTripper: c.store, end: cancel}
-		cut.left.Store(1300)
-		logs := storage.NewLogs(bucket(t, cut), &storage.LogOptions{Prefetch: 1})
+		var left atomic.Int64
+		left.Store(1300)
+		cut := storagetest.Through(c.store, func(ctx context.Context, call *storagetest.Call) error {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+			return call.Do(ctx)
+		})
+		logs := storage.NewLogs(cut, &storage.LogOptions{Prefetch: 1})
 		compactor := logs.Compactor(c.conv)
 		_, err := compactor.Compact(ctx, 2199, nil, 32)
 		cancel()

@@ -113,7 +113,7 @@ func FuzzDecodeExportJournal(f *testing.F) {
 
 // TestExportJournalsAreTheirOwn: neither kind of journal is taken for the other.
 func TestExportJournalsAreTheirOwn(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	w := storage.NewJournalWriter(b)
 	for _, n := range []int64{3, 11, 2} {
 		j := exportJournal(n, "x")
@@ -156,7 +156,7 @@ func TestExportJournalsAreTheirOwn(t *testing.T) {
 
 func TestWriteExportResolves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucket(t, faults(memory(t), "PUT", storagetest.LostAck, storagetest.ErrorBefore))
+		b := faults(memory(t), "PUT", storagetest.LostAck, storagetest.ErrorBefore)
 		w := storage.NewJournalWriter(b)
 		if err := w.WriteExport(t.Context(), exportJournal(1, "x")); err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ func TestEnsureFormat(t *testing.T) {
 		"data and probes":  {map[string]string{"prob": "y", "probe/a/x/00": "y"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := bucket(t, memory(t))
+			b := memory(t)
 			for k, v := range tt.stored {
 				if err := b.Create(t.Context(), k, storage.Bytes([]byte(v))); err != nil {
 					t.Fatal(err)
@@ -107,7 +107,7 @@ func TestFormatErrorsSayWhatToDo(t *testing.T) {
 		`{"schemaVersion":8,"minWriter":9}`: "open bucket: stored format 8, supported format 8: it needs version 9 to write; upgrade this program",
 		`x`:                                 "open bucket: stored format -1, supported format 8: format.json is not readable; restore it, or use an empty bucket",
 	} {
-		b := bucket(t, memory(t))
+		b := memory(t)
 		if err := b.Create(t.Context(), "format.json", storage.Bytes([]byte(stored))); err != nil {
 			t.Fatal(err)
 		}
@@ -127,9 +127,9 @@ func TestEnsureFormatOnABrokenStore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store, start := memory(t), time.Now()
 			if name == "ignores start-after" {
-				mustPut(t, unsigned(t, store), "probe/a", "probe/b")
+				mustPut(t, store, "probe/a", "probe/b")
 			}
-			err := storage.EnsureFormat(t.Context(), unsigned(t, broken()[name].make(store)))
+			err := storage.EnsureFormat(t.Context(), flaws()[name].of(t, store))
 			var refused *storage.ProbeError
 			if !errors.As(err, &refused) || refused.Check != want || time.Since(start) > 10*time.Second {
 				t.Errorf("%s: %v after %v, want a failure of %q", name, err, time.Since(start), want)
@@ -149,7 +149,7 @@ func mustPut(t *testing.T, b storage.Bucket, keys ...string) {
 
 // TestManyLeftoversOfProbes: they may fill more than a page of a listing.
 func TestManyLeftoversOfProbes(t *testing.T) {
-	b := unsigned(t, memory(t))
+	b := memory(t)
 	for i := range 1500 {
 		mustPut(t, b, fmt.Sprintf("probe/%d/x", i))
 	}
@@ -171,10 +171,10 @@ func TestEnsureFormatRace(t *testing.T) {
 			store := memory(t)
 			var wg sync.WaitGroup
 			for node := range 4 {
-				b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{
+				b := storagetest.Faulty(store, storagetest.Plan{
 					Seed: seed<<8 | uint64(node), Latency: 1 << 30,
 					Rates: map[storagetest.Kind]float64{storagetest.LostAck: .1, storagetest.ErrorAfter: .1, storagetest.Timeout: .1},
-				}))
+				})
 				wg.Go(func() {
 					switch err := storage.EnsureFormat(t.Context(), b); {
 					case err == nil:

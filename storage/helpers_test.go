@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -28,41 +28,25 @@ func memory(t *testing.T) *local.Store {
 	return store
 }
 
-// inProcess tells where the bucket of storage/local is, behind a transport.
-func inProcess(rt http.RoundTripper) s3.Options {
-	return s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
-		AccessKey: "test", SecretKey: "testtest", Transport: rt,
-	}
+// behindS3 returns b as the S3 client sees it.
+func behindS3(t *testing.T, b storage.Bucket) storage.Bucket {
+	t.Helper()
+	return open(t, &s3.Options{Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, PathStyle: true, Transport: s3front.New(b)})
 }
 
-// onServer tells where a bucket of a server is that nobody else uses.
-func onServer(t *testing.T, server *s3server.Server) s3.Options {
+// onServer returns a bucket of a server that nobody else uses.
+func onServer(t *testing.T, server *s3server.Server) storage.Bucket {
 	t.Helper()
 	transport := s3.NewTransport()
 	transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
 	t.Cleanup(transport.CloseIdleConnections)
-	return s3.Options{
+	return open(t, &s3.Options{
 		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
 		AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
-	}
+	})
 }
 
-func bucket(t testing.TB, rt http.RoundTripper) *s3.Bucket {
-	t.Helper()
-	o := inProcess(rt)
-	return open(t, &o)
-}
-
-// unsigned returns a bucket that spends no time on signatures.
-func unsigned(t testing.TB, rt http.RoundTripper) *s3.Bucket {
-	t.Helper()
-	o := inProcess(rt)
-	o.AccessKey, o.SecretKey = "", ""
-	return open(t, &o)
-}
-
-func open(t testing.TB, opts *s3.Options) *s3.Bucket {
+func open(t *testing.T, opts *s3.Options) *s3.Bucket {
 	t.Helper()
 	b, err := s3.New(opts)
 	if err != nil {
@@ -76,9 +60,9 @@ func keyOf(id string) conversation.Key {
 }
 
 // faults answers the nth request of a method with the nth kind.
-func faults(rt http.RoundTripper, method string, ks ...storagetest.Kind) *storagetest.FaultTransport {
+func faults(b storage.Bucket, method string, ks ...storagetest.Kind) *storagetest.FaultBucket {
 	n := 0
-	return storagetest.FaultyTransport(rt, storagetest.Plan{DelayRequests: -1, Decide: func(op storagetest.Op) storagetest.Kind {
+	return storagetest.Faulty(b, storagetest.Plan{DelayRequests: -1, Decide: func(op storagetest.Op) storagetest.Kind {
 		if op.Method != method || n == len(ks) {
 			return storagetest.None
 		}

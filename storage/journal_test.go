@@ -137,7 +137,7 @@ func FuzzJournalKey(f *testing.F) {
 }
 
 func TestJournalsFindsTheNewest(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	stored := []storage.Journal{
 		{Member: "a", Shard: 0, Shards: 1, N: 3}, {Member: "a", Shard: 0, Shards: 1, N: 11}, {Member: "a", Shard: 0, Shards: 1, N: 2},
 		{Member: "a", Shard: 1, Shards: 2, N: 0}, {Member: "a-b", Shard: 0, Shards: 1, N: 7}, {Member: "b", Shard: 10, Shards: 11, N: 5},
@@ -184,7 +184,7 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 }
 
 func TestReadJournal(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	j := journal(5, "x", "y")
 	if err := storage.NewJournalWriter(b).Write(t.Context(), j); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestWriteJournalResolves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory(t)
-				b := bucket(t, faults(store, "PUT", ks...))
+				b := faults(store, "PUT", ks...)
 				if err := storage.NewJournalWriter(b).Write(t.Context(), journal(1, "x")); err != nil {
 					t.Fatal(err)
 				}
@@ -233,7 +233,7 @@ func TestWriteJournalResolves(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b := bucket(t, storagetest.FaultyTransport(memory(t), storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
+		b := storagetest.Faulty(memory(t), storagetest.Plan{Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}})
 		if err := storage.NewJournalWriter(b).Write(withTimeout(t, time.Second), journal(1)); !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("without an answer: %v, want an unknown outcome", err)
 		}

@@ -73,8 +73,8 @@ func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *logsim.Options)
 
 func withDamage(_ *testing.T, o *logsim.Options) { o.Damage = true }
 
-// behindS3 lets a schedule use a real store behind the real client.
-func behindS3(t *testing.T, o *logsim.Options) { o.Store = unsigned(t, memory(t)) }
+// throughS3 lets a schedule use a real store behind the real client.
+func throughS3(t *testing.T, o *logsim.Options) { o.Store = behindS3(t, memory(t)) }
 
 // TestLogSimulation runs schedules with every rule in force.
 func TestLogSimulation(t *testing.T) {
@@ -146,7 +146,7 @@ func TestLogSeedIsOneTrace(t *testing.T) {
 		same(fmt.Sprintf("on %d cores", cores), nil)
 		runtime.GOMAXPROCS(before)
 	}
-	same("behind s3", behindS3)
+	same("behind s3", throughS3)
 }
 
 // TestShelf holds the bucket of the schedules to what logs need.

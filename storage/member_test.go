@@ -187,7 +187,7 @@ func FuzzDecodeEpoch(f *testing.F) {
 }
 
 func TestNewestEpoch(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	newest := func(after int64) (storage.Epoch, []int64) {
 		t.Helper()
 		e, older, err := storage.NewestEpoch(t.Context(), b, after)
@@ -235,19 +235,18 @@ func TestNewestEpoch(t *testing.T) {
 // listing that shows it and the read.
 func TestNewestEpochMovesOn(t *testing.T) {
 	store := memory(t)
-	direct := bucket(t, store)
-	created(t, direct, epoch(1, "n", "x"))
+	created(t, store, epoch(1, "n", "x"))
 	moved := false
-	b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+	b := storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 		if op.Method == "GET" && !moved {
 			moved = true
-			created(t, direct, epoch(2, "n", "y"))
-			if err := storage.DeleteEpochs(t.Context(), direct, 2, []int64{1}); err != nil {
+			created(t, store, epoch(2, "n", "y"))
+			if err := storage.DeleteEpochs(t.Context(), store, 2, []int64{1}); err != nil {
 				t.Error(err)
 			}
 		}
 		return storagetest.None
-	}}))
+	}})
 	e, older, err := storage.NewestEpoch(t.Context(), b, 0)
 	if err != nil || e.N != 2 || !e.Has("y") || e.Has("x") || len(older) != 0 {
 		t.Errorf("got epoch %d, older %v, %v; want 2", e.N, older, err)
@@ -255,7 +254,7 @@ func TestNewestEpochMovesOn(t *testing.T) {
 }
 
 func TestReadEpochChecks(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	put := func(n int64, content string) {
 		t.Helper()
 		if err := b.Put(t.Context(), storage.EpochKey(n), storage.Bytes([]byte(content))); err != nil {
@@ -294,7 +293,7 @@ func TestCreateEpochResolves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := bucket(t, faults(memory(t), "PUT", ks...))
+				b := faults(memory(t), "PUT", ks...)
 				created(t, b, epoch(1, "a", "x"))
 				created(t, b, epoch(1, "a", "x"))
 				for _, other := range []storage.Epoch{epoch(1, "b", "x"), epoch(1, "a", "y")} {
@@ -310,13 +309,13 @@ func TestCreateEpochResolves(t *testing.T) {
 		"no list is answered":  func(op storagetest.Op) bool { return op.Method == "LIST" },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := bucket(t, storagetest.FaultyTransport(memory(t), storagetest.Plan{Match: faulty, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}}))
+			b := storagetest.Faulty(memory(t), storagetest.Plan{Match: faulty, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1}})
 			if won, err := storage.CreateEpoch(withTimeout(t, time.Minute), b, epoch(1, "a")); won || !errors.Is(err, storage.ErrUncertain) {
 				t.Errorf("%s: %v, %v, want an unknown outcome", name, won, err)
 			}
 		})
 	}
-	if won, err := storage.CreateEpoch(t.Context(), bucket(t, memory(t)), epoch(0, "a")); won || !errors.Is(err, storage.ErrRefused) {
+	if won, err := storage.CreateEpoch(t.Context(), memory(t), epoch(0, "a")); won || !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("an invalid epoch: %v, %v", won, err)
 	}
 }
@@ -324,7 +323,7 @@ func TestCreateEpochResolves(t *testing.T) {
 // TestCreateEpochOnAStaleView creates a number that came free because the epochs
 // moved on: it is not the newest.
 func TestCreateEpochOnAStaleView(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	created(t, b, epoch(5, "a", "x"))
 	if won, err := storage.CreateEpoch(t.Context(), b, epoch(4, "b", "y")); err != nil || won {
 		t.Errorf("below the newest: %v, %v", won, err)
@@ -339,19 +338,18 @@ func TestCreateEpochOnAStaleView(t *testing.T) {
 func TestCreateEpochIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
-		direct := bucket(t, store)
-		b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+		b := storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 			switch {
 			case op.Method == "PUT" && op.Attempt == 0:
 				return storagetest.LostAck
 			case op.Method == "GET":
-				created(t, direct, epoch(2, "n", "y"))
-				if err := storage.DeleteEpochs(t.Context(), direct, 2, []int64{1}); err != nil {
+				created(t, store, epoch(2, "n", "y"))
+				if err := storage.DeleteEpochs(t.Context(), store, 2, []int64{1}); err != nil {
 					t.Error(err)
 				}
 			}
 			return storagetest.None
-		}}))
+		}})
 		if won, err := storage.CreateEpoch(t.Context(), b, epoch(1, "n", "x")); err != nil || won {
 			t.Errorf("got %v, %v; want a lost race", won, err)
 		}
@@ -366,10 +364,10 @@ func TestOfConcurrentEpochsOneWins(t *testing.T) {
 			var mu sync.Mutex
 			winners := 0
 			for node := range 4 {
-				b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{
+				b := storagetest.Faulty(store, storagetest.Plan{
 					Seed: seed<<8 | uint64(node), Latency: time.Second,
 					Rates: map[storagetest.Kind]float64{storagetest.LostAck: .2, storagetest.Delayed: .1, storagetest.Timeout: .1},
-				}))
+				})
 				wg.Go(func() {
 					won, err := storage.CreateEpoch(t.Context(), b, epoch(1, storage.Nonce(fmt.Sprint(node)), "x"))
 					if err != nil {
@@ -391,7 +389,7 @@ func TestOfConcurrentEpochsOneWins(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	read := func() (storage.Heartbeat, error) { return storage.ReadHeartbeat(t.Context(), b, "node-1_x") }
 	if _, err := read(); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("absent: %v", err)

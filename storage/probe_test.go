@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,8 +68,8 @@ func wantKeys(t *testing.T, b storage.Bucket, want string) {
 
 func TestProbe(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		counter := storagetest.NewTransportCounter(memory(t))
-		b := bucket(t, counter)
+		counter := storagetest.NewCounter()
+		b := counter.Bucket(memory(t))
 		report, err := storage.Probe(t.Context(), b, nil)
 		sent := 0
 		for _, n := range counter.Counts() {
@@ -88,18 +86,16 @@ func TestProbe(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		b := unsigned(t, store)
-		report, err := storage.Probe(t.Context(), b, nil)
-		probed(t, b, report, err)
+		report, err := storage.Probe(t.Context(), store, nil)
+		probed(t, store, report, err)
 	})
 	t.Run("versitygw", func(t *testing.T) {
-		o := onServer(t, s3server.Versitygw(t))
-		b := open(t, &o)
+		b := onServer(t, s3server.Versitygw(t))
 		report, err := storage.Probe(t.Context(), b, nil)
 		probed(t, b, report, err)
 	})
 	t.Run("at once", func(t *testing.T) { // Probes do not get into each other's way.
-		b := unsigned(t, memory(t))
+		b := memory(t)
 		reports, errs := make([]*storage.ProbeReport, 4), make([]error, 4)
 		var wg sync.WaitGroup
 		for i := range reports {
@@ -125,10 +121,10 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 	} {
 		for seed := range sample.Of[uint64](6, 1) {
 			synctest.Test(t, func(t *testing.T) {
-				faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Seed: seed, Rates: r, Latency: 50 * time.Millisecond})
+				faulty := storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: r, Latency: 50 * time.Millisecond})
 				// So many attempts that chance never uses them up.
 				opts := &storage.ProbeOptions{Timeout: time.Hour, Retry: storage.Retry{Reads: 20}}
-				report, err := storage.Probe(t.Context(), unsigned(t, faulty), opts)
+				report, err := storage.Probe(t.Context(), faulty, opts)
 				if err != nil {
 					t.Errorf("seed %d, %s: %v", seed, name, err)
 				}
@@ -143,16 +139,16 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 // TestProbeBearsLateLandings: a write that was given up lands between the two
 // requests that a check compares, after any number of others.
 func TestProbeBearsLateLandings(t *testing.T) {
-	for _, method := range []string{http.MethodPut, http.MethodDelete} {
+	for _, method := range []string{"PUT", "DELETE"} {
 		for after := range sample.Of(6, 2) {
 			synctest.Test(t, func(t *testing.T) {
-				faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{DelayRequests: after + 1, Decide: func(op storagetest.Op) storagetest.Kind {
+				faulty := storagetest.Faulty(memory(t), storagetest.Plan{DelayRequests: after + 1, Decide: func(op storagetest.Op) storagetest.Kind {
 					if op.Method == method && op.Attempt == 0 && !strings.Contains(op.Key, "/race/") {
 						return storagetest.Delayed
 					}
 					return storagetest.None
 				}})
-				if _, err := storage.Probe(t.Context(), unsigned(t, faulty), nil); err != nil {
+				if _, err := storage.Probe(t.Context(), faulty, nil); err != nil {
 					t.Errorf("%s lands %d requests later: %v", method, after+1, err)
 				}
 			})
@@ -160,261 +156,13 @@ func TestProbeBearsLateLandings(t *testing.T) {
 	}
 }
 
-// transport is a store that does what the function says.
-type transport func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// answer is the answer of a store that does not do what it is asked.
-func answer(r *http.Request, status int, code string) (*http.Response, error) {
-	if r.Body != nil {
-		r.Body.Close()
-	}
-	body := "<Error><Code>" + code + "</Code></Error>"
-	return &http.Response{
-		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/xml"}}, Body: io.NopCloser(strings.NewReader(body)),
-	}, nil
-}
-
-// broken are stores that each do one thing wrong, with the check that finds it.
-func broken() map[string]struct {
-	check string
-	make  func(next http.RoundTripper) http.RoundTripper
-} {
-	type store = struct {
-		check string
-		make  func(next http.RoundTripper) http.RoundTripper
-	}
-	return map[string]store{
-		"ignores If-None-Match": {"create of an existing key", func(next http.RoundTripper) http.RoundTripper {
-			return transport(func(r *http.Request) (*http.Response, error) {
-				r.Header.Del("If-None-Match")
-				return next.RoundTrip(r)
-			})
-		}},
-		"checks, then puts":         {"create race", checksThenPuts},
-		"stores the last of a race": {"create race", storesTheLast},
-		"ignores start-after": {"list start-after", func(next http.RoundTripper) http.RoundTripper {
-			return transport(func(r *http.Request) (*http.Response, error) {
-				q := r.URL.Query()
-				q.Del("start-after")
-				r.URL.RawQuery = q.Encode()
-				return next.RoundTrip(r)
-			})
-		}},
-		"ignores max-keys": {"list pages", func(next http.RoundTripper) http.RoundTripper {
-			return transport(func(r *http.Request) (*http.Response, error) {
-				q := r.URL.Query()
-				q.Del("max-keys")
-				r.URL.RawQuery = q.Encode()
-				return next.RoundTrip(r)
-			})
-		}},
-		"ignores the prefix": {"list after create", func(next http.RoundTripper) http.RoundTripper {
-			return transport(func(r *http.Request) (*http.Response, error) {
-				q := r.URL.Query()
-				q.Del("prefix")
-				r.URL.RawQuery = q.Encode()
-				return next.RoundTrip(r)
-			})
-		}},
-		"ignores Range": {"get of a range", func(next http.RoundTripper) http.RoundTripper {
-			return transport(func(r *http.Request) (*http.Response, error) {
-				r.Header.Del("Range")
-				return next.RoundTrip(r)
-			})
-		}},
-		"lists late":   {"list after create", func(next http.RoundTripper) http.RoundTripper { return lags(next, "LIST", http.MethodPut) }},
-		"unlists late": {"list after delete", func(next http.RoundTripper) http.RoundTripper { return lags(next, "LIST", http.MethodDelete) }},
-		"reads late":   {"get after put", func(next http.RoundTripper) http.RoundTripper { return lags(next, http.MethodGet, http.MethodPut) }},
-		"has a cache":  {"overwrite", caches},
-		"deletes late": {"create after delete", func(next http.RoundTripper) http.RoundTripper { return lags(next, http.MethodGet, http.MethodDelete) }},
-		"never deletes": {"create after delete", func(next http.RoundTripper) http.RoundTripper {
-			return transport(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodDelete {
-					return answer(r, http.StatusNoContent, "")
-				}
-				return next.RoundTrip(r)
-			})
-		}},
-		"answers 412 to every create": {"create", refuses(412, "PreconditionFailed", true)},
-		"answers 412":                 {"get after put", refuses(412, "PreconditionFailed", false)},
-		"answers 409 to every create": {"create", refuses(409, "OperationAborted", true)},
-		"answers 501 to every create": {"create", refuses(501, "NotImplemented", true)},
-		"answers 400 to every create": {"create", refuses(400, "InvalidArgument", true)},
-		"answers 501":                 {"get after put", refuses(501, "NotImplemented", false)},
-	}
-}
-
-// refuses answers a status, either to creates or to everything.
-func refuses(status int, code string, creates bool) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return transport(func(r *http.Request) (*http.Response, error) {
-			if creates && r.Header.Get("If-None-Match") == "" {
-				return next.RoundTrip(r)
-			}
-			return answer(r, status, code)
-		})
-	}
-}
-
-// checksThenPuts takes a moment between looking for an object and storing one.
-func checksThenPuts(next http.RoundTripper) http.RoundTripper {
-	return transport(func(r *http.Request) (*http.Response, error) {
-		if r.Header.Get("If-None-Match") == "" {
-			return next.RoundTrip(r)
-		}
-		look := r.Clone(r.Context())
-		look.Method, look.Body, look.ContentLength, look.Header = http.MethodGet, nil, 0, http.Header{}
-		found, err := next.RoundTrip(look)
-		if err != nil {
-			return nil, err
-		}
-		found.Body.Close()
-		if found.StatusCode == http.StatusOK {
-			return answer(r, http.StatusPreconditionFailed, "PreconditionFailed")
-		}
-		time.Sleep(time.Millisecond)
-		r.Header.Del("If-None-Match")
-		return next.RoundTrip(r)
-	})
-}
-
-// storesTheLast tells the first create of a key that it won, and keeps the bytes of
-// one that came while that was under way.
-func storesTheLast(next http.RoundTripper) http.RoundTripper {
-	var mu sync.Mutex
-	began := map[string]time.Time{}
-	return transport(func(r *http.Request) (*http.Response, error) {
-		if r.Header.Get("If-None-Match") == "" {
-			return next.RoundTrip(r)
-		}
-		mu.Lock()
-		at, late := began[r.URL.Path]
-		if !late {
-			began[r.URL.Path] = time.Now()
-		}
-		mu.Unlock()
-		time.Sleep(time.Millisecond)
-		if late && time.Since(at) > time.Millisecond {
-			return next.RoundTrip(r)
-		}
-		r.Header.Del("If-None-Match")
-		resp, err := next.RoundTrip(r)
-		if err == nil && late {
-			resp.Body.Close()
-			return answer(r, http.StatusPreconditionFailed, "PreconditionFailed")
-		}
-		return resp, err
-	})
-}
-
-// lags shows what a method of writing did only to the reads of another one that are
-// sent a second later: it withholds the write until then, and answers it at once.
-func lags(next http.RoundTripper, reads, writes string) http.RoundTripper {
-	type write struct {
-		at  time.Time
-		key string
-	}
-	var mu sync.Mutex
-	var recent []write
-	return transport(func(r *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(r)
-		mu.Lock()
-		defer mu.Unlock()
-		_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		isRead := r.Method
-		if r.URL.Query().Has("list-type") {
-			isRead = "LIST"
-		}
-		switch {
-		case err != nil:
-		case r.Method == writes:
-			recent = append(recent, write{time.Now(), key})
-		case isRead == reads:
-			for _, w := range recent {
-				if time.Since(w.at) >= time.Second {
-					continue
-				}
-				if resp, err = forget(r, resp, w.key, writes == http.MethodDelete); err != nil {
-					break
-				}
-			}
-		}
-		return resp, err
-	})
-}
-
-// forget answers a read as if a key had not been stored yet, or not been deleted.
-func forget(r *http.Request, resp *http.Response, key string, deleted bool) (*http.Response, error) {
-	if !r.URL.Query().Has("list-type") {
-		switch {
-		case !strings.HasSuffix(r.URL.Path, "/"+key):
-			return resp, nil
-		case deleted:
-			resp.Body.Close()
-			return answer200(r, "old"), nil
-		}
-		resp.Body.Close()
-		return answer(r, http.StatusNotFound, "NoSuchKey")
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		return nil, err
-	}
-	text := string(body)
-	at := strings.Index(text, "<Contents><Key>"+key+"</Key>")
-	switch {
-	case at >= 0 && !deleted:
-		end := at + strings.Index(text[at:], "</Contents>") + len("</Contents>")
-		text = text[:at] + text[end:]
-	case at < 0 && deleted && strings.HasPrefix(key, r.URL.Query().Get("prefix")):
-		text = strings.Replace(text, "</ListBucketResult>", "<Contents><Key>"+key+"</Key><Size>1</Size></Contents></ListBucketResult>", 1)
-	}
-	return answer200(r, text), nil
-}
-
-func answer200(r *http.Request, body string) *http.Response {
-	return &http.Response{
-		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Length": {fmt.Sprint(len(body))}, "Etag": {`"x"`}, "Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}},
-		Body:   io.NopCloser(strings.NewReader(body)),
-	}
-}
-
-// caches keeps what was first stored under a key for every later read.
-func caches(next http.RoundTripper) http.RoundTripper {
-	var mu sync.Mutex
-	first := map[string]string{}
-	return transport(func(r *http.Request) (*http.Response, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		known, hit := first[r.URL.Path]
-		switch {
-		case r.Method == http.MethodPut && !hit:
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				return nil, err
-			}
-			first[r.URL.Path] = string(body)
-			r.Body = io.NopCloser(strings.NewReader(string(body)))
-		case r.Method == http.MethodGet && hit:
-			return answer200(r, known), nil
-		}
-		return next.RoundTrip(r)
-	})
-}
-
 // TestProbeRefuses shows that each flaw of a store is found, and named.
 func TestProbeRefuses(t *testing.T) {
-	for name, tt := range broken() {
+	for name, tt := range flaws() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory(t)
-				report, err := storage.Probe(t.Context(), unsigned(t, tt.make(store)), nil)
+				report, err := storage.Probe(t.Context(), tt.of(t, store), nil)
 				var refused *storage.ProbeError
 				if !errors.As(err, &refused) || refused.Check != tt.check {
 					t.Fatalf("got %v, want a failure of the check %q", err, tt.check)
@@ -436,7 +184,7 @@ func TestProbeRefuses(t *testing.T) {
 					t.Errorf("only %d checks were made", len(report.Checks))
 				}
 				if name != "never deletes" {
-					wantKeys(t, unsigned(t, store), "")
+					wantKeys(t, store, "")
 				}
 			})
 		})
@@ -446,29 +194,31 @@ func TestProbeRefuses(t *testing.T) {
 // TestProbeWithoutAnswers: a bucket that does not answer, or does not let one in, is
 // not called a broken one, and nobody waits for ever.
 func TestProbeWithoutAnswers(t *testing.T) {
-	silent := transport(func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	})
+	silent := func(_ *testing.T, b storage.Bucket) storage.Bucket {
+		return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
+			<-ctx.Done()
+			return c.Unanswered(ctx.Err())
+		})
+	}
 	for name, tt := range map[string]struct {
-		rt   func(*testing.T) http.RoundTripper
+		of   func(*testing.T, storage.Bucket) storage.Bucket
 		opts *storage.ProbeOptions
 		want error
 	}{
-		"silent":        {func(*testing.T) http.RoundTripper { return silent }, nil, storage.ErrUnavailable},
-		"bounded":       {func(*testing.T) http.RoundTripper { return silent }, &storage.ProbeOptions{Timeout: time.Second}, storage.ErrUnavailable},
-		"unavailable":   {func(*testing.T) http.RoundTripper { return refuses(503, "SlowDown", false)(nil) }, nil, storage.ErrUnavailable},
-		"no access":     {func(*testing.T) http.RoundTripper { return refuses(403, "AccessDenied", false)(nil) }, nil, storage.ErrRefused},
-		"no bucket":     {func(*testing.T) http.RoundTripper { return refuses(404, "NoSuchBucket", false)(nil) }, nil, storage.ErrRefused},
-		"other region":  {func(*testing.T) http.RoundTripper { return refuses(400, "AuthorizationHeaderMalformed", false)(nil) }, nil, storage.ErrRefused},
-		"no create":     {func(t *testing.T) http.RoundTripper { return refuses(403, "AccessDenied", true)(memory(t)) }, nil, storage.ErrRefused},
-		"goes away":     {func(t *testing.T) http.RoundTripper { return goesAway(memory(t)) }, nil, storage.ErrUnavailable},
-		"slow to death": {func(t *testing.T) http.RoundTripper { return slow(memory(t)) }, nil, storage.ErrUnavailable},
+		"silent":        {silent, nil, storage.ErrUnavailable},
+		"bounded":       {silent, &storage.ProbeOptions{Timeout: time.Second}, storage.ErrUnavailable},
+		"unavailable":   {refuses(503, "SlowDown", false), nil, storage.ErrUnavailable},
+		"no access":     {refuses(403, "AccessDenied", false), nil, storage.ErrRefused},
+		"no bucket":     {refuses(404, "NoSuchBucket", false), nil, storage.ErrRefused},
+		"other region":  {refuses(400, "AuthorizationHeaderMalformed", false), nil, storage.ErrRefused},
+		"no create":     {refuses(403, "AccessDenied", true), nil, storage.ErrRefused},
+		"goes away":     {goesAway, nil, storage.ErrUnavailable},
+		"slow to death": {slow, nil, storage.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				report, err := storage.Probe(t.Context(), unsigned(t, tt.rt(t)), tt.opts)
+				report, err := storage.Probe(t.Context(), tt.of(t, memory(t)), tt.opts)
 				var refused *storage.ProbeError
 				if !errors.Is(err, tt.want) || errors.As(err, &refused) {
 					t.Errorf("got %v, want %v", err, tt.want)
@@ -485,26 +235,21 @@ func TestProbeWithoutAnswers(t *testing.T) {
 }
 
 // goesAway stops answering in the middle of a probe.
-func goesAway(next http.RoundTripper) http.RoundTripper {
-	var mu sync.Mutex
-	left := 300
-	return transport(func(r *http.Request) (*http.Response, error) {
-		mu.Lock()
-		left--
-		gone := left < 0
-		mu.Unlock()
-		if gone {
-			return answer(r, http.StatusServiceUnavailable, "SlowDown")
+func goesAway(_ *testing.T, b storage.Bucket) storage.Bucket {
+	var sent atomic.Int32
+	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
+		if sent.Add(1) > 300 {
+			return c.Answered(503, "SlowDown", nil)
 		}
-		return next.RoundTrip(r)
+		return c.Do(ctx)
 	})
 }
 
 // slow answers just before nobody waits any more.
-func slow(next http.RoundTripper) http.RoundTripper {
-	return transport(func(r *http.Request) (*http.Response, error) {
+func slow(_ *testing.T, b storage.Bucket) storage.Bucket {
+	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		time.Sleep(1900 * time.Millisecond)
-		return next.RoundTrip(r)
+		return c.Do(ctx)
 	})
 }
 
@@ -512,14 +257,13 @@ func slow(next http.RoundTripper) http.RoundTripper {
 func TestProbeStopsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		store := memory(t)
 		var n atomic.Int32
-		b := unsigned(t, transport(func(r *http.Request) (*http.Response, error) {
+		b := storagetest.Through(memory(t), func(ctx context.Context, c *storagetest.Call) error {
 			if n.Add(1) == 5 {
 				cancel()
 			}
-			return store.RoundTrip(r)
-		}))
+			return c.Do(ctx)
+		})
 		if _, err := storage.Probe(ctx, b, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want canceled", err)
 		}
@@ -528,8 +272,7 @@ func TestProbeStopsWithItsCaller(t *testing.T) {
 }
 
 func TestEnsureProbed(t *testing.T) {
-	store := memory(t)
-	b := unsigned(t, store)
+	b := memory(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ensure := func(endpoint string, at time.Duration, opts *storage.ProbeOptions, wantRun bool) {
 		t.Helper()
@@ -574,10 +317,10 @@ func TestEnsureProbed(t *testing.T) {
 func TestEnsureProbedKeepsNoFailure(t *testing.T) {
 	store := memory(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	if _, err := storage.EnsureProbed(t.Context(), unsigned(t, store), "a:1", now, nil); err != nil {
+	if _, err := storage.EnsureProbed(t.Context(), store, "a:1", now, nil); err != nil {
 		t.Fatal(err)
 	}
-	bad := unsigned(t, broken()["ignores If-None-Match"].make(store))
+	bad := flaws()["ignores If-None-Match"].of(t, store)
 	var refused *storage.ProbeError
 	if report, err := storage.EnsureProbed(t.Context(), bad, "a:1", now, &storage.ProbeOptions{Fresh: true}); !errors.As(err, &refused) || report == nil {
 		t.Errorf("got %v, want a refusal", err)
@@ -587,14 +330,14 @@ func TestEnsureProbedKeepsNoFailure(t *testing.T) {
 			t.Errorf("the next start: %v, want a refusal", err)
 		}
 	}
-	if report, err := storage.EnsureProbed(t.Context(), unsigned(t, store), "a:1", now, nil); err != nil || report == nil {
+	if report, err := storage.EnsureProbed(t.Context(), store, "a:1", now, nil); err != nil || report == nil {
 		t.Errorf("once it is repaired: %v", err)
 	}
 }
 
 func TestEnsureProbedCosts(t *testing.T) {
-	counter := storagetest.NewTransportCounter(memory(t))
-	b := unsigned(t, counter)
+	counter := storagetest.NewCounter()
+	b := counter.Bucket(memory(t))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, want := range []int{600, 1} {
 		counter.Reset()
@@ -610,7 +353,7 @@ func TestEnsureProbedCosts(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		gone := unsigned(t, refuses(503, "SlowDown", false)(nil))
+		gone := refuses(503, "SlowDown", false)(t, memory(t))
 		var refused *storage.ProbeError
 		if _, err := storage.EnsureProbed(t.Context(), gone, "a:1", now, nil); !errors.Is(err, storage.ErrUnavailable) || errors.As(err, &refused) {
 			t.Errorf("without answers: %v, want no answer", err)

@@ -11,7 +11,7 @@ import (
 // TestRangeEndsByBytes: a range holds at least a batch and no more than it may, wherever
 // the batches lie, and going on from its end gives every batch once.
 func TestRangeEndsByBytes(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	logs := storage.NewLogs(b, &storage.LogOptions{RangeBytes: 100, Prefetch: 3})
 	conv := conversation.Address{Agent: "a", ID: "i"}.Key()
 	lines := append(bytes.Repeat([]byte("x"), 59), '\n')

@@ -68,7 +68,7 @@ func TestTimerIsStrict(t *testing.T) {
 		if _, err := storage.EncodeTimer(timer); err == nil {
 			t.Errorf("%s: encoded", name)
 		}
-		if err := storage.PutTimer(t.Context(), bucket(t, memory(t)), timer); !errors.Is(err, storage.ErrRefused) {
+		if err := storage.PutTimer(t.Context(), memory(t), timer); !errors.Is(err, storage.ErrRefused) {
 			t.Errorf("%s: put with %v", name, err)
 		}
 	}
@@ -113,8 +113,8 @@ func due(t *testing.T, b storage.Bucket, now conversation.Time) (keys []string) 
 }
 
 func TestDueTimers(t *testing.T) {
-	counts := storagetest.NewTransportCounter(memory(t))
-	b := bucket(t, counts)
+	counts := storagetest.NewCounter()
+	b := counts.Bucket(memory(t))
 	if got := due(t, b, noon); len(got) > 0 || total(counts) != 1 {
 		t.Errorf("an empty bucket has %q, asked %d times", got, total(counts))
 	}
@@ -160,7 +160,7 @@ func TestDueTimers(t *testing.T) {
 	}
 }
 
-func total(c *storagetest.TransportCounter) (n int) {
+func total(c *storagetest.Counter) (n int) {
 	for _, m := range c.Counts() {
 		n += m
 	}
@@ -174,7 +174,7 @@ func TestPutTimer(t *testing.T) {
 		timer := timerOf("x", 7, noon)
 		ref := storage.TimerRef{Key: storage.TimerKey(timer), Conv: timer.Conv, Seq: 7}
 		store := memory(t)
-		b := bucket(t, faults(store, "PUT", storagetest.Timeout, storagetest.LostAck, storagetest.None))
+		b := faults(store, "PUT", storagetest.Timeout, storagetest.LostAck, storagetest.None)
 		if _, err := storage.ReadTimer(t.Context(), b, ref); !errors.Is(err, storage.ErrNotFound) {
 			t.Fatalf("read before it is put: %v", err)
 		}
@@ -188,7 +188,7 @@ func TestPutTimer(t *testing.T) {
 		}
 		var corrupt *storage.CorruptError
 		for _, bad := range []string{"x", `{"v":8,"conv":"` + string(keyOf("y")) + `","seq":7,"until":"2026-01-02T12:00:00.000Z"}`} {
-			if err := bucket(t, store).Put(t.Context(), ref.Key, storage.Bytes([]byte(bad))); err != nil {
+			if err := store.Put(t.Context(), ref.Key, storage.Bytes([]byte(bad))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := storage.ReadTimer(t.Context(), b, ref); !errors.As(err, &corrupt) {

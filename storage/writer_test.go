@@ -3,7 +3,6 @@ package storage_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -31,7 +29,7 @@ func TestAppendResolves(t *testing.T) {
 	}
 	for name, faults := range cases {
 		t.Run("memory/"+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { faults.resolve(t, inProcess(memory(t)), nil) })
+			synctest.Test(t, func(t *testing.T) { faults.resolve(t, memory(t), nil) })
 		})
 	}
 	t.Run("versitygw", func(t *testing.T) {
@@ -51,11 +49,9 @@ type appendFaults struct {
 	want   map[storagetest.Request]int // Requests that reach the store for two appends.
 }
 
-func (f appendFaults) resolve(t *testing.T, o s3.Options, opts *storage.LogOptions) {
-	clean := storage.NewLogs(open(t, &o), nil)
-	counter := storagetest.NewTransportCounter(o.Transport)
-	o.Transport = faults(counter, f.method, f.kinds...)
-	w := storage.NewLogs(open(t, &o), opts).Writer(keyOf("x"), "n1", storage.Start(), 1)
+func (f appendFaults) resolve(t *testing.T, b storage.Bucket, opts *storage.LogOptions) {
+	clean, counter := storage.NewLogs(b, nil), storagetest.NewCounter()
+	w := storage.NewLogs(faults(counter.Bucket(b), f.method, f.kinds...), opts).Writer(keyOf("x"), "n1", storage.Start(), 1)
 	first := mustAppend(t, w, "{\"i\":0}\n")
 	second := mustAppend(t, w, "{\"i\":1}\n")
 	if diff := cmp.Diff(f.want, counter.Counts()); diff != "" {
@@ -80,7 +76,7 @@ func requests(put, get, list int) map[storagetest.Request]int {
 func TestAppendReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		puts, gets := 0, 0
-		faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 			switch op.Method {
 			case "PUT":
 				if puts++; puts == 1 {
@@ -93,7 +89,7 @@ func TestAppendReadBack(t *testing.T) {
 			}
 			return storagetest.None
 		}})
-		w := storage.NewLogs(bucket(t, faulty), nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
+		w := storage.NewLogs(faulty, nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
 		if pos := mustAppend(t, w, "{}\n"); pos.Seq != 0 || gets != 8 {
 			t.Errorf("position %v after %d reads, want 0 after 8", pos, gets)
 		}
@@ -103,13 +99,13 @@ func TestAppendReadBack(t *testing.T) {
 func TestAppendFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
-		clean := storage.NewLogs(bucket(t, store), nil)
+		clean := storage.NewLogs(store, nil)
 		claim := func(string) { mustAppend(t, clean.Writer(keyOf("x"), "winner", storage.Start(), 1), "{}\n") }
-		faulty := storagetest.FaultyTransport(store, storagetest.Plan{ForeignWinner: claim, Decide: func(storagetest.Op) storagetest.Kind {
+		faulty := storagetest.Faulty(store, storagetest.Plan{ForeignWinner: claim, Decide: func(storagetest.Op) storagetest.Kind {
 			return storagetest.ForeignWinner
 		}})
-		counter := storagetest.NewTransportCounter(faulty)
-		w := storage.NewLogs(bucket(t, counter), nil).Writer(keyOf("x"), "loser", storage.Start(), 1)
+		counter := storagetest.NewCounter()
+		w := storage.NewLogs(counter.Bucket(faulty), nil).Writer(keyOf("x"), "loser", storage.Start(), 1)
 		_, err := w.Append(t.Context(), []byte("{\"mine\":1}\n"), 1)
 		var fenced *storage.FencedError
 		if !errors.As(err, &fenced) || fenced.Winner != "winner" || fenced.Seq != 0 || fenced.Conv != keyOf("x") {
@@ -127,7 +123,7 @@ func TestAppendFenced(t *testing.T) {
 
 // TestAppendTakenThenGone covers a 412 whose object is gone at the read-back.
 func TestAppendTakenThenGone(t *testing.T) {
-	b := bucket(t, memory(t))
+	b := memory(t)
 	key := storage.LogKey(keyOf("x"), 0)
 	if err := b.Create(t.Context(), key, storage.Bytes([]byte("x"))); err != nil {
 		t.Fatal(err)
@@ -154,7 +150,7 @@ func TestAppendUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
 		faulty := faults(store, "PUT", storagetest.Delayed, storagetest.Timeout, storagetest.Timeout, storagetest.Timeout, storagetest.Timeout, storagetest.Timeout)
-		logs := storage.NewLogs(bucket(t, faulty), nil)
+		logs := storage.NewLogs(faulty, nil)
 		w := logs.Writer(keyOf("x"), "n1", storage.Start(), 1)
 		_, err := w.Append(withTimeout(t, time.Second), []byte("{}\n"), 1)
 		if !errors.Is(err, storage.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
@@ -174,10 +170,10 @@ func TestAppendUncertain(t *testing.T) {
 
 func TestAppendVerifiesUntilTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 			return map[bool]storagetest.Kind{true: storagetest.Timeout}[op.Method == "LIST"]
 		}})
-		w := storage.NewLogs(bucket(t, faulty), nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
+		w := storage.NewLogs(faulty, nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
 		if _, err := w.Append(withTimeout(t, time.Minute), []byte("{}\n"), 1); !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("got %v: a claim that was not verified must not be acknowledged", err)
 		}
@@ -188,14 +184,13 @@ func TestAppendVerifiesUntilTheContextEnds(t *testing.T) {
 }
 
 func TestAppendRefused(t *testing.T) {
-	store := memory(t)
 	forbidden := true
-	b := bucket(t, roundTripper(func(req *http.Request) (*http.Response, error) {
-		if forbidden && req.Method == "PUT" {
-			return &http.Response{StatusCode: 403, Body: http.NoBody, Request: req, Header: http.Header{}}, nil
+	b := storagetest.Through(memory(t), func(ctx context.Context, c *storagetest.Call) error {
+		if forbidden && c.Method == "PUT" {
+			return &storage.Error{Op: storage.OpCreate, Key: c.Key, Kind: storage.ErrRefused, Status: 403}
 		}
-		return store.RoundTrip(req)
-	}))
+		return c.Do(ctx)
+	})
 	w := storage.NewLogs(b, &storage.LogOptions{MaxBatchBytes: 1000}).Writer(keyOf("x"), "n1", storage.Start(), 1)
 	if _, err := w.Append(t.Context(), []byte("{}\n"), 1); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("403: %v, want refused", err)
@@ -217,17 +212,13 @@ func TestAppendRefused(t *testing.T) {
 	}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // TestAppendOneAtATime holds an append between landing and answer and calls
 // another.
 func TestAppendOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		landed := make(chan struct{})
-		faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Hold: func(storagetest.Op) { <-landed }})
-		w := storage.NewLogs(bucket(t, faulty), nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
+		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Hold: func(storagetest.Op) { <-landed }})
+		w := storage.NewLogs(faulty, nil).Writer(keyOf("x"), "n1", storage.Start(), 1)
 		done := make(chan error)
 		go func() {
 			_, err := w.Append(t.Context(), []byte("{}\n"), 1)
@@ -256,14 +247,14 @@ func TestBackOff(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var at []time.Time
-			faulty := storagetest.FaultyTransport(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+			faulty := storagetest.Faulty(memory(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 				if op.Method != "PUT" {
 					return storagetest.None
 				}
 				at = append(at, time.Now())
 				return map[bool]storagetest.Kind{true: storagetest.ErrorBefore}[len(at) <= len(want)]
 			}})
-			logs := storage.NewLogs(bucket(t, faulty), &storage.LogOptions{Retry: storage.Retry{Jitter: func() float64 { return jitter }}})
+			logs := storage.NewLogs(faulty, &storage.LogOptions{Retry: storage.Retry{Jitter: func() float64 { return jitter }}})
 			mustAppend(t, logs.Writer(keyOf("x"), "n1", storage.Start(), 1), "{}\n")
 			for i := range want {
 				if got := at[i+1].Sub(at[i]).Round(time.Millisecond); got != want[i]*time.Millisecond {
@@ -278,15 +269,15 @@ func TestBackOff(t *testing.T) {
 // caller still waits.
 func TestAttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, hung := memory(t), 0
-		b := bucket(t, roundTripper(func(req *http.Request) (*http.Response, error) {
-			if req.Method == "PUT" && hung < 2 {
+		hung := 0
+		b := storagetest.Through(memory(t), func(ctx context.Context, c *storagetest.Call) error {
+			if c.Method == "PUT" && hung < 2 {
 				hung++
-				<-req.Context().Done()
-				return nil, req.Context().Err()
+				<-ctx.Done()
+				return c.Unanswered(ctx.Err())
 			}
-			return store.RoundTrip(req)
-		}))
+			return c.Do(ctx)
+		})
 		start := time.Now()
 		mustAppend(t, storage.NewLogs(b, nil).Writer(keyOf("x"), "n1", storage.Start(), 1), "{}\n")
 		if d := time.Since(start); d < 4*time.Second || d > 5*time.Second {
@@ -299,12 +290,12 @@ func TestAttemptTimeout(t *testing.T) {
 func TestReadsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
-		mustAppend(t, storage.NewLogs(bucket(t, store), nil).Writer(keyOf("x"), "n1", storage.Start(), 1), "{}\n")
+		mustAppend(t, storage.NewLogs(store, nil).Writer(keyOf("x"), "n1", storage.Start(), 1), "{}\n")
 		for method, want := range map[string]int{"LIST": 4, "GET": 4} {
-			faulty := storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
+			faulty := storagetest.Faulty(store, storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind {
 				return map[bool]storagetest.Kind{true: storagetest.ErrorBefore}[op.Method == method]
 			}})
-			logs := storage.NewLogs(bucket(t, faulty), nil)
+			logs := storage.NewLogs(faulty, nil)
 			var last error
 			for _, err := range logs.Batches(t.Context(), keyOf("x"), storage.Start()) {
 				last = err
@@ -320,10 +311,8 @@ func TestReadsAreBounded(t *testing.T) {
 // second claim, and whoever wrote meanwhile fences it.
 func TestContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := inProcess(memory(t))
-		counter := storagetest.NewTransportCounter(o.Transport)
-		o.Transport = counter
-		logs := storage.NewLogs(open(t, &o), nil)
+		counter := storagetest.NewCounter()
+		logs := storage.NewLogs(counter.Bucket(memory(t)), nil)
 		first := mustAppend(t, logs.Writer(keyOf("x"), "n1", storage.Start(), 1), "{\"i\":0}\n")
 		counter.Reset()
 		second := mustAppend(t, logs.Continue(keyOf("x"), "n1", first, 1), "{\"i\":1}\n")

@@ -1,11 +1,11 @@
 package storagetest_test
 
 import (
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
@@ -14,59 +14,72 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// onServers runs a test on every server there is, under the race detector on that of this
-// process alone, since it sees no other. empty tells where a bucket is that nobody else
-// uses.
-func onServers(t *testing.T, test func(t *testing.T, empty func(*testing.T) s3.Options)) {
+// onServers runs a test on the S3 client before every server there is, under the race detector
+// before those of this process alone, since it sees no other. empty returns a bucket that nobody
+// else uses, whose keys begin with a prefix.
+func onServers(t *testing.T, test func(t *testing.T, empty func(t *testing.T, prefix string) storage.Bucket)) {
 	t.Run("memory", func(t *testing.T) {
-		test(t, func(t *testing.T) s3.Options { return inProcess(memory(t)) })
+		test(t, func(t *testing.T, prefix string) storage.Bucket { return behindS3(t, memory(t), prefix) })
 	})
 	if sample.Of(false, true) {
 		return
 	}
 	t.Run("folder", func(t *testing.T) {
-		test(t, func(t *testing.T) s3.Options {
-			return inProcess(folder(t))
-		})
+		test(t, func(t *testing.T, prefix string) storage.Bucket { return behindS3(t, folder(t), prefix) })
 	})
 	s3server.Each(t, func(t *testing.T, server *s3server.Server) {
 		transport := s3.NewTransport()
 		transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
 		t.Cleanup(transport.CloseIdleConnections)
-		test(t, func(t *testing.T) s3.Options {
-			return s3.Options{
-				Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
+		test(t, func(t *testing.T, prefix string) storage.Bucket {
+			return open(t, s3.Options{
+				Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region, Prefix: prefix,
 				AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
-			}
+			})
 		})
 	})
 }
 
-// decorated uses a server through the decorators and below a prefix.
-func decorated(t *testing.T, o s3.Options) storage.Bucket {
-	o.Transport = storagetest.NewTransportCounter(storagetest.FaultyTransport(o.Transport, storagetest.Plan{}))
-	o.Prefix = "some where/"
-	return open(t, o)
+// behindS3 is b as the S3 client sees it.
+func behindS3(t *testing.T, b storage.Bucket, prefix string) storage.Bucket {
+	return open(t, s3.Options{
+		Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, Prefix: prefix, PathStyle: true,
+		AccessKey: "test", SecretKey: "testtest", Transport: s3front.New(b),
+	})
+}
+
+func open(t *testing.T, o s3.Options) storage.Bucket {
+	t.Helper()
+	b, err := s3.New(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// decorated is b behind every decorator.
+func decorated(b storage.Bucket) storage.Bucket {
+	return storagetest.NewCounter().Bucket(storagetest.Faulty(b, storagetest.Plan{}))
 }
 
 // TestBucket: what a server does with prefixes is its own affair, so it is asked both ways.
 func TestBucket(t *testing.T) {
-	onServers(t, func(t *testing.T, empty func(*testing.T) s3.Options) {
+	onServers(t, func(t *testing.T, empty func(*testing.T, string) storage.Bucket) {
 		t.Run("plain", func(t *testing.T) {
-			storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return open(t, empty(t)) })
+			storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return empty(t, "") })
 		})
 		t.Run("decorated", func(t *testing.T) {
-			storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return decorated(t, empty(t)) })
+			storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return decorated(empty(t, "some where/")) })
 		})
 	})
 }
 
 func TestLog(t *testing.T) {
-	onServers(t, func(t *testing.T, empty func(*testing.T) s3.Options) {
-		storagetest.RunLog(t, func(t *testing.T) storage.Bucket { return open(t, empty(t)) })
+	onServers(t, func(t *testing.T, empty func(*testing.T, string) storage.Bucket) {
+		storagetest.RunLog(t, func(t *testing.T) storage.Bucket { return empty(t, "") })
 	})
 	t.Run("decorated", func(t *testing.T) {
-		storagetest.RunLog(t, func(t *testing.T) storage.Bucket { return decorated(t, inProcess(memory(t))) })
+		storagetest.RunLog(t, func(t *testing.T) storage.Bucket { return decorated(behindS3(t, memory(t), "some where/")) })
 	})
 }
 
@@ -74,11 +87,9 @@ func TestLog(t *testing.T) {
 // the decorators.
 func TestBucketsOfThisProcess(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T) storage.Bucket{
-		"memory": func(t *testing.T) storage.Bucket { return memory(t) },
-		"folder": func(t *testing.T) storage.Bucket { return folder(t) },
-		"decorated": func(t *testing.T) storage.Bucket {
-			return storagetest.NewCounter().Bucket(storagetest.Faulty(memory(t), storagetest.Plan{}))
-		},
+		"memory":    func(t *testing.T) storage.Bucket { return memory(t) },
+		"folder":    func(t *testing.T) storage.Bucket { return folder(t) },
+		"decorated": func(t *testing.T) storage.Bucket { return decorated(memory(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("bucket", func(t *testing.T) { storagetest.RunBucket(t, make) })
@@ -107,30 +118,6 @@ func closeStore(t *testing.T, store *local.Store) {
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}
-}
-
-// inProcess tells where the bucket of storage/local is, behind a transport.
-func inProcess(rt http.RoundTripper) s3.Options {
-	return s3.Options{
-		Endpoint: local.Endpoint, Bucket: local.Bucket, Region: local.Region, PathStyle: true,
-		AccessKey: "test", SecretKey: "testtest", Transport: rt,
-	}
-}
-
-func open(t *testing.T, o s3.Options) *s3.Bucket {
-	t.Helper()
-	b, err := s3.New(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func bucket(t *testing.T, rt http.RoundTripper, prefix string) *s3.Bucket {
-	t.Helper()
-	o := inProcess(rt)
-	o.Prefix = prefix
-	return open(t, o)
 }
 
 func testKey(t *testing.T) conversation.Key {

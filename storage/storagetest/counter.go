@@ -2,7 +2,6 @@ package storagetest
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"sync"
 
@@ -28,7 +27,7 @@ const (
 
 // Request is one kind of request.
 type Request struct {
-	Method string // GET, HEAD, PUT, DELETE or LIST.
+	Method string // GET, PUT, DELETE or LIST.
 	Class  Class
 }
 
@@ -47,23 +46,6 @@ func (c *Counter) Bucket(b storage.Bucket) storage.Bucket {
 		c.count(call.Op)
 		return call.Do(ctx)
 	})
-}
-
-// TransportCounter is a transport that counts the requests it passes on.
-type TransportCounter struct {
-	*Counter
-	next http.RoundTripper
-}
-
-// NewTransportCounter returns a counter in front of rt.
-func NewTransportCounter(rt http.RoundTripper) *TransportCounter {
-	return &TransportCounter{NewCounter(), rt}
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *TransportCounter) RoundTrip(req *http.Request) (*http.Response, error) {
-	t.count(opOf(req))
-	return t.next.RoundTrip(req)
 }
 
 func (c *Counter) count(op Op) {
@@ -88,16 +70,6 @@ func (c *Counter) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.counts)
-}
-
-// opOf reads a request with a path-style URL.
-func opOf(req *http.Request) Op {
-	_, key, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	q := req.URL.Query()
-	if req.Method == http.MethodGet && key == "" && q.Has("list-type") {
-		return Op{Method: "LIST", Key: q.Get("prefix")}
-	}
-	return Op{Method: req.Method, Key: key}
 }
 
 func classOf(key string) Class {

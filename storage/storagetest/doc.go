@@ -3,9 +3,8 @@
 // buckets: one that injects the faults of a network ([Faulty]), one that counts
 // ([Counter]), and what they and those of other tests are made of ([Through]).
 //
-// Tests of storage, of its buckets and of the runtime call it. [FaultyTransport] and
-// [TransportCounter] do the same below storage/s3, for the tests of the S3 client and of
-// how the log bears what it makes of a network.
+// Tests of storage, of its buckets and of the runtime call it. Below internal/s3front a
+// decorated bucket is a network, for the tests of the S3 client.
 //
 // Guarantees:
 //
@@ -16,5 +15,5 @@
 //     request, or of Release. So all of it works in a synctest bubble.
 //  3. An injected failure is an [*InjectedError], or an answer that says so.
 //
-// The decorators and the transports are safe for concurrent use.
+// The decorators are safe for concurrent use.
 package storagetest

@@ -1,12 +1,10 @@
 package storagetest
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -44,7 +42,7 @@ func (k Kind) String() string {
 
 // Op is one request as a plan sees it.
 type Op struct {
-	Method  string // GET, HEAD, PUT, DELETE or LIST.
+	Method  string // GET, PUT, DELETE or LIST.
 	Key     string // Object key, or the prefix of a LIST.
 	Attempt int    // How many requests of this method and key came before, from 0.
 }
@@ -94,8 +92,9 @@ func (e *InjectedError) Timeout() bool { return e.Kind == Timeout || e.Kind == D
 // Temporary reports true; with Timeout it makes this a net.Error.
 func (e *InjectedError) Temporary() bool { return true }
 
-// faults decides what happens to the requests of a plan, and keeps what lands late.
-type faults struct {
+// FaultBucket is a bucket that injects the faults of a plan.
+type FaultBucket struct {
+	storage.Bucket
 	plan Plan
 
 	mu       sync.Mutex
@@ -110,40 +109,19 @@ type lateRequest struct {
 	left int // Requests that pass before it lands; below 0 it waits for Release.
 }
 
-func newFaults(plan Plan) *faults {
-	return &faults{plan: plan, attempts: make(map[Op]int), injected: make(map[Kind]int)}
-}
-
-// FaultBucket is a bucket that injects the faults of a plan.
-type FaultBucket struct {
-	storage.Bucket
-	*faults
-}
-
 // Unwrap returns the bucket under the plan.
 func (f *FaultBucket) Unwrap() storage.Bucket { return f.Bucket }
 
 // Faulty returns b under a plan.
 func Faulty(b storage.Bucket, plan Plan) *FaultBucket {
-	f := newFaults(plan)
-	return &FaultBucket{Through(b, f.carry), f}
-}
-
-// FaultTransport injects the faults of a plan into the requests it passes on.
-type FaultTransport struct {
-	next http.RoundTripper
-	*faults
-}
-
-// FaultyTransport returns a transport that sends requests to rt under a plan. Keys are
-// read from path-style URLs: /bucket/key.
-func FaultyTransport(rt http.RoundTripper, plan Plan) *FaultTransport {
-	return &FaultTransport{rt, newFaults(plan)}
+	f := &FaultBucket{plan: plan, attempts: make(map[Op]int), injected: make(map[Kind]int)}
+	f.Bucket = Through(b, f.carry)
+	return f
 }
 
 // Release lands, in the caller's goroutine, everything that was delayed, and
 // returns how many requests that were.
-func (f *faults) Release() int {
+func (f *FaultBucket) Release() int {
 	f.mu.Lock()
 	late := f.late
 	f.late = nil
@@ -155,14 +133,14 @@ func (f *faults) Release() int {
 }
 
 // Heal ends all faults and latency. What was delayed stays so until it lands.
-func (f *faults) Heal() {
+func (f *FaultBucket) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.healed = true
 }
 
 // Injected returns how many requests each kind has hit.
-func (f *faults) Injected() map[Kind]int {
+func (f *FaultBucket) Injected() map[Kind]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counts := make(map[Kind]int, len(f.injected))
@@ -172,27 +150,8 @@ func (f *faults) Injected() map[Kind]int {
 	return counts
 }
 
-// RoundTrip implements http.RoundTripper.
-func (f *FaultTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	op, kind, healed := f.admit(opOf(req))
-	if healed {
-		return f.next.RoundTrip(req)
-	}
-	there, back := f.latency(op)
-	if err := wait(req.Context(), there); err != nil {
-		closeBody(req)
-		return nil, err
-	}
-	resp, err := f.send(req, op, kind)
-	if err := wait(req.Context(), back); err != nil {
-		closeResponse(resp)
-		return nil, err
-	}
-	return resp, err
-}
-
-// carry is RoundTrip for a bucket.
-func (f *faults) carry(ctx context.Context, c *Call) error {
+// carry performs a call under its fault, and with the latency of the plan.
+func (f *FaultBucket) carry(ctx context.Context, c *Call) error {
 	op, kind, healed := f.admit(c.Op)
 	if healed {
 		return c.Do(ctx)
@@ -208,8 +167,8 @@ func (f *faults) carry(ctx context.Context, c *Call) error {
 	return err
 }
 
-// perform is send for a bucket.
-func (f *faults) perform(ctx context.Context, c *Call, op Op, kind Kind) error {
+// perform performs a call under its fault.
+func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind) error {
 	kind = kind.of(op)
 	injected := &InjectedError{Kind: kind, Op: op}
 	switch kind {
@@ -262,7 +221,7 @@ func (k Kind) of(op Op) Kind {
 }
 
 // latency is how long a request takes to its destination, and its answer back.
-func (f *faults) latency(op Op) (there, back time.Duration) {
+func (f *FaultBucket) latency(op Op) (there, back time.Duration) {
 	draw := f.draw(op, "latency")
 	return time.Duration(draw%latencySteps) * f.plan.Latency / latencySteps, time.Duration(draw/latencySteps%latencySteps) * f.plan.Latency / latencySteps
 }
@@ -270,7 +229,7 @@ func (f *faults) latency(op Op) (there, back time.Duration) {
 const latencySteps = 1 << 16
 
 // admit counts a request, lands what is due, and decides the request's fate.
-func (f *faults) admit(op Op) (_ Op, kind Kind, healed bool) {
+func (f *FaultBucket) admit(op Op) (_ Op, kind Kind, healed bool) {
 	f.mu.Lock()
 	n := f.attempts[op]
 	f.attempts[op]++
@@ -302,7 +261,7 @@ func (f *faults) admit(op Op) (_ Op, kind Kind, healed bool) {
 	return op, kind, healed
 }
 
-func (f *faults) decide(op Op) Kind {
+func (f *FaultBucket) decide(op Op) Kind {
 	if f.plan.Decide != nil {
 		return f.plan.Decide(op)
 	}
@@ -319,7 +278,7 @@ func (f *faults) decide(op Op) Kind {
 }
 
 // draw returns 64 bits that depend on the seed, the request and the purpose only.
-func (f *faults) draw(op Op, purpose string) uint64 {
+func (f *FaultBucket) draw(op Op, purpose string) uint64 {
 	h := fnv.New64a()
 	h.Write(binary.BigEndian.AppendUint64(nil, f.plan.Seed))
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d", purpose, op.Method, op.Key, op.Attempt)
@@ -330,72 +289,8 @@ func (f *faults) draw(op Op, purpose string) uint64 {
 	return x ^ x>>31
 }
 
-// send performs a request under its fault.
-func (f *FaultTransport) send(req *http.Request, op Op, kind Kind) (*http.Response, error) {
-	kind = kind.of(op)
-	switch kind {
-	case Timeout:
-		closeBody(req)
-		return nil, &InjectedError{Kind: kind, Op: op}
-	case ErrorBefore:
-		closeBody(req)
-		return answer(req, http.StatusServiceUnavailable, "SlowDown"), nil
-	case Delayed, Duplicate:
-		if err := f.delay(req, op); err != nil || kind == Delayed {
-			return nil, orInjected(err, kind, op)
-		}
-	case ForeignWinner:
-		if f.plan.ForeignWinner != nil && op.Method == http.MethodPut {
-			f.plan.ForeignWinner(op.Key)
-		}
-	}
-	resp, err := f.next.RoundTrip(req)
-	if f.plan.Hold != nil && op.writes() {
-		f.plan.Hold(op)
-	}
-	if err == nil && (kind == LostAck || kind == ErrorAfter) {
-		closeResponse(resp)
-		if kind == LostAck {
-			return nil, &InjectedError{Kind: kind, Op: op}
-		}
-		return answer(req, http.StatusInternalServerError, "InternalError"), nil
-	}
-	return resp, err
-}
-
-func orInjected(err error, kind Kind, op Op) error {
-	if err != nil {
-		return err
-	}
-	return &InjectedError{Kind: kind, Op: op}
-}
-
-// delay keeps a copy of the request for later. The body of req stays readable.
-func (f *FaultTransport) delay(req *http.Request, op Op) error {
-	var body []byte
-	if req.Body != nil {
-		var err error
-		body, err = io.ReadAll(req.Body)
-		req.Body.Close()
-		if err != nil {
-			return err
-		}
-		req.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	later := req.Clone(context.WithoutCancel(req.Context()))
-	if req.Body != nil {
-		later.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	f.keep(op, func() {
-		if resp, err := f.next.RoundTrip(later); err == nil {
-			closeResponse(resp)
-		}
-	})
-	return nil
-}
-
 // keep lets a request land later.
-func (f *faults) keep(op Op, land func()) {
+func (f *FaultBucket) keep(op Op, land func()) {
 	left := f.plan.DelayRequests
 	if left == 0 {
 		left = 1 + int(f.draw(op, "delay")%16)
@@ -403,16 +298,6 @@ func (f *faults) keep(op Op, land func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.late = append(f.late, lateRequest{land, left})
-}
-
-func answer(req *http.Request, status int, code string) *http.Response {
-	body := "<Error><Code>" + code + "</Code><Message>injected</Message></Error>"
-	return &http.Response{
-		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/xml"}},
-		Body:   io.NopCloser(bytes.NewReader([]byte(body))),
-	}
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -426,18 +311,5 @@ func wait(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-func closeBody(req *http.Request) {
-	if req.Body != nil {
-		req.Body.Close()
-	}
-}
-
-func closeResponse(resp *http.Response) {
-	if resp != nil {
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -33,20 +31,24 @@ type way func(t *testing.T, plan storagetest.Plan) (clean, faulty storage.Bucket
 type releaser interface{ Release() int }
 
 func TestKinds(t *testing.T) {
-	onServers(t, func(t *testing.T, empty func(*testing.T) s3.Options) {
+	over := func(b storage.Bucket, plan storagetest.Plan) (storage.Bucket, storage.Bucket, releaser) {
+		faulty := storagetest.Faulty(b, plan)
+		return b, faulty, faulty
+	}
+	onServers(t, func(t *testing.T, empty func(*testing.T, string) storage.Bucket) {
 		kinds(t, func(t *testing.T, plan storagetest.Plan) (storage.Bucket, storage.Bucket, releaser) {
-			o := empty(t)
-			clean := open(t, o)
-			faulty := storagetest.FaultyTransport(o.Transport, plan)
-			o.Transport = faulty
-			return clean, open(t, o), faulty
+			return over(empty(t, ""), plan)
 		})
 	})
-	t.Run("on the seam", func(t *testing.T) {
+	t.Run("in process", func(t *testing.T) {
 		kinds(t, func(t *testing.T, plan storagetest.Plan) (storage.Bucket, storage.Bucket, releaser) {
-			store := memory(t)
-			faulty := storagetest.Faulty(store, plan)
-			return store, faulty, faulty
+			return over(memory(t), plan)
+		})
+	})
+	t.Run("below the S3 client", func(t *testing.T) {
+		kinds(t, func(t *testing.T, plan storagetest.Plan) (storage.Bucket, storage.Bucket, releaser) {
+			clean, faulty, faults := over(memory(t), plan)
+			return clean, behindS3(t, faulty, ""), faults
 		})
 	})
 }
@@ -115,18 +117,17 @@ func content(t *testing.T, b storage.Bucket, key string) string {
 func TestDelayCountsRequests(t *testing.T) {
 	store := memory(t)
 	first := true
-	faulty := storagetest.FaultyTransport(store, storagetest.Plan{DelayRequests: 2, Decide: func(storagetest.Op) storagetest.Kind {
+	faulty := storagetest.Faulty(store, storagetest.Plan{DelayRequests: 2, Decide: func(storagetest.Op) storagetest.Kind {
 		defer func() { first = false }()
 		return map[bool]storagetest.Kind{true: storagetest.Delayed}[first]
 	}})
-	b, clean := bucket(t, faulty, ""), bucket(t, store, "")
-	put := b.Put(t.Context(), "k", storage.Bytes([]byte("late")))
+	put := faulty.Put(t.Context(), "k", storage.Bytes([]byte("late")))
 	if !errors.Is(put, storage.ErrUncertain) {
 		t.Fatal(put)
 	}
 	for i, want := range []string{"", "late"} {
-		content(t, b, "other")
-		if got := content(t, clean, "k"); got != want {
+		content(t, faulty, "other")
+		if got := content(t, store, "k"); got != want {
 			t.Errorf("after %d requests %q is stored, want %q", i+1, got, want)
 		}
 	}
@@ -137,7 +138,7 @@ func TestDelayCountsRequests(t *testing.T) {
 func TestSeedDecides(t *testing.T) {
 	rates := map[storagetest.Kind]float64{storagetest.LostAck: .2, storagetest.ErrorBefore: .2, storagetest.Timeout: .2}
 	fates := func(seed uint64, concurrent bool) map[string]string {
-		b := bucket(t, storagetest.FaultyTransport(memory(t), storagetest.Plan{Seed: seed, Rates: rates}), "")
+		b := storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: rates})
 		var mu sync.Mutex
 		got := make(map[string]string)
 		var wg sync.WaitGroup
@@ -169,22 +170,19 @@ func TestSeedDecides(t *testing.T) {
 
 func TestLatencyAndHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := local.NewMemory()
-		defer store.Close()
-		faulty := storagetest.FaultyTransport(store, storagetest.Plan{Latency: time.Second, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1},
+		faulty := storagetest.Faulty(memory(t), storagetest.Plan{Latency: time.Second, Rates: map[storagetest.Kind]float64{storagetest.Timeout: 1},
 			Match: func(op storagetest.Op) bool { return op.Key != "spared" }})
-		b := bucket(t, faulty, "")
 		start := time.Now()
-		put(t, b, "spared", "x")
+		put(t, faulty, "spared", "x")
 		if d := time.Since(start); d <= 0 || d > 2*time.Second {
 			t.Errorf("the request took %v, want up to 2 s", d)
 		}
-		if err := b.Put(t.Context(), "k", storage.Bytes([]byte("x"))); !errors.Is(err, storage.ErrUncertain) {
+		if err := faulty.Put(t.Context(), "k", storage.Bytes([]byte("x"))); !errors.Is(err, storage.ErrUncertain) {
 			t.Errorf("put: %v, want an unknown outcome", err)
 		}
 		faulty.Heal()
 		start = time.Now()
-		put(t, b, "k", "x")
+		put(t, faulty, "k", "x")
 		if d := time.Since(start); d != 0 {
 			t.Errorf("a healed request took %v", d)
 		}
@@ -196,13 +194,13 @@ func TestLatencyAndHeal(t *testing.T) {
 
 func TestReadsFailToo(t *testing.T) {
 	store := memory(t)
-	put(t, bucket(t, store, ""), "k", "x")
+	put(t, store, "k", "x")
 	for kind, want := range map[storagetest.Kind]error{
 		storagetest.LostAck: storage.ErrUnavailable, storagetest.Timeout: storage.ErrUnavailable, storagetest.Delayed: storage.ErrUnavailable,
 		storagetest.ErrorBefore: storage.ErrUnavailable, storagetest.ErrorAfter: storage.ErrUnavailable,
 		storagetest.Duplicate: nil, storagetest.ForeignWinner: nil,
 	} {
-		b := bucket(t, storagetest.FaultyTransport(store, storagetest.Plan{Decide: func(storagetest.Op) storagetest.Kind { return kind }}), "")
+		b := storagetest.Faulty(store, storagetest.Plan{Decide: func(storagetest.Op) storagetest.Kind { return kind }})
 		_, err := b.Get(t.Context(), "k")
 		if !errors.Is(err, want) || (want == nil) != (err == nil) {
 			t.Errorf("%s: get: %v, want %v", kind, err, want)
@@ -214,8 +212,8 @@ func TestReadsFailToo(t *testing.T) {
 }
 
 func TestCounter(t *testing.T) {
-	counter := storagetest.NewTransportCounter(memory(t))
-	b := bucket(t, counter, "pre/")
+	counter := storagetest.NewCounter()
+	b := counter.Bucket(memory(t))
 	logs := storage.NewLogs(b, nil)
 	conv := testKey(t)
 	w := logs.Writer(conv, "n", storage.Start(), 1)
