@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/storage/local"
 )
 
@@ -44,7 +45,7 @@ func bucketCommand() *cobra.Command {
 				return fmt.Errorf("open the folder of the bucket: %w", err)
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
-			return serve(cmd.Context(), "127.0.0.1:0", path.Join("/", local.Bucket), store, cmd.OutOrStdout())
+			return serve(cmd.Context(), "127.0.0.1:0", path.Join("/", s3front.Bucket), s3front.New(store), cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the folder")

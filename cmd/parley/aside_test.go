@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -41,7 +42,7 @@ func (m *mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start leaves it alone and serves all others; put back, it goes on where it was.
 func TestOpeningEndsTheProcess(t *testing.T) {
 	sick := conversation.Address{Agent: "echo", ID: "sick"}
-	bucket := &mine{Handler: newStore(t), log: storage.FolderOf(sick.Key()) + "log/", victim: make(chan *os.Process)}
+	bucket := &mine{Handler: s3front.New(newStore(t)), log: storage.FolderOf(sick.Key()) + "log/", victim: make(chan *os.Process)}
 	endpoint := httptest.NewServer(bucket)
 	t.Cleanup(endpoint.Close)
 	file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: parley, secure: false}", endpoint.Listener.Addr().String()))

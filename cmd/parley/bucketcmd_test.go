@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -33,7 +34,8 @@ type endpoint struct {
 func newEndpoint(t *testing.T, change func(*http.Request)) *endpoint {
 	t.Helper()
 	store := newStore(t)
-	e := &endpoint{}
+	front := s3front.New(store)
+	e := &endpoint{bucket: store}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e.mu.Lock()
 		if at := r.URL.Path + r.URL.Query().Get("prefix"); strings.Contains(at, "/probe/") {
@@ -43,12 +45,11 @@ func newEndpoint(t *testing.T, change func(*http.Request)) *endpoint {
 		if change != nil {
 			change(r)
 		}
-		store.ServeHTTP(w, r)
+		front.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	e.bucket = store
 	e.address = server.Listener.Addr().String()
-	e.line = fmt.Sprintf("bucket: {endpoint: %q, name: %s, secure: false}", e.address, local.Bucket)
+	e.line = fmt.Sprintf("bucket: {endpoint: %q, name: %s, secure: false}", e.address, s3front.Bucket)
 	return e
 }
 

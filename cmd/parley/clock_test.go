@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/internal/s3front"
 )
 
 // TestServeWithAWrongClock starts over a bucket whose clock is another: so far off that it
@@ -26,7 +26,7 @@ func TestServeWithAWrongClock(t *testing.T) {
 		"an hour":       {time.Hour, true, "the clock of this machine differs from the store's by 1h0m"},
 		"three minutes": {3 * time.Minute, false, "the clock of this machine differs from the bucket's"},
 	} {
-		store := newStore(t)
+		front := s3front.New(newStore(t))
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Date", time.Now().Add(-tt.ahead).UTC().Format(http.TimeFormat))
 			if tt.refuse {
@@ -34,11 +34,11 @@ func TestServeWithAWrongClock(t *testing.T) {
 				_, _ = w.Write([]byte("<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"))
 				return
 			}
-			store.ServeHTTP(w, r)
+			front.ServeHTTP(w, r)
 		}))
 		t.Cleanup(server.Close)
 		file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: %s, secure: false, accessKeyEnv: TEST_PARLEY_CLOCK, secretKeyEnv: TEST_PARLEY_CLOCK}",
-			server.Listener.Addr(), local.Bucket))
+			server.Listener.Addr(), s3front.Bucket))
 		ctx, stop := context.WithTimeout(t.Context(), systemTimeout)
 		defer stop()
 		var mu sync.Mutex

@@ -20,6 +20,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -212,14 +213,10 @@ func TestServeExplainsTheBucket(t *testing.T) {
 		return s.Listener.Addr().String()
 	}
 	stranger := newStore(t)
-	foreign := httptest.NewServer(stranger)
+	foreign := httptest.NewServer(s3front.New(stranger))
 	t.Cleanup(foreign.Close)
-	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, foreign.URL+"/parley/somebody-elses", strings.NewReader("x"))
-	if err != nil {
+	if err := stranger.Put(t.Context(), "somebody-elses", storage.Bytes([]byte("x"))); err != nil {
 		t.Fatal(err)
-	}
-	if resp, err := http.DefaultClient.Do(put); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(err, resp)
 	}
 	for _, tt := range []struct {
 		name, endpoint, bucket, want string
@@ -248,7 +245,7 @@ func TestServeExplainsTheBucket(t *testing.T) {
 
 func TestServeOverAnEndpoint(t *testing.T) {
 	store := newStore(t)
-	endpoint := httptest.NewServer(store)
+	endpoint := httptest.NewServer(s3front.New(store))
 	t.Cleanup(endpoint.Close)
 	file := echoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: parley, prefix: one/two, secure: false}", endpoint.Listener.Addr().String()))
 	n := startProgram(t, "serve", "--quiet", "--config", file)

@@ -1,8 +1,8 @@
 // Package s3 implements storage.Bucket over any S3-compatible store, by minio-go.
 //
 // Package cmd makes a [Bucket] and hands it to storage and actors. The transport
-// is an option: TCP to an endpoint, or an in-process handler such as the one of
-// storage/local; everything above it is the same code.
+// is an option: TCP to an endpoint, or in tests one that serves a bucket in process;
+// everything above it is the same code.
 //
 // Guarantees:
 //

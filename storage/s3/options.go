@@ -22,8 +22,7 @@ type Options struct {
 	PathStyle bool   // Bucket name in the path also where minio-go would put it into the host.
 	AccessKey string // "" sends unsigned requests.
 	SecretKey string
-	// Transport sends the requests; it may be an in-process handler. Nil is
-	// NewTransport().
+	// Transport sends the requests. Nil is NewTransport().
 	Transport http.RoundTripper
 }
 
