@@ -132,7 +132,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/google/jsonschema-go":       {code: list("agent")},
 		"github.com/gorilla/mux":                {code: list("http", "examples")},
 		"github.com/klauspost/compress":         {code: list("storage/segment"), tests: list("storage", "internal/clickhousetest")},
-		"github.com/minio/minio-go":             {code: list("storage/s3"), tests: list("storage/local")},
+		"github.com/minio/minio-go":             {code: list("storage/s3")},
 		"github.com/oklog/ulid":                 {code: list("actors", "http", "cmd")},
 		"github.com/santhosh-tekuri/jsonschema": {code: list("agent"), tests: list("observability")},
 		"github.com/spf13/cobra":                {code: list("cmd")},

@@ -2,18 +2,22 @@ package local
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parleyrun/parley/storage"
+)
+
+// The limits of S3: what is stored here can be moved to an endpoint.
+const (
+	maxKeyBytes    = 1024
+	maxObjectBytes = 5 << 30 // Of a single PUT.
 )
 
 var _ storage.Bucket = (*Store)(nil)
@@ -35,15 +39,15 @@ func (s *Store) Put(ctx context.Context, key string, body storage.Body) error {
 
 func (s *Store) write(ctx context.Context, op, key string, body storage.Body) error {
 	if err := checkBody(body); err != nil {
-		return &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: err}
+		return errorOf(op, key, err)
 	}
 	src := body.Lend()
 	defer src.Release()
-	_, err := perform(ctx, s, op, key, func() (object, error) {
-		if _, err := src.Seek(0, io.SeekStart); err != nil {
-			return object{}, fmt.Errorf("read the body: %w", err)
+	_, err := perform(ctx, s, op, key, func() (none struct{}, err error) {
+		if _, err = src.Seek(0, io.SeekStart); err != nil {
+			return none, fmt.Errorf("read the body: %w", err)
 		}
-		return s.store(ctx, key, src, body.Size, digests{sha256: body.SHA256[:], plain: true}, op == storage.OpCreate)
+		return none, s.store(ctx, key, src, body, op == storage.OpCreate)
 	}, nil)
 	return err
 }
@@ -51,9 +55,9 @@ func (s *Store) write(ctx context.Context, op, key string, body storage.Body) er
 func checkBody(body storage.Body) error {
 	switch {
 	case body.Size <= 0 || body.Reader == nil:
-		return errors.New("body is empty")
+		return refused("the body is empty")
 	case body.Size > maxObjectBytes:
-		return fmt.Errorf("%d bytes are more than the %d of an object", body.Size, int64(maxObjectBytes))
+		return refused("%d bytes are more than the %d of an object", body.Size, int64(maxObjectBytes))
 	}
 	return nil
 }
@@ -66,7 +70,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 // GetRange implements storage.Bucket.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	if offset < 0 || length <= 0 {
-		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
+		return nil, errorOf(storage.OpGet, key, refused("%d bytes from %d on are no range", length, offset))
 	}
 	return perform(ctx, s, storage.OpGet, key, func() ([]byte, error) { return s.read(ctx, key, offset, length) }, nil)
 }
@@ -84,7 +88,7 @@ func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]b
 		length = o.size - offset
 	}
 	if offset > o.size-length {
-		return nil, invalidArgument("the object has no %d bytes from %d on", length, offset)
+		return nil, refused("the object has no %d bytes from %d on", length, offset)
 	}
 	if file == nil {
 		part := o.inline[offset : offset+length]
@@ -150,46 +154,12 @@ func (r *objectReader) Close() error {
 	return r.file.Close()
 }
 
-// List implements storage.Bucket. Keys below a folder are not visited one by one: the
-// scan goes on behind it.
-func (s *Store) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
-	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > maxListKeys {
-		return storage.ListPage{}, &storage.Error{Op: storage.OpList, Key: q.Prefix, Kind: storage.ErrRefused,
-			Err: fmt.Errorf("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit)}
-	}
-	return perform(ctx, s, storage.OpList, q.Prefix, func() (storage.ListPage, error) { return s.list(ctx, q) }, nil)
-}
-
-func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
-	limit := q.Limit
-	if limit == 0 {
-		limit = maxListKeys
-	}
-	from := q.Prefix
-	if q.After >= q.Prefix && q.After != "" {
-		from = q.After + "\x00"
-	}
-	err = s.engine.scan(ctx, from, afterPrefix(q.Prefix), func(key string, o object) (next string, more bool) {
-		if len(page.Keys)+len(page.Prefixes) == limit {
-			page.More = true
-			return "", false
-		}
-		if folder := folderOf(key, q); folder != "" {
-			page.Prefixes = append(page.Prefixes, folder)
-			return afterPrefix(folder), true
-		}
-		page.Keys = append(page.Keys, storage.ListedKey{Key: key, Size: o.size})
-		return "", true
-	})
-	return page, err
-}
-
 // Delete implements storage.Bucket. The key goes first and its file afterwards.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	_, err := perform(ctx, s, storage.OpDelete, key, func() (none struct{}, err error) {
 		removed, err := s.engine.remove(ctx, key)
 		if err == nil {
-			s.discard(object{file: removed})
+			s.discard(removed)
 		}
 		return none, err
 	}, nil)
@@ -205,11 +175,11 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	if ctx.Err() != nil {
 		return none, &storage.Error{Op: op, Key: key, Err: context.Cause(ctx)}
 	}
-	if err := checkKey(key); err != nil || key == "" && op != storage.OpList {
-		return none, &storage.Error{Op: op, Key: key, Kind: storage.ErrRefused, Err: cmp.Or(err, errors.New("the key is empty"))}
+	if err := checkKey(op, key); err != nil {
+		return none, errorOf(op, key, err)
 	}
 	if !s.enter() {
-		return none, errorOf(op, key, errClosed())
+		return none, errorOf(op, key, errClosed)
 	}
 	type result struct {
 		v   T
@@ -257,13 +227,12 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 
 // complain logs what an operator should see of an error, whoever still waits for it.
 func (s *Store) complain(op, key string, err error) {
-	var answer *apiError
 	for _, usual := range []error{nil, errNoKey, errExists, storage.ErrReleased, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, usual) {
 			return
 		}
 	}
-	if !errors.As(err, &answer) {
+	if kindOf(op, err) != storage.ErrRefused {
 		s.log.Error("local store request", "op", op, "key", key, "err", err)
 	}
 }
@@ -273,32 +242,21 @@ func errorOf(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &storage.Error{Op: op, Key: key, Err: err}
-	var answer *apiError
-	switch {
-	case errors.Is(err, errNoKey):
-		e.Kind, e.Err = storage.ErrNotFound, nil
-	case errors.Is(err, errExists):
-		e.Kind, e.Err = storage.ErrExists, nil
-	case errors.As(err, &answer) && answer.status < http.StatusInternalServerError:
-		e.Kind = storage.ErrRefused
-	case op == storage.OpGet || op == storage.OpOpen || op == storage.OpList:
-		e.Kind = storage.ErrUnavailable
-	default:
-		e.Kind = storage.ErrUncertain
+	e := &storage.Error{Op: op, Key: key, Kind: kindOf(op, err)}
+	if e.Kind != storage.ErrNotFound && e.Kind != storage.ErrExists { // Those say it all.
+		e.Err = err
 	}
 	return e
 }
 
-// folderOf returns the folder that stands for key in a listing, "" if it stands for
-// itself.
-func folderOf(key string, q storage.ListQuery) string {
-	if q.Delimiter == "" {
-		return ""
+func checkKey(op, key string) error {
+	switch {
+	case key == "" && op != storage.OpList:
+		return refused("the key is empty")
+	case len(key) > maxKeyBytes:
+		return refused("the key has %d bytes, %d at most are allowed", len(key), maxKeyBytes)
+	case !utf8.ValidString(key):
+		return refused("the key is not valid UTF-8")
 	}
-	i := strings.IndexByte(key[len(q.Prefix):], '/')
-	if i < 0 {
-		return ""
-	}
-	return key[:len(q.Prefix)+i+1]
+	return nil
 }

@@ -24,8 +24,8 @@ var (
 // chainCycles is the number of crashes that one disk has.
 const chainCycles = 8
 
-// TestCrashCycles crashes stores while several goroutines write through the S3
-// client, and opens them again. Nothing that was acknowledged may be lost.
+// TestCrashCycles crashes stores while several goroutines write, and opens them
+// again. Nothing that was acknowledged may be lost.
 func TestCrashCycles(t *testing.T) {
 	total := &crashReport{counts: map[string]int{}}
 	var mu sync.Mutex

@@ -4,12 +4,6 @@
 // The command opens a Store and hands it to the runtime, and so do programs that use
 // Parley as a library. Tests use NewMemory, which is the same bucket over a map.
 //
-// A Store also serves a small subset of S3 as an http.Handler and an http.RoundTripper, in
-// the bucket named Bucket: PUT (plain and with If-None-Match: *), GET with one range, HEAD,
-// DELETE, CopyObject and ListObjectsV2, path style. Everything else, including every header
-// that asks for something it would have to ignore, is answered with 501 or 405. Signatures
-// are not checked. The bench of clusters and the tests of the S3 client call it.
-//
 // Guarantees:
 //
 //  1. A write that succeeded is on stable storage, and the log which holds it was in the

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,28 +36,11 @@ func openTest(t *testing.T, fs vfs.FS, opts *Options) *Store {
 	return s
 }
 
-// do sends a request and returns the status and the body.
-func do(t *testing.T, s *Store, method, path string, body []byte, header ...string) (int, string) {
+func mustPut(t *testing.T, s *Store, key string, body []byte) {
 	t.Helper()
-	req, err := http.NewRequest(method, "http://"+Endpoint+"/"+Bucket+path, bytes.NewReader(body))
-	if err != nil {
-		t.Error(err)
-		return 0, ""
+	if err := s.Put(t.Context(), key, storage.Bytes(body)); err != nil {
+		t.Fatal(err)
 	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := s.RoundTrip(req)
-	if err != nil {
-		t.Error(err)
-		return 0, ""
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return resp.StatusCode, string(data)
 }
 
 // isLogSync selects the syncs of the engine's write-ahead log.
@@ -158,31 +139,30 @@ func TestFailureAfterTheCallerLeft(t *testing.T) {
 // must not be read, listed or missed before the sync is over. In the bubble Wait
 // returns when every request is blocked or answered.
 func TestStalledSync(t *testing.T) {
-	for _, tt := range []struct {
-		name, method string
-		status       int
-		after        string
+	for name, tt := range map[string]struct {
+		write func(context.Context, *Store) error
+		after string
 	}{
-		{"put", "PUT", 200, "new"},
-		{"delete", "DELETE", 204, ""},
+		"put":    {func(ctx context.Context, s *Store) error { return s.Put(ctx, "a/k", storage.Bytes([]byte("new"))) }, "new"},
+		"delete": {func(ctx context.Context, s *Store) error { return s.Delete(ctx, "a/k") }, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stalledSync(t, tt.method, tt.status, tt.after)
+				stalledSync(t, tt.write, tt.after)
 			})
 		})
 	}
 }
 
-func stalledSync(t *testing.T, method string, status int, after string) {
+func stalledSync(t *testing.T, do func(context.Context, *Store) error, after string) {
 	var armed atomic.Bool
 	release := make(chan struct{})
 	s := openTest(t, stalling(&armed, release), nil)
-	for _, path := range []string{"/a/0", "/a/1", "/a/k", "/b/other"} {
-		do(t, s, "PUT", path, []byte("old"))
+	for _, key := range []string{"a/0", "a/1", "a/k", "b/other"} {
+		mustPut(t, s, key, []byte("old"))
 	}
 	armed.Store(true)
-	write := start(t, s, method, "/a/k", []byte("new"))
+	write := start("write", func() (string, error) { return "", do(t.Context(), s) })
 	if write.answered() {
 		t.Fatal("the write was answered before its sync")
 	}
@@ -191,13 +171,31 @@ func stalledSync(t *testing.T, method string, status int, after string) {
 	if string(o.inline) != after || (err != nil) != (after == "") {
 		t.Fatalf("the engine shows %q, %v", o.inline, err)
 	}
-	var blocked, free []*pending
-	for _, path := range []string{"/a/k", "/?list-type=2", "/?list-type=2&prefix=a/", "/?list-type=2&delimiter=/", "/?list-type=2&prefix=a/&max-keys=2"} {
-		blocked = append(blocked, start(t, s, "GET", path, nil))
+	get := func(key string) *pending {
+		return start("get "+key, func() (string, error) {
+			body, err := s.Get(t.Context(), key)
+			return string(body), err
+		})
 	}
-	blocked = append(blocked, start(t, s, "HEAD", "/a/k", nil))
-	for _, path := range []string{"/b/other", "/a/none", "/?list-type=2&prefix=b/", "/?list-type=2&start-after=a/k", "/?list-type=2&max-keys=1"} {
-		free = append(free, start(t, s, "GET", path, nil))
+	list := func(q storage.ListQuery) *pending {
+		return start(fmt.Sprintf("list %+v", q), func() (string, error) {
+			page, err := s.List(t.Context(), q)
+			return fmt.Sprint(page), err
+		})
+	}
+	blocked := []*pending{get("a/k"), start("open", func() (string, error) {
+		r, _, err := s.Open(t.Context(), "a/k")
+		if err == nil {
+			err = r.Close()
+		}
+		return "", err
+	})}
+	for _, q := range []storage.ListQuery{{}, {Prefix: "a/"}, {Delimiter: "/"}, {Prefix: "a/", Limit: 2}} {
+		blocked = append(blocked, list(q))
+	}
+	free := []*pending{get("b/other"), get("a/none")}
+	for _, q := range []storage.ListQuery{{Prefix: "b/"}, {After: "a/k"}, {Limit: 1}} {
+		free = append(free, list(q))
 	}
 	for _, p := range free {
 		if !p.answered() {
@@ -206,23 +204,23 @@ func stalledSync(t *testing.T, method string, status int, after string) {
 	}
 	for _, p := range blocked {
 		if p.answered() {
-			t.Errorf("%s does not wait: %d %q", p.name, p.status, p.body)
+			t.Errorf("%s does not wait: %q, %v", p.name, p.got, p.err)
 		}
 	}
 	close(release)
-	if !write.answered() || write.status != status {
-		t.Errorf("write: %d", write.status)
+	if !write.answered() || write.err != nil {
+		t.Errorf("write: %v", write.err)
 	}
 	for _, p := range blocked {
 		if !p.answered() {
 			t.Errorf("%s waits for nothing", p.name)
 		}
 	}
-	if got := blocked[0]; after != "" && got.body != after || after == "" && got.status != 404 {
-		t.Errorf("get: %d %q", got.status, got.body)
+	if got := blocked[0]; got.got != after || errors.Is(got.err, storage.ErrNotFound) != (after == "") {
+		t.Errorf("get: %q, %v", got.got, got.err)
 	}
-	if list := blocked[1]; strings.Contains(list.body, "<Key>a/k</Key>") != (after != "") {
-		t.Errorf("list: %s", list.body)
+	if all := blocked[2]; all.err != nil || strings.Contains(all.got, "a/k") != (after != "") {
+		t.Errorf("list: %s, %v", all.got, all.err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -231,16 +229,16 @@ func stalledSync(t *testing.T, method string, status int, after string) {
 
 // pending is a request of a bubble that may be blocked.
 type pending struct {
-	name   string
-	done   atomic.Bool
-	status int
-	body   string
+	name string
+	done atomic.Bool
+	got  string
+	err  error
 }
 
-func start(t *testing.T, s *Store, method, path string, body []byte) *pending {
-	p := &pending{name: method + " " + path}
+func start(name string, act func() (string, error)) *pending {
+	p := &pending{name: name}
 	go func() {
-		p.status, p.body = do(t, s, method, path, body)
+		p.got, p.err = act()
 		p.done.Store(true)
 	}()
 	return p
@@ -290,9 +288,7 @@ func TestFatalCommit(t *testing.T) {
 		calls.Add(1)
 		fatal = err
 	}})
-	if status, _ := do(t, s, "PUT", "/before", []byte("kept")); status != 200 {
-		t.Fatal(status)
-	}
+	mustPut(t, s, "before", []byte("kept"))
 	armed.Store(true)
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -301,8 +297,8 @@ func TestFatalCommit(t *testing.T) {
 			if w%2 == 0 {
 				size = defaultLargeObjectBytes + 1
 			}
-			if status, body := do(t, s, "PUT", fmt.Sprint("/", w), make([]byte, size), "If-None-Match", "*"); status != 500 {
-				t.Errorf("put %d: %d %s", w, status, body)
+			if err := s.Create(t.Context(), fmt.Sprint(w), storage.Bytes(make([]byte, size))); !errors.Is(err, storage.ErrUncertain) {
+				t.Errorf("create %d: %v", w, err)
 			}
 		})
 	}
@@ -319,15 +315,18 @@ func TestFatalCommit(t *testing.T) {
 			t.Errorf("message %q lacks %q", fatal, part)
 		}
 	}
-	for _, path := range []string{"/before", "/1", "/?list-type=2"} {
-		if status, _ := do(t, s, "GET", path, nil); status != 500 {
-			t.Errorf("get %s after the failure: %d", path, status)
+	for _, key := range []string{"before", "1"} {
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("get %s after the failure: %v", key, err)
 		}
+	}
+	if _, err := s.List(t.Context(), storage.ListQuery{}); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("list after the failure: %v", err)
 	}
 	armed.Store(false)
 	after := openTest(t, disk.CrashClone(vfs.CrashCloneCfg{}), nil)
-	if status, body := do(t, after, "GET", "/before", nil); status != 200 || body != "kept" {
-		t.Errorf("after the next start: %d %q", status, body)
+	if body, err := after.Get(t.Context(), "before"); err != nil || string(body) != "kept" {
+		t.Errorf("after the next start: %q, %v", body, err)
 	}
 	if err := after.Close(); err != nil {
 		t.Error(err)
@@ -358,15 +357,15 @@ func TestUploadError(t *testing.T) {
 			})), &Options{Fatal: func(err error) { t.Error(err) }})
 			body := make([]byte, defaultLargeObjectBytes+1)
 			armed.Store(true)
-			if status, _ := do(t, s, "PUT", "/k", body); status != 500 {
-				t.Errorf("put: %d", status)
+			if err := s.Put(t.Context(), "k", storage.Bytes(body)); !errors.Is(err, storage.ErrUncertain) {
+				t.Errorf("put: %v", err)
 			}
 			armed.Store(false)
-			if status, _ := do(t, s, "GET", "/k", nil); status != 404 {
-				t.Errorf("get: %d", status)
+			if _, err := s.Get(t.Context(), "k"); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("get: %v", err)
 			}
-			if status, _ := do(t, s, "PUT", "/k", body, "If-None-Match", "*"); status != 200 {
-				t.Errorf("put again: %d", status)
+			if err := s.Create(t.Context(), "k", storage.Bytes(body)); err != nil {
+				t.Errorf("put again: %v", err)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -399,15 +398,15 @@ func TestCrash(t *testing.T) {
 		}
 		s = openTest(t, disk, nil)
 		for key, body := range present {
-			status, got := do(t, s, "GET", "/"+key, nil)
-			if body == "" && status != 404 || body != "" && (status != 200 || got != body) {
-				t.Fatalf("round %d: %s: status %d, %d bytes, want %d", round, key, status, len(got), len(body))
+			got, err := s.Get(t.Context(), key)
+			if body == "" && !errors.Is(err, storage.ErrNotFound) || body != "" && (err != nil || string(got) != body) {
+				t.Fatalf("round %d: %s: %d bytes, %v, want %d", round, key, len(got), err, len(body))
 			}
 		}
 		// What is listed can be read, acknowledged or not.
 		err := s.engine.scan(t.Context(), "", "", func(key string, o object) (string, bool) {
-			if status, got := do(t, s, "GET", "/"+key, nil); status != 200 || int64(len(got)) != o.size {
-				t.Errorf("round %d: listed key %s: status %d", round, key, status)
+			if got, err := s.Get(t.Context(), key); err != nil || int64(len(got)) != o.size {
+				t.Errorf("round %d: listed key %s: %v", round, key, err)
 			}
 			return "", true
 		})
@@ -490,15 +489,15 @@ func crashRound(t *testing.T, s *Store, disk *crashDisk, round int) crash {
 				if i%5 == 4 {
 					body = strings.Repeat("x", defaultLargeObjectBytes) + key
 				}
-				if status, doc := do(t, s, "PUT", "/"+key, []byte(body), "If-None-Match", "*"); status != 200 {
-					t.Errorf("put %s: %d %s", key, status, doc)
+				if err := s.Create(t.Context(), key, storage.Bytes([]byte(body))); err != nil {
+					t.Error(err)
 				}
 				if i%4 != 3 {
 					ack(key, body)
 					continue
 				}
-				if status, _ := do(t, s, "DELETE", "/"+key, nil); status != 204 {
-					t.Errorf("delete %s: %d", key, status)
+				if err := s.Delete(t.Context(), key); err != nil {
+					t.Error(err)
 				}
 				ack(key, "")
 			}
@@ -512,7 +511,7 @@ func TestDamagedValue(t *testing.T) {
 	var logged bytes.Buffer
 	mem := vfs.NewMem()
 	s := openTest(t, mem, &Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	do(t, s, "PUT", "/large", make([]byte, defaultLargeObjectBytes+1))
+	mustPut(t, s, "large", make([]byte, defaultLargeObjectBytes+1))
 	e := s.engine.(*pebbleEngine)
 	if err := e.db.Set(spaceKey(objectSpace, "damaged"), []byte("?"), nil); err != nil {
 		t.Fatal(err)
@@ -524,10 +523,16 @@ func TestDamagedValue(t *testing.T) {
 	if err := mem.Remove(testDir + "/objects/" + names[0]); err != nil {
 		t.Fatal(err)
 	}
-	for _, req := range [][2]string{{"GET", "/damaged"}, {"GET", "/large"}, {"GET", "/?list-type=2"}, {"PUT", "/damaged"}} {
-		if status, _ := do(t, s, req[0], req[1], nil); status != 500 {
-			t.Errorf("%s %s: %d", req[0], req[1], status)
+	for _, key := range []string{"damaged", "large"} {
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("get %s: %v", key, err)
 		}
+	}
+	if _, err := s.List(t.Context(), storage.ListQuery{}); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("list: %v", err)
+	}
+	if err := s.Put(t.Context(), "damaged", storage.Bytes([]byte("x"))); !errors.Is(err, storage.ErrUncertain) {
+		t.Errorf("put: %v", err)
 	}
 	if !strings.Contains(logged.String(), "value is shorter") {
 		t.Errorf("log: %s", &logged)

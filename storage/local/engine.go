@@ -7,7 +7,6 @@ import (
 
 // object is one version of an object as an engine keeps it.
 type object struct {
-	md5      [16]byte
 	modified time.Time // whole milliseconds
 	size     int64     // bytes
 	// inline holds the bytes if file is empty. It is never written to again.

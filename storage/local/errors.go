@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 // LockedError reports that the data folder is in use already.
@@ -89,23 +90,31 @@ var (
 	errNoKey = errors.New("no such key")
 	// errExists is the engine's answer to a conditional create that lost.
 	errExists = errors.New("key exists")
+	errClosed = errors.New("the store is closed")
 )
 
-// apiError is an answer other than success, in S3's words.
-type apiError struct {
-	status  int
-	code    string
-	message string
-}
+// refusedError says what is wrong with a request. Nothing was changed.
+type refusedError struct{ text string }
 
-func (e *apiError) Error() string { return e.code + ": " + e.message }
+// Error implements error.
+func (e *refusedError) Error() string { return e.text }
 
-func notImplemented(format string, args ...any) error {
-	return &apiError{http.StatusNotImplemented, "NotImplemented", fmt.Sprintf(format, args...)}
-}
+func refused(format string, args ...any) error { return &refusedError{fmt.Sprintf(format, args...)} }
 
-func invalidArgument(format string, args ...any) error {
-	return &apiError{http.StatusBadRequest, "InvalidArgument", fmt.Sprintf(format, args...)}
+// kindOf is the kind that an error has at the seam.
+func kindOf(op string, err error) error {
+	var wrong *refusedError
+	switch {
+	case errors.Is(err, errNoKey):
+		return storage.ErrNotFound
+	case errors.Is(err, errExists):
+		return storage.ErrExists
+	case errors.As(err, &wrong):
+		return storage.ErrRefused
+	case op == storage.OpGet || op == storage.OpOpen || op == storage.OpList:
+		return storage.ErrUnavailable
+	}
+	return storage.ErrUncertain
 }
 
 // explainFull adds the remedy to the error of opening dir on a full disk.

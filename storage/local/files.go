@@ -86,15 +86,6 @@ func (f *files) writeTmp(path string, body io.Reader, size int64) error {
 	return nil
 }
 
-// clone gives the bytes of a file a second name, which lives and dies on its own.
-func (f *files) clone(name string) (string, error) {
-	second := newFileName()
-	if err := f.link(f.fs.PathJoin(f.objects, name), second); err != nil {
-		return "", err
-	}
-	return second, nil
-}
-
 // link makes the file at path durable as an object file. A link, unlike a
 // rename, can never replace another object's file.
 func (f *files) link(path, name string) error {

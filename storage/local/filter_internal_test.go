@@ -1,10 +1,13 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 // TestCreateAsksFilters checks that looking for a key that is not there, as every
@@ -14,7 +17,7 @@ func TestCreateAsksFilters(t *testing.T) {
 	e := s.engine.(*pebbleEngine)
 	const keys = 200
 	for i := range keys {
-		do(t, s, "PUT", fmt.Sprintf("/k%04d", 2*i), []byte("x"))
+		mustPut(t, s, fmt.Sprintf("k%04d", 2*i), []byte("x"))
 	}
 	if err := e.db.Compact(t.Context(), []byte{objectSpace}, []byte{objectSpace + 1}, false); err != nil {
 		t.Fatal(err)
@@ -24,14 +27,16 @@ func TestCreateAsksFilters(t *testing.T) {
 	}
 	before := e.db.Metrics().Filter.Hits
 	for i := range keys - 1 {
-		do(t, s, "PUT", fmt.Sprintf("/k%04d", 2*i+1), []byte("x"), "If-None-Match", "*")
+		if err := s.Create(t.Context(), fmt.Sprintf("k%04d", 2*i+1), storage.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// A filter of 10 bits per key lets one of a hundred pass.
 	if hits := e.db.Metrics().Filter.Hits - before; hits < keys*9/10 {
 		t.Errorf("filters answered %d of %d look-ups", hits, keys-1)
 	}
-	if status, _ := do(t, s, "PUT", "/k0000", []byte("y"), "If-None-Match", "*"); status != 412 {
-		t.Errorf("create over a key in the lowest level: %d", status)
+	if err := s.Create(t.Context(), "k0000", storage.Bytes([]byte("y"))); !errors.Is(err, storage.ErrExists) {
+		t.Errorf("create over a key in the lowest level: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -73,12 +73,10 @@ func TestFolderSurvivesASecondStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openTest(t, disk, nil)
-	if status, _ := do(t, s, "PUT", "/k", []byte("kept")); status != 200 {
-		t.Fatal(status)
-	}
+	mustPut(t, s, "k", []byte("kept"))
 	after := openTest(t, disk.CrashClone(vfs.CrashCloneCfg{}), nil)
-	if status, body := do(t, after, "GET", "/k", nil); status != 200 || body != "kept" {
-		t.Errorf("after a crash: %d %q", status, body)
+	if body, err := after.Get(t.Context(), "k"); err != nil || string(body) != "kept" {
+		t.Errorf("after a crash: %q, %v", body, err)
 	}
 	for _, s := range []*Store{s, after} {
 		if err := s.Close(); err != nil {

@@ -2,10 +2,13 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 // TestFolderThatIsGone takes the folder away from a running store in several ways. The
@@ -38,18 +41,15 @@ func TestFolderThatIsGone(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer s.Close()
-				if status, text := do(t, s, "PUT", "/before", make([]byte, size)); status != 200 {
-					t.Fatal(status, text)
-				}
+				mustPut(t, s, "before", make([]byte, size))
 				if err := take(dir); err != nil {
 					t.Fatal(err)
 				}
 				// The folder of the large objects is missed when the first file is put there.
-				if status, _ := do(t, s, "PUT", "/large", make([]byte, size)); status != 500 {
-					t.Errorf("a write after it: %d", status)
-				}
-				if status, _ := do(t, s, "PUT", "/small", []byte("lost")); status != 500 {
-					t.Errorf("a second write after it: %d", status)
+				for _, body := range [][]byte{make([]byte, size), []byte("lost")} {
+					if err := s.Put(t.Context(), fmt.Sprint(len(body)), storage.Bytes(body)); !errors.Is(err, storage.ErrUncertain) {
+						t.Errorf("a write of %d bytes after it: %v", len(body), err)
+					}
 				}
 				var fe *FatalError
 				var gone *GoneError
@@ -64,8 +64,8 @@ func TestFolderThatIsGone(t *testing.T) {
 				if strings.Contains(fatal.Error(), "recovers every acknowledged write") {
 					t.Errorf("%q promises too much", fatal)
 				}
-				if status, _ := do(t, s, "GET", "/before", nil); status != 500 {
-					t.Errorf("a read after it: %d", status)
+				if _, err := s.Get(t.Context(), "before"); !errors.Is(err, storage.ErrUnavailable) {
+					t.Errorf("a read after it: %v", err)
 				}
 			})
 		}

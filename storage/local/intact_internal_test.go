@@ -17,8 +17,8 @@ import (
 
 const testDB = testDir + "/db"
 
-// keptFolder is a folder whose store has ended in order: /table is in a table, /log in
-// the log alone and /large, if asked for, in a file.
+// keptFolder is a folder whose store has ended in order: table is in a table, log in
+// the log alone and large, if asked for, in a file.
 func keptFolder(t *testing.T, large bool) *vfs.MemFS {
 	t.Helper()
 	return keepOn(t, vfs.NewMem(), large)
@@ -28,22 +28,20 @@ func keptFolder(t *testing.T, large bool) *vfs.MemFS {
 func keepOn(t *testing.T, disk *vfs.MemFS, large bool) *vfs.MemFS {
 	t.Helper()
 	// The second start of the store gives it another manifest.
-	for _, key := range []string{"/table", "/log"} {
+	for _, key := range []string{"table", "log"} {
 		s := openTest(t, disk, nil)
 		put := []string{key}
-		if large && key == "/log" {
-			put = append(put, "/large")
+		if large && key == "log" {
+			put = append(put, "large")
 		}
 		for _, key := range put {
 			body := []byte("kept")
-			if key == "/large" {
+			if key == "large" {
 				body = make([]byte, defaultLargeObjectBytes+1)
 			}
-			if status, text := do(t, s, "PUT", key, body); status != 200 {
-				t.Fatalf("put %s: %d %s", key, status, text)
-			}
+			mustPut(t, s, key, body)
 		}
-		if key == "/table" {
+		if key == "table" {
 			if err := s.engine.(*pebbleEngine).db.Flush(); err != nil {
 				t.Fatal(err)
 			}
@@ -231,9 +229,9 @@ func TestFolderWithoutItsFilesIsRefused(t *testing.T) {
 func wantKept(t *testing.T, disk vfs.FS) {
 	t.Helper()
 	s := openTest(t, disk, nil)
-	for _, key := range []string{"/table", "/log"} {
-		if status, body := do(t, s, "GET", key, nil); status != 200 || body != "kept" {
-			t.Errorf("get %s: %d %q", key, status, body)
+	for _, key := range []string{"table", "log"} {
+		if body, err := s.Get(t.Context(), key); err != nil || string(body) != "kept" {
+			t.Errorf("get %s: %q, %v", key, body, err)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -262,9 +260,7 @@ func TestFolderWithoutDataIsMade(t *testing.T) {
 				touch(t, disk, testDB+"/"+name)
 			}
 			s := openTest(t, disk, nil)
-			if status, text := do(t, s, "PUT", "/k", []byte("v")); status != 200 {
-				t.Errorf("put: %d %s", status, text)
-			}
+			mustPut(t, s, "k", []byte("v"))
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}

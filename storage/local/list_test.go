@@ -7,31 +7,32 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// listAll follows a listing to its end in pages of the given size.
-func listAll(t *testing.T, b *bucket, prefix, startAfter, delimiter string, page int) (keys, prefixes []string, pages int) {
+// listAll follows a listing to its end.
+func listAll(t *testing.T, s *local.Store, q storage.ListQuery) (keys, prefixes []string) {
 	t.Helper()
-	for token := ""; ; {
-		r, err := b.core.ListObjectsV2(local.Bucket, prefix, startAfter, token, delimiter, page)
+	for {
+		page, err := s.List(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages++
-		if n := len(r.Contents) + len(r.CommonPrefixes); n > page || r.IsTruncated && n != page {
-			t.Fatalf("page of %d has %d entries, truncated %v", page, n, r.IsTruncated)
+		if n := len(page.Keys) + len(page.Prefixes); q.Limit > 0 && (n > q.Limit || page.More && n != q.Limit) {
+			t.Fatalf("page of %d has %d entries, more %v", q.Limit, n, page.More)
 		}
-		for _, o := range r.Contents {
-			keys = append(keys, o.Key)
+		for _, k := range page.Keys {
+			keys = append(keys, k.Key)
+			q.After = k.Key
 		}
-		for _, p := range r.CommonPrefixes {
-			prefixes = append(prefixes, p.Prefix)
+		for _, p := range page.Prefixes {
+			prefixes = append(prefixes, p)
+			q.After = max(q.After, p+"\U0010FFFF") // Behind the keys of the folder.
 		}
-		if !r.IsTruncated {
-			return keys, prefixes, pages
+		if !page.More {
+			return keys, prefixes
 		}
-		token = r.NextContinuationToken
 	}
 }
 
@@ -39,8 +40,8 @@ func TestList(t *testing.T) {
 	all := []string{"a/1", "a/2", "a/3/x", "a/3/y", "a b/1", "a+b/1", "b", "b/<&>\"'/1", "c/\u00e4\n/1", "c/\U0001F600", "d//x", "d/./y"}
 	slices.Sort(all)
 	tests := []struct {
-		prefix, startAfter, delimiter string
-		keys, prefixes                []string
+		prefix, after, delimiter string
+		keys, prefixes           []string
 	}{
 		{"", "", "", all, nil},
 		{"a/", "", "", []string{"a/1", "a/2", "a/3/x", "a/3/y"}, nil},
@@ -58,73 +59,58 @@ func TestList(t *testing.T) {
 		{"none", "", "/", nil, nil},
 	}
 	onBoth(t, func(t *testing.T, s *local.Store) {
-		b := client(t, s)
 		for i, key := range all {
-			b.mustPut(key, pattern(i+1, 1))
+			mustPut(t, s, key, pattern(i+1, 1))
 		}
-		b.mustPut("a/0", nil)
-		b.remove("a/0")
+		mustPut(t, s, "a/0", []byte("x"))
+		mustDelete(t, s, "a/0")
 		for _, tt := range tests {
 			for _, page := range []int{1, 2, 3, 1000} {
-				keys, prefixes, _ := listAll(t, b, tt.prefix, tt.startAfter, tt.delimiter, page)
+				q := storage.ListQuery{Prefix: tt.prefix, After: tt.after, Delimiter: tt.delimiter, Limit: page}
+				keys, prefixes := listAll(t, s, q)
 				if diff := cmp.Diff(tt.keys, keys); diff != "" {
-					t.Errorf("%q after %q by %q in pages of %d: keys %s", tt.prefix, tt.startAfter, tt.delimiter, page, diff)
+					t.Errorf("%+v: keys %s", q, diff)
 				}
 				if diff := cmp.Diff(tt.prefixes, prefixes); diff != "" {
-					t.Errorf("%q after %q by %q in pages of %d: prefixes %s", tt.prefix, tt.startAfter, tt.delimiter, page, diff)
+					t.Errorf("%+v: prefixes %s", q, diff)
 				}
 			}
 		}
-		checkEntry(t, b)
+		page, err := s.List(t.Context(), storage.ListQuery{Prefix: "a/2"})
+		if err != nil || len(page.Keys) != 1 || page.Keys[0].Size != int64(slices.Index(all, "a/2")+1) {
+			t.Errorf("list: %+v, %v", page, err)
+		}
 	})
-}
-
-func checkEntry(t *testing.T, b *bucket) {
-	t.Helper()
-	b.mustPut("entry", []byte("x"))
-	r, err := b.core.ListObjectsV2(local.Bucket, "entry", "", "", "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Contents) != 1 || r.MaxKeys != 1000 || r.Name != local.Bucket {
-		t.Fatalf("list: %+v", r)
-	}
-	o := r.Contents[0]
-	if o.Size != 1 || o.ETag != "9dd4e461268c8034f5c8564e155c67a6" && o.ETag != `"9dd4e461268c8034f5c8564e155c67a6"` || o.LastModified.IsZero() {
-		t.Errorf("entry: %+v", o)
-	}
 }
 
 func TestListManyPages(t *testing.T) {
 	const n = 2345
 	onBoth(t, func(t *testing.T, s *local.Store) {
-		b := client(t, s)
 		var want []string
 		for i := range n {
 			// Written out of order.
-			b.mustPut(fmt.Sprintf("log/%016d", i*1009%n), []byte("x"))
+			mustPut(t, s, fmt.Sprintf("log/%016d", i*1009%n), []byte("x"))
 			want = append(want, fmt.Sprintf("log/%016d", i))
 		}
-		keys, _, pages := listAll(t, b, "log/", "", "", 1000)
-		if diff := cmp.Diff(want, keys); diff != "" || pages != 3 {
-			t.Errorf("%d pages: %s", pages, diff)
+		page, err := s.List(t.Context(), storage.ListQuery{})
+		if err != nil || len(page.Keys) != 1000 || !page.More {
+			t.Errorf("a page without a limit: %d keys, %v", len(page.Keys), err)
+		}
+		keys, _ := listAll(t, s, storage.ListQuery{Prefix: "log/"})
+		if diff := cmp.Diff(want, keys); diff != "" {
+			t.Error(diff)
 		}
 		for i := range n {
 			if i%2 == 0 {
-				b.remove(want[i])
+				mustDelete(t, s, want[i])
 			}
 		}
-		keys, _, _ = listAll(t, b, "log/", want[n-6], "", 1000)
-		if diff := cmp.Diff([]string{want[n-4], want[n-2]}, keys); n%2 == 1 && diff != "" {
+		keys, _ = listAll(t, s, storage.ListQuery{Prefix: "log/", After: want[n-6]})
+		if diff := cmp.Diff([]string{want[n-4], want[n-2]}, keys); diff != "" {
 			t.Error(diff)
 		}
-		keys, _, _ = listAll(t, b, "", "", "", 1000)
-		if len(keys) != n/2 {
+		if keys, _ = listAll(t, s, storage.ListQuery{}); len(keys) != n/2 {
 			t.Errorf("%d keys after deleting, want %d", len(keys), n/2)
-		}
-		r, err := b.core.ListObjectsV2(local.Bucket, "log/", "", "", "", 5000)
-		if err != nil || len(r.Contents) != 1000 || !r.IsTruncated {
-			t.Errorf("a page above the limit: %d keys, %v", len(r.Contents), err)
 		}
 	})
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 // fullDisk has no room for tables while it is full, and counts who asks for some. Logs go
@@ -80,9 +82,7 @@ func TestDiskFillsUp(t *testing.T) {
 			})
 			full.full.Store(true)
 			for i := range 14 {
-				if status, text := do(t, s, "PUT", fmt.Sprint("/", i), make([]byte, defaultLargeObjectBytes)); status != 200 {
-					t.Fatal(status, text)
-				}
+				mustPut(t, s, fmt.Sprint(i), make([]byte, defaultLargeObjectBytes))
 			}
 			time.Sleep(10 * time.Minute)
 			if n := full.asked.Load(); n == 0 || n > 150 {
@@ -123,7 +123,10 @@ func TestFullDiskStopsWrites(t *testing.T) {
 		full.full.Store(true)
 		var last *pending
 		for i := range 100 {
-			if last = start(t, s, "PUT", fmt.Sprint("/", i), make([]byte, defaultLargeObjectBytes)); !last.answered() {
+			last = start("put", func() (string, error) {
+				return "", s.Put(t.Context(), fmt.Sprint(i), storage.Bytes(make([]byte, defaultLargeObjectBytes)))
+			})
+			if !last.answered() {
 				break
 			}
 		}
@@ -137,8 +140,8 @@ func TestFullDiskStopsWrites(t *testing.T) {
 		}
 		full.full.Store(false)
 		time.Sleep(time.Minute)
-		if !last.answered() || last.status != 500 {
-			t.Errorf("the write that waited: %d", last.status)
+		if !last.answered() || !errors.Is(last.err, storage.ErrUncertain) {
+			t.Errorf("the write that waited: %v", last.err)
 		}
 		if err := s.Close(); !errors.As(err, &fe) {
 			t.Errorf("close: %v", err)

@@ -4,23 +4,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-)
-
-// How an S3 client addresses the Store. The client must use path style.
-const (
-	// Endpoint is a host name that never resolves, so a client that was built
-	// without the in-process transport fails instead of reaching somebody.
-	Endpoint = "local.invalid"
-	// Bucket is the only bucket there is.
-	Bucket = "parley"
-	// Region is to be set in the client, which otherwise asks for it.
-	Region = "us-east-1"
 )
 
 const (
@@ -61,11 +49,6 @@ type Store struct {
 	life   sync.RWMutex
 	closed bool
 }
-
-var (
-	_ http.Handler      = (*Store)(nil)
-	_ http.RoundTripper = (*Store)(nil)
-)
 
 // Open opens the store in dir, which it creates with mode 0700 if there is none.
 // It fails with *LockedError if another Store, of this or another process, has
@@ -108,6 +91,20 @@ func (s *Store) Close() error {
 	}
 	return nil
 }
+
+// enter begins a request; it is false if the Store is closed or about to be.
+func (s *Store) enter() bool {
+	if !s.life.TryRLock() {
+		return false
+	}
+	if s.closed {
+		s.life.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
 
 // openStore opens the existing folder dir on any file system.
 func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {

@@ -13,7 +13,7 @@ import (
 //	offset  bytes  content
 //	0       1      version, 1
 //	1       1      flags: bit 0 = the rest is a file name
-//	2       16     MD5 of the object's bytes, or zeros: nobody reads it but S3 clients
+//	2       16     zeros; earlier versions wrote an MD5 of the object, which nobody reads
 //	18      8      last modified, milliseconds since 1970
 //	26      8      size of the object in bytes
 //	34      …      bytes (exactly size) or file name
@@ -36,7 +36,7 @@ func valueLen(o object) int {
 // encodeValue fills dst, which must be valueLen(o) long.
 func encodeValue(dst []byte, o object) {
 	dst[0], dst[1] = valueVersion, 0
-	copy(dst[2:18], o.md5[:])
+	clear(dst[2:18])
 	binary.BigEndian.PutUint64(dst[18:], uint64(o.modified.UnixMilli()))
 	binary.BigEndian.PutUint64(dst[26:], uint64(o.size))
 	if o.file != "" {
@@ -59,7 +59,6 @@ func decodeValue(src []byte) (object, error) {
 		modified: time.UnixMilli(int64(binary.BigEndian.Uint64(src[18:]))).UTC(),
 		size:     int64(binary.BigEndian.Uint64(src[26:])),
 	}
-	copy(o.md5[:], src[2:18])
 	if o.size < 0 {
 		return object{}, fmt.Errorf("value has negative size %d", o.size)
 	}
