@@ -21,7 +21,7 @@ func TestServer(t *testing.T) {
 	table := measured(t, &r, "--program", built.parley, "--quick", "--percent", "3", "--dir", dir)
 	// What stands still in the middle of a reply needs no count of its own here.
 	samples := map[string]int{
-		"raw-put-1": 6, "raw-put-16": 6, "raw-put-64": 6, "raw-fsync": 6, "start": 1, "idle": 0, "stored": 0, "admission-warm": 3, "admission-new": 3,
+		"raw-put-1": 6, "raw-put-16": 6, "raw-put-64": 6, "raw-fsync": 6, "start": 1, "idle": 0, "rush": 60, "stored": 0, "admission-warm": 3, "admission-new": 3,
 		"admission-64": 15, "admission-held": 30, "turns": 15, "first-delta": 1, "token-lag": 200, "readers": 600, "broadcast": -1,
 		"turn-growth": 1, "snapshot-warm": 1, "updates-behind": 1, "snapshot-restart": 1, "kill": 1,
 	}

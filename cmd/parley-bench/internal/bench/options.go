@@ -115,11 +115,14 @@ type counts struct {
 	Reads int
 	// Restarts are orderly ends, Kills others; Killed is the turns under way then.
 	Restarts, Kills, Killed int
-	// Idle is the number of conversations at rest, Stored of those weighed.
-	Idle, Stored int
+	// Idle is the number of conversations at rest, Stored of those weighed, Rush of those
+	// that are created within RushTime.
+	Idle, Stored, Rush int
 
 	// Rest is the wait before idle conversations are weighed.
 	Rest time.Duration
+	// RushTime is over what time a rush is spread.
+	RushTime time.Duration
 	// Loop bounds the time of one loop, and Long that of building the long
 	// conversation, and of filling a server with idle ones.
 	Loop, Long time.Duration
@@ -131,14 +134,14 @@ func countsOf(quick bool, percent int) counts {
 	full := counts{
 		Warmup: 20, RawPuts: 2000, Pool: 1000, Single: 500, Burst: 5000, Held: 10_000, Turns: 5000, Deltas: 100, Replies: 10,
 		Readers: 500, LongTurns: 1000, LastTurns: 50, Shorts: 10, Reads: 200, Restarts: 5, Kills: 3, Killed: 50, Idle: 10_000, Stored: 20,
-		Rest: 30 * time.Second, Loop: 40 * time.Second, Long: 90 * time.Second, Scenario: 3 * time.Minute, Run: 570 * time.Second,
+		Rush: 50_000, RushTime: time.Minute, Rest: 30 * time.Second, Loop: 40 * time.Second, Long: 90 * time.Second, Scenario: 3 * time.Minute, Run: 570 * time.Second,
 	}
 	c := full
 	if quick {
 		c = counts{
 			Warmup: 5, RawPuts: 200, Pool: 100, Single: 100, Burst: 500, Held: 1000, Turns: 500, Deltas: 20, Replies: 2,
 			Readers: 100, LongTurns: 100, LastTurns: 10, Shorts: 3, Reads: 50, Restarts: 2, Kills: 1, Killed: 10, Idle: 500, Stored: 4,
-			Rest: 2 * time.Second, Loop: 5 * time.Second, Long: 10 * time.Second, Scenario: 25 * time.Second, Run: 55 * time.Second,
+			Rush: 2000, RushTime: 5 * time.Second, Rest: 2 * time.Second, Loop: 5 * time.Second, Long: 10 * time.Second, Scenario: 25 * time.Second, Run: 55 * time.Second,
 		}
 	}
 	if percent == 0 || percent == 100 {
@@ -146,12 +149,12 @@ func countsOf(quick bool, percent int) counts {
 	}
 	for _, n := range []*int{
 		&c.Warmup, &c.RawPuts, &c.Pool, &c.Single, &c.Burst, &c.Held, &c.Turns, &c.Deltas, &c.Replies, &c.Readers,
-		&c.LongTurns, &c.LastTurns, &c.Shorts, &c.Reads, &c.Restarts, &c.Kills, &c.Killed, &c.Idle, &c.Stored,
+		&c.LongTurns, &c.LastTurns, &c.Shorts, &c.Reads, &c.Restarts, &c.Kills, &c.Killed, &c.Idle, &c.Stored, &c.Rush,
 	} {
 		*n = max(1, *n*percent/100)
 	}
 	// So few operations are to be carried out, however long they take.
-	c.Rest = c.Rest * time.Duration(percent) / 100
+	c.Rest, c.RushTime = c.Rest*time.Duration(percent)/100, c.RushTime*time.Duration(percent)/100
 	c.Loop, c.Long, c.Scenario, c.Run = full.Loop, full.Long, full.Scenario, full.Run
 	return c
 }

@@ -36,6 +36,8 @@ func scenarios() []scenario {
 			target: "RSS ≤ 40 MB, anonymous ≤ 14 MB", run: starts},
 		{name: "idle", what: "memory per conversation that has come to rest", needs: ownServer,
 			target: "10,000 conversations: ≤ 4 kB each", run: idle},
+		{name: "rush", what: "a short turn of each of many new conversations within a minute, and memory then", needs: ownServer,
+			target: "50,000 conversations: RSS ≤ 250 MB", run: rush},
 		{name: "stored", what: "bytes in the folder per byte of replies, 1,000 tokens at 2 ms each", needs: ownServer, run: stored},
 
 		{name: "admission-warm", what: "POST to a conversation at rest, 1 in flight", ratio: true,
