@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
@@ -12,19 +11,22 @@ import (
 // in bytes: its actor, machine and writer.
 const perConversation = 16 << 10
 
-// idleWhenTight is how long an idle conversation stays in memory at most while half of the
-// node's budget is in use.
-const idleWhenTight = time.Second
-
 // accounts are what the runtime takes of the node's memory.
 type accounts struct {
 	conversations *memory.Account // states, and what their models were shown last
 	calls         *memory.Account // what models are being shown, in a vendor's encoding
 	events        *memory.Account // durable events that wait for sinks
+
+	idle *memory.Idle
+	shed *memory.Shelf // conversations with nothing to do, which leave memory when they have to give way
 }
 
-func newAccounts(b *memory.Budget) accounts {
-	return accounts{conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0), events: b.Account("events", 0)}
+func newAccounts(b *memory.Budget, idleBytes int64) accounts {
+	idle := b.Idle(idleBytes)
+	return accounts{
+		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0), events: b.Account("events", 0),
+		idle: idle, shed: idle.Shelf("conversations"),
+	}
 }
 
 // room refuses new work while the node has no memory for more. What runs goes on.
@@ -45,7 +47,15 @@ func (a *activation) charge() {
 		held += a.history.held.Load()
 	}
 	a.rt.accounts.conversations.Add(held - a.charged)
+	a.kept.Add(held - a.charged)
 	a.charged = held
+}
+
+// rest keeps the activation among those with nothing to do, until it has or gives way: then
+// fired comes before its time.
+func (a *activation) rest(fired timerFired) {
+	a.kept.Take()
+	a.kept = a.rt.accounts.shed.Keep(a.charged, func() { a.tell(fired) })
 }
 
 // discharge counts nothing any more.

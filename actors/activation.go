@@ -111,8 +111,9 @@ type activation struct {
 	checking   bool          // whether the log could be opened once more
 	starved    bool          // a feed has events the machine has no room for
 	stopping   bool
-	handedOver bool  // and what it owes is another node's now
-	charged    int64 // bytes, see accounts
+	handedOver bool         // and what it owes is another node's now
+	charged    int64        // bytes, see accounts
+	kept       *memory.Kept // while it has nothing to do
 }
 
 type activationTimer struct {
@@ -259,6 +260,7 @@ func (a *activation) end() {
 	}
 	a.rt.counts.owed.Add(-a.owed)
 	a.owed = 0
+	a.kept.Take()
 	a.discharge()
 	a.forgetWait()
 	if a.resting != nil { // It was not opened.
@@ -499,7 +501,11 @@ func (a *activation) step(in machine.Input) {
 		a.perform(e)
 	}
 	a.countOwed()
+	if !a.machine.Idle() {
+		a.kept.Take()
+	}
 	a.charge()
+	a.rt.accounts.idle.Trim()
 	if a.starved && !a.machine.Full() {
 		a.starved = false
 		a.drainFeeds()
@@ -648,7 +654,7 @@ func answerMessage(v machine.Answer) proto.Message {
 	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: ok && moved.Untouched}
 }
 
-// setTimer sets a timer. What is idle leaves memory sooner while the node has little.
+// setTimer sets a timer.
 func (a *activation) setTimer(e machine.SetTimer) {
 	if e.Timer == machine.TimerRetry {
 		if a.retries == nil {
@@ -663,10 +669,10 @@ func (a *activation) setTimer(e machine.SetTimer) {
 		slot.t.Stop()
 	}
 	slot.n++
-	if e.Timer == machine.TimerIdle && a.rt.accounts.conversations.Tight() {
-		e.After = min(e.After, idleWhenTight)
-	}
 	fired := timerFired{e.Timer, slot.n}
+	if e.Timer == machine.TimerIdle {
+		a.rest(fired)
+	}
 	slot.t = time.AfterFunc(e.After, func() { a.tell(fired) })
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
 	"github.com/parleyrun/parley/storage"
 )
@@ -31,6 +32,14 @@ func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSim
 
 // ShowAtMost bounds what a model is shown, in place of maxViewBytes.
 func (r *Runtime) ShowAtMost(bytes int) { r.viewBytes = bytes }
+
+// InMemory reports whether a conversation is in memory.
+func (r *Runtime) InMemory(at conversation.Address) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.active[at.Key()]
+	return ok
+}
 
 // Node makes a runtime, and what kills it as the end of its process does. Its
 // history has pages of about that size, 0 for the usual one.

@@ -61,7 +61,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 // followerOptions make the followers ask for heads where other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
-		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt, Reading: r.reading,
+		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt, Reading: r.reading,
 	}
 	if r.exclusive {
 		return o

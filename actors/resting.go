@@ -1,18 +1,23 @@
 package actors
 
 import (
-	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
 
+// perWriter is about what a writer at rest takes in its map and in the order, in bytes.
+const perWriter = 224
+
 // resting holds the writers of conversations that are idle and out of memory. The
 // next activation here goes on as the writer at rest, so that it needs no claim, if
-// the log still ends where that one left it.
+// the log still ends where that one left it. Those that were put in first go when they
+// would be too many.
 //
 // Invariant: no activation uses a writer that is in here. One puts its writer in when
 // it passivates, with nothing in flight and nothing owed, and the next takes it out.
@@ -22,9 +27,12 @@ import (
 type resting struct {
 	keep  time.Duration // from put on; nothing is kept if it is not positive
 	began time.Time     // the origin of restingWriter.until
+	most  int64         // how many are kept
+	shelf *memory.Shelf // what they are counted on
 
 	mu      sync.Mutex
 	writers map[restingKey]restingWriter
+	order   []restingTurn // as they were put in; of those taken out some may be left
 }
 
 // A restingKey and a restingWriter hold no pointers: there may be very many, and they
@@ -38,10 +46,15 @@ type (
 		until   time.Duration
 		shipped int64 // the last batch whose events are shipped, -1 if none
 	}
+	restingTurn struct {
+		key   restingKey
+		until time.Duration
+	}
 )
 
-func newResting(keep time.Duration, began time.Time) *resting {
-	return &resting{keep: keep, began: began, writers: map[restingKey]restingWriter{}}
+// newResting returns one that takes at most so many bytes.
+func newResting(keep time.Duration, began time.Time, shelf *memory.Shelf, bytes int64) *resting {
+	return &resting{keep: keep, began: began, most: bytes / perWriter, shelf: shelf, writers: map[restingKey]restingWriter{}}
 }
 
 func restingKeyOf(key conversation.Key) (k restingKey) {
@@ -70,7 +83,31 @@ func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Po
 func (r *resting) putBack(key conversation.Key, w restingWriter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writers[restingKeyOf(key)] = w
+	k := restingKeyOf(key)
+	if _, ok := r.writers[k]; !ok {
+		r.shelf.Add(perWriter)
+	}
+	r.writers[k] = w
+	r.order = append(r.order, restingTurn{k, w.until})
+	for int64(len(r.writers)) > r.most {
+		if r.holds(r.order[0]) {
+			delete(r.writers, r.order[0].key)
+			r.shelf.Drop(perWriter)
+		}
+		r.order = r.order[1:]
+	}
+}
+
+// holds reports whether a writer is the one that was put in then; mu is held.
+func (r *resting) holds(t restingTurn) bool {
+	w, ok := r.writers[t.key]
+	return ok && w.until == t.until
+}
+
+// remove takes a writer out; mu is held.
+func (r *resting) remove(k restingKey) {
+	delete(r.writers, k)
+	r.shelf.Add(-perWriter)
 }
 
 // take hands the writer of a conversation to its activation, nil if none is kept.
@@ -81,7 +118,7 @@ func (r *resting) take(key conversation.Key) *restingWriter {
 	if !ok {
 		return nil
 	}
-	delete(r.writers, restingKeyOf(key))
+	r.remove(restingKeyOf(key))
 	if w.until <= time.Since(r.began) {
 		return nil
 	}
@@ -108,7 +145,12 @@ func (r *resting) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Since(r.began)
-	maps.DeleteFunc(r.writers, func(_ restingKey, w restingWriter) bool { return w.until <= now })
+	for k, w := range r.writers {
+		if w.until <= now {
+			r.remove(k)
+		}
+	}
+	r.order = slices.DeleteFunc(r.order, func(t restingTurn) bool { return !r.holds(t) })
 	if len(r.writers) == 0 {
 		r.writers = map[restingKey]restingWriter{} // a map never shrinks
 	}

@@ -1,10 +1,13 @@
 package actors
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -16,7 +19,9 @@ func TestRestingWriters(t *testing.T) {
 	)
 	tail := storage.Position{Seq: 7, Hash: storage.Hash{1, 2}}
 	synctest.Test(t, func(t *testing.T) {
-		r := newResting(time.Minute, time.Now())
+		idle := memory.New(0).Idle(0)
+		shelf := idle.Shelf("writers")
+		r := newResting(time.Minute, time.Now(), shelf, 10*perWriter)
 		r.put(a, one, tail, "2026-11-21", 5)
 		if r.take(b) != nil || r.has(b, one) || r.has(a, two) || !r.has(a, one) {
 			t.Error("a writer is mistaken for another")
@@ -42,10 +47,48 @@ func TestRestingWriters(t *testing.T) {
 			t.Error("a writer is handed out after its time")
 		}
 
-		none := newResting(-time.Second, time.Now())
+		if u := idle.Usage()[0]; u.Held != 0 {
+			t.Errorf("%d bytes are counted for none", u.Held)
+		}
+
+		none := newResting(-time.Second, time.Now(), shelf, 10*perWriter)
 		none.put(a, one, tail, "", -1)
 		if none.has(a, one) {
 			t.Error("a writer is kept for no time at all")
+		}
+	})
+}
+
+// TestRestingWritersAreFew: those that were put in first go, once there are too many.
+func TestRestingWritersAreFew(t *testing.T) {
+	const nonce = storage.Nonce("01JD0000000000000000000001")
+	key := func(i int) conversation.Key { return conversation.Key(fmt.Sprintf("%032d", i)) }
+	synctest.Test(t, func(t *testing.T) {
+		idle := memory.New(0).Idle(0)
+		r := newResting(time.Minute, time.Now(), idle.Shelf("writers"), 3*perWriter+1)
+		put := func(i int) {
+			time.Sleep(time.Second)
+			r.take(key(i))
+			r.put(key(i), nonce, storage.Start(), "", -1)
+		}
+		for _, i := range []int{0, 1, 2, 0, 0} {
+			put(i)
+		}
+		r.putBack(key(2), *r.take(key(2))) // It was not used.
+		put(3)
+		put(4)
+		for i, want := range []bool{true, false, false, true, true} {
+			if r.has(key(i), nonce) != want {
+				t.Errorf("writer %d is at rest: %v, want %v", i, !want, want)
+			}
+		}
+		if u := idle.Usage()[0]; u.Held != 3*perWriter || u.Crowded != 2 {
+			t.Errorf("%+v is counted, want three, and two that had to go", u)
+		}
+		put(0)
+		r.expire()
+		if len(r.order) != 3 {
+			t.Errorf("%d turns are kept of three writers", len(r.order))
 		}
 	})
 }

@@ -54,7 +54,7 @@ type Options struct {
 	// IdleShedAfter is how long an idle conversation stays in memory, and IdleAfter how
 	// long it stays this node's: until then the next submission reads the log again but
 	// needs no new claim on it. Both count from its last work. Zero is 30 s and 5 min;
-	// nothing stays longer than IdleAfter.
+	// nothing stays longer than IdleAfter. IdleBytes may end both before.
 	IdleShedAfter, IdleAfter time.Duration
 	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
 	SweepEvery time.Duration
@@ -106,6 +106,12 @@ type Options struct {
 	// being followed, and live readers of further ones are refused. Logs that are read
 	// again while they are sent have half as much beside it.
 	FollowerBytes int64
+	// IdleBytes bounds what of the process is occupied by conversations with nothing to do,
+	// followers without readers, and the writers that are kept until IdleAfter: by their own
+	// count they hold half as much, as the rest is garbage not collected yet. Zero is
+	// 128 MiB. Over it, and while half of Memory is in use, what was used least recently
+	// leaves memory before its time. At most a quarter is for writers.
+	IdleBytes int64
 	// Log tunes the object log.
 	Log *storage.LogOptions
 	// Sinks get the observability events of this node. Durable events reach all of them,
@@ -184,9 +190,10 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 		}
 		*n.value = cmp.Or(*n.value, n.zero)
 	}
-	if out.FollowerBytes < 0 {
-		return out, fmt.Errorf("option FollowerBytes is negative: %d", out.FollowerBytes)
+	if out.FollowerBytes < 0 || out.IdleBytes < 0 {
+		return out, fmt.Errorf("option FollowerBytes or IdleBytes is negative: %d, %d", out.FollowerBytes, out.IdleBytes)
 	}
+	out.IdleBytes = cmp.Or(out.IdleBytes, 128<<20)
 	if out.Logger == nil {
 		out.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -334,9 +341,9 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		}
 		r.agents[a.Name] = a
 	}
-	r.accounts = newAccounts(o.Memory)
+	r.accounts = newAccounts(o.Memory, o.IdleBytes/2)
 	r.events = newEvents(&r.opts, r.agents)
-	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began)
+	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8)
 	r.gate = newDispatchGate(o.DispatchesAtOnce)
 	r.aside = newAsides(o.AsideAfter)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)

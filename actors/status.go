@@ -75,6 +75,9 @@ type Status struct {
 	// Memory says who holds how much of the node's budget of MemoryLimit bytes, 0 for none.
 	Memory      []memory.Usage
 	MemoryLimit int64
+	// Idle says who holds how much of Options.IdleBytes, half of which it may be, and how
+	// often it had to give something up before its time.
+	Idle []memory.IdleUsage
 	// LargeWork counts the pieces of work on large messages that wait for their turn.
 	LargeWork int64
 	// Events says how far the sinks are, nil without any; Observers what became of the
@@ -99,7 +102,7 @@ func (r *Runtime) Status() Status {
 		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
 		Unchecked: r.counts.unchecked.Load(), SetAside: r.aside.count(),
 		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
-		LargeWork: r.opts.Memory.Waiting(),
+		LargeWork: r.opts.Memory.Waiting(), Idle: r.accounts.idle.Usage(),
 	}
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.gate.counts()

@@ -176,15 +176,15 @@ func (a *Account) Full() error {
 	return nil
 }
 
-// Tight reports whether half of the budget is in use. What is held only so that something
+// tight reports whether half of the budget is in use. What is held only so that something
 // comes sooner is to be given back then.
-func (a *Account) Tight() bool {
-	if a == nil || a.budget.limit <= 0 {
+func (b *Budget) tight() bool {
+	if b == nil || b.limit <= 0 {
 		return false
 	}
-	a.budget.mu.Lock()
-	defer a.budget.mu.Unlock()
-	return a.budget.used >= a.budget.limit/2
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used >= b.limit/2
 }
 
 // Used returns the bytes held.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -44,6 +45,7 @@ type follower struct {
 	users    int
 	lastUsed time.Time
 	idle     *list.Element // in Set.idle, nil while in use
+	spare    *memory.Kept  // likewise
 	held     int64         // bytes of Set.account
 	passing  bool          // there was no room for it: it ends with its last use
 	reserved int64         // of held, for what a load is about to add

@@ -106,6 +106,60 @@ func TestRoomForFollowers(t *testing.T) {
 	})
 }
 
+// TestIdleFollowersGiveWay: of those without readers, which share a bound with whatever
+// else is idle, the ones used least recently go.
+func TestIdleFollowersGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := turns(t, 1)
+		most, budget := bytesOf(t, h, 3), memory.New(0)
+		idle := budget.Idle(most)
+		source := newBucket(h.pushes...) // the same log under every key
+		s := start(t, source, &follower.Options{Memory: budget, Idle: idle})
+		head := func(i, loads int) {
+			t.Helper()
+			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
+				t.Fatalf("head of %d: %v", i, err)
+			}
+			synctest.Wait()
+			if got, _ := source.counts(); got != loads {
+				t.Fatalf("%d loads after reading %d, want %d", got, i, loads)
+			}
+			if got := idle.Usage()[0].Held; got > most {
+				t.Errorf("%d bytes are idle after reading %d, want at most %d", got, i, most)
+			}
+		}
+		others := idle.Shelf("others")
+		head(1, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Wait(ctx, numbered(1), h.head()) }()
+		synctest.Wait()
+		for i := range 3 {
+			head(2+i, 2+i)
+		}
+		head(2, 4)
+		head(5, 5) // in the place of 3
+		head(1, 5)
+		head(2, 5)
+		head(3, 6) // in the place of 4
+		if u := idle.Usage()[0]; u.Crowded != 2 {
+			t.Errorf("it says %+v, want two that had to go", u)
+		}
+		gone := false
+		others.Keep(most, func() { gone = true })
+		idle.Trim()
+		if n := s.Stats().Followers; n != 1 || gone {
+			t.Errorf("%d followers beside what takes all, want that with a reader; gone: %v", n, gone)
+		}
+		leave()
+		<-done
+		synctest.Wait()
+		if n := s.Stats().Followers; n != 1 || !gone {
+			t.Errorf("%d followers, want that whose reader left last; gone: %v", n, gone)
+		}
+	})
+}
+
 // TestRoomOfTheNode: the bound may be the node's, which others use up.
 func TestRoomOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,6 +59,9 @@ type Options struct {
 	// Memory is the node's budget, of which "followers" and "rereads" take; nil is one without a
 	// bound of its own.
 	Memory *memory.Budget
+	// Idle is where followers without readers stand beside what else the node holds without
+	// need; nil is a part of Memory without a bound of its own.
+	Idle *memory.Idle
 	// LoadTimeout bounds each wait for the bucket: for a batch, a page or a checkpoint,
 	// however many of them a log has. A reader waits as long for what is being read, and is
 	// refused then as unavailable, while the reading goes on; default 30 s.
@@ -117,6 +120,9 @@ func (o *Options) filled() (Options, error) {
 	}
 	if out.Memory == nil {
 		out.Memory = memory.New(0)
+	}
+	if out.Idle == nil {
+		out.Idle = out.Memory.Idle(0)
 	}
 	if out.LoadTimeout == 0 {
 		out.LoadTimeout = 30 * time.Second
@@ -177,6 +183,7 @@ type Set struct {
 	options Options
 	counts  counters
 	account *memory.Account
+	shelf   *memory.Shelf   // of those that nobody uses
 	rereads *memory.Account // of logs that are read again while they are sent
 	crowded chan struct{}   // holds an element for each follower that grows over the bound
 	empty   []byte          // the page without chunks
@@ -211,7 +218,7 @@ func New(source Source, options *Options) (*Set, error) {
 	rereadBytes := max(o.MaxBytes/2, againBytes)
 	return &Set{
 		source: Patient(source, o.LoadTimeout), options: o, empty: []byte("[]"), done: make(chan struct{}),
-		account: o.Memory.Account("followers", o.MaxBytes), crowded: make(chan struct{}, maxCrowded),
+		account: o.Memory.Account("followers", o.MaxBytes), shelf: o.Idle.Shelf("followers"), crowded: make(chan struct{}, maxCrowded),
 		rereads: o.Memory.Account("rereads", rereadBytes), rereadBytes: rereadBytes,
 		followers: map[conversation.Key]*follower{},
 		addresses: map[conversation.Address]*follower{},
@@ -280,12 +287,8 @@ func (s *Set) sweep() {
 
 // drop removes an unused follower; s.mu is held.
 func (s *Set) drop(f *follower) {
-	if f.idle != nil {
-		s.idle.Remove(f.idle)
-		f.idle = nil
-	}
-	s.account.Add(-f.held)
-	f.held = 0
+	s.inUse(f)
+	s.charge(f, -f.held)
 	s.uncrowd(f)
 	delete(s.followers, f.key)
 	delete(s.addresses, f.address)
@@ -312,8 +315,7 @@ func (s *Set) acquire(at conversation.Address, waits bool) (*follower, error) {
 		if f == nil {
 			f = newFollower(s, at)
 			s.followers[f.key], s.addresses[at] = f, f
-			f.held = followerBytes
-			s.account.Add(f.held)
+			s.charge(f, followerBytes)
 			s.options.Opened(f.key)
 		}
 		if f.passing = full != nil; !f.passing {
@@ -382,10 +384,16 @@ func (s *Set) hold(f *follower, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.followers[f.key] == f { // otherwise it was dropped, with all it held
-		f.held += n
-		s.account.Add(n)
+		s.charge(f, n)
 		s.fits(0)
 	}
+}
+
+// charge counts n bytes more, or less; s.mu is held.
+func (s *Set) charge(f *follower, n int64) {
+	f.held += n
+	s.account.Add(n)
+	f.spare.Add(n)
 }
 
 // reserve counts n bytes that a load is about to add, in place of those before, if there
@@ -398,24 +406,22 @@ func (s *Set) reserve(f *follower, n int64) bool {
 		return false
 	}
 	f.reserved = n
-	f.held += n
-	s.account.Add(n)
+	s.charge(f, n)
 	return true
 }
 
 // settle gives back what was reserved; s.mu is held.
 func (s *Set) settle(f *follower) {
-	f.held -= f.reserved
-	s.account.Add(-f.reserved)
+	s.charge(f, -f.reserved)
 	f.reserved = 0
 }
 
 // fits reports whether n bytes more can be held, if need be without those that nobody
-// uses; s.mu is held. They go as well while the node has little memory for others.
+// uses; s.mu is held.
 func (s *Set) fits(n int64) bool {
 	for {
 		fits := s.account.Used()+n <= s.options.MaxBytes
-		if fits && !s.account.Tight() || !s.dropIdle() {
+		if fits || !s.dropIdle() {
 			return fits
 		}
 	}
@@ -434,13 +440,26 @@ func (s *Set) dropIdle() bool {
 // use counts one user more; s.mu is held.
 func (s *Set) use(f *follower) {
 	f.users++
-	if f.idle != nil {
-		s.idle.Remove(f.idle)
-		f.idle = nil
+	s.inUse(f)
+}
+
+// inUse takes a follower from those that nobody uses; s.mu is held.
+func (s *Set) inUse(f *follower) {
+	if f.idle == nil {
+		return
 	}
+	s.idle.Remove(f.idle)
+	f.spare.Take()
+	f.idle, f.spare = nil, nil
 }
 
 func (s *Set) release(f *follower) {
+	s.end(f)
+	s.options.Idle.Trim()
+}
+
+// end ends a use.
+func (s *Set) end(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.users--
@@ -451,7 +470,17 @@ func (s *Set) release(f *follower) {
 	default:
 		f.lastUsed = time.Now()
 		f.idle = s.idle.PushFront(f)
+		f.spare = s.shelf.Keep(f.held, func() { s.giveWay(f) })
 		s.fits(0)
+	}
+}
+
+// giveWay drops a follower, unless it is used again.
+func (s *Set) giveWay(f *follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.idle != nil {
+		s.drop(f)
 	}
 }
 

@@ -54,6 +54,8 @@ type nodeConfig struct {
 	strictReads bool
 	// followerBytes is that of actors.Options.
 	followerBytes int64
+	// idleBytes is that of actors.Options.
+	idleBytes int64
 	// measure is put before the bucket; nil puts nothing there.
 	measure func(storage.Bucket) storage.Bucket
 	// events are where observability events go; the zero value is nowhere.
@@ -94,6 +96,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		Memory: budget,
 		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Advertise: cfg.listen,
 		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
+		IdleBytes: cfg.idleBytes,
 	}
 	switch {
 	case cfg.memory:

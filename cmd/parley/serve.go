@@ -212,7 +212,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	cfg := nodeConfig{
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
-		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, reserveBytes: conf.Limits.ReserveBytes,
+		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
 		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,

@@ -37,6 +37,7 @@ func counted() actors.Status {
 	events.Sinks[0].Live = observability.BufferCounts{Emitted: 35, Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
 	return actors.Status{
 		Events: events, MemoryLimit: 500, LargeWork: 39, Memory: []memory.Usage{{Account: "readers", Used: 37, Refused: 38}},
+		Idle: []memory.IdleUsage{{Consumer: "followers", Held: 44, Crowded: 45, Tight: 46}},
 		Observers: map[string]observability.BufferCounts{
 			"stdout": {Emitted: 36, Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
 		},
@@ -153,6 +154,8 @@ func TestMetricsOfTheStatus(t *testing.T) {
 		"parley_connections": "37", "parley_connections_limit": "38", `parley_volume_free_bytes{folder="data"}`: "39",
 		`parley_volume_reserve_bytes{folder="data"}`: "40", `parley_volume_refusals_total{folder="data"}`: "41",
 		"parley_spool_bytes": "42", "parley_spool_refused_total": "43",
+		`parley_idle_bytes{consumer="followers"}`: "44", `parley_idle_dropped_total{consumer="followers",reason="idle"}`: "45",
+		`parley_idle_dropped_total{consumer="followers",reason="memory"}`: "46",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %s", name, got[name], want)

@@ -70,6 +70,8 @@ type collector struct {
 	sinks    sinkMetrics
 	held     *prometheus.Desc
 	refused  *prometheus.Desc
+	idle     *prometheus.Desc
+	dropped  *prometheus.Desc
 	version  string
 }
 
@@ -78,6 +80,8 @@ func newCollector(status func() actors.Status, version string) *collector {
 		status: status, readings: append(readings(), eventReadings()...), sinks: newSinkMetrics(), version: version,
 		info:    prometheus.NewDesc("parley_info", "Always 1; says which node and which version this is.", []string{"member", "address", "version"}, nil),
 		held:    prometheus.NewDesc("parley_memory_bytes", "What the node holds for others, by what it is for.", []string{"consumer"}, nil),
+		idle:    prometheus.NewDesc("parley_idle_bytes", "What the node holds without need, so that what comes next comes sooner, by whose it is.", []string{"consumer"}, nil),
+		dropped: prometheus.NewDesc("parley_idle_dropped_total", "How often something idle left memory before its time, by whose it was and why.", []string{"consumer", "reason"}, nil),
 		refused: prometheus.NewDesc("parley_memory_refused_total", "New work that was refused, or put off, for want of memory.", []string{"consumer"}, nil),
 	}
 	for _, r := range c.readings {
@@ -91,6 +95,8 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.info
 	out <- c.held
 	out <- c.refused
+	out <- c.idle
+	out <- c.dropped
 	c.sinks.describe(out)
 	for _, d := range c.descs {
 		out <- d
@@ -105,6 +111,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, u := range s.Memory {
 		out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(u.Used), u.Account)
 		out <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(u.Refused), u.Account)
+	}
+	for _, u := range s.Idle {
+		out <- prometheus.MustNewConstMetric(c.idle, prometheus.GaugeValue, float64(u.Held), u.Consumer)
+		out <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(u.Crowded), u.Consumer, "idle")
+		out <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(u.Tight), u.Consumer, "memory")
 	}
 	for i, r := range c.readings {
 		out <- prometheus.MustNewConstMetric(c.descs[i], r.kind, r.value(s))

@@ -54,6 +54,8 @@ type Limits struct {
 	ReaderBytes int64
 	// FollowerBytes bounds what conversations hold that are read.
 	FollowerBytes int64
+	// IdleBytes bounds what conversations occupy with which nothing happens.
+	IdleBytes int64
 	// MemoryBytes is what the process may occupy, 0 what GOMEMLIMIT, the container or the
 	// machine says.
 	MemoryBytes int64

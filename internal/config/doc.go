@@ -37,7 +37,7 @@
 //	publicUrl: ""
 //	trustedProxies: [10.0.0.0/8]
 //	limits: {bodyBytes: 268435456, textBytes: 4194304, attachments: 16, spoolBytes: 1073741824, readerBytes: 134217728,
-//	  followerBytes: 134217728, memoryBytes: 536870912, reserveBytes: 1073741824}
+//	  followerBytes: 134217728, idleBytes: 134217728, memoryBytes: 536870912, reserveBytes: 1073741824}
 //	bucket: {dir: ./data}     # or {endpoint, name, region, prefix, secure, accessKeyEnv, secretKeyEnv}
 //	cors: {origins: []}
 //	auth: {bearerEnv: ""}

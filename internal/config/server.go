@@ -64,6 +64,7 @@ func (r *reader) limits(dst *Limits) func(value) {
 			{name: "spoolBytes", example: "1073741824", read: r.whole(func(n int64) { dst.SpoolBytes = n })},
 			{name: "readerBytes", example: "134217728", read: r.whole(func(n int64) { dst.ReaderBytes = n })},
 			{name: "followerBytes", example: "134217728", read: r.whole(func(n int64) { dst.FollowerBytes = n })},
+			{name: "idleBytes", example: "134217728", read: r.whole(func(n int64) { dst.IdleBytes = n })},
 			{name: "memoryBytes", example: "536870912", read: r.whole(func(n int64) { dst.MemoryBytes = n })},
 			{name: "reserveBytes", example: "1073741824", read: r.whole(func(n int64) { dst.ReserveBytes = n })},
 		})

@@ -173,6 +173,10 @@ func (m *Machine) State() *conversation.State { return m.state }
 // nothing else.
 func (m *Machine) Stopped() bool { return m.stopped }
 
+// Idle reports whether there is nothing to do: the machine has set [TimerIdle], and ends
+// when it goes off, however soon.
+func (m *Machine) Idle() bool { return m.idling && !m.stopped }
+
 // Full reports whether streamed text is to be held back until an append lands.
 func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes }
 

@@ -1,0 +1,172 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// roomForThree is what three idle conversations of a turn or two hold, each some 19 kB, and
+// not four.
+const roomForThree = 64_000
+
+// inMemory returns which of some conversations are in memory.
+func (n *actorNode) inMemory(ids ...string) (out []string) {
+	synctest.Wait()
+	for _, id := range ids {
+		if n.rt.InMemory(chat(id)) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// idleOf is what a node says of one consumer's idle.
+func (n *actorNode) idleOf(consumer string) memory.IdleUsage {
+	n.w.tb.Helper()
+	for _, u := range n.rt.Status().Idle {
+		if u.Consumer == consumer {
+			return u
+		}
+	}
+	n.w.tb.Fatalf("nothing is said of %s", consumer)
+	return memory.IdleUsage{}
+}
+
+// goesOn has a turn of a conversation that has left memory, at which readers stay, and
+// expects its writer to go on.
+func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address, turn func()) {
+	l.tb.Helper()
+	batches, woken := len(l.batches(at)), make(chan error, 1)
+	go func() { woken <- n.rt.Reader().Wait(ctx, at, conversation.Offset(batches-1)) }()
+	go func() { _ = n.rt.Reader().Wait(ctx, at, 1000) }() // until ctx ends
+	synctest.Wait()
+	n.counts.Reset()
+	turn()
+	if err := <-woken; err != nil {
+		l.tb.Error(err)
+	}
+	if got := l.claims(at); len(got) != 1 {
+		l.tb.Errorf("claims of %v, want one", got)
+	}
+	if got, want := n.counts.Counts()[put(storagetest.Log)], len(l.batches(at))-batches; got != want {
+		l.tb.Errorf("%d appends stored %d batches: one was lost to find out", got, want)
+	}
+}
+
+// TestIdleConversationsGiveWay has more idle conversations than a node may keep: those
+// used least recently leave memory, nothing else does, and all of them go on as they were.
+func TestIdleConversationsGiveWay(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		k, begun, release := &work{}, make(chan struct{}), make(chan struct{})
+		busy := held(begun, release, tells("at last"))
+		parked := inTurn(asks("remind"), tells("reminded"))
+		opts := agents(chatAgent(reminds(k, time.Hour)))
+		opts.IdleBytes = 2 * roomForThree
+		n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			switch shown(req)[0] {
+			case "user: be busy":
+				return busy(ctx, req, a)
+			case "user: park":
+				return parked(ctx, req, a)
+			}
+			return tells("hello")(ctx, req, a)
+		})})
+		turns := map[string]int{}
+		turn := func(id string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			turns[id]++
+			n.admit(chat(id), fmt.Sprint(turns[id]), "hello")
+			l.completes(chat(id), turns[id])
+		}
+		want := func(when string, ids ...string) {
+			t.Helper()
+			if diff := cmp.Diff(ids, n.inMemory("busy", "parked", "0", "1", "2", "3", "4", "5")); diff != "" {
+				t.Errorf("in memory %s (-want +got):\n%s", when, diff)
+			}
+		}
+
+		n.admit(chat("busy"), "1", "be busy")
+		<-begun
+		n.admit(chat("parked"), "1", "park")
+		l.until("a timer", func() bool { return len(l.timers()) == 1 })
+		turn("0")
+		turn("1")
+		want("when all have room", "busy", "parked", "0", "1")
+		turn("2")
+		turn("3")
+		want("when two are too many", "busy", "1", "2", "3")
+		turn("1")
+		turn("4")
+		want("when 1 was used again", "busy", "1", "3", "4")
+		if u := n.idleOf("conversations"); u.Crowded != 3 || u.Tight != 0 || u.Held == 0 || u.Held > roomForThree {
+			t.Errorf("it says %+v", u)
+		}
+		if u := n.idleOf("writers"); u.Held == 0 || u.Crowded != 0 {
+			t.Errorf("it says %+v", u)
+		}
+
+		ctx, leave := context.WithCancel(t.Context())
+		n.goesOn(ctx, l, chat("0"), func() { turn("0") })
+		want("when 0 came back", "busy", "0", "1", "4")
+		close(release)
+		l.completes(chat("busy"), 1)
+		want("when busy has nothing to do", "busy", "0", "4")
+		leave()
+
+		l.completes(chat("parked"), 1)
+		if diff := cmp.Diff(map[string]int{"remind": 2, "note": 1, "call": 1}, k.counts()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+		time.Sleep(10 * time.Minute)
+		l.leavesNothing()
+		for _, consumer := range []string{"conversations", "followers", "writers"} {
+			if u := n.idleOf(consumer); u.Held != 0 {
+				t.Errorf("when nothing is left it says %+v", u)
+			}
+		}
+	})
+}
+
+// TestIdleOfATightNode: while half of the node's memory is in use, nothing idle stays.
+func TestIdleOfATightNode(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		opts := agents(chatAgent())
+		opts.Memory = memory.New(1 << 20)
+		others := opts.Memory.Account("others", 0)
+		n := l.run(part{opts: opts, cast: alone(tells("hello"))})
+		n.admit(chat("0"), "1", "hello")
+		l.completes(chat("0"), 1)
+		if got := n.inMemory("0"); len(got) != 1 {
+			t.Error("it leaves memory where there is enough")
+		}
+		others.Add(512 << 10)
+		n.admit(chat("1"), "1", "hello")
+		l.completes(chat("1"), 1)
+		if got := n.inMemory("0", "1"); got != nil {
+			t.Errorf("%v stay in memory", got)
+		}
+		if u := n.idleOf("conversations"); u.Tight != 2 || u.Crowded != 0 || u.Held != 0 {
+			t.Errorf("it says %+v", u)
+		}
+		others.Add(-512 << 10)
+		n.admit(chat("0"), "2", "hello")
+		l.completes(chat("0"), 2)
+		if got := n.inMemory("0"); len(got) != 1 {
+			t.Error("it leaves memory when there is enough again")
+		}
+		if got := l.claims(chat("0")); len(got) != 1 {
+			t.Errorf("claims of %v, want one", got)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/memory"
+)
+
+// shelf keeps things by name and tells which had to give way.
+type shelf struct {
+	*memory.Shelf
+	kept    map[string]*memory.Kept
+	dropped []string
+}
+
+func newShelf(i *memory.Idle, name string) *shelf {
+	return &shelf{Shelf: i.Shelf(name), kept: map[string]*memory.Kept{}}
+}
+
+func (s *shelf) keep(name string, n int64) {
+	s.kept[name] = s.Keep(n, func() { s.dropped = append(s.dropped, name) })
+}
+
+// gone returns what gives way now, and forgets it.
+func (s *shelf) gone(i *memory.Idle) []string {
+	i.Trim()
+	out := s.dropped
+	s.dropped = nil
+	return out
+}
+
+func TestIdleGivesWay(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*shelf)
+		want []string
+		held int64
+	}{
+		{"what fits stays", func(s *shelf) { s.keep("a", 60); s.keep("b", 40) }, nil, 100},
+		{"the one used least recently goes", func(s *shelf) { s.keep("a", 60); s.keep("b", 40); s.keep("c", 1) }, []string{"a"}, 41},
+		{"as many as must", func(s *shelf) { s.keep("a", 30); s.keep("b", 30); s.keep("c", 90) }, []string{"a", "b"}, 90},
+		{"one that is too large", func(s *shelf) { s.keep("a", 101) }, []string{"a"}, 0},
+		{"what is used does not", func(s *shelf) { s.keep("a", 60); s.keep("b", 40); s.kept["a"].Take(); s.keep("c", 60) }, nil, 100},
+		{"it comes back in front", func(s *shelf) {
+			s.keep("a", 50)
+			s.keep("b", 50)
+			s.kept["a"].Take()
+			s.keep("a", 50)
+			s.keep("c", 50)
+		}, []string{"b"}, 100},
+		{"what grows counts", func(s *shelf) { s.keep("a", 50); s.keep("b", 50); s.kept["b"].Add(1) }, []string{"a"}, 51},
+		{"what shrinks does", func(s *shelf) { s.keep("a", 90); s.kept["a"].Add(-50); s.keep("b", 60) }, nil, 100},
+		{"what is taken counts for nothing", func(s *shelf) { s.keep("a", 90); s.kept["a"].Take(); s.kept["a"].Add(500); s.kept["a"].Take() }, nil, 0},
+		{"what gives way by another rule takes of it", func(s *shelf) { s.keep("a", 50); s.Add(60) }, []string{"a"}, 60},
+		{"and goes by no other", func(s *shelf) { s.Add(150) }, nil, 150},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i := memory.New(0).Idle(100)
+			s := newShelf(i, "things")
+			c.do(s)
+			if diff := cmp.Diff(c.want, s.gone(i)); diff != "" {
+				t.Errorf("gave way (-want +got):\n%s", diff)
+			}
+			want := []memory.IdleUsage{{Consumer: "things", Held: c.held, Crowded: int64(len(c.want))}}
+			if diff := cmp.Diff(want, i.Usage()); diff != "" {
+				t.Errorf("usage (-want +got):\n%s", diff)
+			}
+			for _, k := range s.kept {
+				k.Take()
+			}
+			if gone := s.gone(i); c.held <= 100 && gone != nil {
+				t.Errorf("%v gave way after all", gone)
+			}
+		})
+	}
+}
+
+// TestIdleOfSeveral: whoever holds it, what was used least recently goes first.
+func TestIdleOfSeveral(t *testing.T) {
+	i := memory.New(0).Idle(3)
+	a, b := newShelf(i, "a"), newShelf(i, "b")
+	a.keep("1", 1)
+	b.keep("2", 1)
+	a.keep("3", 1)
+	b.keep("4", 1)
+	b.keep("5", 1)
+	if diff := cmp.Diff([][]string{{"1"}, {"2"}}, [][]string{a.gone(i), b.gone(i)}); diff != "" {
+		t.Errorf("gave way (-want +got):\n%s", diff)
+	}
+	want := []memory.IdleUsage{{Consumer: "a", Held: 1, Crowded: 1}, {Consumer: "b", Held: 2, Crowded: 1}}
+	if diff := cmp.Diff(want, i.Usage()); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
+// TestIdleOfATightNode: while half of the budget is in use, all that is idle goes.
+func TestIdleOfATightNode(t *testing.T) {
+	b := memory.New(100)
+	work := b.Account("work", 0)
+	i := b.Idle(0)
+	s := newShelf(i, "things")
+	must(t, work.Take(49))
+	s.keep("a", 1)
+	s.keep("b", 1)
+	if gone := s.gone(i); gone != nil {
+		t.Errorf("%v gave way to nobody", gone)
+	}
+	must(t, work.Take(1))
+	if diff := cmp.Diff([]string{"a", "b"}, s.gone(i)); diff != "" {
+		t.Errorf("gave way (-want +got):\n%s", diff)
+	}
+	work.Add(-1)
+	s.keep("c", 1)
+	if gone := s.gone(i); gone != nil {
+		t.Errorf("%v gave way when there was room again", gone)
+	}
+	if diff := cmp.Diff([]memory.IdleUsage{{Consumer: "things", Held: 1, Tight: 2}}, i.Usage()); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
+// TestIdleByAnotherRule: what its holder drops itself counts like all else.
+func TestIdleByAnotherRule(t *testing.T) {
+	i := memory.New(0).Idle(100)
+	s := i.Shelf("things")
+	s.Add(30)
+	s.Add(-10)
+	s.Drop(10)
+	if diff := cmp.Diff([]memory.IdleUsage{{Consumer: "things", Held: 10, Crowded: 1}}, i.Usage()); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
+// TestDropMayKeep: a drop is called without a lock, and may come to be idle itself.
+func TestDropMayKeep(t *testing.T) {
+	i := memory.New(0).Idle(2)
+	s := i.Shelf("things")
+	again := 0
+	var drop func()
+	drop = func() {
+		if again++; again == 1 {
+			s.Keep(1, drop)
+			i.Trim()
+		}
+	}
+	s.Keep(2, drop)
+	s.Keep(1, func() {})
+	i.Trim()
+	if u := i.Usage()[0]; u.Held != 2 || again != 1 {
+		t.Errorf("%+v after %d drops", u, again)
+	}
+}
+
+func TestNoIdleKeepsNothing(t *testing.T) {
+	var none *memory.Idle
+	s := none.Shelf("things")
+	k := s.Keep(1, func() { t.Error("it gave way") })
+	k.Add(1 << 40)
+	s.Add(1 << 40)
+	none.Trim()
+	k.Take()
+	if none.Usage() != nil {
+		t.Error("it counts")
+	}
+}
