@@ -17,6 +17,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/internal/chaos"
+	"github.com/parleyrun/parley/memory"
 )
 
 var (
@@ -31,6 +32,28 @@ type simFleet struct {
 
 	mu    sync.Mutex
 	hosts map[string]*simHost
+	idle  []*memory.Idle // of all that there were
+}
+
+// watch takes note of what a node keeps without need.
+func (f *simFleet) watch(i *memory.Idle) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle = append(f.idle, i)
+}
+
+// gaveWay counts the idle conversations that were too many.
+func (f *simFleet) gaveWay() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range f.idle {
+		for _, u := range i.Usage() {
+			if u.Consumer == "conversations" {
+				n += int(u.Crowded)
+			}
+		}
+	}
+	return n
 }
 
 // newSimSystem makes an actor system. Its process table is large and slow to make,

@@ -31,7 +31,7 @@ type mutant struct {
 	seeds []uint64
 }
 
-// mutants are the rules of the log, of writers at rest, and of the busy journal, one by
+// mutants are the rules of the log, of who leaves memory, and of the busy journal, one by
 // one. What else could be done otherwise with journals is harmless, so that nobody can
 // notice: a replaced journal that is deleted late or never, as no number is used twice;
 // a number that is left behind for the next with the full set; an empty set that deletes
@@ -45,6 +45,7 @@ func mutants() []mutant {
 		{"a claim is not verified", logRule(storage.RuleVerifyClaim), nil, all, []uint64{4, 39, 47, 137, 166}},
 		{"what is missing rests on memory", off(&rules.looksAtLog), nil, all, []uint64{46, 69, 262, 771, 912}},
 		{"a writer at rest goes on unseen", off(&rules.checksResting), nil, all, []uint64{360, 644}},
+		{"who is at work leaves memory", ownerRule(machine.RuleStayAtWork), nil, simOfCrowds(), []uint64{70, 277, 302, 341, 725}},
 
 		{"202 before the journal", off(&rules.waitsForJournal), diesUnlisted, journals, []uint64{2, 26, 77, 121, 128}},
 		{"own set is not swept", off(&rules.sweepsOwnSet), isFencedAlone, journals, []uint64{0, 1, 3, 4, 5}},

@@ -77,9 +77,12 @@ func behindS3(t *testing.T) func(*local.Store) storage.Bucket {
 // a process now and then that has fewer than before, so that nothing changes under it.
 func onCores(n int) (before int) { return runtime.GOMAXPROCS(sample.Of(n, 0)) }
 
-// sameSchedule is every fourth time one about the busy journals.
+// sameSchedule is every fourth time one about the busy journals, and one of crowded nodes.
 func sameSchedule(i int) simSchedule {
-	if i%4 == 3 {
+	switch i % 4 {
+	case 2:
+		return simSchedule{simOfCrowds(), uint64(i)}
+	case 3:
 		return simSchedule{simOfJournals(), uint64(i)}
 	}
 	return simSchedule{simEverything(), uint64(i)}

@@ -27,28 +27,41 @@ const (
 	simRetryPause   = 300 * time.Millisecond
 	simPace         = 250 * time.Millisecond
 	simCompactGrace = 500 * time.Millisecond
-	simBatchBytes   = 1500 // little, so that what is enqueued together is split
+	simBatchBytes   = 1500         // little, so that what is enqueued together is split
+	simIdleBytes    = 2 * 24 << 10 // one idle conversation, of a crowded node
 )
+
+// simGaveWay counts idle conversations that left memory before their time.
+const simGaveWay schedule.Deed = "gave way"
 
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](1000, 24), "run so many schedules of the simulation, every fourth about the busy journals")
+	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](1000, 24), "run so many schedules of the simulation, every fourth about the busy journals, and every fourth crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
 type simProfile struct {
 	chaos.Profile
 	sweepEvery, shedAfter, idleAfter, appendTimeout time.Duration
-	logBatches                                      int // until a log gets a checkpoint, or a segment
+	logBatches                                      int   // until a log gets a checkpoint, or a segment
+	idleBytes                                       int64 // 0 is as many as come
 }
 
 func simEverything() simProfile {
-	return simProfile{chaos.Everything, 10 * time.Second, 3 * time.Second, 15 * time.Second, 0, 4}
+	return simProfile{chaos.Everything, 10 * time.Second, 3 * time.Second, 15 * time.Second, 0, 4, 0}
 }
 
 func simOfJournals() simProfile {
-	return simProfile{chaos.Journals, 3 * time.Second, time.Second, 6 * time.Second, 6 * time.Second, 0}
+	return simProfile{chaos.Journals, 3 * time.Second, time.Second, 6 * time.Second, 6 * time.Second, 0, 0}
+}
+
+// simOfCrowds is everything, on nodes that keep few idle conversations.
+func simOfCrowds() simProfile {
+	p := simEverything()
+	p.idleBytes = simIdleBytes
+	return p
 }
 
 // simSchedule is one schedule of the simulation.
@@ -58,8 +71,11 @@ type simSchedule struct {
 }
 
 func (s simSchedule) String() string {
-	if s.profile.Profile == chaos.Journals {
+	switch {
+	case s.profile.Profile == chaos.Journals:
 		return fmt.Sprintf("journals %d", s.seed)
+	case s.profile.idleBytes > 0:
+		return fmt.Sprintf("crowded %d", s.seed)
 	}
 	return fmt.Sprint(s.seed)
 }
@@ -82,12 +98,13 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	rt, err := newRuntime(site.Bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, Pace: simPace, RetryPause: simRetryPause,
-		IdleShedAfter: p.shedAfter, IdleAfter: p.idleAfter, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
+		IdleShedAfter: p.shedAfter, IdleAfter: p.idleAfter, IdleBytes: p.idleBytes, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
 		CheckpointBatches: p.logBatches, CompactBatches: p.logBatches, CompactGrace: simCompactGrace,
 	})
 	if err != nil {
 		return nil, err
 	}
+	fleet.watch(rt.accounts.idle)
 	rt.pageBytes, rt.machines.MaxBatchBytes = 600, simBatchBytes
 	rt.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
@@ -116,6 +133,7 @@ func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, ove
 		if err != nil {
 			t.Fatalf("seed %v: %v", s, err)
 		}
+		report.Shown[simGaveWay] = fleet.gaveWay()
 		time.Sleep(time.Second) // The actor system's count of dead letters ends by itself.
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -131,6 +149,9 @@ func TestSimulation(t *testing.T) {
 		if *simJournals {
 			s.profile = simOfJournals()
 		}
+		if *simCrowded {
+			s.profile = simOfCrowds()
+		}
 		report := runSchedule(t, newSimSystem(t), s)
 		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
@@ -143,8 +164,11 @@ func TestSimulation(t *testing.T) {
 	counts := map[chaos.Profile]int{}
 	for i := range *simSchedules {
 		s := simSchedule{simEverything(), uint64(counts[chaos.Everything])}
-		if *simJournals || i%4 == 3 {
+		switch {
+		case *simJournals || i%4 == 3:
 			s = simSchedule{simOfJournals(), uint64(counts[chaos.Journals])}
+		case i%4 == 2:
+			s.profile = simOfCrowds()
 		}
 		counts[s.profile.Profile]++
 		schedules = append(schedules, s)
@@ -155,7 +179,11 @@ func TestSimulation(t *testing.T) {
 		if t.Failed() || n < 100 {
 			continue
 		}
-		for _, what := range p.Lacking(totals[p], n) {
+		lacking := p.Lacking(totals[p], n)
+		if p == chaos.Everything {
+			lacking = append(lacking, totals[p].Below(map[schedule.Deed]int{simGaveWay: 200}, n)...)
+		}
+		for _, what := range lacking {
 			t.Errorf("too little has happened to show anything: %s", what)
 		}
 	}
@@ -197,6 +225,10 @@ func keptSchedules(t *testing.T) []simSchedule {
 		number, journals := strings.CutPrefix(line, "journals ")
 		if journals {
 			s.profile = simOfJournals()
+		}
+		number, crowded := strings.CutPrefix(number, "crowded ")
+		if crowded {
+			s.profile = simOfCrowds()
 		}
 		s.seed = schedule.Seeds(t, number)[0]
 		out = append(out, s)

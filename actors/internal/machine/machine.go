@@ -377,7 +377,7 @@ func (m *Machine) tick(in Tick) {
 		m.wakeAt = 0
 		m.wake()
 	case TimerIdle:
-		if m.idle() {
+		if m.idle() || !staysAtWork() {
 			m.stop(StopPassivated, nil)
 		}
 	}

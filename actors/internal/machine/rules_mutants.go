@@ -16,10 +16,13 @@ const (
 	RuleUnlistLate   = "unlist late"   // Idle is durable before the writer leaves the set.
 	RuleVouchReplay  = "vouch replay"  // A replay of unsettled work is acknowledged like new work.
 	RuleStayListed   = "stay listed"   // Who steps down stays in the set.
+	RuleStayAtWork   = "stay at work"  // Who has something to do stays in memory.
 )
 
 // rules are switched off when true. They hold for the whole process.
-var rules struct{ fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed atomic.Bool }
+var rules struct {
+	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork atomic.Bool
+}
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
 // with the tag mutants.
@@ -28,6 +31,7 @@ func SetRule(name string, on bool) {
 		RuleFenceOpened: &rules.fenceOpened, RuleFenceKnown: &rules.fenceKnown,
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
+		RuleStayAtWork: &rules.stayAtWork,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -47,3 +51,4 @@ func holdsWhenListed() bool    { return !rules.holdListed.Load() }
 func unlistsWhenDurable() bool { return !rules.unlistLate.Load() }
 func vouchesForReplay() bool   { return !rules.vouchReplay.Load() }
 func staysListed() bool        { return !rules.stayListed.Load() }
+func staysAtWork() bool        { return !rules.stayAtWork.Load() }
