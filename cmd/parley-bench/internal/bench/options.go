@@ -113,8 +113,9 @@ type counts struct {
 	LongTurns, LastTurns, Shorts int
 	// Reads are snapshots and updates.
 	Reads int
-	// Restarts are orderly ends, Kills others; Killed is the turns under way then.
-	Restarts, Kills, Killed int
+	// Restarts are orderly ends, Reopened those after which the long conversation is read,
+	// Kills others; Killed is the turns under way then.
+	Restarts, Reopened, Kills, Killed int
 	// Idle is the number of conversations at rest, Stored of those weighed, Rush of those
 	// that are created within RushTime.
 	Idle, Stored, Rush int
@@ -133,14 +134,14 @@ type counts struct {
 func countsOf(quick bool, percent int) counts {
 	full := counts{
 		Warmup: 20, RawPuts: 2000, Pool: 1000, Single: 500, Burst: 5000, Held: 10_000, Turns: 5000, Deltas: 100, Replies: 10,
-		Readers: 500, LongTurns: 1000, LastTurns: 50, Shorts: 10, Reads: 200, Restarts: 5, Kills: 3, Killed: 50, Idle: 10_000, Stored: 20,
+		Readers: 500, LongTurns: 1000, LastTurns: 50, Shorts: 10, Reads: 200, Restarts: 5, Reopened: 50, Kills: 3, Killed: 50, Idle: 10_000, Stored: 20,
 		Rush: 50_000, RushTime: time.Minute, Rest: 30 * time.Second, Loop: 40 * time.Second, Long: 90 * time.Second, Scenario: 3 * time.Minute, Run: 570 * time.Second,
 	}
 	c := full
 	if quick {
 		c = counts{
 			Warmup: 5, RawPuts: 200, Pool: 100, Single: 100, Burst: 500, Held: 1000, Turns: 500, Deltas: 20, Replies: 2,
-			Readers: 100, LongTurns: 100, LastTurns: 10, Shorts: 3, Reads: 50, Restarts: 2, Kills: 1, Killed: 10, Idle: 500, Stored: 4,
+			Readers: 100, LongTurns: 100, LastTurns: 10, Shorts: 3, Reads: 50, Restarts: 2, Reopened: 2, Kills: 1, Killed: 10, Idle: 500, Stored: 4,
 			Rush: 2000, RushTime: 5 * time.Second, Rest: 2 * time.Second, Loop: 5 * time.Second, Long: 10 * time.Second, Scenario: 25 * time.Second, Run: 55 * time.Second,
 		}
 	}
@@ -149,7 +150,7 @@ func countsOf(quick bool, percent int) counts {
 	}
 	for _, n := range []*int{
 		&c.Warmup, &c.RawPuts, &c.Pool, &c.Single, &c.Burst, &c.Held, &c.Turns, &c.Deltas, &c.Replies, &c.Readers,
-		&c.LongTurns, &c.LastTurns, &c.Shorts, &c.Reads, &c.Restarts, &c.Kills, &c.Killed, &c.Idle, &c.Stored, &c.Rush,
+		&c.LongTurns, &c.LastTurns, &c.Shorts, &c.Reads, &c.Restarts, &c.Reopened, &c.Kills, &c.Killed, &c.Idle, &c.Stored, &c.Rush,
 	} {
 		*n = max(1, *n*percent/100)
 	}

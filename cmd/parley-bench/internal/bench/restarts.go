@@ -26,7 +26,8 @@ func snapshotRestart(ctx context.Context, r *runner, out *Scenario) error {
 		return err
 	}
 	var samples []time.Duration
-	for range r.c.Restarts {
+	size := 0
+	for range r.c.Reopened {
 		if err := r.halt(); err != nil {
 			return err
 		}
@@ -34,13 +35,15 @@ func snapshotRestart(ctx context.Context, r *runner, out *Scenario) error {
 			return err
 		}
 		start := time.Now()
-		if _, _, err := r.at.call(ctx, http.MethodGet, l.id, "", "", http.StatusOK); err != nil {
+		b, _, err := r.at.call(ctx, http.MethodGet, l.id, "", "", http.StatusOK)
+		if err != nil {
 			return err
 		}
-		samples = append(samples, time.Since(start))
+		samples, size = append(samples, time.Since(start)), len(b)
 	}
 	out.take(samples)
 	out.figure("turns", float64(l.turns), "")
+	out.figure("answer", float64(size)/1e3, "kB")
 	return nil
 }
 
