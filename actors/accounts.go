@@ -17,15 +17,15 @@ type accounts struct {
 	calls         *memory.Account // what models are being shown, in a vendor's encoding
 	events        *memory.Account // durable events that wait for sinks
 
-	idle *memory.Idle
-	shed *memory.Shelf // conversations with nothing to do, which leave memory when they have to give way
+	idle *memory.Idle  // also of the followers, and of the writers at rest
+	rest *memory.Shelf // conversations with nothing to do
 }
 
 func newAccounts(b *memory.Budget, idleBytes int64) accounts {
 	idle := b.Idle(idleBytes)
 	return accounts{
 		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0), events: b.Account("events", 0),
-		idle: idle, shed: idle.Shelf("conversations"),
+		idle: idle, rest: idle.Shelf("conversations"),
 	}
 }
 
@@ -51,11 +51,11 @@ func (a *activation) charge() {
 	a.charged = held
 }
 
-// rest keeps the activation among those with nothing to do, until it has or gives way: then
-// fired comes before its time.
+// rest counts the activation among those with nothing to do. If it has to give way, its
+// timer fires before its time.
 func (a *activation) rest(fired timerFired) {
 	a.kept.Take()
-	a.kept = a.rt.accounts.shed.Keep(a.charged, func() { a.tell(fired) })
+	a.kept = a.rt.accounts.rest.Keep(a.charged, func() { a.tell(fired) })
 }
 
 // discharge counts nothing any more.

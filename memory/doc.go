@@ -12,7 +12,10 @@
 //  1. The sum of what was taken never exceeds the budget by [Account.Take], nor an
 //     account its own share. The last quarter is taken by claims of up to 64 KiB alone.
 //  2. What is given back is available at once; nobody waits for memory here.
-//  3. Work on large pieces takes turns ([Account.Turn]): the copies that it makes, which no
+//  3. What is held only so that something comes sooner has a bound of its own, [Idle], and
+//     all of it gives way while half of the budget is in use. Whoever holds it, what was used
+//     least recently gives way first.
+//  4. Work on large pieces takes turns ([Account.Turn]): the copies that it makes, which no
 //     account counts, are those of half as many as there are processors.
 //
 // Bytes are what the holder says they are. They are estimates of live data, not of what
