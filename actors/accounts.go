@@ -44,7 +44,7 @@ func (a *accounts) room() *conversation.Error {
 func (a *activation) charge() {
 	held := int64(perConversation + a.machine.Bytes())
 	if a.history != nil {
-		held += a.history.held.Load()
+		held += a.history.weight()
 	}
 	a.rt.accounts.conversations.Add(held - a.charged)
 	a.kept.Add(held - a.charged)

@@ -44,6 +44,13 @@ func (h *history) wrote(b storage.Batch) {
 	}
 }
 
+// weight is about how much it holds, in bytes.
+func (h *history) weight() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held.Load() + int64(h.bytes)
+}
+
 // forget drops the oldest of the recent batches. The caller holds mu.
 func (h *history) forget(n int) {
 	for i := range h.recent[:n] {
