@@ -35,6 +35,7 @@ func (a *accounts) room() *conversation.Error {
 	if err == nil {
 		return nil
 	}
+	a.idle.Trim()
 	out := conversation.Unavailable(retryAfter, err)
 	out.Details = fmt.Sprintf("This node takes no new message right now: %v. Retry after the time given.", err)
 	return out

@@ -13,8 +13,8 @@
 //     account its own share. The last quarter is taken by claims of up to 64 KiB alone.
 //  2. What is given back is available at once; nobody waits for memory here.
 //  3. What is held only so that something comes sooner has a bound of its own, [Idle], and
-//     all of it gives way while half of the budget is in use. Whoever holds it, what was used
-//     least recently gives way first.
+//     what was not used for a second gives way while half of the budget is in use. Whoever
+//     holds it, what was used least recently gives way first.
 //  4. Work on large pieces takes turns ([Account.Turn]): the copies that it makes, which no
 //     account counts, are those of half as many as there are processors.
 //

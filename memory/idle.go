@@ -3,12 +3,17 @@ package memory
 import (
 	"container/list"
 	"sync"
+	"time"
 )
+
+// idleWhenTight is how long something stays at most that is idle while half of the node's
+// budget is in use: who comes back at once finds it.
+const idleWhenTight = time.Second
 
 // Idle is what a node holds only so that something comes sooner: conversations with
 // nothing to do, followers without readers. Together they have at most so many bytes. Over
-// that, and while half of the node's budget is in use, those give way that were used
-// least recently, whoever holds them.
+// that those give way that were used least recently, whoever holds them; while half of the
+// node's budget is in use, all that were not used for a second.
 type Idle struct {
 	budget *Budget
 	limit  int64
@@ -17,6 +22,7 @@ type Idle struct {
 	held    int64
 	order   list.List // of *Kept, the one used last in front
 	shelves []*Shelf
+	soon    *time.Timer // trims once the oldest was not used for long enough
 }
 
 // Idle returns the idle part of a budget, of at most limit bytes; 0 or less bounds nothing
@@ -70,6 +76,8 @@ type Kept struct {
 	shelf *Shelf
 	drop  func()
 
+	since time.Time
+
 	bytes int64         // under the lock of Idle
 	place *list.Element // likewise; nil once it was taken or has to give way
 }
@@ -83,7 +91,7 @@ func (s *Shelf) Keep(n int64, drop func()) *Kept {
 	}
 	s.idle.mu.Lock()
 	defer s.idle.mu.Unlock()
-	k := &Kept{shelf: s, drop: drop, bytes: n}
+	k := &Kept{shelf: s, drop: drop, since: time.Now(), bytes: n}
 	k.place = s.idle.order.PushFront(k)
 	s.add(n)
 	return k
@@ -143,8 +151,8 @@ func (k *Kept) leave() {
 	}
 }
 
-// Trim makes what is too much give way. Who keeps something calls it then, without a lock
-// that a drop takes.
+// Trim makes what is too much give way. Who keeps something, or is refused room, calls it
+// then, without a lock that a drop takes.
 func (i *Idle) Trim() {
 	for k := i.excess(); k != nil; k = i.excess() {
 		k.drop()
@@ -161,10 +169,19 @@ func (i *Idle) excess() *Kept {
 	defer i.mu.Unlock()
 	crowded := i.limit > 0 && i.held > i.limit
 	oldest := i.order.Back()
-	if oldest == nil || !crowded && !tight {
+	if oldest == nil {
 		return nil
 	}
 	k := oldest.Value.(*Kept)
+	if !crowded {
+		if !tight {
+			return nil
+		}
+		if left := idleWhenTight - time.Since(k.since); left > 0 {
+			i.trimIn(left)
+			return nil
+		}
+	}
 	k.leave()
 	if crowded {
 		k.shelf.usage.Crowded++
@@ -172,4 +189,17 @@ func (i *Idle) excess() *Kept {
 		k.shelf.usage.Tight++
 	}
 	return k
+}
+
+// trimIn trims then, if nobody is about to; the lock is held.
+func (i *Idle) trimIn(d time.Duration) {
+	if i.soon != nil {
+		return
+	}
+	i.soon = time.AfterFunc(d, func() {
+		i.mu.Lock()
+		i.soon = nil
+		i.mu.Unlock()
+		i.Trim()
+	})
 }

@@ -1,7 +1,10 @@
 package memory_test
 
 import (
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,7 +14,9 @@ import (
 // shelf keeps things by name and tells which had to give way.
 type shelf struct {
 	*memory.Shelf
-	kept    map[string]*memory.Kept
+	kept map[string]*memory.Kept
+
+	mu      sync.Mutex
 	dropped []string
 }
 
@@ -20,15 +25,26 @@ func newShelf(i *memory.Idle, name string) *shelf {
 }
 
 func (s *shelf) keep(name string, n int64) {
-	s.kept[name] = s.Keep(n, func() { s.dropped = append(s.dropped, name) })
+	s.kept[name] = s.Keep(n, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.dropped = append(s.dropped, name)
+	})
+}
+
+// went returns what has given way, and forgets it.
+func (s *shelf) went() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.dropped
+	s.dropped = nil
+	return out
 }
 
 // gone returns what gives way now, and forgets it.
 func (s *shelf) gone(i *memory.Idle) []string {
 	i.Trim()
-	out := s.dropped
-	s.dropped = nil
-	return out
+	return s.went()
 }
 
 func TestIdleGivesWay(t *testing.T) {
@@ -95,8 +111,11 @@ func TestIdleOfSeveral(t *testing.T) {
 	}
 }
 
-// TestIdleOfATightNode: while half of the budget is in use, all that is idle goes.
-func TestIdleOfATightNode(t *testing.T) {
+// TestIdleOfATightNode: while half of the budget is in use, what was not used for a second
+// goes.
+func TestIdleOfATightNode(t *testing.T) { synctest.Test(t, idleOfATightNode) }
+
+func idleOfATightNode(t *testing.T) {
 	b := memory.New(100)
 	work := b.Account("work", 0)
 	i := b.Idle(0)
@@ -104,19 +123,27 @@ func TestIdleOfATightNode(t *testing.T) {
 	must(t, work.Take(49))
 	s.keep("a", 1)
 	s.keep("b", 1)
+	time.Sleep(time.Second)
 	if gone := s.gone(i); gone != nil {
 		t.Errorf("%v gave way to nobody", gone)
 	}
 	must(t, work.Take(1))
+	s.keep("c", 1)
 	if diff := cmp.Diff([]string{"a", "b"}, s.gone(i)); diff != "" {
 		t.Errorf("gave way (-want +got):\n%s", diff)
 	}
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if diff := cmp.Diff([]string{"c"}, s.went()); diff != "" {
+		t.Errorf("gave way while nobody asked (-want +got):\n%s", diff)
+	}
 	work.Add(-1)
-	s.keep("c", 1)
+	s.keep("d", 1)
+	time.Sleep(time.Second)
 	if gone := s.gone(i); gone != nil {
 		t.Errorf("%v gave way when there was room again", gone)
 	}
-	if diff := cmp.Diff([]memory.IdleUsage{{Consumer: "things", Held: 1, Tight: 2}}, i.Usage()); diff != "" {
+	if diff := cmp.Diff([]memory.IdleUsage{{Consumer: "things", Held: 1, Tight: 3}}, i.Usage()); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}
 }

@@ -184,7 +184,7 @@ func TestRoomOfTheNode(t *testing.T) {
 }
 
 // TestUnusedFollowersGiveWay: while half of the node's budget is in use, conversations
-// without readers are not kept, and those with readers are.
+// without readers are kept for a second, and those with readers as ever.
 func TestUnusedFollowersGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -201,20 +201,30 @@ func TestUnusedFollowersGiveWay(t *testing.T) {
 		go func() { done <- s.Wait(ctx, address(), h.head()) }()
 		synctest.Wait()
 		others.Add(1 << 19)
-		for i := range 3 {
+		look := func(i int) {
+			t.Helper()
 			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait()
 		}
-		synctest.Wait()
-		if n := s.Stats().Followers; n != 1 {
-			t.Errorf("%d followers, want the one with a reader", n)
+		for i := range 3 {
+			look(i)
+		}
+		if n := s.Stats().Followers; n != 4 {
+			t.Errorf("%d followers, want the one with a reader and those of this second", n)
+		}
+		time.Sleep(time.Second)
+		look(3)
+		if n := s.Stats().Followers; n != 2 {
+			t.Errorf("%d followers, want the one with a reader and the one of this second", n)
 		}
 		leave()
 		<-done
-		synctest.Wait()
-		if n := s.Stats().Followers; n != 0 {
-			t.Errorf("%d followers without readers while others need the memory", n)
+		time.Sleep(time.Second)
+		look(4)
+		if n := s.Stats().Followers; n != 1 {
+			t.Errorf("%d followers while others need the memory, want the one of this second", n)
 		}
 	})
 }
