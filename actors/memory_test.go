@@ -278,8 +278,9 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 		a := chatAgent()
 		a.Limits.ResponseBytes = 4 << 20
 		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
-			if seen := shown(req); !strings.HasSuffix(seen[len(seen)-1], "hello") {
-				t.Errorf("a model was asked to go on with the response, shown %.50q last", seen[len(seen)-1])
+			// What comes next is "hello", or a summary of what is too long to be shown with it.
+			if seen := shown(req); strings.Contains(seen[len(seen)-1], "Your reply was interrupted") {
+				t.Error("a model was asked to go on with the response")
 			}
 			out.Text("ok")
 			out.Finish(providers.Done{StopReason: providers.StopStop})
