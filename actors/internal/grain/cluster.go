@@ -144,6 +144,9 @@ func compactRegistry(r *actor.ProcessRegistryValue) {
 	all := r.LocalPIDs.LocalPIDs
 	r.LocalPIDs = &actor.SliceMap{LocalPIDs: slices.Clone(all[:registryTables])}
 	for _, table := range all { // the library has registered some processes of its own
+		if table.IsEmpty() {
+			continue // Items starts 65 goroutines, and there are 1024 tables.
+		}
 		for id, process := range table.Items() {
 			table.Remove(id)
 			r.LocalPIDs.GetBucket(id).Set(id, process)

@@ -41,11 +41,11 @@ func TestStreamThatEndsWithoutAnErrorIsAnEnd(t *testing.T) {
 	p := &polite{streams: make(chan struct{}, 100)}
 	s := grpc.NewServer()
 	remote.RegisterRemotingServer(s, p)
-	go s.Serve(l)
 	defer s.Stop()
 	m := newHandDriven()
 	down := make(chan string, 100)
 	c := start(t, actorFunc(echo), &grain.Options{Insecure: true, Membership: m, LinkDown: func(a string) { down <- a }})
+	go s.Serve(l) // Not before: a start replaces the one logger of gRPC.
 	m.show(m.self, grain.Member{ID: "polite", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Weight: 1})
 	await(t, p.streams, "the first stream")
 	for began := time.Now(); len(down) == 0 || len(p.streams) == 0; {
