@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 )
 
+// endlessBytes is how much text a model said without end. The program never has the race
+// detector here, see lean.
+var endlessBytes = int64(sample.Of(96<<20, 8<<20))
+
 const (
-	endlessBytes = 96 << 20 // of text that a model said without end
-	endlessBatch = 4 << 20  // of it in one batch
+	endlessBatch = 4 << 20 // of it in one batch
 	endlessDelta = 16 << 10
 	// maxRecovery is what may be needed beyond an empty folder, in bytes: some times
 	// what is kept of one response, whatever the length of the text.
@@ -24,8 +28,8 @@ const (
 )
 
 // endless stores the log of a response whose model did not end and that was settled, as a
-// node that died has left it, and returns what lies in the bucket for it, in bytes.
-func endless(t *testing.T, b storage.Bucket, at conversation.Address) (stored int64) {
+// node that died has left it, with so many bytes of text, and returns what lies in the bucket for it, in bytes.
+func endless(t *testing.T, b storage.Bucket, at conversation.Address, text int64) (stored int64) {
 	t.Helper()
 	logs := storage.NewLogs(b, nil)
 	w := logs.Writer(at.Key(), "lost", storage.Start(), 1)
@@ -52,7 +56,7 @@ func endless(t *testing.T, b storage.Bucket, at conversation.Address) (stored in
 		batch = append(batch, said)
 	}
 	lines := encode(batch...)
-	for range endlessBytes / endlessBatch {
+	for range text / endlessBatch {
 		write(lines)
 	}
 	write(encode(&conversation.StepCompleted{Message: "msg_2", Turn: "turn_1", StopReason: "stop"},
@@ -87,7 +91,7 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 		if err := storage.EnsureFormat(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d bytes are stored for %d of text", endless(t, b, at), endlessBytes)
+		t.Logf("%d bytes are stored for %d of text", endless(t, b, at, endlessBytes), endlessBytes)
 	})
 	t.Run("verify", func(t *testing.T) {
 		cmd := exec.Command(program, "log", "verify", "--data", data)

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 const (
@@ -29,12 +30,14 @@ const (
 	// shown them, in bytes.
 	maxPeakRSS = 300 << 20
 
-	pictures = 50
 	// A picture is blocks of which only the first differs from picture to picture.
 	pictureBlock  = 3 << 10
 	pictureBlocks = 3414
 	pictureText   = pictureBlocks * pictureBlock / 3 * 4 // characters of base64
 )
+
+// pictures is how many there are.
+var pictures = sample.Of(50, 5)
 
 // picture yields the base64 text of one picture. It holds no more than a block,
 // so that this process does not need what it forbids the other.
@@ -69,6 +72,7 @@ func (p *picture) Read(b []byte) (int, error) {
 // gallery is a model that reads no picture before all of them are offered to it,
 // so that as many calls are under way at once as there are pictures.
 type gallery struct {
+	awaited int
 	mu      sync.Mutex
 	offered map[int]bool
 	shown   map[int]bool
@@ -110,7 +114,7 @@ func (g *gallery) look(r *http.Request) error {
 	}
 	g.mu.Lock()
 	if !g.offered[n] {
-		if g.offered[n] = true; len(g.offered) == pictures {
+		if g.offered[n] = true; len(g.offered) == g.awaited {
 			close(g.all)
 		}
 	}
@@ -189,11 +193,11 @@ func (n *node) peakWithin(most int64) int64 {
 	return peak
 }
 
-// TestMemoryOfManyPictures admits 50 pictures of 10 MB at once, each of which is
+// TestMemoryOfManyPictures admits pictures of 10 MB at once, each of which is
 // then shown to a model, all at once again.
 func TestMemoryOfManyPictures(t *testing.T) {
 	lean(t)
-	model := &gallery{offered: map[int]bool{}, shown: map[int]bool{}, all: make(chan struct{})}
+	model := &gallery{awaited: pictures, offered: map[int]bool{}, shown: map[int]bool{}, all: make(chan struct{})}
 	vendor := httptest.NewServer(model)
 	defer vendor.Close()
 	t.Setenv("OPENAI_BASE_URL", vendor.URL)
