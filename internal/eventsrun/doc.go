@@ -36,7 +36,7 @@
 // schedule and not its outcome, and no check depends on time: what has to happen is
 // waited for.
 //
-//	go test ./internal/eventsrun                                                10,000 events, 2,000 with the race detector
+//	go test ./internal/eventsrun                                                10,000 events, 2,000 and 3 clients with the race detector
 //	go test ./internal/eventsrun -timeout 0 -run TestEventsRun -v -events 1000000
 //
 // -seed changes the seed, -program takes a program that is there already. From 200,000

@@ -51,7 +51,7 @@ type run struct {
 func TestEventsRun(t *testing.T) {
 	r := &run{cluster: newCluster(t), events: *eventsFlag, seed: *seedFlag, puts: map[string]int64{}, began: time.Now()}
 	r.rand = rand.New(rand.NewPCG(r.seed, 0x65766e7473))
-	clients := 10
+	clients := sample.Of(10, 3)
 	if r.events >= manyEvents {
 		clients = 32
 	}
