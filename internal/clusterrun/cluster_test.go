@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,9 +35,14 @@ const (
 	secret = "note=body-"
 )
 
+// clusters counts those of this process. Each has loopback addresses of its own, so that
+// none takes the port of a node of another that is about to be started again.
+var clusters atomic.Int32
+
 // cluster is nodes, what lies between them, and what they need.
 type cluster struct {
 	noderun.Notes
+	subnet  string // The first three numbers of the addresses of nodes and proxies.
 	reaper  *proc.Reaper
 	http    *noderun.Client
 	nodes   []*node
@@ -86,7 +92,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
 	place := noderun.NewBucket(t, s3server.Versitygw(t))
 	c := &cluster{
-		reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
+		subnet: fmt.Sprintf("127.0.%d", clusters.Add(1)), reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
 	}
 	var err error
 	if c.bucket, _, err = place.Open(); err != nil {
@@ -129,16 +135,16 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 // bucket.
 func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
 	t.Helper()
-	n := &node{c: c, number: i, ip: fmt.Sprintf("127.0.0.%d", 11+i), changed: make(chan struct{})}
+	n := &node{c: c, number: i, ip: fmt.Sprintf("%s.%d", c.subnet, 11+i), changed: make(chan struct{})}
 	ports := noderun.FreePorts(t, n.ip, 3)
 	n.http, n.peers, n.admin = ports[0], ports[1], ports[2]
 	for from := range c.between {
 		n.callers = append(n.callers, newPath(c.between[from][i], c.between[i][from]))
 	}
 	n.bucket = newPath(newValve(), newValve())
-	before, err := newProxy(fmt.Sprintf("127.0.0.%d:0", 21+i), n.peers, func(caller net.IP) *path {
+	before, err := newProxy(fmt.Sprintf("%s.%d:0", c.subnet, 21+i), n.peers, func(caller net.IP) *path {
 		for from := range n.callers {
-			if from != i && caller.String() == fmt.Sprintf("127.0.0.%d", 11+from) {
+			if from != i && caller.String() == fmt.Sprintf("%s.%d", c.subnet, 11+from) {
 				return n.callers[from]
 			}
 		}

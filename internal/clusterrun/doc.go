@@ -10,7 +10,7 @@
 //
 // The nodes are the parley program, built with the race detector if the test is.
 // Their configuration is a parley.yaml with mutual TLS. A node has a loopback
-// address of its own, 127.0.0.11 and on, from which it also connects to others, so
+// address of its own, 127.0.1.11 and on, from which it also connects to others, so
 // that a proxy knows who calls.
 //
 // A run starts the nodes, lets clients post, follow and read, and meanwhile kills,

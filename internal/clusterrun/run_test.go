@@ -43,10 +43,15 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// TestClusterRun is the cluster run.
+// TestClusterRun is the cluster run. Nodes wait most of the time, so several runs go on at
+// once.
 func TestClusterRun(t *testing.T) {
+	t.Parallel()
 	for _, seed := range seeds(t) {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { newRun(t, newPlan(seed)).perform() })
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			newRun(t, newPlan(seed)).perform()
+		})
 	}
 }
 

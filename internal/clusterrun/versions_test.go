@@ -49,6 +49,7 @@ type versions struct {
 // older one cannot read. What somebody else has written is refused by the older one and
 // served once that has left.
 func TestTwoVersions(t *testing.T) {
+	t.Parallel()
 	now, next := program(t), nextProgram(t)
 	c := newCluster(t, clusterOptions{nodes: 2, program: func(number int) string { return []string{next, now}[number] }})
 	v := &versions{
