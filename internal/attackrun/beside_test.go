@@ -33,8 +33,8 @@ const (
 	timeRead     = "read"     // A whole conversation.
 )
 
-// sample is how long something took.
-type sample struct {
+// latency is how long something took.
+type latency struct {
 	what  string
 	began time.Time
 	took  time.Duration
@@ -66,7 +66,7 @@ type beside struct {
 	think  time.Duration
 
 	mu       sync.Mutex
-	samples  []sample
+	samples  []latency
 	refusals []refusal
 	faults   []fault
 	answers  int
@@ -121,7 +121,7 @@ func (w *watched) CloseIdleConnections() {
 func (b *beside) timed(what string, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.samples = append(b.samples, sample{what, began, time.Since(began)})
+	b.samples = append(b.samples, latency{what, began, time.Since(began)})
 }
 
 // begin notes a fault, and returns what ends it.
@@ -258,7 +258,7 @@ func (b *beside) follow(ctx context.Context, r *rand.Rand, reader *noderun.Reade
 }
 
 // forget begins another phase: what was timed is returned and forgotten.
-func (b *beside) forget() (samples []sample) {
+func (b *beside) forget() (samples []latency) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	samples, b.samples = b.samples, nil
@@ -291,7 +291,7 @@ func (b *beside) judge() (flaws []string, told map[string]int) {
 }
 
 // quiet are the samples that no fault overlaps.
-func (b *beside) quiet(samples []sample) (out []sample) {
+func (b *beside) quiet(samples []latency) (out []latency) {
 	for _, s := range samples {
 		if _, broken := b.during(s.began, s.began.Add(s.took)); !broken {
 			out = append(out, s)
@@ -301,7 +301,7 @@ func (b *beside) quiet(samples []sample) (out []sample) {
 }
 
 // percentile is that of what took so long, 0 without any.
-func percentile(samples []sample, what string, p float64) time.Duration {
+func percentile(samples []latency, what string, p float64) time.Duration {
 	var all []time.Duration
 	for _, s := range samples {
 		if s.what == what {
@@ -315,7 +315,7 @@ func percentile(samples []sample, what string, p float64) time.Duration {
 	return all[min(len(all)-1, int(p*float64(len(all))))]
 }
 
-func count(samples []sample, what string) (n int) {
+func count(samples []latency, what string) (n int) {
 	for _, s := range samples {
 		if s.what == what {
 			n++

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 const (
@@ -57,11 +58,15 @@ func newPlan(nodes int) plan {
 	return p
 }
 
-// TestAttackOnOneNode attacks a node that serves a folder alone.
-func TestAttackOnOneNode(t *testing.T) { perform(t, newPlan(1)) }
-
-// TestAttackOnThreeNodes attacks a cluster over an S3 server.
-func TestAttackOnThreeNodes(t *testing.T) { perform(t, newPlan(3)) }
+// TestAttack attacks a node that serves a folder alone, and a cluster over an S3 server. The
+// nodes never have the race detector, see program, and who attacks is the same for both.
+func TestAttack(t *testing.T) {
+	for _, run := range sample.Of([]string{"one node", "three nodes"}, []string{"one node"}) {
+		t.Run(run, func(t *testing.T) {
+			perform(t, newPlan(map[string]int{"one node": 1, "three nodes": 3}[run]))
+		})
+	}
+}
 
 // run is one attack on nodes and the clients beside it.
 type run struct {
@@ -225,7 +230,7 @@ func (r *run) stall(ctx context.Context, n *node) {
 }
 
 // judge checks what was promised, and tells the figures.
-func (r *run) judge(ctx context.Context, alone, attacked []sample) {
+func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 	refused, told := r.beside.judge()
 	for _, f := range refused {
 		r.Fail("a client that behaves was refused: %s", f)
