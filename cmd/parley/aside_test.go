@@ -41,6 +41,7 @@ func (m *mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestOpeningEndsTheProcess has a conversation end every process that opens it. The fourth
 // start leaves it alone and serves all others; put back, it goes on where it was.
 func TestOpeningEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	sick := conversation.Address{Agent: "echo", ID: "sick"}
 	bucket := &mine{Handler: s3front.New(newStore(t)), log: storage.FolderOf(sick.Key()) + "log/", victim: make(chan *os.Process)}
 	endpoint := httptest.NewServer(bucket)

@@ -35,6 +35,7 @@ func usedFolder(t *testing.T) (data string, conv conversation.Key) {
 }
 
 func TestLogOfAServer(t *testing.T) {
+	t.Parallel()
 	data, conv := usedFolder(t)
 	onFolder(t, data, func(b storage.Bucket) {
 		if prefix := string(conv[:2]) + "/" + string(conv) + "/seg/"; len(keys(t, b, prefix)) == 0 {

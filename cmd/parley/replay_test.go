@@ -152,6 +152,7 @@ func sentEvents(t *testing.T, data string, want int) map[string]string {
 // TestReplayMakesTheSameEvents compares what a node has sent while it ran and was
 // killed, what the logs say and what replay makes.
 func TestReplayMakesTheSameEvents(t *testing.T) {
+	t.Parallel()
 	data, last := talked(t)
 	want := projected(t, data)
 	if len(want) < 50 {
@@ -179,6 +180,7 @@ func TestReplayMakesTheSameEvents(t *testing.T) {
 
 // TestReplayFillsADatabase replays twice into an empty database, and asks it.
 func TestReplayFillsADatabase(t *testing.T) {
+	t.Parallel()
 	server := clickhousetest.Start(t, nil)
 	data, last := talked(t)
 	want := projected(t, data)
@@ -255,6 +257,7 @@ func sameAnswers(t *testing.T, data, dsn string, last conversation.SubmissionID)
 
 // TestReplayOfADamagedLog stores what can be read and says what cannot.
 func TestReplayOfADamagedLog(t *testing.T) {
+	t.Parallel()
 	data, _ := talked(t)
 	want := projected(t, data)
 	key := conversation.Address{Agent: "assistant", ID: "c1"}.Key()

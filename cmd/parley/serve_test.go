@@ -51,6 +51,7 @@ func dirBucket(dir string) string {
 }
 
 func TestServeCarriesOn(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := echoConfig(t, dir, dirBucket(dir), "publicUrl: https://agents.example.com/v1")
 	n := startProgram(t, "serve", "--quiet", "--config", file)

@@ -16,6 +16,7 @@ import (
 // TestServeOutlivesWhoReadsItsEvents has a standard output whose reader is gone, and one
 // whose reader is stuck: conversations go on, and the server ends when it shall.
 func TestServeOutlivesWhoReadsItsEvents(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(r, w *os.File){
 		"gone":  func(r, _ *os.File) { _ = r.Close() },
 		"stuck": func(_, w *os.File) { fill(t, w) },

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // lean has a test use the program without the race detector, whose memory is not that of
-// the program.
+// the program. Parallel tests must not: they share what is run.
 func lean(t *testing.T) {
 	t.Helper()
 	file, err := proc.Build(t.Context(), "cmd/parley", false)
@@ -240,6 +240,7 @@ func settlements(s conversation.Snapshot, id conversation.SubmissionID) (outcome
 func (r *reader) offset() conversation.Offset { return r.position.Batch }
 
 func TestKillInMidReply(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	n := startDev(t, data)
 	at := n.url(t, "reply")
@@ -271,6 +272,7 @@ func TestKillInMidReply(t *testing.T) {
 }
 
 func TestKillInMidTool(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	id, rcpt, client := killedInMidTool(t, data)
 	n := startDev(t, data)
@@ -339,6 +341,7 @@ func toolSettled(t *testing.T, data, id string) (found bool) {
 }
 
 func TestRestartKeepsQueue(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	n := startDev(t, data)
 	at := n.url(t, "queue")
