@@ -69,7 +69,7 @@ func TestCallEndsWithItsLink(t *testing.T) {
 	}
 	ca := newAuthority(t, "ours")
 	m := newHandDriven()
-	c := start(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, RequestTimeout: 10 * patience, OwnerWait: 100 * time.Millisecond})
+	c := start(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, RequestTimeout: 10 * patience, OwnerWait: time.Second})
 	n := startNode(t, "127.0.0.1:0", ca.member(t))
 	n.show(t, m.self, n.self)
 	m.show(m.self, n.self)
