@@ -125,7 +125,9 @@ func checkLong(t *testing.T, w *world, n *node) {
 	if !again.Deduplicated || again.Offset != 0 {
 		t.Errorf("the first message sent again: %+v", again)
 	}
-	n.admit(chat("c"), "next", "and now?")
+	if _, err := n.rt.Read(t.Context(), chat("c"), n.admit(chat("c"), "next", "and now?")); err != nil {
+		t.Fatal(err)
+	}
 	w.untilSettled(chat("c"), longTurns+1)
 	want := fmt.Sprintf("%d messages and", 2*longTurns+1)
 	messages := n.snapshot(chat("c")).Messages

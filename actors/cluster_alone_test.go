@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 // certificate of another authority, is one of two members. It is not more than half of them,
 // and owns nothing: every request is served.
 func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	w := newWorld(t)
 	a := w.together(1, setup{opts: agents(chatAgent()), model: says(3)})[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,11 +37,15 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	if st := a.rt.Status(); st.Others != 1 || st.Reachable != 0 || !st.Ready {
 		t.Fatalf("the sound node reaches %d of %d others and is not ready: %s", st.Reachable, st.Others, st.Reason)
 	}
-	for i := range 20 {
-		if _, err := a.rt.Admit(t.Context(), message(chat(fmt.Sprint("c", i)), "k", "hello")); err != nil {
-			t.Errorf("message %d through the sound node: %v", i, err)
-		}
+	var wg sync.WaitGroup
+	for i := range 20 { // at once: each waits a second for the stranger to let go of the conversation
+		wg.Go(func() {
+			if _, err := a.rt.Admit(t.Context(), message(chat(fmt.Sprint("c", i)), "k", "hello")); err != nil {
+				t.Errorf("message %d through the sound node: %v", i, err)
+			}
+		})
 	}
+	wg.Wait()
 	if st := stranger.rt.Status(); st.Ready || !strings.Contains(st.Reason, "not reached: 0 of 1") || st.Unreached != 1 {
 		t.Errorf("the stranger is ready %v: %q, %d rows own nothing", st.Ready, st.Reason, st.Unreached)
 	}
@@ -61,6 +69,9 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 
 // TestAllNodesLeaveTogether: where the last ones go at the same time, none waits for another to take over.
 func TestAllNodesLeaveTogether(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	w := newWorld(t)
 	model := make(stage)
 	opts := agents(chatAgent())
@@ -83,6 +94,9 @@ func TestAllNodesLeaveTogether(t *testing.T) {
 
 // TestDrainedNodeThatIsLeftAlone: a node that was drained is the only one left. Somebody has to serve.
 func TestDrainedNodeThatIsLeftAlone(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	w := newWorld(t)
 	nodes := w.together(2, setup{opts: agents(chatAgent()), model: says(3)})
 	if _, err := actors.SetDraining(context.Background(), w.bucket, nodes[1].rt.Status().Member, true); err != nil {

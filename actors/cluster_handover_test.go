@@ -68,6 +68,9 @@ func (w *world) over(b *heldBucket, o actors.Options, model providers.Protocol) 
 // TestStagedAdmissionSurvivesHandOver: the owner is drained while it reads an admission
 // from the bucket. The caller is to be moved on, not refused.
 func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	w := newWorld(t)
 	reading := make(chan struct{}, 10)
 	owner := w.over(&heldBucket{get: func(ctx context.Context, key string) {
@@ -96,6 +99,9 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 // TestHandOverAgain: a hand-over that failed can be asked for again, and a node that has
 // not handed over does not say that it has.
 func TestHandOverAgain(t *testing.T) {
+	if isolated(t) {
+		return
+	}
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var stall atomic.Bool

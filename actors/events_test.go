@@ -272,38 +272,39 @@ func (l *loop) exports() (keys []string) {
 // TestEventsOfRecovery kills a node in mid-reply before anything is shipped: the next one
 // ships what the first had not, and its own.
 func TestEventsOfRecovery(t *testing.T) {
-	w := newWorld(t)
-	model := make(stage)
-	broken, sink := newMemorySink("memory"), newMemorySink("memory")
-	broken.breakDown(true)
-	opts := doomed(talkative(false))
-	opts.Sinks = []observability.Sink{broken}
-	dead := w.start(setup{opts: opts, model: model})
-	dead.admit(chat("c"), "1", "hello")
-	model.next(t).text("Once upon a time")
-	w.until("the text", func() bool { return len(only[*conversation.Delta](w.records(chat("c")))) == 1 })
-	dead.cut()
-	_ = dead.stop() // it has lost its bucket
+	inLoop(t, func(t *testing.T, l *loop) {
+		model := make(stage)
+		broken, sink := newMemorySink("memory"), newMemorySink("memory")
+		broken.breakDown(true)
+		opts := doomed(talkative(false))
+		opts.Sinks = []observability.Sink{broken}
+		dead := l.run(part{opts: opts, cast: alone(model.play)})
+		dead.admit(chat("c"), "1", "hello")
+		model.next(t).text("Once upon a time")
+		l.until("the text", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) == 1 })
+		dead.cut()
+		_ = dead.stop() // it has lost its bucket
 
-	opts = agents(talkative(false))
-	opts.Sinks = []observability.Sink{sink}
-	alive := w.start(setup{opts: opts, model: model})
-	model.next(t).finish()
-	w.untilSettled(chat("c"), 1)
-	// What is still to be read from the log when a node ends is left to the next one.
-	eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(w.events(chat("c"), nil)) })
-	if err := alive.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(w.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
-		t.Errorf("events of a recovered conversation (-log +sink):\n%s", diff)
-	}
-	lines := strings.Join(sink.durable(t, chat("c")), "\n")
-	for _, want := range []string{`"recovered":true`, `"reason":"lost"`, `"finishReason":"interrupted"`} {
-		if !strings.Contains(lines, want) {
-			t.Errorf("the events lack %s:\n%s", want, lines)
+		opts = agents(talkative(false))
+		opts.Sinks = []observability.Sink{sink}
+		alive := l.run(part{opts: opts, cast: alone(model.play)})
+		model.next(t).finish()
+		l.untilSettled(chat("c"), 1)
+		// What is still to be read from the log when a node ends is left to the next one.
+		eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(l.events(chat("c"), nil)) })
+		if err := alive.stop(); err != nil {
+			t.Fatal(err)
 		}
-	}
+		if diff := cmp.Diff(l.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
+			t.Errorf("events of a recovered conversation (-log +sink):\n%s", diff)
+		}
+		lines := strings.Join(sink.durable(t, chat("c")), "\n")
+		for _, want := range []string{`"recovered":true`, `"reason":"lost"`, `"finishReason":"interrupted"`} {
+			if !strings.Contains(lines, want) {
+				t.Errorf("the events lack %s:\n%s", want, lines)
+			}
+		}
+	})
 }
 
 // TestObserversSeeDispatches: who sent a submission, and that code did.

@@ -96,7 +96,12 @@ func TestFatMessagesWait(t *testing.T) {
 		return nil
 	})})
 	w.untilSettled(chat("c"), waiting+1)
-	if err := n.stop(); err != nil { // and all hooks have ended
+	eventually(t, "the last hook", func() bool { // a node that stops waits for no body that a hook is to be told
+		mu.Lock()
+		defer mu.Unlock()
+		return told["settled "+fat(waiting)] > 0
+	})
+	if err := n.stop(); err != nil {
 		t.Error(err)
 	}
 	if len(last) != waiting+1 {

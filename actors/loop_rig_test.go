@@ -98,9 +98,7 @@ func (n *actorNode) die() {
 // settles waits until a conversation has n settlements, and until nothing moves.
 func (l *loop) settles(at conversation.Address, n int) []*conversation.SubmissionSettled {
 	l.tb.Helper()
-	l.until(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
-		return len(only[*conversation.SubmissionSettled](l.records(at))) >= n
-	})
+	l.untilSettled(at, n)
 	synctest.Wait()
 	got := only[*conversation.SubmissionSettled](l.records(at))
 	if len(got) != n {

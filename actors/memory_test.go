@@ -31,6 +31,16 @@ var (
 // childOf names, in the environment of a child process, the test it is for.
 const childOf = "PARLEY_TEST_CHILD_OF"
 
+// child is a process that runs the calling test alone.
+func child(t *testing.T) *exec.Cmd {
+	t.Helper()
+	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
+	// The race detector would otherwise sleep for a second before it lets the process go.
+	cmd.Env = append(os.Environ(), childOf+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return cmd
+}
+
 // TestMemoryOfEndlessModels runs models that never end in a process of its own and looks
 // at the most memory that it took, which the race detector multiplies. What the models
 // would say is more.
@@ -52,10 +62,7 @@ func peak(t *testing.T, most int, run func(*testing.T)) {
 		fmt.Printf("%s\n", status)
 		return
 	}
-	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
-	cmd.Env = append(os.Environ(), childOf+"="+t.Name())
-	out, err := cmd.CombinedOutput()
+	out, err := child(t).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out[max(0, len(out)-4000):])
 	}

@@ -44,6 +44,8 @@ type world struct {
 
 	mu     sync.Mutex
 	change chan struct{} // closed at the end of the next request of a node
+	absent int           // nodes that are still to listen, see together
+	listen chan struct{} // closed when all do
 }
 
 func newWorld(tb testing.TB) *world {
@@ -62,6 +64,9 @@ func newWorldOver(tb testing.TB, store *local.Store) *world {
 	w.bucket = w.store
 	w.nodes = storagetest.Through(w.store, func(ctx context.Context, c *storagetest.Call) error {
 		defer w.wake()
+		if err := w.join(ctx, c); err != nil {
+			return c.Unanswered(err)
+		}
 		return c.Do(ctx)
 	})
 	w.logs = storage.NewLogs(w.bucket, nil)
@@ -99,7 +104,14 @@ func (w *world) until(what string, ok func() bool) {
 func (w *world) batches(at conversation.Address) [][]conversation.Record {
 	w.tb.Helper()
 	var out [][]conversation.Record
-	for b, err := range w.logs.Batches(context.Background(), at.Key(), storage.Start()) {
+	w.read(at, storage.Start(), func(records []conversation.Record) { out = append(out, records) })
+	return out
+}
+
+// read shows each batch of a log after a position, and returns the position it got to.
+func (w *world) read(at conversation.Address, after storage.Position, show func([]conversation.Record)) storage.Position {
+	w.tb.Helper()
+	for b, err := range w.logs.Batches(context.Background(), at.Key(), after) {
 		if err != nil {
 			w.tb.Fatal(err)
 		}
@@ -107,9 +119,10 @@ func (w *world) batches(at conversation.Address) [][]conversation.Record {
 		if err != nil {
 			w.tb.Fatal(err)
 		}
-		out = append(out, records)
+		show(records)
+		after = storage.Position{Seq: b.Seq, Hash: b.Hash}
 	}
-	return out
+	return after
 }
 
 func (w *world) records(at conversation.Address) []conversation.Record {
@@ -141,15 +154,18 @@ func only[T conversation.Record](records []conversation.Record) []T {
 	return out
 }
 
-// untilSettled waits until a log holds n settlements and returns them.
+// untilSettled waits until a log holds n settlements and returns them. While it waits it
+// reads no batch twice: it looks after every request of a node.
 func (w *world) untilSettled(at conversation.Address, n int) []*conversation.SubmissionSettled {
 	w.tb.Helper()
-	var got []*conversation.SubmissionSettled
+	after, seen := storage.Start(), 0
 	w.until(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
-		got = only[*conversation.SubmissionSettled](w.records(at))
-		return len(got) >= n
+		after = w.read(at, after, func(records []conversation.Record) {
+			seen += len(only[*conversation.SubmissionSettled](records))
+		})
+		return seen >= n
 	})
-	return got
+	return only[*conversation.SubmissionSettled](w.records(at))
 }
 
 // listing returns every object with its size.
@@ -392,14 +408,17 @@ func await[T any](tb testing.TB, ch <-chan T, what string) T {
 	}
 }
 
-// eventually polls a state that has no channel.
+// eventually polls a state that has no channel. It pauses for longer than it looks, so
+// that looking does not keep what it waits for from the processor.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(patience); !ok(); {
+	for deadline := time.After(patience); ; {
+		began := time.Now()
+		if ok() {
+			return
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(max(time.Millisecond, 3*time.Since(began))):
 		case <-deadline:
 			tb.Fatalf("timed out waiting for %s", what)
 		}
@@ -465,27 +484,30 @@ type move struct {
 
 // Stream implements providers.Protocol.
 func (s stage) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
-	return script(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-		c := &modelCall{req: req, moves: make(chan move)}
+	return script(s.play).Stream(ctx, m, req, o)
+}
+
+// play is the script of the model.
+func (s stage) play(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+	c := &modelCall{req: req, moves: make(chan move)}
+	select {
+	case s <- c:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
 		select {
-		case s <- c:
+		case m := <-c.moves:
+			if m.act != nil {
+				m.act(a)
+			}
+			if m.end {
+				return m.err
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		for {
-			select {
-			case m := <-c.moves:
-				if m.act != nil {
-					m.act(a)
-				}
-				if m.end {
-					return m.err
-				}
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}).Stream(ctx, m, req, o)
+	}
 }
 
 // next waits for the next call of the model.
