@@ -13,6 +13,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -29,8 +30,8 @@ func remembers() script {
 	}
 }
 
-// long is a conversation of many turns, whose node has ended in order.
-const longTurns = 130
+// longTurns is how many turns a long conversation has, whose node has ended in order.
+var longTurns = sample.Of(130, 80)
 
 // longObjects are the objects of that conversation, which is made once.
 var longObjects struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/openaicompletions"
@@ -66,6 +67,7 @@ func TestHistoryIsSentAsItWas(t *testing.T) {
 	prompts := []string{
 		"tokens=3", "reasoning=2 tokens=2", "tool=look {} then tokens=1", "tokens=1 status=400", `say="<b>& \u2028 größer"`, "tool=nothing tool=look {}",
 	}
+	rounds := sample.Of(4, 2)
 	for _, api := range []string{openaicompletions.API, anthropicmessages.API} {
 		t.Run(api, func(t *testing.T) {
 			sent := func(checkpoint, restart int) []string {
@@ -74,7 +76,7 @@ func TestHistoryIsSentAsItWas(t *testing.T) {
 				o := v.over(t, agents(chatAgent(look)), api)
 				o.CheckpointBatches = checkpoint
 				n := w.start(setup{opts: o})
-				for i := range 4 * len(prompts) {
+				for i := range rounds * len(prompts) {
 					n.admit(chat("c"), fmt.Sprint(i), fmt.Sprintf("%s note=%d", prompts[i%len(prompts)], i))
 					w.untilSettled(chat("c"), i+1)
 					if i%restart == restart-1 {
@@ -90,7 +92,7 @@ func TestHistoryIsSentAsItWas(t *testing.T) {
 			if diff := cmp.Diff(want, sent(6, 9)); diff != "" {
 				t.Errorf("(-without +with checkpoints):\n%s", diff)
 			}
-			if len(want) < 4*len(prompts) {
+			if len(want) < rounds*len(prompts) {
 				t.Errorf("%d calls of the model", len(want))
 			}
 		})

@@ -22,7 +22,7 @@ import (
 var (
 	// longTurnsOfMemory is how many turns of 1 MiB the history of a long log has: under the
 	// race detector the tests look at little more than what happens.
-	longTurnsOfMemory = sample.Of(96, 12)
+	longTurnsOfMemory = sample.Of(96, 6)
 
 	// detectorBytes is what a process may take beside that, for the race detector.
 	detectorBytes = sample.Of(0, 128<<20)
