@@ -64,6 +64,8 @@ func countTurns(t *testing.T) (fastEnough bool) {
 	began := time.Now()
 	n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
+	// The entry of the index is written beside the turn.
+	eventually(t, "the entry of the index", func() bool { return n.counts.Counts()[put(storagetest.Index)] == 1 })
 	first := n.counts.Counts()
 	n.counts.Reset()
 	n.admit(chat("c"), "2", "hello again")
