@@ -33,6 +33,7 @@ type asides struct {
 	mu     sync.Mutex
 	set    map[conversation.Key]bool
 	fresh  map[conversation.Key]bool // set aside by this node since a look began
+	soon   map[conversation.Key]bool // about to be set aside for failures of this node
 	deaths map[conversation.Key][]death
 	vain   map[conversation.Key]int // how often a suspect was asked for and nobody answered
 }
@@ -46,7 +47,7 @@ type death struct {
 func newAsides(limit int) *asides {
 	return &asides{
 		limit: limit, turn: make(chan struct{}, 1),
-		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, deaths: map[conversation.Key][]death{},
+		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, soon: map[conversation.Key]bool{}, deaths: map[conversation.Key][]death{},
 		vain: map[conversation.Key]int{},
 	}
 }
@@ -128,6 +129,24 @@ func (a *asides) looked(found []conversation.Key) (back []conversation.Key) {
 	a.set = set
 	slices.Sort(back)
 	return back
+}
+
+// begin reports whether a conversation is to be set aside, which end ends: a second time
+// might come after it was put back.
+func (a *asides) begin(key conversation.Key) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.soon[key] {
+		return false
+	}
+	a.soon[key] = true
+	return true
+}
+
+func (a *asides) end(key conversation.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.soon, key)
 }
 
 func (a *asides) add(key conversation.Key) {

@@ -130,10 +130,11 @@ func (a *activation) readLog() (out openedLog) {
 // conversation set aside when that is too often.
 func (a *activation) failed(why error) {
 	n := a.rt.unread.failed(a.key, a.rt.opts.SweepEvery)
-	if n < a.rt.aside.limit {
+	if n < a.rt.aside.limit || !a.rt.aside.begin(a.key) {
 		return
 	}
 	a.rt.spawn(func() {
+		defer a.rt.aside.end(a.key)
 		err := a.rt.setAside(a.rt.life, a.key, why.Error(), n)
 		if err == nil {
 			a.rt.unread.opened(a.key) // Put back, it begins anew.
