@@ -90,8 +90,9 @@ build: ## Build the programs into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine ## Run SCHEDULES schedules of nodes, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, 15 minutes of attacks on one node and on three, EVENTS events, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
+soak: needs servers engine ## Run SCHEDULES schedules of nodes, the tests of actors through the S3 client, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, 15 minutes of attacks on one node and on three, EVENTS events, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
 	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
+	$(GO) test -timeout 0 ./actors -s3
 	$(GO) test -timeout 0 -run 'TestLogSimulation$$' ./storage -logschedules $(LOGSCHEDULES)
 	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
 	$(GO) test -race -timeout 0 -v -run 'TestClusterRun' ./internal/clusterrun -long

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -21,11 +22,15 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
+
+var behindClient = flag.Bool("s3", false, "let nodes reach their bucket through the S3 client")
 
 // patience bounds every wait of these tests. It decides nothing but failures.
 const patience = time.Minute
@@ -62,7 +67,7 @@ func newWorldOver(tb testing.TB, store *local.Store) *world {
 		}
 	})
 	w.bucket = w.store
-	w.nodes = storagetest.Through(w.store, func(ctx context.Context, c *storagetest.Call) error {
+	w.nodes = storagetest.Through(w.reached(), func(ctx context.Context, c *storagetest.Call) error {
 		defer w.wake()
 		if err := w.join(ctx, c); err != nil {
 			return c.Unanswered(err)
@@ -71,6 +76,18 @@ func newWorldOver(tb testing.TB, store *local.Store) *world {
 	})
 	w.logs = storage.NewLogs(w.bucket, nil)
 	return w
+}
+
+// reached is the bucket as nodes reach it.
+func (w *world) reached() storage.Bucket {
+	if !*behindClient {
+		return w.store
+	}
+	client, err := s3.New(&s3.Options{Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, PathStyle: true, Transport: s3front.New(w.store)})
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return storagetest.Exclusive(client)
 }
 
 // wake wakes who waits in until, at the end of a request of a node.
