@@ -29,10 +29,10 @@
 //  4. A reader is shown only what is durable. A read activates nothing.
 //  5. A conversation that is durably idle, and no other, goes out of memory after
 //     Options.IdleShedAfter, or sooner if all that is idle has more than
-//     Options.IdleBytes: what was used least recently goes first. What is kept of it is
-//     its writer's name and position: the next activation here reads the log and goes on
-//     as that writer, without a claim, if nobody has written since. At Options.IdleAfter
-//     that is forgotten too.
+//     Options.IdleBytes: what was used least recently goes first; or after a second while
+//     half of Options.Memory is in use. What is kept of it is its writer's name and
+//     position: the next activation here reads the log and goes on as that writer, without
+//     a claim, if nobody has written since. At Options.IdleAfter that is forgotten too.
 //
 // With [Options.Cluster] several nodes share the bucket. Any of them takes any request
 // and asks the owner; the others' batches reach its readers by pushes, which are hints,

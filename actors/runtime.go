@@ -109,8 +109,9 @@ type Options struct {
 	// IdleBytes bounds what of the process is occupied by conversations with nothing to do,
 	// followers without readers, and the writers that are kept until IdleAfter: by their own
 	// count they hold half as much, as the rest is garbage not collected yet. Zero is
-	// 128 MiB. Over it, and while half of Memory is in use, what was used least recently
-	// leaves memory before its time. At most a quarter is for writers.
+	// 128 MiB. Over it what was used least recently leaves memory before its time, and
+	// while half of Memory is in use what was not used for a second. At most a quarter is
+	// for writers.
 	IdleBytes int64
 	// Log tunes the object log.
 	Log *storage.LogOptions

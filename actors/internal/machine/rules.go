@@ -2,8 +2,8 @@
 
 package machine
 
-// What a machine owes the busy journal, and who leaves memory, holds unconditionally. A build with the tag
-// mutants can switch a rule off, to show that the simulation notices.
+// What a machine owes the busy journal, and who leaves memory, holds unconditionally. A
+// build with the tag mutants can switch a rule off, to show that the simulation notices.
 
 func fencesIdle(claimed bool) bool { return true }
 func listsTakeover() bool          { return true }
