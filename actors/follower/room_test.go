@@ -42,6 +42,15 @@ func bytesOf(t *testing.T, h *history, n int64) int64 {
 	return used(t, budget)*n + used(t, budget)/2
 }
 
+// readHead asks for the head of a conversation, and waits until what that loads is there.
+func readHead(t *testing.T, s *follower.Set, i int) {
+	t.Helper()
+	if _, err := s.Head(t.Context(), numbered(i)); err != nil {
+		t.Fatalf("head of %d: %v", i, err)
+	}
+	synctest.Wait()
+}
+
 // TestRoomForFollowers: over the bound, who has no readers goes first. Then conversations
 // are read without being followed, and nobody waits there.
 func TestRoomForFollowers(t *testing.T) {
@@ -52,10 +61,7 @@ func TestRoomForFollowers(t *testing.T) {
 		s := start(t, source, &follower.Options{MaxBytes: most, Memory: budget})
 		head := func(i, loads int) {
 			t.Helper()
-			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
-				t.Fatalf("head of %d: %v", i, err)
-			}
-			synctest.Wait()
+			readHead(t, s, i)
 			if got, _ := source.counts(); got != loads {
 				t.Fatalf("%d loads after reading %d, want %d", got, i, loads)
 			}
@@ -117,10 +123,7 @@ func TestIdleFollowersGiveWay(t *testing.T) {
 		s := start(t, source, &follower.Options{Memory: budget, Idle: idle})
 		head := func(i, loads int) {
 			t.Helper()
-			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
-				t.Fatalf("head of %d: %v", i, err)
-			}
-			synctest.Wait()
+			readHead(t, s, i)
 			if got, _ := source.counts(); got != loads {
 				t.Fatalf("%d loads after reading %d, want %d", got, i, loads)
 			}
@@ -201,28 +204,21 @@ func TestUnusedFollowersGiveWay(t *testing.T) {
 		go func() { done <- s.Wait(ctx, address(), h.head()) }()
 		synctest.Wait()
 		others.Add(1 << 19)
-		look := func(i int) {
-			t.Helper()
-			if _, err := s.Head(t.Context(), numbered(i)); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
 		for i := range 3 {
-			look(i)
+			readHead(t, s, i)
 		}
 		if n := s.Stats().Followers; n != 4 {
 			t.Errorf("%d followers, want the one with a reader and those of this second", n)
 		}
 		time.Sleep(time.Second)
-		look(3)
+		readHead(t, s, 3)
 		if n := s.Stats().Followers; n != 2 {
 			t.Errorf("%d followers, want the one with a reader and the one of this second", n)
 		}
 		leave()
 		<-done
 		time.Sleep(time.Second)
-		look(4)
+		readHead(t, s, 4)
 		if n := s.Stats().Followers; n != 1 {
 			t.Errorf("%d followers while others need the memory, want the one of this second", n)
 		}
