@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
@@ -31,14 +31,10 @@ func clustered(o actors.Options) actors.Options {
 // which the library replaces, without a lock, whenever a node starts.
 func isolated(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(childOf) == t.Name() {
-		return false
+	if !proc.IsChild(t) {
+		t.Parallel()
 	}
-	t.Parallel()
-	if out, err := child(t).CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("in a process of its own: %v\n%s", err, out)
-	}
-	return true
+	return proc.Isolated(t)
 }
 
 // together starts nodes of a cluster and waits until each reaches the others and has its

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -28,19 +28,6 @@ var (
 	detectorBytes = sample.Of(0, 128<<20)
 )
 
-// childOf names, in the environment of a child process, the test it is for.
-const childOf = "PARLEY_TEST_CHILD_OF"
-
-// child is a process that runs the calling test alone.
-func child(t *testing.T) *exec.Cmd {
-	t.Helper()
-	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
-	// The race detector would otherwise sleep for a second before it lets the process go.
-	cmd.Env = append(os.Environ(), childOf+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	return cmd
-}
-
 // TestMemoryOfEndlessModels runs models that never end in a process of its own and looks
 // at the most memory that it took, which the race detector multiplies. What the models
 // would say is more.
@@ -53,7 +40,7 @@ func TestMemoryOfEndlessModels(t *testing.T) {
 func peak(t *testing.T, most int, run func(*testing.T)) {
 	t.Helper()
 	most += detectorBytes
-	if os.Getenv(childOf) == t.Name() {
+	if proc.IsChild(t) {
 		run(t)
 		status, err := os.ReadFile("/proc/self/status")
 		if err != nil {
@@ -62,7 +49,7 @@ func peak(t *testing.T, most int, run func(*testing.T)) {
 		fmt.Printf("%s\n", status)
 		return
 	}
-	out, err := child(t).CombinedOutput()
+	out, err := proc.Child(t).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out[max(0, len(out)-4000):])
 	}

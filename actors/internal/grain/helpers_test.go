@@ -5,8 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 const kind = "conversation"
@@ -180,18 +179,7 @@ func ownedBy(want grain.Member, n int, members ...grain.Member) []string {
 // the library replaces, without a lock, when the next test starts a cluster.
 func isolated(t *testing.T) bool {
 	t.Helper()
-	const env = "GRAIN_TEST_ISOLATED"
-	if os.Getenv(env) != "" {
-		return false
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
-	// The race detector would otherwise sleep for a second before it lets the process go.
-	cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Errorf("in a process of its own: %v\n%s", err, out)
-	}
-	return true
+	return proc.Isolated(t)
 }
 
 // logLines is what was logged.

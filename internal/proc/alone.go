@@ -1,0 +1,45 @@
+package proc
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// childOf names, in the environment of a process, the test that it runs alone.
+const childOf = "PARLEY_TEST_CHILD_OF"
+
+// Test is what is needed of a *testing.T.
+type Test interface {
+	Context() context.Context
+	Name() string
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Child is a process that runs the calling test alone, and ends with it. In it IsChild
+// reports true.
+func Child(t Test) *exec.Cmd {
+	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
+	// The race detector would otherwise sleep for a second before it lets the process go.
+	cmd.Env = append(os.Environ(), childOf+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return cmd
+}
+
+// IsChild reports whether this process is the child of the calling test.
+func IsChild(t Test) bool { return os.Getenv(childOf) == t.Name() }
+
+// Isolated runs the calling test alone in a process of its own and tells the caller to
+// return; in that process it returns false.
+func Isolated(t Test) bool {
+	t.Helper()
+	if IsChild(t) {
+		return false
+	}
+	if out, err := Child(t).CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in a process of its own: %v\n%s", err, out)
+	}
+	return true
+}

@@ -1,0 +1,36 @@
+package proc_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// named is a test under another name, which tells its errors.
+type named struct {
+	*testing.T
+	name string
+	errs []string
+}
+
+func (n *named) Name() string { return n.name }
+
+func (n *named) Errorf(format string, args ...any) {
+	n.errs = append(n.errs, fmt.Sprintf(format, args...))
+}
+
+// TestIsolated runs itself alone, and a test that does not exist: what did not pass in its
+// process has not passed.
+func TestIsolated(t *testing.T) {
+	if !proc.Isolated(t) {
+		if !proc.IsChild(t) {
+			t.Error("a test that is to run here is in no process of its own")
+		}
+		return
+	}
+	nobody := &named{T: t, name: "TestThatDoesNotExist"}
+	if !proc.Isolated(nobody) || len(nobody.errs) != 1 {
+		t.Errorf("a test that did not run gave %q", nobody.errs)
+	}
+}
