@@ -20,6 +20,8 @@ type CatalogModel struct {
 	Headers                  map[string]string
 	ContextWindow, MaxTokens int
 	Reasoning                bool
+	Thinking                 ThinkingMap
+	Compat                   Compat
 	// Input defaults to InputText alone.
 	Input []string
 	Cost  Cost

@@ -32,8 +32,11 @@ type Model struct {
 	Headers map[string]string
 	// ContextWindow and MaxTokens are in tokens; 0 means unknown.
 	ContextWindow, MaxTokens int
-	// Reasoning tells that the model takes a ThinkingLevel.
+	// Reasoning tells that the model takes a ThinkingLevel, and Thinking which.
 	Reasoning bool
+	Thinking  ThinkingMap
+	// Compat says how its server differs from others of the API.
+	Compat Compat
 	// Input lists what the model takes, from InputText and InputImage.
 	Input []string
 	// StoreResponses asks for store=true; set only for the protocols that know it.
@@ -46,30 +49,6 @@ type Model struct {
 
 // Spec returns the model specifier, "provider/id".
 func (m Model) Spec() string { return m.Provider + "/" + m.ID }
-
-// ThinkingLevel says how much a reasoning model is asked to think. The empty
-// level leaves it to the vendor.
-type ThinkingLevel string
-
-// The levels, from none to most.
-const (
-	ThinkingOff     ThinkingLevel = "off"
-	ThinkingMinimal ThinkingLevel = "minimal"
-	ThinkingLow     ThinkingLevel = "low"
-	ThinkingMedium  ThinkingLevel = "medium"
-	ThinkingHigh    ThinkingLevel = "high"
-	ThinkingXHigh   ThinkingLevel = "xhigh"
-	ThinkingMax     ThinkingLevel = "max"
-)
-
-// Valid reports whether l is empty or one of the levels.
-func (l ThinkingLevel) Valid() bool {
-	switch l {
-	case "", ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingXHigh, ThinkingMax:
-		return true
-	}
-	return false
-}
 
 // Options are the choices of one model call. The zero value works.
 type Options struct {

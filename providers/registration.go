@@ -36,7 +36,11 @@ type Registration struct {
 	// Cost defaults to the catalog's, then nothing: a model without a price is counted
 	// as free.
 	Cost *Rates `json:"cost,omitempty"`
-	// Models overrides the five fields above for single models, by model id.
+	// Thinking defaults to the catalog's; a map replaces the other as a whole.
+	Thinking ThinkingMap `json:"thinkingLevelMap,omitempty"`
+	// Compat goes over the catalog's, field by field.
+	Compat Compat `json:"compat,omitzero"`
+	// Models overrides the seven fields above for single models, by model id.
 	Models map[string]ModelOverride `json:"models,omitempty"`
 	// StoreResponses asks the vendor to keep responses; only the protocols
 	// openai-responses and azure-openai-responses know it.
@@ -52,6 +56,9 @@ type ModelOverride struct {
 	Reasoning     *bool    `json:"reasoning,omitempty"`
 	Input         []string `json:"input,omitempty"`
 	Cost          *Rates   `json:"cost,omitempty"`
+
+	Thinking ThinkingMap `json:"thinkingLevelMap,omitempty"`
+	Compat   Compat      `json:"compat,omitzero"`
 }
 
 // RegistrationError reports a provider that has no catalog models and was
@@ -77,6 +84,7 @@ func (r Registration) clone() Registration {
 	r.Reasoning = clonePointer(r.Reasoning)
 	r.Input = slices.Clone(r.Input)
 	r.Cost = clonePointer(r.Cost)
+	r.Thinking = r.Thinking.clone()
 	models := make(map[string]ModelOverride, len(r.Models))
 	for id, m := range r.Models {
 		models[id] = ModelOverride{
@@ -85,6 +93,8 @@ func (r Registration) clone() Registration {
 			Reasoning:     clonePointer(m.Reasoning),
 			Input:         slices.Clone(m.Input),
 			Cost:          clonePointer(m.Cost),
+			Thinking:      m.Thinking.clone(),
+			Compat:        m.Compat,
 		}
 	}
 	r.Models = models
@@ -121,6 +131,8 @@ func (r Registration) model(provider, id string, entry, first *CatalogModel) Mod
 		Reasoning:     firstGiven(base.Reasoning, own.Reasoning, r.Reasoning),
 		Input:         firstInput(own.Input, r.Input, base.Input),
 		Cost:          base.Cost,
+		Thinking:      firstMap(own.Thinking, r.Thinking, base.Thinking),
+		Compat:        own.Compat.Over(r.Compat.Over(base.Compat)),
 	}
 	m.Cost.Tiers = slices.Clone(m.Cost.Tiers)
 	if rates := cmp.Or(own.Cost, r.Cost); rates != nil {
@@ -154,6 +166,15 @@ func firstInput(lists ...[]string) []string {
 		}
 	}
 	return []string{InputText}
+}
+
+func firstMap(maps ...ThinkingMap) ThinkingMap {
+	for _, m := range maps {
+		if m != nil {
+			return m.clone()
+		}
+	}
+	return nil
 }
 
 // mergeHeaders compares keys as HTTP does, so that one spelling cannot be sent

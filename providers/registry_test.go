@@ -24,7 +24,9 @@ var catalog = providers.Catalog{
 				ID: "org/big", API: "api-2", BaseURL: "https://two.acme.example:8443/v2",
 				Headers:       map[string]string{"X-A": "catalog", "X-B": "catalog"},
 				ContextWindow: 1000, MaxTokens: 100, Reasoning: true, Input: []string{"text", "image"},
-				Cost: providers.Cost{Rates: providers.Rates{Input: 3, Output: 15}},
+				Cost:     providers.Cost{Rates: providers.Rates{Input: 3, Output: 15}},
+				Thinking: providers.ThinkingMap{"off": nil, "xhigh": new("extra")},
+				Compat:   providers.Compat{SupportsStore: providers.FlagOff, MaxTokensField: "max_tokens"},
 			},
 		},
 	},
@@ -45,15 +47,22 @@ func registry(t *testing.T, env map[string]string, registrations map[string]prov
 	return r
 }
 
-func TestResolve(t *testing.T) {
-	scratch := providers.Registration{API: "a", BaseURL: "http://localhost:8080/v1"}
-	bigDefaults := providers.Model{
+// bigDefaults is the catalog's "acme/org/big" without any registration.
+func bigDefaults() providers.Model {
+	return providers.Model{
 		Provider: "acme", ID: "org/big", API: "api-2", BaseURL: "https://two.acme.example:8443/v2",
 		Headers:       map[string]string{"X-A": "catalog", "X-B": "catalog"},
 		ContextWindow: 1000, MaxTokens: 100, Reasoning: true, Input: []string{"text", "image"},
 		Cost:      providers.Cost{Rates: providers.Rates{Input: 3, Output: 15}},
+		Thinking:  providers.ThinkingMap{"off": nil, "xhigh": new("extra")},
+		Compat:    providers.Compat{SupportsStore: providers.FlagOff, MaxTokensField: "max_tokens"},
 		Telemetry: providers.Telemetry{ProviderName: "acme", ServerAddress: "two.acme.example", ServerPort: 8443},
 	}
+}
+
+func TestResolve(t *testing.T) {
+	scratch := providers.Registration{API: "a", BaseURL: "http://localhost:8080/v1"}
+	bigDefaults := bigDefaults()
 	with := func(m providers.Model, change func(*providers.Model)) providers.Model {
 		change(&m)
 		return m
@@ -123,6 +132,28 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestResolveCompat merges what servers take field by field; a thinking map counts as a
+// whole.
+func TestResolveCompat(t *testing.T) {
+	r := registry(t, nil, map[string]providers.Registration{"acme": {
+		Thinking: providers.ThinkingMap{"low": nil},
+		Compat:   providers.Compat{SupportsStore: providers.FlagOn, ThinkingFormat: "zai"},
+		Models: map[string]providers.ModelOverride{"org/big": {
+			Thinking: providers.ThinkingMap{"max": new("max")}, Compat: providers.Compat{ThinkingFormat: "qwen"},
+		}},
+	}})
+	want := bigDefaults()
+	want.Thinking = providers.ThinkingMap{"max": new("max")}
+	want.Compat = providers.Compat{SupportsStore: providers.FlagOn, MaxTokensField: "max_tokens", ThinkingFormat: "qwen"}
+	got, err := r.Resolve("acme/org/big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestResolveErrors(t *testing.T) {
 	r := registry(t, nil, map[string]providers.Registration{"own": {API: "a", BaseURL: "http://b/"}})
 	for spec, want := range map[string]error{
@@ -162,13 +193,13 @@ func TestRegisterProviderErrors(t *testing.T) {
 func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 	first := providers.Registration{
 		API: "a", BaseURL: "http://b/", Headers: map[string]string{"X-A": "1"}, ContextWindow: new(5), Input: []string{"text"},
-		Models: map[string]providers.ModelOverride{"m": {MaxTokens: new(3)}},
+		Models: map[string]providers.ModelOverride{"m": {MaxTokens: new(3), Thinking: providers.ThinkingMap{"low": new("low")}}},
 	}
 	r := registry(t, nil, map[string]providers.Registration{"own": first})
 	first.Headers["X-A"], *first.ContextWindow, first.Input[0] = "changed", 6, "image"
-	*first.Models["m"].MaxTokens = 4
+	*first.Models["m"].MaxTokens, *first.Models["m"].Thinking["low"] = 4, "changed"
 	m, err := r.Resolve("own/m")
-	if err != nil || m.Headers["X-A"] != "1" || m.ContextWindow != 5 || m.Input[0] != "text" || m.MaxTokens != 3 {
+	if err != nil || *m.Thinking["low"] != "low" || m.Headers["X-A"] != "1" || m.ContextWindow != 5 || m.Input[0] != "text" || m.MaxTokens != 3 {
 		t.Errorf("the registration follows its caller: %+v, %v", m, err)
 	}
 	m.Input[0] = "changed"
