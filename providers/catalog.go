@@ -7,11 +7,23 @@ type Catalog map[string]CatalogProvider
 // CatalogProvider describes one provider.
 type CatalogProvider struct {
 	// EnvKeys are the environment variables that may hold its key, first match wins.
-	EnvKeys []string
+	EnvKeys []EnvKey
+	// EnvSets are variables which, all of one set together, are credentials that the
+	// protocol finds by itself.
+	EnvSets [][]string
+	// AliasOf is the id that this one is an older name of, "" for none.
+	AliasOf string
 	// Models in a fixed order: the first one supplies protocol and endpoint of
 	// models that are not listed. A provider without models counts as unknown
 	// until it is registered.
 	Models []CatalogModel
+}
+
+// EnvKey is an environment variable that may hold a key.
+type EnvKey struct {
+	Name string
+	// Bearer tells that it is a bearer token, see Options.Bearer.
+	Bearer bool
 }
 
 // CatalogModel describes one model; the fields mean what they mean in Model.
@@ -23,8 +35,22 @@ type CatalogModel struct {
 	Thinking                 ThinkingMap
 	Compat                   Compat
 	// Input defaults to InputText alone.
-	Input []string
-	Cost  Cost
+	Input       []string
+	InputLimits InputLimits
+	Cost        Cost
+}
+
+// InputLimits bound what a vendor takes; zero fields are not known.
+type InputLimits struct {
+	// RequestBytes bounds the body of a request.
+	RequestBytes int64 `json:"requestBytes,omitempty"`
+	// Images bounds the images of a request, ImagesPerMessage those of a message.
+	Images           int `json:"images,omitempty"`
+	ImagesPerMessage int `json:"imagesPerMessage,omitempty"`
+	// ImageBytes bounds an image as it is sent, ImageSide its width and its height in
+	// pixels.
+	ImageBytes int64 `json:"imageBytes,omitempty"`
+	ImageSide  int   `json:"imageSide,omitempty"`
 }
 
 // BuiltinCatalog returns the environment variables of known providers, and no
@@ -72,7 +98,10 @@ func BuiltinCatalog() Catalog {
 		"zai":                    "ZAI_API_KEY",
 		"zai-coding-cn":          "ZAI_CODING_CN_API_KEY",
 	} {
-		c[id] = CatalogProvider{EnvKeys: []string{name}}
+		c[id] = CatalogProvider{EnvKeys: []EnvKey{{Name: name}}}
 	}
+	c["anthropic"] = CatalogProvider{EnvKeys: []EnvKey{
+		{Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}, {Name: "ANTHROPIC_OAUTH_TOKEN", Bearer: true}, {Name: "ANTHROPIC_API_KEY"},
+	}}
 	return c
 }

@@ -39,12 +39,16 @@ type Model struct {
 	Compat Compat
 	// Input lists what the model takes, from InputText and InputImage.
 	Input []string
+	// InputLimits bound what of it fits into a request.
+	InputLimits InputLimits
 	// StoreResponses asks for store=true; set only for the protocols that know it.
 	StoreResponses bool
 	// Cost holds the catalog's rates, all zero if it has none.
 	Cost Cost
 	// Telemetry is how observability names the provider.
 	Telemetry Telemetry
+	// Edge is what a model of APIEdgeAIBinding is called with, nil for every other.
+	Edge *Edge
 }
 
 // Spec returns the model specifier, "provider/id".
@@ -54,6 +58,9 @@ func (m Model) Spec() string { return m.Provider + "/" + m.ID }
 type Options struct {
 	// APIKey is the credential. Registry.Stream fills it in if it is blank.
 	APIKey string
+	// Bearer sends APIKey as a bearer token also where the protocol has a header of its
+	// own for keys.
+	Bearer bool
 	// ThinkingLevel is dropped for a model that does not reason.
 	ThinkingLevel ThinkingLevel
 	// MaxTokens limits the output, in tokens. 0 means the model's own limit;

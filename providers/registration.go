@@ -8,15 +8,11 @@ import (
 	"slices"
 )
 
-// APIEdgeAIBinding is the slug of the edge platform's binding. It has no
-// endpoint, so a registration with it needs no BaseURL. No protocol for it is
-// shipped: calls fail until one is registered.
-const APIEdgeAIBinding = "edge-ai-binding"
-
 // Registration says how to reach a provider. Every field is optional for a
 // provider with catalog models; others need API and BaseURL. An empty string
 // and a nil pointer, slice or map mean "not given"; zero behind a pointer is a
-// value like any other.
+// value like any other. With API [APIEdgeAIBinding] only Edge and Telemetry count
+// beside it.
 type Registration struct {
 	// API is the slug of a registered protocol; default: the catalog's.
 	API string `json:"api,omitempty"`
@@ -47,6 +43,8 @@ type Registration struct {
 	StoreResponses bool `json:"storeResponses,omitempty"`
 	// Telemetry overrides the identity that observability reports.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
+	// Edge is the binding of an edge platform.
+	Edge *Edge `json:"-"`
 }
 
 // ModelOverride holds what one model of a registration has of its own.
@@ -61,19 +59,26 @@ type ModelOverride struct {
 	Compat   Compat      `json:"compat,omitzero"`
 }
 
-// RegistrationError reports a provider that has no catalog models and was
-// registered without API or BaseURL.
+// RegistrationError reports a provider that cannot be registered: it has no catalog models
+// and came without API or BaseURL, or it is a [Provider] that is not whole.
 type RegistrationError struct {
 	// ProviderID is the id of the rejected registration.
 	ProviderID string
+	// Problem says what is wrong, and what is needed.
+	Problem string
 }
 
-// Type is the error's type on the wire, "invalid_provider_registration".
+// Type is the error's type, "invalid_provider_registration".
 func (e *RegistrationError) Type() string { return "invalid_provider_registration" }
+
+// Meta is the error's meta: the id of the provider as providerId.
+func (e *RegistrationError) Meta() map[string]string {
+	return map[string]string{"providerId": e.ProviderID}
+}
 
 // Error names the provider and what is needed.
 func (e *RegistrationError) Error() string {
-	return fmt.Sprintf("register provider %q: api and baseUrl are required for a provider without catalog models", e.ProviderID)
+	return fmt.Sprintf("register provider %q: %s", e.ProviderID, e.Problem)
 }
 
 // clone makes r independent of the caller's maps, slices and pointers.
@@ -98,6 +103,7 @@ func (r Registration) clone() Registration {
 		}
 	}
 	r.Models = models
+	r.Edge = clonePointer(r.Edge)
 	return r
 }
 
@@ -130,6 +136,7 @@ func (r Registration) model(provider, id string, entry, first *CatalogModel) Mod
 		MaxTokens:     firstGiven(base.MaxTokens, own.MaxTokens, r.MaxTokens),
 		Reasoning:     firstGiven(base.Reasoning, own.Reasoning, r.Reasoning),
 		Input:         firstInput(own.Input, r.Input, base.Input),
+		InputLimits:   base.InputLimits,
 		Cost:          base.Cost,
 		Thinking:      firstMap(own.Thinking, r.Thinking, base.Thinking),
 		Compat:        own.Compat.Over(r.Compat.Over(base.Compat)),

@@ -2,48 +2,14 @@ package providers
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"iter"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 )
-
-// Conditions a *ModelError reports.
-var (
-	// ErrNoSlash: the specifier is not of the form provider/model.
-	ErrNoSlash = errors.New("model specifier has no slash")
-	// ErrNoModelID: nothing follows the slash after a known provider.
-	ErrNoModelID = errors.New("model specifier has no model id")
-	// ErrUnknownProvider: the provider is neither registered nor in the catalog.
-	ErrUnknownProvider = errors.New("provider is not registered")
-	// ErrUnknownModel: the provider is not registered, and its catalog does not list the model.
-	ErrUnknownModel = errors.New("model is not in the catalog of its provider")
-	// ErrUnknownProtocol: no protocol is registered for the model's api slug.
-	ErrUnknownProtocol = errors.New("no protocol is registered for the model's api")
-)
-
-// ModelError reports a specifier that names no model to call.
-type ModelError struct {
-	// Spec is the specifier as given.
-	Spec string
-	// API is the slug without protocol; set for ErrUnknownProtocol only.
-	API string
-	// Err is one of the five conditions.
-	Err error
-}
-
-// Error names specifier and condition.
-func (e *ModelError) Error() string {
-	s := "resolve model \"" + e.Spec + "\": " + e.Err.Error()
-	if e.API != "" {
-		s += " \"" + e.API + "\""
-	}
-	return s
-}
-
-// Unwrap returns the condition.
-func (e *ModelError) Unwrap() error { return e.Err }
 
 // RegistryOptions changes a Registry. Nil and every zero field work.
 type RegistryOptions struct {
@@ -60,15 +26,21 @@ type Registry struct {
 	catalog map[string]catalogIndex
 	getenv  func(string) string
 
-	mu            sync.RWMutex
-	registrations map[string]Registration
-	protocols     map[string]Protocol
+	mu         sync.RWMutex
+	registered map[string]registered
+	protocols  map[string]Protocol
+}
+
+// registered is what an id stands for: a registration or a provider.
+type registered struct {
+	reg      Registration
+	provider *Provider // nil for a registration
 }
 
 type catalogIndex struct {
-	envKeys []string
-	first   *CatalogModel
-	models  map[string]*CatalogModel
+	CatalogProvider
+	first  *CatalogModel
+	models map[string]*CatalogModel
 }
 
 // NewRegistry returns a Registry without registrations. The catalog must not be
@@ -78,10 +50,10 @@ func NewRegistry(o *RegistryOptions) *Registry {
 		o = &RegistryOptions{}
 	}
 	r := &Registry{
-		catalog:       map[string]catalogIndex{},
-		getenv:        o.Getenv,
-		registrations: map[string]Registration{},
-		protocols:     map[string]Protocol{},
+		catalog:    make(map[string]catalogIndex, len(o.Catalog)),
+		getenv:     o.Getenv,
+		registered: map[string]registered{},
+		protocols:  map[string]Protocol{},
 	}
 	if r.getenv == nil {
 		r.getenv = os.Getenv
@@ -91,13 +63,12 @@ func NewRegistry(o *RegistryOptions) *Registry {
 		catalog = BuiltinCatalog()
 	}
 	for id, p := range catalog {
-		index := catalogIndex{envKeys: p.EnvKeys, models: make(map[string]*CatalogModel, len(p.Models))}
+		index := catalogIndex{CatalogProvider: p, models: make(map[string]*CatalogModel, len(p.Models))}
 		for i := range p.Models {
-			m := &p.Models[i]
-			if i == 0 {
-				index.first = m
-			}
-			index.models[m.ID] = m
+			index.models[p.Models[i].ID] = &p.Models[i]
+		}
+		if len(p.Models) > 0 {
+			index.first = &p.Models[0]
 		}
 		r.catalog[id] = index
 	}
@@ -105,73 +76,116 @@ func NewRegistry(o *RegistryOptions) *Registry {
 }
 
 // RegisterProvider registers a provider under the id specifiers name it by, in
-// place of any earlier registration of that id; nothing is merged. Its only
+// place of whatever was registered under that id; nothing is merged. Its only
 // error is *RegistrationError. Nothing is contacted and no key checked: what is
 // wrong with them shows on the first call.
 func (r *Registry) RegisterProvider(id string, reg Registration) error {
 	complete := reg.API == APIEdgeAIBinding || reg.API != "" && reg.BaseURL != ""
 	if !complete && r.catalog[id].first == nil {
-		return &RegistrationError{ProviderID: id}
+		return &RegistrationError{ProviderID: id, Problem: "api and baseUrl are required for a provider without catalog models"}
 	}
-	reg = reg.clone()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.registrations[id] = reg
+	r.register(id, registered{reg: reg.clone()})
 	return nil
 }
 
-// RegisterProtocol makes p the protocol of an api slug; the last one wins.
+func (r *Registry) register(id string, entry registered) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.registered[id] = entry
+}
+
+// RegisterProtocol makes p the protocol of an api slug; the last one wins, also over
+// those that a program brings along.
 func (r *Registry) RegisterProtocol(api string, p Protocol) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.protocols[api] = p
 }
 
+// Speaks reports whether a protocol is registered for an api slug.
+func (r *Registry) Speaks(api string) bool { return r.protocol(api) != nil }
+
 // Resolve finds the model of a specifier, split at its first slash. A
-// registered provider takes any model id; a provider known from the catalog
-// alone only those it lists. Its error is always a *ModelError.
+// provider that RegisterProvider registered takes any model id; one of SetProvider, and
+// one known from the catalog alone, those it lists. Its error is always a *ModelError.
 func (r *Registry) Resolve(spec string) (Model, error) {
 	provider, _, _ := strings.Cut(spec, "/")
-	reg, registered := r.registration(provider)
-	return r.resolve(spec, reg, registered)
+	entry, ok := r.entry(provider)
+	return r.resolve(spec, entry, ok)
 }
 
-func (r *Registry) resolve(spec string, reg Registration, registered bool) (Model, error) {
-	provider, id, ok := strings.Cut(spec, "/")
-	if !ok {
+func (r *Registry) resolve(spec string, entry registered, ok bool) (Model, error) {
+	provider, id, slash := strings.Cut(spec, "/")
+	if !slash {
 		return Model{}, &ModelError{Spec: spec, Err: ErrNoSlash}
 	}
 	known := r.catalog[provider]
-	entry := known.models[id]
+	listed := known.models[id]
 	switch {
-	case !registered && known.first == nil:
-		return Model{}, &ModelError{Spec: spec, Err: ErrUnknownProvider}
+	case !ok && known.first == nil:
+		return Model{}, &ModelError{Spec: spec, Err: ErrUnknownProvider, Known: r.ids()}
 	case id == "":
 		return Model{}, &ModelError{Spec: spec, Err: ErrNoModelID}
-	case !registered && entry == nil:
-		return Model{}, &ModelError{Spec: spec, Err: ErrUnknownModel}
+	case entry.provider != nil:
+		return entry.provider.model(id)
+	case !ok && listed == nil:
+		return Model{}, &ModelError{Spec: spec, Err: ErrUnlistedModel}
+	case entry.reg.API == APIEdgeAIBinding:
+		return entry.reg.edgeModel(provider, id, r.catalog[edgeCatalog].models[id]), nil
 	}
-	return reg.model(provider, id, entry, known.first), nil
+	return entry.reg.model(provider, id, listed, known.first), nil
 }
 
-// APIKey returns the key of a provider as it stands now: the registered one
-// unless it is blank, else the first of the provider's environment variables
-// that is not, else "". Space around a key is dropped.
-func (r *Registry) APIKey(provider string) string {
-	reg, _ := r.registration(provider)
-	return r.apiKey(provider, reg)
+// ids are the registered ids, sorted.
+func (r *Registry) ids() []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Sorted(maps.Keys(r.registered))
 }
 
-func (r *Registry) apiKey(provider string, reg Registration) string {
-	if key := strings.TrimSpace(reg.APIKey); key != "" {
-		return key
-	}
-	for _, name := range r.catalog[provider].envKeys {
-		if key := strings.TrimSpace(r.getenv(name)); key != "" {
-			return key
+// Models resolves all models that are listed: by the catalog, whose aliases are left out,
+// by registrations that say something about single models, and by providers. They are
+// sorted by provider, and within one stand in the order of its list, with those of a
+// registration after them.
+func (r *Registry) Models() []Model {
+	r.mu.RLock()
+	entries := maps.Clone(r.registered)
+	r.mu.RUnlock()
+	ids := slices.Collect(maps.Keys(entries))
+	for id, p := range r.catalog {
+		if _, ok := entries[id]; !ok && p.AliasOf == "" {
+			ids = append(ids, id)
 		}
 	}
-	return ""
+	slices.Sort(ids)
+	var out []Model
+	for _, id := range ids {
+		entry, ok := entries[id]
+		for _, model := range r.listed(id, entry) {
+			if m, err := r.resolve(id+"/"+model, entry, ok); err == nil {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
+// listed are the ids of the models of a provider.
+func (r *Registry) listed(provider string, entry registered) []string {
+	var ids []string
+	list, known := r.catalog[provider].Models, r.catalog[provider].models
+	if entry.provider != nil {
+		list, known = entry.provider.Models, nil
+	}
+	for _, m := range list {
+		ids = append(ids, m.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(entry.reg.Models)) {
+		if known[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Stream calls the model of a specifier: when the sequence is ranged over, it
@@ -181,10 +195,10 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 	return func(yield func(Event, error) bool) {
 		// One look at the registration, so that a key never meets the endpoint
 		// of a registration made in between.
-		provider, _, _ := strings.Cut(spec, "/")
-		reg, registered := r.registration(provider)
-		m, err := r.resolve(spec, reg, registered)
-		p := r.protocol(m.API)
+		id, _, _ := strings.Cut(spec, "/")
+		entry, ok := r.entry(id)
+		m, err := r.resolve(spec, entry, ok)
+		p := r.protocolOf(entry, m.API)
 		if err == nil && p == nil {
 			err = &ModelError{Spec: spec, API: m.API, Err: ErrUnknownProtocol}
 		}
@@ -192,9 +206,10 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 			yield(nil, &Error{Kind: KindUnresolved, Provider: m.Provider, Err: err})
 			return
 		}
-		call := o
-		if strings.TrimSpace(call.APIKey) == "" {
-			call.APIKey = r.apiKey(provider, reg)
+		call, err := r.authorized(ctx, &m, entry, o)
+		if err != nil {
+			yield(nil, err)
+			return
 		}
 		if _, ok := p.(historyProtocol); !ok {
 			req = req.flat()
@@ -208,15 +223,46 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 	}
 }
 
-func (r *Registry) registration(provider string) (Registration, bool) {
+// authorized returns o with the credentials of a call, unless it has some, and puts into m
+// what else a provider authorizes by.
+func (r *Registry) authorized(ctx context.Context, m *Model, entry registered, o Options) (Options, error) {
+	if strings.TrimSpace(o.APIKey) != "" {
+		return o, nil
+	}
+	if entry.provider == nil || entry.provider.Authorize == nil {
+		key := r.credentials(m.Provider, entry.reg)
+		o.APIKey, o.Bearer = key.value, key.bearer
+		return o, nil
+	}
+	auth, err := entry.provider.Authorize(ctx, *m)
+	if err != nil {
+		if ctx.Err() != nil {
+			return o, &Error{Kind: KindAborted, Provider: m.Provider, Err: context.Cause(ctx)}
+		}
+		return o, &Error{Kind: KindAuth, Provider: m.Provider, Err: fmt.Errorf("authorize call: %w", err)}
+	}
+	o.APIKey, o.Bearer = strings.TrimSpace(auth.APIKey), auth.Bearer
+	m.Headers = mergeHeaders(m.Headers, auth.Headers)
+	m.BaseURL = nonEmpty(auth.BaseURL, m.BaseURL)
+	return o, nil
+}
+
+func (r *Registry) entry(id string) (registered, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	reg, ok := r.registrations[provider]
-	return reg, ok
+	entry, ok := r.registered[id]
+	return entry, ok
 }
 
 func (r *Registry) protocol(api string) Protocol {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.protocols[api]
+}
+
+func (r *Registry) protocolOf(entry registered, api string) Protocol {
+	if entry.provider != nil && entry.provider.Protocols[api] != nil {
+		return entry.provider.Protocols[api]
+	}
+	return r.protocol(api)
 }

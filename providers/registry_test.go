@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,7 +20,7 @@ import (
 // catalog has one provider whose models differ in everything.
 var catalog = providers.Catalog{
 	"acme": {
-		EnvKeys: []string{"ACME_TOKEN", "ACME_API_KEY"},
+		EnvKeys: []providers.EnvKey{{Name: "ACME_TOKEN", Bearer: true}, {Name: "ACME_API_KEY"}},
 		Models: []providers.CatalogModel{
 			{ID: "first", API: "api-1", BaseURL: "https://one.acme.example/v1", ContextWindow: 111, Headers: map[string]string{"X-First": "1"}},
 			{
@@ -27,10 +30,12 @@ var catalog = providers.Catalog{
 				Cost:     providers.Cost{Rates: providers.Rates{Input: 3, Output: 15}},
 				Thinking: providers.ThinkingMap{"off": nil, "xhigh": new("extra")},
 				Compat:   providers.Compat{SupportsStore: providers.FlagOff, MaxTokensField: "max_tokens"},
+
+				InputLimits: providers.InputLimits{Images: 20},
 			},
 		},
 	},
-	"keys-only": {EnvKeys: []string{"KEYS_ONLY_API_KEY"}},
+	"keys-only": {EnvKeys: []providers.EnvKey{{Name: "KEYS_ONLY_API_KEY"}}},
 }
 
 func registry(t *testing.T, env map[string]string, registrations map[string]providers.Registration) *providers.Registry {
@@ -47,75 +52,34 @@ func registry(t *testing.T, env map[string]string, registrations map[string]prov
 	return r
 }
 
-// bigDefaults is the catalog's "acme/org/big" without any registration.
-func bigDefaults() providers.Model {
-	return providers.Model{
+// resolveTest is a specifier under registrations, and what it means.
+type resolveTest struct {
+	name string
+	reg  map[string]providers.Registration
+	spec string
+	want providers.Model
+}
+
+// big is the second model of the catalog without a registration, changed.
+func big(change func(*providers.Model)) providers.Model {
+	m := providers.Model{
 		Provider: "acme", ID: "org/big", API: "api-2", BaseURL: "https://two.acme.example:8443/v2",
 		Headers:       map[string]string{"X-A": "catalog", "X-B": "catalog"},
 		ContextWindow: 1000, MaxTokens: 100, Reasoning: true, Input: []string{"text", "image"},
-		Cost:      providers.Cost{Rates: providers.Rates{Input: 3, Output: 15}},
-		Thinking:  providers.ThinkingMap{"off": nil, "xhigh": new("extra")},
-		Compat:    providers.Compat{SupportsStore: providers.FlagOff, MaxTokensField: "max_tokens"},
+		Cost:     providers.Cost{Rates: providers.Rates{Input: 3, Output: 15}},
+		Thinking: providers.ThinkingMap{"off": nil, "xhigh": new("extra")},
+		Compat:   providers.Compat{SupportsStore: providers.FlagOff, MaxTokensField: "max_tokens"},
+
+		InputLimits: providers.InputLimits{Images: 20},
+
 		Telemetry: providers.Telemetry{ProviderName: "acme", ServerAddress: "two.acme.example", ServerPort: 8443},
 	}
+	change(&m)
+	return m
 }
 
-func TestResolve(t *testing.T) {
-	scratch := providers.Registration{API: "a", BaseURL: "http://localhost:8080/v1"}
-	bigDefaults := bigDefaults()
-	with := func(m providers.Model, change func(*providers.Model)) providers.Model {
-		change(&m)
-		return m
-	}
-	tests := []struct {
-		name string
-		reg  map[string]providers.Registration
-		spec string
-		want providers.Model
-	}{
-		{"from scratch", map[string]providers.Registration{"own": scratch}, "own/a/b", providers.Model{
-			Provider: "own", ID: "a/b", API: "a", BaseURL: "http://localhost:8080/v1", Input: []string{"text"},
-			Telemetry: providers.Telemetry{ProviderName: "own", ServerAddress: "localhost", ServerPort: 8080},
-		}},
-		{"catalog alone", nil, "acme/org/big", bigDefaults},
-		{"empty registration", map[string]providers.Registration{"acme": {}}, "acme/org/big", bigDefaults},
-		{"unlisted model", map[string]providers.Registration{"acme": {}}, "acme/new", providers.Model{
-			Provider: "acme", ID: "new", API: "api-1", BaseURL: "https://one.acme.example/v1", Input: []string{"text"},
-			Telemetry: providers.Telemetry{ProviderName: "acme", ServerAddress: "one.acme.example"},
-		}},
-		{"api and base url are independent", map[string]providers.Registration{"acme": {BaseURL: "http://proxy/"}}, "acme/org/big",
-			with(bigDefaults, func(m *providers.Model) {
-				m.BaseURL = "http://proxy/"
-				m.Telemetry.ServerAddress, m.Telemetry.ServerPort = "proxy", 0
-			})},
-		{"registration over catalog", map[string]providers.Registration{"acme": {
-			API: "x", ContextWindow: new(5), MaxTokens: new(0), Reasoning: new(false), Input: []string{"text"},
-		}}, "acme/org/big", with(bigDefaults, func(m *providers.Model) {
-			m.API, m.ContextWindow, m.MaxTokens, m.Reasoning, m.Input = "x", 5, 0, false, []string{"text"}
-		})},
-		{"model over registration", map[string]providers.Registration{"acme": {
-			ContextWindow: new(5), MaxTokens: new(6), Reasoning: new(false), Input: []string{"text"},
-			Models: map[string]providers.ModelOverride{"org/big": {ContextWindow: new(7), Reasoning: new(true)}},
-		}}, "acme/org/big", with(bigDefaults, func(m *providers.Model) {
-			m.ContextWindow, m.MaxTokens, m.Input = 7, 6, []string{"text"}
-		})},
-		{"override of another model", map[string]providers.Registration{"acme": {
-			Models: map[string]providers.ModelOverride{"first": {ContextWindow: new(7)}},
-		}}, "acme/org/big", bigDefaults},
-		{"headers per key", map[string]providers.Registration{"acme": {
-			Headers: map[string]string{"x-b": "own", "X-C": "own"},
-		}}, "acme/org/big", with(bigDefaults, func(m *providers.Model) {
-			m.Headers = map[string]string{"X-A": "catalog", "X-B": "own", "X-C": "own"}
-		})},
-		{"store is for responses", map[string]providers.Registration{"acme": {StoreResponses: true}}, "acme/org/big", bigDefaults},
-		{"store", map[string]providers.Registration{"acme": {API: "azure-openai-responses", StoreResponses: true}}, "acme/org/big",
-			with(bigDefaults, func(m *providers.Model) { m.API, m.StoreResponses = "azure-openai-responses", true })},
-		{"telemetry", map[string]providers.Registration{"acme": {Telemetry: providers.Telemetry{ProviderName: "n", ServerPort: 1}}}, "acme/org/big",
-			with(bigDefaults, func(m *providers.Model) { m.Telemetry.ProviderName, m.Telemetry.ServerPort = "n", 1 })},
-		{"binding needs no endpoint", map[string]providers.Registration{"edge": {API: providers.APIEdgeAIBinding}}, "edge/m", providers.Model{
-			Provider: "edge", ID: "m", API: "edge-ai-binding", Input: []string{"text"}, Telemetry: providers.Telemetry{ProviderName: "edge"},
-		}},
-	}
+func resolveAll(t *testing.T, tests []resolveTest) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := registry(t, nil, tt.reg).Resolve(tt.spec)
@@ -132,26 +96,75 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveCompat merges what servers take field by field; a thinking map counts as a
-// whole.
-func TestResolveCompat(t *testing.T) {
-	r := registry(t, nil, map[string]providers.Registration{"acme": {
-		Thinking: providers.ThinkingMap{"low": nil},
-		Compat:   providers.Compat{SupportsStore: providers.FlagOn, ThinkingFormat: "zai"},
-		Models: map[string]providers.ModelOverride{"org/big": {
-			Thinking: providers.ThinkingMap{"max": new("max")}, Compat: providers.Compat{ThinkingFormat: "qwen"},
+func TestResolve(t *testing.T) {
+	scratch := providers.Registration{API: "a", BaseURL: "http://localhost:8080/v1"}
+	bigDefaults := big(func(*providers.Model) {})
+	tests := []resolveTest{
+		{"from scratch", map[string]providers.Registration{"own": scratch}, "own/a/b", providers.Model{
+			Provider: "own", ID: "a/b", API: "a", BaseURL: "http://localhost:8080/v1", Input: []string{"text"},
+			Telemetry: providers.Telemetry{ProviderName: "own", ServerAddress: "localhost", ServerPort: 8080},
 		}},
-	}})
-	want := bigDefaults()
-	want.Thinking = providers.ThinkingMap{"max": new("max")}
-	want.Compat = providers.Compat{SupportsStore: providers.FlagOn, MaxTokensField: "max_tokens", ThinkingFormat: "qwen"}
-	got, err := r.Resolve("acme/org/big")
-	if err != nil {
-		t.Fatal(err)
+		{"catalog alone", nil, "acme/org/big", bigDefaults},
+		{"empty registration", map[string]providers.Registration{"acme": {}}, "acme/org/big", bigDefaults},
+		{"unlisted model", map[string]providers.Registration{"acme": {}}, "acme/new", providers.Model{
+			Provider: "acme", ID: "new", API: "api-1", BaseURL: "https://one.acme.example/v1", Input: []string{"text"},
+			Telemetry: providers.Telemetry{ProviderName: "acme", ServerAddress: "one.acme.example"},
+		}},
+		{"api and base url are independent", map[string]providers.Registration{"acme": {BaseURL: "http://proxy/"}}, "acme/org/big",
+			big(func(m *providers.Model) {
+				m.BaseURL = "http://proxy/"
+				m.Telemetry.ServerAddress, m.Telemetry.ServerPort = "proxy", 0
+			})},
+		{"registration over catalog", map[string]providers.Registration{"acme": {
+			API: "x", ContextWindow: new(5), MaxTokens: new(0), Reasoning: new(false), Input: []string{"text"},
+		}}, "acme/org/big", big(func(m *providers.Model) {
+			m.API, m.ContextWindow, m.MaxTokens, m.Reasoning, m.Input = "x", 5, 0, false, []string{"text"}
+		})},
+		{"model over registration", map[string]providers.Registration{"acme": {
+			ContextWindow: new(5), MaxTokens: new(6), Reasoning: new(false), Input: []string{"text"},
+			Models: map[string]providers.ModelOverride{"org/big": {ContextWindow: new(7), Reasoning: new(true)}},
+		}}, "acme/org/big", big(func(m *providers.Model) {
+			m.ContextWindow, m.MaxTokens, m.Input = 7, 6, []string{"text"}
+		})},
+		{"compat field by field, the thinking map as a whole", map[string]providers.Registration{"acme": {
+			Thinking: providers.ThinkingMap{"low": nil},
+			Compat:   providers.Compat{SupportsStore: providers.FlagOn, ThinkingFormat: "zai"},
+			Models: map[string]providers.ModelOverride{"org/big": {
+				Thinking: providers.ThinkingMap{"max": new("max")}, Compat: providers.Compat{ThinkingFormat: "qwen"},
+			}},
+		}}, "acme/org/big", big(func(m *providers.Model) {
+			m.Thinking = providers.ThinkingMap{"max": new("max")}
+			m.Compat = providers.Compat{SupportsStore: providers.FlagOn, MaxTokensField: "max_tokens", ThinkingFormat: "qwen"}
+		})},
+		{"override of another model", map[string]providers.Registration{"acme": {
+			Models: map[string]providers.ModelOverride{"first": {ContextWindow: new(7)}},
+		}}, "acme/org/big", bigDefaults},
+		{"headers per key", map[string]providers.Registration{"acme": {
+			Headers: map[string]string{"x-b": "own", "X-C": "own"},
+		}}, "acme/org/big", big(func(m *providers.Model) {
+			m.Headers = map[string]string{"X-A": "catalog", "X-B": "own", "X-C": "own"}
+		})},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	resolveAll(t, tests)
+}
+
+// TestResolveOptions is what a registration says beside where and what its models are.
+func TestResolveOptions(t *testing.T) {
+	bigDefaults := big(func(*providers.Model) {})
+	resolveAll(t, []resolveTest{
+		{"store is for responses", map[string]providers.Registration{"acme": {StoreResponses: true}}, "acme/org/big", bigDefaults},
+		{"store of azure", map[string]providers.Registration{"acme": {API: "azure-openai-responses", StoreResponses: true}}, "acme/org/big",
+			big(func(m *providers.Model) { m.API, m.StoreResponses = "azure-openai-responses", true })},
+		{"store of openai", map[string]providers.Registration{"acme": {API: "openai-responses", StoreResponses: true}}, "acme/org/big",
+			big(func(m *providers.Model) { m.API, m.StoreResponses = "openai-responses", true })},
+		{"store of codex", map[string]providers.Registration{"acme": {API: "openai-codex-responses", StoreResponses: true}}, "acme/org/big",
+			big(func(m *providers.Model) { m.API = "openai-codex-responses" })},
+		{"cost of a registration", map[string]providers.Registration{"acme": {
+			Cost: &providers.Rates{Input: 1}, Models: map[string]providers.ModelOverride{"org/big": {Cost: &providers.Rates{Output: 2}}},
+		}}, "acme/org/big", big(func(m *providers.Model) { m.Cost = providers.Cost{Rates: providers.Rates{Output: 2}} })},
+		{"telemetry", map[string]providers.Registration{"acme": {Telemetry: providers.Telemetry{ProviderName: "n", ServerPort: 1}}}, "acme/org/big",
+			big(func(m *providers.Model) { m.Telemetry.ProviderName, m.Telemetry.ServerPort = "n", 1 })},
+	})
 }
 
 func TestResolveErrors(t *testing.T) {
@@ -180,7 +193,7 @@ func TestRegisterProviderErrors(t *testing.T) {
 		for _, id := range []string{"own", "keys-only"} {
 			var typed *providers.RegistrationError
 			err := r.RegisterProvider(id, reg)
-			if !errors.As(err, &typed) || typed.ProviderID != id || typed.Type() != "invalid_provider_registration" {
+			if !errors.As(err, &typed) || typed.ProviderID != id || typed.Type() != "invalid_provider_registration" || typed.Meta()["providerId"] != id {
 				t.Errorf("%s %+v: got %v", id, reg, err)
 			}
 			if _, err := r.Resolve(id + "/m"); !errors.Is(err, providers.ErrUnknownProvider) {
@@ -230,6 +243,87 @@ func TestRegistrationFieldNames(t *testing.T) {
 	}
 }
 
+// TestModelErrorsTellWhatThereIs: what is wrong with a specifier shows what would be right.
+func TestModelErrorsTellWhatThereIs(t *testing.T) {
+	r := registry(t, nil, nil)
+	tell := func(spec, want string) {
+		t.Helper()
+		if _, err := r.Resolve(spec); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q at the end", spec, err, want)
+		}
+	}
+	tell("nobody/m", "; registered: (none)")
+	tell("acme/new", "in the catalog; register the provider to call models that the catalog does not list")
+	for i := range 9 {
+		if err := r.RegisterProvider(fmt.Sprintf("p%d", i), providers.Registration{API: "a", BaseURL: "http://b/"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell("nobody/m", "; registered: p0, p1, p2, p3, p4, p5, p6, p7, … (9 total)")
+}
+
+// TestRegistrationChangesNothingElse: neither the catalog nor another provider, and not
+// what ids are good.
+func TestRegistrationChangesNothingElse(t *testing.T) {
+	two := providers.Catalog{"acme": catalog["acme"], "other": catalog["acme"]}
+	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: two})
+	before, err := r.Resolve("other/org/big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RegisterProvider("acme", providers.Registration{
+		API: "x", BaseURL: "http://x/", ContextWindow: new(1), Headers: map[string]string{"X-A": "own"}, Compat: providers.Compat{MaxTokensField: "own"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := r.Resolve("other/org/big"); err != nil || !cmp.Equal(before, after) {
+		t.Errorf("another provider changed: %v\n%s", err, cmp.Diff(before, after))
+	}
+	if two["acme"].Models[1].Headers["X-A"] != "catalog" || two["acme"].Models[1].ContextWindow != 1000 {
+		t.Errorf("the catalog changed: %+v", two["acme"].Models[1])
+	}
+	if m, err := r.Resolve("acme/org/big"); err != nil || m.Cost.Input != 3 {
+		t.Errorf("the price changed: %+v, %v", m.Cost, err)
+	}
+	if _, err := r.Resolve("other/unlisted"); !errors.Is(err, providers.ErrUnknownModel) {
+		t.Errorf("another provider takes models that are not listed: %v", err)
+	}
+	if _, err := r.Resolve("acme/whatever/this is"); err != nil {
+		t.Errorf("a registered provider does not take any model: %v", err)
+	}
+}
+
+func TestModelsListsWhatCanBeNamed(t *testing.T) {
+	more := providers.Catalog{"older": {AliasOf: "acme", Models: catalog["acme"].Models}}
+	maps.Copy(more, catalog)
+	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: more})
+	list := func() (specs []string) {
+		for _, m := range r.Models() {
+			specs = append(specs, m.Spec())
+		}
+		return specs
+	}
+	if diff := cmp.Diff([]string{"acme/first", "acme/org/big"}, list()); diff != "" {
+		t.Errorf("the catalog alone (-want +got):\n%s", diff)
+	}
+	for id, reg := range map[string]providers.Registration{
+		"own":   {API: "a", BaseURL: "http://b/", Models: map[string]providers.ModelOverride{"z": {}, "a": {}}},
+		"acme":  {Models: map[string]providers.ModelOverride{"first": {ContextWindow: new(7)}, "extra": {}}},
+		"older": {},
+	} {
+		if err := r.RegisterProvider(id, reg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"acme/first", "acme/org/big", "acme/extra", "older/first", "older/org/big", "own/a", "own/z"}
+	if diff := cmp.Diff(want, list()); diff != "" {
+		t.Errorf("with registrations (-want +got):\n%s", diff)
+	}
+	if got := r.Models()[0].ContextWindow; got != 7 {
+		t.Errorf("a registration does not show: the window is %d", got)
+	}
+}
+
 func TestAPIKey(t *testing.T) {
 	env := map[string]string{"ACME_TOKEN": " ", "ACME_API_KEY": "from-env\n", "OTHER": "x"}
 	for _, tt := range []struct{ registered, want string }{
@@ -247,9 +341,38 @@ func TestAPIKey(t *testing.T) {
 	if got := r.APIKey("nobody"); got != "" {
 		t.Errorf("unknown provider: got %q", got)
 	}
-	builtin := providers.NewRegistry(&providers.RegistryOptions{Getenv: func(name string) string { return "value of " + name }})
-	if got := builtin.APIKey("openai"); got != "value of OPENAI_API_KEY" {
-		t.Errorf("built-in catalog: got %q", got)
+}
+
+func TestCredentials(t *testing.T) {
+	sets := providers.Catalog{"cloud": {
+		EnvKeys: []providers.EnvKey{{Name: "KEY"}}, EnvSets: [][]string{{"ID", "SECRET"}, {"PROFILE"}}, Models: catalog["acme"].Models,
+	}}
+	for _, tt := range []struct {
+		env  map[string]string
+		reg  *providers.Registration
+		want string
+	}{
+		{nil, nil, ""},
+		{map[string]string{"KEY": "k", "PROFILE": "p"}, nil, "KEY"},
+		{map[string]string{"KEY": " ", "PROFILE": "p"}, nil, "PROFILE"},
+		{map[string]string{"ID": "i"}, nil, ""},
+		{map[string]string{"ID": "i", "SECRET": "s"}, nil, "ID + SECRET"},
+		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: "own"}, providers.FromRegistration},
+		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: " "}, "KEY"},
+		{map[string]string{"KEY": "k"}, &providers.Registration{API: providers.APIEdgeAIBinding}, ""},
+	} {
+		r := providers.NewRegistry(&providers.RegistryOptions{Catalog: sets, Getenv: func(name string) string { return tt.env[name] }})
+		if tt.reg != nil {
+			if err := r.RegisterProvider("cloud", *tt.reg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := r.Credentials("cloud"); got != tt.want {
+			t.Errorf("%v, %+v: got %q, want %q", tt.env, tt.reg, got, tt.want)
+		}
+	}
+	if got := registry(t, nil, nil).EnvKeys("acme"); !slices.Equal(got, []string{"ACME_TOKEN", "ACME_API_KEY"}) {
+		t.Errorf("the variables are %q", got)
 	}
 }
 
@@ -258,7 +381,11 @@ type echo struct{ name string }
 
 func (p echo) Stream(ctx context.Context, m providers.Model, _ providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return providers.NewStream(ctx, m, func(a *providers.Assembler) error {
-		a.Text(fmt.Sprintf("%s %s %s %s", p.name, m.Spec(), m.BaseURL, o.APIKey))
+		key := o.APIKey
+		if o.Bearer {
+			key = "Bearer " + key
+		}
+		a.Text(fmt.Sprintf("%s %s %s %s", p.name, m.Spec(), m.BaseURL, key))
 		a.Finish(providers.Done{StopReason: providers.StopStop})
 		return nil
 	})
@@ -288,7 +415,7 @@ func TestStreamIsLive(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	env["ACME_TOKEN"] = "env"
-	if got := say(t, stream); got != "one acme/first https://one.acme.example/v1 env" {
+	if got := say(t, stream); got != "one acme/first https://one.acme.example/v1 Bearer env" {
 		t.Errorf("got %q", got)
 	}
 	if err := r.RegisterProvider("acme", providers.Registration{BaseURL: "http://b/", APIKey: "own"}); err != nil {

@@ -36,16 +36,19 @@ func HideSecrets(text string, secrets []string) string {
 // headers that by their names are secrets. A program hides them in its log.
 func (r *Registry) Secrets() []string {
 	r.mu.RLock()
-	all := maps.Clone(r.registrations)
+	all := maps.Clone(r.registered)
 	r.mu.RUnlock()
 	for id := range r.catalog { // with its environment, also unregistered
 		if _, ok := all[id]; !ok {
-			all[id] = Registration{}
+			all[id] = registered{}
 		}
 	}
 	var secrets []string
-	for id, reg := range all {
-		secrets = append(secrets, secretsOf(r.apiKey(id, reg), reg.Headers)...)
+	for id, entry := range all {
+		secrets = append(secrets, secretsOf(r.credentials(id, entry.reg).value, entry.reg.Headers)...)
+		if entry.provider != nil {
+			secrets = append(secrets, secretsOf("", entry.provider.Headers)...)
+		}
 	}
 	return secrets
 }

@@ -6,8 +6,8 @@
 // net/http, and no vendor's SDK.
 //
 // Requests go to {base URL}/v1/messages, so the base URL ends before the
-// version, with the key in x-api-key, if there is one. Beta features are left to
-// the headers of the model. What is sent is decided in one place:
+// version, with the key in x-api-key, or as a bearer token, if there is one. Beta
+// features are left to the headers of the model. What is sent is decided in one place:
 //
 //   - max_tokens is required by the format: the caller's limit, else the
 //     model's, else DefaultMaxTokens.

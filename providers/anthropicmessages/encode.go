@@ -75,7 +75,10 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	}
 	header := http.Header{}
 	header.Set("Anthropic-Version", version)
-	if o.APIKey != "" {
+	switch {
+	case o.APIKey != "" && o.Bearer:
+		header.Set("Authorization", "Bearer "+o.APIKey)
+	case o.APIKey != "":
 		header.Set("X-Api-Key", o.APIKey)
 	}
 	return &providers.Call{Path: "/v1/messages", Header: header, Body: encoded}, nil

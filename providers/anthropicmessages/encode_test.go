@@ -114,6 +114,27 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
+// TestEncodeKey: a token goes as one, whatever the format has for keys.
+func TestEncodeKey(t *testing.T) {
+	for _, tt := range []struct {
+		o              providers.Options
+		key, authorize string
+	}{
+		{providers.Options{}, "", ""},
+		{providers.Options{APIKey: "k"}, "k", ""},
+		{providers.Options{APIKey: "t", Bearer: true}, "", "Bearer t"},
+		{providers.Options{Bearer: true}, "", ""},
+	} {
+		call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{}, providers.Request{}, tt.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key, authorize := call.Header.Get("X-Api-Key"), call.Header.Get("Authorization"); key != tt.key || authorize != tt.authorize {
+			t.Errorf("%+v: sends the key %q and the authorization %q", tt.o, key, authorize)
+		}
+	}
+}
+
 func TestEncodeLimits(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -1,0 +1,67 @@
+package providers
+
+import (
+	"slices"
+	"strings"
+)
+
+// credential is a key and where it was found.
+type credential struct {
+	value, from string
+	bearer      bool
+}
+
+// FromRegistration is what Credentials says of a key that a registration has.
+const FromRegistration = "registration"
+
+// APIKey returns the key of a provider as it stands now: the registered one
+// unless it is blank, else the first of the provider's environment variables
+// that is not, else "". Space around a key is dropped.
+func (r *Registry) APIKey(provider string) string {
+	entry, _ := r.entry(provider)
+	return r.credentials(provider, entry.reg).value
+}
+
+// Credentials says where a call of a provider would find its credentials now:
+// FromRegistration, the names of environment variables joined by " + ", or "" for
+// nowhere. A Provider that authorizes calls itself counts as a registration. What a
+// vendor's own tools keep in files is not looked at.
+func (r *Registry) Credentials(provider string) string {
+	entry, _ := r.entry(provider)
+	if entry.provider != nil && entry.provider.Authorize != nil {
+		return FromRegistration
+	}
+	if c := r.credentials(provider, entry.reg); c.value != "" {
+		return c.from
+	}
+	for _, set := range r.catalog[provider].EnvSets {
+		if !slices.ContainsFunc(set, func(name string) bool { return strings.TrimSpace(r.getenv(name)) == "" }) {
+			return strings.Join(set, " + ")
+		}
+	}
+	return ""
+}
+
+// EnvKeys are the variables that hold the key of a provider which has none registered,
+// first match wins; nil for a provider that the catalog does not have.
+func (r *Registry) EnvKeys(provider string) (names []string) {
+	for _, k := range r.catalog[provider].EnvKeys {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+func (r *Registry) credentials(provider string, reg Registration) credential {
+	if key := strings.TrimSpace(reg.APIKey); key != "" {
+		return credential{value: key, from: FromRegistration}
+	}
+	if reg.API == APIEdgeAIBinding {
+		return credential{}
+	}
+	for _, k := range r.catalog[provider].EnvKeys {
+		if key := strings.TrimSpace(r.getenv(k.Name)); key != "" {
+			return credential{key, k.Name, k.Bearer}
+		}
+	}
+	return credential{}
+}

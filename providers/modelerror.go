@@ -1,0 +1,68 @@
+package providers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Conditions a *ModelError reports.
+var (
+	// ErrNoSlash: the specifier is not of the form provider/model.
+	ErrNoSlash = errors.New("model specifier has no slash")
+	// ErrNoModelID: nothing follows the slash after a known provider.
+	ErrNoModelID = errors.New("model specifier has no model id")
+	// ErrUnknownProvider: the provider is neither registered nor in the catalog.
+	ErrUnknownProvider = errors.New("provider is neither registered nor in the catalog")
+	// ErrUnknownModel: the provider is not registered, and its catalog does not list the
+	// model, or it is a Provider, which does not.
+	ErrUnknownModel = errors.New("model is not listed by its provider")
+	// ErrUnlistedModel is the ErrUnknownModel of a provider that only the catalog knows.
+	ErrUnlistedModel = fmt.Errorf("%w in the catalog; register the provider to call models that the catalog does not list", ErrUnknownModel)
+	// ErrUnknownProtocol: no protocol is registered for the model's api slug.
+	ErrUnknownProtocol = errors.New("no protocol is registered for the model's api")
+)
+
+// maxKnown is how many names an error lists.
+const maxKnown = 8
+
+// ModelError reports a specifier that names no model to call.
+type ModelError struct {
+	// Spec is the specifier as given.
+	Spec string
+	// API is the slug without protocol; set for ErrUnknownProtocol only.
+	API string
+	// Known are the registered ids for ErrUnknownProvider, sorted, and the models that a
+	// Provider lists for ErrUnknownModel.
+	Known []string
+	// Err is one of the conditions.
+	Err error
+}
+
+// Error names specifier and condition, and up to eight of what is known.
+func (e *ModelError) Error() string {
+	s := "resolve model \"" + e.Spec + "\": " + e.Err.Error()
+	switch {
+	case errors.Is(e.Err, ErrUnknownProtocol):
+		return s + " \"" + e.API + "\""
+	case errors.Is(e.Err, ErrUnknownProvider):
+		return s + "; registered: " + shortList(e.Known)
+	case errors.Is(e.Err, ErrUnknownModel) && !errors.Is(e.Err, ErrUnlistedModel):
+		return s + "; listed: " + shortList(e.Known)
+	}
+	return s
+}
+
+// shortList names the first few.
+func shortList(names []string) string {
+	switch {
+	case len(names) == 0:
+		return "(none)"
+	case len(names) > maxKnown:
+		return strings.Join(names[:maxKnown], ", ") + fmt.Sprintf(", … (%d total)", len(names))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Unwrap returns the condition.
+func (e *ModelError) Unwrap() error { return e.Err }
