@@ -33,6 +33,9 @@ func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSim
 // ShowAtMost bounds what a model is shown, in place of maxViewBytes.
 func (r *Runtime) ShowAtMost(bytes int) { r.viewBytes = bytes }
 
+// SetWall sets the wall clock of a runtime that does not run yet.
+func (r *Runtime) SetWall(wall func() time.Time) { r.wall = wall }
+
 // InMemory reports whether a conversation is in memory.
 func (r *Runtime) InMemory(at conversation.Address) bool {
 	r.mu.Lock()
