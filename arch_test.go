@@ -59,13 +59,16 @@ func packages() []row {
 		{"providers/sse", 1, format, nil, nil},
 
 		{"actors", 2, runtime,
-			list("actors/follower", "actors/internal/export", "actors/internal/grain", "actors/internal/machine", "actors/internal/membership", "actors/internal/summary", "actors/internal/wire", "agent", "conversation", "memory", "observability", "providers", "storage"),
-			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "golang.org/x/sync", "google.golang.org/protobuf")},
+			list("actors/follower", "actors/internal/busy", "actors/internal/export", "actors/internal/grain", "actors/internal/machine", "actors/internal/membership", "actors/internal/relay", "actors/internal/summary", "actors/internal/wire", "agent", "conversation", "memory", "observability", "providers", "storage"),
+			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "google.golang.org/protobuf")},
 		{"actors/follower", 2, runtime, list("conversation", "memory", "storage"), nil},
-		{"actors/internal/export", 2, runtime, list("conversation", "memory", "observability", "storage"), nil},
+		{"actors/internal/busy", 2, runtime, list("actors/internal/series", "actors/internal/wire", "conversation", "storage"), list("golang.org/x/sync", "google.golang.org/protobuf")},
+		{"actors/internal/export", 2, runtime, list("actors/internal/series", "conversation", "memory", "observability", "storage"), nil},
 		{"actors/internal/grain", 2, runtime, list("actors/internal/wire"), list("github.com/asynkron/protoactor-go", "google.golang.org/grpc", "google.golang.org/protobuf")},
 		{"actors/internal/machine", 2, runtime, list("conversation"), list("github.com/oklog/ulid")},
 		{"actors/internal/membership", 2, runtime, list("conversation", "storage"), list("golang.org/x/sync")},
+		{"actors/internal/relay", 2, runtime, list("actors/internal/wire", "conversation", "storage"), list("google.golang.org/protobuf")},
+		{"actors/internal/series", 2, format, nil, nil},
 		{"actors/internal/summary", 2, runtime, list("conversation"), nil},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
 
@@ -349,6 +352,59 @@ func TestTheTableKeepsTheRule(t *testing.T) {
 // shared reports whether to is a format beside r, under the same parent.
 func shared(r, to row) bool {
 	return to.role == format && path.Dir(to.pkg) == path.Dir(r.pkg)
+}
+
+// arrow is what a room of the runtime never imports, directly or not, whatever its row comes
+// to allow.
+type arrow struct {
+	from  string
+	never []string
+	why   string
+}
+
+// neverArrows keep the rooms of the runtime apart.
+func neverArrows() []arrow {
+	outside := list("actors/internal/grain", "actors/internal/membership", "actors/internal/wire")
+	return []arrow{
+		{"actors/internal/machine", list("storage", "agent", "providers", "observability", "memory", "actors"), "it decides on inputs alone"},
+		{"actors/internal/series", list("storage", "actors"), "it counts"},
+		{"actors/internal/busy", list("actors/follower", "actors/internal/machine", "actors/internal/relay", "actors/internal/export", "actors/internal/grain", "actors/internal/membership"),
+			"who is owed work is found without knowing what work is"},
+		{"actors/internal/relay", list("actors/follower", "actors/internal/busy", "actors/internal/machine", "actors/internal/export", "actors/internal/grain"),
+			"what it loses nobody misses, so nothing may rest on it"},
+		{"actors/internal/export", append(outside, "actors/internal/busy", "actors/internal/machine", "actors/internal/relay", "agent", "providers"),
+			"events are made of batches, and no turn waits for them"},
+		{"actors/internal/grain", list("conversation", "storage", "actors/internal/machine", "actors/internal/busy"), "it carries messages and reads none"},
+		{"actors/follower", list("actors/internal", "agent", "providers"), "a reader needs the log alone"},
+	}
+}
+
+// TestRoomsKeepApart follows imports to their end.
+func TestRoomsKeepApart(t *testing.T) {
+	own := map[string][]string{}
+	for _, f := range goFiles(t) {
+		if o, _ := importsOf(f); !f.test {
+			own[f.dir] = append(own[f.dir], o...)
+		}
+	}
+	for _, a := range neverArrows() {
+		if own[a.from] == nil && a.from != "actors/internal/series" {
+			t.Errorf("%s imports nothing: the test looks at another package", a.from)
+		}
+		seen, waiting := map[string]bool{}, slices.Clone(own[a.from])
+		for len(waiting) > 0 {
+			p := waiting[0]
+			waiting = waiting[1:]
+			if seen[p] {
+				continue
+			}
+			seen[p] = true
+			waiting = append(waiting, own[p]...)
+			if slices.ContainsFunc(a.never, func(n string) bool { return within(p, n) }) {
+				t.Errorf("%s imports %s, directly or not: %s", a.from, p, a.why)
+			}
+		}
+	}
 }
 
 // TestParleyIsTheProductAlone: what measures it, breaks it or stands in for others in its

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
@@ -84,7 +85,7 @@ type activation struct {
 	ctx     context.Context // ends with the activation
 	cancel  context.CancelFunc
 
-	clock   clock // that its waits go by; set once
+	clock   busy.Clock // that its waits go by; set once
 	machine *machine.Machine
 	writer  *storage.Writer
 	claimed bool // the writer has a durable batch
@@ -205,8 +206,8 @@ func (a *activation) start(key conversation.Key) {
 	a.ctx, a.cancel = context.WithCancel(a.rt.life)
 	a.machine = machine.New(&a.rt.machines)
 	var waited bool
-	if a.clock, waited = a.rt.waits.clock(key); !waited {
-		a.clock = a.rt.newClock()
+	if a.clock, waited = a.rt.busy.Timers.Clock(key); !waited {
+		a.clock = busy.NewClock(a.rt.wall())
 	}
 	a.resting = a.rt.resting.take(key)
 	if a.resting != nil {
@@ -256,7 +257,7 @@ func (a *activation) end() {
 		a.root.Send(to, answerMessage(machine.Moved{}))
 	}
 	if !a.stopping {
-		a.rt.askSweep()
+		a.rt.busy.SweepSoon()
 	}
 	a.rt.counts.owed.Add(-a.owed)
 	a.owed = 0
@@ -269,7 +270,7 @@ func (a *activation) end() {
 	a.rt.leave(a.key, a.nonce)
 	a.witness.closed()
 	if a.handedOver {
-		a.rt.askPokes()
+		a.rt.busy.PokeSoon()
 	}
 }
 
@@ -413,7 +414,7 @@ func (o *openedLog) fold(turns *memory.Account, b storage.Batch) error {
 
 func (a *activation) opened(m openedLog) {
 	defer close(a.isOpen)
-	a.rt.journal.opened(a.openingID())
+	a.rt.busy.Journal.Opened(a.openingID())
 	if m.err != nil {
 		if m.damaged {
 			a.rt.followers.Distrust(a.key)
@@ -440,8 +441,7 @@ func (a *activation) opened(m openedLog) {
 	a.step(machine.Opened{
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
 	})
-	a.rt.unread.opened(a.key)
-	a.rt.survived(a.key)
+	a.rt.busy.Survived(a.key)
 }
 
 // chooseWriter goes on as the writer at rest if the log still ends where that one left
@@ -493,7 +493,7 @@ func (a *activation) caller(sender *actor.PID) machine.ReplyID {
 // step feeds the machine and performs what it asks for.
 func (a *activation) step(in machine.Input) {
 	wall := a.rt.wall()
-	env := machine.Env{Wall: conversation.TimeOf(wall), Ahead: a.clock.ahead(wall), Mono: time.Since(a.rt.began)}
+	env := machine.Env{Wall: conversation.TimeOf(wall), Ahead: a.clock.Ahead(wall), Mono: time.Since(a.rt.began)}
 	if _, err := io.ReadFull(a.random, env.Seed[:]); err != nil {
 		panic(fmt.Sprintf("actors: read randomness: %v", err))
 	}
@@ -527,12 +527,11 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.Append:
 		a.append(e.Batch)
 	case machine.List:
-		id := entryID{a.key, a.nonce}
-		a.rt.journal.list(id, int64(e.Seq), func() { a.tell(journalLists{}) })
+		a.rt.busy.Journal.List(busy.ID{Conv: a.key, Nonce: a.nonce}, int64(e.Seq), func() { a.tell(journalLists{}) })
 	case machine.Look:
 		a.look(e)
 	case machine.Unlist:
-		a.rt.journal.unlist(entryID{a.key, a.nonce})
+		a.rt.busy.Journal.Unlist(busy.ID{Conv: a.key, Nonce: a.nonce})
 	case machine.Reply:
 		a.reply(e)
 	case machine.CallModel:
@@ -592,7 +591,7 @@ func (a *activation) appended(m appendDone) {
 	at := m.stored.Position()
 	a.tip.Store(at.Seq)
 	if a.rt.relay != nil { // First: it has the longer way, and readers here take the processors.
-		a.rt.relay.publish(a.key, m.stored)
+		a.rt.relay.Publish(a.key, m.stored)
 	}
 	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records, len(m.stored.Lines))
 	a.witness.landed(m.batch)
@@ -707,12 +706,12 @@ func (a *activation) stop(e machine.Stop) {
 		a.witness.recovery(a.firstOwed(), &observability.SubmissionRecovery{
 			Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: fenced,
 		})
-		a.rt.askSweep()
+		a.rt.busy.SweepSoon()
 	case machine.StopUnread:
 		if conversation.CodeOf(e.Err) == conversation.CodeSetAside {
 			break // It was told when it was.
 		}
-		if a.rt.unread.news(a.key, e.Err) {
+		if a.rt.busy.IsNews(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)
 			a.witness.recovery("", &observability.SubmissionRecovery{
 				Operation: observability.RecoveryReconcile, Outcome: observability.OutcomeDeferred,

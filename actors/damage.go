@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
@@ -34,7 +35,7 @@ func (r *Runtime) doubt(key conversation.Key) {
 // fails then is the log's fault, and counts as such.
 func (r *Runtime) openForNobody(key conversation.Key) {
 	r.spawn(func() {
-		ctx, cancel := context.WithTimeout(r.life, pokeTimeout)
+		ctx, cancel := context.WithTimeout(r.life, busy.PokeTimeout)
 		defer cancel()
 		// A poke of nobody: it is no entry of a journal. Whether it comes to its owner only
 		// decides when that one learns of it.

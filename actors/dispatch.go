@@ -22,6 +22,8 @@ const (
 	// moveBackoff bounds the pause before a request is repeated whose owner
 	// stepped down; the first pause is a sixteenth of it.
 	moveBackoff = 400 * time.Millisecond
+	// deleteTimeout bounds the deletion of what was staged.
+	deleteTimeout = 5 * time.Second
 	// maxMessage is how long an admission may be to travel between nodes.
 	maxMessage = 256 << 10
 )
@@ -113,7 +115,7 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 		defer r.asking.enter(ctx, m)()
 		return r.call(ctx, a.Address, m)
 	}
-	key := storage.StagedKey(r.journal.member, crand.Text())
+	key := storage.StagedKey(r.busy.Journal.Member(), crand.Text())
 	if err := r.stage(ctx, key, body); err != nil {
 		return nil, conversation.Unavailable(retryAfter, err)
 	}
@@ -203,7 +205,7 @@ func (r *Runtime) callOwner(
 	if err := r.awaitActive(ctx); err != nil {
 		return nil, false, conversation.Unavailable(retryAfter, err)
 	}
-	if err := r.aside.refused(at.Key()); err != nil {
+	if err := r.busy.Asides.Refused(at.Key()); err != nil {
 		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

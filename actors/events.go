@@ -71,8 +71,10 @@ func (r *Runtime) export() error {
 	x, err := export.New(r.logs, r.bucket, &export.Options{
 		FlushRows: r.opts.EventGroup.Rows, FlushBytes: r.opts.EventGroup.Bytes, FlushEvery: r.opts.EventGroup.Every,
 		Memory: r.accounts.events, Logger: r.log, Member: r.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.incarnations,
-		Skip:    func(key conversation.Key) bool { return r.aside.refused(key) != nil || r.aside.suspects(key) },
-		Reading: r.foretell,
+		Skip: func(key conversation.Key) bool {
+			return r.busy.Asides.Refused(key) != nil || r.busy.Asides.Suspects(key)
+		},
+		Reading: r.busy.Foretell,
 		Project: func(src observability.Source, b conversation.Batch) []observability.Event {
 			opts := r.events.options(src.Agent)
 			return observability.Project(src, b, &opts)
@@ -81,7 +83,8 @@ func (r *Runtime) export() error {
 	if err != nil {
 		return err
 	}
-	r.events.spool, r.journal.mayLeave = x, x.MayLeave
+	r.events.spool = x
+	r.busy.Journal.HoldUntil(x.MayLeave)
 	return nil
 }
 
@@ -118,7 +121,7 @@ func (r *Runtime) tell(ctx context.Context, wg *sync.WaitGroup) {
 		for {
 			select {
 			case <-x.Moved():
-				r.journal.release()
+				r.busy.Journal.Release()
 			case <-ctx.Done():
 				return
 			}

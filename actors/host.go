@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/relay"
 )
 
 // host finds the owner of a conversation, activates it if need be and brings it
@@ -22,14 +23,10 @@ type host interface {
 // peers are the other nodes. A host that implements it is one of several; a host that
 // does not is alone.
 type peers interface {
-	// Address is this node's, as the others dial it.
-	Address() string
-	// Owner returns the node that owns a conversation, "" if none does now.
-	Owner(id string) (address string, self bool)
+	relay.Peers
 	// Release returns once no other node runs the conversation. An error says which one
 	// may still do.
 	Release(ctx context.Context, id string) error
-	AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error)
 	// Reachable returns the other nodes that answer, by incarnation, and counts all others.
 	Reachable() (reached []string, others int)
 }

@@ -411,13 +411,13 @@ func TestTheRowIsTheJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, _, err := storage.NewestEpoch(t.Context(), bucket, 0)
-		if err != nil || len(e.Members) != 1 || e.Members[0].ID != r.journal.member || e.Members[0].Address == "" || e.Members[0].Version == "" {
-			t.Errorf("epoch %+v, %v; want member %s alone, with address and version", e, err, r.journal.member)
+		if err != nil || len(e.Members) != 1 || e.Members[0].ID != r.busy.Journal.Member() || e.Members[0].Address == "" || e.Members[0].Version == "" {
+			t.Errorf("epoch %+v, %v; want member %s alone, with address and version", e, err, r.busy.Journal.Member())
 		}
-		if seen[r.journal.member] {
-			t.Errorf("member %s twice", r.journal.member)
+		if seen[r.busy.Journal.Member()] {
+			t.Errorf("member %s twice", r.busy.Journal.Member())
 		}
-		seen[r.journal.member] = true
+		seen[r.busy.Journal.Member()] = true
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -28,12 +28,12 @@ func (r *Runtime) grainOptions() *grain.Options {
 		o.TLS = &grain.TLSFiles{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key, Name: c.TLS.Name}
 	}
 	o.Node = func(ctx actor.Context) {
-		if m := r.relay.answer(ctx.Message()); m != nil && ctx.Sender() != nil {
+		if m := r.relay.Answer(ctx.Message()); m != nil && ctx.Sender() != nil {
 			ctx.Respond(m)
 		}
 	}
 	o.ViewChanged = r.viewChanged
-	o.LinkDown = func(address string) { r.relay.linkDown(address) }
+	o.LinkDown = func(address string) { r.relay.LinkDown(address) }
 	return o
 }
 
@@ -49,10 +49,10 @@ func (r *Runtime) reached() []string {
 // viewChanged looks after what a change of members leaves open: journals of nodes that
 // are gone, and conversations that are followed here and have another owner now.
 func (r *Runtime) viewChanged(v grain.View) {
-	r.relay.viewChanged(func(address string) bool {
+	r.relay.ViewChanged(func(address string) bool {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
-	nudge(r.sweepNow)
+	r.busy.SweepNow()
 	if r.events.spool != nil {
 		r.events.spool.Wake()
 	}
@@ -61,15 +61,15 @@ func (r *Runtime) viewChanged(v grain.View) {
 // followerOptions make the followers ask for heads where other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
-		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt, Reading: r.reading,
+		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt, Reading: func(ctx context.Context, key conversation.Key) (func(), error) { return r.busy.Reading(ctx, key) },
 	}
 	if r.exclusive {
 		return o
 	}
 	o.Tip = r.tip
 	if r.opts.Cluster != nil {
-		o.Waited = func(key conversation.Key) { r.relay.follow(key) }
-		o.Closed = func(key conversation.Key) { r.relay.unfollow(key) }
+		o.Waited = func(key conversation.Key) { r.relay.Follow(key) }
+		o.Closed = func(key conversation.Key) { r.relay.Unfollow(key) }
 	}
 	return o
 }
@@ -89,11 +89,7 @@ func (r *Runtime) tip(ctx context.Context, key conversation.Key) (seq int64, kno
 	case owner == "":
 		return 0, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	m, err := r.peers.AskNode(ctx, owner, &wire.TipRequest{Conversation: string(key)})
-	t, ok := m.(*wire.Tip)
-	return t.GetSeq(), err == nil && ok && t.GetKnown()
+	return r.relay.AskTip(ctx, owner, key)
 }
 
 // tipHere is what an activation on this node knows of the end of its log. It counts

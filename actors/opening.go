@@ -6,17 +6,14 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
-const (
-	// slowOpening is how long a log may be read for a caller before the journal says so.
-	slowOpening = 250 * time.Millisecond
-	// firstMessage is how long an activation waits to learn what it was begun for.
-	firstMessage = time.Second
-)
+// firstMessage is how long an activation waits to learn what it was begun for.
+const firstMessage = time.Second
 
 // unasked says that no message has come.
 type unasked struct{}
@@ -55,24 +52,24 @@ func (a *activation) startOpening(foretold bool) {
 }
 
 // tellOfOpening has the journal say what was begun for callers, because a sweep or a timer asks
-// by now. A suspect may wait for its turn: it is told of when that comes.
+// by now.
 func (a *activation) tellOfOpening() {
 	select {
 	case <-a.isOpen:
 	default: // It is taken back after isOpen is closed.
-		if foretellsOpening() && !a.rt.aside.suspects(a.key) {
-			a.rt.journal.opening(a.openingID(), func() {})
-		}
+		a.rt.busy.ForetellOpening(a.openingID())
 	}
 }
 
 // openingID names the entry of a conversation that is about to be opened. No writer has that
 // name, so the entry never stands for one.
-func (a *activation) openingID() entryID { return entryID{a.key, a.nonce + "-opening"} }
+func (a *activation) openingID() busy.ID {
+	return busy.ID{Conv: a.key, Nonce: a.nonce + "-opening"}
+}
 
 // open opens the log once nobody else runs the conversation, and takes the entry of that
 // back when the machine has it.
-func (a *activation) open(id entryID, foretold bool) {
+func (a *activation) open(id busy.ID, foretold bool) {
 	a.awaitRelease()
 	out, leave := a.tryToOpen(id, foretold)
 	defer leave()
@@ -81,38 +78,21 @@ func (a *activation) open(id entryID, foretold bool) {
 	case <-a.isOpen:
 	case <-a.ctx.Done():
 	}
-	a.rt.journal.opened(id)
-	a.rt.journal.wake() // The machine may have had its writer listed by now, in the same journal.
+	a.rt.busy.Journal.Opened(id)
+	a.rt.busy.Journal.Wake() // The machine may have had its writer listed by now, in the same journal.
 }
 
-// tryToOpen reads the log, unless the conversation is set aside. Of suspects one is opened
-// at a time, until leave is called.
-func (a *activation) tryToOpen(id entryID, foretold bool) (out openedLog, leave func()) {
-	leave = func() {}
+// tryToOpen reads the log, unless the conversation is set aside. Leave is called when the
+// machine has it.
+func (a *activation) tryToOpen(id busy.ID, foretold bool) (out openedLog, leave func()) {
 	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
 	defer cancel()
-	if a.rt.aside.suspects(a.key) && suspectsTakeTurns() {
-		if err := a.rt.aside.enter(ctx); err != nil {
-			return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
-		}
-		foretold, leave = true, a.rt.aside.leave
-	}
-	if err := a.rt.aside.refused(a.key); err != nil {
+	read, leave, err := a.rt.busy.EnterOpening(ctx, id, foretold)
+	if err != nil {
 		return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
 	}
-	if !foretold || !foretellsOpening() {
-		return a.readForCallers(id), leave
-	}
-	if err := a.rt.journal.openingListed(ctx, id); err != nil {
-		return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
-	}
+	defer read()
 	return a.readLog(), leave
-}
-
-// readForCallers reads the log, and has the journal say so if that takes long.
-func (a *activation) readForCallers(id entryID) openedLog {
-	defer a.rt.tellIfSlow(id)()
-	return a.readLog()
 }
 
 // readLog is read, with its panics contained: the next activation would have the same.
@@ -129,17 +109,7 @@ func (a *activation) readLog() (out openedLog) {
 // failed counts that the log cannot be opened, for a reason that stays, and has the
 // conversation set aside when that is too often.
 func (a *activation) failed(why error) {
-	n := a.rt.unread.failed(a.key, a.rt.opts.SweepEvery)
-	if n < a.rt.aside.limit || !a.rt.aside.begin(a.key) {
-		return
+	if setAside := a.rt.busy.Failed(a.key, why); setAside != nil {
+		a.rt.spawn(func() { setAside(a.rt.life) })
 	}
-	a.rt.spawn(func() {
-		defer a.rt.aside.end(a.key)
-		err := a.rt.setAside(a.rt.life, a.key, why.Error(), n)
-		if err == nil {
-			a.rt.unread.opened(a.key) // Put back, it begins anew.
-		} else if a.rt.life.Err() == nil {
-			a.log.Error("set conversation aside", "err", err)
-		}
-	})
 }

@@ -174,9 +174,9 @@ func TestPanicAnswersWhoWaits(t *testing.T) {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(longEnough); len(r.journal.held()) > 0; <-tick.C {
+	for deadline := time.Now().Add(longEnough); len(r.busy.Journal.Held()) > 0; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("the journal still lists %v", r.journal.held())
+			t.Fatalf("the journal still lists %v", r.busy.Journal.Held())
 		}
 	}
 	if err := stop(); err != nil {
@@ -230,7 +230,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 					}
 					return a.(proto.Message), nil
 				}}
-				r := oracular(t, &listings{}, o, &Options{AdmitTimeout: time.Hour})
+				r := oracular(t, blank{}, o, &Options{AdmitTimeout: time.Hour})
 				r.serving.Store(true)
 				began := time.Now()
 				got, err := r.Admit(t.Context(), hello("k"))
@@ -281,7 +281,7 @@ func TestOtherRequestsInDoubt(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &oracle{answer: func(string) (proto.Message, error) { return nil, tc.err }}
-				r := oracular(t, &listings{}, o, &Options{})
+				r := oracular(t, blank{}, o, &Options{})
 				r.serving.Store(true)
 				if err := tc.ask(r); conversation.CodeOf(err) != tc.want {
 					t.Errorf("got %v, want %s", err, tc.want)
@@ -439,7 +439,9 @@ func TestOpeningThatPanics(t *testing.T) {
 		"each": {func(int32) bool { return true }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := New(memoryBucket(t), &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour})
+			bucket := memoryBucket(t)
+			opts := &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour, AsideAfter: 1}
+			r, err := New(bucket, opts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -463,8 +465,8 @@ func TestOpeningThatPanics(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			if n := r.unread.fails[hello("k").Address.Key()].n; (n == 1) != tt.counts {
-				t.Errorf("%d failures count", n)
+			if _, err := storage.ReadAside(t.Context(), bucket, hello("k").Address.Key()); (err == nil) != tt.counts {
+				t.Errorf("set aside: %v, want %t", err, tt.counts)
 			}
 		})
 	}

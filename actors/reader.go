@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -16,14 +17,14 @@ import (
 type reader struct {
 	*follower.Set
 	bucket storage.Bucket
-	aside  *asides
+	aside  *busy.Asides
 }
 
 var _ conversation.Reader = reader{}
 
 // Head implements [conversation.Reader].
 func (r reader) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
-	if err := r.aside.refused(at.Key()); err != nil {
+	if err := r.aside.Refused(at.Key()); err != nil {
 		return conversation.Start, err
 	}
 	return r.Set.Head(ctx, at)
@@ -31,7 +32,7 @@ func (r reader) Head(ctx context.Context, at conversation.Address) (conversation
 
 // Snapshot implements [conversation.Reader].
 func (r reader) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
-	if err := r.aside.refused(at.Key()); err != nil {
+	if err := r.aside.Refused(at.Key()); err != nil {
 		return conversation.Page{}, err
 	}
 	return r.Set.Snapshot(ctx, at)
@@ -39,7 +40,7 @@ func (r reader) Snapshot(ctx context.Context, at conversation.Address) (conversa
 
 // Updates implements [conversation.Reader].
 func (r reader) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
-	if err := r.aside.refused(at.Key()); err != nil {
+	if err := r.aside.Refused(at.Key()); err != nil {
 		return conversation.Page{}, err
 	}
 	return r.Set.Updates(ctx, at, after, limit)
@@ -48,7 +49,7 @@ func (r reader) Updates(ctx context.Context, at conversation.Address, after conv
 // Wait implements [conversation.Reader]. Who waits already when the conversation is set
 // aside goes on to wait.
 func (r reader) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
-	if err := r.aside.refused(at.Key()); err != nil {
+	if err := r.aside.Refused(at.Key()); err != nil {
 		return err
 	}
 	return r.Set.Wait(ctx, at, after)
@@ -56,7 +57,7 @@ func (r reader) Wait(ctx context.Context, at conversation.Address, after convers
 
 // Attachment implements [conversation.Reader].
 func (r reader) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, io.ReadCloser, error) {
-	if err := r.aside.refused(at.Key()); err != nil {
+	if err := r.aside.Refused(at.Key()); err != nil {
 		return conversation.Attachment{}, nil, err
 	}
 	meta, err := r.Set.Attachment(ctx, at, id)

@@ -2,49 +2,13 @@
 
 package actors
 
-import (
-	"context"
+import "context"
 
-	"github.com/parleyrun/parley/storage"
-)
-
-// The rules of the busy journal and of writers at rest hold unconditionally. A build
+// The rules of writers at rest and of answers from memory hold unconditionally. A build
 // with the tag mutants can switch one off, to show that the simulation notices.
 
-func sweepsOwnSet() bool  { return true }
 func checksResting() bool { return true }
 func looksAtLog() bool    { return true }
-func awaitsAnswers() bool { return true }
-
-func foretellsOpening() bool  { return true }
-func foretellsReading() bool  { return true }
-func suspectsTakeTurns() bool { return true }
-func asideBeforeAnswer() bool { return true }
-
-// sweepsAgain reports whether a journal that was swept is swept when it comes again.
-func (r *Runtime) sweepsAgain(storage.JournalRef) bool { return true }
-
-// covered reports whether an entry of another's journal needs no answer. What this
-// node's own journal says is none.
-func (r *Runtime) covered(storage.JournalEntry) bool { return false }
-
-// swept returns what a sweep that has read ref deletes.
-func (r *Runtime) swept(_ context.Context, ref storage.JournalRef) []string { return ref.Keys }
-
-// awaits reports whether who lists a writer waits for the journals that list it.
-func (j *journal) awaits(entryID) bool { return true }
-
-// entry returns the entry of a writer, nil if it is not in the set.
-func (j *journal) entry(id entryID) *entry { return j.entries[id] }
-
-// store stores a journal. It goes on with the same bytes until the outcome is known.
-func (j *journal) store(ctx context.Context, next storage.Journal) error {
-	return j.writer.Write(ctx, next)
-}
-
-// replacing returns the number that makes those below it garbage: the newest that has
-// landed.
-func (j *journal) replacing() int64 { return j.landed }
 
 // withPending has no effect: a retried append sends what the first attempt sent.
 func withPending(ctx context.Context, _ []byte) context.Context { return ctx }

@@ -15,8 +15,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/relay"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
@@ -220,13 +222,10 @@ type Runtime struct {
 	followers *follower.Set
 	host      host
 	members   *members
-	peers     peers  // nil for a node without others
-	relay     *relay // nil with peers
-	journal   *journal
+	peers     peers        // nil for a node without others
+	relay     *relay.Relay // nil with peers
+	busy      *busy.Sweeper
 	resting   *resting
-	waits     waits
-	aside     *asides
-	readings  atomic.Int64 // of logs, for the names of their entries
 	events    *events
 	garbage   *garbage
 	gate      *dispatchGate
@@ -237,20 +236,14 @@ type Runtime struct {
 	pageBytes int // about the size of a page of closed history
 	viewBytes int // see maxViewBytes
 	// entropy returns the randomness of one activation; simulations bring their own.
-	entropy   func(conversation.Key) io.Reader
-	ready     chan struct{}
-	sweepSoon chan struct{} // a second from now
-	sweepNow  chan struct{}
-	pokeNow   chan struct{} // for what stopped here and is owed
-	draining  atomic.Bool   // Run is at its end
-	leaving   atomic.Bool   // HandOver was called
-	serving   atomic.Bool
-	endServe  context.CancelCauseFunc
-	counts    counts
-	accounts  accounts
-	strays    map[string]bool // members that are gone and have left staged objects; of the sweep
-	// journalsAtOnce bounds the journals that a sweep has under way.
-	journalsAtOnce int
+	entropy  func(conversation.Key) io.Reader
+	ready    chan struct{}
+	draining atomic.Bool // Run is at its end
+	leaving  atomic.Bool // HandOver was called
+	serving  atomic.Bool
+	endServe context.CancelCauseFunc
+	counts   counts
+	accounts accounts
 
 	work    sync.WaitGroup  // what activations have started
 	life    context.Context // of all activations; ends before Run does
@@ -264,13 +257,10 @@ type Runtime struct {
 	active map[conversation.Key]running
 	asking asking        // has a lock of its own
 	checks chan struct{} // has as much room as checks of initial data may run at once
-	unread unread        // has a lock of its own
 	ended  bool          // spawn starts nothing any more
 	calls  int           // requests that look for their owner
 	called chan struct{} // non-nil while somebody waits for the last of them
-	// answers are the entries of others' journals that were answered.
-	answers map[shard]map[storage.JournalEntry]bool
-	quiet   chan struct{} // non-nil while somebody waits for active to become empty
+	quiet  chan struct{} // non-nil while somebody waits for active to become empty
 }
 
 // running is an activation on this node.
@@ -318,11 +308,9 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r := &Runtime{
 		opts: o, log: o.Logger, bucket: bucket, exclusive: exclusive, logs: storage.NewLogs(bucket, o.Log),
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
-		answers:   map[shard]map[storage.JournalEntry]bool{},
 		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
 		pageBytes: pageBytes, viewBytes: maxViewBytes,
-		began: time.Now(), ready: make(chan struct{}), sweepSoon: make(chan struct{}, 1),
-		sweepNow: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1), journalsAtOnce: 8,
+		began: time.Now(), ready: make(chan struct{}),
 		checks: make(chan struct{}, memory.Turns()),
 	}
 	r.wall = time.Now
@@ -346,7 +334,6 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8)
 	r.gate = newDispatchGate(o.DispatchesAtOnce)
-	r.aside = newAsides(o.AsideAfter)
 	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
@@ -372,19 +359,28 @@ func maxBatchBytes(o *storage.LogOptions) int {
 
 func (r *Runtime) attach(h host) error {
 	r.host = h
-	r.journal = newJournal(r.bucket, h.MemberID(), r.log)
+	p, shared := h.(peers)
+	shared = shared && r.opts.Cluster != nil
+	r.busy = busy.New(busy.Options{
+		Bucket: r.bucket, Logger: r.log, Member: h.MemberID(), Every: r.opts.SweepEvery, AsideAfter: r.opts.AsideAfter, Shared: shared,
+		Wall: func() time.Time { return r.wall() }, IsMember: r.members.has, Passive: r.members.passive,
+		Request: h.Request, Writes: r.writes, BeforeSweep: r.resting.expire,
+	})
 	if err := r.export(); err != nil {
 		return err
 	}
-	if p, ok := h.(peers); ok && r.opts.Cluster != nil {
+	if shared {
 		r.peers = p
-		r.relay = newRelay(p, r.followers, r.tipHere, r.log)
+		r.relay = relay.New(relay.Options{
+			Peers: p, Followers: r.followers, Tip: r.tipHere, Logger: r.log,
+			Unknown: func(err error) bool { return errors.Is(err, grain.ErrNoOwner) },
+		})
 	}
 	return nil
 }
 
 // Reader returns the read seam of this node.
-func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket, r.aside} }
+func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket, r.busy.Asides} }
 
 // Serves reports whether an agent is registered under the name.
 func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }
@@ -428,17 +424,17 @@ func (r *Runtime) serve(ctx context.Context) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	var followErr error
-	wg.Go(func() { r.journal.run(inner) })
+	wg.Go(func() { r.busy.Journal.Run(inner) })
 	wg.Go(func() { r.garbage.run(inner) })
 	wg.Go(func() { followErr = r.followers.Run(inner) })
 	if r.relay != nil {
-		wg.Go(func() { r.relay.run(inner) })
+		wg.Go(func() { r.relay.Run(inner) })
 	}
 	var sweeps sync.WaitGroup
-	r.firstLook(ctx)
-	sweeps.Go(func() { r.sweepLoop(ctx) })
-	sweeps.Go(func() { r.pokeLoop(ctx) })
-	sweeps.Go(func() { r.timerLoop(ctx) })
+	r.busy.FirstLook(ctx)
+	sweeps.Go(func() { r.busy.Run(ctx) })
+	sweeps.Go(func() { r.busy.RunPokes(ctx) })
+	sweeps.Go(func() { r.busy.Timers.Run(ctx) })
 	var tell sync.WaitGroup
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTelling()
@@ -504,7 +500,7 @@ func (r *Runtime) stop(ctx context.Context, endTelling func()) error {
 	endTelling() // All has happened. What leaves the journal must be told, or be found.
 	final, done := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer done()
-	r.journal.close(final)
+	r.busy.Journal.Close(final)
 	stop, stopped := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer stopped()
 	if err := r.host.Stop(stop); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/storage"
 )
@@ -47,27 +48,27 @@ func mutants() []mutant {
 		{"a writer at rest goes on unseen", off(&rules.checksResting), nil, all, []uint64{360, 644}},
 		{"who is at work leaves memory", ownerRule(machine.RuleStayAtWork), nil, simOfCrowds(), []uint64{70, 277, 302, 341, 725}},
 
-		{"202 before the journal", off(&rules.waitsForJournal), diesUnlisted, journals, []uint64{2, 26, 77, 121, 128}},
-		{"own set is not swept", off(&rules.sweepsOwnSet), isFencedAlone, journals, []uint64{0, 1, 3, 4, 5}},
+		{"202 before the journal", busyRule(busy.RuleWaitForJournal), diesUnlisted, journals, []uint64{2, 26, 77, 121, 128}},
+		{"own set is not swept", busyRule(busy.RuleSweepOwnSet), isFencedAlone, journals, []uint64{0, 1, 3, 4, 5}},
 		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{370, 509, 571, 599}},
 		{"idle is declared without a fence", ownerRule(machine.RuleFenceOpened), landsAfterThePoke, journals, nil},
 		{"idle is declared from memory", ownerRule(machine.RuleFenceKnown), wroteSinceIdle, journals, nil},
-		{"a journal goes before its entries are answered", off(&rules.awaitsAnswers), cannotTakeOver, journals, []uint64{22, 25, 75, 95, 99}},
+		{"a journal goes before its entries are answered", busyRule(busy.RuleAwaitAnswers), cannotTakeOver, journals, []uint64{22, 25, 75, 95, 99}},
 		{"who takes over is not listed", ownerRule(machine.RuleListTakeover), takesOverUnlisted, journals, []uint64{3, 6, 21, 22, 28}},
 		{"held before the journal", ownerRule(machine.RuleHoldListed), nil, journals, []uint64{209}},
 		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{1, 170, 338, 860, 962, 1301}},
-		{"a journal is swept once", off(&rules.sweepsAgain), listsAfterTheSweep, journals, []uint64{62, 92, 99, 103, 123}},
-		{"a journal goes when the next is sent", off(&rules.deletesLanded), dropsTheNext, journals, []uint64{128, 146, 406, 545}},
-		{"a number is used for other bytes", off(&rules.keepsBytes), answersSlowly, journals, []uint64{209, 212}},
-		{"a sweep deletes what it has not read", off(&rules.deletesRead), landsDuringTheSweep, journals, []uint64{343, 414, 417, 693, 723}},
-		{"an entry is of any writer", off(&rules.listsWriters), opensAnew, journals, []uint64{21, 69, 108, 117}},
-		{"the journal in flight does not count", off(&rules.listsInFlight), comesBackListed, journals, nil},
-		{"an entry of one's own answers for another's", off(&rules.asksOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
-		{"one of one's own that is farther on does", off(&rules.asksClaimed), coversUnclaimed, journals, nil},
-		{"nobody says what is about to be opened", off(&rules.foretellsOpening), endsItsNodes, journals, nil},
-		{"nobody says what is being read", off(&rules.foretellsReading), readingEndsItsNodes, journals, nil},
-		{"suspects are opened at once", off(&rules.suspectsTakeTurns), endsItsNodes, journals, nil},
-		{"entries go before their conversation is set aside", off(&rules.asideBeforeAnswer), endsItsNodes, journals, nil},
+		{"a journal is swept once", busyRule(busy.RuleSweepAgain), listsAfterTheSweep, journals, []uint64{62, 92, 99, 103, 123}},
+		{"a journal goes when the next is sent", busyRule(busy.RuleDeleteLanded), dropsTheNext, journals, []uint64{128, 146, 406, 545}},
+		{"a number is used for other bytes", busyRule(busy.RuleKeepBytes), answersSlowly, journals, []uint64{209, 212}},
+		{"a sweep deletes what it has not read", busyRule(busy.RuleDeleteRead), landsDuringTheSweep, journals, []uint64{343, 414, 417, 693, 723}},
+		{"an entry is of any writer", busyRule(busy.RuleListWriters), opensAnew, journals, []uint64{21, 69, 108, 117}},
+		{"the journal in flight does not count", busyRule(busy.RuleListInFlight), comesBackListed, journals, nil},
+		{"an entry of one's own answers for another's", busyRule(busy.RuleAskOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
+		{"one of one's own that is farther on does", busyRule(busy.RuleAskClaimed), coversUnclaimed, journals, nil},
+		{"nobody says what is about to be opened", busyRule(busy.RuleForetellOpening), endsItsNodes, journals, nil},
+		{"nobody says what is being read", busyRule(busy.RuleForetellReading), readingEndsItsNodes, journals, nil},
+		{"suspects are opened at once", busyRule(busy.RuleSuspectsTakeTurns), endsItsNodes, journals, nil},
+		{"entries go before their conversation is set aside", busyRule(busy.RuleAsideBeforeAnswer), endsItsNodes, journals, nil},
 		{"what is put back is listed last", logRule(storage.RuleListBack), isPutBackTwice, journals, nil},
 		{"a replay vouches for nothing", ownerRule(machine.RuleVouchReplay), repeatsElsewhere, journals, nil},
 	}
@@ -130,6 +131,10 @@ func off(rule *atomic.Bool) func(bool) {
 
 func ownerRule(name string) func(bool) {
 	return func(on bool) { machine.SetRule(name, on) }
+}
+
+func busyRule(name string) func(bool) {
+	return func(on bool) { busy.SetRule(name, on) }
 }
 
 func logRule(name string) func(bool) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -85,7 +86,7 @@ func isFencedAlone(s *stage) {
 	s.believe("a", "b")
 	settlement.release(true) // to find another in its place
 	s.kill("b")
-	s.pass(3 * journalLinger)
+	s.pass(3 * busy.Linger)
 }
 
 // landsAfterThePoke has b answer for x while the first batch of a is under way.
@@ -127,7 +128,7 @@ func cannotTakeOver(s *stage) {
 	s.hold("b", batches("x", 1))
 	s.hold("b", journals("b", 0))
 	s.sweep("b")
-	s.pass(2 * pokeTimeout)
+	s.pass(2 * busy.PokeTimeout)
 	s.kill("b")
 }
 
@@ -145,7 +146,7 @@ func takesOverUnlisted(s *stage) {
 
 func settlesInVain(s *stage) {
 	held(s, "a", "b")
-	s.pass(3 * journalLinger)
+	s.pass(3 * busy.Linger)
 	s.kill("a")
 }
 
@@ -153,7 +154,7 @@ func settlesInVain(s *stage) {
 func listsAfterTheSweep(s *stage) {
 	s.start("a", "b")
 	s.admit("a", "x", "k0")
-	s.pass(3 * journalLinger)
+	s.pass(3 * busy.Linger)
 	s.sweep("b")
 	s.hold("a", batches("x", 3))
 	s.admit("a", "x", "k1")
@@ -216,7 +217,7 @@ func opensAnew(s *stage) {
 	s.hold("a", batches("x", s.tail("x")+2))
 	s.admit("a", "x", "k2")
 	s.acked("x", "k2")
-	s.pass(3 * soonAfter)
+	s.pass(3 * busy.SoonAfter)
 	s.kill("a")
 }
 
@@ -226,7 +227,7 @@ func comesBackListed(s *stage) {
 	s.admit("a", "x", "k0")
 	s.acked("x", "k0")
 	without := s.hold("a", journals("a", 1))
-	s.pass(2 * journalLinger)
+	s.pass(2 * busy.Linger)
 	without.await()
 	s.hold("a", batches("x", 3))
 	s.hold("a", journals("a", 2))
@@ -352,7 +353,7 @@ func readingEndsItsNodes(s *stage) {
 	s.pass(time.Minute)
 	s.kill("a")
 	s.start("b")
-	s.reading = 2 * slowOpening
+	s.reading = 2 * busy.SlowOpening
 	s.deadens("x")
 	s.late.Go(func() { _, _ = s.nodes["b"].rt.Reader().Snapshot(s.Context(), at("x")) })
 	s.pass(3 * time.Second)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
@@ -79,7 +80,7 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{
 			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
-			nodes: map[string]*player{}, views: map[string]string{}, reading: slowOpening / 2,
+			nodes: map[string]*player{}, views: map[string]string{}, reading: busy.SlowOpening / 2,
 		}
 		defer s.close()
 		script(s)
@@ -195,7 +196,7 @@ func (s *stage) acked(conv, key string) {
 // sweep makes a node sweep and goes on once all has happened that can.
 func (s *stage) sweep(node string) {
 	s.late.Go(func() {
-		if err := s.nodes[node].rt.sweep(s.Context()); err != nil {
+		if err := s.nodes[node].rt.busy.Sweep(s.Context()); err != nil {
 			s.Logf("sweep of %s: %v", node, err)
 		}
 	})
@@ -316,7 +317,7 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	}
 	deadly := p.stage.isDeadly()
 	if deadly != "" && opens(c, "y") {
-		p.stage.pass(slowOpening)
+		p.stage.pass(busy.SlowOpening)
 	}
 	if deadly != "" && opens(c, deadly) {
 		p.stage.pass(p.stage.reading)
@@ -392,7 +393,7 @@ func (s *stage) end() string {
 		}
 	}
 	for _, name := range live {
-		if held := s.nodes[name].rt.journal.held(); len(held) > 0 {
+		if held := s.nodes[name].rt.busy.Journal.Held(); len(held) > 0 {
 			return fmt.Sprintf("%s lists %v", name, held)
 		}
 	}

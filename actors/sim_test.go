@@ -91,7 +91,7 @@ func (n *simNode) Kill() { n.host.kill() }
 func (n *simNode) Rest() (listed, active int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.journal.held()), len(n.active)
+	return len(n.busy.Journal.Held()), len(n.active)
 }
 
 func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {

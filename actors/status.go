@@ -13,8 +13,8 @@ import (
 
 // counts are what a node has done since it started.
 type counts struct {
-	fences, sweeps, pokes, takenOver, handedOver, refused, unchecked atomic.Int64
-	owed                                                             atomic.Int64 // submissions in memory; a gauge
+	fences, handedOver, refused, unchecked atomic.Int64
+	owed                                   atomic.Int64 // submissions in memory; a gauge
 }
 
 // load is what the node's heartbeat tells people.
@@ -22,7 +22,7 @@ func (r *Runtime) load() (active, busy int64) {
 	r.mu.Lock()
 	active = int64(len(r.active))
 	r.mu.Unlock()
-	all, _ := r.journal.size()
+	all, _ := r.busy.Journal.Size()
 	return active, int64(all)
 }
 
@@ -96,14 +96,14 @@ type (
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
-		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(), Parked: r.waits.size(),
+		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(), Parked: r.busy.Timers.Count(),
 		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
-		Fences: r.counts.fences.Load(), Sweeps: r.counts.sweeps.Load(), Pokes: r.counts.pokes.Load(),
-		TakenOver: r.counts.takenOver.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
-		Unchecked: r.counts.unchecked.Load(), SetAside: r.aside.count(),
+		Fences: r.counts.fences.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
+		Unchecked: r.counts.unchecked.Load(), SetAside: r.busy.Asides.Count(),
 		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 		LargeWork: r.opts.Memory.Waiting(), Idle: r.accounts.idle.Usage(),
 	}
+	s.Sweeps, s.Pokes, s.TakenOver = r.busy.Counts()
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.gate.counts()
 	if r.events.spool != nil {
@@ -123,7 +123,8 @@ func (r *Runtime) Status() Status {
 		s.Address = r.peers.Address()
 		answering, s.Others = r.peers.Reachable()
 		s.Reachable = len(answering)
-		s.Relayed, s.RelayGaps, s.FollowerLag = r.relay.relayed.Load(), r.relay.gaps.Load(), r.relay.lag()
+		s.Relayed, s.RelayGaps = r.relay.Counts()
+		s.FollowerLag = r.relay.Lag()
 	}
 	st := r.members.standing(answering)
 	s.Epoch, s.Members, s.Draining, s.Unreached = st.epoch, st.members, st.draining, st.unreached

@@ -245,7 +245,7 @@ func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 func (s *steps) Park(until time.Time) bool { return s.call.parked.park(until) }
 
 // Now implements [agent.Clock].
-func (s *steps) Now() time.Time { return s.call.a.clock.now() }
+func (s *steps) Now() time.Time { return s.call.a.clock.Now() }
 
 // stepRequest asks the actor to record a step. done gets one value.
 type stepRequest struct {

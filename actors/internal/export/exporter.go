@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/series"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
@@ -63,7 +64,7 @@ func New(logs *storage.Logs, bucket storage.Bucket, opts *Options) (*Exporter, e
 		trails: map[conversation.Key]*trail{}, room: make(chan struct{}), unreadRef: map[string]bool{},
 	}
 	for i := range x.shards {
-		x.shards[i] = shard{number: i, set: map[conversation.Key]*trail{}, n: -1, landed: -1}
+		x.shards[i] = shard{number: i, set: map[conversation.Key]*trail{}, Series: series.Begin()}
 	}
 	for range journalWriters {
 		x.writers = append(x.writers, storage.NewJournalWriter(bucket))

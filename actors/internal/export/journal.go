@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/series"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -16,27 +17,21 @@ const (
 	deleteTimeout  = 5 * time.Second
 	// journalWriters is how many journals are written at once.
 	journalWriters = 4
-	// maxReplaced bounds how many replaced journals are deleted by name; the sweep finds
-	// what is older.
-	maxReplaced = 16
 )
 
 // shard is one part of this node's export journal. All fields are guarded by
 // Exporter.mu, and only one goroutine writes a shard at a time.
 type shard struct {
+	series.Series
 	number int
 	set    map[conversation.Key]*trail
 	fresh  int       // of set, that await a journal
 	gone   int       // that were in the newest composed journal and are not in set any more
-	failed bool      // the newest written journal may not have landed
 	since  time.Time // when it first differed from what was written last, or later
 	put    time.Time // when the newest was begun
-	n      int64     // of the newest, landed or not; -1 if none
-	landed int64     // of the newest that landed, -1 if none
-	swept  int64     // numbers below it need no deletion
 }
 
-func (s *shard) differs() bool { return s.fresh > 0 || s.gone > 0 || s.failed }
+func (s *shard) differs() bool { return s.fresh > 0 || s.gone > 0 || s.Behind }
 
 func (x *Exporter) shardOf(t *trail) *shard { return &x.shards[storage.ExportShard(t.key)] }
 
@@ -44,7 +39,7 @@ func (x *Exporter) shardOf(t *trail) *shard { return &x.shards[storage.ExportSha
 // all later ones will until it is exported. The caller holds mu, as for all below.
 func (x *Exporter) stands(t *trail) bool {
 	covered := t.covered
-	if x.shardOf(t).landed >= t.n {
+	if x.shardOf(t).Landed >= t.n {
 		covered = t.noted
 	}
 	return t.listed && covered >= t.tail
@@ -140,7 +135,7 @@ func (x *Exporter) dueShards(all bool) (due []*shard, wait time.Duration) {
 // review makes since that of the oldest conversation that awaits a journal, if that is all
 // that differs: those that made it differ first may be exported meanwhile.
 func (s *shard) review() {
-	if s.gone > 0 || s.failed {
+	if s.gone > 0 || s.Behind {
 		return
 	}
 	oldest := time.Now()
@@ -192,13 +187,9 @@ func (x *Exporter) writeShard(ctx context.Context, w *storage.JournalWriter, s *
 // there. What a failure leaves behind the sweep removes.
 func (x *Exporter) deleteReplaced(ctx context.Context, s *shard, n int64) {
 	x.mu.Lock()
-	from := max(s.swept, n-maxReplaced)
-	s.swept = n
+	keys := s.Replaced(n, x.keyIn(s))
+	s.Swept = n
 	x.mu.Unlock()
-	var keys []string
-	for k := from; k < n; k++ {
-		keys = append(keys, storage.ExportJournalKey(x.opts.Member, s.number, k))
-	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	if err := storage.DeleteExportJournal(ctx, x.bucket, keys); err != nil {
@@ -206,22 +197,27 @@ func (x *Exporter) deleteReplaced(ctx context.Context, s *shard, n int64) {
 	}
 }
 
+// keyIn returns the keys of the numbers of a shard.
+func (x *Exporter) keyIn(s *shard) func(int64) string {
+	return func(n int64) string { return storage.ExportJournalKey(x.opts.Member, s.number, n) }
+}
+
 // compose takes the set for the next number.
 func (x *Exporter) compose(s *shard) storage.ExportJournal {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s.n++
+	s.Next()
 	s.put = time.Now()
-	s.fresh, s.gone, s.failed, s.since = 0, 0, false, time.Time{}
+	s.fresh, s.gone, s.since = 0, 0, time.Time{}
 	entries := make([]storage.ExportEntry, 0, len(s.set))
 	for _, t := range s.set {
-		if s.landed >= t.n {
+		if s.Landed >= t.n {
 			t.covered = t.noted
 		}
-		t.n, t.noted, t.awaits = s.n, t.tail, false
+		t.n, t.noted, t.awaits = s.Newest, t.tail, false
 		entries = append(entries, storage.ExportEntry{Conv: t.key, Seq: t.exported})
 	}
-	return storage.ExportJournal{Member: x.opts.Member, Shard: s.number, Shards: storage.ExportShards, N: s.n, Entries: entries}
+	return storage.ExportJournal{Member: x.opts.Member, Shard: s.number, Shards: storage.ExportShards, N: s.Newest, Entries: entries}
 }
 
 // written notes the outcome of a write.
@@ -230,12 +226,12 @@ func (x *Exporter) written(s *shard, n int64, err error) {
 	defer x.mu.Unlock()
 	if err != nil {
 		x.counts.journalFailures++
-		s.failed = true
+		s.LeaveBehind()
 		x.touch(s)
 		return
 	}
 	x.counts.journals++
-	s.landed = n
+	s.Land(n)
 	nudge(x.moved)
 	nudge(x.answered)
 }
@@ -252,8 +248,8 @@ func (x *Exporter) closeJournals(ctx context.Context) {
 	var empty []*shard
 	for i := range x.shards {
 		if s := &x.shards[i]; len(s.set) == 0 {
-			s.gone, s.failed, s.since = 0, false, time.Time{}
-			if s.n >= 0 {
+			s.gone, s.Behind, s.since = 0, false, time.Time{}
+			if s.Newest >= 0 {
 				empty = append(empty, s)
 			}
 		}
@@ -262,7 +258,7 @@ func (x *Exporter) closeJournals(ctx context.Context) {
 	due, _ := x.dueShards(true)
 	x.writeShards(ctx, due)
 	for _, s := range empty {
-		x.deleteReplaced(ctx, s, s.n+1)
+		x.deleteReplaced(ctx, s, s.Newest+1)
 	}
 	nudge(x.moved)
 }

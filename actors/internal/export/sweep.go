@@ -64,7 +64,7 @@ func (x *Exporter) sweep(ctx context.Context) error {
 	for _, ref := range refs {
 		switch {
 		case ref.Member == x.opts.Member:
-			errs = append(errs, x.removeReplaced(ctx, ref))
+			errs = append(errs, x.removeStale(ctx, ref))
 		case !slices.Contains(live, ref.Member) && responsible(live, ref) == x.opts.Member:
 			errs = append(errs, x.adopt(ctx, ref))
 		}
@@ -92,19 +92,15 @@ func responsible(live []string, ref storage.JournalRef) string {
 	return best
 }
 
-// removeReplaced deletes own journals older than the newest landed one.
-func (x *Exporter) removeReplaced(ctx context.Context, ref storage.JournalRef) error {
+// removeStale deletes own journals older than the newest landed one.
+func (x *Exporter) removeStale(ctx context.Context, ref storage.JournalRef) error {
 	if ref.Shard >= len(x.shards) {
 		return nil
 	}
 	x.mu.Lock()
-	landed := x.shards[ref.Shard].landed
+	s := &x.shards[ref.Shard]
+	old := s.Stale(ref.Keys, x.keyIn(s))
 	x.mu.Unlock()
-	if landed < 0 {
-		return nil
-	}
-	newest := storage.ExportJournalKey(x.opts.Member, ref.Shard, landed)
-	old := slices.DeleteFunc(slices.Clone(ref.Keys), func(key string) bool { return key >= newest })
 	return storage.DeleteExportJournal(ctx, x.bucket, old)
 }
 

@@ -1,4 +1,4 @@
-package actors
+package busy
 
 import (
 	"bytes"
@@ -15,19 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/actors/internal/series"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
-
-// JournalLinger is for the external tests.
-const JournalLinger = journalLinger
-
-// Activations counts the conversations in memory, for the external tests.
-func (r *Runtime) Activations() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.active)
-}
 
 // scripted is a bucket whose writes wait for the test's verdict.
 type scripted struct {
@@ -99,17 +90,17 @@ func (s *scripted) stored() []string {
 type bench struct {
 	*testing.T
 	bucket *scripted
-	j      *journal
+	j      *Journal
 	stop   func()
 }
 
 func journalBench(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{tb: t, puts: make(chan *heldPut), objects: map[string][]byte{}}
-		b := &bench{T: t, bucket: s, j: newJournal(s, "m", slog.New(slog.DiscardHandler))}
+		b := &bench{T: t, bucket: s, j: NewJournal(s, "m", slog.New(slog.DiscardHandler))}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { b.j.run(ctx) })
+		wg.Go(func() { b.j.Run(ctx) })
 		b.stop = func() {
 			cancel()
 			wg.Wait()
@@ -119,14 +110,14 @@ func journalBench(t *testing.T, test func(b *bench)) {
 	})
 }
 
-func writer(conv, nonce string) entryID {
-	return entryID{conversation.Address{Agent: "a", ID: conv}.Key(), storage.Nonce(nonce)}
+func writer(conv, nonce string) ID {
+	return ID{conversation.Address{Agent: "a", ID: conv}.Key(), storage.Nonce(nonce)}
 }
 
 // list asks for a writer and returns whether it was called back so far.
-func (b *bench) list(id entryID) (listed func() bool) {
+func (b *bench) list(id ID) (listed func() bool) {
 	done := make(chan struct{})
-	b.j.list(id, 7, func() { close(done) })
+	b.j.List(id, 7, func() { close(done) })
 	return func() bool {
 		synctest.Wait()
 		select {
@@ -139,7 +130,7 @@ func (b *bench) list(id entryID) (listed func() bool) {
 }
 
 // put waits for the next write and checks its number and whom it lists.
-func (b *bench) put(n int64, want ...entryID) *heldPut {
+func (b *bench) put(n int64, want ...ID) *heldPut {
 	b.Helper()
 	p := <-b.bucket.puts
 	if key := storage.JournalKey("m", 0, n); p.key != key {
@@ -155,7 +146,7 @@ func (b *bench) put(n int64, want ...entryID) *heldPut {
 	}
 	wanted := map[string]bool{}
 	for _, id := range want {
-		wanted[string(id.conv)+" "+string(id.nonce)] = true
+		wanted[string(id.Conv)+" "+string(id.Nonce)] = true
 	}
 	if diff := cmp.Diff(wanted, got); diff != "" {
 		b.Errorf("journal %d lists (-want +got):\n%s", n, diff)
@@ -220,7 +211,7 @@ func TestJournalListsAnewWhatTheWriteInFlightLeavesOut(t *testing.T) {
 		first := b.list(one)
 		b.put(0, one).verdict <- nil
 		b.want("listed", first(), true)
-		b.j.unlist(one)
+		b.j.Unlist(one)
 		p := b.put(1) // after the linger
 		again := b.list(one)
 		b.want("listed by the landed journal but not by the one in flight", again(), false)
@@ -238,21 +229,21 @@ func TestJournalKeepsWhoComesBackWithinTheLinger(t *testing.T) {
 		b.put(0, one).verdict <- nil
 		b.want("listed", first(), true)
 		for range 3 {
-			b.j.unlist(one)
-			b.quiet(journalLinger / 2)
+			b.j.Unlist(one)
+			b.quiet(Linger / 2)
 			b.want("listed again within the linger", b.list(one)(), true)
 		}
 		b.quiet(time.Hour)
 
 		// Who lingers stays listed when others are written.
-		b.j.unlist(one)
+		b.j.Unlist(one)
 		second := b.list(two)
 		b.put(1, one, two).verdict <- nil
 		b.want("listed", second(), true)
 		began := time.Now()
 		b.put(2, two).verdict <- nil
-		if took := time.Since(began); took != journalLinger {
-			b.Errorf("left after %v, want %v", took, journalLinger)
+		if took := time.Since(began); took != Linger {
+			b.Errorf("left after %v, want %v", took, Linger)
 		}
 		b.wantStored(2)
 	})
@@ -296,18 +287,18 @@ func TestJournalLeavesARefusedNumberBehind(t *testing.T) {
 		b.want("listed once landed", second(), true)
 		b.wantStored(2)
 
-		b.j.unlist(one)
-		b.j.unlist(two)
+		b.j.Unlist(one)
+		b.j.Unlist(two)
 		b.put(3).verdict <- nil
 		b.stop()
-		b.j.close(b.Context())
+		b.j.Close(b.Context())
 		b.wantStored()
 	})
 }
 
 func TestJournalDeletesOnlyWhatIsReplaced(t *testing.T) {
 	journalBench(t, func(b *bench) {
-		var ids []entryID
+		var ids []ID
 		for n := range int64(3) {
 			id := writer(string(rune('a'+n)), "n")
 			ids = append(ids, id)
@@ -324,20 +315,20 @@ func TestJournalDeletesOnlyWhatIsReplaced(t *testing.T) {
 
 func TestJournalBoundsItsGarbage(t *testing.T) {
 	journalBench(t, func(b *bench) {
-		ids := []entryID{writer("0", "n")}
+		ids := []ID{writer("0", "n")}
 		b.list(ids[0])
-		for n := range int64(3 * maxGarbage) {
+		for n := range int64(3 * series.MaxReplaced) {
 			p := b.put(n, ids...)
 			ids = append(ids, writer(string(rune('a'+n)), "n")) // somebody always waits for the next write
 			b.list(ids[len(ids)-1])
 			p.verdict <- nil
 			synctest.Wait()
-			if got := len(b.bucket.stored()); got > maxGarbage+1 {
-				b.Fatalf("%d journals are stored, want at most %d", got, maxGarbage+1)
+			if got := len(b.bucket.stored()); got > series.MaxReplaced+1 {
+				b.Fatalf("%d journals are stored, want at most %d", got, series.MaxReplaced+1)
 			}
 		}
-		b.put(3*maxGarbage, ids...).verdict <- nil
-		b.wantStored(3 * maxGarbage)
+		b.put(3*series.MaxReplaced, ids...).verdict <- nil
+		b.wantStored(3 * series.MaxReplaced)
 	})
 }
 
@@ -347,20 +338,20 @@ func TestJournalWritesBesideDeletions(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		b.bucket.stuck.Store(true)
 		began := time.Now()
-		var ids []entryID
+		var ids []ID
 		write := func(n int64) {
 			ids = append(ids, writer(string(rune('a'+n)), "n"))
 			listed := b.list(ids[n])
 			b.put(n, ids...).verdict <- nil
 			b.want("listed", listed(), true)
 		}
-		for n := range int64(maxGarbage + 1) {
+		for n := range int64(series.MaxReplaced + 1) {
 			write(n)
 		}
 		if took := time.Since(began); took != 0 {
 			b.Errorf("writes waited %v for a deletion", took)
 		}
-		write(maxGarbage + 1)
+		write(series.MaxReplaced + 1)
 		if took := time.Since(began); took != deleteTimeout {
 			b.Errorf("write with too many journals to delete: after %v, want %v", took, deleteTimeout)
 		}
@@ -388,8 +379,8 @@ func TestJournalTellsNobodyWhoWasRemoved(t *testing.T) {
 		b.want("listed by a write in flight", second(), false)
 		p := <-b.bucket.puts
 		third := b.list(three)
-		b.j.answered(two)
-		b.j.answered(three)
+		b.j.Answered(two)
+		b.j.Answered(three)
 		p.verdict <- nil
 		b.put(1, one).verdict <- nil
 		b.want("listed after an answer", second() || third(), false)
@@ -406,16 +397,16 @@ func TestJournalKeepsAnEntryUntilItsWriterOrAnAnswerLetsItGo(t *testing.T) {
 		second := b.list(young) // the conversation was opened anew; the old writer is fenced
 		b.put(1, old, young).verdict <- nil
 		b.want("listed", second(), true)
-		b.j.unlist(young)
+		b.j.Unlist(young)
 		b.put(2, old).verdict <- nil
-		if got := b.j.held(); len(got) != 1 || got[0].Nonce != "old" || got[0].Seq != 7 {
+		if got := b.j.Held(); len(got) != 1 || got[0].Nonce != "old" || got[0].Seq != 7 {
 			b.Errorf("held %v, want the old writer", got)
 		}
 		b.quiet(time.Hour)
-		b.j.answered(old)
+		b.j.Answered(old)
 		b.put(3).verdict <- nil
-		b.j.answered(old)
-		b.j.unlist(old)
+		b.j.Answered(old)
+		b.j.Unlist(old)
 		b.quiet(time.Hour)
 	})
 }
@@ -424,7 +415,7 @@ func TestJournalClose(t *testing.T) {
 	t.Run("never written", func(t *testing.T) {
 		journalBench(t, func(b *bench) {
 			b.stop()
-			b.j.close(b.Context())
+			b.j.Close(b.Context())
 			if len(b.bucket.deleted) > 0 {
 				b.Errorf("deleted %v", b.bucket.deleted)
 			}
@@ -436,9 +427,9 @@ func TestJournalClose(t *testing.T) {
 			listed := b.list(one)
 			b.put(0, one).verdict <- nil
 			b.want("listed", listed(), true)
-			b.j.unlist(one)
+			b.j.Unlist(one)
 			b.stop()
-			b.j.close(b.Context())
+			b.j.Close(b.Context())
 			b.wantStored()
 		})
 	})
@@ -451,9 +442,9 @@ func TestJournalClose(t *testing.T) {
 			b.list(two)
 			b.put(1, one, two).verdict <- nil
 			b.wantStored(1)
-			b.j.unlist(one)
+			b.j.Unlist(one)
 			b.stop()
-			b.j.close(b.Context())
+			b.j.Close(b.Context())
 			b.wantStored(1)
 		})
 	})
@@ -462,14 +453,14 @@ func TestJournalClose(t *testing.T) {
 			one, opening := writer("1", "n1"), writer("2", "n2-opening")
 			b.list(one)
 			b.put(0, one).verdict <- nil
-			b.j.opening(opening, func() {})
+			b.j.Opening(opening, func() {})
 			b.put(1, one, opening).verdict <- nil
 			synctest.Wait()
 			b.stop()
 			closed := make(chan struct{})
 			go func() {
 				defer close(closed)
-				b.j.close(b.Context())
+				b.j.Close(b.Context())
 			}()
 			b.put(2, one).verdict <- nil
 			<-closed
@@ -479,11 +470,11 @@ func TestJournalClose(t *testing.T) {
 	t.Run("opens", func(t *testing.T) {
 		journalBench(t, func(b *bench) {
 			opening := writer("1", "n1-opening")
-			b.j.opening(opening, func() {})
+			b.j.Opening(opening, func() {})
 			b.put(0, opening).verdict <- nil
 			synctest.Wait()
 			b.stop()
-			b.j.close(b.Context())
+			b.j.Close(b.Context())
 			b.wantStored()
 		})
 	})
@@ -495,17 +486,17 @@ func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		one := writer("1", "n1")
 		asked := 0
-		b.j.mayLeave = func(conversation.Key) bool {
+		b.j.HoldUntil(func(conversation.Key) bool {
 			if asked++; asked == 1 {
-				b.j.release() // All is shipped by the time that no is heard.
+				b.j.Release() // All is shipped by the time that no is heard.
 				return false
 			}
 			return true
-		}
+		})
 		listed := b.list(one)
 		b.put(0, one).verdict <- nil
 		b.want("listed", listed(), true)
-		b.j.unlist(one)
+		b.j.Unlist(one)
 		b.put(1).verdict <- nil
 		b.quiet(time.Hour)
 	})
@@ -517,7 +508,7 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 	journalBench(t, func(b *bench) {
 		opening, one := writer("1", "n1-opening"), writer("1", "n1")
 		done := make(chan struct{})
-		b.j.opening(opening, func() { close(done) })
+		b.j.Opening(opening, func() { close(done) })
 		p := b.put(0, opening)
 		j, err := storage.DecodeJournal(p.body)
 		if err != nil || !j.Entries[0].Opening || j.Entries[0].Seq != -1 {
@@ -533,17 +524,17 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 		first := b.list(one)
 		p = b.put(1, opening, one)
 		b.want("listed by a journal that only says what is opened", first(), false)
-		b.j.opened(opening)
-		b.j.opened(opening)
-		b.j.wake()
+		b.j.Opened(opening)
+		b.j.Opened(opening)
+		b.j.Wake()
 		p.verdict <- nil
 		b.want("listed once landed", first(), true)
 		b.put(2, one).verdict <- nil // without the linger
-		b.j.unlist(one)
+		b.j.Unlist(one)
 		b.put(3).verdict <- nil
-		b.j.opening(opening, func() { b.Error("it was taken back before it was said") })
-		b.j.opened(opening)
-		b.j.wake()
+		b.j.Opening(opening, func() { b.Error("it was taken back before it was said") })
+		b.j.Opened(opening)
+		b.j.Wake()
 		b.put(4).verdict <- nil
 		b.quiet(time.Hour)
 	})

@@ -1,4 +1,4 @@
-package actors
+package busy
 
 import (
 	"cmp"
@@ -11,14 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/series"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
 
 const (
-	// journalLinger keeps a conversation that became idle listed for a while, so
+	// Linger keeps a conversation that became idle listed for a while, so
 	// that one which is used again at once costs no journal write.
-	journalLinger = time.Second
+	Linger = time.Second
 	// journalRetry is the pause after a journal write that the bucket refused.
 	journalRetry = time.Second
 	// gatherOpenings is how long a journal waits when it is to tell of a conversation that is
@@ -28,29 +29,29 @@ const (
 	// request that is never answered must hold up neither the next write nor the
 	// next sweep.
 	deleteTimeout = 5 * time.Second
-	// maxGarbage bounds the replaced journals that wait for their deletion.
-	maxGarbage = 16
 )
 
-// entryID names an entry: a conversation under one writer incarnation.
-type entryID struct {
-	conv  conversation.Key
-	nonce storage.Nonce
+// ID names an entry: a conversation under one writer incarnation.
+type ID struct {
+	Conv  conversation.Key
+	Nonce storage.Nonce
 }
+
+func idOf(e storage.JournalEntry) ID { return ID{e.Conv, e.Nonce} }
 
 // unlisted is the number of the first journal of an entry that no journal lists.
 const unlisted = math.MaxInt64
 
 // compare orders entries, so that the same set is written as the same bytes and who
 // waits for it is told in the same order.
-func (id entryID) compare(other entryID) int {
-	return cmp.Or(cmp.Compare(id.conv, other.conv), cmp.Compare(id.nonce, other.nonce))
+func (id ID) compare(other ID) int {
+	return cmp.Or(cmp.Compare(id.Conv, other.Conv), cmp.Compare(id.Nonce, other.Nonce))
 }
 
 // entry is a conversation of the set. Invariant: as long as it is in the set, all
 // journals from the first that lists it to the newest list it.
 type entry struct {
-	id           entryID
+	id           ID
 	first        int64         // the first journal that lists it, or unlisted
 	leaving      *list.Element // in journal.leaving; nil unless it is about to leave
 	leavingSince time.Time
@@ -70,7 +71,7 @@ type waiter struct {
 	done func()
 }
 
-// journal is the busy journal of this node: the set of conversations here that
+// Journal is the busy journal of this node: the set of conversations here that
 // have unsettled work, kept in the bucket as numbered objects so that whoever
 // survives this node finds them.
 //
@@ -89,47 +90,53 @@ type waiter struct {
 //
 // Safe for concurrent use. Run is the only goroutine that writes; it waits for the
 // one that deletes.
-type journal struct {
+type Journal struct {
 	bucket storage.Bucket
 	member string
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	entries map[entryID]*entry
+	entries map[ID]*entry
 	set     []storage.JournalEntry // what the entries stand for, in their order
 	fresh   []*entry               // that no journal lists yet
 	leaving list.List              // of *entry: about to leave, who said so last at the back
 	// withheld would leave, but their events are found by nothing else yet.
 	withheld  map[*entry]bool
-	withheldN int64                       // counts how often anybody was
-	mayLeave  func(conversation.Key) bool // nil lets everybody go; asked without mu, must not block
-	waiting   []waiter                    // for the next write
-	flying    []waiter                    // for the write in flight
-	n         int64                       // of the newest write, landed or not
-	landed    int64                       // of the newest landed write, -1 if none
-	behind    bool                        // the newest write was left behind
-	hasty     bool                        // the next write does not wait for who leaves
-	gathered  time.Time                   // no journal is written before
-	dirty     bool                        // the set differs from what was written last, apart from who leaves
-	kick      chan struct{}
+	withheldN int64 // counts how often anybody was
+	// mayLeave is nil if everybody may go.
+	mayLeave func(conversation.Key) bool
+	waiting  []waiter // for the next write
+	flying   []waiter // for the write in flight
+	numbers  series.Series
+	hasty    bool      // the next write does not wait for who leaves
+	gathered time.Time // no journal is written before
+	dirty    bool      // the set differs from what was written last, apart from who leaves
+	kick     chan struct{}
 
 	// The fields below belong to run.
 	writer   *storage.JournalWriter
 	snapshot []storage.JournalEntry // the set as the write in flight has it
-	swept    int64                  // numbers below it need no deletion
-	deleting chan int64             // gives the new value of swept when a deletion is over; nil if none runs
+	deleting chan int64             // gives below which nothing is left when a deletion is over; nil if none runs
 }
 
-func newJournal(b storage.Bucket, member string, log *slog.Logger) *journal {
-	return &journal{
-		bucket: b, member: member, log: log, entries: map[entryID]*entry{}, withheld: map[*entry]bool{}, n: -1, landed: -1,
+// NewJournal returns the journal of an incarnation, which lists nothing yet.
+func NewJournal(b storage.Bucket, member string, log *slog.Logger) *Journal {
+	return &Journal{
+		bucket: b, member: member, log: log, entries: map[ID]*entry{}, withheld: map[*entry]bool{}, numbers: series.Begin(),
 		kick: make(chan struct{}, 1), writer: storage.NewJournalWriter(b),
 	}
 }
 
-// list makes the journal list a writer at a position and calls done once it does,
+// HoldUntil has those stay that would leave until may says that they may, which is asked
+// about each and must not block. It is called before anything is listed.
+func (j *Journal) HoldUntil(may func(conversation.Key) bool) { j.mayLeave = may }
+
+// Member is the incarnation whose journal it is.
+func (j *Journal) Member() string { return j.member }
+
+// List makes the journal list a writer at a position and calls done once it does,
 // from a goroutine of the journal or before it returns.
-func (j *journal) list(id entryID, seq int64, done func()) {
+func (j *Journal) List(id ID, seq int64, done func()) {
 	if !j.awaits(id) {
 		done()
 		done = func() {}
@@ -137,28 +144,28 @@ func (j *journal) list(id entryID, seq int64, done func()) {
 	j.mu.Lock()
 	e := j.entry(id)
 	if e == nil {
-		e = j.add(storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: seq})
+		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: seq})
 	}
 	j.await(e, done)
 }
 
-// opening makes the journal say that a conversation is about to be opened and calls done
+// Opening makes the journal say that a conversation is about to be opened and calls done
 // as list does. Nothing is owed for it: it is there so that whoever finds the journal of a
 // node that died knows over what.
-func (j *journal) opening(id entryID, done func()) {
+func (j *Journal) Opening(id ID, done func()) {
 	j.mu.Lock()
 	e := j.entries[id]
 	if e == nil {
-		e = j.add(storage.JournalEntry{Conv: id.conv, Nonce: id.nonce, Seq: -1, Opening: true})
+		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: -1, Opening: true})
 		j.gather()
 	}
 	j.await(e, done)
 }
 
-// openingListed is opening, and waits until the journal says so.
-func (j *journal) openingListed(ctx context.Context, id entryID) error {
+// OpeningListed is opening, and waits until the journal says so.
+func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	listed := make(chan struct{})
-	j.opening(id, func() { close(listed) })
+	j.Opening(id, func() { close(listed) })
 	select {
 	case <-listed:
 		return nil
@@ -167,10 +174,10 @@ func (j *journal) openingListed(ctx context.Context, id entryID) error {
 	}
 }
 
-// opened takes back what opening has said, and reports whether it had. The caller wakes the
+// Opened takes back what opening has said, and reports whether it had. The caller wakes the
 // journal soon: one that goes on to say it makes a suspect of the conversation when the node
 // dies of something else.
-func (j *journal) opened(id entryID) bool {
+func (j *Journal) Opened(id ID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.entries[id]
@@ -178,25 +185,25 @@ func (j *journal) opened(id entryID) bool {
 		return false
 	}
 	j.remove(e)
-	j.dirty, j.hasty = true, j.hasty || e.first <= j.n // else no journal has it
+	j.dirty, j.hasty = true, j.hasty || e.first <= j.numbers.Newest // else no journal has it
 	j.gather()
 	return true
 }
 
 // gather lets others join the next journal. The caller holds mu.
-func (j *journal) gather() {
+func (j *Journal) gather() {
 	if now := time.Now(); !now.Before(j.gathered) {
 		j.gathered = now.Add(gatherOpenings)
 	}
 }
 
 // await calls done once an entry is listed. The caller holds mu, which is released.
-func (j *journal) await(e *entry, done func()) {
+func (j *Journal) await(e *entry, done func()) {
 	j.stay(e)
 	switch {
-	case j.behind || e.first > j.n: // Nothing that may count lists it.
+	case j.numbers.Behind || e.first > j.numbers.Newest: // Nothing that may count lists it.
 		j.waiting = append(j.waiting, waiter{e, done})
-	case e.first > j.landed:
+	case e.first > j.numbers.Landed:
 		j.flying = append(j.flying, waiter{e, done})
 		j.mu.Unlock()
 		return
@@ -206,12 +213,12 @@ func (j *journal) await(e *entry, done func()) {
 		return
 	}
 	j.mu.Unlock()
-	j.wake()
+	j.Wake()
 }
 
-// unlist lets a writer go whose idle state is durable, as soon as its events, too, are
+// Unlist lets a writer go whose idle state is durable, as soon as its events, too, are
 // stored or will be found.
-func (j *journal) unlist(id entryID) {
+func (j *Journal) Unlist(id ID) {
 	j.mu.Lock()
 	e := j.entry(id)
 	first := false
@@ -227,38 +234,38 @@ func (j *journal) unlist(id entryID) {
 		held = asked{e, e.withheld}
 	}
 	j.mu.Unlock()
-	if held.entry != nil && j.mayLeave(id.conv) {
+	if held.entry != nil && j.mayLeave(id.Conv) {
 		j.free(held)
 	}
 	// While somebody leaves, run looks again by itself.
 	if first {
-		j.wake()
+		j.Wake()
 	}
 }
 
 // depart puts an entry among those about to leave and reports whether it is the only
 // one. The caller holds mu.
-func (j *journal) depart(e *entry) bool {
+func (j *Journal) depart(e *entry) bool {
 	j.stay(e)
 	e.leaving, e.leavingSince = j.leaving.PushBack(e), time.Now()
 	return j.leaving.Len() == 1
 }
 
-// release lets those go that were withheld and may leave by now.
-func (j *journal) release() {
+// Release lets those go that were withheld and may leave by now.
+func (j *Journal) Release() {
 	var held []asked
 	j.mu.Lock()
 	for e := range j.withheld {
 		held = append(held, asked{e, e.withheld})
 	}
 	j.mu.Unlock()
-	held = slices.DeleteFunc(held, func(a asked) bool { return !j.mayLeave(a.id.conv) })
+	held = slices.DeleteFunc(held, func(a asked) bool { return !j.mayLeave(a.id.Conv) })
 	slices.SortFunc(held, func(a, b asked) int { return a.id.compare(b.id) })
 	j.free(held...)
 }
 
 // free lets those go that may leave, unless they were listed anew since they were asked about.
-func (j *journal) free(held ...asked) {
+func (j *Journal) free(held ...asked) {
 	first := false
 	j.mu.Lock()
 	for _, a := range held {
@@ -268,38 +275,38 @@ func (j *journal) free(held ...asked) {
 	}
 	j.mu.Unlock()
 	if first {
-		j.wake()
+		j.Wake()
 	}
 }
 
-// answered removes an entry whose conversation's owner has answered a poke.
-func (j *journal) answered(id entryID) {
+// Answered removes an entry whose conversation's owner has answered a poke.
+func (j *Journal) Answered(id ID) {
 	j.mu.Lock()
 	if e := j.entries[id]; e != nil {
 		j.remove(e)
 		j.dirty = true
 	}
 	j.mu.Unlock()
-	j.wake()
+	j.Wake()
 }
 
-// held returns the entries of the set.
-func (j *journal) held() []storage.JournalEntry {
+// Held returns the entries of the set.
+func (j *Journal) Held() []storage.JournalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.set)
 }
 
-// size counts the entries of the set, and those of them that are not about to leave it.
-func (j *journal) size() (all, owed int) {
+// Size counts the entries of the set, and those of them that are not about to leave it.
+func (j *Journal) Size() (all, owed int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.set), len(j.set) - j.leaving.Len() - len(j.withheld)
 }
 
 // add puts a writer into the set. The caller holds mu, as for the next four.
-func (j *journal) add(as storage.JournalEntry) *entry {
-	id := entryID{as.Conv, as.Nonce}
+func (j *Journal) add(as storage.JournalEntry) *entry {
+	id := idOf(as)
 	e := &entry{id: id, first: unlisted}
 	at, _ := j.find(id)
 	j.set = slices.Insert(j.set, at, as)
@@ -310,7 +317,7 @@ func (j *journal) add(as storage.JournalEntry) *entry {
 }
 
 // remove takes an entry out of the set.
-func (j *journal) remove(e *entry) {
+func (j *Journal) remove(e *entry) {
 	j.stay(e)
 	at, _ := j.find(e.id)
 	j.set = slices.Delete(j.set, at, at+1)
@@ -319,14 +326,14 @@ func (j *journal) remove(e *entry) {
 }
 
 // find returns where an entry is in the set, or belongs.
-func (j *journal) find(id entryID) (int, bool) {
-	return slices.BinarySearchFunc(j.set, id, func(e storage.JournalEntry, id entryID) int {
-		return entryID{e.Conv, e.Nonce}.compare(id)
+func (j *Journal) find(id ID) (int, bool) {
+	return slices.BinarySearchFunc(j.set, id, func(e storage.JournalEntry, id ID) int {
+		return idOf(e).compare(id)
 	})
 }
 
 // stay makes sure that an entry is not about to leave.
-func (j *journal) stay(e *entry) {
+func (j *Journal) stay(e *entry) {
 	if e.leaving != nil {
 		j.leaving.Remove(e.leaving)
 		e.leaving = nil
@@ -338,7 +345,7 @@ func (j *journal) stay(e *entry) {
 }
 
 // leave removes the entries that are about to leave for at least linger.
-func (j *journal) leave(linger time.Duration) {
+func (j *Journal) leave(linger time.Duration) {
 	for el := j.leaving.Front(); el != nil; el = j.leaving.Front() {
 		e := el.Value.(*entry)
 		if linger > 0 && time.Since(e.leavingSince) < linger {
@@ -348,11 +355,21 @@ func (j *journal) leave(linger time.Duration) {
 	}
 }
 
-func (j *journal) wake() { nudge(j.kick) }
+// Wake has the journal look at once what is to be written. It does not block.
+func (j *Journal) Wake() { nudge(j.kick) }
 
-// run writes journals until ctx ends.
-func (j *journal) run(ctx context.Context) {
-	defer j.endDeletion()
+// nudge wakes who receives from ch, whose capacity is 1, unless a wake-up waits there
+// already. It does not block.
+func nudge(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes journals until ctx ends.
+func (j *Journal) Run(ctx context.Context) {
+	defer func() { j.endDeletion() }()
 	for {
 		var linger <-chan time.Time
 		wait, ready := j.due()
@@ -371,8 +388,8 @@ func (j *journal) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-j.kick:
 		case <-linger:
-		case j.swept = <-j.deleting:
-			j.deleting = nil
+		case n := <-j.deleting:
+			j.deleted(n)
 			j.sweepOwn(ctx)
 		}
 		if t != nil {
@@ -386,24 +403,24 @@ func (j *journal) run(ctx context.Context) {
 
 // due reports whether a journal is to be written now, or after how long for the
 // sake of entries that leave; 0 is never.
-func (j *journal) due() (wait time.Duration, ready bool) {
+func (j *Journal) due() (wait time.Duration, ready bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if wait := time.Until(j.gathered); wait > 0 {
 		return wait, false
 	}
-	if len(j.waiting) > 0 || j.behind || j.hasty {
+	if len(j.waiting) > 0 || j.numbers.Behind || j.hasty {
 		return 0, true
 	}
 	last := j.leaving.Back()
 	if last != nil {
-		wait = max(0, journalLinger-time.Since(last.Value.(*entry).leavingSince))
+		wait = max(0, Linger-time.Since(last.Value.(*entry).leavingSince))
 	}
 	return wait, wait == 0 && (j.dirty || last != nil)
 }
 
 // write stores the set under the next number and reports whether to go on.
-func (j *journal) write(ctx context.Context) bool {
+func (j *Journal) write(ctx context.Context) bool {
 	next := j.compose()
 	err := j.store(ctx, next)
 	if err != nil {
@@ -427,27 +444,27 @@ func (j *journal) write(ctx context.Context) bool {
 }
 
 // compose takes the snapshot that the next number gets.
-func (j *journal) compose() storage.Journal {
+func (j *Journal) compose() storage.Journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.leave(journalLinger)
-	j.n++
+	j.leave(Linger)
+	n := j.numbers.Next()
 	for _, e := range j.fresh {
-		e.first = j.n
+		e.first = n
 	}
 	clear(j.fresh)
 	j.fresh = j.fresh[:0]
 	j.flying, j.waiting = append(j.flying, j.waiting...), nil
-	j.dirty, j.behind, j.hasty = false, false, false
+	j.dirty, j.hasty = false, false
 	j.snapshot = append(j.snapshot[:0], j.set...)
-	return storage.Journal{Member: j.member, Shards: 1, N: j.n, Entries: j.snapshot}
+	return storage.Journal{Member: j.member, Shards: 1, N: n, Entries: j.snapshot}
 }
 
 // land records that the journal n landed and returns who waited for it.
-func (j *journal) land(n int64) []waiter {
+func (j *Journal) land(n int64) []waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.landed = n
+	j.numbers.Land(n)
 	listed := slices.DeleteFunc(j.flying, func(w waiter) bool { return w.e.gone })
 	j.flying = nil
 	slices.SortStableFunc(listed, func(a, b waiter) int { return a.e.id.compare(b.e.id) })
@@ -456,10 +473,10 @@ func (j *journal) land(n int64) []waiter {
 
 // abandon leaves the number in flight behind: its outcome is unknown, so nothing
 // rests on it.
-func (j *journal) abandon() {
+func (j *Journal) abandon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.behind = true
+	j.numbers.LeaveBehind()
 	j.waiting, j.flying = append(j.flying, j.waiting...), nil
 }
 
@@ -468,17 +485,17 @@ func (j *journal) abandon() {
 // waits for one must not wait for deletions, unless these are so slow that too many
 // journals wait for them. What a failure leaves behind is junk that the next sweep
 // removes.
-func (j *journal) sweepOwn(ctx context.Context) {
+func (j *Journal) sweepOwn(ctx context.Context) {
 	j.mu.Lock()
-	n, busy := j.replacing(), len(j.waiting) > 0
+	n, from, waited := j.replacing(), j.numbers.Swept, len(j.waiting) > 0
 	j.mu.Unlock()
-	if n-j.swept >= maxGarbage {
-		j.endDeletion()
+	if n-from >= series.MaxReplaced {
+		from = j.endDeletion()
 	}
-	if j.deleting != nil || n <= j.swept || busy && n-j.swept < maxGarbage/2 {
+	if j.deleting != nil || n <= from || waited && n-from < series.MaxReplaced/2 {
 		return
 	}
-	over, from, keys := make(chan int64, 1), j.swept, j.unswept(n)
+	over, keys := make(chan int64, 1), j.unswept(n)
 	j.deleting = over
 	go func() {
 		limited, cancel := context.WithTimeout(ctx, deleteTimeout)
@@ -495,55 +512,61 @@ func (j *journal) sweepOwn(ctx context.Context) {
 	}()
 }
 
-// endDeletion waits for the deletion that runs, if there is one.
-func (j *journal) endDeletion() {
+// endDeletion waits for the deletion that runs, if there is one, and returns below which
+// number nothing is left.
+func (j *Journal) endDeletion() int64 {
 	if j.deleting != nil {
-		j.swept, j.deleting = <-j.deleting, nil
+		j.deleted(<-j.deleting)
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.numbers.Swept
 }
 
-// removeReplaced deletes those of the stored keys that are older than the newest
-// landed journal: what a failed deletion has left, and numbers that were left
-// behind and landed late.
-func (j *journal) removeReplaced(ctx context.Context, keys []string) error {
+// deleted notes that nothing is left below a number.
+func (j *Journal) deleted(n int64) {
+	j.deleting = nil
 	j.mu.Lock()
-	landed := j.landed
+	defer j.mu.Unlock()
+	j.numbers.Swept = n
+}
+
+// removeStale deletes those of the stored keys that are older than the newest landed
+// journal.
+func (j *Journal) removeStale(ctx context.Context, keys []string) error {
+	j.mu.Lock()
+	old := j.numbers.Stale(keys, j.key)
 	j.mu.Unlock()
-	if landed < 0 {
-		return nil
-	}
-	newest := storage.JournalKey(j.member, 0, landed)
-	old := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key >= newest })
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteJournal(ctx, j.bucket, old)
 }
 
-// unswept returns the keys below n that may be stored, at most maxGarbage. A
-// number that was left behind is one of them: some of its attempts may have landed.
-func (j *journal) unswept(n int64) []string {
-	var keys []string
-	for k := max(j.swept, n-maxGarbage); k < n; k++ {
-		keys = append(keys, storage.JournalKey(j.member, 0, k))
-	}
-	return keys
+// unswept returns the keys below n that may be stored.
+func (j *Journal) unswept(n int64) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.numbers.Replaced(n, j.key)
 }
 
-// close removes the journal of a node that owes nothing any more. It is called
+// key is that of a number. A node has one journal, in shard 0.
+func (j *Journal) key(n int64) string { return storage.JournalKey(j.member, 0, n) }
+
+// Close removes the journal of a node that owes nothing any more. It is called
 // after run has returned; a node that still owes something leaves its journal to
 // the next sweep. That one says of no conversation that it is about to be opened: the node
 // does not die of any.
-func (j *journal) close(ctx context.Context) {
+func (j *Journal) Close(ctx context.Context) {
 	if j.mayLeave != nil {
-		j.release()
+		j.Release()
 	}
 	opening := func(e storage.JournalEntry) bool { return e.Opening }
 	j.mu.Lock()
 	j.leave(0)
 	for _, e := range slices.DeleteFunc(slices.Clone(j.set), func(e storage.JournalEntry) bool { return !opening(e) }) {
-		j.remove(j.entries[entryID{e.Conv, e.Nonce}])
+		j.remove(j.entries[idOf(e)])
 	}
-	empty, n := len(j.entries) == 0, j.n
+	empty, n := len(j.entries) == 0, j.numbers.Newest
 	j.mu.Unlock()
 	if n < 0 {
 		return

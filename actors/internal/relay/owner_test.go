@@ -1,4 +1,4 @@
-package actors
+package relay
 
 import (
 	"context"
@@ -38,11 +38,11 @@ func TestRelayLateSubscription(t *testing.T) {
 		owner, reader := net.nodes["owner"].relay, net.nodes["reader"]
 		late := make(chan func(), 1)
 		reader.relay.peers = &lateNode{reader, late}
-		reader.relay.follow("c")
+		reader.relay.Follow("c")
 		deliver := <-late
 		time.Sleep(askTimeout)
 		reader.wants("no answer", "c recheck")
-		owner.publish("c", relayBatch(1, "nobody is subscribed yet"))
+		owner.Publish("c", relayBatch(1, "nobody is subscribed yet"))
 		reader.wants("it is not pushed")
 		deliver()
 		time.Sleep(5 * renewEvery)
@@ -59,12 +59,12 @@ func TestRelayMissesTheLastOwner(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := newRelayNet(t, "a", "a", "b", "reader")
 				reader := net.nodes["reader"]
-				reader.relay.follow("c")
+				reader.relay.Follow("c")
 				reader.wants("the first owner", "c recheck")
 				net.moves(next)
 				reader.wants("the next owner", "c recheck")
 				net.cutOff("reader", true) // of what a sends
-				net.nodes["a"].relay.publish("c", relayBatch(1, "what a had in flight"))
+				net.nodes["a"].relay.Publish("c", relayBatch(1, "what a had in flight"))
 				synctest.Wait()
 				net.cutOff("reader", false)
 				time.Sleep(10 * renewEvery)
@@ -96,11 +96,11 @@ func TestRelayOneSlowOwner(t *testing.T) {
 		reader.relay.peers = &twoOwners{reader}
 		net.stall("slow")
 		for i := range 3500 {
-			reader.relay.follow(conversation.Key("s" + string(rune('0'+i%10)) + time.Duration(i).String()))
+			reader.relay.Follow(conversation.Key("s" + string(rune('0'+i%10)) + time.Duration(i).String()))
 		}
 		time.Sleep(100 * time.Millisecond) // asking the slow one has begun
 		began := time.Now()
-		reader.relay.follow("c")
+		reader.relay.Follow("c")
 		for {
 			if slices.Contains(reader.heard(), "c recheck") {
 				break
@@ -120,7 +120,7 @@ func TestRelayFollowStorm(t *testing.T) {
 		net := newRelayNet(t, "", "reader")
 		reader := net.nodes["reader"]
 		for i := range 100 {
-			reader.relay.follow(conversation.Key(time.Duration(i).String()))
+			reader.relay.Follow(conversation.Key(time.Duration(i).String()))
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(renewEvery / 2)

@@ -1,8 +1,7 @@
-package actors
+package relay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -40,20 +38,13 @@ const (
 	recheckPause = 50 * time.Millisecond
 )
 
-// relay brings batches from the nodes that write them to the followers of other nodes.
-// All it does is a hint: what it loses is read from the bucket.
-//
-// As a reader's node it keeps a subscription with the owner of every conversation that
-// somebody waits for here. As an owner's node it pushes what lands to the subscribers,
-// in groups per node: the next one goes when the one before was answered, so that a
-// slow node costs a bounded queue and then its subscriptions.
-//
-// Safe for concurrent use.
-type relay struct {
-	peers     peers
-	followers relayed
+// Relay is one node's part in it. Use New.
+type Relay struct {
+	peers     Peers
+	followers Followers
 	log       *slog.Logger
-	tip       func(conversation.Key) *wire.Tip // of an activation here
+	tip       func(conversation.Key) *wire.Tip
+	unknown   func(error) bool
 
 	relayed, gaps atomic.Int64
 
@@ -68,11 +59,32 @@ type relay struct {
 	sending   sync.WaitGroup
 }
 
-// relayed is what the relay needs of the followers.
-type relayed interface {
+// Followers are those of this node.
+type Followers interface {
 	OfferStored(conversation.Key, storage.Batch)
 	Behind(key conversation.Key, seq int64)
 	Recheck(conversation.Key)
+}
+
+// Peers are the other nodes.
+type Peers interface {
+	// Address is this node's, as the others dial it.
+	Address() string
+	// Owner returns the node that owns a conversation, "" if none does now.
+	Owner(id string) (address string, self bool)
+	AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error)
+}
+
+// Options are what a Relay works with. All but Logger are required.
+type Options struct {
+	Peers     Peers
+	Followers Followers
+	// Tip is what an activation of this node knows of the end of its log.
+	Tip func(conversation.Key) *wire.Tip
+	// Unknown reports whether an error of AskNode says that this node does not know that
+	// one, not yet perhaps.
+	Unknown func(error) bool
+	Logger  *slog.Logger // nil discards
 }
 
 // subscription is a conversation that is followed here.
@@ -91,17 +103,22 @@ type outbox struct {
 	busy   bool
 }
 
-func newRelay(p peers, followers relayed, tip func(conversation.Key) *wire.Tip, log *slog.Logger) *relay {
-	return &relay{
-		peers: p, followers: followers, tip: tip, log: log,
+// New returns a relay that is not running yet.
+func New(o Options) *Relay {
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Relay{
+		peers: o.Peers, followers: o.Followers, tip: o.Tip, unknown: o.Unknown, log: log,
 		followed: map[conversation.Key]*subscription{}, ended: map[string][]string{},
 		wanted: map[conversation.Key]map[string]time.Time{}, outboxes: map[string]*outbox{}, renewing: map[string]bool{},
 		renewable: make(chan struct{}, 1),
 	}
 }
 
-// run keeps the subscriptions until ctx ends.
-func (r *relay) run(ctx context.Context) {
+// Run keeps the subscriptions until ctx ends, and returns when nothing is on its way.
+func (r *Relay) Run(ctx context.Context) {
 	defer r.sending.Wait()
 	defer r.close()
 	t := time.NewTicker(renewEvery)
@@ -120,17 +137,23 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-func (r *relay) close() {
+func (r *Relay) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
 	r.outboxes = map[string]*outbox{}
 }
 
-func (r *relay) kick() { nudge(r.renewable) }
+// kick has what is due looked at soon. It does not block.
+func (r *Relay) kick() {
+	select {
+	case r.renewable <- struct{}{}:
+	default:
+	}
+}
 
-// follow subscribes to a conversation that somebody waits for here, if that is news.
-func (r *relay) follow(key conversation.Key) {
+// Follow subscribes to a conversation that somebody waits for here, if that is news.
+func (r *Relay) Follow(key conversation.Key) {
 	r.mu.Lock()
 	known := r.followed[key] != nil
 	if !known {
@@ -142,8 +165,8 @@ func (r *relay) follow(key conversation.Key) {
 	}
 }
 
-// unfollow ends the subscription.
-func (r *relay) unfollow(key conversation.Key) {
+// Unfollow ends the subscription.
+func (r *Relay) Unfollow(key conversation.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.followed[key]; s != nil && s.owner != "" {
@@ -152,8 +175,8 @@ func (r *relay) unfollow(key conversation.Key) {
 	delete(r.followed, key)
 }
 
-// viewChanged looks for conversations whose owner is another now.
-func (r *relay) viewChanged(isMember func(address string) bool) {
+// ViewChanged looks for conversations whose owner is another now.
+func (r *Relay) ViewChanged(isMember func(address string) bool) {
 	r.mu.Lock()
 	for address := range r.outboxes {
 		if !isMember(address) {
@@ -164,8 +187,8 @@ func (r *relay) viewChanged(isMember func(address string) bool) {
 	r.kick()
 }
 
-// linkDown forgets what was agreed with a node: pushes may have been lost both ways.
-func (r *relay) linkDown(address string) {
+// LinkDown forgets what was agreed with a node: pushes may have been lost both ways.
+func (r *Relay) LinkDown(address string) {
 	r.mu.Lock()
 	r.forget(address)
 	for _, s := range r.followed {
@@ -178,7 +201,7 @@ func (r *relay) linkDown(address string) {
 }
 
 // forget drops a subscriber; mu is held.
-func (r *relay) forget(address string) {
+func (r *Relay) forget(address string) {
 	delete(r.outboxes, address)
 	for key, subscribers := range r.wanted {
 		delete(subscribers, address)
@@ -189,7 +212,7 @@ func (r *relay) forget(address string) {
 }
 
 // expire drops subscribers that have not renewed.
-func (r *relay) expire() {
+func (r *Relay) expire() {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +230,7 @@ func (r *relay) expire() {
 
 // renew subscribes to what has no acknowledged subscription with its owner, or to all. It
 // waits for nobody: an owner that does not answer holds up no other.
-func (r *relay) renew(ctx context.Context, all bool) {
+func (r *Relay) renew(ctx context.Context, all bool) {
 	due, came := r.due(all)
 	r.sending.Go(func() { r.recheck(ctx, came) })
 	for address, keys := range due {
@@ -224,7 +247,7 @@ func (r *relay) renew(ctx context.Context, all bool) {
 }
 
 // renewed lets the next renewal at an owner begin.
-func (r *relay) renewed(owner string) {
+func (r *Relay) renewed(owner string) {
 	r.mu.Lock()
 	delete(r.renewing, owner)
 	r.mu.Unlock()
@@ -232,7 +255,7 @@ func (r *relay) renewed(owner string) {
 }
 
 // recheck has conversations looked up in the bucket, not all of them at once.
-func (r *relay) recheck(ctx context.Context, keys []conversation.Key) {
+func (r *Relay) recheck(ctx context.Context, keys []conversation.Key) {
 	for part := range slices.Chunk(keys, recheckGroup) {
 		for _, key := range part {
 			r.followers.Recheck(key)
@@ -250,7 +273,7 @@ func (r *relay) recheck(ctx context.Context, keys []conversation.Key) {
 
 // due groups by owner what is to be subscribed to, and returns what came to this node
 // itself: what its last owner wrote may have been missed.
-func (r *relay) due(all bool) (due map[string][]conversation.Key, came []conversation.Key) {
+func (r *Relay) due(all bool) (due map[string][]conversation.Key, came []conversation.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	due = map[string][]conversation.Key{}
@@ -298,7 +321,7 @@ func (r *relay) due(all bool) (due map[string][]conversation.Key, came []convers
 }
 
 // subscribeAt subscribes at an owner. Where it gives no answer, the bucket is asked.
-func (r *relay) subscribeAt(ctx context.Context, owner string, keys []conversation.Key) {
+func (r *Relay) subscribeAt(ctx context.Context, owner string, keys []conversation.Key) {
 	m := &wire.Subscribe{Address: r.peers.Address()}
 	for _, key := range keys {
 		m.Conversations = append(m.Conversations, string(key))
@@ -332,7 +355,7 @@ func (r *relay) subscribeAt(ctx context.Context, owner string, keys []conversati
 }
 
 // unanswered notes that nothing of these conversations is pushed.
-func (r *relay) unanswered(owner string, keys []conversation.Key) {
+func (r *Relay) unanswered(owner string, keys []conversation.Key) {
 	r.mu.Lock()
 	for _, key := range keys {
 		if s := r.followed[key]; s != nil && s.owner == owner && owner != "" {
@@ -345,7 +368,7 @@ func (r *relay) unanswered(owner string, keys []conversation.Key) {
 // acknowledged compares what is known here with what the owner knows, and reports
 // whether that is enough: what landed before the subscription, or while it was broken,
 // was not pushed.
-func (r *relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) bool {
+func (r *Relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) bool {
 	r.mu.Lock()
 	s := r.followed[key]
 	// A subscription that this node has not heard of may be younger than its last look.
@@ -360,8 +383,8 @@ func (r *relay) acknowledged(owner string, key conversation.Key, tip *wire.Tip) 
 	return s == nil || tip.GetKnown() || kept
 }
 
-// lag is how long the worst subscription has had no owner that pushes.
-func (r *relay) lag() time.Duration {
+// Lag is how long the worst subscription has had no owner that pushes.
+func (r *Relay) Lag() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var worst time.Duration
@@ -374,7 +397,7 @@ func (r *relay) lag() time.Duration {
 }
 
 // subscribe answers a node that follows conversations of this one.
-func (r *relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
+func (r *Relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
 	out := &wire.Subscribed{}
 	now := time.Now()
 	kept := make([]bool, len(m.GetConversations()))
@@ -401,8 +424,8 @@ func (r *relay) subscribe(m *wire.Subscribe) *wire.Subscribed {
 	return out
 }
 
-// publish pushes a durable batch to its subscribers. It does not block.
-func (r *relay) publish(key conversation.Key, b storage.Batch) {
+// Publish pushes a durable batch to its subscribers. It does not block.
+func (r *Relay) Publish(key conversation.Key, b storage.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	subscribers := r.wanted[key]
@@ -435,7 +458,7 @@ func weightOf(p *wire.Push) int { return len(p.GetLines()) + 100 }
 
 // lose ends the subscriptions of batches that do not reach their subscriber: its next
 // renewal finds them gone and reads the bucket; mu is held.
-func (r *relay) lose(address string, pushes []*wire.Push) {
+func (r *Relay) lose(address string, pushes []*wire.Push) {
 	r.gaps.Add(int64(len(pushes)))
 	for _, p := range pushes {
 		delete(r.wanted[conversation.Key(p.GetConversation())], address)
@@ -443,7 +466,7 @@ func (r *relay) lose(address string, pushes []*wire.Push) {
 }
 
 // send empties an outbox.
-func (r *relay) send(address string, o *outbox) {
+func (r *Relay) send(address string, o *outbox) {
 	for {
 		group := r.take(address, o)
 		if group == nil {
@@ -464,12 +487,12 @@ func (r *relay) send(address string, o *outbox) {
 
 // deliver brings a group to a node. One that has just become a member, so that this node
 // does not know it yet, gets a moment.
-func (r *relay) deliver(address string, group *wire.Pushes) error {
+func (r *Relay) deliver(address string, group *wire.Pushes) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	for {
 		_, err := r.peers.AskNode(ctx, address, group)
-		if !errors.Is(err, grain.ErrNoOwner) {
+		if !r.unknown(err) {
 			return err
 		}
 		select {
@@ -481,7 +504,7 @@ func (r *relay) deliver(address string, group *wire.Pushes) error {
 }
 
 // take returns the next group, or nil when there is none.
-func (r *relay) take(address string, o *outbox) []*wire.Push {
+func (r *Relay) take(address string, o *outbox) []*wire.Push {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(o.pushes) == 0 || r.outboxes[address] != o {
@@ -499,7 +522,7 @@ func (r *relay) take(address string, o *outbox) []*wire.Push {
 }
 
 // taken hands batches of another node to the followers here.
-func (r *relay) taken(m *wire.Pushes) *wire.Pong {
+func (r *Relay) taken(m *wire.Pushes) *wire.Pong {
 	for _, p := range m.GetPushes() {
 		key := conversation.Key(p.GetConversation())
 		var b storage.Batch
@@ -513,8 +536,22 @@ func (r *relay) taken(m *wire.Pushes) *wire.Pong {
 	return &wire.Pong{}
 }
 
-// answer replies to what other nodes send to this one; nil is no reply.
-func (r *relay) answer(m any) proto.Message {
+// AskTip asks the owner of a conversation where its log ends. It is known if that one runs
+// it with a verified claim.
+func (r *Relay) AskTip(ctx context.Context, owner string, key conversation.Key) (seq int64, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	m, err := r.peers.AskNode(ctx, owner, &wire.TipRequest{Conversation: string(key)})
+	t, ok := m.(*wire.Tip)
+	return t.GetSeq(), err == nil && ok && t.GetKnown()
+}
+
+// Counts returns how many batches went to followers on other nodes, and how many could
+// not.
+func (r *Relay) Counts() (relayed, gaps int64) { return r.relayed.Load(), r.gaps.Load() }
+
+// Answer replies to what other nodes send to this one; nil is no reply.
+func (r *Relay) Answer(m any) proto.Message {
 	switch m := m.(type) {
 	case *wire.Subscribe:
 		return r.subscribe(m)

@@ -1,4 +1,4 @@
-package actors
+package busy
 
 import (
 	"cmp"
@@ -21,12 +21,12 @@ const (
 	firstLookTimeout = 5 * time.Second
 )
 
-// asides knows which conversations nobody may open, and which are suspects: those that were
+// Asides knows which conversations nobody may open, and which are suspects: those that were
 // being opened when a node died. Suspects are opened one at a time, so that the next death
 // names one.
 //
 // It is what the last look at the bucket has found. Safe for concurrent use.
-type asides struct {
+type Asides struct {
 	limit int           // failures after which a conversation is set aside
 	turn  chan struct{} // holds an element while a suspect is being opened here
 
@@ -44,8 +44,8 @@ type death struct {
 	entry storage.JournalEntry
 }
 
-func newAsides(limit int) *asides {
-	return &asides{
+func newAsides(limit int) *Asides {
+	return &Asides{
 		limit: limit, turn: make(chan struct{}, 1),
 		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, soon: map[conversation.Key]bool{}, deaths: map[conversation.Key][]death{},
 		vain: map[conversation.Key]int{},
@@ -53,21 +53,21 @@ func newAsides(limit int) *asides {
 }
 
 // has reports whether a conversation is set aside.
-func (a *asides) has(key conversation.Key) bool {
+func (a *Asides) has(key conversation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.set[key]
 }
 
-// suspects reports whether a node died while it opened a conversation, or read its log.
-func (a *asides) suspects(key conversation.Key) bool {
+// Suspects reports whether a node died while it opened a conversation, or read its log.
+func (a *Asides) Suspects(key conversation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.deaths[key]) > 0
 }
 
 // died counts the nodes that died while they opened a conversation.
-func (a *asides) died(key conversation.Key) int {
+func (a *Asides) died(key conversation.Key) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.nodes(key)
@@ -75,7 +75,7 @@ func (a *asides) died(key conversation.Key) int {
 
 // nodes is died. Reads do not count: many are under way when a node dies of something else,
 // and what they have died of ends the next that opens it, too. The caller holds mu.
-func (a *asides) nodes(key conversation.Key) int {
+func (a *Asides) nodes(key conversation.Key) int {
 	members := map[string]bool{}
 	for _, d := range a.deaths[key] {
 		if !isReading(d.entry.Nonce) {
@@ -85,16 +85,16 @@ func (a *asides) nodes(key conversation.Key) int {
 	return len(members)
 }
 
-// count is how many conversations are set aside.
-func (a *asides) count() int {
+// Count is how many conversations are set aside.
+func (a *Asides) Count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.set)
 }
 
-// refused is what those get who want something of a conversation that is set aside, or is
+// Refused is what those get who want something of a conversation that is set aside, or is
 // about to be; nil for any other.
-func (a *asides) refused(key conversation.Key) error {
+func (a *Asides) Refused(key conversation.Key) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.set[key] && a.nodes(key) < a.limit {
@@ -104,14 +104,14 @@ func (a *asides) refused(key conversation.Key) error {
 }
 
 // look begins to find out what is set aside.
-func (a *asides) look() {
+func (a *Asides) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.fresh)
 }
 
 // looked takes what was found, and returns what is set aside no more.
-func (a *asides) looked(found []conversation.Key) (back []conversation.Key) {
+func (a *Asides) looked(found []conversation.Key) (back []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	set := make(map[conversation.Key]bool, len(found)+len(a.fresh))
@@ -133,7 +133,7 @@ func (a *asides) looked(found []conversation.Key) (back []conversation.Key) {
 
 // begin reports whether a conversation is to be set aside, which end ends: a second time
 // might come after it was put back.
-func (a *asides) begin(key conversation.Key) bool {
+func (a *Asides) begin(key conversation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.soon[key] {
@@ -143,20 +143,20 @@ func (a *asides) begin(key conversation.Key) bool {
 	return true
 }
 
-func (a *asides) end(key conversation.Key) {
+func (a *Asides) end(key conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.soon, key)
 }
 
-func (a *asides) add(key conversation.Key) {
+func (a *Asides) add(key conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.set[key], a.fresh[key] = true, true
 }
 
 // suspect takes over which nodes died over which conversations.
-func (a *asides) suspect(deaths map[conversation.Key][]death) {
+func (a *Asides) suspect(deaths map[conversation.Key][]death) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deaths = deaths
@@ -165,7 +165,7 @@ func (a *asides) suspect(deaths map[conversation.Key][]death) {
 
 // clear takes back that a conversation is a suspect, because it was opened, and returns what
 // spoke against it.
-func (a *asides) clear(key conversation.Key) []death {
+func (a *Asides) clear(key conversation.Key) []death {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	deaths := a.deaths[key]
@@ -174,7 +174,7 @@ func (a *asides) clear(key conversation.Key) []death {
 }
 
 // asked takes note of whether a suspect that was asked for has answered.
-func (a *asides) asked(key conversation.Key, answered bool) {
+func (a *Asides) asked(key conversation.Key, answered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if answered {
@@ -186,7 +186,7 @@ func (a *asides) asked(key conversation.Key, answered bool) {
 
 // order is that in which suspects are asked for: those that have not answered come last,
 // those that fewest nodes died over first.
-func (a *asides) order(keys []conversation.Key) {
+func (a *Asides) order(keys []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	slices.SortFunc(keys, func(x, y conversation.Key) int {
@@ -195,7 +195,7 @@ func (a *asides) order(keys []conversation.Key) {
 }
 
 // enter waits until no other suspect is being opened here. Whoever entered leaves.
-func (a *asides) enter(ctx context.Context) error {
+func (a *Asides) enter(ctx context.Context) error {
 	select {
 	case a.turn <- struct{}{}:
 		return nil
@@ -204,58 +204,81 @@ func (a *asides) enter(ctx context.Context) error {
 	}
 }
 
-func (a *asides) leave() { <-a.turn }
+func (a *Asides) leave() { <-a.turn }
 
 // setAside has nobody open a conversation until an operator puts it back.
-func (r *Runtime) setAside(ctx context.Context, key conversation.Key, why string, failures int) error {
+func (w *Sweeper) setAside(ctx context.Context, key conversation.Key, why string, failures int) error {
 	ctx, cancel := context.WithTimeout(ctx, asideTimeout)
 	defer cancel()
-	did, err := storage.SetAside(ctx, r.bucket, storage.Aside{
-		Conv: key, At: conversation.TimeOf(r.wall()), Why: why, Failures: failures,
+	did, err := storage.SetAside(ctx, w.o.Bucket, storage.Aside{
+		Conv: key, At: conversation.TimeOf(w.o.Wall()), Why: why, Failures: failures,
 	})
 	if err != nil {
 		return err
 	}
-	r.aside.add(key)
+	w.Asides.add(key)
 	if did {
-		r.log.Error("conversation is set aside", "conversation", string(key), "failures", failures, "err", errors.New(why),
+		w.o.Logger.Error("conversation is set aside", "conversation", string(key), "failures", failures, "err", errors.New(why),
 			"remedy", "mend it, then parley log aside --put-back")
 	}
 	return nil
 }
 
-// survived takes note of a conversation that was opened here: what died over it before died
+// Failed counts that a log cannot be opened, for a reason that stays, and returns what sets
+// the conversation aside when that is too often, else nil.
+func (w *Sweeper) Failed(key conversation.Key, why error) (setAside func(context.Context)) {
+	n := w.unread.failed(key, w.o.Every)
+	if n < w.Asides.limit || !w.Asides.begin(key) {
+		return nil
+	}
+	return func(ctx context.Context) {
+		defer w.Asides.end(key)
+		err := w.setAside(ctx, key, why.Error(), n)
+		if err == nil {
+			w.unread.opened(key) // Put back, it begins anew.
+		} else if ctx.Err() == nil {
+			w.o.Logger.Error("set conversation aside", "conversation", string(key), "err", err)
+		}
+	}
+}
+
+// IsNews notes why a log cannot be opened, and reports whether it is not what was noted
+// last.
+func (w *Sweeper) IsNews(key conversation.Key, err error) bool { return w.unread.news(key, err) }
+
+// Survived takes note of a conversation that was opened here: what died over it before died
 // of something else.
-func (r *Runtime) survived(key conversation.Key) {
-	for _, d := range r.aside.clear(key) {
-		r.answered(d.ref, d.entry)
+func (w *Sweeper) Survived(key conversation.Key) {
+	w.unread.opened(key)
+	for _, d := range w.Asides.clear(key) {
+		w.answered(d.ref, d.entry)
 	}
 }
 
 // lookAside finds out what is set aside.
-func (r *Runtime) lookAside(ctx context.Context) error {
-	r.aside.look()
-	keys, err := storage.ListAside(ctx, r.bucket)
+func (w *Sweeper) lookAside(ctx context.Context) error {
+	w.Asides.look()
+	keys, err := storage.ListAside(ctx, w.o.Bucket)
 	if err != nil {
 		return err
 	}
-	for _, key := range r.aside.looked(keys) {
-		r.log.Info("conversation is put back", "conversation", string(key))
+	for _, key := range w.Asides.looked(keys) {
+		w.o.Logger.Info("conversation is put back", "conversation", string(key))
 	}
 	return nil
 }
 
-// firstLook finds out what must not be opened, before anything is. A bucket that does not
+// FirstLook finds out what must not be opened, before anything is. A bucket that does not
 // tell soon holds up no start: then nothing is known until it has told a sweep. What is set
 // aside is asked first: a journal that comes slowly must not keep that unknown.
-func (r *Runtime) firstLook(ctx context.Context) {
+func (w *Sweeper) FirstLook(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, firstLookTimeout)
 	defer cancel()
-	err := r.lookAside(limited)
+	err := w.lookAside(limited)
 	if err == nil {
-		_, err = r.takeStock(limited)
+		_, err = w.takeStock(limited)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("look for what is set aside", "err", err)
+		w.o.Logger.Warn("look for what is set aside", "err", err)
 	}
 }

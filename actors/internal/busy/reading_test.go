@@ -1,4 +1,4 @@
-package actors
+package busy
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// inBubble runs a test in virtual time on a runtime whose journal is written.
-func inBubble(t *testing.T, test func(t *testing.T, r *Runtime, bucket storage.Bucket)) {
+// inBubble runs a test in virtual time on a sweeper whose journal is written.
+func inBubble(t *testing.T, test func(t *testing.T, r *Sweeper, bucket storage.Bucket)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
 		var bucket storage.Bucket = store
-		r := oracular(t, bucket, &oracle{}, nil)
+		r := sweeperOf(t, bucket, &oracle{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			r.journal.run(ctx)
+			r.Journal.Run(ctx)
 		}()
 		test(t, r, bucket)
 		cancel()
@@ -59,17 +59,17 @@ func listedNow(t *testing.T, bucket storage.Bucket) []storage.JournalEntry {
 // TestSlowReadIsForetold: a read that takes long stands in the journal until it is over, and
 // one of a suspect before it begins, one at a time.
 func TestSlowReadIsForetold(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *Runtime, bucket storage.Bucket) {
+	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		key := listed("x", "n").Conv
-		over, err := r.reading(t.Context(), key)
+		over, err := r.Reading(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(slowOpening - time.Millisecond)
+		time.Sleep(SlowOpening - time.Millisecond)
 		if got := listedNow(t, bucket); got != nil {
 			t.Errorf("listed at once: %v", got)
 		}
-		again, err := r.reading(t.Context(), key)
+		again, err := r.Reading(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +89,8 @@ func TestSlowReadIsForetold(t *testing.T) {
 			t.Errorf("still listed: %v", got)
 		}
 
-		r.aside.suspect(map[conversation.Key][]death{key: {{entry: opened("x")}}})
-		over, err = r.reading(t.Context(), key)
+		r.Asides.suspect(map[conversation.Key][]death{key: {{entry: opened("x")}}})
+		over, err = r.Reading(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,11 +99,11 @@ func TestSlowReadIsForetold(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := r.reading(short, key); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.Reading(short, key); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("two suspects are read at once: %v", err)
 		}
 		over()
-		over, err = r.reading(t.Context(), key)
+		over, err = r.Reading(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,28 +112,36 @@ func TestSlowReadIsForetold(t *testing.T) {
 }
 
 // TestOpeningUnderWayIsForetold: a log that is being opened for a caller stands in the journal
-// as soon as a sweep asks for the conversation.
+// once a sweep asks for the conversation, unless it is a suspect, which waits for its turn.
 func TestOpeningUnderWayIsForetold(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *Runtime, bucket storage.Bucket) {
-		a := newActivation(r)
-		a.key, a.nonce, a.begun, a.isOpen = listed("x", "n").Conv, "n", true, make(chan struct{})
-		a.beginFor(&wire.AdmitRequest{})
-		time.Sleep(time.Second)
+	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
+		id := ID{listed("x", "n").Conv, "n-opening"}
+		read, leave, err := r.EnterOpening(t.Context(), id, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(SlowOpening - time.Millisecond)
 		if got := listedNow(t, bucket); len(got) != 0 {
 			t.Errorf("listed for a caller: %v", got)
 		}
-		a.beginFor(&wire.PokeRequest{Nonce: "before"})
+		r.ForetellOpening(id)
 		time.Sleep(time.Second)
 		if got := listedNow(t, bucket); len(got) != 1 || !got[0].Opening || isReading(got[0].Nonce) {
 			t.Errorf("listed for a sweep: %v", got)
 		}
-		r.journal.opened(a.openingID())
-		close(a.isOpen)
-		a.beginFor(&wire.PokeRequest{Nonce: "before"})
-		time.Sleep(time.Second)
-		if got := r.journal.held(); len(got) != 0 {
-			t.Errorf("what is open is said to be opened: %v", got)
+		read()
+		leave()
+		r.Journal.Opened(id)
+		r.Asides.suspect(map[conversation.Key][]death{id.Conv: {{entry: opened("x")}}})
+		r.ForetellOpening(id)
+		if got := r.Journal.Held(); len(got) != 0 {
+			t.Errorf("a suspect is listed before its turn: %v", got)
 		}
+		_, leave, err = r.EnterOpening(t.Context(), id, false)
+		if got := listedNow(t, bucket); err != nil || len(got) != 1 {
+			t.Errorf("a suspect is opened while the journal says %v: %v", got, err)
+		}
+		leave()
 	})
 }
 
@@ -142,10 +150,10 @@ func TestOpeningUnderWayIsForetold(t *testing.T) {
 func TestDeathsThatCount(t *testing.T) {
 	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}, nil }}
 	bucket := memoryBucket(t)
-	r := oracular(t, bucket, o, nil)
+	r := sweeperOf(t, bucket, o)
 	twice, read, again := opened("x"), opened("x"), opened("x")
 	again.Nonce = "another-opening"
-	read.Nonce = r.readingID(read.Conv).nonce
+	read.Nonce = r.readingID(read.Conv).Nonce
 	writeJournal(t, bucket, "d1", 0, twice, again, listed("y", "n"))
 	writeJournal(t, bucket, "d2", 0, read, listed("y", "n"))
 	look := func(died int, suspect bool) {
@@ -153,15 +161,15 @@ func TestDeathsThatCount(t *testing.T) {
 		if _, err := r.takeStock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := r.aside.died(twice.Conv); n != died || r.aside.suspects(twice.Conv) != suspect {
+		if n := r.Asides.died(twice.Conv); n != died || r.Asides.Suspects(twice.Conv) != suspect {
 			t.Errorf("%d nodes died over it, want %d; suspect: %t", n, died, !suspect)
 		}
 	}
 	look(1, true)
 	writeJournal(t, bucket, "d3", 0, twice)
 	look(2, true)
-	r.survived(twice.Conv)
-	if r.aside.suspects(twice.Conv) {
+	r.Survived(twice.Conv)
+	if r.Asides.Suspects(twice.Conv) {
 		t.Error("what was opened is a suspect")
 	}
 	look(0, false)
@@ -171,17 +179,18 @@ func TestDeathsThatCount(t *testing.T) {
 
 // TestSuspectsThatDoNotAnswer come last, and hold up a sweep for no longer than one of them.
 func TestSuspectsThatDoNotAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *Runtime, bucket storage.Bucket) {
+	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		var order []string
 		silent := opened("silent")
-		r.host = &oracle{answer: func(id string) (proto.Message, error) {
+		o := &oracle{answer: func(id string) (proto.Message, error) {
 			order = append(order, id)
 			if id == string(silent.Conv) {
-				time.Sleep(pokeTimeout)
+				time.Sleep(PokeTimeout)
 				return nil, context.DeadlineExceeded
 			}
 			return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
 		}}
+		r.o.Request = o.Request
 		var others []string
 		entries := []storage.JournalEntry{silent, listed("silent", "n")}
 		for i := range 10 {
@@ -191,10 +200,10 @@ func TestSuspectsThatDoNotAnswer(t *testing.T) {
 		writeJournal(t, bucket, "dead", 0, entries...)
 		for n := range 3 {
 			began := time.Now()
-			if err := r.sweep(t.Context()); err == nil {
+			if err := r.Sweep(t.Context()); err == nil {
 				t.Error("a sweep that leaves something returned no error")
 			}
-			if took := time.Since(began); took > pokeTimeout+time.Second {
+			if took := time.Since(began); took > PokeTimeout+time.Second {
 				t.Errorf("sweep %d took %v", n, took)
 			}
 		}

@@ -1,10 +1,9 @@
-package actors
+package relay
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -33,11 +31,14 @@ type relayNet struct {
 	stuck map[string]chan struct{} // nodes that answer once it is closed
 }
 
+// errNoMember is the answer of a node that does not know another.
+var errNoMember = errors.New("not a member")
+
 // relayNode notes what its relay tells the followers.
 type relayNode struct {
 	net     *relayNet
 	address string
-	relay   *relay
+	relay   *Relay
 	active  int64 // tip of an activation here, -1 if there is none
 
 	mu   sync.Mutex
@@ -54,9 +55,9 @@ func newRelayNet(t *testing.T, owner string, addresses ...string) *relayNet {
 	})
 	for _, a := range addresses {
 		node := &relayNode{net: n, address: a, active: -1}
-		node.relay = newRelay(node, node, node.tip, slog.New(slog.DiscardHandler))
+		node.relay = New(Options{Peers: node, Followers: node, Tip: node.tip, Unknown: func(err error) bool { return errors.Is(err, errNoMember) }})
 		n.nodes[a] = node
-		wg.Go(func() { node.relay.run(ctx) })
+		wg.Go(func() { node.relay.Run(ctx) })
 	}
 	return n
 }
@@ -90,7 +91,7 @@ func (n *relayNode) AskNode(ctx context.Context, address string, m proto.Message
 	peer, cut, stuck, unknown := n.net.nodes[address], n.net.cut[address], n.net.stuck[address], n.net.new[address]
 	n.net.mu.Unlock()
 	if unknown {
-		return nil, fmt.Errorf("not a member: %w", grain.ErrNoOwner)
+		return nil, errNoMember
 	}
 	if stuck != nil {
 		select {
@@ -110,7 +111,7 @@ func (n *relayNode) AskNode(ctx context.Context, address string, m proto.Message
 	if err := proto.Unmarshal(content, copied); err != nil {
 		return nil, err
 	}
-	return peer.relay.answer(copied), nil
+	return peer.relay.Answer(copied), nil
 }
 
 func (n *relayNode) note(format string, args ...any) {
@@ -148,7 +149,7 @@ func (n *relayNet) moves(to string) {
 	n.owner = to
 	n.mu.Unlock()
 	for _, node := range n.nodes {
-		node.relay.viewChanged(func(address string) bool { return n.nodes[address] != nil })
+		node.relay.ViewChanged(func(address string) bool { return n.nodes[address] != nil })
 	}
 }
 
@@ -183,14 +184,14 @@ func TestRelayPushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader", "other")
 		owner, reader := net.nodes["owner"].relay, net.nodes["reader"]
-		owner.publish("c", relayBatch(0, "nobody listens"))
-		reader.relay.follow("c")
+		owner.Publish("c", relayBatch(0, "nobody listens"))
+		reader.relay.Follow("c")
 		reader.wants("a subscription without an activation there", "c recheck")
 		for seq := range int64(3) {
-			owner.publish("c", relayBatch(seq+1, "x"))
+			owner.Publish("c", relayBatch(seq+1, "x"))
 		}
-		owner.publish("d", relayBatch(0, "not asked for"))
-		owner.publish("c", relayBatch(4, strings.Repeat("y", maxPush+1)))
+		owner.Publish("d", relayBatch(0, "not asked for"))
+		owner.Publish("c", relayBatch(4, strings.Repeat("y", maxPush+1)))
 		reader.wants("pushes", "c 1 2 after 1: x", "c 2 3 after 2: x", "c 3 4 after 3: x", "c behind 4")
 		net.nodes["other"].wants("who follows nothing")
 
@@ -200,9 +201,9 @@ func TestRelayPushes(t *testing.T) {
 		time.Sleep(renewEvery)
 		reader.wants("a renewal that tells the tip", "c behind 7")
 
-		reader.relay.unfollow("c")
+		reader.relay.Unfollow("c")
 		time.Sleep(2 * renewEvery)
-		owner.publish("c", relayBatch(8, "x"))
+		owner.Publish("c", relayBatch(8, "x"))
 		reader.wants("after the end")
 		if n := len(owner.wanted["c"]); n != 0 {
 			t.Errorf("%d subscribers are kept", n)
@@ -215,11 +216,11 @@ func TestRelayFollowsTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "a", "a", "b", "reader")
 		reader := net.nodes["reader"]
-		reader.relay.follow("c")
+		reader.relay.Follow("c")
 		reader.wants("the first owner", "c recheck")
 		net.moves("b")
 		reader.wants("the next owner", "c recheck")
-		net.nodes["b"].relay.publish("c", relayBatch(1, "x"))
+		net.nodes["b"].relay.Publish("c", relayBatch(1, "x"))
 		reader.wants("a push of the next owner", "c 1 2 after 1: x")
 		net.moves("reader")
 		reader.wants("the reader's node is the owner", "c recheck")
@@ -233,7 +234,7 @@ func TestRelayFollowsTheOwner(t *testing.T) {
 		reader.wants("nobody is the owner", "c recheck")
 		time.Sleep(renewEvery)
 		reader.wants("still nobody", "c recheck")
-		if lag := reader.relay.lag(); lag != renewEvery {
+		if lag := reader.relay.Lag(); lag != renewEvery {
 			t.Errorf("lag %v, want %v", lag, renewEvery)
 		}
 	})
@@ -241,32 +242,32 @@ func TestRelayFollowsTheOwner(t *testing.T) {
 
 // TestRelayHealsLosses takes pushes and answers away.
 func TestRelayHealsLosses(t *testing.T) {
-	for name, lose := range map[string]func(net *relayNet, owner *relay){
-		"a subscriber does not answer": func(net *relayNet, owner *relay) {
+	for name, lose := range map[string]func(net *relayNet, owner *Relay){
+		"a subscriber does not answer": func(net *relayNet, owner *Relay) {
 			net.cutOff("reader", true)
-			owner.publish("c", relayBatch(1, "x"))
+			owner.Publish("c", relayBatch(1, "x"))
 			synctest.Wait()
 			net.cutOff("reader", false)
 		},
-		"a subscriber is too slow": func(net *relayNet, owner *relay) {
+		"a subscriber is too slow": func(net *relayNet, owner *Relay) {
 			goOn := net.stall("reader")
 			for seq := range int64(200) {
-				owner.publish("c", relayBatch(seq+1, strings.Repeat("x", maxPush)))
+				owner.Publish("c", relayBatch(seq+1, strings.Repeat("x", maxPush)))
 			}
 			if got := owner.outboxes["reader"].bytes; got > maxOutbox+maxPush+100 {
 				net.t.Errorf("%d bytes wait for one node", got)
 			}
 			goOn()
 		},
-		"a subscriber hangs": func(net *relayNet, owner *relay) {
+		"a subscriber hangs": func(net *relayNet, owner *Relay) {
 			goOn := net.stall("reader")
-			owner.publish("c", relayBatch(1, "x"))
+			owner.Publish("c", relayBatch(1, "x"))
 			time.Sleep(2 * askTimeout)
 			goOn()
 		},
-		"the link breaks": func(net *relayNet, owner *relay) {
-			net.nodes["reader"].relay.linkDown("owner")
-			owner.linkDown("reader")
+		"the link breaks": func(net *relayNet, owner *Relay) {
+			net.nodes["reader"].relay.LinkDown("owner")
+			owner.LinkDown("reader")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,14 +275,14 @@ func TestRelayHealsLosses(t *testing.T) {
 				net := newRelayNet(t, "owner", "owner", "reader")
 				net.t = t
 				owner, reader := net.nodes["owner"].relay, net.nodes["reader"]
-				reader.relay.follow("c")
+				reader.relay.Follow("c")
 				reader.wants("the subscription", "c recheck")
 				lose(net, owner)
 				time.Sleep(2 * renewEvery)
 				if got := reader.heard(); !slices.Contains(got, "c recheck") {
 					t.Errorf("the loss stays: %.200v", got)
 				}
-				owner.publish("c", relayBatch(300, "x"))
+				owner.Publish("c", relayBatch(300, "x"))
 				reader.wants("it goes on", "c 300 2d after 2c: x")
 			})
 		})
@@ -293,12 +294,12 @@ func TestRelayWaitsForNewMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader")
 		reader := net.nodes["reader"]
-		reader.relay.follow("c")
+		reader.relay.Follow("c")
 		reader.wants("the subscription", "c recheck")
 		net.mu.Lock()
 		net.new["reader"] = true
 		net.mu.Unlock()
-		net.nodes["owner"].relay.publish("c", relayBatch(1, "x"))
+		net.nodes["owner"].relay.Publish("c", relayBatch(1, "x"))
 		time.Sleep(askTimeout / 2)
 		net.mu.Lock()
 		net.new["reader"] = false
@@ -316,7 +317,7 @@ func TestRelayReadsWithoutOwner(t *testing.T) {
 		net := newRelayNet(t, "owner", "owner", "reader")
 		reader := net.nodes["reader"]
 		net.cutOff("owner", true)
-		reader.relay.follow("c")
+		reader.relay.Follow("c")
 		reader.wants("the first look", "c recheck")
 		time.Sleep(3 * renewEvery)
 		reader.wants("a look for each time", "c recheck", "c recheck", "c recheck")

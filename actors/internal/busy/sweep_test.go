@@ -1,8 +1,9 @@
-package actors
+package busy
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -16,21 +17,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// oracle is a host whose owners answer what the test says. It counts the requests
-// by identity.
+// oracle is the owners, who answer what the test says. It counts the
+// requests by identity.
 type oracle struct {
 	answer func(id string) (proto.Message, error)
 
 	mu    sync.Mutex
 	asked map[string]int
 }
-
-func (o *oracle) Start(context.Context) error { return nil }
-func (o *oracle) Stop(context.Context) error  { return nil }
-func (o *oracle) MemberID() string            { return "me" }
 
 func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.Message, error) {
 	o.mu.Lock()
@@ -51,17 +47,14 @@ func (o *oracle) takeAsked() map[string]int {
 	return out
 }
 
-// oracular makes a runtime on a bucket whose owners are the oracle.
-func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Runtime {
+// sweeperOf makes a sweeper on a bucket, of the node "me", whose owners are the oracle.
+func sweeperOf(t *testing.T, bucket storage.Bucket, o *oracle) *Sweeper {
 	t.Helper()
-	r, err := newRuntime(bucket, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.attach(o); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return New(Options{
+		Bucket: bucket, Logger: slog.New(slog.DiscardHandler), Member: "me", Every: 30 * time.Second, AsideAfter: 3, Wall: time.Now,
+		IsMember: func(string) bool { return false }, Passive: func() bool { return false }, Request: o.Request,
+		Writes: func(conversation.Key, storage.Nonce) bool { return false }, BeforeSweep: func() {},
+	})
 }
 
 func memoryBucket(t *testing.T) storage.Bucket {
@@ -73,20 +66,6 @@ func memoryBucket(t *testing.T) storage.Bucket {
 		}
 	})
 	return store
-}
-
-// sharedBucket is one in memory that nodes of one process are members of. A node has
-// begun it.
-func sharedBucket(t *testing.T) storage.Bucket {
-	t.Helper()
-	bucket := storagetest.Shared(memoryBucket(t))
-	if err := storage.EnsureFormat(t.Context(), bucket); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := storage.EnsureProbed(t.Context(), bucket, "", time.Now(), nil); err != nil {
-		t.Fatal(err)
-	}
-	return bucket
 }
 
 // listings is an empty bucket that notes when its journals are listed.
@@ -121,10 +100,11 @@ func (l *listings) take() []time.Duration {
 func TestAskingDoesNotPutASweepOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bucket := &listings{began: time.Now()}
-		r := oracular(t, bucket, &oracle{}, &Options{SweepEvery: time.Minute})
+		r := sweeperOf(t, bucket, &oracle{})
+		r.o.Every = time.Minute
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { r.sweepLoop(ctx) })
+		wg.Go(func() { r.Run(ctx) })
 		defer wg.Wait()
 		defer cancel()
 		until := func(at time.Duration) { <-time.After(at - time.Since(bucket.began)) }
@@ -136,17 +116,17 @@ func TestAskingDoesNotPutASweepOff(t *testing.T) {
 		}
 		sweeps("at the start", 0)
 
-		for at := 10 * time.Second; at < 20*time.Second; at += soonAfter / 4 {
+		for at := 10 * time.Second; at < 20*time.Second; at += SoonAfter / 4 {
 			until(at)
-			r.askSweep()
+			r.SweepSoon()
 		}
 		until(59 * time.Second)
 		got := bucket.take()
-		if len(got) < 8 || len(got) > 11 || got[0] != 10*time.Second+soonAfter {
+		if len(got) < 8 || len(got) > 11 || got[0] != 10*time.Second+SoonAfter {
 			t.Errorf("sweeps while one is asked for all the time: %v", got)
 		}
 		for i := 1; i < len(got); i++ {
-			if pause := got[i] - got[i-1]; pause < soonAfter || pause > 2*soonAfter {
+			if pause := got[i] - got[i-1]; pause < SoonAfter || pause > 2*SoonAfter {
 				t.Errorf("a pause of %v between sweeps that are asked for: %v", pause, got)
 			}
 		}
@@ -154,9 +134,9 @@ func TestAskingDoesNotPutASweepOff(t *testing.T) {
 		last := got[len(got)-1]
 		until(last + time.Minute + time.Millisecond)
 		sweeps("when nobody asks any more", last+time.Minute)
-		until(last + 2*time.Minute - soonAfter/2)
-		r.askSweep()
-		until(last + 2*time.Minute + 2*soonAfter)
+		until(last + 2*time.Minute - SoonAfter/2)
+		r.SweepSoon()
+		until(last + 2*time.Minute + 2*SoonAfter)
 		sweeps("asked for shortly before it is due", last+2*time.Minute)
 	})
 }
@@ -212,11 +192,11 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 		return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
 	}}
 	bucket := memoryBucket(t)
-	r := oracular(t, bucket, o, nil)
+	r := sweeperOf(t, bucket, o)
 	key := func(n int64) string { return storage.JournalKey("dead", 0, n) }
 	sweep := func(what string, complete bool, want map[string]int) {
 		t.Helper()
-		if err := r.sweep(t.Context()); (err == nil) != complete {
+		if err := r.Sweep(t.Context()); (err == nil) != complete {
 			t.Errorf("%s: sweep returned %v", what, err)
 		}
 		if diff := cmp.Diff(want, o.takeAsked()); diff != "" {
@@ -262,18 +242,18 @@ func TestAnswersSurviveAFailedListing(t *testing.T) {
 		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}, nil
 	}}
 	bucket := memoryBucket(t)
-	r := oracular(t, bucket, o, nil)
+	r := sweeperOf(t, bucket, o)
 	writeJournal(t, bucket, "dead", 0, one, stuck)
-	if err := r.sweep(t.Context()); err == nil {
+	if err := r.Sweep(t.Context()); err == nil {
 		t.Error("a sweep that answers nothing for one entry returned no error")
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.sweep(over); err == nil {
+	if err := r.Sweep(over); err == nil {
 		t.Error("a sweep without a listing returned no error")
 	}
 	o.takeAsked()
-	if err := r.sweep(t.Context()); err == nil {
+	if err := r.Sweep(t.Context()); err == nil {
 		t.Error("a sweep that answers nothing for one entry returned no error")
 	}
 	if diff := cmp.Diff(askedOnce(stuck), o.takeAsked()); diff != "" {
@@ -285,11 +265,11 @@ func TestAnswersSurviveAFailedListing(t *testing.T) {
 // were left behind.
 func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	bucket := memoryBucket(t)
-	r := oracular(t, bucket, &oracle{}, nil)
+	r := sweeperOf(t, bucket, &oracle{})
 	key := func(n int64) string { return storage.JournalKey("me", 0, n) }
 	sweep := func() {
 		t.Helper()
-		if err := r.sweep(t.Context()); err != nil {
+		if err := r.Sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -297,16 +277,16 @@ func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	sweep() // Nothing has landed as far as this node knows: nothing replaces it.
 	wantJournals(t, bucket, key(0))
 
-	r.journal.n = 4
-	next := r.journal.compose()
+	r.Journal.numbers.Newest = 4
+	next := r.Journal.compose()
 	if next.N != 5 {
 		t.Fatalf("composed number %d", next.N)
 	}
 	for _, n := range []int64{3, 4, 5} {
 		writeJournal(t, bucket, "me", n)
 	}
-	r.journal.land(5)
-	writeJournal(t, bucket, "me", r.journal.compose().N) // landed, but its answer is still under way
+	r.Journal.land(5)
+	writeJournal(t, bucket, "me", r.Journal.compose().N) // landed, but its answer is still under way
 	var want []string
 	for n := range int64(7) {
 		want = append(want, key(n))
@@ -339,17 +319,17 @@ func TestSuspectsComeLast(t *testing.T) {
 		return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
 	}}
 	bucket := memoryBucket(t)
-	r := oracular(t, bucket, o, nil)
+	r := sweeperOf(t, bucket, o)
 	writeJournal(t, bucket, "d1", 0, once, twice, thrice, opened("twice"), opened("thrice"), calm)
 	writeJournal(t, bucket, "d2", 0, opened("once"), opened("twice"), opened("thrice"))
 	writeJournal(t, bucket, "d3", 0, opened("thrice"))
 	if _, err := r.takeStock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.aside.refused(thrice.Conv) == nil || r.aside.refused(twice.Conv) != nil {
+	if r.Asides.Refused(thrice.Conv) == nil || r.Asides.Refused(twice.Conv) != nil {
 		t.Error("before the sweep: what too many died over is not refused, or something else is")
 	}
-	if err := r.sweep(t.Context()); err != nil {
+	if err := r.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{string(calm.Conv), string(once.Conv), string(once.Conv), string(twice.Conv), string(twice.Conv), string(twice.Conv)}
@@ -361,10 +341,10 @@ func TestSuspectsComeLast(t *testing.T) {
 	if err != nil || a.Failures != 3 {
 		t.Errorf("set aside: %+v, %v", a, err)
 	}
-	if r.aside.died(once.Conv) == 0 {
+	if r.Asides.died(once.Conv) == 0 {
 		t.Error("counts are forgotten before another look")
 	}
-	if err := r.sweep(t.Context()); err != nil || r.aside.died(once.Conv) > 0 || r.aside.died(thrice.Conv) > 0 {
+	if err := r.Sweep(t.Context()); err != nil || r.Asides.died(once.Conv) > 0 || r.Asides.died(thrice.Conv) > 0 {
 		t.Errorf("after the journals are gone they count: %v", err)
 	}
 }
@@ -374,7 +354,7 @@ func TestSuspectsComeLast(t *testing.T) {
 func TestAsideAnswers(t *testing.T) {
 	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}, nil }}
 	bucket := &unlistable{Bucket: memoryBucket(t)}
-	r := oracular(t, bucket, o, nil)
+	r := sweeperOf(t, bucket, o)
 	sick := listed("sick", "n")
 	writeJournal(t, bucket, "dead", 0, sick)
 	writeJournal(t, bucket, "back-1", 0, sick)
@@ -385,12 +365,12 @@ func TestAsideAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	bucket.prefix = "aside/"
-	if err := r.sweep(t.Context()); err == nil {
+	if err := r.Sweep(t.Context()); err == nil {
 		t.Error("a sweep that does not know what is set aside returned no error")
 	}
 	wantJournals(t, bucket, storage.JournalKey("back-1", 0, 0), storage.JournalKey("dead", 0, 0))
 	bucket.prefix = ""
-	if err := r.sweep(t.Context()); err != nil {
+	if err := r.Sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
 	wantJournals(t, bucket, storage.JournalKey("back-1", 0, 0))
@@ -400,7 +380,7 @@ func TestAsideAnswers(t *testing.T) {
 	if err := bucket.Delete(t.Context(), storage.AsideKey(sick.Conv)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.sweep(t.Context()); err == nil {
+	if err := r.Sweep(t.Context()); err == nil {
 		t.Error("what was put back is not asked for")
 	}
 	if diff := cmp.Diff(askedOnce(sick), o.takeAsked()); diff != "" {
@@ -445,24 +425,58 @@ func TestPutBackIsANewBeginning(t *testing.T) {
 			}
 			return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
 		}}
-		r := oracular(t, bucket, o, nil)
-		if err := r.sweep(t.Context()); err == nil {
+		r := sweeperOf(t, bucket, o)
+		if err := r.Sweep(t.Context()); err == nil {
 			t.Error("a sweep that leaves something returned no error")
 		}
 		if asked := o.takeAsked(); asked[string(sick.Conv)] != 1 {
 			t.Errorf("start %d asked for %v", n, asked)
 		}
-		if r.aside.suspects(sick.Conv) || r.aside.count() != 0 {
-			t.Errorf("start %d takes what was put back for a suspect, %d are set aside", n, r.aside.count())
+		if r.Asides.Suspects(sick.Conv) || r.Asides.Count() != 0 {
+			t.Errorf("start %d takes what was put back for a suspect, %d are set aside", n, r.Asides.Count())
 		}
 		if n > 0 {
 			answer = wire.PokeReply_SETTLED
 			for range 2 {
-				if err := r.sweep(t.Context()); err != nil {
+				if err := r.Sweep(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 	}
 	wantJournals(t, bucket)
+}
+
+// TestOneSlowPoke: a new owner that hangs holds up no other conversation's hand-over.
+func TestOneSlowPoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := sweeperOf(t, &listings{}, &oracle{})
+		r.o.Request = func(ctx context.Context, id string, _ proto.Message) (proto.Message, error) {
+			if id == "slow" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.RunPokes(ctx)
+		}()
+		r.Journal.List(ID{"slow", "n"}, 0, func() {})
+		r.PokeSoon()
+		synctest.Wait()
+		r.Journal.List(ID{"fast", "n"}, 0, func() {})
+		began := time.Now()
+		for len(r.Journal.Held()) > 1 && time.Since(began) < time.Minute {
+			r.PokeSoon()
+			time.Sleep(20 * time.Millisecond)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("what was released after the first look waits %v for another conversation's owner", d)
+		}
+		cancel()
+		<-done
+	})
 }

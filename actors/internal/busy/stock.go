@@ -1,0 +1,299 @@
+package busy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// stock is what a sweep has found in the bucket.
+type stock struct {
+	sweeper *Sweeper
+	left    []*leftJournal
+	// known says that what is set aside was listed after the journals were read: only then
+	// does it stand for what they say.
+	known bool
+}
+
+// leftJournal is a journal that its node left behind.
+type leftJournal struct {
+	ref  storage.JournalRef
+	all  []storage.JournalEntry
+	open []storage.JournalEntry // of all, that no sweep of this node has had answered
+	kept bool                   // by this sweep, whatever is answered
+}
+
+// takeStock reads the journals that nodes have left behind, counts over which conversations
+// they died, and finds out what is set aside.
+func (w *Sweeper) takeStock(ctx context.Context) (*stock, error) {
+	s := &stock{sweeper: w}
+	refs, err := storage.Journals(ctx, w.o.Bucket)
+	errs := []error{err, s.read(ctx, refs)}
+	if err == nil {
+		w.forgetAnswers(refs)
+		s.forgive()
+		w.Asides.suspect(s.deaths())
+	}
+	err = w.lookAside(ctx)
+	s.known = err == nil
+	return s, errors.Join(append(errs, err)...)
+}
+
+// read reads some journals at once. One at a time is as good for a schedule that is repeated.
+func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
+	w := s.sweeper
+	var mu sync.Mutex
+	var errs []error
+	var g errgroup.Group
+	g.SetLimit(journalsAtOnce)
+	for _, ref := range refs {
+		if ref.Member == w.Journal.member {
+			err := w.Journal.removeStale(ctx, ref.Keys)
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+			continue
+		}
+		if w.o.IsMember(ref.Member) || !w.sweepsAgain(ref) {
+			continue
+		}
+		l := &leftJournal{ref: ref}
+		s.left = append(s.left, l)
+		g.Go(func() error {
+			j, err := storage.ReadJournal(ctx, w.o.Bucket, ref.Member, ref.Shard, ref.N)
+			l.kept = err != nil
+			l.all, l.open = j.Entries, w.unanswered(ref, j.Entries)
+			if err != nil && !errors.Is(err, storage.ErrNotFound) { // else another sweep was faster
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("sweep journal of %s: %w", ref.Member, err))
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // What went wrong is in errs.
+	s.left = slices.DeleteFunc(s.left, func(l *leftJournal) bool { return l.kept })
+	return errors.Join(errs...)
+}
+
+// forgive takes what is past for answered: the openings that a journal of somebody who put a
+// conversation back repeats. It stays as long as they stand elsewhere.
+func (s *stock) forgive() {
+	past := map[storage.JournalEntry]*leftJournal{}
+	for _, l := range s.left {
+		for _, e := range l.all {
+			if l.ref.WasPutBack() && e.Opening {
+				past[e] = l
+			}
+		}
+	}
+	if len(past) == 0 {
+		return
+	}
+	for _, l := range s.left {
+		for _, e := range l.all {
+			back := past[e]
+			if back == nil {
+				continue
+			}
+			s.sweeper.answered(l.ref, e)
+			back.kept = back.kept || !l.ref.WasPutBack()
+		}
+		l.open = s.sweeper.unanswered(l.ref, l.all)
+	}
+}
+
+// deaths is what the journals say of nodes that died while they opened a conversation.
+func (s *stock) deaths() map[conversation.Key][]death {
+	out := map[conversation.Key][]death{}
+	for _, l := range s.left {
+		for _, e := range l.open {
+			if e.Opening {
+				out[e.Conv] = append(out[e.Conv], death{l.ref, e})
+			}
+		}
+	}
+	return out
+}
+
+// setAside sets aside over what too many nodes have died, and takes what is set aside for
+// answered. What somebody put back is owed all the same.
+func (s *stock) setAside(ctx context.Context) error {
+	var errs []error
+	a := s.sweeper.Asides
+	for _, l := range s.left {
+		for _, e := range l.open {
+			if n := a.died(e.Conv); n >= a.limit && !a.has(e.Conv) && asideBeforeAnswer() {
+				errs = append(errs, s.sweeper.setAside(ctx, e.Conv, fmt.Sprintf("%d nodes died while they opened it, %s the last that was looked at", n, l.ref.Member), n))
+			}
+		}
+	}
+	for _, l := range s.left {
+		var left []storage.JournalEntry
+		for _, e := range l.open {
+			switch {
+			case a.Refused(e.Conv) == nil:
+				left = append(left, e)
+			case s.known && (a.has(e.Conv) || !asideBeforeAnswer()) && !l.ref.WasPutBack():
+				s.sweeper.answered(l.ref, e)
+			default:
+				l.kept = true // It stays, and nobody is asked for this entry.
+			}
+		}
+		l.open = left
+	}
+	return errors.Join(errs...)
+}
+
+// calm answers the entries of conversations that no node died over, and deletes the journals
+// that have no others. An owner that hangs over one journal does not hold up another.
+func (s *stock) calm(ctx context.Context) error {
+	w := s.sweeper
+	var mu sync.Mutex
+	var errs []error
+	var g errgroup.Group
+	g.SetLimit(journalsAtOnce)
+	for _, l := range s.left {
+		if len(l.open) > 0 {
+			w.o.Logger.Info("take over conversations", "member", l.ref.Member, "count", len(l.open))
+		}
+		g.Go(func() error {
+			err := w.answer(ctx, l)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			return nil
+		})
+	}
+	_ = g.Wait() // What went wrong is in errs.
+	return errors.Join(errs...)
+}
+
+// answer answers the calm entries of a journal that its node left behind and then
+// deletes exactly the keys up to the number it read. An answer stays true, because
+// its writer is fenced: what was answered by an earlier sweep is not asked again
+// on account of an entry that nobody can answer.
+func (w *Sweeper) answer(ctx context.Context, l *leftJournal) error {
+	var g errgroup.Group
+	g.SetLimit(pokesAtOnce)
+	var suspects []storage.JournalEntry
+	for _, e := range l.open {
+		if w.Asides.Suspects(e.Conv) && suspectsTakeTurns() {
+			suspects = append(suspects, e)
+			continue
+		}
+		g.Go(func() error { return w.answerEntry(ctx, l, e) })
+	}
+	err := g.Wait()
+	if l.open = suspects; err != nil {
+		if awaitsAnswers() {
+			l.kept = true // to be read again
+			return fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err)
+		}
+	}
+	return w.forget(ctx, l)
+}
+
+func (w *Sweeper) answerEntry(ctx context.Context, l *leftJournal, e storage.JournalEntry) error {
+	if w.covered(e) {
+		return nil
+	}
+	if err := w.poke(ctx, e); err != nil {
+		return err
+	}
+	w.answered(l.ref, e)
+	w.takenOver.Add(1)
+	return nil
+}
+
+// forget deletes a journal that has no open entry.
+func (w *Sweeper) forget(ctx context.Context, l *leftJournal) error {
+	if l.kept || len(l.open) > 0 {
+		return nil
+	}
+	l.kept = true // It is gone, or the next sweep tries again.
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	return storage.DeleteJournal(ctx, w.o.Bucket, w.swept(ctx, l.ref))
+}
+
+// suspects answers the entries of conversations that nodes died over, one conversation after
+// the other. It ends early when the members change, or when it takes long: what others owe
+// comes first.
+func (s *stock) suspects(ctx context.Context) error {
+	w := s.sweeper
+	own := slices.DeleteFunc(w.orphans(), func(e storage.JournalEntry) bool {
+		return !w.Asides.Suspects(e.Conv) || w.Asides.Refused(e.Conv) != nil
+	})
+	entries := slices.Clone(own)
+	for _, l := range s.left {
+		entries = append(entries, l.open...)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	keys := make([]conversation.Key, len(entries))
+	for i, e := range entries {
+		keys[i] = e.Conv
+	}
+	w.Asides.order(keys)
+	var errs []error
+	began := time.Now()
+	for i, key := range slices.Compact(keys) {
+		if i > 0 && len(w.now) > 0 {
+			break
+		}
+		if time.Since(began) >= suspectsTimeout {
+			errs = append(errs, errSuspectsLeft)
+			break
+		}
+		err := s.suspect(ctx, key, own)
+		w.Asides.asked(key, err == nil)
+		errs = append(errs, err)
+	}
+	for _, l := range s.left {
+		errs = append(errs, w.forget(ctx, l))
+	}
+	return errors.Join(errs...)
+}
+
+// suspect answers the entries of one conversation.
+// Where one is not answered the others would wait for the same.
+func (s *stock) suspect(ctx context.Context, key conversation.Key, own []storage.JournalEntry) error {
+	for _, l := range s.left {
+		if err := s.answerAll(ctx, l, key); err != nil {
+			return err
+		}
+	}
+	for _, e := range own {
+		if e.Conv != key {
+			continue
+		}
+		if err := s.sweeper.pokeOwn(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answerAll answers the entries of one conversation in a journal.
+func (s *stock) answerAll(ctx context.Context, l *leftJournal, key conversation.Key) (err error) {
+	l.open = slices.DeleteFunc(l.open, func(e storage.JournalEntry) bool {
+		if e.Conv != key || ctx.Err() != nil || err != nil {
+			return false
+		}
+		if err = s.sweeper.answerEntry(ctx, l, e); err != nil {
+			err = fmt.Errorf("sweep journal of %s: %w", l.ref.Member, err)
+		}
+		return err == nil
+	})
+	return err
+}

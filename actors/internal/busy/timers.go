@@ -1,0 +1,179 @@
+package busy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Clock tells a conversation the time that its waits go by: the wall clock's when it was
+// made, and what has passed since by the monotonic clock. Nobody can set it.
+type Clock struct {
+	wall time.Time // without a monotonic reading
+	made time.Time // likewise by the monotonic clock
+}
+
+// NewClock returns a clock that begins with what the wall clock shows.
+func NewClock(wall time.Time) Clock { return Clock{wall: wall.Round(0), made: time.Now()} }
+
+// Now is the time by the clock.
+func (c Clock) Now() time.Time { return c.wall.Add(time.Since(c.made)) }
+
+// Ahead is what the clock shows more than the wall clock, which somebody may have set.
+func (c Clock) Ahead(wall time.Time) time.Duration {
+	return c.Now().Sub(wall.Round(0)).Round(time.Millisecond)
+}
+
+// maxWaits bounds the conversations that a node parked and keeps the clocks of, some 200
+// bytes each. Those beyond go by the wall clock.
+const maxWaits = 1 << 16
+
+// Timers are the conversations that this process has parked, with their clocks, which
+// outlive the activations, and what asks for those whose time has come.
+type Timers struct {
+	sweeper *Sweeper
+
+	mu    sync.Mutex
+	byKey map[conversation.Key]Parked
+}
+
+// Parked is what the batch at seq waits for.
+type Parked struct {
+	Clock Clock
+	Seq   int64
+	Until conversation.Time
+}
+
+func (p Parked) due() bool { return conversation.TimeOf(p.Clock.Now()) >= p.Until }
+
+// Put notes that a conversation waits.
+func (t *Timers) Put(key conversation.Key, p Parked) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.byKey[key]; ok || len(t.byKey) < maxWaits {
+		if t.byKey == nil {
+			t.byKey = make(map[conversation.Key]Parked)
+		}
+		t.byKey[key] = p
+	}
+}
+
+// Clock returns that of a conversation that waits.
+func (t *Timers) Clock(key conversation.Key) (Clock, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, ok := t.byKey[key]
+	return p.Clock, ok
+}
+
+// Drop forgets a conversation that waits for nothing up to a batch any more.
+func (t *Timers) Drop(key conversation.Key, seq int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, ok := t.byKey[key]; ok && p.Seq <= seq {
+		delete(t.byKey, key)
+	}
+}
+
+// knows reports whether a stored timer is that of a conversation that was parked here.
+func (t *Timers) knows(ref storage.TimerRef) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, ok := t.byKey[ref.Conv]
+	return ok && p.Seq == ref.Seq
+}
+
+// due returns the timers whose time has come by the clocks of their conversations.
+func (t *Timers) due() []storage.TimerRef {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var refs []storage.TimerRef
+	for key, p := range t.byKey {
+		if p.due() {
+			timer := storage.Timer{Conv: key, Seq: p.Seq, Until: p.Until}
+			refs = append(refs, storage.TimerRef{Key: storage.TimerKey(timer), Conv: key, Seq: p.Seq})
+		}
+	}
+	return refs
+}
+
+// Count is how many conversations wait since they ran here.
+func (t *Timers) Count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byKey)
+}
+
+// Run asks about the timers that are due, at once and at every full minute by the
+// wall clock, until ctx ends. Those of conversations that this process parked are due by
+// their clocks, whatever the wall clock shows meanwhile. Every node does: asking twice does no harm, and whoever
+// comes later finds most of them deleted.
+func (t *Timers) Run(ctx context.Context) {
+	for {
+		if err := t.ringDue(ctx); err != nil && ctx.Err() == nil {
+			t.sweeper.o.Logger.Warn("ring timers", "err", err)
+		}
+		next := time.Now().Truncate(time.Minute).Add(time.Minute)
+		minute := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			minute.Stop()
+			return
+		case <-minute.C:
+		}
+	}
+}
+
+// ringDue asks about every timer that is due, but those of conversations that are set
+// aside, which stay. One that is not answered does not keep the others from being asked
+// about.
+func (t *Timers) ringDue(ctx context.Context) error {
+	left := func(ref storage.TimerRef) bool { return t.sweeper.Asides.Refused(ref.Conv) != nil }
+	failed := t.ringAll(ctx, slices.DeleteFunc(t.due(), left))
+	err := storage.DueTimers(ctx, t.sweeper.o.Bucket, conversation.TimeOf(t.sweeper.o.Wall()), func(page []storage.TimerRef) error {
+		page = slices.DeleteFunc(slices.DeleteFunc(page, t.knows), left)
+		failed = errors.Join(failed, t.ringAll(ctx, page))
+		return ctx.Err()
+	})
+	return errors.Join(err, failed)
+}
+
+func (t *Timers) ringAll(ctx context.Context, refs []storage.TimerRef) error {
+	var g errgroup.Group
+	g.SetLimit(pokesAtOnce)
+	for _, ref := range refs {
+		g.Go(func() error { return t.ring(ctx, ref) })
+	}
+	return g.Wait()
+}
+
+// ring asks the owner about a timer, which wakes the conversation if its time has come,
+// and deletes the timer once it is needed no more.
+func (t *Timers) ring(ctx context.Context, ref storage.TimerRef) error {
+	limited, cancel := context.WithTimeout(ctx, PokeTimeout)
+	defer cancel()
+	m, err := t.sweeper.o.Request(limited, string(ref.Conv), &wire.WakeRequest{Seq: ref.Seq})
+	if err != nil {
+		return fmt.Errorf("wake %s: %w", ref.Conv, err)
+	}
+	reply, ok := m.(*wire.WakeReply)
+	switch {
+	case !ok || reply.GetAnswer() == wire.WakeReply_UNKNOWN:
+		return fmt.Errorf("wake %s: not answered", ref.Conv)
+	case reply.GetAnswer() == wire.WakeReply_EARLY: // its owner's clock is behind
+		return nil
+	}
+	t.Drop(ref.Conv, ref.Seq)
+	limited, cancel = context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	return storage.DeleteTimer(limited, t.sweeper.o.Bucket, ref)
+}

@@ -1,0 +1,102 @@
+package actors
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// JournalLinger is for the external tests.
+const JournalLinger = busy.Linger
+
+// Activations counts the conversations in memory, for the external tests.
+func (r *Runtime) Activations() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.active)
+}
+
+// oracle is a host whose owners answer what the test says. It counts the requests
+// by identity.
+type oracle struct {
+	answer func(id string) (proto.Message, error)
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (o *oracle) Start(context.Context) error { return nil }
+func (o *oracle) Stop(context.Context) error  { return nil }
+func (o *oracle) MemberID() string            { return "me" }
+
+func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.Message, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked == nil {
+		o.asked = map[string]int{}
+	}
+	o.asked[id]++
+	return o.answer(id)
+}
+
+// takeAsked returns the requests since it was called last.
+func (o *oracle) takeAsked() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := o.asked
+	o.asked = nil
+	return out
+}
+
+// oracular makes a runtime on a bucket whose owners are the oracle.
+func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Runtime {
+	t.Helper()
+	r, err := newRuntime(bucket, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.attach(o); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func memoryBucket(t *testing.T) storage.Bucket {
+	t.Helper()
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// sharedBucket is one in memory that nodes of one process are members of. A node has
+// begun it.
+func sharedBucket(t *testing.T) storage.Bucket {
+	t.Helper()
+	bucket := storagetest.Shared(memoryBucket(t))
+	if err := storage.EnsureFormat(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.EnsureProbed(t.Context(), bucket, "", time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return bucket
+}
+
+// blank is an empty bucket.
+type blank struct{ storage.Bucket }
+
+func (blank) List(context.Context, storage.ListQuery) (storage.ListPage, error) {
+	return storage.ListPage{}, nil
+}
