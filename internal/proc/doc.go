@@ -9,8 +9,8 @@
 //
 // Guarantees:
 //
-//  1. A process ends before [Reaper.Close] of the reaper that started it returns. It ends
-//     as well when the owner ends in any other way.
+//  1. A process ends before [Reaper.Close] of the reaper that started it returns, and a
+//     folder of [Reaper.TempDir] goes. So they do when the owner ends in any other way.
 //  2. The id of a process is the program's own: what /proc says of it and what it is sent
 //     is the program's, and not that of a process between.
 //  3. Signals go to what was started here alone, and to nobody once it was waited for.
@@ -22,6 +22,6 @@
 // Everything is safe for concurrent use. One goroutine waits for each process; the reaper
 // waits for those.
 //
-// After a crash of the owner another process kills what is left. It was told the id of
-// each process by that process itself, before that became the program.
+// After a crash of the owner another process kills what is left and removes the folders. It
+// was told the id of each process by that process itself, before that became the program.
 package proc

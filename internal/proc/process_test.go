@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,8 +271,9 @@ const roleEnv = "PARLEY_PROC_TEST_ROLE"
 // cleanup or is killed. What that starts holds a pipe open.
 func TestNothingOutlivesItsOwner(t *testing.T) {
 	if fifo := os.Getenv(roleEnv); fifo != "" {
-		<-start(t, reaper(t), "exec 4>"+fifo+"; echo; exec sleep 600").Ready()
-		fmt.Println("started")
+		r := reaper(t)
+		<-start(t, r, "exec 4>"+fifo+"; echo; exec sleep 600").Ready()
+		fmt.Println(tempDir(t, r))
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}
@@ -306,8 +308,9 @@ func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) err
 		t.Fatal(err)
 	}
 	defer pipe.Close()
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatalf("the owner says %q: %v", line, err)
+	dir, err := bufio.NewReader(stdout).ReadString('\n')
+	if _, bad := os.Stat(strings.TrimSpace(dir)); err != nil || bad != nil {
+		t.Fatalf("the owner says %q: %v, %v", dir, err, bad)
 	}
 	if err := end(cmd, stdin); err != nil {
 		t.Fatal(err)
@@ -318,5 +321,47 @@ func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) err
 	}
 	if _, err := io.ReadAll(pipe); err != nil {
 		t.Errorf("a process goes on: %v", err)
+	}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(strings.TrimSpace(dir)); errors.Is(err, fs.ErrNotExist) {
+			return
+		} else if time.Since(began) > liveness {
+			t.Fatalf("the folder is left: %v", err)
+		}
+	}
+}
+
+// tempDir makes a folder with a file.
+func tempDir(t *testing.T, r *proc.Reaper) string {
+	t.Helper()
+	dir, err := r.TempDir("of a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestTempDir(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	r := reaper(t)
+	dirs := []string{tempDir(t, r), tempDir(t, r)}
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
+	}
+	if dir, err := r.TempDir("late"); !errors.Is(err, proc.ErrClosed) {
+		t.Errorf("after the end: %q, %v, want ErrClosed", dir, err)
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
 	}
 }

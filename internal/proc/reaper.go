@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 )
 
 // reap reads ids with a sign before them, + for a process that begins and - for one
-// that was waited for, until there is nobody to write any. Then it kills what is left.
+// that was waited for, and names of folders, until there is nobody to write any. Then it
+// kills what is left and removes the folders; whoever is killed may still write a file.
 const reap = `
 trap '' HUP INT TERM
 while read -r id; do
@@ -19,9 +21,13 @@ while read -r id; do
 		others=
 		for p in $left; do [ "$p" = "${id#-}" ] || others="$others $p"; done
 		left=$others ;;
+	/*) set -- "$@" "$id" ;;
 	esac
 done
-[ -z "$left" ] || kill -9 $left`
+[ -z "$left" ] || kill -9 $left
+code=$?
+[ $# = 0 ] || rm -rf -- "$@" || { sleep 1; rm -rf -- "$@"; } || code=$?
+exit $code`
 
 // announced tells the reaper who it is before it becomes the program.
 const announced = `echo "+$$" >&3 || exit 1; exec 3>&-; exec "$@"`
@@ -71,6 +77,27 @@ func (r *Reaper) Close() error {
 		return fmt.Errorf("end reaper: %w", err)
 	}
 	return nil
+}
+
+// TempDir makes a folder for what is started. It goes when the reaper is closed, or after
+// the owner has ended in any other way.
+func (r *Reaper) TempDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return "", errors.Join(fmt.Errorf("make a folder: %w", ErrClosed), os.RemoveAll(dir))
+	}
+	if _, err := fmt.Fprintln(r.pipe, dir); err != nil {
+		return "", errors.Join(fmt.Errorf("make a folder: %w", err), os.RemoveAll(dir))
+	}
+	return dir, nil
 }
 
 // Command is a program and how it is run.
