@@ -110,7 +110,7 @@ func TestDSNs(t *testing.T) {
 
 func TestServersAndDatabasesAreApart(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
-	first, second := clickhousetest.Start(t, nil), clickhousetest.Start(t, nil)
+	first, second := clickhousetest.Start(t, nil), clickhousetest.Start(t, &clickhousetest.Options{})
 	here, there := first.Database(t), first.Database(t)
 	run(t, connect(t, first, way{}, "default", here), "CREATE TABLE t (a Int8) ENGINE = MergeTree ORDER BY a")
 	if err := connect(t, first, way{}, "default", there).Exec(t.Context(), "SELECT * FROM t"); code(err) != 60 {
@@ -118,6 +118,19 @@ func TestServersAndDatabasesAreApart(t *testing.T) {
 	}
 	if err := connect(t, second, way{}, "default", here).Ping(t.Context()); code(err) != 81 {
 		t.Errorf("another server: %v, want code 81", err)
+	}
+}
+
+// TestTestsShareAServer: what ends with the process, and is nobody's to stop.
+func TestTestsShareAServer(t *testing.T) {
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
+	var s *clickhousetest.Server
+	t.Run("inner", func(t *testing.T) { s = clickhousetest.Start(t, nil) })
+	if again := clickhousetest.Start(t, nil); again != s || !s.Shared() {
+		t.Errorf("another server at %s, want that at %s", again.Addr(), s.Addr())
+	}
+	if err := s.Stop(); !errors.Is(err, clickhousetest.ErrShared) {
+		t.Errorf("Stop: %v, want ErrShared", err)
 	}
 }
 
@@ -166,7 +179,7 @@ func TestKilledServerKeepsRows(t *testing.T) {
 // they were told is there is there, and of no batch a part.
 func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "") // It has to be one that can be stopped.
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t, &clickhousetest.Options{})
 	database := s.Database(t)
 	run(t, connect(t, s, way{}, "default", database), "CREATE TABLE t (batch String, n UInt64) ENGINE = MergeTree ORDER BY (batch, n)")
 	const writers, rows = 4, 500
@@ -265,7 +278,7 @@ func TestNoServerNamesTheRemedy(t *testing.T) {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {
 		defer close(done)
-		clickhousetest.Start(f, nil)
+		clickhousetest.Start(f, &clickhousetest.Options{})
 	}()
 	<-done
 	for _, want := range []string{"make engine", "PATH", "PARLEY_TEST_CLICKHOUSE"} {

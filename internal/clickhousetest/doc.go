@@ -2,7 +2,8 @@
 //
 // Tests and the benchmarks of whole systems call [Start], or [Run] where there is no
 // test, and connect to the server with the driver they mean to use. A test calls
-// [Server.Database] for every empty database it needs.
+// [Server.Database] for every empty database it needs. The tests of a process share a
+// server, as its start costs more than most of them; one that stops it asks for its own.
 //
 // Which server that is: the one that the variable PARLEY_TEST_CLICKHOUSE names, as
 // clickhouse://user:password@host:port/?http_port=8123; or the program clickhouse, if
@@ -18,14 +19,14 @@
 //  2. It lets in the user default and, who may only read, the user readonly, both
 //     without a password.
 //  3. It ends before Close returns, and at the latest with the process that started
-//     it.
+//     it. So does its temporary folder.
 //  4. [Server.Stop] ends it as a crash would. After [Server.Restart] it has its
-//     addresses and every row that was acknowledged.
+//     addresses and every row that was acknowledged. A shared one refuses both.
 //  5. A test without any server fails and names the remedy. None is skipped.
 //
 // A Server is safe for concurrent use, but for Stop, Restart and Close, of which one
 // runs at a time. Package proc runs its process, and Close waits for that.
 //
-// After a crash of the process that started it a temporary folder is left, and no
-// server. Nothing is left of one in a folder that the caller named but its data.
+// After a crash of the process that started it neither server nor temporary folder is left.
+// Nothing is left of one in a folder that the caller named but its data.
 package clickhousetest

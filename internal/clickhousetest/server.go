@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,13 +26,13 @@ const startTimeout = 2 * time.Minute
 // endTimeout is what a server has to end in order.
 const endTimeout = 20 * time.Second
 
-// ErrShared is returned for what is not done to a server that is not this process's.
+// ErrShared is returned for what is not done to a server that others use as well.
 var ErrShared = errors.New("the server is shared")
 
-// Options say how a server is run. The zero value works.
+// Options say how a server of one's own is run. The zero value works.
 type Options struct {
 	// Dir is the folder of the data, which is made if it is not there and left in
-	// place; "" is a temporary one. A shared server does not use it.
+	// place; "" is a temporary one. Somebody else's server does not use it.
 	Dir string
 }
 
@@ -39,27 +40,42 @@ type Options struct {
 type Server struct {
 	program program
 	dir     string // Of the data and of what the server prints.
-	remove  bool   // Whether dir goes with the server.
 	native  string // host:port
 	web     string // host:port
 	user    *url.Userinfo
-	query   url.Values    // What else the DSN of a shared server says.
-	reaper  *proc.Reaper  // nil for a shared one.
-	process *proc.Process // nil while it is stopped, and for a shared one.
+	query   url.Values    // What else the DSN of somebody else's says.
+	shared  bool          // By the tests of this process, or with somebody else.
+	reaper  *proc.Reaper  // nil for somebody else's.
+	process *proc.Process // nil while it is stopped, and for somebody else's.
 }
 
-// Start returns a server that ends with the test. Without one the test fails.
+// common is the server that the tests of this process share.
+var common struct {
+	sync.Mutex
+	server *Server
+}
+
+// Start returns a server of the test's own, which ends with it. Without options it is the
+// one of all tests of the process that have none, and ends with the process: each keeps to
+// databases of its own. A test that gets no server fails.
 func Start(t testing.TB, o *Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	s, err := Run(ctx, o)
+	start := startCommon
+	if o != nil {
+		start = func(ctx context.Context) (*Server, error) { return Run(ctx, o) }
+	}
+	s, err := start(ctx)
 	if err != nil {
 		t.Fatalf("start a ClickHouse server: %v", err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() && !s.Shared() {
+		if t.Failed() && s.program != nil {
 			t.Logf("the server at %s:\n%s", s.native, s.output())
+		}
+		if s.shared {
+			return
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -68,13 +84,29 @@ func Start(t testing.TB, o *Options) *Server {
 	return s
 }
 
+func startCommon(ctx context.Context) (*Server, error) {
+	if os.Getenv(variable) != "" {
+		return Run(ctx, nil)
+	}
+	common.Lock()
+	defer common.Unlock()
+	if common.server == nil {
+		s, err := Run(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		s.shared, common.server = true, s
+	}
+	return common.server, nil
+}
+
 // Run returns a server that runs until it is closed. The context bounds the start.
 func Run(ctx context.Context, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
 	}
 	if dsn := os.Getenv(variable); dsn != "" {
-		return shared(dsn)
+		return named(dsn)
 	}
 	p, err := find(ctx)
 	if err != nil {
@@ -86,10 +118,9 @@ func Run(ctx context.Context, o *Options) (*Server, error) {
 	}
 	s := &Server{program: p, reaper: reaper, dir: o.Dir, native: "127.0.0.1:0", web: "127.0.0.1:0", user: url.User("default")}
 	if s.dir == "" {
-		if s.dir, err = os.MkdirTemp("", "parley-clickhouse-"); err != nil {
-			return nil, errors.Join(fmt.Errorf("make a folder for the server: %w", err), reaper.Close())
+		if s.dir, err = reaper.TempDir("parley-clickhouse-"); err != nil {
+			return nil, errors.Join(err, reaper.Close())
 		}
-		s.remove = true
 	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -97,13 +128,13 @@ func Run(ctx context.Context, o *Options) (*Server, error) {
 	return s, nil
 }
 
-// shared returns the server that a DSN names.
-func shared(dsn string) (*Server, error) {
+// named returns the server that a DSN names.
+func named(dsn string) (*Server, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Scheme != "clickhouse" || u.Hostname() == "" {
 		return nil, fmt.Errorf("read %s: want clickhouse://user:password@host:port/", variable)
 	}
-	s := &Server{user: u.User, query: u.Query()}
+	s := &Server{user: u.User, query: u.Query(), shared: true}
 	port, webPort := u.Port(), s.query.Get("http_port")
 	s.query.Del("http_port")
 	if port == "" {
@@ -116,9 +147,8 @@ func shared(dsn string) (*Server, error) {
 	return s, nil
 }
 
-// Shared reports whether the server is not this process's, so that it cannot be
-// stopped.
-func (s *Server) Shared() bool { return s.program == nil }
+// Shared reports whether others use the server as well, so that it cannot be stopped.
+func (s *Server) Shared() bool { return s.shared }
 
 // Addr returns the host:port of the native protocol. It never changes.
 func (s *Server) Addr() string { return s.native }
@@ -145,7 +175,7 @@ func (s *Server) Database(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if !s.Shared() && s.process == nil {
+		if !s.shared && s.process == nil {
 			return // It is stopped: nobody can.
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
@@ -183,7 +213,7 @@ func (s *Server) exec(ctx context.Context, statement string) error {
 // Stop kills the server, as a crash would, and returns when it is gone. It does
 // nothing to one that is stopped, and returns ErrShared for a shared one.
 func (s *Server) Stop() error {
-	if s.Shared() {
+	if s.shared {
 		return fmt.Errorf("stop %s: %w", s.native, ErrShared)
 	}
 	if s.process != nil {
@@ -205,7 +235,7 @@ func (s *Server) Restart(ctx context.Context) error {
 // Close ends the server and removes its data, unless Options.Dir named their folder.
 // It does nothing to a shared one.
 func (s *Server) Close() error {
-	if s.Shared() {
+	if s.shared {
 		return nil
 	}
 	var err error
@@ -215,11 +245,7 @@ func (s *Server) Close() error {
 		}
 		s.process = nil
 	}
-	err = errors.Join(err, s.reaper.Close())
-	if s.remove {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return err
+	return errors.Join(err, s.reaper.Close())
 }
 
 // run starts a command that prints to the log of the server; one that is not mixed prints

@@ -78,7 +78,7 @@ func newCluster(t *testing.T) *cluster {
 	vendor := httptest.NewServer(fakemodel.New(nil))
 	t.Cleanup(vendor.Close)
 	c := &cluster{
-		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, nil),
+		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, &clickhousetest.Options{}),
 		reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin),
 		env: place.Env(),
 	}

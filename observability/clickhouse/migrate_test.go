@@ -48,6 +48,7 @@ func keys(t *testing.T, b storage.Bucket) []storage.ListedKey {
 // TestMigrateFromEmpty: into a database that is not there, twice, with claims and
 // without.
 func TestMigrateFromEmpty(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	for name, claims := range map[string]storage.Bucket{"claims": bucket(t), "none": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -126,6 +127,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 // TestMigrateAtOnce: nodes that start together run each version once, and without claims
 // come to the same schema.
 func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	const nodes = 4
 	s := clickhousetest.Start(t, nil)
 	for name, claims := range map[string]storage.Bucket{"claims": bucket(t), "none": nil} {
@@ -157,6 +159,7 @@ func TestMigrateAtOnce(t *testing.T) {
 
 // TestDeadClaim: who claimed a version and died does not keep it for ever.
 func TestDeadClaim(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	o := options(t, s, s.Database(t))
 	claims := bucket(t)
@@ -203,6 +206,7 @@ func TestDeadClaim(t *testing.T) {
 // TestEmptiedServer: a database that goes while it is open is made again, unless it is
 // only to be read.
 func TestEmptiedServer(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	o := options(t, s, s.Database(t))
 	conn := direct(t, s, "default")

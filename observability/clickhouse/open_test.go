@@ -110,6 +110,7 @@ func saying(t *testing.T, words string) string {
 
 // TestOtherProtocol: an address of the other protocol is an error that names the ports.
 func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	o := options(t, s, s.Database(t))
 	swapped := overHTTP(s, o)
@@ -160,6 +161,7 @@ func TestOpenEnds(t *testing.T) {
 // TestFailover: the first host that answers is used, by both protocols. One before it
 // takes connections and says nothing.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {

@@ -140,6 +140,7 @@ func TestReadEnds(t *testing.T) {
 
 // TestSummary holds the SQL against the definitions, computed from the same events.
 func TestSummary(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	db, o, events := stored(t, s, 300)
 	web := open(t, overHTTP(s, o))

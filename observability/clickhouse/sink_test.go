@@ -20,6 +20,7 @@ import (
 )
 
 func TestSink(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	for _, protocol := range sample.Of([]string{"native", "http"}, []string{"native"}) {
 		t.Run(protocol, func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestSink(t *testing.T) {
 // TestRestart: what was acknowledged survives a crash of the server, and the next Write
 // finds the new one.
 func TestRestart(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	t.Parallel()
+	s := clickhousetest.Start(t, &clickhousetest.Options{})
 	o := options(t, s, s.Database(t))
 	// The first address is one where nobody listens.
 	o.Addresses = []string{closedAddress(t), s.Addr()}
@@ -92,6 +94,7 @@ func TestRestart(t *testing.T) {
 // Write beyond its context. It may have stored the events; they are there once when they
 // are written again.
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	events := traffic(300, 1)
 	for _, after := range []int{0, 20_000} {
@@ -123,6 +126,7 @@ func TestLostAnswer(t *testing.T) {
 // TestDeafServer: one that takes nothing any more in the middle of an insert does not hold
 // a Write, whose context goes on.
 func TestDeafServer(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	o := options(t, s, s.Database(t))
 	relay := newRelay(t, listen(t), o.Addresses[0])
@@ -154,6 +158,7 @@ func TestDeafServer(t *testing.T) {
 
 // TestManyDays: a replay of years is more partitions than one insert may have.
 func TestManyDays(t *testing.T) {
+	t.Parallel()
 	s := clickhousetest.Start(t, nil)
 	db := migrated(t, options(t, s, s.Database(t)))
 	var events []observability.Event
