@@ -22,15 +22,18 @@ import (
 // TestServeOverServers has the program, as an operator runs it, over buckets of
 // other processes: it is killed in mid-reply, aborted and stopped, and each start
 // takes the place of the one before.
-func TestServeOverServers(t *testing.T) { s3server.Each(t, testServeOverServer) }
+func TestServeOverServers(t *testing.T) {
+	t.Parallel()
+	s3server.Each(t, testServeOverServer)
+}
 
 func testServeOverServer(t *testing.T, server *s3server.Server) {
-	t.Setenv("TEST_PARLEY_ACCESS_KEY", server.AccessKey)
-	t.Setenv("TEST_PARLEY_SECRET_KEY", server.SecretKey)
+	t.Parallel()
+	keys := []string{"TEST_PARLEY_ACCESS_KEY=" + server.AccessKey, "TEST_PARLEY_SECRET_KEY=" + server.SecretKey}
 	file := echoConfig(t, t.TempDir(), fmt.Sprintf(
 		"bucket: {endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
 		server.Endpoint, server.Bucket(t), server.Region))
-	serve := func() *node { return startProgram(t, "serve", "--quiet", "--config", file) }
+	serve := func() *node { return startIn(t, keys, &strings.Builder{}, "serve", "--quiet", "--config", file) }
 
 	n := serve()
 	at := n.url(t, "a%2Fb")

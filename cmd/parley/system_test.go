@@ -71,17 +71,22 @@ func startDev(t *testing.T, data string, args ...string) *node {
 // startProgram starts a command that prints a URL first, and waits for that.
 func startProgram(t *testing.T, args ...string) *node {
 	t.Helper()
-	logs := &strings.Builder{}
-	n := startLogged(t, logs, args...)
-	n.logs = logs
-	return n
+	return startIn(t, nil, &strings.Builder{}, args...)
 }
 
 // startLogged is startProgram with another place for the logs.
 func startLogged(t *testing.T, logs io.Writer, args ...string) *node {
 	t.Helper()
+	return startIn(t, nil, logs, args...)
+}
+
+// startIn is startLogged with more in its environment.
+func startIn(t *testing.T, env []string, logs io.Writer, args ...string) *node {
+	t.Helper()
 	n := &node{t: t, done: make(chan error, 1)}
+	n.logs, _ = logs.(*strings.Builder)
 	n.cmd = exec.Command(program, args...)
+	n.cmd.Env = append(os.Environ(), env...)
 	stdout, err := n.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
