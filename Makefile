@@ -28,6 +28,9 @@ ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse)
 LONGEST_VOLUMES := ./internal/clusterrun ./actors
 LONGEST  := ./actors ./internal/clusterrun ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
 
+# The linker takes half its time for what debuggers read, and vet has a run of its own.
+test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -vet=off
+
 .DEFAULT_GOAL := help
 .PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine race lint soak bench generate vuln build clean
 
