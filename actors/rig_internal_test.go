@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,13 +23,9 @@ func (r *Runtime) Activations() int {
 	return len(r.active)
 }
 
-// oracle is a host whose owners answer what the test says. It counts the requests
-// by identity.
+// oracle is a host whose owners answer what the test says.
 type oracle struct {
 	answer func(id string) (proto.Message, error)
-
-	mu    sync.Mutex
-	asked map[string]int
 }
 
 func (o *oracle) Start(context.Context) error { return nil }
@@ -38,22 +33,7 @@ func (o *oracle) Stop(context.Context) error  { return nil }
 func (o *oracle) MemberID() string            { return "me" }
 
 func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.Message, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.asked == nil {
-		o.asked = map[string]int{}
-	}
-	o.asked[id]++
 	return o.answer(id)
-}
-
-// takeAsked returns the requests since it was called last.
-func (o *oracle) takeAsked() map[string]int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	out := o.asked
-	o.asked = nil
-	return out
 }
 
 // oracular makes a runtime on a bucket whose owners are the oracle.
