@@ -44,8 +44,8 @@ func (a *accounts) room() *conversation.Error {
 // charge counts what the activation holds by now.
 func (a *activation) charge() {
 	held := int64(perConversation + a.machine.Bytes())
-	if a.history != nil {
-		held += a.history.weight()
+	if a.archive != nil {
+		held += a.archive.Weight()
 	}
 	a.rt.accounts.conversations.Add(held - a.charged)
 	a.kept.Add(held - a.charged)

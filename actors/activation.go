@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +14,9 @@ import (
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/agent"
@@ -29,35 +27,18 @@ import (
 )
 
 const (
-	// openTimeout bounds each wait for the bucket while a log is opened: for a batch, a
-	// page or a checkpoint. All of them take as long as they take. Callers do not wait for
-	// that, and who asks again finds the same opening under way.
-	openTimeout = time.Minute
 	// maxPendingBytes is the streamed text that may wait for an append before the
 	// model's stream is held back.
 	maxPendingBytes = 4 << 20
-	// checkpointBytes and pageBytes are what docs/architecture.md has.
+	// checkpointBytes is what docs/architecture.md has.
 	checkpointBytes = 256 << 10
-	pageBytes       = 256 << 10
+	// maxViewBytes bounds what a model is shown of a conversation, in bytes of text: several
+	// times what the largest context windows hold. Beyond it nobody is asked.
+	maxViewBytes = 16 << 20
 )
 
 // Results of effects, sent to the activation's own PID.
 type (
-	openedLog struct {
-		state    *conversation.State
-		tail     storage.Position
-		restored *follower.Restored  // what the state began with, or nil
-		older    *storage.Checkpoint // one that another version has stored, or nil
-		claims   []machine.Claim
-		writers  int64 // how many there were
-		since    int   // batches after the checkpoint
-		bytes    int   // of the checkpoint's state and of their lines, without what was cut
-		history  *history
-		uncut    int // bytes of lines since history was last cut
-		err      error
-		// damaged: reading again ends the same way.
-		damaged bool
-	}
 	appendDone struct {
 		batch  conversation.Batch
 		stored storage.Batch
@@ -93,7 +74,7 @@ type activation struct {
 	tip     *atomic.Int64 // for other goroutines: the tail's number once the claim is verified, else -1
 	owed    int64         // submissions, as counted in the runtime
 	writers int64         // how many there are, this one included once it has a batch
-	history *history
+	archive *history.Archive
 
 	callers    map[machine.ReplyID]*actor.PID
 	nextCaller machine.ReplyID
@@ -274,213 +255,12 @@ func (a *activation) end() {
 	}
 }
 
-// read reads and folds the log. However long it is, what is closed of it is in the bucket
-// but for the newest.
-func (a *activation) read() openedLog {
-	ctx, logs := a.ctx, a.rt.patientLogs()
-	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
-	restored, older, err := follower.Restore(ctx, logs, a.key, a.log)
-	out.older = older
-	switch {
-	case err != nil:
-		out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
-	case restored != nil:
-		out.begin(restored)
-		out.history = a.rt.newHistory(a.key, restored, a.log)
-		out.read(ctx, a, logs.Resume(ctx, a.key, out.tail))
-	default:
-		out.history = a.rt.newHistory(a.key, nil, a.log)
-		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
-	}
-	if restored != nil && out.damaged {
-		a.log.Warn("log does not continue its checkpoint, folding it", "err", out.err)
-		out = openedLog{state: conversation.NewState(), tail: storage.Start(), history: a.rt.newHistory(a.key, nil, a.log)}
-		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
-	}
-	if out.err == nil && out.state.Exists() {
-		if name := out.state.Created().Agent; a.rt.agents[name] == nil {
-			out.err = fmt.Errorf("open conversation %s: agent %q is not registered on this node", a.key, name)
-		}
-	}
-	return out
-}
-
-// patientLogs are the logs, with a limit for each wait for the bucket.
-func (r *Runtime) patientLogs() follower.Source { return follower.Patient(r.logs, openTimeout) }
-
-// awaitRelease waits until no other node runs the conversation, so that this one does
-// not cut off in mid-turn what another is about to hand over. One that does not answer
-// is treated as crashed: its writer will be fenced.
-func (a *activation) awaitRelease() {
-	if a.rt.peers == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.DrainTimeout)
-	defer cancel()
-	if err := a.rt.peers.Release(ctx, string(a.key)); err != nil && a.ctx.Err() == nil {
-		a.log.Warn("another node may still run the conversation, taking it over", "err", err)
-	}
-}
-
-// shipped is the last batch whose events are known to be shipped. A checkpoint that says
-// nothing was stored when nobody wanted events: those before it are not asked for.
-func (o *openedLog) shipped() int64 {
-	c := o.checkpoint()
-	switch {
-	case c == nil:
-		return -1
-	case c.Exported == nil:
-		return c.At.Seq
-	}
-	return *c.Exported
-}
-
-// checkpoint is the newest of the log, nil if there is none.
-func (o *openedLog) checkpoint() *storage.Checkpoint {
-	if o.restored != nil {
-		return o.restored.Checkpoint
-	}
-	return o.older
-}
-
 // firstOwed is the submission that is owed its settlement first, "" if none is.
 func (a *activation) firstOwed() conversation.SubmissionID {
 	if s := a.machine.State(); s != nil && len(s.Unsettled()) > 0 {
 		return s.Unsettled()[0].ID
 	}
 	return ""
-}
-
-// begin takes over what a checkpoint says.
-func (o *openedLog) begin(r *follower.Restored) {
-	o.state, o.restored, o.tail, o.writers, o.bytes = r.State, r, r.Checkpoint.At, r.Checkpoint.Writers, r.Bytes
-	for _, c := range r.Checkpoint.Claims {
-		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(c.Seq), Nonce: string(c.Nonce)})
-	}
-}
-
-// read folds the batches up to the first that cannot be read.
-func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[storage.Batch, error]) {
-	for b, err := range batches {
-		if err == nil {
-			err = o.fold(a.rt.accounts.conversations, b)
-			var newer *conversation.UnknownRecordError
-			o.damaged = err != nil && !errors.As(err, &newer)
-		}
-		if err == nil {
-			err = o.cut(ctx)
-		}
-		if err != nil {
-			o.err = fmt.Errorf("open conversation %s: %w", a.key, err)
-			o.damaged = o.damaged || storage.Damaged(err)
-			return
-		}
-	}
-	o.history.outlive(o.state)
-}
-
-// foldBatch applies a stored batch.
-func foldBatch(turns *memory.Account, s *conversation.State, b storage.Batch) error {
-	defer turns.Turn(len(b.Lines))()
-	records, err := conversation.DecodeRecords(b.Lines)
-	if err != nil {
-		return fmt.Errorf("batch %d: %w", b.Seq, err)
-	}
-	return s.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
-}
-
-// cut takes closed history out of the state, now and then.
-func (o *openedLog) cut(ctx context.Context) error {
-	if o.uncut < follower.CutEvery {
-		return nil
-	}
-	o.uncut = 0
-	err := o.history.take(ctx, o.state)
-	o.bytes = o.state.Bytes()
-	return err
-}
-
-func (o *openedLog) fold(turns *memory.Account, b storage.Batch) error {
-	if b.First {
-		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
-		o.writers++
-	}
-	o.since++
-	o.bytes += len(b.Lines)
-	o.uncut += len(b.Lines)
-	o.tail = b.Position()
-	return foldBatch(turns, o.state, b)
-}
-
-func (a *activation) opened(m openedLog) {
-	defer close(a.isOpen)
-	a.rt.busy.Journal.Opened(a.openingID())
-	if m.err != nil {
-		if m.damaged {
-			a.rt.followers.Distrust(a.key)
-			a.failed(m.err)
-		}
-		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
-		return
-	}
-	defer a.containOpening()
-	day, shipped := "", m.shipped()
-	if a.resting != nil {
-		day, shipped = a.resting.indexed(), max(shipped, a.resting.shipped)
-	}
-	a.chooseWriter(m)
-	if m.state.Exists() {
-		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
-	}
-	a.history = m.history
-	a.history.begin(day, a.log)
-	if c := m.checkpoint(); c != nil {
-		a.witness.carried = c.Exported
-	}
-	a.witness.opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq)
-	a.step(machine.Opened{
-		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
-	})
-	a.rt.busy.Survived(a.key)
-}
-
-// chooseWriter goes on as the writer at rest if the log still ends where that one left
-// it. Otherwise that writer is over: somebody else has fenced it, and this activation
-// needs a name of its own.
-func (a *activation) chooseWriter(m openedLog) {
-	resting := a.resting
-	a.tail, a.resting = m.tail, nil
-	if resting != nil && (resting.tail == m.tail || !checksResting()) {
-		a.writer, a.claimed, a.writers = a.rt.logs.Continue(a.key, a.nonce, m.tail, m.writers-1), true, m.writers
-		return
-	}
-	if resting != nil {
-		a.assume(a.newNonce())
-	}
-	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, m.writers)
-	a.writers = m.writers + 1 // a checkpoint comes after the first batch
-}
-
-// containOpening ends an activation that panicked over its own log. The next one
-// would do the same, so callers are not told to repeat and no sweep is asked for. Where
-// somebody has asked for something that may be why: opened for nobody, it is the log.
-func (a *activation) containOpening() {
-	p := recover()
-	if p == nil {
-		return
-	}
-	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if a.asked {
-		a.rt.openForNobody(a.key)
-	} else {
-		a.failed(fmt.Errorf("panic: %v", p))
-	}
-	told := answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
-	for id, to := range a.callers {
-		delete(a.callers, id)
-		a.root.Send(to, told)
-	}
-	a.stopping = true
 }
 
 // caller remembers who waits for a reply.
@@ -549,7 +329,7 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.Summarize:
 		a.summarize(e)
 	case machine.Checkpoint:
-		a.history.checkpoint(e, a.checkpointHere())
+		a.archive.Checkpoint(a.checkpoint(e))
 	case machine.Cancel:
 		a.endWork(e.Gen)
 	case machine.SetTimer:
@@ -693,7 +473,7 @@ func (a *activation) stop(e machine.Stop) {
 	switch e.Reason {
 	case machine.StopPassivated:
 		if a.claimed {
-			a.rt.resting.put(a.key, a.nonce, a.tail, a.history.dayIndexed(), a.witness.shipped())
+			a.rt.resting.put(a.key, a.nonce, a.tail, a.archive.DayIndexed(), a.witness.shipped())
 		}
 	case machine.StopDrained:
 		a.handedOver = true
@@ -717,5 +497,29 @@ func (a *activation) stop(e machine.Stop) {
 				Operation: observability.RecoveryReconcile, Outcome: observability.OutcomeDeferred,
 			})
 		}
+	}
+}
+
+// checkpoint is one of the log as the activation knows it.
+func (a *activation) checkpoint(e machine.Checkpoint) *history.Due {
+	writers := a.writers
+	if !a.claimed {
+		writers-- // this one
+	}
+	due := &history.Due{
+		Checkpoint: storage.Checkpoint{At: a.tail, Writers: writers, Exported: a.witness.exported(), State: e.State},
+		Address:    a.machine.State().Created().Address(), Day: storage.DayOf(conversation.TimeOf(time.Now())), Closed: e.Closed,
+	}
+	for _, c := range e.Claims {
+		due.Claims = append(due.Claims, storage.Claim{Seq: int64(c.Seq), Nonce: storage.Nonce(c.Nonce)})
+	}
+	return due
+}
+
+// wrote takes note of a batch of this writer that is durable and verified.
+func (a *activation) wrote(b storage.Batch) {
+	a.archive.Wrote(b)
+	if created := a.machine.State().Created(); created != nil {
+		a.archive.Active(storage.IndexEntry{Address: created.Address(), Day: storage.DayOf(b.At)})
 	}
 }

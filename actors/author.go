@@ -43,7 +43,7 @@ func (a *activation) authorOf(id conversation.SubmissionID) *author {
 		u := &author{name: name, agent: a.rt.agents[name], state: a.stateOf(sub), turn: a.turnOf(sub, 0)}
 		if l := sub.LeftOf(); l != nil {
 			rt, key := a.rt, a.key
-			u.left = func(ctx context.Context, d *conversation.Delivery) error { return rt.complete(ctx, key, l, d) }
+			u.left = func(ctx context.Context, d *conversation.Delivery) error { return rt.history.Complete(ctx, key, l, d) }
 		}
 		return u
 	}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
@@ -52,9 +54,9 @@ type summaryJob struct {
 	gen       int
 	author    *author
 	before    *conversation.Compacted // the one it continues, or nil
-	history   *history                // of the conversation's own view
-	closed    []*closedPage
-	exchanges []exchange
+	history   *history.Archive        // of the conversation's own view
+	closed    []*history.Page
+	exchanges []conversation.Exchange
 	words     string
 }
 
@@ -63,7 +65,7 @@ func (a *activation) summarize(e machine.Summarize) {
 	state := a.machine.State()
 	id := e.Submission
 	job := &summaryJob{
-		rt: a.rt, key: a.key, gen: e.Gen, before: state.Compacted(id), exchanges: settledSteps(exchangesOf(state, id)), words: e.Instructions,
+		rt: a.rt, key: a.key, gen: e.Gen, before: state.Compacted(id), exchanges: settledSteps(prompt.Exchanges(state, id)), words: e.Instructions,
 	}
 	sub := state.Submission(id)
 	if sub == nil { // nobody works
@@ -72,7 +74,7 @@ func (a *activation) summarize(e machine.Summarize) {
 		job.author = a.authorOf(id)
 	}
 	if sub == nil || sub.Child == "" {
-		job.history, job.closed = a.history, a.history.cut()
+		job.history, job.closed = a.archive, a.archive.Cut()
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	if a.summaries == nil {
@@ -99,9 +101,9 @@ func (a *activation) summarize(e machine.Summarize) {
 
 // settledSteps leaves out steps under way: they may be withdrawn, and a view cannot
 // begin at what is not there.
-func settledSteps(list []exchange) []exchange {
+func settledSteps(list []conversation.Exchange) []conversation.Exchange {
 	for i := range list {
-		list[i].steps = slices.DeleteFunc(list[i].steps, func(st conversation.Step) bool { return st.Note == "" && !st.Completed })
+		list[i].Steps = slices.DeleteFunc(list[i].Steps, func(st conversation.Step) bool { return st.Note == "" && !st.Completed })
 	}
 	return list
 }
@@ -166,19 +168,19 @@ func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchang
 	var list []conversation.Exchange
 	at := -1
 	if j.before != nil {
-		at = slices.IndexFunc(j.exchanges, func(x exchange) bool { return x.submission == j.before.FirstKept })
+		at = slices.IndexFunc(j.exchanges, func(x conversation.Exchange) bool { return x.Submission == j.before.FirstKept })
 	}
-	open := exported(j.exchanges[max(at, 0):])
-	room, err := j.rt.recent(ctx, j.key, open, room)
+	open := slices.Clone(j.exchanges[max(at, 0):])
+	room, err := j.rt.history.Recent(ctx, j.key, open, room)
 	if err != nil {
 		return nil, "", err
 	}
 	if at < 0 && j.history != nil {
 		var next conversation.SubmissionID
 		if len(j.exchanges) > 0 {
-			next = j.exchanges[0].submission
+			next = j.exchanges[0].Submission
 		}
-		if list, err = j.history.exchanges(ctx, j.closed, j.before, next, room); err != nil {
+		if list, err = j.history.Exchanges(ctx, j.closed, j.before, next, room); err != nil {
 			return nil, "", err
 		}
 	}

@@ -85,7 +85,7 @@ func (a *activation) prepareDelivery(e machine.PrepareDelivery) {
 	log := a.log.With("submission", string(e.Submission), "hook", "DeliveryStarted")
 	told, box := a.tellerOf(e.Submission, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
-		err := a.rt.complete(w.ctx, a.key, left, &turn.Delivery)
+		err := a.rt.history.Complete(w.ctx, a.key, left, &turn.Delivery)
 		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
 		if err == nil {
 			_, err = hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) { return struct{}{}, ag.StartDelivery(ctx, turn) })
@@ -114,7 +114,7 @@ func (a *activation) finishResponse(e machine.FinishResponse) {
 	log := a.log.With("submission", string(e.Submission))
 	told, box := a.tellerOf(e.Submission, e.Turn), a.senderOf(sub)
 	a.rt.spawn(func() {
-		if err := a.rt.complete(w.ctx, a.key, left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
+		if err := a.rt.history.Complete(w.ctx, a.key, left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
 			log.Warn("delivery cannot be shown to a hook", "err", err)
 		}
 		s := w.author.within(told.author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
@@ -150,7 +150,7 @@ func (a *activation) showSettlement(e machine.ShowSettlement) {
 	log := a.log.With("submission", string(sub.ID), "hook", "Settled")
 	teller, box := a.tellerOf(sub.ID, ""), a.senderOf(sub)
 	a.rt.spawn(func() {
-		err := a.rt.complete(a.rt.life, a.key, left, &told.Delivery)
+		err := a.rt.history.Complete(a.rt.life, a.key, left, &told.Delivery)
 		if err == nil {
 			s := u.within(teller.author(agent.WithDispatcher(a.rt.life, box), map[string]any{"hook": "Settled"}), u.agent)
 			_, err = hook(s.ctx, a.rt, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, told) })

@@ -55,7 +55,7 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 		return nil, nil, err
 	}
 	if page > 0 {
-		rt.pageBytes = page
+		rt.history.PageBytes = page
 	}
 	if f.Wall != nil {
 		rt.wall = f.Wall

@@ -17,6 +17,7 @@ import (
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/relay"
 	"github.com/parleyrun/parley/agent"
@@ -227,13 +228,12 @@ type Runtime struct {
 	busy      *busy.Sweeper
 	resting   *resting
 	events    *events
-	garbage   *garbage
+	history   *history.Store
 	gate      *dispatchGate
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
 	// wall is the wall clock, which somebody may set; tests bring their own.
 	wall      func() time.Time
-	pageBytes int // about the size of a page of closed history
 	viewBytes int // see maxViewBytes
 	// entropy returns the randomness of one activation; simulations bring their own.
 	entropy  func(conversation.Key) io.Reader
@@ -309,8 +309,8 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		opts: o, log: o.Logger, bucket: bucket, exclusive: exclusive, logs: storage.NewLogs(bucket, o.Log),
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
 		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
-		pageBytes: pageBytes, viewBytes: maxViewBytes,
-		began: time.Now(), ready: make(chan struct{}),
+		viewBytes: maxViewBytes,
+		began:     time.Now(), ready: make(chan struct{}),
 		checks: make(chan struct{}, memory.Turns()),
 	}
 	r.wall = time.Now
@@ -334,7 +334,10 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.events = newEvents(&r.opts, r.agents)
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8)
 	r.gate = newDispatchGate(o.DispatchesAtOnce)
-	r.garbage = newGarbage(r.logs, r.log, o.CompactGrace)
+	r.history = history.New(history.Options{
+		Logs: r.logs, Bucket: r.bucket, Logger: r.log, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
+		SegmentBatches: o.CompactBatches, SegmentGrace: o.CompactGrace, Save: r.spawnSave, Ending: r.draining.Load,
+	})
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
 		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes, MaxBatchBytes: maxBatchBytes(o.Log),
@@ -425,7 +428,7 @@ func (r *Runtime) serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var followErr error
 	wg.Go(func() { r.busy.Journal.Run(inner) })
-	wg.Go(func() { r.garbage.run(inner) })
+	wg.Go(func() { r.history.Run(inner) })
 	wg.Go(func() { followErr = r.followers.Run(inner) })
 	if r.relay != nil {
 		wg.Go(func() { r.relay.Run(inner) })

@@ -15,6 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
@@ -382,7 +383,7 @@ func (s *stage) end() string {
 		state := conversation.NewState()
 		for b, err := range logs.Batches(s.Context(), a.at.Key(), storage.Start()) {
 			if err == nil {
-				err = foldBatch(nil, state, b)
+				err = new(history.Store).Fold(state, b)
 			}
 			if err != nil {
 				s.Fatal(err)

@@ -105,7 +105,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 		return nil, err
 	}
 	fleet.watch(rt.accounts.idle)
-	rt.pageBytes, rt.machines.MaxBatchBytes = 600, simBatchBytes
+	rt.history.PageBytes, rt.machines.MaxBatchBytes = 600, simBatchBytes
 	rt.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
 	h.rt = rt

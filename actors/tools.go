@@ -84,7 +84,7 @@ func (c *toolCall) perform() (any, error) {
 		done.NotRun, done.Failed, done.ErrorText = true, true, text
 		return done, err
 	}
-	if err := c.rt.complete(c.ctx, c.key, c.left, &c.call.Delivery); err != nil {
+	if err := c.rt.history.Complete(c.ctx, c.key, c.left, &c.call.Delivery); err != nil {
 		return refuse(sayNoTools, err)
 	}
 	setup, err := c.author.current(c.ctx)

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/prompt"
+	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
@@ -138,12 +141,12 @@ func (a *activation) callModel(e machine.CallModel) {
 	w := a.begin(e.Gen, e.Submission)
 	call := &modelCall{
 		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
-		fallback: e.Fallback, exchanges: exchangesOf(state, sub.ID), session: string(state.Created().ConversationID),
-		compacted: state.Compacted(sub.ID), history: a.history, limits: a.replyLimits(),
+		fallback: e.Fallback, exchanges: prompt.Exchanges(state, sub.ID), session: string(state.Created().ConversationID),
+		compacted: state.Compacted(sub.ID), history: a.archive, limits: a.replyLimits(),
 		sender: a.senderOf(rootOf(state, sub.ID)), told: a.tellerOf(e.Submission, e.Turn),
 	}
 	if sub.Child == "" {
-		call.closed = a.history.cut()
+		call.closed = a.archive.Cut()
 	} else {
 		call.session = string(sub.Child)
 	}
@@ -181,9 +184,9 @@ type modelCall struct {
 	model     string
 	more      bool                    // there is another model to ask
 	compacted *conversation.Compacted // what the view begins with, or nil
-	history   *history
-	closed    []*closedPage // what comes before exchanges
-	exchanges []exchange
+	history   *history.Archive
+	closed    []*history.Page // what comes before exchanges
+	exchanges []conversation.Exchange
 	session   string
 	thinking  providers.ThinkingLevel
 	limits    providers.Limits
@@ -210,9 +213,6 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 // errOverflow is a reply that shows that its request did not fit.
 var errOverflow = errors.New("the model dropped what did not fit into its window")
 
-// errViewTooLong is a conversation that no model can be shown.
-var errViewTooLong = errors.New("the conversation is longer than any model may be shown")
-
 // failed is the event for a call that failed.
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
@@ -228,7 +228,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
 	case errors.Is(err, errSilence), errors.Is(err, errTooLong):
 		out.Retry = true
-	case errors.Is(err, errOverflow), errors.Is(err, errViewTooLong):
+	case errors.Is(err, errOverflow), errors.Is(err, history.ErrTooLong):
 		out.Overflow = true
 	case errors.As(err, &vendor):
 		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
@@ -244,11 +244,11 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 
 // stream pushes all events but the last, which it returns.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
-	own, err := c.rt.whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:], c.rt.viewBytes)
+	own, err := c.rt.history.Whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:], c.rt.viewBytes)
 	if err != nil {
 		return end, err
 	}
-	c.turn.Delivery = own[0].delivery
+	c.turn.Delivery = own[0].Delivery
 	setup, err := c.author.prepare(ctx, c.turn)
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
@@ -258,19 +258,19 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
-	history, now, err := c.view(ctx)
+	blocks, now, err := c.view(ctx)
 	if err != nil {
 		return end, err
 	}
 	shown := providers.TextBytes(now)
-	for _, b := range history {
+	for _, b := range blocks {
 		shown += b.TextBytes()
 	}
 	c.rt.accounts.calls.Add(callCost * int64(shown))
 	defer c.rt.accounts.calls.Add(-callCost * int64(shown))
-	defer limit(history)
+	defer history.Limit(blocks)
 	c.thinking = providers.ThinkingLevel(setup.ThinkingLevel)
-	req := providers.Request{System: setup.Instructions, History: history, Messages: now}
+	req := providers.Request{System: setup.Instructions, History: blocks, Messages: now}
 	for _, t := range setup.Tools {
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
 	}
@@ -329,35 +329,35 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 }
 
 // view returns what the model is shown.
-func (c *modelCall) view(ctx context.Context) (history []*providers.Block, now []providers.Message, err error) {
-	open, older := since(c.exchanges, c.compacted)
+func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []providers.Message, err error) {
+	open, older := prompt.Since(c.exchanges, c.compacted)
 	if older && len(c.closed) > 0 {
-		if history, err = c.history.blocks(ctx, c.closed, c.compacted, c.exchanges[0].submission); err != nil {
+		if blocks, err = c.history.Blocks(ctx, c.closed, c.compacted, c.exchanges[0].Submission, c.rt.viewBytes); err != nil {
 			return nil, nil, err
 		}
 	}
 	room := c.rt.viewBytes
-	for _, b := range history {
+	for _, b := range blocks {
 		room -= b.TextBytes()
 	}
-	if open, err = c.rt.whole(ctx, c.key, open, room); err != nil {
+	if open, err = c.rt.history.Whole(ctx, c.key, open, room); err != nil {
 		return nil, nil, err
 	}
 	size := 0
 	for i := range open {
-		size += open[i].bytes()
+		size += summary.Bytes(open[i])
 	}
 	if size > maxViewBytes {
-		return nil, nil, errViewTooLong
+		return nil, nil, history.ErrTooLong
 	}
-	if now, err = c.rt.messages(c.key, open); err != nil || c.compacted == nil {
-		return history, now, err
+	if now, err = prompt.Messages(c.rt.bucket, c.key, open); err != nil || c.compacted == nil {
+		return blocks, now, err
 	}
-	begin := []providers.Message{summaryMessage(c.compacted)}
-	if len(history) == 0 {
+	begin := []providers.Message{prompt.Summary(c.compacted)}
+	if len(blocks) == 0 {
 		return nil, append(begin, now...), nil
 	}
-	return append([]*providers.Block{providers.NewBlock(begin)}, history...), now, nil
+	return append([]*providers.Block{providers.NewBlock(begin)}, blocks...), now, nil
 }
 
 // watch bounds the silence and the length of a model call.

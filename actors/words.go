@@ -19,12 +19,11 @@ const (
 	sayTaskInput   = "The input needs an agent and a prompt, both strings. Correct the input and call the tool again."
 	sayTaskUnknown = "There is no agent named %q. The agents are: %s."
 
-	// What a model that writes a summary is told, and how a summary is shown.
+	// What a model that writes a summary is told.
 	saySummarize = "You shorten a conversation between a user and an assistant that goes on after you. Write a summary that lets the assistant " +
 		"continue without what is left out: the user's goals and wishes, decisions and why, facts, names, numbers, identifiers and file paths " +
 		"word for word, what was done with which result, what failed, and what is still open. Do not answer the conversation. " +
 		"Write plain text, at most 800 words."
 	saySummaryBefore = "What came even before, as it was summarized last time. Keep what still matters of it:"
 	saySummaryThen   = "What follows it:"
-	saySummaryShown  = "The beginning of this conversation was left out. This is a summary of it:"
 )

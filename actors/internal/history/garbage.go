@@ -1,4 +1,4 @@
-package actors
+package history
 
 import (
 	"context"
@@ -62,7 +62,10 @@ func (g *garbage) add(conv conversation.Key, keys []string) {
 	if dropped > 0 {
 		g.log.Warn("too much waits for its deletion, leaving the oldest", "count", dropped)
 	}
-	nudge(g.kick)
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
 }
 
 // take removes the oldest load. The caller holds mu.

@@ -1,4 +1,4 @@
-package actors
+package history
 
 import (
 	"context"
@@ -117,9 +117,9 @@ func TestGarbage(t *testing.T) {
 
 // TestRecentBatches keeps the newest within a bound, while a compaction reads them.
 func TestRecentBatches(t *testing.T) {
-	h := &history{}
+	h := &Archive{}
 	for i := range int64(9) {
-		h.wrote(storage.Batch{Header: storage.Header{Seq: i}, Lines: fmt.Appendf(nil, "%0*d\n", 100<<10, i)})
+		h.Wrote(storage.Batch{Header: storage.Header{Seq: i}, Lines: fmt.Appendf(nil, "%0*d\n", 100<<10, i)})
 	}
 	if h.bytes > maxRecentBytes || len(h.recent) != 5 || h.recent[0].Seq != 4 {
 		t.Errorf("%d bytes of %d batches from %d on", h.bytes, len(h.recent), h.recent[0].Seq)

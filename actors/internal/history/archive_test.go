@@ -1,4 +1,4 @@
-package actors
+package history
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func TestEncodedHistoryIsBounded(t *testing.T) {
 		}
 		blocks = append(blocks, b)
 	}
-	limit(blocks)
+	Limit(blocks)
 	var kept []int64
 	for _, b := range blocks {
 		kept = append(kept, b.EncodedBytes())
@@ -38,8 +38,8 @@ func TestEncodedHistoryIsBounded(t *testing.T) {
 // TestRefoldedKeepsTheNewest: of what is beyond its room only names are kept, and nothing
 // of what a view does not begin with.
 func TestRefoldedKeepsTheNewest(t *testing.T) {
-	of := func(id conversation.SubmissionID) exchange {
-		return exchange{submission: id, delivery: conversation.Delivery{Kind: conversation.KindUser, Body: strings.Repeat("x", 100)}}
+	of := func(id conversation.SubmissionID) conversation.Exchange {
+		return conversation.Exchange{Submission: id, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: strings.Repeat("x", 100)}}
 	}
 	f := refolded{after: &conversation.Compacted{FirstKept: "b"}, room: 250}
 	f.add(of("a"), of("b"), of("c"))
@@ -47,8 +47,8 @@ func TestRefoldedKeepsTheNewest(t *testing.T) {
 		t.Errorf("%d names of %d bytes, want none of 200", f.bare, f.bytes)
 	}
 	f.add(of("d"), of("e"))
-	want := []exchange{{submission: "b"}, {submission: "c"}, of("d"), of("e")}
-	if diff := cmp.Diff(want, f.list, cmp.AllowUnexported(exchange{})); diff != "" || f.bare != 2 || f.bytes != 200 {
+	want := []conversation.Exchange{{Submission: "b"}, {Submission: "c"}, of("d"), of("e")}
+	if diff := cmp.Diff(want, f.list); diff != "" || f.bare != 2 || f.bytes != 200 {
 		t.Errorf("%d names of %d bytes (-want +got):\n%s", f.bare, f.bytes, diff)
 	}
 }
@@ -58,11 +58,11 @@ func TestRefoldedKeepsTheNewest(t *testing.T) {
 func TestHeldIsWhatIsThere(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		h := &history{rt: &Runtime{pageBytes: 2000}}
+		h := &Archive{store: &Store{PageBytes: 2000}}
 		var after *conversation.Compacted
-		var seen []*closedPage
+		var seen []*Page
 		for n := range 60 {
-			seen = append(seen, h.cut()...) // also those that have grown since
+			seen = append(seen, h.Cut()...) // also those that have grown since
 			switch r.IntN(5) {
 			case 0, 1:
 				h.mu.Lock()
@@ -83,13 +83,13 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 						p.ref = &storage.PageRef{}
 					}
 				}
-				h.release(h.cut())
+				h.release(h.Cut())
 			case 4:
 				after = &conversation.Compacted{FirstKept: conversation.SubmissionID(fmt.Sprint("sub_", r.IntN(n+1)))}
-				h.view(h.cut(), after)
+				h.view(h.Cut(), after)
 			}
 			want := 0
-			for _, p := range h.cut() {
+			for _, p := range h.Cut() {
 				want += p.bytes()
 			}
 			if got := h.held.Load(); got != int64(want) {

@@ -1,4 +1,9 @@
-package actors
+// Package prompt renders what a model is shown of a conversation: exchanges, as messages of
+// package providers. Packages history and work of the runtime call it.
+//
+// It is pure but for attachments, which the provider reads from the bucket while it sends
+// them: they are never whole in memory.
+package prompt
 
 import (
 	"bytes"
@@ -11,83 +16,65 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
 
-// exchange is what the model sees of one submission, copied out of the state.
-type exchange struct {
-	submission conversation.SubmissionID
-	delivery   conversation.Delivery
-	left       *conversation.Left // where delivery stands if it is not whole
-	steps      []conversation.Step
-}
-
-// bytes is about what it takes.
-func (x *exchange) bytes() int {
-	return summary.Bytes(conversation.Exchange{Submission: x.submission, Delivery: x.delivery, Steps: x.steps})
-}
-
-func exchangesOf(s *conversation.State, id conversation.SubmissionID) []exchange {
-	var out []exchange
-	for _, sub := range s.Exchanges(id) {
-		out = append(out, exchange{sub.ID, sub.Delivery, sub.LeftOf(), sub.Steps()})
-	}
-	return out
-}
-
-// exported are exchanges as packages outside know them.
-func exported(list []exchange) []conversation.Exchange {
+// Exchanges are what the model sees of the submission that is worked on, and of those
+// before it which the state still has, copied out of it.
+func Exchanges(s *conversation.State, id conversation.SubmissionID) []conversation.Exchange {
 	var out []conversation.Exchange
-	for _, x := range list {
-		out = append(out, conversation.Exchange{Submission: x.submission, Delivery: x.delivery, Left: x.left, Steps: x.steps})
+	for _, sub := range s.Exchanges(id) {
+		out = append(out, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
 	}
 	return out
 }
 
-// since returns what is left of exchanges after a compaction, and whether what comes
+// Since returns what is left of exchanges after a compaction, and whether what comes
 // before them is part of the view.
-func since(exchanges []exchange, c *conversation.Compacted) (open []exchange, older bool) {
+func Since(exchanges []conversation.Exchange, c *conversation.Compacted) (open []conversation.Exchange, older bool) {
 	if c == nil {
 		return exchanges, true
 	}
-	i := slices.IndexFunc(exchanges, func(x exchange) bool { return x.submission == c.FirstKept })
+	i := slices.IndexFunc(exchanges, func(x conversation.Exchange) bool { return x.Submission == c.FirstKept })
 	if i < 0 {
 		return exchanges, true
 	}
 	open = slices.Clone(exchanges[i:])
-	open[0].steps = stepsSince(open[0].steps, c.FirstTurn)
+	open[0].Steps = StepsSince(open[0].Steps, c.FirstTurn)
 	return open, false
 }
 
-// stepsSince drops the steps before a turn, "" none of them.
-func stepsSince(steps []conversation.Step, turn conversation.TurnID) []conversation.Step {
+// StepsSince drops the steps before a turn, "" none of them.
+func StepsSince(steps []conversation.Step, turn conversation.TurnID) []conversation.Step {
 	if turn == "" {
 		return steps
 	}
 	return steps[max(0, slices.IndexFunc(steps, func(st conversation.Step) bool { return st.Turn == turn })):]
 }
 
-// summaryMessage shows a model what was left out.
-func summaryMessage(c *conversation.Compacted) providers.Message {
-	text := fmt.Sprintf("<summary>\n%s\n\n%s\n</summary>", saySummaryShown, escape(c.Summary))
+// Summary shows a model what was left out.
+func Summary(c *conversation.Compacted) providers.Message {
+	text := fmt.Sprintf("<summary>\n%s\n\n%s\n</summary>", sayShown, escape(c.Summary))
 	return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
 }
 
-// messages renders exchanges for a provider, which opens their attachments while
+// sayShown is how a summary is shown.
+const sayShown = "The beginning of this conversation was left out. This is a summary of it:"
+
+// Messages renders exchanges for a provider, which opens their attachments while
 // it sends them.
-func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]providers.Message, error) {
+func Messages(b storage.Bucket, key conversation.Key, exchanges []conversation.Exchange) ([]providers.Message, error) {
 	var out []providers.Message
 	for _, x := range exchanges {
-		m, err := r.deliveryMessage(key, x.delivery)
+		m, err := deliveryMessage(b, key, x.Delivery)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, m)
-		for _, st := range x.steps {
-			m, err := r.stepMessages(key, st)
+		for _, st := range x.Steps {
+			m, err := stepMessages(b, key, st)
 			if err != nil {
 				return nil, err
 			}
@@ -97,23 +84,23 @@ func (r *Runtime) messages(key conversation.Key, exchanges []exchange) ([]provid
 	return out, nil
 }
 
-func (r *Runtime) deliveryMessage(key conversation.Key, d conversation.Delivery) (providers.Message, error) {
+func deliveryMessage(b storage.Bucket, key conversation.Key, d conversation.Delivery) (providers.Message, error) {
 	m := providers.Message{Role: providers.RoleUser}
 	if d.Kind == conversation.KindSignal {
 		m.Parts = append(m.Parts, providers.Text{Text: signalText(d)})
 		return m, nil
 	}
 	m.Parts = append(m.Parts, providers.Text{Text: d.Body})
-	images, err := r.images(key, d.Attachments)
-	m.Parts = append(m.Parts, images...)
+	shown, err := images(b, key, d.Attachments)
+	m.Parts = append(m.Parts, shown...)
 	return m, err
 }
 
 // images shows attachments.
-func (r *Runtime) images(key conversation.Key, list []conversation.Attachment) ([]providers.Part, error) {
+func images(b storage.Bucket, key conversation.Key, list []conversation.Attachment) ([]providers.Part, error) {
 	var out []providers.Part
 	for _, at := range list {
-		content := &picture{bucket: r.bucket, key: key, size: at.Size}
+		content := &picture{bucket: b, key: key, size: at.Size}
 		if err := content.digest.UnmarshalText([]byte(at.SHA256)); err != nil {
 			return nil, fmt.Errorf("read attachment %s: %w", at.ID, err)
 		}
@@ -167,7 +154,7 @@ func contentError(err error) error {
 // stepMessages renders a step: what the model said and called, then the results
 // in call order. A note is shown as a user message, which every vendor takes in
 // mid-conversation.
-func (r *Runtime) stepMessages(key conversation.Key, st conversation.Step) ([]providers.Message, error) {
+func stepMessages(b storage.Bucket, key conversation.Key, st conversation.Step) ([]providers.Message, error) {
 	if st.Note != "" {
 		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(st.Note))
 		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}, nil
@@ -179,7 +166,7 @@ func (r *Runtime) stepMessages(key conversation.Key, st conversation.Step) ([]pr
 		case p.Tool != nil:
 			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input})
 			if p.Tool.Settled {
-				result, err := r.toolResult(key, p.Tool)
+				result, err := toolResult(b, key, p.Tool)
 				if err != nil {
 					return nil, err
 				}
@@ -208,14 +195,14 @@ func callID(t *conversation.ToolCall) string {
 	return string(t.Call)
 }
 
-func (r *Runtime) toolResult(key conversation.Key, t *conversation.ToolCall) (providers.ToolResult, error) {
+func toolResult(b storage.Bucket, key conversation.Key, t *conversation.ToolCall) (providers.ToolResult, error) {
 	text := t.ErrorText
 	if !t.Failed {
 		text = outputText(t.Output)
 	}
-	images, err := r.images(key, t.Images)
+	shown, err := images(b, key, t.Images)
 	return providers.ToolResult{
-		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: append([]providers.Part{providers.Text{Text: text}}, images...),
+		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: append([]providers.Part{providers.Text{Text: text}}, shown...),
 	}, err
 }
 

@@ -1,0 +1,226 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/history"
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// openTimeout bounds each wait for the bucket while a log is opened: for a batch, a
+// page or a checkpoint. All of them take as long as they take. Callers do not wait for
+// that, and who asks again finds the same opening under way.
+const openTimeout = time.Minute
+
+// openedLog is a log that was read, or why it was not.
+type openedLog struct {
+	state    *conversation.State
+	tail     storage.Position
+	restored *follower.Restored  // what the state began with, or nil
+	older    *storage.Checkpoint // one that another version has stored, or nil
+	claims   []machine.Claim
+	writers  int64 // how many there were
+	since    int   // batches after the checkpoint
+	bytes    int   // of the checkpoint's state and of their lines, without what was cut
+	archive  *history.Archive
+	uncut    int // bytes of lines since history was last cut
+	err      error
+	// damaged: reading again ends the same way.
+	damaged bool
+}
+
+// read reads and folds the log. However long it is, what is closed of it is in the bucket
+// but for the newest.
+func (a *activation) read() openedLog {
+	ctx, logs := a.ctx, a.rt.history.Patient()
+	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
+	restored, older, err := follower.Restore(ctx, logs, a.key, a.log)
+	out.older = older
+	switch {
+	case err != nil:
+		out.err = fmt.Errorf("open conversation %s: %w", a.key, err)
+	case restored != nil:
+		out.begin(restored)
+		out.archive = a.rt.history.Archive(a.key, restored, a.log)
+		out.read(ctx, a, logs.Resume(ctx, a.key, out.tail))
+	default:
+		out.archive = a.rt.history.Archive(a.key, nil, a.log)
+		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
+	}
+	if restored != nil && out.damaged {
+		a.log.Warn("log does not continue its checkpoint, folding it", "err", out.err)
+		out = openedLog{state: conversation.NewState(), tail: storage.Start(), archive: a.rt.history.Archive(a.key, nil, a.log)}
+		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
+	}
+	if out.err == nil && out.state.Exists() {
+		if name := out.state.Created().Agent; a.rt.agents[name] == nil {
+			out.err = fmt.Errorf("open conversation %s: agent %q is not registered on this node", a.key, name)
+		}
+	}
+	return out
+}
+
+// awaitRelease waits until no other node runs the conversation, so that this one does
+// not cut off in mid-turn what another is about to hand over. One that does not answer
+// is treated as crashed: its writer will be fenced.
+func (a *activation) awaitRelease() {
+	if a.rt.peers == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.DrainTimeout)
+	defer cancel()
+	if err := a.rt.peers.Release(ctx, string(a.key)); err != nil && a.ctx.Err() == nil {
+		a.log.Warn("another node may still run the conversation, taking it over", "err", err)
+	}
+}
+
+// shipped is the last batch whose events are known to be shipped. A checkpoint that says
+// nothing was stored when nobody wanted events: those before it are not asked for.
+func (o *openedLog) shipped() int64 {
+	c := o.checkpoint()
+	switch {
+	case c == nil:
+		return -1
+	case c.Exported == nil:
+		return c.At.Seq
+	}
+	return *c.Exported
+}
+
+// checkpoint is the newest of the log, nil if there is none.
+func (o *openedLog) checkpoint() *storage.Checkpoint {
+	if o.restored != nil {
+		return o.restored.Checkpoint
+	}
+	return o.older
+}
+
+// begin takes over what a checkpoint says.
+func (o *openedLog) begin(r *follower.Restored) {
+	o.state, o.restored, o.tail, o.writers, o.bytes = r.State, r, r.Checkpoint.At, r.Checkpoint.Writers, r.Bytes
+	for _, c := range r.Checkpoint.Claims {
+		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(c.Seq), Nonce: string(c.Nonce)})
+	}
+}
+
+// read folds the batches up to the first that cannot be read.
+func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[storage.Batch, error]) {
+	for b, err := range batches {
+		if err == nil {
+			err = o.fold(a.rt.history, b)
+			var newer *conversation.UnknownRecordError
+			o.damaged = err != nil && !errors.As(err, &newer)
+		}
+		if err == nil {
+			err = o.cut(ctx)
+		}
+		if err != nil {
+			o.err = fmt.Errorf("open conversation %s: %w", a.key, err)
+			o.damaged = o.damaged || storage.Damaged(err)
+			return
+		}
+	}
+	o.archive.Outlive(o.state)
+}
+
+// cut takes closed history out of the state, now and then.
+func (o *openedLog) cut(ctx context.Context) error {
+	if o.uncut < follower.CutEvery {
+		return nil
+	}
+	o.uncut = 0
+	err := o.archive.Take(ctx, o.state)
+	o.bytes = o.state.Bytes()
+	return err
+}
+
+func (o *openedLog) fold(logs *history.Store, b storage.Batch) error {
+	if b.First {
+		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
+		o.writers++
+	}
+	o.since++
+	o.bytes += len(b.Lines)
+	o.uncut += len(b.Lines)
+	o.tail = b.Position()
+	return logs.Fold(o.state, b)
+}
+
+func (a *activation) opened(m openedLog) {
+	defer close(a.isOpen)
+	a.rt.busy.Journal.Opened(a.openingID())
+	if m.err != nil {
+		if m.damaged {
+			a.rt.followers.Distrust(a.key)
+			a.failed(m.err)
+		}
+		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
+		return
+	}
+	defer a.containOpening()
+	day, shipped := "", m.shipped()
+	if a.resting != nil {
+		day, shipped = a.resting.indexed(), max(shipped, a.resting.shipped)
+	}
+	a.chooseWriter(m)
+	if m.state.Exists() {
+		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
+	}
+	a.archive = m.archive
+	a.archive.Begin(day, a.log)
+	if c := m.checkpoint(); c != nil {
+		a.witness.carried = c.Exported
+	}
+	a.witness.opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq)
+	a.step(machine.Opened{
+		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
+	})
+	a.rt.busy.Survived(a.key)
+}
+
+// chooseWriter goes on as the writer at rest if the log still ends where that one left
+// it. Otherwise that writer is over: somebody else has fenced it, and this activation
+// needs a name of its own.
+func (a *activation) chooseWriter(m openedLog) {
+	resting := a.resting
+	a.tail, a.resting = m.tail, nil
+	if resting != nil && (resting.tail == m.tail || !checksResting()) {
+		a.writer, a.claimed, a.writers = a.rt.logs.Continue(a.key, a.nonce, m.tail, m.writers-1), true, m.writers
+		return
+	}
+	if resting != nil {
+		a.assume(a.newNonce())
+	}
+	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, m.writers)
+	a.writers = m.writers + 1 // a checkpoint comes after the first batch
+}
+
+// containOpening ends an activation that panicked over its own log. The next one
+// would do the same, so callers are not told to repeat and no sweep is asked for. Where
+// somebody has asked for something that may be why: opened for nobody, it is the log.
+func (a *activation) containOpening() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if a.asked {
+		a.rt.openForNobody(a.key)
+	} else {
+		a.failed(fmt.Errorf("panic: %v", p))
+	}
+	told := answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
+	for id, to := range a.callers {
+		delete(a.callers, id)
+		a.root.Send(to, told)
+	}
+	a.stopping = true
+}
