@@ -13,11 +13,15 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 6
+const Reducer = 7
 
-// wholeReducer is the version of a state that has all that the log says. What it means has
-// not changed since, so versions that know no other go on with it.
-const wholeReducer = 5
+// What a state means that needs one of these has not changed since, so versions that know
+// no newer one go on with it: wholeReducer is of one that has all that the log says, and
+// leftReducer of one that has not.
+const (
+	wholeReducer = 5
+	leftReducer  = 6
+)
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
 // is not damaged: fold the log instead.
@@ -60,6 +64,8 @@ type (
 		Text         string          `json:"text,omitempty"`
 		Streaming    bool            `json:"streaming,omitempty"`
 		Signature    string          `json:"signature,omitempty"`
+		Sealed       bool            `json:"sealed,omitempty"`
+		More         bool            `json:"more,omitempty"`
 		Name         string          `json:"name,omitempty"`
 		Data         json.RawMessage `json:"data,omitempty"`
 		Call         CallID          `json:"call,omitempty"`
@@ -117,15 +123,24 @@ func EncodeState(s *State) ([]byte, error) {
 
 // reducer is the version that has to understand the state.
 func (s *State) reducer() int {
+	version := wholeReducer
 	if s.history.Left > 0 {
-		return Reducer
+		version = leftReducer
 	}
 	for _, m := range s.byID { // those of subagents too
 		if m.left != nil || m.said > MaxResponseText {
+			version = leftReducer
+		}
+		if slices.ContainsFunc(m.parts, (*part).signed) {
 			return Reducer
 		}
 	}
-	return wholeReducer
+	return version
+}
+
+// signed reports whether [PartSigned] has said something of the part.
+func (p *part) signed() bool {
+	return p.sealed || p.more || p.signature != "" && p.kind != PartTypeReasoning
 }
 
 func formOf(s *Submission) submissionForm {
@@ -148,7 +163,7 @@ func (s *State) messageForm(m *message) messageForm {
 	for _, p := range m.parts {
 		pf := partForm{
 			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: p.text.String(), Streaming: p.streaming,
-			Signature: p.signature, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
+			Signature: p.signature, Sealed: p.sealed, More: p.more, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate,
 			ErrorText: p.errorText, DurationMs: p.durationMs,
 		}
@@ -164,7 +179,7 @@ func (s *State) messageForm(m *message) messageForm {
 // says that the bytes are damaged; in both cases the log has to be folded.
 func DecodeState(b []byte) (*State, error) {
 	version, err := ReducerOf(b)
-	if err == nil && version != Reducer && version != wholeReducer {
+	if err == nil && (version < wholeReducer || version > Reducer) {
 		err = fmt.Errorf("%w: %d, this one is %d", ErrReducer, version, Reducer)
 	}
 	var f stateForm
@@ -293,9 +308,12 @@ func (s *State) restoreMessage(f *messageForm) error {
 	}
 	for _, pf := range f.Parts {
 		p := &part{
-			kind: pf.Kind, text: words{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, name: pf.Name, data: pf.Data, call: pf.Call,
-			providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
+			kind: pf.Kind, text: words{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, sealed: pf.Sealed, more: pf.More,
+			name: pf.Name, data: pf.Data, call: pf.Call, providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
 			images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs,
+		}
+		if (p.sealed || p.more) && p.kind != PartTypeText && p.kind != PartTypeReasoning {
+			return fmt.Errorf("part %s ends as text does", p.kind)
 		}
 		if f.Response {
 			m.said += p.text.len()

@@ -23,6 +23,8 @@ func childOf(r Record) ConversationID {
 		return r.Child
 	case *PartDone:
 		return r.Child
+	case *PartSigned:
+		return r.Child
 	case *ToolCalled:
 		return r.Child
 	case *ToolSettled:

@@ -27,9 +27,9 @@ type recordKind struct {
 // maxTypeName is more than the name of any type is long, in bytes.
 const maxTypeName = 64
 
-// recordTable lists every type once. All of it is known to every node of schema
-// version 8, so lines carry no flag. A type that is added later has a member
-// "must" in its struct, true where older nodes have to refuse its lines.
+// recordTable lists every type once. What stands before TypePartSigned is known to every
+// node of schema version 8, so its lines carry no flag. A type that is added later has
+// a member "must" in its struct, true where older nodes have to refuse its lines.
 func recordTable() []recordKind {
 	return append([]recordKind{
 		{TypeConversationCreated, true, func() Record { return new(ConversationCreated) }},
@@ -56,6 +56,7 @@ func recordTable() []recordKind {
 		{TypeChildStarted, true, func() Record { return new(ChildStarted) }},
 		{TypeChildSettled, true, func() Record { return new(ChildSettled) }},
 		{TypeConversationDeleted, true, func() Record { return new(ConversationDeleted) }},
+		{TypePartSigned, true, func() Record { return new(PartSigned) }},
 	}, nextRecords()...)
 }
 

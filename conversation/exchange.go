@@ -19,6 +19,8 @@ type Step struct {
 
 // StepPart is one part of a step as the model sees it. Exactly one of Text and
 // Tool is meaningful: Tool is nil for text and reasoning.
+//
+// Signature is what the vendor wants back with the part, which may be all there is of it.
 type StepPart struct {
 	Kind      PartKind  `json:"kind,omitempty"`
 	Text      string    `json:"text,omitempty"`
@@ -86,12 +88,12 @@ func (p *part) stepPart() StepPart {
 	case PartTypeReasoning:
 		return StepPart{Kind: PartReasoning, Text: p.text.String(), Signature: p.signature}
 	case PartTypeTool:
-		return StepPart{Tool: &ToolCall{
+		return StepPart{Signature: p.signature, Tool: &ToolCall{
 			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
 		}}
 	}
-	return StepPart{Kind: PartText, Text: p.text.String()}
+	return StepPart{Kind: PartText, Text: p.text.String(), Signature: p.signature}
 }
 
 // PartBytes is what a part of a response counts beside its text, in [Submission.Said]:

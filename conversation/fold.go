@@ -31,6 +31,8 @@ func (s *State) fold(r Record) error {
 		return s.foldDelta(r)
 	case *PartDone:
 		return s.foldPartDone(r)
+	case *PartSigned:
+		return s.foldPartSigned(r)
 	case *ToolCalled:
 		return s.foldCalled(r)
 	case *ToolSettled:
@@ -219,15 +221,16 @@ func (s *State) foldDelta(r *Delta) error {
 	if r.Kind == PartReasoning {
 		kind = PartTypeReasoning
 	}
-	last := m.last()
-	if last != nil && last.streaming && last.kind == kind {
+	if last := m.last(); last != nil && last.goesOn(kind) {
 		last.text.add(text)
 		return nil
 	}
-	if last != nil {
-		last.end()
+	seen := m.lastSeen()
+	more := seen != nil && seen.streaming && seen.kind == kind
+	if seen != nil && !more {
+		seen.end()
 	}
-	m.add(st, &part{kind: kind, text: words{grown: []byte(text)}, streaming: true})
+	m.add(st, &part{kind: kind, text: words{grown: []byte(text)}, streaming: true, more: more})
 	return nil
 }
 
@@ -260,6 +263,33 @@ func (s *State) foldPartDone(r *PartDone) error {
 	return s.bad(r, "turn %s has no reasoning", st.turn)
 }
 
+func (s *State) foldPartSigned(r *PartSigned) error {
+	m, st, err := s.openStep(r, r.Message)
+	if err != nil {
+		return err
+	}
+	if r.Call != "" {
+		p := s.calls[r.Call]
+		if p == nil || p.step != st {
+			return s.bad(r, "turn %s has no call %s", st.turn, r.Call)
+		}
+		p.signature = r.Signature
+		return nil
+	}
+	kind := PartTypeText
+	if r.Kind == PartReasoning {
+		kind = PartTypeReasoning
+	}
+	p := m.last()
+	if p == nil || !p.goesOn(kind) {
+		p = &part{kind: kind}
+		m.add(st, p)
+	}
+	p.signature, p.sealed = r.Signature, true
+	p.text.end()
+	return nil
+}
+
 func (s *State) foldCalled(r *ToolCalled) error {
 	m, st, err := s.openStep(r, r.Message)
 	if err != nil {
@@ -268,8 +298,8 @@ func (s *State) foldCalled(r *ToolCalled) error {
 	if s.calls[r.Call] != nil {
 		return s.bad(r, "call %s exists", r.Call)
 	}
-	if last := m.last(); last != nil {
-		last.end()
+	if seen := m.lastSeen(); seen != nil {
+		seen.end()
 	}
 	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, durable: r.Durable, sub: m.sub}
 	m.add(st, p)
@@ -386,6 +416,22 @@ func (m *message) last() *part {
 	}
 	return m.parts[len(m.parts)-1]
 }
+
+// lastSeen is the last part of those that clients see.
+func (m *message) lastSeen() *part {
+	for _, p := range slices.Backward(m.parts) {
+		if !p.hidden() {
+			return p
+		}
+	}
+	return nil
+}
+
+// hidden reports whether nobody but the model sees the part.
+func (p *part) hidden() bool { return p.sealed && p.text.len() == 0 }
+
+// goesOn reports whether text of a kind belongs to the part.
+func (p *part) goesOn(kind string) bool { return p.streaming && !p.sealed && p.kind == kind }
 
 func (m *message) add(st *step, p *part) {
 	p.step = st

@@ -404,6 +404,60 @@ func TestModelView(t *testing.T) {
 	}
 }
 
+// TestSignedParts holds the model's view of signed parts against that of clients, who see
+// nothing of them, also after a checkpoint.
+func TestSignedParts(t *testing.T) {
+	s := running(t)
+	delta := func(kind conversation.PartKind, text string) conversation.Record {
+		return &conversation.Delta{Message: "res_1", Kind: kind, Text: text}
+	}
+	sign := func(kind conversation.PartKind, signature string) conversation.Record {
+		return &conversation.PartSigned{Must: true, Message: "res_1", Kind: kind, Signature: signature}
+	}
+	const reasoning, text = conversation.PartReasoning, conversation.PartText
+	apply(t, s, sign(reasoning, "r1"), delta(reasoning, "a"), sign(reasoning, "r2"), delta(reasoning, "b"), sign(reasoning, "r3"),
+		delta(text, "c"), sign(reasoning, "r4"), delta(text, "d"), sign(text, "t1"), delta(text, "e"), called("call_1"),
+		&conversation.PartSigned{Must: true, Message: "res_1", Call: "call_1", Signature: "c1"}, sign(text, "t2"))
+	want := []conversation.StepPart{
+		{Kind: reasoning, Signature: "r1"}, {Kind: reasoning, Text: "a", Signature: "r2"}, {Kind: reasoning, Text: "b", Signature: "r3"},
+		{Kind: text, Text: "c"}, {Kind: reasoning, Signature: "r4"}, {Kind: text, Text: "d", Signature: "t1"}, {Kind: text, Text: "e"},
+		{Tool: &conversation.ToolCall{Call: "call_1", Name: "label", Input: json.RawMessage(`{}`)}, Signature: "c1"},
+		{Kind: text, Signature: "t2"},
+	}
+	check := func(when string, s *conversation.State) {
+		t.Helper()
+		step, _ := s.Submission("sub_1").LastStep()
+		if diff := cmp.Diff(want, step.Parts); diff != "" {
+			t.Errorf("%s, what the model sees (-want +got):\n%s", when, diff)
+		}
+		shown := s.Snapshot().Messages
+		var parts []string
+		for _, p := range shown[len(shown)-1].Parts {
+			if p.Text != nil {
+				parts = append(parts, fmt.Sprintf("%s %s %s", p.Type, *p.Text, p.State))
+			}
+		}
+		if diff := cmp.Diff([]string{"reasoning ab done", "text cde done"}, parts); diff != "" {
+			t.Errorf("%s, what clients see (-want +got):\n%s", when, diff)
+		}
+	}
+	check("as folded", s)
+	encoded, err := conversation.EncodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, err := conversation.ReducerOf(encoded); err != nil || version != conversation.Reducer {
+		t.Errorf("the state needs version %d, %v, want %d", version, err, conversation.Reducer)
+	}
+	restored, err := conversation.DecodeState(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("as restored", restored)
+	apply(t, restored, completed("res_1", "turn_1"))
+	check("in the end", restored)
+}
+
 func TestExchanges(t *testing.T) {
 	s := running(t)
 	apply(t, s, completed("res_1", "turn_1"), &conversation.AttemptReleased{Submission: "sub_1", Attempt: 1}, admitted(3), admitted(4))

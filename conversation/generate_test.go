@@ -290,6 +290,10 @@ func (g *generator) delta(w *work) {
 	if kind == conversation.PartReasoning && g.chance(30) {
 		g.add(&conversation.PartDone{Message: w.message, Child: w.child, Signature: "sig"})
 	}
+	if g.chance(20) { // also of a part without text
+		kind := pick(g.r, conversation.PartText, conversation.PartReasoning)
+		g.add(&conversation.PartSigned{Must: true, Message: w.message, Child: w.child, Kind: kind, Signature: g.next("sig")})
+	}
 }
 
 func (g *generator) call(w *work) {
@@ -299,6 +303,9 @@ func (g *generator) call(w *work) {
 	g.add(&conversation.ToolCalled{
 		Message: w.message, Child: w.child, Call: id, ProviderCall: "toolu", Name: "label", Input: g.json(), Durable: g.chance(20), At: g.now(),
 	})
+	if g.chance(20) {
+		g.add(&conversation.PartSigned{Must: true, Message: w.message, Child: w.child, Call: id, Signature: "sig"})
+	}
 }
 
 func (g *generator) decorate(w *work) {

@@ -307,6 +307,7 @@ func TestDecodeStateRefuses(t *testing.T) {
 		"no such response":    created + `,"submissions":[` + sub + `,"message":"m2"}]}`,
 		"response of nobody":  created + `,"messages":[{"view":{"id":"m2","submissionId":"s1"},"response":true}]}`,
 		"twice":               created + `,"messages":[{"view":{"id":"m"}},{"view":{"id":"m"}}]}`,
+		"sealed data":         created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"data-","sealed":true}]}]}`,
 		"part of no step":     created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"text","step":3}]}]}`,
 		"call of no response": created + `,"messages":[{"view":{"id":"m"},"parts":[{"kind":"dynamic-tool","call":"c"}]}]}`,
 	} {

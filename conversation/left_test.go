@@ -1,7 +1,6 @@
 package conversation_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -181,25 +180,36 @@ func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
 	}
 }
 
-// TestOlderVersionsReadWholeStates: a state says that it needs this version only if
-// something was left to the log.
+// TestOlderVersionsReadWholeStates: a state says that it needs a newer version only if
+// something was left to the log, or has a signature that an older one would lose.
 func TestOlderVersionsReadWholeStates(t *testing.T) {
-	reducer := func(inline int) string {
+	reducer := func(inline int, more ...conversation.Record) int {
 		s := conversation.NewStateHolding(inline)
-		for _, b := range generate(3)[:4] {
-			if err := s.Apply(b); err != nil {
-				t.Fatal(err)
-			}
-		}
+		apply(t, s, created(), admitted(1), attempt("sub_1", 1), admitted(2))
+		apply(t, s, started("res_1", "sub_1", "turn_1"), &conversation.Delta{Message: "res_1", Kind: conversation.PartReasoning, Text: "hm"},
+			&conversation.PartDone{Message: "res_1", Signature: "sig"}, called("call_1"))
+		apply(t, s, more...)
 		b, err := conversation.EncodeState(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		head, _, _ := bytes.Cut(b, []byte{','})
-		return string(head)
+		version, err := conversation.ReducerOf(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
 	}
-	if whole, left := reducer(conversation.InlineBytes), reducer(0); whole != `{"reducer":5` || left != `{"reducer":6` {
-		t.Errorf("whole: %s, with messages left to the log: %s", whole, left)
+	if whole, left := reducer(conversation.InlineBytes), reducer(0); whole != 5 || left != 6 {
+		t.Errorf("whole: %d, with messages left to the log: %d", whole, left)
+	}
+	for name, r := range map[string]*conversation.PartSigned{
+		"text":      {Message: "res_1", Kind: conversation.PartText, Signature: "sig"},
+		"reasoning": {Message: "res_1", Kind: conversation.PartReasoning, Signature: "sig"},
+		"call":      {Message: "res_1", Call: "call_1", Signature: "sig"},
+	} {
+		if got := reducer(0, r); got != conversation.Reducer {
+			t.Errorf("signed %s: %d", name, got)
+		}
 	}
 }
 
@@ -215,8 +225,8 @@ func TestOlderVersionsReadNoPartOfAResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version, err := conversation.ReducerOf(b); err != nil || version != conversation.Reducer {
-		t.Errorf("the state needs version %d, %v, want %d", version, err, conversation.Reducer)
+	if version, err := conversation.ReducerOf(b); err != nil || version != 6 {
+		t.Errorf("the state needs version %d, %v, want 6", version, err)
 	}
 }
 

@@ -60,7 +60,15 @@ func (m *message) snapshot() Message {
 	v.Left = m.left
 	v.Parts = make([]Part, 0, len(m.parts))
 	for _, p := range m.parts {
-		v.Parts = append(v.Parts, p.snapshot())
+		switch n := len(v.Parts); {
+		case p.hidden():
+		case p.more && n > 0 && v.Parts[n-1].Type == p.kind:
+			shown := p.snapshot()
+			shown.Text = new(*v.Parts[n-1].Text + *shown.Text)
+			v.Parts[n-1] = shown
+		default:
+			v.Parts = append(v.Parts, p.snapshot())
+		}
 	}
 	if m.meta != nil {
 		// Marshalling what was decoded from JSON cannot fail.

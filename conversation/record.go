@@ -32,6 +32,7 @@ const (
 	TypeChildStarted        RecordType = "child_started"
 	TypeChildSettled        RecordType = "child_settled"
 	TypeConversationDeleted RecordType = "conversation_deleted"
+	TypePartSigned          RecordType = "part_signed"
 )
 
 // Record is one immutable fact of a conversation.
@@ -259,10 +260,23 @@ type (
 		Text    string         `json:"text"`
 	}
 
-	// PartDone closes the facts of a reasoning part that only the model sees.
+	// PartDone signs the last reasoning part of a step, again if it was signed before, and
+	// leaves it open. It stands where not every node reads PartSigned.
 	PartDone struct {
 		Message   MessageID      `json:"message"`
 		Child     ConversationID `json:"child,omitempty"`
+		Signature string         `json:"signature"`
+	}
+
+	// PartSigned closes the part under way of a kind and signs it, or stands for a part
+	// without text if there is none: what its vendor wants back where the part stood. Of a
+	// call, which Call names, it is the signature alone. Nobody but the model sees it.
+	PartSigned struct {
+		Must      bool           `json:"must"`
+		Message   MessageID      `json:"message"`
+		Child     ConversationID `json:"child,omitempty"`
+		Kind      PartKind       `json:"kind,omitempty"`
+		Call      CallID         `json:"call,omitempty"`
 		Signature string         `json:"signature"`
 	}
 
@@ -503,6 +517,9 @@ func (*Delta) Type() RecordType { return TypeDelta }
 
 // Type implements [Record].
 func (*PartDone) Type() RecordType { return TypePartDone }
+
+// Type implements [Record].
+func (*PartSigned) Type() RecordType { return TypePartSigned }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

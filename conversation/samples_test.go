@@ -125,6 +125,9 @@ func endSamples() []conversation.Record {
 			Submission: "sub_2", Turn: "turn_1", DurationMs: 39, Unheard: failed, At: at,
 		},
 		&conversation.ConversationDeleted{At: at},
+		&conversation.PartSigned{
+			Must: true, Message: "msg_2", Child: "conv_2", Kind: conversation.PartText, Call: "call_1", Signature: "c2ln",
+		},
 	}
 }
 
@@ -138,6 +141,8 @@ func public() []conversation.Record {
 		case *conversation.Delta:
 			r.Child = ""
 		case *conversation.PartDone:
+			r.Child = ""
+		case *conversation.PartSigned:
 			r.Child = ""
 		case *conversation.ToolCalled:
 			r.Child = ""

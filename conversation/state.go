@@ -109,8 +109,12 @@ type part struct {
 	kind      string // a PartType; DataPrefix for data
 	step      *step  // nil outside a response
 	text      words
-	streaming bool
+	streaming bool // of text, as clients see it: no other part has begun since
 	signature string
+	// sealed says that the model's part has ended, whatever clients see, and more that
+	// they see its text at the end of the part before. A sealed part without text they
+	// do not see.
+	sealed, more bool
 
 	name         string // data or tool
 	data         json.RawMessage
