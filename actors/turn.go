@@ -408,7 +408,7 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 	case providers.ReasoningDelta:
 		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: e.Text}, true
 	case providers.ReasoningEnd:
-		return machine.ModelEvent{Kind: machine.ModelSignature, Text: e.Signature}, e.Signature != ""
+		return machine.ModelEvent{Kind: machine.ModelSignature, Part: conversation.PartReasoning, Text: e.Signature}, e.Signature != ""
 	case providers.ToolCallEnd:
 		// Clients require a name; no tool has this one, so the model is told.
 		name := cmp.Or(e.Name, "unnamed")

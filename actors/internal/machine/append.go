@@ -127,6 +127,8 @@ func weight(r conversation.Record) int {
 		return len(r.Text)
 	case *conversation.PartDone:
 		return len(r.Signature)
+	case *conversation.PartSigned:
+		return len(r.Signature)
 	case *conversation.ToolCalled:
 		return len(r.Input)
 	case *conversation.ToolSettled:

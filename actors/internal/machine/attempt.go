@@ -45,6 +45,7 @@ type run struct {
 	said       int                           // bytes of the response so far, see [conversation.Submission.Said]
 	speaks     ModelEventKind                // kind of the part under way, ModelDone if there is none
 	calls      int                           // of the reply so far
+	signed     int                           // signatures of the reasoning under way, where PartSigned is not read
 	compacted  bool                          // the model call was too long once
 	failed     *conversation.SettlementError // what a summary may still mend
 	unasked    int                           // repetitions because the model could not be asked

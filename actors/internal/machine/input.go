@@ -52,10 +52,13 @@ const (
 // ModelEvent is one event of a model call in the machine's own terms.
 type ModelEvent struct {
 	Kind ModelEventKind
-	// Text of text, reasoning and signature.
+	// Text of text, reasoning and signature. What a signature signs is the Part of that
+	// kind that it closes.
 	Text string
-	// A complete call. Data has a name and its JSON in Input, metadata the latter.
+	Part conversation.PartKind
+	// A complete call, and what its vendor wants back with it. Data has a name and its JSON in Input, metadata the latter.
 	ProviderCall string
+	Signature    string
 	Name         string
 	Input        json.RawMessage
 	Durable      bool

@@ -199,6 +199,8 @@ func recordText(r conversation.Record) string {
 		return childText(r.Child) + fmt.Sprintf("%s %s %q", r.Message, r.Kind, r.Text)
 	case *conversation.PartDone:
 		return fmt.Sprintf("%s signature=%s", r.Message, r.Signature)
+	case *conversation.PartSigned:
+		return fmt.Sprintf("%s %s%s signature=%s", r.Message, r.Kind, r.Call, r.Signature)
 	case *conversation.ToolCalled:
 		s := childText(r.Child) + fmt.Sprintf("%s %s %s %s", r.Message, r.Call, r.Name, r.Input)
 		if r.Durable {
@@ -322,9 +324,9 @@ func printContext(w *strings.Builder, s *conversation.State, id conversation.Sub
 				case p.Tool == nil:
 					fmt.Fprintf(w, "    %s %q%s\n", p.Kind, p.Text, suffix(" signature=", p.Signature))
 				case p.Tool.Failed:
-					fmt.Fprintf(w, "    %s %s %s failed: %s\n", p.Tool.Call, p.Tool.Name, p.Tool.Input, p.Tool.ErrorText)
+					fmt.Fprintf(w, "    %s %s %s failed: %s%s\n", p.Tool.Call, p.Tool.Name, p.Tool.Input, p.Tool.ErrorText, suffix(" signature=", p.Signature))
 				default:
-					fmt.Fprintf(w, "    %s %s %s output=%s\n", p.Tool.Call, p.Tool.Name, p.Tool.Input, p.Tool.Output)
+					fmt.Fprintf(w, "    %s %s %s output=%s%s\n", p.Tool.Call, p.Tool.Name, p.Tool.Input, p.Tool.Output, suffix(" signature=", p.Signature))
 				}
 			}
 		}

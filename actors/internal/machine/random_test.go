@@ -30,7 +30,7 @@ func TestRandomSchedules(t *testing.T) {
 	// What never happens proves nothing.
 	for _, want := range []string{
 		"settled completed", "settled failed", "model_failed", "submission_retry_exhausted", "submission_timeout",
-		"attempt_released", "tool_settled", "part_done", "advisory", "stop passivated", "stop drained", "stop lost",
+		"attempt_released", "tool_settled", "part_done", "part_signed", "advisory", "stop passivated", "stop drained", "stop lost",
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
@@ -453,9 +453,13 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 		w.said[c.Turn].add(conversation.PartReasoning, text)
 		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: text}
 	case n < 68:
-		return machine.ModelEvent{Kind: machine.ModelSignature, Text: "sig" + text}
+		e := machine.ModelEvent{Kind: machine.ModelSignature, Text: "sig" + text, Part: conversation.PartReasoning}
+		if w.chance(30) {
+			e.Part = conversation.PartText
+		}
+		return e
 	case n < 78:
-		e := machine.ModelEvent{Kind: machine.ModelCall, Name: "t", ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
+		e := machine.ModelEvent{Kind: machine.ModelCall, Name: "t", Signature: "sig" + text, ProviderCall: "p" + text, Input: json.RawMessage(`{"n":1}`)}
 		switch {
 		case w.chance(50):
 			e.Durable = true

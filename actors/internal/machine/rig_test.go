@@ -55,6 +55,7 @@ func newRig() *rig {
 			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxWaitingBytes: 1 << 20,
 			MaxPendingBytes: 1 << 20, MaxBatchBytes: 4 << 20,
 			CheckpointBatches: 64, CheckpointBytes: 256 << 10,
+			AllRead: func(conversation.RecordType) bool { return true },
 		},
 	}
 	r.cfg.Limits = func(agent string) (machine.Limits, bool) { return r.limits, agent == "triage" }

@@ -201,6 +201,8 @@ func (s *script) configure() {
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
+	older := s.d.HasArg("older") // somebody reads only what version 8 began with
+	s.cfg.AllRead = func(t conversation.RecordType) bool { return !older || t != conversation.TypePartSigned }
 	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
@@ -421,8 +423,8 @@ func (s *script) admit() machine.Input {
 	return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck")}
 }
 
-// model reads events: text, reasoning and signature with the rest of the line,
-// call, durable and data with a name and JSON, metadata with JSON, done and full with a stop reason,
+// model reads events: text, reasoning and signature, or signed-text, with the rest of the
+// line, signed-call with a name and a signature, call, durable and data with a name and JSON, metadata with JSON, done and full with a stop reason,
 // failed, overflow and fallback with words, away for a model that could not be asked.
 func (s *script) model() machine.Input {
 	in := machine.Model{Gen: s.number("gen", s.gen), Name: "demo/one"}
@@ -435,7 +437,12 @@ func (s *script) model() machine.Input {
 		case "reasoning":
 			e.Kind = machine.ModelReasoning
 		case "signature":
-			e.Kind = machine.ModelSignature
+			e.Kind, e.Part = machine.ModelSignature, conversation.PartReasoning
+		case "signed-text":
+			e.Kind, e.Part = machine.ModelSignature, conversation.PartText
+		case "signed-call":
+			name, signature, _ := strings.Cut(rest, " ")
+			e = machine.ModelEvent{Kind: machine.ModelCall, ProviderCall: "p-" + name, Name: name, Input: json.RawMessage(`{}`), Signature: signature}
 		case "call", "durable":
 			name, input, _ := strings.Cut(rest, " ")
 			e = machine.ModelEvent{Kind: machine.ModelCall, Durable: kind == "durable", ProviderCall: "p-" + name, Name: name, Input: json.RawMessage(input)}

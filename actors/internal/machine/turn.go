@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -34,7 +33,7 @@ func (m *Machine) callModel(r *run) {
 // startCall asks for a model call, the first or a repetition.
 func (m *Machine) startCall(r *run) {
 	r.phase, r.opened, r.asked, r.wait = phaseModel, false, m.env.Mono, 0
-	r.said, r.speaks, r.calls = m.sub(r).Said(), ModelDone, 0
+	r.said, r.speaks, r.calls, r.signed = m.sub(r).Said(), ModelDone, 0, 0
 	if !m.mayAsk(r) {
 		return
 	}
@@ -82,13 +81,12 @@ func (m *Machine) modelEvent(r *run, name string, e ModelEvent) {
 	id := m.openResponse(r, name)
 	switch e.Kind {
 	case ModelText:
+		r.signed = 0
 		m.speak(r, id, conversation.PartText, e)
 	case ModelReasoning:
 		m.speak(r, id, conversation.PartReasoning, e)
 	case ModelSignature:
-		if m.reasoned(r) && m.mayStill(r, conversation.PartBytes+len(e.Text)) {
-			m.enqueue(false, &conversation.PartDone{Message: id, Child: r.child, Signature: e.Text})
-		}
+		m.sign(r, id, e)
 	case ModelCall:
 		r.speaks = ModelCall
 		if r.calls++; r.calls > m.limits().MaxCalls {
@@ -98,10 +96,7 @@ func (m *Machine) modelEvent(r *run, name string, e ModelEvent) {
 		if !m.mayCall(r, len(e.Input)) {
 			return
 		}
-		m.enqueue(true, &conversation.ToolCalled{
-			Message: id, Child: r.child, Call: conversation.CallID(m.ids.next("call_")), ProviderCall: e.ProviderCall,
-			Name: e.Name, Input: e.Input, Durable: e.Durable, At: m.env.Wall,
-		})
+		m.called(r, id, e)
 	case ModelDone:
 		m.modelDone(r, e)
 	}
@@ -125,12 +120,6 @@ func (m *Machine) openResponse(r *run, model string) conversation.MessageID {
 	r.opened = true
 	m.enqueue(true, append(with, started)...)
 	return started.Message
-}
-
-// reasoned reports whether the step under way has a reasoning part to sign.
-func (m *Machine) reasoned(r *run) bool {
-	last, _ := m.sub(r).LastStep()
-	return slices.ContainsFunc(last.Parts, func(p conversation.StepPart) bool { return p.Kind == conversation.PartReasoning })
 }
 
 func (m *Machine) modelDone(r *run, e ModelEvent) {

@@ -123,6 +123,9 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	if w.chance(40) {
 		w.cfg.MaxBatchBytes = 300 + w.r.IntN(2000)
 	}
+	if w.chance(30) {
+		w.cfg.AllRead = func(t conversation.RecordType) bool { return t != conversation.TypePartSigned }
+	}
 	if w.chance(20) {
 		w.short = true
 		w.limits.MaxBrought, w.limits.MaxReply = 1500+w.r.IntN(3000), 1000+w.r.IntN(2000)
@@ -256,7 +259,7 @@ func (w *world) append(b conversation.Batch) {
 	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // nothing urgent waits behind it
 	for _, r := range b.Records {
 		switch r.(type) {
-		case *conversation.Delta, *conversation.PartDone, *conversation.DataWritten:
+		case *conversation.Delta, *conversation.PartDone, *conversation.PartSigned, *conversation.DataWritten:
 		default:
 			paced = false
 		}
