@@ -76,7 +76,7 @@ func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken
 		}
 		f.mu.Lock()
 	}
-	f.bytes += len(e.Text) + len(e.Input)
+	f.bytes += len(e.Text) + len(e.Input) + len(e.Signature)
 	if n := len(f.events); n > 0 && f.events[n-1].Kind == e.Kind && (e.Kind == machine.ModelText || e.Kind == machine.ModelReasoning) {
 		f.text = append(f.text, e.Text...)
 	} else {
@@ -409,6 +409,8 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: e.Text}, true
 	case providers.ReasoningEnd:
 		return machine.ModelEvent{Kind: machine.ModelSignature, Part: conversation.PartReasoning, Text: e.Signature}, e.Signature != ""
+	case providers.TextEnd:
+		return machine.ModelEvent{Kind: machine.ModelSignature, Part: conversation.PartText, Text: e.Signature}, true
 	case providers.ToolCallEnd:
 		// Clients require a name; no tool has this one, so the model is told.
 		name := cmp.Or(e.Name, "unnamed")
@@ -419,7 +421,7 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 		}
 		tool, ok := setup.Tool(name)
 		return machine.ModelEvent{
-			Kind: machine.ModelCall, ProviderCall: e.ID, Name: name, Input: input, Durable: ok && tool.Durable(),
+			Kind: machine.ModelCall, ProviderCall: e.ID, Signature: e.Signature, Name: name, Input: input, Durable: ok && tool.Durable(),
 		}, true
 	}
 	return machine.ModelEvent{}, false

@@ -60,6 +60,7 @@ type Assembler struct {
 type pendingCall struct {
 	id, name  string
 	arguments []byte
+	ended     bool
 }
 
 // partKind tells neighbouring parts apart.
@@ -150,6 +151,31 @@ func (a *Assembler) Reasoning(text, signature string) {
 	}
 }
 
+// EndReasoning closes the reasoning under way with a signature, or stands for reasoning
+// of which nothing is shown. Without either it does nothing.
+func (a *Assembler) EndReasoning(signature string) {
+	if signature != "" && !a.count(partReasoning, len(signature)) {
+		return
+	}
+	a.reasoning = a.reasoning || signature != ""
+	if signature != "" {
+		a.signature = signature
+	}
+	a.endReasoning()
+	a.part = partNone
+}
+
+// EndText closes the text under way with a signature, or stands for text of which nothing
+// is shown. Without a signature it does nothing.
+func (a *Assembler) EndText(signature string) {
+	if signature == "" || !a.count(partText, len(signature)) {
+		return
+	}
+	a.endReasoning()
+	a.emit(TextEnd{Signature: signature})
+	a.part = partNone
+}
+
 // StartCall opens a tool call and returns its index.
 func (a *Assembler) StartCall(id, name string) int {
 	i := len(a.calls)
@@ -163,17 +189,36 @@ func (a *Assembler) StartCall(id, name string) int {
 	return i
 }
 
-// CallArguments appends to the arguments of the call StartCall returned index for.
+// CallArguments appends to the arguments of the call StartCall returned index for, unless
+// that has ended.
 func (a *Assembler) CallArguments(index int, fragment string) {
 	if fragment == "" || !a.Hold(len(fragment)) {
 		return
 	}
 	call := &a.calls[index]
-	if !a.within(LimitedArguments, a.limits.ArgumentBytes, len(call.arguments)+len(fragment)) {
+	if call.ended || !a.within(LimitedArguments, a.limits.ArgumentBytes, len(call.arguments)+len(fragment)) {
 		return
 	}
 	call.arguments = append(call.arguments, fragment...)
 	a.emit(ToolCallDelta{Index: index, Arguments: fragment})
+}
+
+// EndCall closes a call, with a signature if it has one. A vendor that closes its calls
+// says so, since what comes after a call is to stand after it. Calls that are open in
+// the end are closed by Finish.
+func (a *Assembler) EndCall(index int, signature string) {
+	if signature != "" && !a.Hold(len(signature)) || a.Stopped() {
+		return
+	}
+	a.endReasoning()
+	c := &a.calls[index]
+	if c.ended {
+		return
+	}
+	c.ended = true
+	arguments, malformed := callArguments(c.arguments)
+	c.arguments = nil
+	a.emit(ToolCallEnd{Index: index, ID: c.id, Name: c.name, Arguments: arguments, Malformed: malformed, Signature: signature})
 }
 
 // Finish closes everything open and ends the stream with d, whose Usage.Total
@@ -184,9 +229,8 @@ func (a *Assembler) Finish(d Done) {
 		return
 	}
 	a.endReasoning()
-	for i, c := range a.calls {
-		arguments, malformed := callArguments(c.arguments)
-		a.emit(ToolCallEnd{Index: i, ID: c.id, Name: c.name, Arguments: arguments, Malformed: malformed})
+	for i := range a.calls {
+		a.EndCall(i, "")
 	}
 	switch {
 	case d.StopReason == StopStop && len(a.calls) > 0:

@@ -45,11 +45,11 @@ func TextBytes(messages []Message) (n int) {
 		for _, p := range m.Parts {
 			switch p := p.(type) {
 			case Text:
-				n += len(p.Text)
+				n += len(p.Text) + len(p.Signature)
 			case Reasoning:
 				n += len(p.Text) + len(p.Signature)
 			case ToolCall:
-				n += len(p.Arguments)
+				n += len(p.Arguments) + len(p.Signature)
 			case ToolResult:
 				n += TextBytes([]Message{{Parts: p.Content}})
 			}

@@ -91,7 +91,7 @@ func TestBlockIsSafeForConcurrentUse(t *testing.T) {
 		calls.Go(func() {
 			e := &encodings{size: 1}
 			m := providers.Model{Provider: "p", ID: fmt.Sprint(n % 2)}
-			if got, err := e.of(b, m, true); err != nil || got != "1 [{x}]" {
+			if got, err := e.of(b, m, true); err != nil || got != "1 [{x }]" {
 				t.Errorf("got %q, %v", got, err)
 			}
 			b.Forget()

@@ -11,7 +11,8 @@
 //     terminal marker is an error of KindTruncated, never a Done.
 //  2. The events of a tool call come as one ToolCallStart, any number of
 //     ToolCallDeltas, one ToolCallEnd, with the same Index. A ReasoningEnd
-//     closes the ReasoningDeltas before it. All are closed before Done.
+//     closes the ReasoningDeltas before it. All are closed before Done. Parts end in
+//     the order in which the vendor wants them back, each with its signature.
 //  3. ToolCallEnd.Arguments is always valid JSON, digit for digit what the
 //     model wrote: numbers never pass through a float. Text that is not JSON
 //     does not lose the call: it arrives as a JSON string, with Malformed set.

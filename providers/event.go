@@ -2,17 +2,24 @@ package providers
 
 import "encoding/json"
 
-// Event is one step of a response: TextDelta, ReasoningDelta, ReasoningEnd,
+// Event is one step of a response: TextDelta, TextEnd, ReasoningDelta, ReasoningEnd,
 // ToolCallStart, ToolCallDelta, ToolCallEnd or Done.
 type Event interface{ event() }
 
 // TextDelta appends to the visible answer. Text is never empty.
 type TextDelta struct{ Text string }
 
+// TextEnd closes the text since the last event of another type, and may come without any,
+// if the vendor wants a signature back at this place. Text that needs none has no end.
+type TextEnd struct {
+	// Signature is opaque; it goes back in Text.Signature. It is never empty.
+	Signature string
+}
+
 // ReasoningDelta appends to the reasoning. Text is never empty.
 type ReasoningDelta struct{ Text string }
 
-// ReasoningEnd closes the reasoning so far. It may come without any delta, if
+// ReasoningEnd closes the reasoning since the last ReasoningEnd. It may come without any delta, if
 // the vendor shows nothing but wants its signature back.
 type ReasoningEnd struct {
 	// Signature is opaque; it goes back in Reasoning.Signature.
@@ -46,6 +53,8 @@ type ToolCallEnd struct {
 	// that text as one JSON string. The call must be answered with an error
 	// result, not run.
 	Malformed bool
+	// Signature is opaque and may be empty; it goes back in ToolCall.Signature.
+	Signature string
 }
 
 // Done ends a complete response.
@@ -58,6 +67,7 @@ type Done struct {
 }
 
 func (TextDelta) event()      {}
+func (TextEnd) event()        {}
 func (ReasoningDelta) event() {}
 func (ReasoningEnd) event()   {}
 func (ToolCallStart) event()  {}

@@ -47,10 +47,11 @@ const (
 type Message struct {
 	Role Role
 	// Parts: a user message holds Text and Image, an assistant message Text,
-	// Reasoning and ToolCall, a tool message ToolResult.
+	// Reasoning and ToolCall in the order in which the model made them, a tool message
+	// ToolResult.
 	Parts []Part
 	// Model is the specifier of the model that wrote an assistant message.
-	// Reasoning is shown again only to the model that wrote it.
+	// Reasoning and signatures are shown again only to the model that wrote them.
 	Model string
 }
 
@@ -58,7 +59,12 @@ type Message struct {
 type Part interface{ part() }
 
 // Text is plain text.
-type Text struct{ Text string }
+type Text struct {
+	Text string
+	// Signature is the opaque value of TextEnd in a message of a model, needed to show
+	// the text to its model again as it was. Text may be empty then.
+	Signature string
+}
 
 // Image is a picture.
 type Image struct {
@@ -96,7 +102,7 @@ func (b Bytes) Open(context.Context) (io.ReadCloser, error) {
 type Reasoning struct {
 	Text string
 	// Signature is the opaque value of ReasoningEnd, needed to show the
-	// reasoning to its model again.
+	// reasoning to its model again. Text may be empty then.
 	Signature string
 }
 
@@ -106,6 +112,8 @@ type ToolCall struct {
 	ID, Name string
 	// Arguments is valid JSON, as ToolCallEnd had it.
 	Arguments json.RawMessage
+	// Signature is the opaque value of ToolCallEnd, for the model that made the call.
+	Signature string
 }
 
 // ToolResult answers a ToolCall.

@@ -26,6 +26,54 @@ func collect(ctx context.Context, produce func(*providers.Assembler) error) (eve
 	return events, failure
 }
 
+// TestAssemblerEndsPartsInOrder closes parts as a vendor does that says where they end.
+func TestAssemblerEndsPartsInOrder(t *testing.T) {
+	got, err := collect(t.Context(), func(a *providers.Assembler) error {
+		a.EndText("")
+		a.EndReasoning("")
+		a.Reasoning("r", "")
+		a.EndReasoning("r1")
+		a.EndReasoning("r2")
+		a.Reasoning("s", "")
+		a.EndReasoning("")
+		first := a.StartCall("c", "f")
+		a.CallArguments(first, `{}`)
+		a.EndCall(first, "c1")
+		a.EndCall(first, "again")
+		a.CallArguments(first, "late")
+		a.EndReasoning("r3")
+		a.Text("t")
+		a.EndText("t1")
+		a.EndText("t2")
+		a.StartCall("d", "f")
+		a.Finish(providers.Done{StopReason: providers.StopToolUse})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []providers.Event{
+		providers.ReasoningDelta{Text: "r"},
+		providers.ReasoningEnd{Signature: "r1"},
+		providers.ReasoningEnd{Signature: "r2"},
+		providers.ReasoningDelta{Text: "s"},
+		providers.ReasoningEnd{},
+		providers.ToolCallStart{Index: 0, ID: "c", Name: "f"},
+		providers.ToolCallDelta{Index: 0, Arguments: `{}`},
+		providers.ToolCallEnd{Index: 0, ID: "c", Name: "f", Arguments: json.RawMessage(`{}`), Signature: "c1"},
+		providers.ReasoningEnd{Signature: "r3"},
+		providers.TextDelta{Text: "t"},
+		providers.TextEnd{Signature: "t1"},
+		providers.TextEnd{Signature: "t2"},
+		providers.ToolCallStart{Index: 1, ID: "d", Name: "f"},
+		providers.ToolCallEnd{Index: 1, ID: "d", Name: "f", Arguments: json.RawMessage(`{}`)},
+		providers.Done{StopReason: providers.StopToolUse},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestAssemblerOrder(t *testing.T) {
 	got, err := collect(t.Context(), func(a *providers.Assembler) error {
 		a.Text("")

@@ -87,18 +87,25 @@ type renamedCall struct {
 
 func assistantParts(msg Message, spec string) (parts []Part, calls []renamedCall) {
 	var used map[string]bool // made for the first call
+	own := msg.Model == spec
 	for _, p := range msg.Parts {
 		switch p := p.(type) {
 		case Text:
-			if p.Text != "" {
+			if !own {
+				p.Signature = ""
+			}
+			if p != (Text{}) {
 				parts = append(parts, p)
 			}
 		case Reasoning:
-			if msg.Model == spec {
+			if own {
 				parts = append(parts, p)
 			}
 		case ToolCall:
 			renamed := renamedCall{originalID: p.ID}
+			if !own {
+				p.Signature = ""
+			}
 			p.ID = freeID(p.ID, used)
 			p.Arguments = objectArguments(p.Arguments)
 			if used == nil {

@@ -39,6 +39,9 @@ func TestTransformMessages(t *testing.T) {
 	hidden := text("(An image was left out here: this model reads text only.)")
 	toolHidden := text("(The tool returned an image, left out here: this model reads text only.)")
 	thought := providers.Reasoning{Text: "hm", Signature: "s"}
+	signed := call("a", `{}`)
+	signed.Signature = "c"
+	said := assistant(providers.Reasoning{Signature: "r"}, providers.Text{Text: "t", Signature: "t"}, signed, thought, providers.Text{Signature: "u"})
 	by := func(model string, m message) message {
 		m.Model = model
 		return m
@@ -85,6 +88,9 @@ func TestTransformMessages(t *testing.T) {
 		{"reasoning", nil,
 			[]message{by("p/m", assistant(thought, text("a"))), by("p/other", assistant(thought, text("b"))), assistant(thought)},
 			[]message{by("p/m", assistant(thought, text("a"))), by("p/other", assistant(text("b")))}},
+		{"signatures, in their order", nil,
+			[]message{by("p/m", said), by("p/other", said)},
+			[]message{by("p/m", said), tool(noResult("a")), by("p/other", assistant(text("t"), call("a", `{}`))), tool(noResult("a"))}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/sse"
@@ -86,7 +87,7 @@ type decoder struct {
 	out      *providers.Assembler
 	done     providers.Done
 	open     map[int]*openBlock
-	thoughts run
+	thought  *openBlock // the block of thinking under way
 	finished bool
 
 	// Their memory serves one event after the other.
@@ -98,9 +99,9 @@ type decoder struct {
 // openBlock is a block between its start and its stop.
 type openBlock struct {
 	kind string
-	// thought is set for thinking, call and input for a tool call.
-	thought *thought
-	call    int
+	// signature is of thinking; of a redacted block it is all there is.
+	signature strings.Builder
+	call      int
 	// input holds arguments that came with the start, until a fragment
 	// supersedes them.
 	input json.RawMessage
@@ -155,6 +156,7 @@ const blockBytes = 256
 
 func (d *decoder) start(e *event) error {
 	d.stop(e.Index)
+	d.endThought()
 	var head struct {
 		Type string `json:"type"`
 	}
@@ -175,16 +177,14 @@ func (d *decoder) start(e *event) error {
 	}
 	switch head.Type {
 	case blockText:
-		d.text(b.Text)
+		d.out.Text(b.Text)
 	case blockThinking:
-		o.thought = &thought{kind: head.Type}
-		o.thought.signature.WriteString(b.Signature)
-		d.thoughts = append(d.thoughts, o.thought)
-		d.think(o.thought, b.Thinking)
+		d.thought = o
+		o.signature.WriteString(b.Signature)
+		d.out.Reasoning(b.Thinking, "")
 	case blockRedacted:
-		d.thoughts = append(d.thoughts, &thought{kind: head.Type, data: b.Data})
+		d.out.EndReasoning(redacted(b.Data))
 	case blockToolUse:
-		d.endThoughts()
 		o.call, o.input = d.out.StartCall(b.ID, b.Name), b.Input
 	}
 	return nil
@@ -207,12 +207,14 @@ func (d *decoder) delta(e *event) error {
 	}
 	switch {
 	case o.kind == blockText && f.Type == "text_delta":
-		d.text(f.Text)
+		d.endThought()
+		d.out.Text(f.Text)
+	case o.kind == blockThinking && o != d.thought: // it was taken for ended
 	case o.kind == blockThinking && f.Type == "thinking_delta":
-		d.think(o.thought, f.Thinking)
+		d.out.Reasoning(f.Thinking, "")
 	case o.kind == blockThinking && f.Type == "signature_delta":
 		if d.out.Hold(len(f.Signature)) {
-			o.thought.signature.WriteString(f.Signature)
+			o.signature.WriteString(f.Signature)
 		}
 	case o.kind == blockToolUse && f.Type == "input_json_delta":
 		if f.PartialJSON != "" {
@@ -230,27 +232,24 @@ func (d *decoder) stop(index int) {
 		return
 	}
 	delete(d.open, index)
-	if given(o.input) && string(o.input) != "{}" {
-		d.out.CallArguments(o.call, string(o.input))
+	switch {
+	case o == d.thought:
+		d.endThought()
+	case o.kind == blockToolUse:
+		if given(o.input) && string(o.input) != "{}" {
+			d.out.CallArguments(o.call, string(o.input))
+		}
+		d.out.EndCall(o.call, "")
 	}
 }
 
-func (d *decoder) text(s string) {
-	if s != "" {
-		d.endThoughts()
-		d.out.Text(s)
+// endThought comes before anything else that the response shows: what follows is not of
+// the block that its signature is of.
+func (d *decoder) endThought() {
+	if d.thought != nil {
+		d.out.EndReasoning(d.thought.signature.String())
+		d.thought = nil
 	}
-}
-
-func (d *decoder) think(t *thought, s string) {
-	t.text.WriteString(s)
-	d.out.Reasoning(s, "")
-}
-
-// endThoughts comes before everything that makes the Assembler end the reasoning.
-func (d *decoder) endThoughts() {
-	d.out.Reasoning("", d.thoughts.sign())
-	d.thoughts = nil
 }
 
 func (d *decoder) messageDelta(e *event) error {
@@ -296,7 +295,7 @@ func (d *decoder) finish() error {
 	for _, index := range slices.Sorted(maps.Keys(d.open)) {
 		d.stop(index)
 	}
-	d.endThoughts()
+	d.endThought()
 	d.out.Finish(d.done)
 	d.finished = true
 	return nil

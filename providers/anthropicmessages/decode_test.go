@@ -71,13 +71,14 @@ func TestDecodeRecording(t *testing.T) {
 		providers.ReasoningDelta{Text: "néw"},
 		providers.ReasoningEnd{Signature: "c2ln"},
 		providers.TextDelta{Text: "Grüße 😀"},
+		providers.ReasoningEnd{Signature: `[{"type":"redacted_thinking","data":"cmVk"}]`},
 		providers.ReasoningDelta{Text: "so"},
-		providers.ReasoningEnd{Signature: `[{"type":"redacted_thinking","data":"cmVk"},{"type":"thinking","thinking":"so","signature":"c28="}]`},
+		providers.ReasoningEnd{Signature: "c28="},
 		providers.ToolCallStart{Index: 0, ID: "toolu_0", Name: "add"},
 		providers.ToolCallDelta{Index: 0, Arguments: `{"n":123456789`},
 		providers.ToolCallDelta{Index: 0, Arguments: `01234567890}`},
-		providers.ToolCallStart{Index: 1, ID: "toolu_1", Name: "now"},
 		providers.ToolCallEnd{Index: 0, ID: "toolu_0", Name: "add", Arguments: json.RawMessage(`{"n":12345678901234567890}`)},
+		providers.ToolCallStart{Index: 1, ID: "toolu_1", Name: "now"},
 		providers.ToolCallEnd{Index: 1, ID: "toolu_1", Name: "now", Arguments: json.RawMessage(`{}`)},
 		providers.Done{
 			StopReason: providers.StopToolUse, ResponseID: "msg_1", ResponseModel: "m-1",
@@ -164,21 +165,10 @@ func TestReasoningRoundTrip(t *testing.T) {
 			if failure != nil {
 				t.Fatal(failure)
 			}
-			var r providers.Reasoning
-			for _, e := range events {
-				switch e := e.(type) {
-				case providers.ReasoningDelta:
-					r.Text += e.Text
-				case providers.ReasoningEnd:
-					r.Signature = e.Signature
-				}
-			}
 			var body struct {
 				Messages []struct{ Content []json.RawMessage }
 			}
-			sent := encode(t, m, providers.Request{Messages: []providers.Message{{
-				Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{r, providers.Text{Text: "answer"}},
-			}}}, providers.Options{})
+			sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
 			if err := json.Unmarshal([]byte(sent), &body); err != nil {
 				t.Fatal(err)
 			}
@@ -191,6 +181,43 @@ func TestReasoningRoundTrip(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRoundTripKeepsTheOrder sends a response back block by block as it came.
+func TestRoundTripKeepsTheOrder(t *testing.T) {
+	stop := func(i int) string { return fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i) }
+	events, failure := read(t, nil,
+		start(0, `{"type":"thinking","thinking":""}`), delta(0, "thinking_delta", "thinking", "one"), delta(0, "signature_delta", "signature", "a"), stop(0),
+		start(1, `{"type":"thinking","thinking":""}`), delta(1, "signature_delta", "signature", "b"), stop(1),
+		start(2, `{"type":"tool_use","id":"t1","name":"f","input":{}}`), stop(2),
+		start(3, `{"type":"redacted_thinking","data":"cg=="}`), stop(3),
+		start(4, `{"type":"text","text":""}`), delta(4, "text_delta", "text", "so"), stop(4),
+		start(5, `{"type":"thinking","thinking":""}`), delta(5, "thinking_delta", "thinking", "two"), delta(5, "signature_delta", "signature", "d"), stop(5),
+		start(6, `{"type":"tool_use","id":"t2","name":"g","input":{}}`), delta(6, "input_json_delta", "partial_json", `{"x":1}`), stop(6),
+		messageEnd("tool_use"), messageStop)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
+	sent := encode(t, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
+	var body struct {
+		Messages []struct{ Content json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(sent), &body); err != nil {
+		t.Fatal(err)
+	}
+	want := `[
+		{"type":"thinking","thinking":"one","signature":"a"},
+		{"type":"thinking","thinking":"","signature":"b"},
+		{"type":"tool_use","id":"t1","name":"f","input":{}},
+		{"type":"redacted_thinking","data":"cg=="},
+		{"type":"text","text":"so"},
+		{"type":"thinking","thinking":"two","signature":"d"},
+		{"type":"tool_use","id":"t2","name":"g","input":{"x":1}}
+	]`
+	if diff := cmp.Diff(canonical(t, want), canonical(t, string(body.Messages[0].Content))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

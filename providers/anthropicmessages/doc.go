@@ -33,10 +33,11 @@
 //  3. An error event ends the stream with the kind its type has as a status.
 //  4. An unknown stop_reason is an error: guessing that an answer is complete
 //     would be silent loss. A pause_turn counts as a stop.
-//  5. ReasoningEnd.Signature is the vendor's own for one block of thinking. For
-//     several in a row, or a redacted one, it is a JSON array of those blocks.
-//     Either way they go back exactly as they came; thinking that was never
-//     signed is not sent back, since the vendor would refuse it.
+//  5. Each block of thinking is reasoning of its own, in its place between texts and
+//     calls. ReasoningEnd.Signature is the vendor's own; for a redacted block, and in
+//     what earlier versions stored, it is a JSON array of blocks. Either way they go
+//     back exactly as they came; thinking that was never signed is not sent back,
+//     since the vendor would refuse it.
 //
 // Everything is safe for concurrent use. Nothing survives a call.
 package anthropicmessages

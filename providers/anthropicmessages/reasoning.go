@@ -7,44 +7,12 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// thought is one block of thinking while it arrives.
-type thought struct {
-	kind            string
-	text, signature strings.Builder
-	data            string
-}
-
-func (t *thought) block() block {
-	if t.kind == blockRedacted {
-		return block{Type: t.kind, Data: t.data}
-	}
-	text := t.text.String()
-	return block{Type: t.kind, Thinking: &text, Signature: t.signature.String()}
-}
-
-// run is the thinking of one response that nothing visible interrupts. It
-// becomes one providers.Reasoning, though the vendor wants every block of it
-// back with its own signature.
-type run []*thought
-
-// sign returns what Reasoning.Signature is to hold. The vendor's signatures
-// are base64, so an array is never taken for one.
-func (r run) sign() string {
-	if len(r) == 1 && r[0].kind == blockThinking {
-		return r[0].signature.String()
-	}
-	var kept []block
-	for _, t := range r {
-		if b := t.block(); b.sealed() {
-			kept = append(kept, b)
-		}
-	}
-	if len(kept) == 0 {
-		return ""
-	}
-	signature, err := json.Marshal(kept)
+// redacted returns the signature of a block of thinking that is not shown: the block in
+// an array. The vendor's own signatures are base64, so an array is never taken for one.
+func redacted(data string) string {
+	signature, err := json.Marshal([]block{{Type: blockRedacted, Data: data}})
 	if err != nil {
-		panic("anthropicmessages: blocks have no JSON form: " + err.Error())
+		panic("anthropicmessages: a block has no JSON form: " + err.Error())
 	}
 	return string(signature)
 }
@@ -60,7 +28,8 @@ func (b block) sealed() bool {
 	return false
 }
 
-// encodeReasoning is the inverse of sign.
+// encodeReasoning returns the blocks of a part: one, or several where an array holds
+// them, as earlier versions stored neighbours.
 func encodeReasoning(r providers.Reasoning) []block {
 	if !strings.HasPrefix(r.Signature, "[") {
 		b := block{Type: blockThinking, Thinking: &r.Text, Signature: r.Signature}

@@ -35,6 +35,58 @@ func Collect(stream iter.Seq2[providers.Event, error]) ([]providers.Event, *prov
 	return events, typed, nil
 }
 
+// Said returns the message that a response makes, as the runtime keeps it and shows it to
+// the model again.
+func Said(model string, events []providers.Event) providers.Message {
+	m := providers.Message{Role: providers.RoleAssistant, Model: model}
+	var text *providers.Text
+	var thought *providers.Reasoning
+	end := func() {
+		if text != nil {
+			m.Parts = append(m.Parts, *text)
+		}
+		if thought != nil {
+			m.Parts = append(m.Parts, *thought)
+		}
+		text, thought = nil, nil
+	}
+	for _, e := range events {
+		switch e := e.(type) {
+		case providers.TextDelta:
+			if text == nil {
+				end()
+				text = &providers.Text{}
+			}
+			text.Text += e.Text
+		case providers.TextEnd:
+			if text == nil {
+				end()
+				text = &providers.Text{}
+			}
+			text.Signature = e.Signature
+			end()
+		case providers.ReasoningDelta:
+			if thought == nil {
+				end()
+				thought = &providers.Reasoning{}
+			}
+			thought.Text += e.Text
+		case providers.ReasoningEnd:
+			if thought == nil {
+				end()
+				thought = &providers.Reasoning{}
+			}
+			thought.Signature = e.Signature
+			end()
+		case providers.ToolCallEnd:
+			end()
+			m.Parts = append(m.Parts, providers.ToolCall{ID: e.ID, Name: e.Name, Arguments: e.Arguments, Signature: e.Signature})
+		}
+	}
+	end()
+	return m
+}
+
 // Check judges a whole stream: its events in order, and the error it ended
 // with, nil if it ended with Done. It returns the first rule broken.
 func Check(events []providers.Event, failure error) error {
@@ -81,6 +133,11 @@ func (c *checker) event(e providers.Event) error {
 	switch e := e.(type) {
 	case providers.TextDelta:
 		return c.visible(e.Text)
+	case providers.TextEnd:
+		if e.Signature == "" {
+			return errors.New("has no signature")
+		}
+		return c.visible(e.Signature)
 	case providers.ReasoningDelta:
 		c.reasoning = true
 		return notEmpty(e.Text)

@@ -34,6 +34,8 @@ func TestCheckFindsEachFault(t *testing.T) {
 		{"plain error", nil, errors.New("plain"), "not a *providers.Error"},
 		{"no kind", nil, &providers.Error{}, "no kind"},
 		{"empty text", events{providers.TextDelta{}, done}, nil, "empty"},
+		{"end of text in reasoning", events{providers.ReasoningDelta{Text: "r"}, providers.TextEnd{Signature: "s"}, done}, nil, "before the ReasoningEnd"},
+		{"unsigned end of text", events{providers.TextDelta{Text: "t"}, providers.TextEnd{}, done}, nil, "no signature"},
 		{"text in reasoning", events{providers.ReasoningDelta{Text: "r"}, providers.TextDelta{Text: "t"}, done}, nil, "before the ReasoningEnd"},
 		{"open reasoning", events{providers.ReasoningDelta{Text: "r"}, done}, nil, "still open"},
 		{"end of nothing", events{providers.ReasoningEnd{}, done}, nil, "ends no reasoning"},

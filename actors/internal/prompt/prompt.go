@@ -164,7 +164,7 @@ func stepMessages(b storage.Bucket, key conversation.Key, st conversation.Step) 
 	for _, p := range st.Parts {
 		switch {
 		case p.Tool != nil:
-			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input})
+			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input, Signature: p.Signature})
 			if p.Tool.Settled {
 				result, err := toolResult(b, key, p.Tool)
 				if err != nil {
@@ -175,7 +175,7 @@ func stepMessages(b storage.Bucket, key conversation.Key, st conversation.Step) 
 		case p.Kind == conversation.PartReasoning:
 			said.Parts = append(said.Parts, providers.Reasoning{Text: p.Text, Signature: p.Signature})
 		default:
-			said.Parts = append(said.Parts, providers.Text{Text: p.Text})
+			said.Parts = append(said.Parts, providers.Text{Text: p.Text, Signature: p.Signature})
 		}
 	}
 	if len(said.Parts) == 0 {
