@@ -21,20 +21,26 @@ const (
 //
 //  1. Images become a placeholder text for a model without InputImage, one for
 //     each run of images.
-//  2. ThinkingLevel becomes empty for a model that does not reason, and for
-//     ThinkingOff; MaxTokens becomes the effective limit, 0 if there is none.
+//  2. ThinkingLevel becomes empty for a model that does not reason, and one that the
+//     model does not have becomes the one that stands for it. ThinkingOff stays what
+//     it is: a model that always thinks is for the protocol. MaxTokens becomes the
+//     effective limit, 0 if there is none.
 //  3. An assistant message with calls is followed by exactly one tool message,
 //     with one result for each call in the order of the calls. Results are
 //     looked for up to the next assistant message; a call without one gets an
 //     error result, and a result without call is dropped.
 //  4. Within such a pair, call ids are not empty and differ. Arguments are an
 //     object: anything else is wrapped into one.
-//  5. Reasoning stays only in messages of this very model. Empty texts, and
-//     messages left without parts, are dropped.
+//  5. Reasoning and signatures stay only in messages of this very model, in their
+//     order. Texts that are empty and unsigned, and messages left without parts, are
+//     dropped.
 func Transform(m Model, req Request, o Options) (Request, Options) {
 	req.Messages = transformMessages(m, req.Messages)
-	if !m.Reasoning || o.ThinkingLevel == ThinkingOff {
+	switch {
+	case !m.Reasoning:
 		o.ThinkingLevel = ""
+	case o.ThinkingLevel != ThinkingOff:
+		o.ThinkingLevel = m.Thinking.Clamp(o.ThinkingLevel)
 	}
 	if m.MaxTokens > 0 && (o.MaxTokens <= 0 || o.MaxTokens > m.MaxTokens) {
 		o.MaxTokens = m.MaxTokens

@@ -115,7 +115,11 @@ func TestTransformOptions(t *testing.T) {
 	}{
 		{"does not reason", providers.Model{}, providers.Options{ThinkingLevel: "high"}, providers.Options{}},
 		{"reasons", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "high"}, providers.Options{ThinkingLevel: "high"}},
-		{"off", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "off"}, providers.Options{}},
+		{"off", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "off"}, providers.Options{ThinkingLevel: "off"}},
+		{"off of a model that always thinks", providers.Model{Reasoning: true, Thinking: providers.ThinkingMap{"off": nil}}, providers.Options{ThinkingLevel: "off"},
+			providers.Options{ThinkingLevel: "off"}},
+		{"left to the vendor", providers.Model{Reasoning: true}, providers.Options{}, providers.Options{}},
+		{"a level that it does not have", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "max"}, providers.Options{ThinkingLevel: "high"}},
 		{"model's limit", providers.Model{MaxTokens: 9}, providers.Options{}, providers.Options{MaxTokens: 9}},
 		{"lower limit", providers.Model{MaxTokens: 9}, providers.Options{MaxTokens: 5}, providers.Options{MaxTokens: 5}},
 		{"higher limit", providers.Model{MaxTokens: 9}, providers.Options{MaxTokens: 50}, providers.Options{MaxTokens: 9}},
