@@ -2,6 +2,7 @@ package providers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -18,23 +19,32 @@ type HTTPOptions struct {
 	// to other hosts with headers that hold keys. Nil means a client of its
 	// own, whose only time limit is the context and which follows none.
 	Client *http.Client
+	// Authorize completes each request before it is sent: it may sign it, or put a
+	// token into a header, in place of or beside what the codec did. GetBody of the
+	// request reads what will be sent, from its beginning. ctx is that of the call. An
+	// error that is not an *Error is reported as KindAuth.
+	Authorize func(ctx context.Context, r *http.Request, m Model, o Options) error
 }
 
 // HTTP is the Protocol of a Codec over net/http. A connection is used again once the
 // vendor has ended the response, for which a stream waits 50 ms at most after the last
 // event. It is safe for concurrent use.
 type HTTP struct {
-	codec  Codec
-	client *http.Client
-	owned  bool
+	codec     Codec
+	client    *http.Client
+	owned     bool
+	authorize func(context.Context, *http.Request, Model, Options) error
 }
 
 var _ historyProtocol = (*HTTP)(nil)
 
 // NewHTTP returns the Protocol of codec.
 func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
-	if o != nil && o.Client != nil {
-		return &HTTP{codec: codec, client: o.Client}
+	if o == nil {
+		o = &HTTPOptions{}
+	}
+	if o.Client != nil {
+		return &HTTP{codec: codec, client: o.Client, authorize: o.Authorize}
 	}
 	client := &http.Client{
 		Transport: &http.Transport{
@@ -50,7 +60,7 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 		// A redirect could carry the key to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &HTTP{codec: codec, client: client, owned: true}
+	return &HTTP{codec: codec, client: client, owned: true, authorize: o.Authorize}
 }
 
 // Close closes idle connections, unless the client was given. Calls under way
@@ -81,12 +91,35 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 		up := &upload{ctx: ctx, body: call.Body}
 		defer up.end()
 		up.attach(hreq)
-		err = h.exchange(hreq, a)
+		if err := h.finishRequest(ctx, hreq, m, topts); err != nil {
+			return err
+		}
+		err = HideInError(h.exchange(hreq, a), headerSecrets(hreq.Header))
 		if failure := up.end(); failure != nil && !a.finished {
 			return failure // whatever the vendor made of half a request
 		}
 		return err
 	})
+}
+
+// finishRequest authorizes a request that is otherwise whole.
+func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Options) error {
+	if h.authorize != nil {
+		if err := h.authorize(ctx, r, m, o); err != nil {
+			var e *Error
+			if errors.As(err, &e) {
+				return err
+			}
+			return &Error{Kind: KindAuth, Err: fmt.Errorf("authorize request: %w", err)}
+		}
+	}
+	for k, values := range r.Header {
+		// The transport would refuse it, too, but as a failure of the network.
+		if strings.ContainsAny(strings.Join(values, ""), "\r\n\x00") {
+			return &Error{Kind: KindInvalidRequest, Err: fmt.Errorf("build request: header %q holds a control character", k)}
+		}
+	}
+	return nil
 }
 
 // exchange sends the request and feeds a from its response.
@@ -143,12 +176,6 @@ func newRequest(ctx context.Context, m Model, call *Call) (*http.Request, error)
 	}
 	for k, v := range m.Headers {
 		hreq.Header.Set(k, v)
-	}
-	for k, values := range hreq.Header {
-		// The transport would refuse it, too, but as a failure of the network.
-		if strings.ContainsAny(strings.Join(values, ""), "\r\n\x00") {
-			return nil, fmt.Errorf("build request: header %q holds a control character", k)
-		}
 	}
 	return hreq, nil
 }

@@ -72,6 +72,15 @@ func secretsOf(key string, headers map[string]string) []string {
 	return secrets
 }
 
+// headerSecrets are the secrets among the headers of a request, wherever they are from.
+func headerSecrets(h http.Header) []string {
+	one := make(map[string]string, len(h))
+	for name := range h {
+		one[name] = h.Get(name)
+	}
+	return secretsOf("", one)
+}
+
 func namesSecret(header string) bool {
 	name := strings.ToLower(header)
 	return containsAny(name, []string{"auth", "key", "token", "secret", "cookie", "password"})
