@@ -69,8 +69,8 @@ type Error struct {
 	Kind ErrorKind
 	// Provider is the provider id; empty only where none was resolved.
 	Provider string
-	// Status is the HTTP status, 0 if there was no response. It is 200 for an
-	// error inside a stream.
+	// Status is the HTTP status, 0 if there was no response. Of an error inside a
+	// stream it is the one that the error has outside, or 200 if that is not known.
 	Status int
 	// Body is the raw body, or the raw event of an error inside a stream, at
 	// most MaxErrorBody bytes.

@@ -94,7 +94,7 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 		if err := h.finishRequest(ctx, hreq, m, topts); err != nil {
 			return err
 		}
-		err = HideInError(h.exchange(hreq, a), headerSecrets(hreq.Header))
+		err = HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
 		if failure := up.end(); failure != nil && !a.finished {
 			return failure // whatever the vendor made of half a request
 		}
@@ -123,14 +123,14 @@ func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Op
 }
 
 // exchange sends the request and feeds a from its response.
-func (h *HTTP) exchange(hreq *http.Request, a *Assembler) error {
+func (h *HTTP) exchange(hreq *http.Request, m Model, a *Assembler) error {
 	resp, err := h.client.Do(hreq)
 	if err != nil {
 		return &Error{Kind: KindNetwork, Err: err}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
-		return responseError(resp)
+		return refusal(m, responseError(resp))
 	}
 	if err := h.codec.Decode(resp.Body, a); err != nil {
 		return err
@@ -139,6 +139,14 @@ func (h *HTTP) exchange(hreq *http.Request, a *Assembler) error {
 		drain(resp)
 	}
 	return nil
+}
+
+// refusal knows of a vendor that has no words for a prompt that is too long.
+func refusal(m Model, e *Error) *Error {
+	if e.Status == http.StatusBadRequest && len(e.Body) == 0 && m.Provider == "cerebras" {
+		e.Kind = KindContextOverflow
+	}
+	return e
 }
 
 // After its last event a response has an end of its own, which vendors send at once.

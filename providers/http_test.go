@@ -363,3 +363,18 @@ func TestParallelCallsUseConnectionsAgain(t *testing.T) {
 		t.Errorf("3 times %d calls made %d connections", parallel, n)
 	}
 }
+
+// TestEmptyRefusal is of a vendor that has no words for a prompt that is too long.
+func TestEmptyRefusal(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	defer server.Close()
+	p := providers.NewHTTP(plainCodec{}, nil)
+	defer p.Close()
+	for provider, want := range map[string]providers.ErrorKind{"cerebras": providers.KindContextOverflow, "other": providers.KindInvalidRequest} {
+		m := providers.Model{Provider: provider, ID: "m", BaseURL: server.URL}
+		_, failure, broken := providertest.Collect(p.Stream(t.Context(), m, providers.Request{}, providers.Options{}))
+		if broken != nil || failure == nil || failure.Kind != want {
+			t.Errorf("%s: got %v, %v", provider, failure, broken)
+		}
+	}
+}

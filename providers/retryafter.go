@@ -1,19 +1,42 @@
 package providers
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// maxRetryAfter keeps arithmetic on absurd headers from overflowing. The caller
+// maxRetryAfter keeps arithmetic on absurd hints from overflowing. The caller
 // has its own, much lower cap.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads how long to wait: retry-after-ms, or Retry-After in seconds
-// or as a date, which counts from the server's own date if it sends one.
-func retryAfter(h http.Header) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+// retryAfter reads how long to wait, from the most exact hint that there is: the usual
+// headers, what the body says, or when the exhausted one of the two limits in
+// x-ratelimit headers is reset.
+func retryAfter(h http.Header, body []byte) time.Duration {
+	if wait := headerWait(h); wait > 0 {
+		return wait
+	}
+	if wait := bodyWait(body, serverTime(h)); wait > 0 {
+		return wait
+	}
+	var wait time.Duration
+	for _, what := range []string{"Requests", "Tokens"} {
+		if h.Get("X-Ratelimit-Remaining-"+what) == "0" {
+			wait = max(wait, parseWait(h.Get("X-Ratelimit-Reset-"+what)))
+		}
+	}
+	return wait
+}
+
+// headerWait reads retry-after-ms, or Retry-After in seconds or as a date, which counts
+// from the server's own date if it sends one.
+func headerWait(h http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return boundedWait(ms * float64(time.Millisecond))
 	}
 	v := h.Get("Retry-After")
@@ -24,11 +47,86 @@ func retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		now = time.Now()
+	return boundedWait(float64(at.Sub(serverTime(h))))
+}
+
+// serverTime is when the response was made, as its server sees it.
+func serverTime(h http.Header) time.Time {
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		return at
 	}
-	return boundedWait(float64(at.Sub(now)))
+	return time.Now()
+}
+
+// bodyWait reads how long to wait from the error object of a body: seconds or a moment
+// in members of their own, or words of the message.
+func bodyWait(body []byte, now time.Time) time.Duration {
+	var top struct {
+		Error json.RawMessage `json:"error"`
+	}
+	body = firstElement(body)
+	if json.Unmarshal(body, &top) == nil && len(top.Error) > 0 && top.Error[0] == '{' {
+		body = top.Error
+	}
+	var o struct {
+		Message any     `json:"message"`
+		In      float64 `json:"resets_in_seconds"`
+		At      float64 `json:"resets_at"` // of the epoch
+		Details []struct {
+			Type  string `json:"@type"`
+			Delay string `json:"retryDelay"`
+		} `json:"details"`
+	}
+	// Members of other types leave theirs empty.
+	_ = json.Unmarshal(body, &o)
+	for _, d := range o.Details {
+		if strings.HasSuffix(d.Type, "google.rpc.RetryInfo") {
+			if wait := parseWait(d.Delay); wait > 0 {
+				return wait
+			}
+		}
+	}
+	switch message, _ := o.Message.(string); {
+	case o.In > 0:
+		return boundedWait(o.In * float64(time.Second))
+	case o.At > 0:
+		return boundedWait((o.At - float64(now.Unix())) * float64(time.Second))
+	default:
+		return messageWait(message)
+	}
+}
+
+// waitWords finds how long to wait in a message, such as "try again in 6m0s", "retry in
+// 34.4s" or "try again in 35 seconds".
+var waitWords = regexp.MustCompile(`(?i)\b(?:re)?try(?: again)? in (?:((?:\d+(?:\.\d+)?(?:ms|[hms]))+)|(\d+(?:\.\d+)?) (second|minute|hour)s?)\b`)
+
+func messageWait(message string) time.Duration {
+	found := waitWords.FindStringSubmatch(message)
+	switch {
+	case found == nil:
+		return 0
+	case found[2] != "":
+		return parseWait(found[2] + strings.ToLower(found[3][:1]))
+	}
+	return parseWait(strings.ToLower(found[1]))
+}
+
+// parseWait reads a duration such as "6m0s"; 0 is none.
+func parseWait(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0
+	}
+	return boundedWait(float64(d))
+}
+
+// firstElement unwraps an error that stands in an array.
+func firstElement(body []byte) []byte {
+	var list []json.RawMessage
+	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' && json.Unmarshal(trimmed, &list) == nil && len(list) > 0 {
+		return list[0]
+	}
+	return body
 }
 
 func boundedWait(ns float64) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -227,10 +228,83 @@ func TestClassifyOrder(t *testing.T) {
 		{0, "invalid_api_key", "", providers.KindAuth},
 		{0, "invalid_request_error", "", providers.KindInvalidRequest},
 		{0, "", "something else", providers.KindProtocol},
+		{400, "", "Input length 9 exceeds the maximum allowed input length of 8 tokens.", providers.KindContextOverflow},
+		{400, "", "prompt token count of 9 exceeds the limit of 8", providers.KindContextOverflow},
+		{400, "", "Your request exceeded model token limit: 8", providers.KindContextOverflow},
+		{400, "1261", "Prompt exceeds max length", providers.KindContextOverflow},
+		{400, "1261", "", providers.KindContextOverflow},
+		{400, "", "Range of input length should be [1, 8]", providers.KindContextOverflow},
+		{400, "", "tokens in request more than max tokens allowed", providers.KindContextOverflow},
+		{400, "", "longer than the maximum model length of 8", providers.KindContextOverflow},
+		{400, "exceed_context_size_error", "", providers.KindContextOverflow},
+		{400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", providers.KindAuth},
+		{400, "invalid-argument", "Incorrect API key provided.", providers.KindAuth},
+		{403, "", "unsupported model or your request did not allow prompt caching", providers.KindInvalidRequest},
+		{429, "usage_limit_reached", "", providers.KindQuota},
+		{429, "usage_not_included", "", providers.KindQuota},
+		{429, "1308", "", providers.KindQuota},
+		{429, "FreeUsageLimitError", "", providers.KindQuota},
+		{429, "", "Monthly usage limit reached", providers.KindQuota},
+		{429, "", "Request costs more than your available balance", providers.KindQuota},
+		{429, "", "The key is out of budget", providers.KindQuota},
+		{429, "subscription_sharing_daily_limit_exceeded", "", providers.KindQuota},
+		{429, "RESOURCE_EXHAUSTED", "Quota exceeded for metric: m", providers.KindQuota},
+		{429, "RESOURCE_EXHAUSTED", "Quota exceeded for metric: m\nPlease retry in 34.4s.", providers.KindRateLimit},
+		{429, "service_tier_capacity_exceeded", "", providers.KindRateLimit},
+		{503, "slow_down", "", providers.KindOverloaded},
+		{0, "slow_down", "", providers.KindOverloaded},
+		{0, "invalid_prompt", "", providers.KindInvalidRequest},
+		{0, "cyber_policy", "", providers.KindInvalidRequest},
+		{0, "invalid_image_format", "", providers.KindInvalidRequest},
+		{0, "validationException", "", providers.KindInvalidRequest},
+		{0, "internalServerException", "", providers.KindOverloaded},
+		{0, "rate_limit_exceeded", "", providers.KindRateLimit},
+		{0, "context_length_exceeded", "", providers.KindContextOverflow},
+		{0, "insufficient_quota", "", providers.KindQuota},
 	} {
 		if got := providers.Classify(tt.status, tt.code, tt.message); got != tt.want {
 			t.Errorf("%d %q %q: got %s, want %s", tt.status, tt.code, tt.message, got, tt.want)
 		}
+	}
+}
+
+// TestRetryHints finds how long to wait wherever vendors say it.
+func TestRetryHints(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	message := func(s string) string { return `{"error":{"message":"` + s + `"}}` }
+	for _, tt := range []struct {
+		name   string
+		header http.Header
+		body   string
+		want   time.Duration
+	}{
+		{"none", nil, message("Slow down."), 0},
+		{"the larger of two that differ", http.Header{"Retry-After": {"1"}, "Retry-After-Ms": {"0"}}, "", time.Second},
+		{"headers before words", http.Header{"Retry-After": {"3"}}, message("try again in 9s"), 3 * time.Second},
+		{"seconds", nil, message("Please try again in 11.054s. Visit x."), 11054 * time.Millisecond},
+		{"milliseconds", nil, message("Please try again in 28ms."), 28 * time.Millisecond},
+		{"minutes", nil, message("Please try again in 6m0s."), 6 * time.Minute},
+		{"in words", nil, message("Please retry again in 35 seconds."), 35 * time.Second},
+		{"a word that is no time", nil, message("try again in 3 months"), 0},
+		{"absurd", nil, message("try again in 99999999999999999999h"), 0},
+		{"details", nil, `[{"error":{"details":[{"@type":"x"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}]`, 34400 * time.Millisecond},
+		{"seconds in the body", nil, `{"error":{"resets_in_seconds":3600,"resets_at":1}}`, time.Hour},
+		{"moment in the body", http.Header{"Date": {now.Format(http.TimeFormat)}}, fmt.Sprintf(`{"error":{"resets_at":%d}}`, now.Unix()+90), 90 * time.Second},
+		{"moment that is over", http.Header{"Date": {now.Format(http.TimeFormat)}}, `{"error":{"resets_at":1}}`, 0},
+		{"at the top", nil, `{"message":"retry in 2s"}`, 2 * time.Second},
+		{"other types", nil, `{"error":{"message":7,"resets_in_seconds":"soon"}}`, 0},
+		{"reset of the limit that is used up", http.Header{
+			"X-Ratelimit-Remaining-Requests": {"0"}, "X-Ratelimit-Reset-Requests": {"1s"}, "X-Ratelimit-Remaining-Tokens": {"7"}, "X-Ratelimit-Reset-Tokens": {"6m0s"},
+		}, "", time.Second},
+	} {
+		e := providers.ResponseError(429, tt.header, []byte(tt.body))
+		if e.RetryAfter != tt.want {
+			t.Errorf("%s: got %v, want %v", tt.name, e.RetryAfter, tt.want)
+		}
+	}
+	e := providers.StreamError(0, []byte(`{"code":"rate_limit_exceeded","message":"Please try again in 2s."}`), []byte("the event"))
+	if e.RetryAfter != 2*time.Second || e.Status != 429 || e.Kind != providers.KindRateLimit || string(e.Body) != "the event" {
+		t.Errorf("in a stream: %+v", e)
 	}
 }
 

@@ -1,11 +1,15 @@
 package providers
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 var errNoStream = errors.New("response is JSON where a stream was asked for")
@@ -23,7 +27,7 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 	e := &Error{
 		Status:     status,
 		Body:       body[:min(len(body), MaxErrorBody)],
-		RetryAfter: retryAfter(h),
+		RetryAfter: retryAfter(h, body),
 		RetryHint:  retryHint(h),
 		RequestID:  requestID(h),
 	}
@@ -54,11 +58,13 @@ func (e *VendorError) Error() string {
 func bytesOfText(s string) string { return fmt.Sprintf("%d bytes of text", len(s)) }
 
 // vendorError finds code and message in the usual shapes: an object or a text
-// under "error", or the same at the top.
+// under "error", or the same at the top, possibly in an array.
 func vendorError(body []byte) (code, message string) {
 	var top struct {
 		Error json.RawMessage `json:"error"`
+		Code  any             `json:"code"`
 	}
+	body = firstElement(body)
 	if json.Unmarshal(body, &top) != nil {
 		return "", ""
 	}
@@ -66,37 +72,70 @@ func vendorError(body []byte) (code, message string) {
 		body = top.Error
 	}
 	_, code, message = ParseVendorError(body)
+	if beside, ok := top.Code.(string); ok {
+		code = nonEmpty(code, beside)
+	}
 	return code, message
 }
 
+// StreamError returns the error that a vendor reports inside a stream. object is its
+// error object, or a text in its place; raw is the whole event, of which a part is kept
+// as a copy. status is that of the error if the codec knows it, else 0.
+func StreamError(status int, object, raw []byte) *Error {
+	named, code, message := ParseVendorError(object)
+	status = cmp.Or(status, named, StatusOf(code))
+	e := EventError(Classify(status, code, message), raw, &VendorError{Code: code, Message: message})
+	e.Status = cmp.Or(status, http.StatusOK)
+	e.RetryAfter = bodyWait(object, time.Now())
+	return e
+}
+
+// EventError returns an error over an event of a stream, of which a part is kept as a
+// copy.
+func EventError(kind ErrorKind, raw []byte, err error) *Error {
+	return &Error{Kind: kind, Status: http.StatusOK, Body: bytes.Clone(raw[:min(len(raw), MaxErrorBody)]), Err: err}
+}
+
 // ParseVendorError reads an error object, or a text in its place: message, the
-// code or failing that the type, and the HTTP status if the code is one. What
-// is missing is empty.
+// code or failing that the type or the status' name, and the HTTP status if the code is
+// one. What is missing is empty. A gateway's message has that of the vendor behind it.
 func ParseVendorError(raw []byte) (status int, code, message string) {
 	if json.Unmarshal(raw, &message) == nil {
 		return 0, "", message
 	}
 	var o struct {
-		Code    any `json:"code"`
-		Type    any `json:"type"`
-		Message any `json:"message"`
-		Detail  any `json:"detail"`
+		Code     any `json:"code"`
+		Type     any `json:"type"`
+		Status   any `json:"status"`
+		Message  any `json:"message"`
+		Detail   any `json:"detail"`
+		Metadata any `json:"metadata"`
 	}
 	if json.Unmarshal(raw, &o) != nil {
 		return 0, "", ""
 	}
 	code, _ = o.Type.(string)
+	if name, ok := o.Status.(string); ok {
+		code = nonEmpty(code, name)
+	}
 	switch c := o.Code.(type) {
 	case string:
 		code = nonEmpty(c, code)
 	case float64:
 		if c >= 100 && c < 600 {
 			status = int(c)
+		} else {
+			code = strconv.FormatFloat(c, 'f', -1, 64)
 		}
 	}
 	message, _ = o.Message.(string)
 	if detail, ok := o.Detail.(string); ok && message == "" {
 		message = detail
+	}
+	if of, ok := o.Metadata.(map[string]any); ok {
+		if cause, ok := of["raw"].(string); ok {
+			message += "\n" + cause
+		}
 	}
 	return status, code, message
 }

@@ -1,6 +1,7 @@
 package providers_test
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 
@@ -12,16 +13,19 @@ func TestParseVendorError(t *testing.T) {
 		status        int
 		code, message string
 	}{
-		`{"message":"m","code":"c","type":"t"}`:  {0, "c", "m"},
-		`{"message":"m","code":null,"type":"t"}`: {0, "t", "m"},
-		`{"message":"m","code":503}`:             {503, "", "m"},
-		`{"message":"m","code":1261}`:            {0, "", "m"},
-		`{"detail":"d"}`:                         {0, "", "d"},
-		`{"detail":[{"loc":1}],"type":7}`:        {0, "", ""},
-		`"text"`:                                 {0, "", "text"},
-		`null`:                                   {0, "", ""},
-		`[1]`:                                    {0, "", ""},
-		`{`:                                      {0, "", ""},
+		`{"message":"m","code":"c","type":"t"}`:                            {0, "c", "m"},
+		`{"message":"m","code":null,"type":"t"}`:                           {0, "t", "m"},
+		`{"message":"m","code":503}`:                                       {503, "", "m"},
+		`{"message":"m","code":1261}`:                                      {0, "1261", "m"},
+		`{"detail":"d"}`:                                                   {0, "", "d"},
+		`{"detail":[{"loc":1}],"type":7}`:                                  {0, "", ""},
+		`"text"`:                                                           {0, "", "text"},
+		`{"message":"m","status":"NOT_FOUND","code":404}`:                  {404, "NOT_FOUND", "m"},
+		`{"message":"m","code":400,"metadata":{"raw":"cause","other":{}}}`: {400, "", "m\ncause"},
+		`{"message":"m","metadata":7}`:                                     {0, "", "m"},
+		`null`:                                                             {0, "", ""},
+		`[1]`:                                                              {0, "", ""},
+		`{`:                                                                {0, "", ""},
 	} {
 		status, code, message := providers.ParseVendorError([]byte(raw))
 		if status != want.status || code != want.code || message != want.message {
@@ -42,4 +46,22 @@ func FuzzResponseError(f *testing.F) {
 			t.Errorf("got %+v", e)
 		}
 	})
+}
+
+// TestResponseErrorShapes finds what vendors say where they say it.
+func TestResponseErrorShapes(t *testing.T) {
+	for body, want := range map[string]struct {
+		kind       providers.ErrorKind
+		code, text string
+	}{
+		`{"code":"invalid-argument","error":"Incorrect API key provided."}`:                   {providers.KindAuth, "invalid-argument", "Incorrect API key provided."},
+		`[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]`: {providers.KindAuth, "INVALID_ARGUMENT", "API key not valid."},
+		`{"detail":"Unsupported parameter: max_output_tokens"}`:                               {providers.KindInvalidRequest, "", "Unsupported parameter: max_output_tokens"},
+	} {
+		e := providers.ResponseError(http.StatusBadRequest, nil, []byte(body))
+		var vendor *providers.VendorError
+		if e.Kind != want.kind || !errors.As(e, &vendor) || vendor.Code != want.code || vendor.Message != want.text {
+			t.Errorf("%s: got %+v", body, e)
+		}
+	}
 }

@@ -115,7 +115,7 @@ func (d *decoder) event(raw sse.Event) error {
 		if raw.Unterminated {
 			kind = providers.KindTruncated
 		}
-		return eventError(kind, raw.Data, fmt.Errorf("decode event: %w", err))
+		return providers.EventError(kind, raw.Data, fmt.Errorf("decode event: %w", err))
 	}
 	if e.Type == "error" || raw.Name == "error" || given(e.Error) {
 		return vendorError(e.Error, raw.Data)
@@ -136,7 +136,7 @@ func (d *decoder) event(raw sse.Event) error {
 		return d.finish()
 	}
 	if err != nil {
-		return eventError(providers.KindProtocol, raw.Data, err)
+		return providers.EventError(providers.KindProtocol, raw.Data, err)
 	}
 	return nil
 }

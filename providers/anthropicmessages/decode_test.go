@@ -274,7 +274,7 @@ func TestDecodeErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			events, e := read(t, nil, textStart, textDelta("a"), tt.last)
-			if e == nil || e.Kind != tt.kind || e.Provider != "p" || e.Status != 200 {
+			if e == nil || e.Kind != tt.kind || e.Provider != "p" || e.Status < 200 {
 				t.Fatalf("got %+v, want kind %s", e, tt.kind)
 			}
 			if e.Kind != providers.KindTruncated && string(e.Body) != tt.last {
@@ -360,4 +360,17 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(broken)
 		}
 	})
+}
+
+// TestErrorsInsideAStreamHaveTheirStatus: the one that they would have outside, if that
+// is known.
+func TestErrorsInsideAStreamHaveTheirStatus(t *testing.T) {
+	for event, want := range map[string]int{
+		vendorError("overloaded_error", "m"): 503, vendorError("invalid_request_error", "m"): 400,
+		`{"error":{"message":"upstream","code":502}}`: 502, vendorError("odd_error", "m"): 200,
+	} {
+		if _, e := read(t, nil, event); e == nil || e.Status != want {
+			t.Errorf("%s: got %+v, want status %d", event, e, want)
+		}
+	}
 }

@@ -101,13 +101,13 @@ func (d *decoder) event(e sse.Event) error {
 		if e.Unterminated {
 			kind = providers.KindTruncated
 		}
-		return eventError(kind, e.Data, fmt.Errorf("decode chunk: %w", err))
+		return providers.EventError(kind, e.Data, fmt.Errorf("decode chunk: %w", err))
 	}
 	switch {
 	case given(c.Error):
-		return vendorError(c.Error, e.Data)
+		return providers.StreamError(0, c.Error, e.Data)
 	case e.Name == "error" || c.Object == "error":
-		return vendorError(e.Data, e.Data)
+		return providers.StreamError(0, e.Data, e.Data)
 	}
 	d.done.ResponseID = first(d.done.ResponseID, c.ID)
 	d.done.ResponseModel = first(d.done.ResponseModel, c.Model)
@@ -123,7 +123,7 @@ func (d *decoder) event(e sse.Event) error {
 
 func (d *decoder) choice(c *choice, raw []byte) error {
 	if given(c.Error) {
-		return vendorError(c.Error, raw)
+		return providers.StreamError(0, c.Error, raw)
 	}
 	if c.Usage != nil {
 		d.done.Usage = c.Usage.decode()
@@ -140,14 +140,14 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 	d.out.Text(c.Delta.Refusal)
 	for _, t := range c.Delta.ToolCalls {
 		if err := d.calls.add(d.out, t); err != nil {
-			return eventError(providers.KindProtocol, raw, err)
+			return providers.EventError(providers.KindProtocol, raw, err)
 		}
 	}
 	if c.FinishReason == "" {
 		return nil
 	}
 	if d.done.StopReason = stopReason(c.FinishReason); d.done.StopReason == "" {
-		return eventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", providers.VendorWord(c.FinishReason)))
+		return providers.EventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", providers.VendorWord(c.FinishReason)))
 	}
 	return nil
 }
@@ -202,19 +202,6 @@ func (u *usage) decode() providers.Usage {
 		CacheWrite: written,
 		Reasoning:  u.CompletionTokensDetails.ReasoningTokens,
 	}
-}
-
-func vendorError(object, raw []byte) error {
-	status, code, message := providers.ParseVendorError(object)
-	e := eventError(providers.Classify(status, code, message), raw, nil)
-	e.Err = &providers.VendorError{Code: code, Message: message}
-	return e
-}
-
-// eventError copies raw, which belongs to the reader of events.
-func eventError(kind providers.ErrorKind, raw []byte, err error) *providers.Error {
-	kept := append([]byte(nil), raw[:min(len(raw), providers.MaxErrorBody)]...)
-	return &providers.Error{Kind: kind, Status: http.StatusOK, Body: kept, Err: err}
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

@@ -150,7 +150,7 @@ func TestDecodeErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			events, e := read(t, nil, text, tt.last)
-			if e == nil || e.Kind != tt.kind || e.Provider != "p" || e.Status != 200 {
+			if e == nil || e.Kind != tt.kind || e.Provider != "p" || e.Status < 200 {
 				t.Fatalf("got %+v, want kind %s", e, tt.kind)
 			}
 			if e.Kind != providers.KindTruncated && string(e.Body) != tt.last {
@@ -224,4 +224,17 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(broken)
 		}
 	})
+}
+
+// TestErrorsInsideAStreamHaveTheirStatus: the one that they would have outside, if that
+// is known.
+func TestErrorsInsideAStreamHaveTheirStatus(t *testing.T) {
+	for event, want := range map[string]int{
+		`{"error":{"message":"m","type":"server_error"}}`: 500, `{"choices":[{"error":{"message":"no","code":401}}]}`: 401,
+		`{"error":{"message":"m","code":"slow_down"}}`: 503, `{"error":"odd"}`: 200,
+	} {
+		if _, e := read(t, nil, event); e == nil || e.Status != want {
+			t.Errorf("%s: got %+v, want status %d", event, e, want)
+		}
+	}
 }
