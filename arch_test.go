@@ -86,6 +86,7 @@ func packages() []row {
 		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/catalog", 3, vendor, list("providers"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/demo", 3, vendor, list("providers"), nil},
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},

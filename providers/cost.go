@@ -4,7 +4,7 @@ package providers
 type Cost struct {
 	Rates
 	// Tiers replace Rates for long prompts.
-	Tiers []CostTier
+	Tiers []CostTier `json:"tiers,omitempty"`
 }
 
 // Rates are prices in US dollars per million tokens.
@@ -18,7 +18,7 @@ type Rates struct {
 // CostTier holds the rates of prompts longer than InputTokensAbove tokens,
 // cached ones included.
 type CostTier struct {
-	InputTokensAbove int64
+	InputTokensAbove int64 `json:"inputTokensAbove"`
 	Rates
 }
 

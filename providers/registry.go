@@ -13,8 +13,7 @@ import (
 
 // RegistryOptions changes a Registry. Nil and every zero field work.
 type RegistryOptions struct {
-	// Catalog is what is known without registrations; nil means
-	// BuiltinCatalog, an empty one means nothing.
+	// Catalog is what is known without registrations; nil means nothing.
 	Catalog Catalog
 	// Getenv looks up keys that no registration has; nil means os.Getenv.
 	Getenv func(name string) string
@@ -58,11 +57,7 @@ func NewRegistry(o *RegistryOptions) *Registry {
 	if r.getenv == nil {
 		r.getenv = os.Getenv
 	}
-	catalog := o.Catalog
-	if catalog == nil {
-		catalog = BuiltinCatalog()
-	}
-	for id, p := range catalog {
+	for id, p := range o.Catalog {
 		index := catalogIndex{CatalogProvider: p, models: make(map[string]*CatalogModel, len(p.Models))}
 		for i := range p.Models {
 			index.models[p.Models[i].ID] = &p.Models[i]

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers/catalog"
 )
 
 // output runs the program in this process.
@@ -37,11 +38,25 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestMistakesSayWhatToDo(t *testing.T) {
-	t.Setenv("OPENAI_API_KEY", "")
+// withoutKeys empties the variables that hold keys, or name other servers.
+func withoutKeys(t *testing.T) {
+	t.Helper()
 	t.Setenv("OPENAI_BASE_URL", "")
-	t.Setenv("ANTHROPIC_API_KEY", "")
 	t.Setenv("ANTHROPIC_BASE_URL", "")
+	for _, p := range catalog.Builtin() {
+		for _, k := range p.EnvKeys {
+			t.Setenv(k.Name, "")
+		}
+		for _, set := range p.EnvSets {
+			for _, name := range set {
+				t.Setenv(name, "")
+			}
+		}
+	}
+}
+
+func TestMistakesSayWhatToDo(t *testing.T) {
+	withoutKeys(t)
 	busy := httptest.NewServer(http.NotFoundHandler())
 	defer busy.Close()
 	for name, tt := range map[string]struct {
@@ -72,9 +87,7 @@ func TestMistakesSayWhatToDo(t *testing.T) {
 }
 
 func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"} {
-		t.Setenv(name, "")
-	}
+	withoutKeys(t)
 	t.Chdir(t.TempDir())
 	busy := httptest.NewServer(http.NotFoundHandler())
 	defer busy.Close()
@@ -83,14 +96,17 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 	write(t, "busy.yaml", "listen: "+busy.Listener.Addr().String()+"\n"+agents)
 	write(t, "keyless.yaml", "agents:\n  echo: {mounts: [/agents/echo], model: openai/m}\n")
 	write(t, "keyless-fallback.yaml", "agents:\n  echo: {model: demo/parrot, fallbacks: [openai/m]}\n")
-	write(t, "keyless-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents: [{name: sub, description: d, compaction: {model: anthropic/m}}]\n")
+	write(t, "keyless-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents: [{name: sub, description: d, compaction: {model: anthropic/claude-opus-4-6}}]\n")
 	write(t, "lost-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents:\n      - {name: sub, description: d, model: nobody/m}\n")
 	write(t, "single-fallback.yaml", "model: demo/parrot\nfallbacks:\n  - nobody/m\n")
 	write(t, "typo.yaml", "listn: 127.0.0.1:0\n"+agents)
 	write(t, "file", "")
 	write(t, "nowhere.yaml", "listen: 127.0.0.1:0\nbucket: {dir: file}\n"+agents)
 	write(t, "single.yaml", "model: demo/parrot\n")
-	write(t, "single-keyless.yaml", "model: anthropic/m\n")
+	write(t, "single-keyless.yaml", "model: anthropic/claude-opus-4-6\n")
+	write(t, "unlisted.yaml", "model: anthropic/new\n")
+	write(t, "unspoken.yaml", "model: google/gemini-2.5-flash\n")
+	write(t, "allowed.yaml", "model: groq/new\nproviders: {groq: {}}\n")
 	for name, tt := range map[string]struct {
 		args []string
 		want []string
@@ -120,6 +136,9 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"run with too much":     {[]string{"run", "single.yaml", "-m", strings.Repeat("x", maxMessageBytes+1)}, []string{"limit of 4194304 bytes"}},
 		"run of a missing file": {[]string{"run", "none.yaml", "-m", "x"}, []string{"none.yaml", "create it"}},
 		"run of a parley.yaml":  {[]string{"run", "good.yaml", "-m", "x"}, []string{"good.yaml:1"}},
+		"run of a new model":    {[]string{"run", "unlisted.yaml", "-m", "x"}, []string{"parley models --provider anthropic", "providers: {anthropic: {}}"}},
+		"run in no format":      {[]string{"run", "unspoken.yaml", "-m", "x"}, []string{"google-generative-ai", "does not speak"}},
+		"run of what may be":    {[]string{"run", "allowed.yaml", "-m", "x"}, []string{"set GROQ_API_KEY"}},
 		"run without key":       {[]string{"run", "single-keyless.yaml", "-m", "x"}, []string{"single-keyless.yaml: agent \"single-keyless\"", "set ANTHROPIC_API_KEY"}},
 		"run with a blank id":   {[]string{"run", "single.yaml", "-m", "x", "--id", " "}, []string{"--id is blank"}},
 		"run with a long id":    {[]string{"run", "single.yaml", "-m", "x", "--id", strings.Repeat("x", 513)}, []string{"at most 512"}},

@@ -86,6 +86,9 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
+	if err := allow(reg, cfg.model); err != nil {
+		return err
+	}
 	hidden.add(reg.Secrets()...)
 	if err := checkModel(reg, cfg.model, "leave --model out for the offline demo"); err != nil {
 		return err

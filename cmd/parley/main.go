@@ -57,7 +57,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.AddCommand(devCommand(), serveCommand(), runCommand(), sendCommand(), tailCommand(), abortCommand(),
-		statsCommand(), traceCommand(), eventsCommand(),
+		statsCommand(), traceCommand(), eventsCommand(), modelsCommand(),
 		clusterCommand(), bucketCommand(), logCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())

@@ -92,7 +92,7 @@ func newLogger(out io.Writer, format string, quiet bool, hidden *secrets) (*slog
 
 // configOptions say what a configuration file may name.
 func configOptions() *config.Options {
-	return &config.Options{Env: os.LookupEnv, APIs: protocols(), Providers: builtinProviders()}
+	return &config.Options{Env: os.LookupEnv, APIs: protocols(), Providers: builtinProviders(), Catalog: catalogProviders()}
 }
 
 // serveFile serves a configuration until ctx ends.

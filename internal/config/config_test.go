@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -48,8 +49,9 @@ func options() *config.Options {
 			v, ok := environment()[name]
 			return v, ok
 		},
-		APIs:      []string{"openai-completions", "anthropic-messages"},
+		APIs:      []string{"openai-completions", "anthropic-messages", "edge-ai-binding"},
 		Providers: []string{"openai", "anthropic", "demo"},
+		Catalog:   []string{"openai", "anthropic"},
 	}
 }
 
@@ -229,7 +231,12 @@ func showProviders(all map[string]providers.Registration) string {
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		p := all[id]
 		fmt.Fprintf(&b, "provider %s: %s at %s, key %q, headers %q, %s\n", id, p.API, p.BaseURL, mask(p.APIKey), slices.Sorted(maps.Keys(p.Headers)),
-			showModel(providers.ModelOverride{ContextWindow: p.ContextWindow, MaxTokens: p.MaxTokens, Reasoning: p.Reasoning, Input: p.Input}))
+			showModel(providers.ModelOverride{
+				ContextWindow: p.ContextWindow, MaxTokens: p.MaxTokens, Reasoning: p.Reasoning, Input: p.Input, Cost: p.Cost, Thinking: p.Thinking, Compat: p.Compat,
+			}))
+		if p.StoreResponses || p.Telemetry != (providers.Telemetry{}) {
+			fmt.Fprintf(&b, "  stores %t, telemetry %+v\n", p.StoreResponses, p.Telemetry)
+		}
 		for _, m := range slices.Sorted(maps.Keys(p.Models)) {
 			fmt.Fprintf(&b, "  model %s: %s\n", m, showModel(p.Models[m]))
 		}
@@ -238,7 +245,14 @@ func showProviders(all map[string]providers.Registration) string {
 }
 
 func showModel(m providers.ModelOverride) string {
-	return fmt.Sprintf("window %s, tokens %s, reasoning %s, input %q", show(m.ContextWindow), show(m.MaxTokens), show(m.Reasoning), m.Input)
+	out := fmt.Sprintf("window %s, tokens %s, reasoning %s, input %q", show(m.ContextWindow), show(m.MaxTokens), show(m.Reasoning), m.Input)
+	if m.Cost != nil {
+		out += fmt.Sprintf(", cost %+v", *m.Cost)
+	}
+	if rest, err := json.Marshal(providers.ModelOverride{Thinking: m.Thinking, Compat: m.Compat}); err == nil && string(rest) != "{}" {
+		out += ", " + string(rest)
+	}
+	return out
 }
 
 func show[T any](p *T) string {

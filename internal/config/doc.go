@@ -58,9 +58,12 @@
 //	  stdout: true
 //	  otel: {endpoint: "http://127.0.0.1:4318", headersEnv: OTLP_HEADERS, content: true}
 //	providers:
+//	  openai: {}              # of the catalog: all may be left out; now it takes models that the catalog does not list
 //	  local:
 //	    {api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1", apiKeyEnv: LOCAL_KEY, headers: {},
 //	     contextWindow: 8000, maxTokens: 2000, reasoning: false, input: [text], cost: {input: 3, output: 15, cacheRead: 0.3},
+//	     thinkingLevelMap: {off: null, xhigh: extra}, compat: {maxTokensField: max_tokens}, storeResponses: false,
+//	     telemetry: {providerName: openai, serverAddress: api.example.com, serverPort: 8443},
 //	     models: {m1: {input: [text, image]}}}
 //	agents:
 //	  echo:
@@ -73,6 +76,11 @@
 //	    compaction: {off: false, reserveTokens: 20000, keepRecentTokens: 8000, model: local/m1, instructions: Keep order numbers.}
 //	    subagents:                               # whom the model may hand tasks to, with the tool "task"
 //	      - {name: researcher, description: Looks things up., instructions: You search.}
+//
+// A provider that the catalog does not have needs api and baseUrl, unless its api is
+// edge-ai-binding. What a model of it may say are the keys contextWindow, maxTokens,
+// reasoning, input, cost, thinkingLevelMap and compat; the members of compat are those of
+// the JSON of providers.Compat.
 //
 // A subagent needs name and description; its other keys are model, fallbacks,
 // instructions, thinkingLevel, toolConcurrency, compaction and subagents, down to

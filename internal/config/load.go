@@ -20,6 +20,9 @@ type Options struct {
 	// Providers are the ids of the built-in providers, which a model may name
 	// beside those of the file; empty accepts every id.
 	Providers []string
+	// Catalog are those of Providers whose registration may leave out what it says where
+	// and how models are called.
+	Catalog []string
 }
 
 // exampleServer and exampleSingle are what a newcomer may begin with.

@@ -86,6 +86,9 @@ func (r *reader) providersOf(a *agent.Agent, at *path, known map[string]provider
 	}
 }
 
+// maxIDs is how many ids a remedy lists.
+const maxIDs = 12
+
 func (r *reader) providerOf(spec string, at *path, known map[string]providers.Registration) {
 	v, ok := r.seen[at.String()]
 	provider, _, slash := strings.Cut(spec, "/")
@@ -102,6 +105,9 @@ func (r *reader) providerOf(spec string, at *path, known map[string]providers.Re
 	slices.Sort(ids)
 	f := fault{problem: quote(provider) + " is not a provider: neither built in nor a key of providers"}
 	f.remedy = "add it to providers, or use one of " + strings.Join(ids, ", ")
+	if len(ids) > maxIDs {
+		f.remedy = "add it to providers, or use one that parley models lists"
+	}
 	if near := nearest(provider, ids); near != "" {
 		f.remedy = "did you mean " + near + "?"
 	}

@@ -220,7 +220,10 @@ func (r *reader) texts(dst *[]string, checks ...check) func(value) {
 }
 
 // whole reads a number that is 1 or more.
-func (r *reader) whole(set func(int64)) func(value) {
+func (r *reader) whole(set func(int64)) func(value) { return r.count(1, set) }
+
+// count reads a number that is at least least.
+func (r *reader) count(least int64, set func(int64)) func(value) {
 	return func(v value) {
 		if !r.is(v, number) {
 			return
@@ -234,8 +237,8 @@ func (r *reader) whole(set func(int64)) func(value) {
 		switch {
 		case err != nil:
 			r.blame(v, fault{fmt.Sprintf("%s is too large or too small", quote(v.node.text)), remedy})
-		case n < 1:
-			r.blame(v, fault{fmt.Sprintf("is %d, want 1 or more", n), remedy})
+		case n < least:
+			r.blame(v, fault{fmt.Sprintf("is %d, want %d or more", n, least), remedy})
 		default:
 			set(n)
 		}

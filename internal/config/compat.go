@@ -1,0 +1,83 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// thinking reads what a model makes of the levels of thinking.
+func (r *reader) thinking(dst *providers.ThinkingMap) func(value) {
+	return func(v value) {
+		words := providers.ThinkingMap{}
+		var levels []field
+		for _, level := range providers.ThinkingLevels() {
+			levels = append(levels, field{name: string(level), example: string(level), read: func(v value) {
+				if v.node.kind == null {
+					words[level] = nil
+					return
+				}
+				if word, ok := r.checked(v); ok {
+					words[level] = &word
+				}
+			}})
+		}
+		r.fields(v, levels)
+		*dst = words
+	}
+}
+
+// compat reads how a server differs from others of its format: the fields of
+// [providers.Compat], by their names in JSON.
+func (r *reader) compat(dst *providers.Compat) func(value) {
+	return func(v value) {
+		var fields []field
+		into := reflect.ValueOf(dst).Elem()
+		for i := range into.NumField() {
+			name, _, _ := strings.Cut(into.Type().Field(i).Tag.Get("json"), ",")
+			f := field{name: name}
+			switch to := into.Field(i).Addr().Interface().(type) {
+			case *providers.Flag:
+				f.example, f.read = "true", r.truth(func(t bool) { *to = providers.FlagOf(t) })
+			case *providers.Object:
+				f.example, f.read = "{}", r.object(to)
+			case *string:
+				f.example, f.read = words()[name][0], r.text(to, oneOf(name, words()[name]...))
+			}
+			fields = append(fields, f)
+		}
+		r.fields(v, fields)
+	}
+}
+
+// words are what the texts of [providers.Compat] may be.
+func words() map[string][]string {
+	return map[string][]string{
+		"maxTokensField": {"max_tokens", "max_completion_tokens"},
+		"thinkingFormat": {
+			"openai", "openrouter", "deepseek", "zai", "qwen", "qwen-chat-template", "chat-template", "baseten", "together", "ant-ling", "string-thinking",
+		},
+		"thinkingTokenBudgetField": {"thinking_budget", "thinking_budget_tokens", "thinking_token_budget"},
+		"cacheControlFormat":       {"anthropic"},
+		"sessionAffinityFormat":    {"openai", "openai-nosession", "openrouter"},
+		"promptCacheKeyMode":       {"auto", "enabled", "disabled"},
+	}
+}
+
+// object reads what is sent as it is.
+func (r *reader) object(dst *providers.Object) func(value) {
+	return func(v value) {
+		if !r.is(v, mapping) {
+			return
+		}
+		src, wrong, f := appendJSON(nil, v)
+		if wrong != nil {
+			if f != (fault{}) {
+				r.blame(*wrong, f)
+			}
+			return
+		}
+		*dst = providers.Object(src)
+	}
+}

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// providers reads the providers of a file into dst. Also those with a mistake are
+// there, so that a model may name them.
+func (r *reader) providers(dst map[string]providers.Registration) func(value) {
+	return func(v value) {
+		for _, p := range r.entries(v, `{api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1"}`) {
+			if f := checkProviderID(p.name); f != (fault{}) {
+				r.blameKey(p, f)
+			}
+			var reg providers.Registration
+			r.registration(p, &reg)
+			dst[p.name] = reg
+		}
+	}
+}
+
+func (r *reader) registration(v value, reg *providers.Registration) {
+	api := "openai-completions"
+	if len(r.opts.APIs) > 0 {
+		api = r.opts.APIs[0]
+	}
+	fields := []field{
+		{name: "api", example: api, read: r.text(&reg.API, r.checkAPI)},
+		{name: "baseUrl", example: "https://api.example.com/v1", read: r.text(&reg.BaseURL, checkURL)},
+		{name: "apiKeyEnv", example: "EXAMPLE_API_KEY", read: r.variable(&reg.APIKey)},
+		{name: "headers", example: "{X-Team: agents}", read: r.headers(&reg.Headers)},
+		{name: "models", example: "{m1: {contextWindow: 8000}}", read: r.models(&reg.Models)},
+		{name: "storeResponses", example: "true", read: r.truth(func(t bool) { reg.StoreResponses = t })},
+		{name: "telemetry", example: "{providerName: openai}", read: r.telemetry(&reg.Telemetry)},
+	}
+	var own providers.ModelOverride
+	r.fields(v, append(fields, r.modelFields(&own)...))
+	reg.ContextWindow, reg.MaxTokens, reg.Reasoning, reg.Input, reg.Cost = own.ContextWindow, own.MaxTokens, own.Reasoning, own.Input, own.Cost
+	reg.Thinking, reg.Compat = own.Thinking, own.Compat
+	if v.node.kind != mapping {
+		return
+	}
+	if reg.API == providers.APIEdgeAIBinding {
+		r.edge(v)
+		return
+	}
+	if slices.Contains(r.opts.Catalog, v.name) {
+		return
+	}
+	if !r.written(v, "api") {
+		r.missing(v, "api", api)
+	}
+	if !r.written(v, "baseUrl") {
+		r.missing(v, "baseUrl", "https://api.example.com/v1")
+	}
+}
+
+// edge blames what a binding does not have: it is called without an address, and its
+// models are what the platform says.
+func (r *reader) edge(v value) {
+	for _, p := range v.node.pairs {
+		if child, ok := r.given(v, p.name); ok && p.name != "api" && p.name != "telemetry" {
+			r.blameKey(child, fault{"means nothing with the api " + providers.APIEdgeAIBinding, "remove it"})
+		}
+	}
+}
+
+// telemetry reads how events name a provider.
+func (r *reader) telemetry(dst *providers.Telemetry) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "providerName", example: "openai", read: r.text(&dst.ProviderName)},
+			{name: "serverAddress", example: "api.example.com", read: r.text(&dst.ServerAddress)},
+			{name: "serverPort", example: "443", read: func(v value) {
+				r.whole(func(n int64) {
+					if n > math.MaxUint16 {
+						r.blame(v, fault{fmt.Sprintf("is %d, want 1 to %d", n, math.MaxUint16), "write for example " + v.example})
+						return
+					}
+					dst.ServerPort = int(n)
+				})(v)
+			}},
+		})
+	}
+}
+
+func (r *reader) checkAPI(s string) fault {
+	if len(r.opts.APIs) == 0 || slices.Contains(r.opts.APIs, s) {
+		return fault{}
+	}
+	f := fault{problem: quote(s) + " is not a known api", remedy: "use one of " + strings.Join(r.opts.APIs, ", ")}
+	if near := nearest(s, r.opts.APIs); near != "" {
+		f.remedy = "did you mean " + near + "?"
+	}
+	return f
+}
+
+// headers reads what is sent with every request of a provider. Values may be
+// secrets.
+func (r *reader) headers(dst *map[string]string) func(value) {
+	return func(v value) {
+		first := map[string]string{}
+		for _, h := range r.entries(v, "") {
+			folded := strings.ToLower(h.name)
+			if other, ok := first[folded]; ok {
+				r.blameKey(h, fault{fmt.Sprintf("is the same header as %s", quote(other)), "remove one of the two"})
+				continue
+			}
+			first[folded] = h.name
+			if f := checkHeaderName(h.name); f != (fault{}) {
+				r.blameKey(h, f)
+				continue
+			}
+			if s, ok := r.checked(h, checkHeaderValue); ok {
+				if *dst == nil {
+					*dst = map[string]string{}
+				}
+				(*dst)[h.name] = s
+			}
+		}
+	}
+}
+
+func (r *reader) models(dst *map[string]providers.ModelOverride) func(value) {
+	return func(v value) {
+		for _, m := range r.entries(v, "{contextWindow: 8000}") {
+			if m.name == "" || strings.ContainsAny(m.name, " \t\r\n") {
+				r.blameKey(m, fault{quote(m.name) + " is not the id of a model", "write the id as the provider has it, without spaces"})
+			}
+			var own providers.ModelOverride
+			r.fields(m, r.modelFields(&own))
+			if *dst == nil {
+				*dst = map[string]providers.ModelOverride{}
+			}
+			(*dst)[m.name] = own
+		}
+	}
+}
+
+// modelFields are what both a provider and one of its models may say.
+func (r *reader) modelFields(dst *providers.ModelOverride) []field {
+	return []field{
+		{name: "contextWindow", example: "8000", read: r.count(0, func(n int64) { dst.ContextWindow = new(int(n)) })},
+		{name: "maxTokens", example: "2000", read: r.count(0, func(n int64) { dst.MaxTokens = new(int(n)) })},
+		{name: "reasoning", example: "false", read: r.truth(func(t bool) { dst.Reasoning = new(t) })},
+		{name: "input", example: "[text, image]", read: func(v value) {
+			r.texts(&dst.Input, checkInput)(v)
+			if v.node.kind == list && len(v.node.items) == 0 {
+				r.blame(v, fault{"is empty, but a model takes something", "write [text] or [text, image], or remove the key"})
+			}
+		}},
+		{name: "cost", example: "{input: 3, output: 15}", read: r.cost(&dst.Cost)},
+		{name: "thinkingLevelMap", example: "{xhigh: xhigh, minimal: null}", read: r.thinking(&dst.Thinking)},
+		{name: "compat", example: "{maxTokensField: max_tokens}", read: r.compat(&dst.Compat)},
+	}
+}
+
+// cost reads what a model costs, in US dollars per million tokens.
+func (r *reader) cost(dst **providers.Rates) func(value) {
+	return func(v value) {
+		var rates providers.Rates
+		r.fields(v, []field{
+			{name: "input", example: "3", read: r.price(&rates.Input)},
+			{name: "output", example: "15", read: r.price(&rates.Output)},
+			{name: "cacheRead", example: "0.3", read: r.price(&rates.CacheRead)},
+			{name: "cacheWrite", example: "3.75", read: r.price(&rates.CacheWrite)},
+		})
+		*dst = &rates
+	}
+}
+
+// price reads a number of dollars.
+func (r *reader) price(dst *float64) func(value) {
+	return func(v value) {
+		if !r.is(v, number) {
+			return
+		}
+		n, err := strconv.ParseFloat(v.node.text, 64)
+		if err != nil || !(n >= 0 && n <= 1e6) { // not a NaN either
+			r.blame(v, fault{"is " + quote(v.node.text) + ", want US dollars per million tokens, from 0 on", "write for example " + v.example})
+			return
+		}
+		*dst = n
+	}
+}
