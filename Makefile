@@ -93,16 +93,8 @@ build: ## Build the programs into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine ## Run SCHEDULES schedules of nodes, the tests of actors through the S3 client, LOGSCHEDULES of the log, CYCLES of the kill run, 5 minutes of a cluster of 300 conversations, 15 minutes of attacks on one node and on three, EVENTS events, CRASHES of the embedded bucket, and fuzz every target for FUZZTIME
-	$(GO) test -race -timeout 0 -run 'TestSimulation$$' ./actors -schedules $(SCHEDULES)
-	$(GO) test -timeout 0 ./actors -s3
-	$(GO) test -timeout 0 -run 'TestLogSimulation$$' ./storage -logschedules $(LOGSCHEDULES)
-	$(GO) test -race -timeout 0 -v -run 'TestKillRun' ./internal/killrun -cycles $(CYCLES)
-	$(GO) test -race -timeout 0 -v -run 'TestClusterRun' ./internal/clusterrun -long
-	$(GO) test -timeout 0 -v -run 'TestAttack' ./internal/attackrun -long
-	$(GO) test -timeout 0 -v -run 'TestEventsRun$$' ./internal/eventsrun -events $(EVENTS)
-	$(GO) test -race -timeout 0 -v -run 'TestCrashCycles' ./storage/local -cycles $(CRASHES)
-	@scripts/fuzz.sh "$(GO)" "$(FUZZTIME)"
+soak: needs servers engine ## Run the large volumes: schedules, kills, attacks, events, crashes and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES and FUZZTIME (minutes) say how many
+	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
 
 bench: engine ## Run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

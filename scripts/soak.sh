@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs the large volumes one after the other. It first runs a fiftieth of each that has a
+# number, and says by that how long all of them will take here. Called by make with the go
+# command; the numbers are variables of the Makefile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+go=$1
+part=50
+targets=$(grep -rhE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | wc -l)
+seconds=0
+
+# volumes calls timed, with the number of what there is and the command that takes it last,
+# and lasting, with the seconds that a command takes whatever the machine.
+volumes() {
+	local test=("$go" test -timeout 0) raced=("$go" test -timeout 0 -race)
+	timed "$SCHEDULES" 'schedules of nodes' "${raced[@]}" -run 'TestSimulation$' ./actors -schedules
+	lasting 120 'the tests of actors through the S3 client' "${test[@]}" ./actors -s3
+	timed "$LOGSCHEDULES" 'schedules of the log' "${test[@]}" -run 'TestLogSimulation$' ./storage -logschedules
+	timed "$CYCLES" 'cycles of kills' "${raced[@]}" -v -run TestKillRun ./internal/killrun -cycles
+	lasting 480 '5 minutes of a cluster of 300 conversations, and its audit' "${raced[@]}" -v -run TestClusterRun ./internal/clusterrun -long
+	lasting 2520 '15 minutes of attacks on one node and on three, and their audits' "${test[@]}" -v -run TestAttack ./internal/attackrun -long
+	timed "$EVENTS" events "${test[@]}" -v -run 'TestEventsRun$' ./internal/eventsrun -events
+	timed "$CRASHES" 'crashes of the embedded bucket' "${raced[@]}" -v -run TestCrashCycles ./storage/local -cycles
+	lasting $((targets * (${FUZZTIME%m} * 60 + 10))) "$targets fuzz targets, $FUZZTIME each" scripts/fuzz.sh "$go" "$FUZZTIME"
+}
+
+plan() {
+	seconds=$((seconds + $1))
+	printf '%6d min  %s\n' $((($1 + 30) / 60)) "$2"
+}
+
+perform() {
+	local what=$1 began=$SECONDS
+	shift
+	echo "$what: $*"
+	"$@"
+	echo "$what: took $(((SECONDS - began + 30) / 60)) min"
+}
+
+echo 'a part of each volume, to see what one takes:'
+timed() {
+	local n=$1 what=$2 few=$((($1 + part - 1) / part)) began
+	shift 2
+	"$@" "$few" -run '^$' >/dev/null # It is compiled before the clock runs.
+	began=${EPOCHREALTIME/./}
+	"$@" "$few" >/dev/null
+	plan $(((${EPOCHREALTIME/./} - began) * n / few / 1000000)) "$n $what"
+}
+lasting() { plan "$1" "$2"; }
+volumes
+echo "about $(((seconds + 30) / 60)) minutes in all"
+
+timed() {
+	local n=$1 what=$2
+	shift 2
+	perform "$n $what" "$@" "$n"
+}
+lasting() {
+	shift
+	perform "$@"
+}
+volumes
