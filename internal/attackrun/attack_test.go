@@ -27,15 +27,9 @@ const (
 
 // attack is what hostile clients, tools and models do, and how often it hit.
 type attack struct {
-	site *site
+	orders
+	tally
 	http *http.Client
-	seed uint64
-	rest time.Duration // Between two times of the same kind, about.
-	size int           // How many of a crowd there are.
-
-	mu   sync.Mutex
-	hits map[string]int
-	odd  map[string]int // Answers that nobody expects, for a person.
 }
 
 // kind is a kind of attack: one round of it, and what has to have been seen in the end.
@@ -62,40 +56,27 @@ func kinds() []kind {
 	}
 }
 
-func newAttack(s *site, seed uint64, rest time.Duration, size int) *attack {
-	return &attack{
-		site: s, seed: seed, rest: rest, size: size, hits: map[string]int{}, odd: map[string]int{},
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: liveness},
-	}
-}
-
-func (a *attack) hit(what string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.hits[what]++
-}
+func (a *attack) hit(what string) { a.note(sight{Hit: what}) }
 
 func (a *attack) wonder(what string, status int, body []byte) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	_, said, ok := bytes.Cut(body, []byte(`"details":"`))
 	if !ok {
 		said = body
 	}
-	a.odd[fmt.Sprintf("%s: %d %.300s", what, status, said)]++
+	a.note(sight{Odd: fmt.Sprintf("%s: %d %.300s", what, status, said)})
 }
 
 // run attacks until ctx ends. In a short run a kind ends once it has hit in every way, so
 // that the others have what a small machine has.
-func (a *attack) run(ctx context.Context, only []kind) {
+func (a *attack) run(ctx context.Context) {
 	var tasks sync.WaitGroup
-	for i, k := range only {
+	for i, k := range only(a.Kinds) {
 		tasks.Go(func() {
-			r := rand.New(rand.NewPCG(a.seed, uint64(i)))
-			_ = noderun.Pause(ctx, time.Duration(r.Int64N(int64(a.rest))))
-			for round := 0; ctx.Err() == nil && (*longFlag || len(a.missing([]kind{k})) > 0); round++ {
+			r := rand.New(rand.NewPCG(a.Seed, uint64(i)))
+			_ = noderun.Pause(ctx, time.Duration(r.Int64N(int64(a.Rest))))
+			for round := 0; ctx.Err() == nil && (a.Long || len(a.missing([]kind{k})) > 0); round++ {
 				k.round(a, ctx, r, fmt.Sprintf("%s-%d", strings.ReplaceAll(k.name, " ", "-"), round))
-				_ = noderun.Pause(ctx, a.rest/2+time.Duration(r.Int64N(int64(a.rest))))
+				_ = noderun.Pause(ctx, a.Rest/2+time.Duration(r.Int64N(int64(a.Rest))))
 			}
 		})
 	}
@@ -103,21 +84,8 @@ func (a *attack) run(ctx context.Context, only []kind) {
 	a.http.CloseIdleConnections()
 }
 
-// missing are the kinds that never hit.
-func (a *attack) missing(only []kind) (names []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, k := range only {
-		for _, h := range k.hits {
-			if a.hits[h] == 0 {
-				names = append(names, h)
-			}
-		}
-	}
-	return names
-}
-
-func (a *attack) any(r *rand.Rand) *node { return a.site.nodes[r.IntN(len(a.site.nodes))] }
+// any is the host:port of one of the nodes.
+func (a *attack) any(r *rand.Rand) string { return a.Nodes[r.IntN(len(a.Nodes))] }
 
 // send sends a request and returns the status and the beginning of the answer, status 0
 // without one.
@@ -142,7 +110,7 @@ func (a *attack) send(ctx context.Context, method, url string, body []byte) (int
 func (a *attack) say(ctx context.Context, r *rand.Rand, at, text string) bool {
 	body := noderun.Message(fmt.Sprint(at, r.Uint64()), text)
 	for range 20 {
-		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at, body)
+		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
 		if status == http.StatusAccepted {
 			return true
 		}
@@ -162,7 +130,7 @@ func (a *attack) settles(ctx context.Context, r *rand.Rand, at string, n int) (l
 	ctx, cancel := context.WithTimeout(ctx, liveness)
 	defer cancel()
 	for ctx.Err() == nil {
-		if lines = a.stream(ctx, "http://"+a.any(r).http+at, n); strings.Count(lines, "\n") >= n {
+		if lines = a.stream(ctx, "http://"+a.any(r)+at, n); strings.Count(lines, "\n") >= n {
 			return lines
 		}
 		_ = noderun.Pause(ctx, 500*time.Millisecond)
@@ -207,7 +175,7 @@ func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 	body := []byte(`{"kind":"user","body":"` + text + `"}`)
 	refused := 0
 	for n := 0; n < 40 && refused < 3 && ctx.Err() == nil; n++ {
-		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at, body)
+		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+at, body)
 		switch {
 		case status == http.StatusAccepted:
 			a.hit("fat message taken")
@@ -219,8 +187,8 @@ func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 			_ = noderun.Pause(ctx, 250*time.Millisecond)
 		}
 	}
-	a.send(ctx, http.MethodGet, "http://"+a.any(r).http+at, nil)
-	a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at+"/abort", nil)
+	a.send(ctx, http.MethodGet, "http://"+a.any(r)+at, nil)
+	a.send(ctx, http.MethodPost, "http://"+a.any(r)+at+"/abort", nil)
 }
 
 // endlessText lets a model speak without end.
@@ -247,7 +215,7 @@ func (a *attack) endless(ctx context.Context, r *rand.Rand, agent, id string) {
 
 // dial connects to a node, with little room for what it says.
 func (a *attack) dial(r *rand.Rand) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", a.any(r).http, patience)
+	conn, err := net.DialTimeout("tcp", a.any(r), patience)
 	if err == nil {
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) // The system is not to take the answer.
 		_ = conn.SetDeadline(time.Now().Add(2 * patience))
@@ -267,7 +235,7 @@ func (a *attack) neverReaders(ctx context.Context, r *rand.Rand, id string) {
 		return
 	}
 	var readers sync.WaitGroup
-	for i := range a.size {
+	for i := range a.Size {
 		conn, err := a.dial(r)
 		if err != nil {
 			continue
@@ -308,7 +276,7 @@ func (a *attack) neverRead(ctx context.Context, conn net.Conn, path string, stre
 // hostileData sends what is hard to check against a schema.
 func (a *attack) hostileData(ctx context.Context, r *rand.Rand, id string) {
 	post := func(agent, data string) {
-		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r).http+"/"+agent+"/"+id, []byte(`{"kind":"user","body":"x","initialData":`+data+`}`))
+		status, said := a.send(ctx, http.MethodPost, "http://"+a.any(r)+"/"+agent+"/"+id, []byte(`{"kind":"user","body":"x","initialData":`+data+`}`))
 		switch status {
 		case http.StatusBadRequest:
 			a.hit("hostile " + agent + " refused")
@@ -324,7 +292,7 @@ func (a *attack) hostileData(ctx context.Context, r *rand.Rand, id string) {
 // stalledBodies begin bodies and do not end them, with and without the token.
 func (a *attack) stalledBodies(ctx context.Context, r *rand.Rand, id string) {
 	var senders sync.WaitGroup
-	for i := range a.size {
+	for i := range a.Size {
 		conn, err := a.dial(r)
 		if err != nil {
 			continue
@@ -360,7 +328,7 @@ func (a *attack) stall(ctx context.Context, conn net.Conn, path string, stranger
 // connections are opened and say nothing, or half of a head.
 func (a *attack) connections(ctx context.Context, r *rand.Rand, _ string) {
 	var all []net.Conn
-	for i := range 10 * a.size {
+	for i := range 10 * a.Size {
 		conn, err := a.dial(r)
 		if err != nil {
 			continue
@@ -382,12 +350,12 @@ func (a *attack) followers(ctx context.Context, r *rand.Rand, id string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var readers sync.WaitGroup
-	for i := range 2 * a.size {
+	for i := range 2 * a.Size {
 		at := fmt.Sprintf("/fat/%s-%d", id, i)
 		if !a.say(ctx, r, at, "note="+strings.Repeat("y", 200_000)) {
 			break
 		}
-		base := "http://" + a.any(r).http
+		base := "http://" + a.any(r)
 		readers.Go(func() {
 			if a.stream(ctx, base+at, 1) != "" {
 				a.hit("conversation followed")
@@ -437,5 +405,5 @@ func (a *attack) loop(ctx context.Context, r *rand.Rand, id string) {
 	if a.settles(ctx, r, at, 20) != "" {
 		a.hit("dispatched to itself")
 	}
-	a.send(ctx, http.MethodPost, "http://"+a.any(r).http+at+"/abort", nil)
+	a.send(ctx, http.MethodPost, "http://"+a.any(r)+at+"/abort", nil)
 }

@@ -39,10 +39,12 @@
 //     latency nor a 503 of the second rule, fault or not, which a node also gives whose
 //     heartbeat was late because others had the processors.
 //
-// A seed decides what comes when; what nodes make of it is up to the machine. All share
-// the processors with the attackers and the models, so that latencies are those of a
-// machine without a core to spare, and those of a machine that does something else say
-// nothing.
+// A seed decides what comes when; what nodes make of it is up to the machine. Who attacks,
+// with the models that never end, is a process of its own, which with -long comes last
+// among those who want a processor: in the world it has a machine of its own. The nodes,
+// their store, the clients that behave and their models share what there is, so that
+// latencies are those of a machine without a core to spare, and those of a machine that
+// does something else say nothing.
 //
 //	go test ./internal/attackrun                                    some seconds of each, of one node with the race detector
 //	go test ./internal/attackrun -timeout 0 -v -long                15 minutes of each

@@ -39,6 +39,7 @@ type site struct {
 	reaper  *proc.Reaper
 	client  *noderun.Client // For what nodes say of themselves.
 	nodes   []*node
+	models  string           // host:port of those that never end.
 	store   *s3server.Server // Nil for a folder.
 	place   noderun.Place
 	cancel  context.CancelFunc
@@ -77,14 +78,15 @@ func newSite(t *testing.T, nodes int) *site {
 		s.place = noderun.NewBucket(t, s.store)
 	}
 	s.env = append(s.env, s.place.Env()...)
-	ports := noderun.FreePorts(t, "127.0.0.1", 3*nodes)
+	ports := noderun.FreePorts(t, "127.0.0.1", 3*nodes+1)
+	s.models = ports[3*nodes]
 	for i := range nodes {
 		n := &node{site: s, number: i, http: ports[3*i], admin: ports[3*i+1], config: filepath.Join(s.dir, fmt.Sprintf("node-%d.yaml", i+1))}
 		conf := fmt.Sprintf("listen: %s\n%sauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", n.http, s.place.Config(), n.admin, memoryBytes)
 		if nodes > 1 {
 			conf += fmt.Sprintf("cluster: {listen: %q}\n", ports[3*i+2])
 		}
-		if err := os.WriteFile(n.config, []byte(conf+agents(vendor.URL)), 0o600); err != nil {
+		if err := os.WriteFile(n.config, []byte(conf+agents(vendor.URL, "http://"+s.models)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s.nodes = append(s.nodes, n)
@@ -99,7 +101,7 @@ func newSite(t *testing.T, nodes int) *site {
 }
 
 // agents are those of every node: one for clients, and those of the attack.
-func agents(vendor string) string {
+func agents(vendor, endless string) string {
 	return fmt.Sprintf(`providers:
   fake: {api: openai-completions, baseUrl: %[1]q}
   text: {api: openai-completions, baseUrl: %[2]q}
@@ -115,7 +117,7 @@ agents:
     model: fake/model
     initialData: {anyOf: [{type: array, items: {$ref: "#"}}, {type: array, items: {$ref: "#"}, minItems: 1}]}
   items: {mounts: [/items], model: fake/model, initialData: {items: {type: string}}}
-`, vendor+"/v1", vendor+"/text", vendor+"/arguments")
+`, vendor+"/v1", endless+"/text", endless+"/arguments")
 }
 
 // supervise starts the node again whenever it has ended, until ctx does. An end that

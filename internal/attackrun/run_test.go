@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -74,22 +72,15 @@ type run struct {
 	t      *testing.T
 	plan   plan
 	beside *beside
-	attack *attack
+	attack *attackers
 	began  time.Time
 	mu     sync.Mutex
 	faults map[string]int
 }
 
 func perform(t *testing.T, p plan) {
-	if *longFlag {
-		// Who behaves and who attacks are one process here, on the machine of the nodes. The
-		// more threads they have, the less the ones wait for the others, who are elsewhere in
-		// the world, and the less they collect, the more is left to the nodes.
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
-		defer debug.SetGCPercent(debug.SetGCPercent(400))
-	}
 	s := newSite(t, p.nodes)
-	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttack(s, p.seed, p.rest, p.size), began: time.Now(), faults: map[string]int{}}
+	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttackers(s, p), began: time.Now(), faults: map[string]int{}}
 	ctx := t.Context()
 	if !s.await(ctx) {
 		t.Fatal(strings.Join(s.All(), "\n"))
@@ -104,7 +95,7 @@ func perform(t *testing.T, p plan) {
 		defer end()
 		r.enough(ctx)
 	}()
-	r.talk(ctx, over, "attacked", func() { r.attack.run(over, p.kinds) }, func() { r.trouble(ctx, over) })
+	r.talk(ctx, over, "attacked", func() { r.besiege(over) }, func() { r.trouble(ctx, over) })
 	attacked := r.beside.forget()
 	if s.await(ctx) {
 		r.tell("meters: %v", interesting(s.meters(ctx)))
@@ -115,6 +106,13 @@ func perform(t *testing.T, p plan) {
 	if flaws := s.All(); len(flaws) > 0 {
 		const most = 20
 		t.Errorf("%d flaws:\n%s", len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+	}
+}
+
+// besiege lets the attackers attack until ctx ends.
+func (r *run) besiege(ctx context.Context) {
+	if err := r.attack.run(ctx); err != nil {
+		r.Fail("who attacks: %v", err)
 	}
 }
 

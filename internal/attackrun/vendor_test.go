@@ -14,14 +14,19 @@ import (
 // endlessDelta is how much a model without end says at a time, in bytes.
 const endlessDelta = 16 << 10
 
-// newVendor starts the vendor of all models: one that does what it is told, and at other
-// paths those that never end, with text or with the arguments of a call.
-func newVendor(t *testing.T) *httptest.Server {
+// endlessModels never end, with text or with the arguments of a call.
+func endlessModels() http.Handler {
 	said := strings.Repeat("on and ", endlessDelta/7)
 	mux := http.NewServeMux()
-	mux.Handle("/v1/", fakemodel.New(&fakemodel.Options{MaxRequests: 1}))
 	mux.HandleFunc("/text/", endless(fmt.Sprintf(`{"content":%q}`, said)))
 	mux.HandleFunc("/arguments/", endless(fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"utter","arguments":%q}}]}`, said)))
+	return mux
+}
+
+// newVendor starts the vendor of the models that do what they are told.
+func newVendor(t *testing.T) *httptest.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", fakemodel.New(&fakemodel.Options{MaxRequests: 1}))
 	s := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		s.CloseClientConnections()

@@ -1,0 +1,179 @@
+package attackrun_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Who attacks is a process of its own. The world's attackers and their models have machines
+// of their own; here they have those of the nodes, and in a run that judges latencies they
+// come last among those who want a processor.
+
+// ordersEnv has the orders of the process that attacks.
+const ordersEnv = "PARLEY_ATTACKRUN_ORDERS"
+
+// orders are what the process that attacks is told.
+type orders struct {
+	Nodes  []string // host:port of each.
+	Models string   // host:port of the models that never end, which it serves.
+	Kinds  []string
+	Seed   uint64
+	Rest   time.Duration // Between two times of the same kind, about.
+	Size   int           // How many of a crowd there are.
+	Long   bool
+}
+
+// sight is a line that it prints: what has hit, or an answer that nobody expects.
+type sight struct{ Hit, Odd string }
+
+// tally is what was seen.
+type tally struct {
+	mu   sync.Mutex
+	hits map[string]int
+	odd  map[string]int
+	told *json.Encoder
+}
+
+func newTally(told io.Writer) tally {
+	return tally{hits: map[string]int{}, odd: map[string]int{}, told: json.NewEncoder(told)}
+}
+
+func (t *tally) note(s sight) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.Hit != "" {
+		t.hits[s.Hit]++
+	}
+	if s.Odd != "" {
+		t.odd[s.Odd]++
+	}
+	_ = t.told.Encode(s) // To nobody if the run is over.
+}
+
+// missing are the kinds that never hit.
+func (t *tally) missing(of []kind) (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range of {
+		for _, h := range k.hits {
+			if t.hits[h] == 0 {
+				names = append(names, h)
+			}
+		}
+	}
+	return names
+}
+
+// only are the kinds with some names.
+func only(names []string) []kind {
+	return slices.DeleteFunc(kinds(), func(k kind) bool { return !slices.Contains(names, k.name) })
+}
+
+func TestMain(m *testing.M) {
+	text, attacks := os.LookupEnv(ordersEnv)
+	if !attacks {
+		os.Exit(m.Run())
+	}
+	if err := attackAs(text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// attackAs carries out orders until the input ends, which it does with the test.
+func attackAs(text string) error {
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", o.Models)
+	if err != nil {
+		return err
+	}
+	models := &http.Server{Handler: endlessModels()}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = models.Serve(l) }) // It ends by Close alone.
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		defer end()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	a := &attack{
+		orders: o, tally: newTally(os.Stdout),
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: liveness},
+	}
+	a.run(ctx)
+	<-ctx.Done() // The models go on until then.
+	err = models.Close()
+	serving.Wait()
+	return err
+}
+
+// attackers are the process that attacks, as the test sees it.
+type attackers struct {
+	tally
+	orders orders
+}
+
+func newAttackers(s *site, p plan) *attackers {
+	o := orders{Models: s.models, Seed: p.seed, Rest: p.rest, Size: p.size, Long: *longFlag}
+	for _, n := range s.nodes {
+		o.Nodes = append(o.Nodes, n.http)
+	}
+	for _, k := range p.kinds {
+		o.Kinds = append(o.Kinds, k.name)
+	}
+	return &attackers{tally: newTally(io.Discard), orders: o}
+}
+
+// run lets it attack until ctx ends, and waits for it.
+func (a *attackers) run(ctx context.Context) (err error) {
+	text, err := json.Marshal(a.orders)
+	if err != nil {
+		return err
+	}
+	args := []string{os.Args[0]}
+	if a.orders.Long {
+		args = append([]string{"nice", "-n", "10"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), ordersEnv+"="+string(text)), os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	seen, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { input.Close() })
+	defer stop()
+	for lines := bufio.NewScanner(seen); lines.Scan(); {
+		var s sight
+		if bad := json.Unmarshal(lines.Bytes(), &s); bad != nil {
+			err = errors.Join(err, fmt.Errorf("read %q: %w", lines.Bytes(), bad))
+			continue
+		}
+		a.note(s)
+	}
+	err = errors.Join(err, cmd.Wait())
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("it has ended by itself")
+	}
+	return err
+}
