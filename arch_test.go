@@ -59,10 +59,11 @@ func packages() []row {
 		{"providers/sse", 1, format, nil, nil},
 
 		{"actors", 2, runtime,
-			list("actors/follower", "actors/internal/busy", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/prompt", "actors/internal/relay", "actors/internal/summary", "actors/internal/wire", "agent", "conversation", "memory", "observability", "providers", "storage"),
+			list("actors/follower", "actors/internal/busy", "actors/internal/events", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/relay", "actors/internal/wire", "actors/internal/work", "agent", "conversation", "memory", "observability", "providers", "storage"),
 			list("github.com/asynkron/protoactor-go", "github.com/oklog/ulid", "google.golang.org/protobuf")},
 		{"actors/follower", 2, runtime, list("conversation", "memory", "storage"), nil},
 		{"actors/internal/busy", 2, runtime, list("actors/internal/series", "actors/internal/wire", "conversation", "storage"), list("golang.org/x/sync", "google.golang.org/protobuf")},
+		{"actors/internal/events", 2, runtime, list("actors/internal/export", "agent", "conversation", "observability"), nil},
 		{"actors/internal/export", 2, runtime, list("actors/internal/series", "conversation", "memory", "observability", "storage"), nil},
 		{"actors/internal/grain", 2, runtime, list("actors/internal/wire"), list("github.com/asynkron/protoactor-go", "google.golang.org/grpc", "google.golang.org/protobuf")},
 		{"actors/internal/history", 2, runtime, list("actors/follower", "actors/internal/prompt", "actors/internal/summary", "conversation", "memory", "providers", "storage"), nil},
@@ -73,6 +74,9 @@ func packages() []row {
 		{"actors/internal/series", 2, format, nil, nil},
 		{"actors/internal/summary", 2, format, list("conversation"), nil},
 		{"actors/internal/wire", 2, format, nil, list("google.golang.org/protobuf")},
+		{"actors/internal/work", 2, runtime,
+			list("actors/internal/events", "actors/internal/history", "actors/internal/machine", "actors/internal/prompt", "actors/internal/summary", "agent", "conversation", "memory", "observability", "providers", "storage"),
+			list("github.com/oklog/ulid")},
 
 		{"observability/clickhouse", 3, vendor, list("conversation", "observability", "observability/stats", "storage"), list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go")},
 		{"observability/jsonl", 3, vendor, list("observability"), nil},
@@ -385,6 +389,8 @@ func neverArrows() []arrow {
 			"what it loses nobody misses, so nothing may rest on it"},
 		{"actors/internal/export", append(outside, "actors/internal/busy", "actors/internal/machine", "actors/internal/relay", "agent", "providers"),
 			"events are made of batches, and no turn waits for them"},
+		{"actors/internal/work", append(outside, "actors/internal/busy", "actors/internal/relay"), "it does what it is told, wherever that comes from and whoever owes it"},
+		{"actors/internal/events", append(outside, "actors/internal/busy", "actors/internal/machine", "actors/internal/relay", "providers"), "it tells, and is waited for by nobody"},
 		{"actors/internal/grain", list("conversation", "storage", "actors/internal/machine", "actors/internal/busy"), "it carries messages and reads none"},
 		{"actors/follower", list("actors/internal", "agent", "providers"), "a reader needs the log alone"},
 	}

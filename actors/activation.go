@@ -15,11 +15,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
-	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
@@ -44,9 +45,12 @@ type (
 		stored storage.Batch
 		err    error
 	}
-	journalLists struct{}
-	modelReady   struct{ gen int }
-	timerFired   struct {
+	modelReady  struct{ gen int }
+	stepRequest struct {
+		in   machine.StepDone
+		done func(machine.Answer)
+	}
+	timerFired struct {
 		timer machine.Timer
 		n     int
 	}
@@ -76,22 +80,17 @@ type activation struct {
 	writers int64         // how many there are, this one included once it has a batch
 	archive *history.Archive
 
-	callers    map[machine.ReplyID]*actor.PID
+	callers    map[machine.ReplyID]func(machine.Answer)
 	nextCaller machine.ReplyID
 	timers     [machine.Timers]activationTimer
 	retries    map[int]*time.Timer // of failed model calls, by gen
-	works      map[int]*work       // by gen; nil while nothing runs
-	summaries  map[int]context.CancelFunc
-	steps      map[machine.ReplyID]chan error // of durable tools, being recorded
-	author     *authorState                   // of the newest work
-	sender     *sender                        // likewise
-	witness    witness
+	work       *work.Runner        // nil until the log is open
+	tap        *events.Tap
 	unasked    *time.Timer
 	begun      bool          // to open the log
 	asked      bool          // by a client, for something
 	isOpen     chan struct{} // closed when the machine has the log, or never will
 	checking   bool          // whether the log could be opened once more
-	starved    bool          // a feed has events the machine has no room for
 	stopping   bool
 	handedOver bool         // and what it owes is another node's now
 	charged    int64        // bytes, see accounts
@@ -104,7 +103,7 @@ type activationTimer struct {
 }
 
 func newActivation(r *Runtime) *activation {
-	return &activation{rt: r, callers: map[machine.ReplyID]*actor.PID{}}
+	return &activation{rt: r, callers: map[machine.ReplyID]func(machine.Answer){}}
 }
 
 // Receive implements actor.Actor. It never blocks.
@@ -120,18 +119,18 @@ func (a *activation) Receive(ctx actor.Context) {
 	case *wire.AdmitRequest:
 		a.admit(ctx.Sender(), m)
 	case *wire.AbortRequest:
-		a.step(machine.Abort{To: a.caller(ctx.Sender())})
+		a.step(machine.Abort{To: a.caller(a.answers(ctx.Sender()))})
 	case *wire.CompactRequest:
-		a.step(machine.Compact{To: a.caller(ctx.Sender()), Instructions: m.GetInstructions()})
+		a.step(machine.Compact{To: a.caller(a.answers(ctx.Sender())), Instructions: m.GetInstructions()})
 	case *wire.PokeRequest:
 		if m.GetNonce() == "" {
 			a.checkLog()
 			a.root.Send(ctx.Sender(), answerMessage(machine.Poked{Unknown: true}))
 			break
 		}
-		a.step(machine.Poke{To: a.caller(ctx.Sender()), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
+		a.step(machine.Poke{To: a.caller(a.answers(ctx.Sender())), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
 	case *wire.WakeRequest:
-		a.step(machine.Wake{To: a.caller(ctx.Sender()), At: conversation.Offset(m.GetSeq())})
+		a.step(machine.Wake{To: a.caller(a.answers(ctx.Sender())), At: conversation.Offset(m.GetSeq())})
 	case openedLog:
 		a.opened(m)
 	case appendDone:
@@ -140,30 +139,12 @@ func (a *activation) Receive(ctx actor.Context) {
 		a.checkLog()
 	case checkedLog:
 		a.checkedLog(m)
-	case journalLists:
-		a.step(machine.Listed{})
-	case machine.Looked:
-		a.step(m)
 	case modelReady:
 		a.drainFeed(m.gen)
-	case machine.ToolDone:
-		a.step(m)
-	case machine.TaskCalled:
-		a.step(m)
-	case machine.ToolParked:
-		a.step(m)
-	case machine.TimerStored:
-		a.step(m)
-	case machine.DeliveryPrepared:
-		a.step(m)
-	case machine.ResponseFinished:
-		a.step(m)
-	case machine.Summarized:
-		delete(a.summaries, m.Gen)
-		a.step(m)
 	case stepRequest:
-		a.recordStep(m)
-	case machine.Drain:
+		m.in.To = a.caller(m.done)
+		a.step(m.in)
+	case machine.Input:
 		a.step(m)
 	case grain.HandOver:
 		a.rt.counts.handedOver.Add(1)
@@ -183,7 +164,7 @@ func (a *activation) Receive(ctx actor.Context) {
 // start begins the life of the activation: it registers and opens its log.
 func (a *activation) start(key conversation.Key) {
 	a.key, a.random = key, a.rt.entropy(key)
-	a.witness = witness{events: a.rt.events, key: key}
+	a.tap = a.rt.events.Tap(key)
 	a.ctx, a.cancel = context.WithCancel(a.rt.life)
 	a.machine = machine.New(&a.rt.machines)
 	var waited bool
@@ -231,11 +212,8 @@ func (a *activation) end() {
 	for _, t := range a.retries {
 		t.Stop()
 	}
-	for _, done := range a.steps {
-		done <- errStepLost
-	}
-	for _, to := range a.callers { // those of an end that the machine did not decide
-		a.root.Send(to, answerMessage(machine.Moved{}))
+	for _, answer := range a.callers { // those of an end that the machine did not decide
+		answer(machine.Moved{})
 	}
 	if !a.stopping {
 		a.rt.busy.SweepSoon()
@@ -249,7 +227,7 @@ func (a *activation) end() {
 		a.rt.resting.putBack(a.key, *a.resting)
 	}
 	a.rt.leave(a.key, a.nonce)
-	a.witness.closed()
+	a.tap.Closed()
 	if a.handedOver {
 		a.rt.busy.PokeSoon()
 	}
@@ -264,10 +242,19 @@ func (a *activation) firstOwed() conversation.SubmissionID {
 }
 
 // caller remembers who waits for a reply.
-func (a *activation) caller(sender *actor.PID) machine.ReplyID {
+func (a *activation) caller(answer func(machine.Answer)) machine.ReplyID {
 	a.nextCaller++
-	a.callers[a.nextCaller] = sender
+	a.callers[a.nextCaller] = answer
 	return a.nextCaller
+}
+
+// answers brings answers to who has sent a request.
+func (a *activation) answers(sender *actor.PID) func(machine.Answer) {
+	return func(v machine.Answer) {
+		if sender != nil {
+			a.root.Send(sender, answerMessage(v))
+		}
+	}
 }
 
 // step feeds the machine and performs what it asks for.
@@ -286,9 +273,10 @@ func (a *activation) step(in machine.Input) {
 	}
 	a.charge()
 	a.rt.accounts.idle.Trim()
-	if a.starved && !a.machine.Full() {
-		a.starved = false
-		a.drainFeeds()
+	if a.work != nil && !a.machine.Full() {
+		for _, gen := range a.work.Starved() {
+			a.drainFeed(gen)
+		}
 	}
 }
 
@@ -307,35 +295,33 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.Append:
 		a.append(e.Batch)
 	case machine.List:
-		a.rt.busy.Journal.List(busy.ID{Conv: a.key, Nonce: a.nonce}, int64(e.Seq), func() { a.tell(journalLists{}) })
+		a.rt.busy.Journal.List(busy.ID{Conv: a.key, Nonce: a.nonce}, int64(e.Seq), func() { a.tell(machine.Listed{}) })
 	case machine.Look:
 		a.look(e)
 	case machine.Unlist:
 		a.rt.busy.Journal.Unlist(busy.ID{Conv: a.key, Nonce: a.nonce})
 	case machine.Reply:
 		a.reply(e)
-	case machine.CallModel:
-		a.callModel(e)
-	case machine.RunTool:
-		a.runTool(e)
 	case machine.StoreTimer:
 		a.storeTimer(e)
-	case machine.PrepareDelivery:
-		a.prepareDelivery(e)
-	case machine.FinishResponse:
-		a.finishResponse(e)
-	case machine.ShowSettlement:
-		a.showSettlement(e)
-	case machine.Summarize:
-		a.summarize(e)
 	case machine.Checkpoint:
 		a.archive.Checkpoint(a.checkpoint(e))
-	case machine.Cancel:
-		a.endWork(e.Gen)
 	case machine.SetTimer:
 		a.setTimer(e)
 	case machine.Stop:
 		a.stop(e)
+	default:
+		if a.work != nil { // Before it is open there is nothing to cancel.
+			a.work.Do(e, a.machine.State())
+		}
+	}
+}
+
+// drainFeed gives the machine what the model call gen has produced, unless it has no room:
+// then the next landed append asks again.
+func (a *activation) drainFeed(gen int) {
+	if in, ok := a.work.Take(gen, a.machine.Full()); ok {
+		a.step(in)
 	}
 }
 
@@ -374,32 +360,20 @@ func (a *activation) appended(m appendDone) {
 		a.rt.relay.Publish(a.key, m.stored)
 	}
 	a.rt.followers.Offer(a.key, at, a.tail.Hash, m.batch.Records, len(m.stored.Lines))
-	a.witness.landed(m.batch)
+	a.tap.Landed(m.batch)
 	a.wrote(m.stored)
 	a.tail, a.claimed = at, true
 	a.step(machine.Appended{Offset: m.batch.Offset})
 }
 
 func (a *activation) reply(e machine.Reply) {
-	if done, ok := a.steps[e.To]; ok {
-		delete(a.steps, e.To)
-		switch e.Value.(type) {
-		case machine.StepKept:
-			done <- nil
-		case machine.StepTooMuch:
-			done <- agent.ErrStepsFull
-		default:
-			done <- errStepLost
-		}
-		return
-	}
-	if p, ok := e.Value.(machine.Poked); ok && !p.Held && !a.witness.mayForget() {
+	if p, ok := e.Value.(machine.Poked); ok && !p.Held && !a.tap.MayForget() {
 		e.Value = machine.Poked{Unknown: true} // The next sweep asks again.
 	}
-	to := a.callers[e.To]
+	answer := a.callers[e.To]
 	delete(a.callers, e.To)
-	if to != nil {
-		a.root.Send(to, answerMessage(e.Value))
+	if answer != nil {
+		answer(e.Value)
 	}
 }
 
@@ -473,7 +447,7 @@ func (a *activation) stop(e machine.Stop) {
 	switch e.Reason {
 	case machine.StopPassivated:
 		if a.claimed {
-			a.rt.resting.put(a.key, a.nonce, a.tail, a.archive.DayIndexed(), a.witness.shipped())
+			a.rt.resting.put(a.key, a.nonce, a.tail, a.archive.DayIndexed(), a.tap.Shipped())
 		}
 	case machine.StopDrained:
 		a.handedOver = true
@@ -483,7 +457,7 @@ func (a *activation) stop(e machine.Stop) {
 			a.rt.counts.fences.Add(1)
 		}
 		a.log.Warn("conversation stepped down", "fenced", fenced, "err", e.Err)
-		a.witness.recovery(a.firstOwed(), &observability.SubmissionRecovery{
+		a.tap.Recovery(a.firstOwed(), &observability.SubmissionRecovery{
 			Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: fenced,
 		})
 		a.rt.busy.SweepSoon()
@@ -493,7 +467,7 @@ func (a *activation) stop(e machine.Stop) {
 		}
 		if a.rt.busy.IsNews(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)
-			a.witness.recovery("", &observability.SubmissionRecovery{
+			a.tap.Recovery("", &observability.SubmissionRecovery{
 				Operation: observability.RecoveryReconcile, Outcome: observability.OutcomeDeferred,
 			})
 		}
@@ -507,7 +481,7 @@ func (a *activation) checkpoint(e machine.Checkpoint) *history.Due {
 		writers-- // this one
 	}
 	due := &history.Due{
-		Checkpoint: storage.Checkpoint{At: a.tail, Writers: writers, Exported: a.witness.exported(), State: e.State},
+		Checkpoint: storage.Checkpoint{At: a.tail, Writers: writers, Exported: a.tap.Exported(), State: e.State},
 		Address:    a.machine.State().Created().Address(), Day: storage.DayOf(conversation.TimeOf(time.Now())), Closed: e.Closed,
 	}
 	for _, c := range e.Claims {

@@ -76,5 +76,5 @@ func (a *activation) decide(sender *actor.PID, m readAdmission) {
 }
 
 func (a *activation) take(sender *actor.PID, in checkedAdmission) {
-	a.step(machine.Admit{To: a.caller(sender), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
+	a.step(machine.Admit{To: a.caller(a.answers(sender)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
 }

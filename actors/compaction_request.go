@@ -43,7 +43,7 @@ func (r *Runtime) compact(ctx context.Context, at conversation.Address, instruct
 	case len(instructions) > maxCompactWords || !utf8.ValidString(instructions):
 		return false, conversation.Errorf(conversation.CodeInvalidRequest, "Instructions are UTF-8 of at most %d bytes.", maxCompactWords)
 	}
-	limit := r.opts.AdmitTimeout + r.summaryTime()
+	limit := r.opts.AdmitTimeout + r.work.SummaryTime()
 	reply, err := r.callWithin(ctx, limit, at, &wire.CompactRequest{Instructions: instructions})
 	if err != nil {
 		return false, err

@@ -12,6 +12,11 @@
 // as a message to the activation's own PID. A PID is one activation; a result
 // that outlives it reaches nobody.
 //
+// The effects have rooms of their own: internal/work calls models, tools and hooks,
+// internal/history stores checkpoints and segments, internal/busy lists who is owed work
+// and finds it when a node died, internal/events tells, internal/relay pushes to other
+// nodes. Here are the edge, the activation, the opening of a log, and what joins them.
+//
 // A program that holds a Runtime needs no edge: [Runtime.Dispatch] sends,
 // [Runtime.Read] waits for the reply, [Runtime.Compact] shortens what the model is
 // sent of a conversation.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 )
@@ -50,7 +51,7 @@ func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *ag
 			// It goes back to its sender if the activation has ended meanwhile.
 			a.root.RequestWithCustomSender(a.self, in, sender)
 		case ctx.Err() == nil:
-			a.rt.log.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", cause(err, false))
+			a.rt.log.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", work.Cause(err, false))
 			a.root.Send(sender, answerMessage(machine.Refused{Err: &conversation.Error{Code: conversation.CodeInternal, Err: err}}))
 		default:
 			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))

@@ -31,7 +31,7 @@ type LocalFleet struct {
 func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSimSystem(t)} }
 
 // ShowAtMost bounds what a model is shown, in place of maxViewBytes.
-func (r *Runtime) ShowAtMost(bytes int) { r.viewBytes = bytes }
+func (r *Runtime) ShowAtMost(bytes int) { r.work.ViewBytes = bytes }
 
 // SetWall sets the wall clock of a runtime that does not run yet.
 func (r *Runtime) SetWall(wall func() time.Time) { r.wall = wall }

@@ -53,9 +53,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
 	r.busy.SweepNow()
-	if r.events.spool != nil {
-		r.events.spool.Wake()
-	}
+	r.events.Wake()
 }
 
 // followerOptions make the followers ask for heads where other nodes may write.

@@ -11,6 +11,7 @@ import (
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -176,10 +177,17 @@ func (a *activation) opened(m openedLog) {
 	}
 	a.archive = m.archive
 	a.archive.Begin(day, a.log)
+	var carried *int64
 	if c := m.checkpoint(); c != nil {
-		a.witness.carried = c.Exported
+		carried = c.Exported
 	}
-	a.witness.opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq)
+	a.tap.Opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq, carried)
+	a.work = a.rt.work.Runner(work.Options{
+		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.ctx, Now: a.clock.Now,
+		Emit:   func(in machine.Input) { a.tell(in) },
+		Ready:  func(gen int) { a.tell(modelReady{gen}) },
+		Record: func(in machine.StepDone, done func(machine.Answer)) { a.tell(stepRequest{in, done}) },
+	})
 	a.step(machine.Opened{
 		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
 	})
@@ -217,10 +225,9 @@ func (a *activation) containOpening() {
 	} else {
 		a.failed(fmt.Errorf("panic: %v", p))
 	}
-	told := answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
-	for id, to := range a.callers {
+	for id, answer := range a.callers {
 		delete(a.callers, id)
-		a.root.Send(to, told)
+		answer(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
 	}
 	a.stopping = true
 }

@@ -16,10 +16,12 @@ import (
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/relay"
+	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
@@ -227,14 +229,13 @@ type Runtime struct {
 	relay     *relay.Relay // nil with peers
 	busy      *busy.Sweeper
 	resting   *resting
-	events    *events
+	events    *events.Fanout
 	history   *history.Store
-	gate      *dispatchGate
+	work      *work.Node
 	machines  machine.Config
 	began     time.Time // monotonic origin of machine.Env.Mono
 	// wall is the wall clock, which somebody may set; tests bring their own.
-	wall      func() time.Time
-	viewBytes int // see maxViewBytes
+	wall func() time.Time
 	// entropy returns the randomness of one activation; simulations bring their own.
 	entropy  func(conversation.Key) io.Reader
 	ready    chan struct{}
@@ -245,7 +246,7 @@ type Runtime struct {
 	counts   counts
 	accounts accounts
 
-	work    sync.WaitGroup  // what activations have started
+	spawned sync.WaitGroup  // what activations have started
 	life    context.Context // of all activations; ends before Run does
 	endLife context.CancelFunc
 
@@ -308,9 +309,8 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r := &Runtime{
 		opts: o, log: o.Logger, bucket: bucket, exclusive: exclusive, logs: storage.NewLogs(bucket, o.Log),
 		agents: map[string]*agent.Agent{}, active: map[conversation.Key]running{},
-		entropy:   func(conversation.Key) io.Reader { return rand.Reader },
-		viewBytes: maxViewBytes,
-		began:     time.Now(), ready: make(chan struct{}),
+		entropy: func(conversation.Key) io.Reader { return rand.Reader },
+		began:   time.Now(), ready: make(chan struct{}),
 		checks: make(chan struct{}, memory.Turns()),
 	}
 	r.wall = time.Now
@@ -331,12 +331,17 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		r.agents[a.Name] = a
 	}
 	r.accounts = newAccounts(o.Memory, o.IdleBytes/2)
-	r.events = newEvents(&r.opts, r.agents)
+	r.events = events.New(events.Options{Observers: o.Observers, Logger: r.log, DurableOnly: o.NoLiveEvents, Content: r.showsContent})
 	r.resting = newResting(o.IdleAfter-o.IdleShedAfter, r.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8)
-	r.gate = newDispatchGate(o.DispatchesAtOnce)
 	r.history = history.New(history.Options{
 		Logs: r.logs, Bucket: r.bucket, Logger: r.log, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
 		SegmentBatches: o.CompactBatches, SegmentGrace: o.CompactGrace, Save: r.spawnSave, Ending: r.draining.Load,
+	})
+	r.work = work.NewNode(work.NodeOptions{
+		Agents: r.agents, Providers: o.Providers, Logger: r.log, Bucket: r.bucket, History: r.history, Calls: r.accounts.calls,
+		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
+		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
+		Admit: r.Admit, Spawn: r.spawn, Life: r.life,
 	})
 	r.machines = machine.Config{
 		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
@@ -441,7 +446,7 @@ func (r *Runtime) serve(ctx context.Context) error {
 	var tell sync.WaitGroup
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTelling()
-	r.tell(telling, &tell)
+	r.events.Run(telling, &tell, r.busy.Journal.Release)
 	r.serving.Store(true)
 	close(r.ready)
 
@@ -518,7 +523,7 @@ func (r *Runtime) spawn(effect func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.ended {
-		r.work.Go(effect)
+		r.spawned.Go(effect)
 	}
 }
 
@@ -540,7 +545,7 @@ func (r *Runtime) awaitWork() {
 	done := make(chan struct{})
 	go func() {
 		r.saves.Wait()
-		r.work.Wait()
+		r.spawned.Wait()
 		close(done)
 	}()
 	select {
@@ -614,9 +619,16 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
-		MaxBrought: l.OutputBytes, MaxReply: r.viewBytes / 4 * 3,
+		MaxBrought: l.OutputBytes, MaxReply: r.work.ViewBytes / 4 * 3,
 		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
 		SettledHook: a.Hooks.Settled != nil,
 	}, true
+}
+
+// showsContent reports whether what people and models say in conversations of an agent
+// may be shown to operators.
+func (r *Runtime) showsContent(name string) bool {
+	a := r.agents[name]
+	return a != nil && a.Events.Content
 }

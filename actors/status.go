@@ -105,16 +105,8 @@ func (r *Runtime) Status() Status {
 	}
 	s.Sweeps, s.Pokes, s.TakenOver = r.busy.Counts()
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
-	s.QueuedDispatches, s.RefusedDispatches = r.gate.counts()
-	if r.events.spool != nil {
-		s.Events = new(r.events.spool.Status())
-	}
-	for _, o := range r.events.observers {
-		if s.Observers == nil {
-			s.Observers = map[string]observability.BufferCounts{}
-		}
-		s.Observers[o.Name()] = o.Counts()
-	}
+	s.QueuedDispatches, s.RefusedDispatches = r.work.Dispatches()
+	s.Events, s.Observers = r.events.Status()
 	r.mu.Lock()
 	s.QueuedCallers = int64(r.calls)
 	r.mu.Unlock()

@@ -74,7 +74,7 @@ func BenchmarkOfferDeadSink(b *testing.B) {
 		src := srcs[i%conversations]
 		batch := conversation.Batch{Offset: conversation.Offset(i / conversations), Records: records}
 		began := time.Now()
-		x.Offer(src.Key, src, batch)
+		x.Offer(src.Key, src, batch, nil)
 		took = append(took, time.Since(began))
 	}
 	reportQuantiles(b, took)

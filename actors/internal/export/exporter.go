@@ -96,8 +96,9 @@ func (x *Exporter) Open(key conversation.Key, src observability.Source, exported
 
 // Offer says that a batch landed. The source is the one that holds before it or after it.
 // Batches of a conversation come in order; what is missing between them is read from the
-// log, as is what memory has no room for.
-func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conversation.Batch) {
+// log, as is what memory has no room for. Made returns what Options.Project does of the
+// batch, for who has use for it, too; nil leaves that to the exporter.
+func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conversation.Batch, made func() []observability.Event) {
 	seq := int64(b.Offset)
 	src.Key = key
 	x.mu.Lock()
@@ -109,7 +110,7 @@ func (x *Exporter) Offer(key conversation.Key, src observability.Source, b conve
 		return
 	}
 	x.mu.Unlock()
-	p, err := x.project(src, b)
+	p, err := x.project(src, b, made)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t = x.trail(key)

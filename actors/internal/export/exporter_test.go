@@ -83,7 +83,7 @@ func TestOfferedIsShipped(t *testing.T) {
 func offer(r *rig, l *logbook, n int) {
 	for range n {
 		src, b := l.append()
-		r.Offer(l.key, src, b)
+		r.Offer(l.key, src, b, nil)
 	}
 }
 

@@ -229,7 +229,7 @@ func (x *Exporter) readBatch(await func() bool, t *trail, stored storage.Batch, 
 	if err != nil {
 		return src, err
 	}
-	p, err := x.project(src, b)
+	p, err := x.project(src, b, nil)
 	if err != nil {
 		return src, err
 	}

@@ -395,7 +395,7 @@ func (s *simulation) step() {
 		b.busy, b.idle = true, false
 		src, batch := b.append()
 		if b.gap = s.rand.IntN(20) == 0; !b.gap {
-			b.owner.Offer(b.key, src, batch)
+			b.owner.Offer(b.key, src, batch, nil)
 		}
 	case p < 55:
 		b.idle = b.busy && !b.gap
@@ -457,7 +457,7 @@ func (s *simulation) heal() {
 				s.open(b)
 			}
 			src, batch := b.append()
-			b.owner.Offer(b.key, src, batch)
+			b.owner.Offer(b.key, src, batch, nil)
 		}
 	}
 	time.Sleep(10 * time.Minute)

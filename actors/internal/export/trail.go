@@ -67,10 +67,14 @@ type projected struct {
 	bytes  int
 }
 
-func (x *Exporter) project(src observability.Source, b conversation.Batch) (p projected, err error) {
+// project makes the events of a batch, unless somebody has.
+func (x *Exporter) project(src observability.Source, b conversation.Batch, made func() []observability.Event) (p projected, err error) {
 	defer contain(&err)
 	src = src.After(b)
-	p = projected{src: src, events: x.opts.Project(src, b), bytes: itemBytes}
+	if made == nil {
+		made = func() []observability.Event { return x.opts.Project(src, b) }
+	}
+	p = projected{src: src, events: made(), bytes: itemBytes}
 	for i := range p.events {
 		p.bytes += observability.Size(p.events[i])
 	}

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // sender sends what tools and hooks dispatch in the work on one submission, within the
 // bounds of its agent. It is safe for concurrent use.
 type sender struct {
-	rt         *Runtime
+	node       *Node
 	submission conversation.SubmissionID
 	agent      string
 	limits     agent.Limits
@@ -22,12 +22,13 @@ type sender struct {
 var _ agent.Dispatcher = (*sender)(nil)
 
 // senderOf returns the sender of the work on a submission, which all of it shares.
-func (a *activation) senderOf(sub *conversation.Submission) *sender {
-	if a.sender == nil || a.sender.submission != sub.ID {
-		ag := a.rt.agents[a.machine.State().Created().Agent]
-		a.sender = &sender{rt: a.rt, submission: sub.ID, agent: ag.Name, limits: ag.Limits.WithDefaults(), depth: sub.DispatchDepth}
+func (r *Runner) senderOf(v *view) *sender {
+	root := v.root
+	if r.sender == nil || r.sender.submission != root.id {
+		ag := r.node.o.Agents[v.created.Agent]
+		r.sender = &sender{node: r.node, submission: root.id, agent: ag.Name, limits: ag.Limits.WithDefaults(), depth: root.dispatchDepth}
 	}
-	return a.sender
+	return r.sender
 }
 
 // Admit implements [agent.Dispatcher]. What a repetition finds sent already does not
@@ -40,13 +41,13 @@ func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversat
 		s.sent.Add(-1)
 		return conversation.Receipt{}, &agent.DispatchLimitError{Agent: s.agent, Option: "Dispatches", Limit: s.limits.Dispatches}
 	}
-	if err := s.rt.gate.enter(ctx, s.agent); err != nil {
+	if err := s.node.gate.enter(ctx, s.agent); err != nil {
 		s.sent.Add(-1)
 		return conversation.Receipt{}, err
 	}
-	defer s.rt.gate.leave()
+	defer s.node.gate.leave()
 	a.DispatchDepth = s.depth + 1
-	receipt, err := s.rt.Admit(ctx, a)
+	receipt, err := s.node.o.Admit(ctx, a)
 	if err == nil && receipt.Deduplicated {
 		s.sent.Add(-1)
 	}

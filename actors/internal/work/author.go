@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -35,37 +35,33 @@ type author struct {
 var errNoSubagent = errors.New("there is no such subagent any more")
 
 // authorOf returns the author of a submission, with nothing set up.
-func (a *activation) authorOf(id conversation.SubmissionID) *author {
-	state := a.machine.State()
-	sub := state.Submission(id)
-	if sub.Child == "" {
-		name := state.Created().Agent
-		u := &author{name: name, agent: a.rt.agents[name], state: a.stateOf(sub), turn: a.turnOf(sub, 0)}
-		if l := sub.LeftOf(); l != nil {
-			rt, key := a.rt, a.key
-			u.left = func(ctx context.Context, d *conversation.Delivery) error { return rt.history.Complete(ctx, key, l, d) }
+func (r *Runner) authorOf(v *view) *author {
+	if v.child == "" {
+		name := v.created.Agent
+		u := &author{name: name, agent: r.node.o.Agents[name], state: r.stateOf(v), turn: v.turn(0)}
+		if l := v.left; l != nil {
+			store, key := r.node.o.History, r.o.Key
+			u.left = func(ctx context.Context, d *conversation.Delivery) error { return store.Complete(ctx, key, l, d) }
 		}
 		return u
 	}
-	u := &author{name: sub.Agent, turn: a.turnOf(sub, 0), depth: state.Depth(id)}
-	for _, w := range a.works {
-		if w.submission == sub.Parent {
+	u := &author{name: v.agent, turn: v.turn(0), depth: v.depth}
+	for _, w := range r.works {
+		if w.submission == v.above.id {
 			u.parent = w.author
 		}
 	}
 	if u.parent == nil {
-		u.parent = a.authorOf(sub.Parent)
+		u.parent = r.authorOf(v.above)
 	}
 	return u
 }
 
-// bystander returns the agent as the author of what belongs to no work on a
-// submission.
-func (a *activation) bystander() *author {
-	created := a.machine.State().Created()
+// agentOnly returns the agent as the author of what belongs to no work on a submission.
+func (r *Runner) agentOnly(v *view) *author {
 	return &author{
-		name: created.Agent, agent: a.rt.agents[created.Agent], state: a.newState(""),
-		turn: &agent.Turn{Address: created.Address(), UID: created.UID, InitialData: created.InitialData},
+		name: v.created.Agent, agent: r.node.o.Agents[v.created.Agent], state: newState(&view{state: v.state}),
+		turn: &agent.Turn{Address: v.created.Address(), UID: v.created.UID, InitialData: v.created.InitialData},
 	}
 }
 
@@ -138,17 +134,17 @@ func (u *author) compaction() agent.Compaction {
 // writesData reports whether data of that name may appear in responses.
 func (u *author) writesData(name string) bool { return u.agent != nil && u.agent.WritesData(name) }
 
-// seen is a context that sees the author's state, and what is written through it.
-type seen struct {
+// stateScope is a context that sees the author's state, and what is written through it.
+type stateScope struct {
 	ctx    context.Context
 	writes *stateWrites
 }
 
 // within gives a context the author's state. A subagent has none.
-func (u *author) within(ctx context.Context, who *agent.Agent) seen {
+func (u *author) within(ctx context.Context, who *agent.Agent) stateScope {
 	if u.state == nil {
-		return seen{ctx: ctx}
+		return stateScope{ctx: ctx}
 	}
 	w := newStateWrites(u.state, who)
-	return seen{agent.WithState(ctx, w), w}
+	return stateScope{agent.WithState(ctx, w), w}
 }

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
-	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
@@ -49,53 +48,49 @@ func reserve(c agent.Compaction, m providers.Model) int {
 
 // summaryJob makes one summary outside the actor.
 type summaryJob struct {
-	rt        *Runtime
-	key       conversation.Key
-	gen       int
-	author    *author
-	before    *conversation.Compacted // the one it continues, or nil
-	history   *history.Archive        // of the conversation's own view
-	closed    []*history.Page
-	exchanges []conversation.Exchange
-	words     string
+	node         *Node
+	key          conversation.Key
+	gen          int
+	author       *author
+	before       *conversation.Compacted // the one it continues, or nil
+	archive      *history.Archive        // of the conversation's own view
+	closed       []*history.Page
+	exchanges    []conversation.Exchange
+	instructions string
 }
 
 // summarize starts a summary; [machine.Summarized] brings it.
-func (a *activation) summarize(e machine.Summarize) {
-	state := a.machine.State()
-	id := e.Submission
+func (r *Runner) summarize(e machine.Summarize, v *view) {
 	job := &summaryJob{
-		rt: a.rt, key: a.key, gen: e.Gen, before: state.Compacted(id), exchanges: settledSteps(prompt.Exchanges(state, id)), words: e.Instructions,
+		node: r.node, key: r.o.Key, gen: e.Gen, before: v.compacted, exchanges: settledSteps(v.exchanges), instructions: e.Instructions,
 	}
-	sub := state.Submission(id)
-	if sub == nil { // nobody works
-		job.author = a.bystander()
+	if v.id == "" { // nobody works
+		job.author = r.agentOnly(v)
 	} else {
-		job.author = a.authorOf(id)
+		job.author = r.authorOf(v)
 	}
-	if sub == nil || sub.Child == "" {
-		job.history, job.closed = a.archive, a.archive.Cut()
+	if v.child == "" {
+		job.archive, job.closed = r.o.Archive, r.o.Archive.Cut()
 	}
-	ctx, cancel := context.WithCancel(a.ctx)
-	if a.summaries == nil {
-		a.summaries = map[int]context.CancelFunc{}
-	}
-	a.summaries[e.Gen] = cancel
-	log := a.log.With("reason", string(e.Reason))
-	told, shown := a.tellerOf(id, ""), a.rt.showsContent(state.Created().Agent)
-	a.rt.spawn(func() {
-		defer cancel()
-		out, err := job.within(ctx, a.rt.summaryTime())
+	ctx, cancel := context.WithCancel(r.o.Life)
+	r.mu.Lock()
+	r.summaries[e.Gen] = cancel
+	r.mu.Unlock()
+	log := r.o.Logger.With("reason", string(e.Reason))
+	live, shown := r.live(v, ""), r.node.showsContent(v.created.Agent)
+	r.spawn(func() {
+		defer r.endSummary(e.Gen)
+		out, err := job.within(ctx, r.node.SummaryTime())
 		if ctx.Err() != nil {
 			return // nobody listens
 		}
 		if err != nil {
-			log.Warn("conversation is not compacted", "err", logged(err), "cause", cause(err, shown))
-			told.log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
+			log.Warn("conversation is not compacted", "err", logged(err), "cause", Cause(err, shown))
+			live.Log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
 			out.Err = conversation.Unavailable(time.Minute, err)
 		}
 		out.Gen = job.gen
-		a.tell(out)
+		r.o.Emit(out)
 	})
 }
 
@@ -108,15 +103,12 @@ func settledSteps(list []conversation.Exchange) []conversation.Exchange {
 	return list
 }
 
-// summaryTime bounds a compaction: the summarizer's model is asked at most twice.
-func (r *Runtime) summaryTime() time.Duration { return 2*r.opts.WholeCall + time.Minute }
-
 // within is make, bounded also where an author's function ignores its context: a
 // conversation whose compaction never ends would stay busy for ever.
 func (j *summaryJob) within(ctx context.Context, limit time.Duration) (machine.Summarized, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("wait for summary: %w", context.DeadlineExceeded))
 	defer cancel()
-	return aside(ctx, j.rt, func() (machine.Summarized, error) { return j.make(ctx) })
+	return detached(ctx, j.node, func() (machine.Summarized, error) { return j.make(ctx) })
 }
 
 // make writes the summary.
@@ -130,7 +122,7 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	if rules.Model != "" {
 		spec = rules.Model
 	}
-	model, err := j.rt.opts.Providers.Resolve(spec)
+	model, err := j.node.o.Providers.Resolve(spec)
 	if err != nil {
 		return out, err
 	}
@@ -148,7 +140,7 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	if model.ContextWindow > 0 {
 		limit = min(limit, max(model.ContextWindow-maxSummaryTokens, 1024)*3)
 	}
-	text, done, err := j.ask(ctx, spec, j.prompt(summary.Text(list, first, cut, limit)), strings.Join(nonEmpty(saySummarize, rules.Instructions, j.words), "\n\n"))
+	text, done, err := j.ask(ctx, spec, j.prompt(summary.Text(list, first, cut, limit)), strings.Join(nonEmpty(saySummarize, rules.Instructions, j.instructions), "\n\n"))
 	if err != nil {
 		return out, err
 	}
@@ -171,16 +163,16 @@ func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchang
 		at = slices.IndexFunc(j.exchanges, func(x conversation.Exchange) bool { return x.Submission == j.before.FirstKept })
 	}
 	open := slices.Clone(j.exchanges[max(at, 0):])
-	room, err := j.rt.history.Recent(ctx, j.key, open, room)
+	room, err := j.node.o.History.Recent(ctx, j.key, open, room)
 	if err != nil {
 		return nil, "", err
 	}
-	if at < 0 && j.history != nil {
+	if at < 0 && j.archive != nil {
 		var next conversation.SubmissionID
 		if len(j.exchanges) > 0 {
 			next = j.exchanges[0].Submission
 		}
-		if list, err = j.history.Exchanges(ctx, j.closed, j.before, next, room); err != nil {
+		if list, err = j.archive.Exchanges(ctx, j.closed, j.before, next, room); err != nil {
 			return nil, "", err
 		}
 	}
@@ -217,7 +209,7 @@ func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (stri
 		if err == nil || attempt > 0 || !errors.As(err, &vendor) || !vendor.Retryable() {
 			return text, done, err
 		}
-		pause := time.NewTimer(max(j.rt.opts.RetryPause, min(vendor.RetryAfter, time.Minute)))
+		pause := time.NewTimer(max(j.node.o.RetryPause, min(vendor.RetryAfter, time.Minute)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -228,12 +220,12 @@ func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (stri
 }
 
 func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request) (string, providers.Done, error) {
-	watched, watch := j.rt.watch(ctx)
+	watched, watch := j.node.watch(ctx)
 	defer watch.end()
 	var text strings.Builder
 	var end providers.Done
 	done := false
-	for e, err := range j.rt.opts.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens}) {
+	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens}) {
 		if err != nil {
 			return "", end, watch.cause(ctx, err)
 		}

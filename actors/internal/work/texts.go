@@ -1,4 +1,4 @@
-package actors
+package work
 
 // What the shell says to models and, in settlements, to people.
 const (

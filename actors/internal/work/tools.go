@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
@@ -24,67 +25,54 @@ const toolGrace = 5 * time.Second
 
 // toolCall is one call outside the actor.
 type toolCall struct {
-	rt     *Runtime
-	a      *activation // to tell; its fields belong to the actor
-	key    conversation.Key
-	author *author
-	run    machine.RunTool
-	ctx    context.Context // of the work
-	feed   *feed
-	call   agent.Call
-	writes *stateWrites // nil if there is no state, and until the tool runs
-	parked parking
-	told   *teller
-	left   *conversation.Left // where the delivery in call stands if it is not whole
-	sender *sender
+	node    *Node
+	options *Options // of the runner
+	author  *author
+	run     machine.RunTool
+	ctx     context.Context // of the work
+	feed    *feed
+	call    agent.Call
+	writes  *stateWrites // nil if there is no state, and until the tool runs
+	parked  parking
+	live    *events.Live
+	left    *conversation.Left // where the delivery in call stands if it is not whole
+	sender  *sender
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
 // [machine.ToolParked] brings its outcome.
-func (a *activation) runTool(e machine.RunTool) {
-	state := a.machine.State()
-	created := state.Created()
-	root := rootOf(state, e.Submission)
-	w := a.begin(e.Gen, e.Submission)
+func (r *Runner) runTool(e machine.RunTool, v *view) {
+	w, root := r.begin(e.Gen, v), v.root
 	c := &toolCall{
-		rt: a.rt, a: a, key: a.key, author: w.author, run: e, ctx: w.ctx, feed: w.feed, told: a.tellerOf(e.Submission, e.Turn),
-		sender: a.senderOf(root), left: root.LeftOf(),
+		node: r.node, options: &r.o, author: w.author, run: e, ctx: w.ctx, feed: w.feed, live: r.live(v, e.Turn),
+		sender: r.senderOf(v), left: root.left,
 		call: agent.Call{
-			Address: created.Address(), UID: created.UID,
-			Submission: root.ID, Attempt: root.Attempts, Turn: e.Turn, ID: e.Call, Delivery: root.Delivery, InitialData: created.InitialData,
+			Address: v.created.Address(), UID: v.created.UID, Submission: root.id, Attempt: root.attempts, Turn: e.Turn, ID: e.Call,
+			Delivery: root.delivery, InitialData: v.created.InitialData,
 		},
 	}
-	log := a.log.With("submission", string(c.call.Submission), "tool", e.Name, "call", string(e.Call))
-	a.rt.spawn(func() {
+	log := r.o.Logger.With("submission", string(c.call.Submission), "tool", e.Name, "call", string(e.Call))
+	r.spawn(func() {
 		out, err := c.perform()
 		defer func() { c.writes.release() }()
 		if c.ctx.Err() != nil {
 			return // the run was cancelled; nobody listens
 		}
 		if err != nil {
-			log.Warn("tool failed", "err", logged(err), "cause", cause(err, false))
+			log.Warn("tool failed", "err", logged(err), "cause", Cause(err, false))
 		}
-		a.tell(out)
+		c.options.Emit(out)
 	})
 }
 
-// rootOf returns the submission of the conversation that a submission works for.
-func rootOf(s *conversation.State, id conversation.SubmissionID) *conversation.Submission {
-	sub := s.Submission(id)
-	for sub.Child != "" {
-		sub = s.Submission(sub.Parent)
-	}
-	return sub
-}
-
 // perform returns what the machine is told of the call. The error is for the log.
-func (c *toolCall) perform() (any, error) {
+func (c *toolCall) perform() (machine.Input, error) {
 	done := machine.ToolDone{Gen: c.run.Gen, Call: c.run.Call}
-	refuse := func(text string, err error) (any, error) {
+	refuse := func(text string, err error) (machine.Input, error) {
 		done.NotRun, done.Failed, done.ErrorText = true, true, text
 		return done, err
 	}
-	if err := c.rt.history.Complete(c.ctx, c.key, c.left, &c.call.Delivery); err != nil {
+	if err := c.node.o.History.Complete(c.ctx, c.options.Key, c.left, &c.call.Delivery); err != nil {
 		return refuse(sayNoTools, err)
 	}
 	setup, err := c.author.current(c.ctx)
@@ -105,7 +93,7 @@ func (c *toolCall) perform() (any, error) {
 	began := time.Now()
 	out, err := c.use(tool)
 	if until, parked := c.parked.end(); parked {
-		return machine.ToolParked{Gen: c.run.Gen, Call: c.run.Call, Until: c.a.timeOf(until)}, nil
+		return machine.ToolParked{Gen: c.run.Gen, Call: c.run.Call, Until: c.timeOf(until)}, nil
 	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
@@ -122,7 +110,7 @@ func (c *toolCall) perform() (any, error) {
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.sender)
 	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
-	ctx = c.told.author(ctx, map[string]any{"tool": c.run.Name, "toolCallId": string(c.run.Call)})
+	ctx = c.live.Author(ctx, map[string]any{"tool": c.run.Name, "toolCallId": string(c.run.Call)})
 	s := c.author.within(ctx, c.author.agent)
 	ctx, c.writes = s.ctx, s.writes
 	ctx, stop := context.WithCancelCause(ctx)
@@ -136,18 +124,18 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 		c.parked.stop, c.parked.giveUp = stop, giveUp
 		ctx = agent.WithSteps(ctx, newSteps(c))
 	}
-	out, err := aside(patience, c.rt, func() (*agent.Outcome, error) { return tool.Run(ctx, c.run.Input) })
+	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.run.Input) })
 	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
 		c.parked.forget() // run again beside itself it could do anything
 	}
 	return out, err
 }
 
-// told is an error in words for the model.
-type told string
+// refusal is an error in words for the model.
+type refusal string
 
 // Error implements error.
-func (t told) Error() string { return string(t) }
+func (r refusal) Error() string { return string(r) }
 
 // shownOutput is the output of a call that has images: clients fetch them by their
 // ids, as attachments.
@@ -167,7 +155,7 @@ type shownImage struct {
 func (c *toolCall) keep(out *agent.Outcome) (json.RawMessage, []conversation.Attachment, error) {
 	raw := out.Output
 	if err := conversation.CheckPayload(raw); err != nil {
-		return nil, nil, told(fmt.Sprintf(sayOutputRefused, err))
+		return nil, nil, refusal(fmt.Sprintf(sayOutputRefused, err))
 	}
 	if len(out.Images) == 0 {
 		return raw, nil, nil
@@ -193,11 +181,11 @@ func (c *toolCall) keep(out *agent.Outcome) (json.RawMessage, []conversation.Att
 }
 
 func (c *toolCall) put(body storage.Body) error {
-	ctx, cancel := context.WithTimeout(c.ctx, c.rt.opts.AdmitTimeout+time.Duration(body.Size>>20)*time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, c.node.o.StoreTimeout+time.Duration(body.Size>>20)*time.Second)
 	defer cancel()
-	if err := storage.PutBlob(ctx, c.rt.bucket, c.key, body); err != nil {
-		c.rt.log.Warn("image of a tool is not stored", "conversation", string(c.key), "call", string(c.run.Call), "err", err)
-		return told(sayImageLost)
+	if err := storage.PutBlob(ctx, c.node.o.Bucket, c.options.Key, body); err != nil {
+		c.node.o.Logger.Warn("image of a tool is not stored", "conversation", string(c.options.Key), "call", string(c.run.Call), "err", err)
+		return refusal(sayImageLost)
 	}
 	return nil
 }
@@ -245,13 +233,7 @@ func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 func (s *steps) Park(until time.Time) bool { return s.call.parked.park(until) }
 
 // Now implements [agent.Clock].
-func (s *steps) Now() time.Time { return s.call.a.clock.Now() }
-
-// stepRequest asks the actor to record a step. done gets one value.
-type stepRequest struct {
-	machine.StepDone
-	done chan error
-}
+func (s *steps) Now() time.Time { return s.call.options.Now() }
 
 // errStepLost says that a step may not be durable: the conversation is handed on.
 var errStepLost = errors.New("the run is over")
@@ -259,25 +241,26 @@ var errStepLost = errors.New("the run is over")
 // Record implements [agent.StepRecorder].
 func (s *steps) Record(_ context.Context, name string, output json.RawMessage) error {
 	c := s.call
-	ask := stepRequest{
-		StepDone: machine.StepDone{Gen: c.run.Gen, Call: c.run.Call, Name: name, Output: output}, done: make(chan error, 1),
-	}
-	c.a.tell(ask)
+	done := make(chan error, 1)
+	c.options.Record(machine.StepDone{Gen: c.run.Gen, Call: c.run.Call, Name: name, Output: output}, func(a machine.Answer) {
+		switch a.(type) {
+		case machine.StepKept:
+			done <- nil
+		case machine.StepTooMuch:
+			done <- agent.ErrStepsFull
+		default:
+			done <- errStepLost
+		}
+	})
 	select {
-	case err := <-ask.done:
+	case err := <-done:
 		return err
 	case <-c.ctx.Done():
 		return errStepLost
 	}
 }
 
-// recordStep hands a step to the machine.
-func (a *activation) recordStep(m stepRequest) {
-	a.nextCaller++
-	m.To = a.nextCaller
-	if a.steps == nil {
-		a.steps = map[machine.ReplyID]chan error{}
-	}
-	a.steps[m.To] = m.done
-	a.step(m.StepDone)
+// timeOf is a time of this process by the clock of the conversation.
+func (c *toolCall) timeOf(t time.Time) conversation.Time {
+	return conversation.TimeOf(c.options.Now().Add(time.Until(t)).Round(time.Millisecond))
 }

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"cmp"
@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/prompt"
@@ -21,152 +21,23 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxFeedBytes bounds the model output that waits for the activation. Each event counts
-// eventBytes beside what it says: that is about what it takes.
-const (
-	maxFeedBytes = 1 << 20
-	eventBytes   = 512
-)
-
-// feed carries a model call's events to the activation. Events that wait are
-// delivered together, adjacent text as one; a full feed holds the stream back.
-type feed struct {
-	gen  int
-	tell func(any)
-
-	mu     sync.Mutex
-	model  string // who speaks
-	events []machine.ModelEvent
-	text   []byte // more of the last event's text
-	bytes  int
-	posted bool
-	taken  chan struct{} // closed by the next take; nil if nobody asked
-}
-
-// push adds an event; it returns the context's error if that ends first.
-func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
-	_, err := f.add(ctx, e, false)
-	return err
-}
-
-// deliver is push, and waits until the activation has taken the event.
-func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
-	taken, err := f.add(ctx, e, true)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-taken:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// add adds an event and returns, if it is asked for, what is closed once it was taken.
-func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken <-chan struct{}, err error) {
-	f.mu.Lock()
-	for f.bytes >= maxFeedBytes {
-		room := f.nextTake()
-		f.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		f.mu.Lock()
-	}
-	f.bytes += len(e.Text) + len(e.Input) + len(e.Signature)
-	if n := len(f.events); n > 0 && f.events[n-1].Kind == e.Kind && (e.Kind == machine.ModelText || e.Kind == machine.ModelReasoning) {
-		f.text = append(f.text, e.Text...)
-	} else {
-		f.endText()
-		f.events = append(f.events, e)
-		f.bytes += eventBytes
-	}
-	post := !f.posted
-	f.posted = true
-	if asked {
-		taken = f.nextTake()
-	}
-	f.mu.Unlock()
-	if post {
-		f.tell(modelReady{f.gen})
-	}
-	return taken, nil
-}
-
-// endText completes the last event. The caller holds mu.
-func (f *feed) endText() {
-	if len(f.text) > 0 {
-		f.events[len(f.events)-1].Text += string(f.text)
-		f.text = f.text[:0]
-	}
-}
-
-// nextTake returns what the next take closes. The caller holds mu.
-func (f *feed) nextTake() <-chan struct{} {
-	if f.taken == nil {
-		f.taken = make(chan struct{})
-	}
-	return f.taken
-}
-
-// from names the model whose events follow.
-func (f *feed) from(model string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.model = model
-}
-
-// take returns what waits, and who said it.
-func (f *feed) take() (model string, out []machine.ModelEvent) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.endText()
-	out = f.events
-	f.events, f.bytes, f.posted = nil, 0, false
-	if f.taken != nil {
-		close(f.taken)
-		f.taken = nil
-	}
-	return f.model, out
-}
-
-// callModel starts a model call. What it needs of the state is copied before it
-// returns.
-func (a *activation) callModel(e machine.CallModel) {
-	state := a.machine.State()
-	sub := state.Submission(e.Submission)
-	w := a.begin(e.Gen, e.Submission)
+// callModel starts a model call.
+func (r *Runner) callModel(e machine.CallModel, v *view) {
+	w := r.begin(e.Gen, v)
+	limits := r.node.o.Agents[v.created.Agent].Limits.WithDefaults()
 	call := &modelCall{
-		rt: a.rt, key: a.key, author: w.author, turn: a.turnOf(sub, e.Step), fresh: sub.Message == "" && sub.Child == "",
-		fallback: e.Fallback, exchanges: prompt.Exchanges(state, sub.ID), session: string(state.Created().ConversationID),
-		compacted: state.Compacted(sub.ID), history: a.archive, limits: a.replyLimits(),
-		sender: a.senderOf(rootOf(state, sub.ID)), told: a.tellerOf(e.Submission, e.Turn),
+		node: r.node, key: r.o.Key, author: w.author, turn: v.turn(e.Step), fresh: v.message == "" && v.child == "",
+		fallback: e.Fallback, exchanges: v.exchanges, session: string(v.created.ConversationID),
+		compacted: v.compacted, archive: r.o.Archive,
+		limits: providers.Limits{ReplyBytes: limits.ResponseBytes, ArgumentBytes: limits.ArgumentBytes, Calls: limits.CallsPerReply},
+		sender: r.senderOf(v), live: r.live(v, e.Turn),
 	}
-	if sub.Child == "" {
-		call.closed = a.archive.Cut()
+	if v.child == "" {
+		call.closed = r.o.Archive.Cut()
 	} else {
-		call.session = string(sub.Child)
+		call.session = string(v.child)
 	}
-	a.rt.spawn(func() { call.run(w.ctx, w.feed) })
-}
-
-// replyLimits bound one reply of a model.
-func (a *activation) replyLimits() providers.Limits {
-	l := a.rt.agents[a.machine.State().Created().Agent].Limits.WithDefaults()
-	return providers.Limits{ReplyBytes: l.ResponseBytes, ArgumentBytes: l.ArgumentBytes, Calls: l.CallsPerReply}
-}
-
-// turnOf is the facts an author's functions get of a turn.
-func (a *activation) turnOf(sub *conversation.Submission, step int) *agent.Turn {
-	state := a.machine.State()
-	created, root := state.Created(), rootOf(state, sub.ID)
-	return &agent.Turn{
-		Address: created.Address(), UID: created.UID,
-		Submission: root.ID, Attempt: root.Attempts, Step: step, Delivery: sub.Delivery, InitialData: created.InitialData,
-	}
+	r.spawn(func() { call.run(w.ctx, w.feed) })
 }
 
 // callCost is how many bytes a byte of text takes that a model is shown: it is copied once
@@ -175,7 +46,7 @@ const callCost = 2
 
 // modelCall is one model call outside the actor.
 type modelCall struct {
-	rt        *Runtime
+	node      *Node
 	key       conversation.Key
 	author    *author
 	turn      *agent.Turn
@@ -184,14 +55,14 @@ type modelCall struct {
 	model     string
 	more      bool                    // there is another model to ask
 	compacted *conversation.Compacted // what the view begins with, or nil
-	history   *history.Archive
+	archive   *history.Archive
 	closed    []*history.Page // what comes before exchanges
 	exchanges []conversation.Exchange
 	session   string
 	thinking  providers.ThinkingLevel
 	limits    providers.Limits
 	sender    *sender
-	told      *teller
+	live      *events.Live
 }
 
 // run makes the call. Whatever happens, the last event it pushes ends the call.
@@ -201,9 +72,9 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		if ctx.Err() != nil {
 			return // the run was cancelled; nobody listens
 		}
-		c.rt.log.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", cause(err, c.rt.showsContent(c.turn.Address.Agent)))
-		c.told.log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
+		c.node.o.Logger.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
+			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", Cause(err, c.node.showsContent(c.turn.Address.Agent)))
+		c.live.Log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
 	// An error means that the run was cancelled.
@@ -244,7 +115,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 
 // stream pushes all events but the last, which it returns.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
-	own, err := c.rt.history.Whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:], c.rt.viewBytes)
+	own, err := c.node.o.History.Whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:], c.node.ViewBytes)
 	if err != nil {
 		return end, err
 	}
@@ -266,8 +137,8 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	for _, b := range blocks {
 		shown += b.TextBytes()
 	}
-	c.rt.accounts.calls.Add(callCost * int64(shown))
-	defer c.rt.accounts.calls.Add(-callCost * int64(shown))
+	c.node.o.Calls.Add(callCost * int64(shown))
+	defer c.node.o.Calls.Add(-callCost * int64(shown))
 	defer history.Limit(blocks)
 	c.thinking = providers.ThinkingLevel(setup.ThinkingLevel)
 	req := providers.Request{System: setup.Instructions, History: blocks, Messages: now}
@@ -282,12 +153,12 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 
 // listen pushes what the model says. It gives up a call that is silent or endless.
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
-	call, watch := c.rt.watch(ctx)
+	call, watch := c.node.watch(ctx)
 	defer watch.end()
 	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session, Limits: c.limits}
 	c.request(req)
-	progress := c.told.progress()
-	for e, err := range c.rt.opts.Providers.Stream(call, c.model, req, opts) {
+	progress := newProgress(c.live)
+	for e, err := range c.node.o.Providers.Stream(call, c.model, req, opts) {
 		if err != nil {
 			return end, watch.cause(ctx, err)
 		}
@@ -316,7 +187,7 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 // done is the event for the end of a call.
 func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 	end := machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(d.StopReason), Usage: conversation.Usage(d.Usage)}
-	model, err := c.rt.opts.Providers.Resolve(c.model)
+	model, err := c.node.o.Providers.Resolve(c.model)
 	if err != nil {
 		return end, err
 	}
@@ -332,15 +203,15 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []providers.Message, err error) {
 	open, older := prompt.Since(c.exchanges, c.compacted)
 	if older && len(c.closed) > 0 {
-		if blocks, err = c.history.Blocks(ctx, c.closed, c.compacted, c.exchanges[0].Submission, c.rt.viewBytes); err != nil {
+		if blocks, err = c.archive.Blocks(ctx, c.closed, c.compacted, c.exchanges[0].Submission, c.node.ViewBytes); err != nil {
 			return nil, nil, err
 		}
 	}
-	room := c.rt.viewBytes
+	room := c.node.ViewBytes
 	for _, b := range blocks {
 		room -= b.TextBytes()
 	}
-	if open, err = c.rt.history.Whole(ctx, c.key, open, room); err != nil {
+	if open, err = c.node.o.History.Whole(ctx, c.key, open, room); err != nil {
 		return nil, nil, err
 	}
 	size := 0
@@ -350,7 +221,7 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 	if size > maxViewBytes {
 		return nil, nil, history.ErrTooLong
 	}
-	if now, err = prompt.Messages(c.rt.bucket, c.key, open); err != nil || c.compacted == nil {
+	if now, err = prompt.Messages(c.node.o.Bucket, c.key, open); err != nil || c.compacted == nil {
 		return blocks, now, err
 	}
 	begin := []providers.Message{prompt.Summary(c.compacted)}
@@ -362,7 +233,7 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 
 // watch bounds the silence and the length of a model call.
 type watch struct {
-	rt      *Runtime
+	node    *Node
 	call    context.Context
 	giveUp  context.CancelCauseFunc
 	silence *time.Timer
@@ -371,11 +242,11 @@ type watch struct {
 
 // watch returns the context of a model call, which ends when the model is silent or
 // goes on for too long.
-func (r *Runtime) watch(ctx context.Context) (context.Context, *watch) {
-	w := &watch{rt: r}
+func (n *Node) watch(ctx context.Context) (context.Context, *watch) {
+	w := &watch{node: n}
 	w.call, w.giveUp = context.WithCancelCause(ctx)
-	w.silence = time.AfterFunc(r.opts.FirstEvent, func() { w.giveUp(errSilence) })
-	w.whole = time.AfterFunc(r.opts.WholeCall, func() { w.giveUp(errTooLong) })
+	w.silence = time.AfterFunc(n.o.FirstEvent, func() { w.giveUp(errSilence) })
+	w.whole = time.AfterFunc(n.o.WholeCall, func() { w.giveUp(errTooLong) })
 	return w.call, w
 }
 
@@ -383,7 +254,7 @@ func (r *Runtime) watch(ctx context.Context) (context.Context, *watch) {
 func (w *watch) pause() { w.silence.Stop() }
 
 // heard says that the model has spoken.
-func (w *watch) heard() { w.silence.Reset(w.rt.opts.BetweenEvents) }
+func (w *watch) heard() { w.silence.Reset(w.node.o.BetweenEvents) }
 
 // cause returns why the call was given up, or err.
 func (w *watch) cause(ctx context.Context, err error) error {
@@ -444,15 +315,15 @@ func shortened(s string) string { return conversation.CutText(s, maxLogged) }
 
 // showsContent reports whether what people and models say in conversations of an agent
 // may be shown to operators.
-func (r *Runtime) showsContent(name string) bool {
-	a := r.agents[name]
+func (n *Node) showsContent(name string) bool {
+	a := n.o.Agents[name]
 	return a != nil && a.Events.Content
 }
 
-// cause is what an error keeps for logs only: the value and stack of a panic, or a
+// Cause is what an error keeps for logs only: the value and stack of a panic, or a
 // vendor's own words, which may repeat the request and so are content. Without either it
 // is an empty group, which handlers leave out.
-func cause(err error, content bool) slog.Value {
+func Cause(err error, content bool) slog.Value {
 	var vendor *providers.Error
 	var crash *agent.PanicError
 	switch {

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // whoever has more that waits.
 func TestDispatchGateTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newDispatchGate(1)
+		g := newGate(1)
 		if err := g.enter(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestDispatchGateTakesTurns(t *testing.T) {
 func TestDispatchGateIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		g := newDispatchGate(0)
+		g := newGate(0)
 		for range maxQueuedDispatches {
 			go func() { _ = g.enter(ctx, "loud") }()
 		}

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -29,16 +29,16 @@ type authorState struct {
 }
 
 // stateOf returns the state for the work on a submission, which all of it shares.
-func (a *activation) stateOf(sub *conversation.Submission) *authorState {
-	if a.author == nil || a.author.submission != sub.ID {
-		a.author = a.newState(sub.ID)
+func (r *Runner) stateOf(v *view) *authorState {
+	if r.author == nil || r.author.submission != v.id {
+		r.author = newState(v)
 	}
-	return a.author
+	return r.author
 }
 
-func (a *activation) newState(id conversation.SubmissionID) *authorState {
-	s := &authorState{submission: id, writer: make(chan struct{}, 1), values: map[string]json.RawMessage{}}
-	maps.Copy(s.values, a.machine.State().AuthorState())
+func newState(v *view) *authorState {
+	s := &authorState{submission: v.id, writer: make(chan struct{}, 1), values: map[string]json.RawMessage{}}
+	maps.Copy(s.values, v.state)
 	return s
 }
 

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -16,11 +16,7 @@ import (
 // postings is a feed and how often it has told its activation.
 func postings() (f *feed, told *int) {
 	told = new(int)
-	return &feed{gen: 3, tell: func(m any) {
-		if m.(modelReady).gen == 3 {
-			*told++
-		}
-	}}, told
+	return &feed{ready: func() { *told++ }}, told
 }
 
 func text(s string) machine.ModelEvent {

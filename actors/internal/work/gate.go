@@ -1,9 +1,10 @@
-package actors
+package work
 
 import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -12,10 +13,13 @@ import (
 // node to be dispatched.
 const maxQueuedDispatches = 1000
 
-// dispatchGate lets so many dispatched messages be admitted at a time, so that those
+// gatePause is what an agent is asked to wait when too many of its messages wait.
+const gatePause = 2 * time.Second
+
+// gate lets so many dispatched messages be admitted at a time, so that those
 // who come from outside need not wait behind all that agents send each other. The agents
 // take turns; messages of one agent keep their order. It is safe for concurrent use.
-type dispatchGate struct {
+type gate struct {
 	mu      sync.Mutex
 	free    int
 	agents  []string                   // with messages that wait, the next one first
@@ -23,13 +27,13 @@ type dispatchGate struct {
 	refused int64
 }
 
-func newDispatchGate(atOnce int) *dispatchGate {
-	return &dispatchGate{free: atOnce, waiting: map[string][]chan struct{}{}}
+func newGate(atOnce int) *gate {
+	return &gate{free: atOnce, waiting: map[string][]chan struct{}{}}
 }
 
 // enter waits for the turn of a message of an agent, which leave ends. It returns the
 // context's error, or runtime_unavailable if too many wait.
-func (g *dispatchGate) enter(ctx context.Context, agent string) error {
+func (g *gate) enter(ctx context.Context, agent string) error {
 	g.mu.Lock()
 	if g.free > 0 {
 		g.free--
@@ -40,7 +44,7 @@ func (g *dispatchGate) enter(ctx context.Context, agent string) error {
 	if len(queue) >= maxQueuedDispatches {
 		g.refused++
 		g.mu.Unlock()
-		err := conversation.Unavailable(retryAfter, nil)
+		err := conversation.Unavailable(gatePause, nil)
 		err.Details = "Too many messages of this agent wait to be dispatched on this node. Dispatch again later."
 		return err
 	}
@@ -62,7 +66,7 @@ func (g *dispatchGate) enter(ctx context.Context, agent string) error {
 }
 
 // forget takes a message out of the queue, and reports whether it was there.
-func (g *dispatchGate) forget(agent string, turn chan struct{}) bool {
+func (g *gate) forget(agent string, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.Index(g.waiting[agent], turn)
@@ -74,7 +78,7 @@ func (g *dispatchGate) forget(agent string, turn chan struct{}) bool {
 }
 
 // keep sets the queue of an agent.
-func (g *dispatchGate) keep(agent string, queue []chan struct{}) {
+func (g *gate) keep(agent string, queue []chan struct{}) {
 	if g.waiting[agent] = queue; len(queue) > 0 {
 		return
 	}
@@ -84,7 +88,7 @@ func (g *dispatchGate) keep(agent string, queue []chan struct{}) {
 }
 
 // leave lets the next message in.
-func (g *dispatchGate) leave() {
+func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.agents) == 0 {
@@ -99,7 +103,7 @@ func (g *dispatchGate) leave() {
 }
 
 // counts returns how many messages wait, and how many were refused.
-func (g *dispatchGate) counts() (waiting, refused int64) {
+func (g *gate) counts() (waiting, refused int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, queue := range g.waiting {

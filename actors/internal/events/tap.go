@@ -1,0 +1,112 @@
+package events
+
+import (
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+// Tap tells of one conversation's batches. It belongs to the activation.
+type Tap struct {
+	fanout *Fanout
+	key    conversation.Key
+	stream observability.Stream
+	// carried is the cursor of the checkpoint, for those that follow: a node without sinks
+	// does not know what others have shipped.
+	carried *int64
+}
+
+// Tap returns that of a conversation whose log is not read yet.
+func (f *Fanout) Tap(key conversation.Key) *Tap { return &Tap{fanout: f, key: key} }
+
+// Opened begins to tell of a conversation whose log is read, nil if it was never created.
+// Exported is the last batch whose events are shipped for sure, and tail the last durable
+// one; carried is the cursor of the checkpoint, nil if that has none.
+func (t *Tap) Opened(created *conversation.ConversationCreated, exported, tail int64, carried *int64) {
+	t.carried = carried
+	if created != nil {
+		t.know(observability.SourceOf(created))
+	}
+	if t.fanout.spool != nil {
+		t.fanout.spool.Open(t.key, t.stream.Source, exported, tail)
+	}
+}
+
+func (t *Tap) know(src observability.Source) {
+	t.stream.Source, t.stream.Options = src, t.fanout.ProjectOptions(src.Agent)
+}
+
+// Landed tells of a batch that is durable. Its durable events are made once for all who want
+// them.
+func (t *Tap) Landed(b conversation.Batch) {
+	f := t.fanout
+	if f.off() {
+		return
+	}
+	src := t.stream.Source.After(b)
+	if t.stream.Source.Agent == "" {
+		t.know(src)
+	}
+	durable := sync.OnceValue(func() []observability.Event { return observability.Project(src, b, &t.stream.Options) })
+	if f.spool != nil {
+		f.spool.Offer(t.key, src, b, durable)
+	}
+	// What was said comes ahead of the end of its turn: an observer may write between the two,
+	// and OpenTelemetry makes a span of the end.
+	if f.wantsLive() {
+		f.emit(t.key, t.stream.Batch(b, conversation.TimeOf(time.Now()))...)
+	}
+	if len(f.observers) > 0 {
+		f.observe(durable())
+	}
+}
+
+// Shipped is the last batch whose events are shipped, -1 if nobody knows of any.
+func (t *Tap) Shipped() int64 {
+	if t.fanout.spool == nil {
+		return -1
+	}
+	seq, ok := t.fanout.spool.Cursor(t.key)
+	if !ok {
+		return -1
+	}
+	return seq
+}
+
+// MayForget reports whether the events of the conversation are stored, or will be found,
+// without a busy journal that lists it.
+func (t *Tap) MayForget() bool {
+	return t.fanout.spool == nil || t.fanout.spool.MayLeave(t.key)
+}
+
+// Exported is Shipped, for a checkpoint: nil if nobody has wanted events.
+func (t *Tap) Exported() *int64 {
+	if t.fanout.spool == nil {
+		return t.carried
+	}
+	return new(t.Shipped())
+}
+
+// Closed ends what it tells.
+func (t *Tap) Closed() {
+	if t.fanout.spool != nil {
+		t.fanout.spool.Closed(t.key)
+	}
+}
+
+// Recovery tells that work cannot go on here.
+func (t *Tap) Recovery(id conversation.SubmissionID, r *observability.SubmissionRecovery) {
+	at := conversation.TimeOf(time.Now())
+	t.fanout.emit(t.key, t.stream.Source.Live(at, observability.Place{Submission: id, Whole: true}, r))
+}
+
+// Live tells of work outside the actor, a model call or a tool.
+func (t *Tap) Live(at observability.Place) *Live {
+	l := &Live{fanout: t.fanout, key: t.key}
+	if t.fanout.wantsLive() {
+		l.src, l.Content, l.place = t.stream.Source, t.stream.Options, at
+	}
+	return l
+}

@@ -1,0 +1,147 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// maxFeedBytes bounds the model output that waits for the activation. Each event counts
+// eventBytes beside what it says: that is about what it takes.
+const (
+	maxFeedBytes = 1 << 20
+	eventBytes   = 512
+)
+
+// feed carries a model call's events to the activation. Events that wait are
+// delivered together, adjacent text as one; a full feed holds the stream back.
+type feed struct {
+	ready func() // has the actor take what waits
+
+	mu     sync.Mutex
+	model  string // who speaks
+	events []machine.ModelEvent
+	text   []byte // more of the last event's text
+	bytes  int
+	posted bool
+	taken  chan struct{} // closed by the next take; nil if nobody asked
+}
+
+// push adds an event; it returns the context's error if that ends first.
+func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
+	_, err := f.add(ctx, e, false)
+	return err
+}
+
+// deliver is push, and waits until the activation has taken the event.
+func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
+	taken, err := f.add(ctx, e, true)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-taken:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// add adds an event and returns, if it is asked for, what is closed once it was taken.
+func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken <-chan struct{}, err error) {
+	f.mu.Lock()
+	for f.bytes >= maxFeedBytes {
+		room := f.nextTake()
+		f.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		f.mu.Lock()
+	}
+	f.bytes += len(e.Text) + len(e.Input) + len(e.Signature)
+	if n := len(f.events); n > 0 && f.events[n-1].Kind == e.Kind && (e.Kind == machine.ModelText || e.Kind == machine.ModelReasoning) {
+		f.text = append(f.text, e.Text...)
+	} else {
+		f.endText()
+		f.events = append(f.events, e)
+		f.bytes += eventBytes
+	}
+	post := !f.posted
+	f.posted = true
+	if asked {
+		taken = f.nextTake()
+	}
+	f.mu.Unlock()
+	if post {
+		f.ready()
+	}
+	return taken, nil
+}
+
+// endText completes the last event. The caller holds mu.
+func (f *feed) endText() {
+	if len(f.text) > 0 {
+		f.events[len(f.events)-1].Text += string(f.text)
+		f.text = f.text[:0]
+	}
+}
+
+// nextTake returns what the next take closes. The caller holds mu.
+func (f *feed) nextTake() <-chan struct{} {
+	if f.taken == nil {
+		f.taken = make(chan struct{})
+	}
+	return f.taken
+}
+
+// from names the model whose events follow.
+func (f *feed) from(model string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.model = model
+}
+
+// take returns what waits, and who said it.
+func (f *feed) take() (model string, out []machine.ModelEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.endText()
+	out = f.events
+	f.events, f.bytes, f.posted = nil, 0, false
+	if f.taken != nil {
+		close(f.taken)
+		f.taken = nil
+	}
+	return f.model, out
+}
+
+// writer is where data writers of an agent hand what they write while run holds. An
+// author may keep their context's values beyond its end: nobody takes the data then,
+// or whoever does throws it away.
+func (f *feed) writer(run context.Context, u *author) func(context.Context, string, json.RawMessage) error {
+	return func(ctx context.Context, name string, data json.RawMessage) error {
+		if run.Err() != nil {
+			return agent.ErrNoResponse
+		}
+		if !u.writesData(name) {
+			return fmt.Errorf("agent %q does not list it: add the writer to Agent.Data", u.name)
+		}
+		if err := conversation.CheckPayload(data); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(run, cancel)()
+		if err := f.deliver(ctx, machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: data}); err != nil {
+			return err
+		}
+		return run.Err()
+	}
+}

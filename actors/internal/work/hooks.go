@@ -1,0 +1,155 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// detached runs a function of an author in a goroutine of its own, because it may ignore
+// its context, and waits for it until ctx ends. The error is then why it did.
+func detached[T any](ctx context.Context, n *Node, call func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	n.o.Spawn(func() {
+		v, err := call()
+		done <- result{v, err}
+	})
+	select {
+	case out := <-done:
+		return out.value, out.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// hook calls a hook of an author within its time.
+func hook[T any](ctx context.Context, n *Node, call func(context.Context) (T, error)) (T, error) {
+	within, cancel := context.WithTimeoutCause(ctx, n.o.HookTimeout, fmt.Errorf("wait for hook: %w", context.DeadlineExceeded))
+	defer cancel()
+	return detached(within, n, func() (T, error) { return call(within) })
+}
+
+// decorate calls a hook and returns its metadata. Whatever goes wrong is logged and
+// is no metadata.
+func (n *Node) decorate(ctx context.Context, log *slog.Logger, call func(context.Context) (json.RawMessage, error)) json.RawMessage {
+	metadata, err := hook(ctx, n, call)
+	if err == nil && metadata != nil {
+		err = conversation.CheckPayload(metadata)
+	}
+	switch {
+	case ctx.Err() != nil: // the run was cancelled; nobody listens
+		return nil
+	case err != nil:
+		log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
+		return nil
+	}
+	return metadata
+}
+
+// startResponse asks the author for the metadata a new response starts with.
+func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
+	ag := c.author.agent
+	if !c.fresh || ag.Hooks.ResponseStarted == nil {
+		return nil
+	}
+	log := c.node.o.Logger.With("conversation", string(c.key), "submission", string(c.turn.Submission), "hook", "ResponseStarted")
+	s := c.author.within(c.live.Author(agent.WithDispatcher(ctx, c.sender), map[string]any{"hook": "ResponseStarted"}), ag)
+	metadata := c.node.decorate(s.ctx, log, func(ctx context.Context) (json.RawMessage, error) {
+		return ag.StartResponse(ctx, c.turn)
+	})
+	written := s.writes.take()
+	defer s.writes.release()
+	if metadata == nil && len(written) == 0 {
+		return nil
+	}
+	return f.push(ctx, machine.ModelEvent{Kind: machine.ModelMetadata, Input: metadata, State: written})
+}
+
+// prepareDelivery shows a delivery to its author before the first model call;
+// [machine.DeliveryPrepared] brings the end of it.
+func (r *Runner) prepareDelivery(e machine.PrepareDelivery, v *view) {
+	w := r.begin(e.Gen, v)
+	ag, turn := w.author.agent, v.turn(0)
+	log := r.o.Logger.With("submission", string(e.Submission), "hook", "DeliveryStarted")
+	live, box := r.live(v, ""), r.senderOf(v)
+	r.spawn(func() {
+		err := r.node.o.History.Complete(w.ctx, r.o.Key, v.left, &turn.Delivery)
+		s := w.author.within(live.Author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
+		if err == nil {
+			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, ag.StartDelivery(ctx, turn) })
+		}
+		out := machine.DeliveryPrepared{Gen: e.Gen, State: s.writes.take()}
+		defer s.writes.release()
+		if w.ctx.Err() != nil {
+			return // the run was cancelled; nobody listens
+		}
+		if err != nil {
+			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
+			out.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNotStarted}
+		}
+		r.o.Emit(out)
+	})
+}
+
+// finishResponse shows a complete response to its author; [machine.ResponseFinished]
+// brings what they say.
+func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.Response) {
+	w := r.begin(e.Gen, v)
+	ag := w.author.agent
+	resp.Turn, resp.Continuations = *v.turn(e.Step), v.continued
+	log := r.o.Logger.With("submission", string(e.Submission))
+	live, box := r.live(v, e.Turn), r.senderOf(v)
+	r.spawn(func() {
+		if err := r.node.o.History.Complete(w.ctx, r.o.Key, v.left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
+			log.Warn("delivery cannot be shown to a hook", "err", err)
+		}
+		s := w.author.within(live.Author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
+		out := machine.ResponseFinished{Gen: e.Gen}
+		again, err := hook(s.ctx, r.node, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
+		if err != nil && w.ctx.Err() == nil {
+			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", Cause(err, false))
+		}
+		if out.Again = again; again == "" {
+			out.Metadata = r.node.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
+				return ag.FinishResponse(agent.WithData(ctx, w.feed.writer(ctx, w.author)), resp)
+			})
+		}
+		out.State = s.writes.take()
+		defer s.writes.release()
+		if w.ctx.Err() == nil {
+			r.o.Emit(out)
+		}
+	})
+}
+
+// showSettlement tells the author of a settlement. Nobody waits for it.
+func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.Response) {
+	life := r.node.o.Life
+	told := &agent.Settlement{
+		Address: v.created.Address(), UID: v.created.UID, Submission: v.id, Attempts: v.attempts,
+		Delivery: v.delivery, Outcome: e.Outcome, Error: e.Err, Message: v.message, Text: resp.Text, Usage: resp.Usage,
+	}
+	u := r.agentOnly(v)
+	log := r.o.Logger.With("submission", string(v.id), "hook", "Settled")
+	live, box := r.live(v, ""), r.senderOf(v)
+	r.spawn(func() {
+		err := r.node.o.History.Complete(life, r.o.Key, v.left, &told.Delivery)
+		if err == nil {
+			s := u.within(live.Author(agent.WithDispatcher(life, box), map[string]any{"hook": "Settled"}), u.agent)
+			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, told) })
+		}
+		if err != nil {
+			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
+		}
+	})
+}

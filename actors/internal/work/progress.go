@@ -1,0 +1,145 @@
+package work
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/parleyrun/parley/actors/internal/events"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+)
+
+// progressBytes is how much of the arguments of a call is told of at a time.
+const progressBytes = 1 << 10
+
+// progress shows how the arguments of calls grow.
+type progress struct {
+	live  *events.Live
+	calls map[int]*observability.ToolcallDelta
+}
+
+func newProgress(live *events.Live) *progress { return &progress{live: live} }
+
+func (p *progress) show(e providers.Event) {
+	switch e := e.(type) {
+	case providers.ToolCallStart:
+		if p.calls == nil {
+			p.calls = map[int]*observability.ToolcallDelta{}
+		}
+		p.calls[e.Index] = &observability.ToolcallDelta{ToolCallID: e.ID, ToolName: e.Name}
+	case providers.ToolCallDelta:
+		if c := p.calls[e.Index]; c != nil {
+			c.Bytes += len(e.Arguments)
+			if p.live.Content.Content {
+				c.Delta += e.Arguments
+			}
+			p.flush(e.Index, progressBytes)
+		}
+	case providers.ToolCallEnd:
+		p.flush(e.Index, 1)
+	}
+}
+
+// flush tells of a call that has grown by so many bytes.
+func (p *progress) flush(index, least int) {
+	c := p.calls[index]
+	if c == nil || c.Bytes < least {
+		return
+	}
+	p.calls[index] = &observability.ToolcallDelta{ToolCallID: c.ToolCallID, ToolName: c.ToolName}
+	c.Delta = p.live.Content.Cut(c.Delta) // Some providers give arguments in one piece.
+	p.live.Emit(c)
+}
+
+// request tells that the model is about to be called.
+func (c *modelCall) request(req providers.Request) {
+	if !c.live.Wanted() {
+		return
+	}
+	model, err := c.node.o.Providers.Resolve(c.model)
+	if err != nil {
+		return // The call itself says so.
+	}
+	facts := factsOf(model, c.thinking, providers.Done{})
+	out := observability.RequestOf(c.model, facts)
+	out.Compacted, out.Tools = c.compacted != nil, len(req.Tools)
+	out.Messages = len(c.exchanges)
+	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Content)
+	c.live.Emit(&observability.TurnRequest{Purpose: observability.PurposeAgent, Request: out})
+}
+
+// shownInput is what turn_request shows of the newest messages, without pictures.
+type shownInput struct {
+	System   string         `json:"systemPrompt,omitempty"`
+	Messages []shownMessage `json:"messages"`
+}
+
+type shownMessage struct {
+	Role string `json:"role"`
+	Text string `json:"text"`
+}
+
+// inputOf counts the bytes of the messages of a request that are not in closed history,
+// and shows them if content is switched on: the instructions and the newest message up to
+// the bound, and of those before it what fits beside the newest. Cut says that it is not
+// all.
+func inputOf(req providers.Request, o observability.ProjectOptions) (total int, shown json.RawMessage, cut bool) {
+	total = len(req.System)
+	list := []shownMessage{}
+	for _, m := range req.Messages {
+		text := textOfParts(m.Parts)
+		total += len(text)
+		list = append(list, shownMessage{string(m.Role), text})
+	}
+	if !o.Content {
+		return total, nil, false
+	}
+	in := shownInput{System: o.Cut(req.System)}
+	const around = len(`{"role":"assistant","text":""},`)
+	first, left, kept := len(list), o.Limit(), len(in.System)
+	if first > 0 {
+		list[first-1].Text = o.Cut(list[first-1].Text)
+	}
+	for first > 0 && (first == len(list) || len(list[first-1].Text)+around <= left) {
+		first--
+		kept += len(list[first].Text)
+		left -= len(list[first].Text) + around
+	}
+	in.Messages = list[first:]
+	raw, err := conversation.EncodeJSON(in)
+	if err != nil {
+		return total, nil, false
+	}
+	return total, raw, kept < total
+}
+
+func textOfParts(parts []providers.Part) string {
+	var out []string
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			out = append(out, p.Text)
+		case providers.ToolCall:
+			out = append(out, p.Name+" "+string(p.Arguments))
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// factsOf are what is known of a model call beyond its outcome.
+func factsOf(m providers.Model, thinking providers.ThinkingLevel, d providers.Done) conversation.CallFacts {
+	f := conversation.CallFacts{
+		API: m.API, Server: m.Telemetry.ServerAddress, Port: m.Telemetry.ServerPort, ResponseID: d.ResponseID, ResponseModel: d.ResponseModel,
+	}
+	if m.Telemetry.ProviderName != m.Provider {
+		f.Provider = m.Telemetry.ProviderName
+	}
+	if m.Reasoning {
+		f.Thinking = string(thinking)
+	}
+	if price := m.Cost.Price(d.Usage); price.Total > 0 {
+		f.Price = new(conversation.Price(price))
+	}
+	return f
+}

@@ -1,0 +1,52 @@
+package work
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+)
+
+// TestShownInput: the newest message is shown however long the instructions are, and what
+// is left out is told.
+func TestShownInput(t *testing.T) {
+	user := func(text string) providers.Message {
+		return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
+	}
+	long := strings.Repeat("ü", observability.DefaultContentBytes)
+	for name, test := range map[string]struct {
+		system   string
+		messages []providers.Message
+		want     []int // the length of each message that is shown
+		cut      bool
+	}{
+		"nothing":           {"", nil, nil, false},
+		"all":               {"Be kind.", []providers.Message{user("hello"), user("again")}, []int{5, 5}, false},
+		"long instructions": {long, []providers.Message{user("hello"), user("again")}, []int{5, 5}, true},
+		"long message":      {"Be kind.", []providers.Message{user("hello"), user(long)}, []int{observability.DefaultContentBytes}, true},
+		"long history":      {"Be kind.", []providers.Message{user("hello"), user(long), user("again")}, []int{5}, true},
+	} {
+		req := providers.Request{System: test.system, Messages: test.messages}
+		_, raw, cut := inputOf(req, observability.ProjectOptions{Content: true})
+		var in shownInput
+		if err := json.Unmarshal(raw, &in); err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for _, m := range in.Messages {
+			got = append(got, len(m.Text))
+		}
+		if !slices.Equal(got, test.want) || cut != test.cut {
+			t.Errorf("%s: messages of %d bytes are shown, cut is %t, want %d and %t", name, got, cut, test.want, test.cut)
+		}
+		if len(raw) > 2*observability.DefaultContentBytes+256 {
+			t.Errorf("%s: %d bytes", name, len(raw))
+		}
+		if _, raw, cut := inputOf(req, observability.ProjectOptions{}); raw != nil || cut {
+			t.Errorf("%s: %s is shown without content", name, raw)
+		}
+	}
+}
