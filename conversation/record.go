@@ -157,10 +157,11 @@ type CallName struct {
 
 // FailedCall is a model call that ended without a word: nothing else records it.
 type FailedCall struct {
-	Turn       TurnID `json:"turn"`
-	Model      string `json:"model,omitempty"`
-	DurationMs int64  `json:"durationMs,omitempty"`
-	Retries    int    `json:"retries,omitempty"`
+	Turn       TurnID    `json:"turn"`
+	Model      string    `json:"model,omitempty"`
+	Facts      CallFacts `json:"facts,omitzero"`
+	DurationMs int64     `json:"durationMs,omitempty"`
+	Retries    int       `json:"retries,omitempty"`
 }
 
 // Started says what an attempt follows.
@@ -394,6 +395,7 @@ type (
 		Child      ConversationID `json:"child,omitempty"`
 		Turn       TurnID         `json:"turn"`
 		Model      string         `json:"model,omitempty"`
+		Facts      CallFacts      `json:"facts,omitzero"`
 		Reason     string         `json:"reason,omitempty"`
 		DurationMs int64          `json:"durationMs,omitempty"`
 		Retries    int            `json:"retries,omitempty"`

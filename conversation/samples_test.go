@@ -94,7 +94,7 @@ func workSamples() []conversation.Record {
 // endSamples are the records of what ends, and of subagents.
 func endSamples() []conversation.Record {
 	origin, facts, usage := sampleOrigin(), sampleFacts(), sampleUsage()
-	failed := &conversation.FailedCall{Turn: "turn_2", Model: "anthropic/x", DurationMs: 37, Retries: 3}
+	failed := &conversation.FailedCall{Turn: "turn_2", Model: "anthropic/x", Facts: facts, DurationMs: 37, Retries: 3}
 	return []conversation.Record{
 		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, At: at},
 		&conversation.SubmissionSettled{
@@ -105,7 +105,7 @@ func endSamples() []conversation.Record {
 			},
 		},
 		&conversation.StepDropped{
-			Message: "msg_2", Child: "conv_2", Turn: "turn_1", Origin: origin, Model: "anthropic/x", Reason: "overloaded",
+			Message: "msg_2", Child: "conv_2", Turn: "turn_1", Origin: origin, Model: "anthropic/x", Facts: facts, Reason: "overloaded",
 			DurationMs: 33, Retries: 2, At: at,
 		},
 		&conversation.Compacted{

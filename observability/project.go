@@ -311,7 +311,7 @@ func (p *projection) finish(stop string) string {
 func (p *projection) dropped(r *conversation.StepDropped) {
 	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, &Turn{
 		Purpose: PurposeAgent, DurationMs: r.DurationMs, IsError: true, Dropped: true, Retries: r.Retries,
-		Request:  RequestOf(r.Model, conversation.CallFacts{}),
+		Request:  RequestOf(r.Model, r.Facts),
 		Response: ModelResponse{FinishReason: finishError, Error: failureOf(r.Reason)},
 	})
 }
@@ -325,7 +325,7 @@ func (p *projection) unheard(in scope, c *conversation.FailedCall, at conversati
 	p.add(in, at-conversation.Time(c.DurationMs), &TurnStart{Purpose: PurposeAgent, Model: c.Model})
 	p.add(in, at, &Turn{
 		Purpose: PurposeAgent, DurationMs: c.DurationMs, IsError: true, Retries: c.Retries,
-		Request:  RequestOf(c.Model, conversation.CallFacts{}),
+		Request:  RequestOf(c.Model, c.Facts),
 		Response: ModelResponse{FinishReason: finishError, Error: err},
 	})
 }

@@ -63,7 +63,8 @@ type ModelEvent struct {
 	Input        json.RawMessage
 	Durable      bool
 	State        []StateWrite
-	// The end. Full says that the context has come near the model's window.
+	// The end. Full says that the context has come near the model's window. Facts are
+	// those of a failure, too.
 	StopReason string
 	Usage      conversation.Usage
 	Facts      conversation.CallFacts

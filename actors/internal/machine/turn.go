@@ -189,9 +189,9 @@ func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
 		m.startCall(r)
 	default:
 		if r.opened {
-			m.completeStep(r, ModelEvent{StopReason: stopError})
+			m.completeStep(r, ModelEvent{StopReason: stopError, Facts: e.Facts})
 		} else {
-			r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, DurationMs: m.askedMs(r), Retries: r.repeated}
+			r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, Facts: e.Facts, DurationMs: m.askedMs(r), Retries: r.repeated}
 		}
 		m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
 		m.fail(r, e.Err)
@@ -210,7 +210,7 @@ func (m *Machine) repeat(r *run, e ModelEvent, after time.Duration) {
 func (m *Machine) withdraw(r *run, e ModelEvent) {
 	if r.opened {
 		m.enqueue(true, &conversation.StepDropped{
-			Message: m.sub(r).Message, Child: r.child, Turn: r.turn, Reason: reasonOf(e.Err),
+			Message: m.sub(r).Message, Child: r.child, Turn: r.turn, Facts: e.Facts, Reason: reasonOf(e.Err),
 			DurationMs: m.askedMs(r), Retries: r.repeated, At: m.env.Wall,
 		})
 		r.opened = false

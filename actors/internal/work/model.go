@@ -87,6 +87,9 @@ var errOverflow = errors.New("the model dropped what did not fit into its window
 // failed is the event for a call that failed.
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
+	if model, err := c.node.o.Providers.Resolve(c.model); err == nil {
+		out.Facts = factsOf(model, c.thinking, providers.Done{})
+	}
 	var vendor *providers.Error
 	var over *providers.LimitError
 	switch {

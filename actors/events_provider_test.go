@@ -1,0 +1,102 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+)
+
+// identified fails after a word as "google", at once as "openai", and answers otherwise.
+type identified struct{}
+
+func (identified) Stream(ctx context.Context, m providers.Model, _ providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
+	return providers.NewStream(ctx, m, func(a *providers.Assembler) error {
+		if m.Provider == "openai" {
+			return &providers.Error{Kind: providers.KindQuota, Err: errors.New("no credit")}
+		}
+		a.Text("word")
+		if m.Provider == "google" {
+			return &providers.Error{Kind: providers.KindQuota, Err: errors.New("no credit")}
+		}
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+		return nil
+	})
+}
+
+// requestsOf are what turn, or turn_request, says of whom was asked, by provider.
+func requestsOf(s *memorySink, live bool) (out []observability.ModelRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		switch p := e.Payload.(type) {
+		case *observability.Turn:
+			if !live {
+				out = append(out, p.Request)
+			}
+		case *observability.TurnRequest:
+			if live {
+				r := p.Request
+				r.Messages, r.Tools, r.InputBytes, r.Input, r.InputTruncated = 0, 0, 0, nil, false
+				out = append(out, r)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b observability.ModelRequest) int { return strings.Compare(a.Provider, b.Provider) })
+	return out
+}
+
+// TestEventsNameTheProvider: turn and turn_request identify the provider as a
+// registration's telemetry says, also of calls that failed, and always by the id that it
+// is registered under.
+func TestEventsNameTheProvider(t *testing.T) {
+	w := newWorld(t)
+	reg := providers.NewRegistry(nil)
+	reg.RegisterProtocol("test", identified{})
+	for id, r := range map[string]providers.Registration{
+		"google": {API: "test", BaseURL: "https://gemini.example:8443/v1"},
+		"mine": {API: "test", BaseURL: "http://10.0.0.7:9000/v1", Reasoning: new(true), Telemetry: providers.Telemetry{
+			ProviderName: "openai", ServerAddress: "models.example", ServerPort: 7,
+		}},
+		"openai": {API: "test", BaseURL: "test:", Telemetry: providers.Telemetry{ServerAddress: "alone.example"}},
+	} {
+		if err := reg.RegisterProvider(id, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sink := newMemorySink("memory")
+	n := w.start(setup{opts: actors.Options{
+		Providers: reg, Sinks: []observability.Sink{sink},
+		Agents: []*agent.Agent{
+			{Name: "chat", Model: "google/gemini/2", Fallbacks: []string{"mine/m", "openai/gpt"}, ThinkingLevel: agent.ThinkingHigh},
+			{Name: "silent", Model: "openai/gpt"},
+		},
+	}})
+	google := observability.ModelRequest{Provider: "google", ProviderName: "gcp.gemini", Model: "gemini/2", API: "test", Server: "gemini.example", Port: 8443}
+	mine := observability.ModelRequest{
+		Provider: "mine", ProviderName: "openai", Model: "m", API: "test", Server: "models.example", Port: 7, Reasoning: "high",
+	}
+	openai := observability.ModelRequest{Provider: "openai", ProviderName: "openai", Model: "gpt", API: "test", Server: "alone.example"}
+	n.admit(chat("c"), "1", "go")
+	w.untilSettled(chat("c"), 1)
+	silent := chat("c")
+	silent.Agent = "silent"
+	n.admit(silent, "1", "go")
+	w.untilSettled(silent, 1)
+	want := []observability.ModelRequest{google, mine, openai}
+	eventually(t, "three turns", func() bool { return len(requestsOf(sink, false)) == 3 && len(requestsOf(sink, true)) == 3 })
+	for _, live := range []bool{false, true} {
+		if diff := cmp.Diff(want, requestsOf(sink, live)); diff != "" {
+			t.Errorf("live: %t (-want +got):\n%s", live, diff)
+		}
+	}
+}
