@@ -13,10 +13,13 @@ import (
 	"testing"
 )
 
-const (
-	protocolPage   = "docs/protocol.md"
-	statementsPage = "docs/protocol-tests.md"
-)
+const protocolPage = "docs/protocol.md"
+
+// statementPages are the pages with tables of statements, and how many each has at least.
+// A table only grows: a statement that is gone is a promise that is gone.
+func statementPages() map[string]int {
+	return map[string]int{"docs/protocol-tests.md": 200, "docs/providers-tests.md": 90}
+}
 
 // statement is a row of the table of statements: what is promised, and the tests that
 // fail if it is broken, some with a subtest.
@@ -25,16 +28,16 @@ type statement struct {
 	tests               []string
 }
 
-// statements reads the table. A row that is not one is an error.
-func statements(t *testing.T) []statement {
+// statements reads the table of a page. A row that is not one is an error.
+func statements(t *testing.T, page string) []statement {
 	t.Helper()
-	b, err := os.ReadFile(statementsPage)
+	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, ok := strings.Cut(string(b), "\n| # | about | statement | held by |\n|---|---|---|---|\n")
 	if !ok {
-		t.Fatalf("%s has no table of statements", statementsPage)
+		t.Fatalf("%s has no table of statements", page)
 	}
 	var out []statement
 	for line := range strings.Lines(table) {
@@ -56,11 +59,17 @@ func statements(t *testing.T) []statement {
 	return out
 }
 
-// TestProtocolTable: every statement of the protocol is held by tests that exist.
-func TestProtocolTable(t *testing.T) {
-	// The table only grows: a statement that is gone is a promise that is gone.
-	const atLeast = 200
-	table, tests := statements(t), indexTests(t)
+// TestStatementTables: every statement of the protocol, and of the registration of
+// providers, is held by tests that exist.
+func TestStatementTables(t *testing.T) {
+	tests := indexTests(t)
+	for page, atLeast := range statementPages() {
+		t.Run(path.Base(page), func(t *testing.T) { checkStatements(t, statements(t, page), tests, atLeast) })
+	}
+}
+
+func checkStatements(t *testing.T, table []statement, tests testIndex, atLeast int) {
+	t.Helper()
 	if len(table) < atLeast {
 		t.Errorf("%d statements, want at least %d", len(table), atLeast)
 	}
