@@ -35,7 +35,7 @@ type ModelError struct {
 	// Known are the registered ids for ErrUnknownProvider, sorted, and the models that a
 	// Provider lists for ErrUnknownModel.
 	Known []string
-	// Err is one of the conditions.
+	// Err is one of the conditions, or a *VariableError.
 	Err error
 }
 

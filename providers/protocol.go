@@ -25,7 +25,9 @@ type Model struct {
 	// Provider is the id the provider is registered under; ID is the vendor's
 	// own name of the model, which may contain slashes.
 	Provider, ID string
-	// API is the slug of the protocol, BaseURL the root it appends paths to.
+	// API is the slug of the protocol, BaseURL the root it appends paths to. Names of
+	// environment variables in braces, such as "{ACCOUNT_ID}", become their values with
+	// each call; a protocol sees none.
 	API, BaseURL string
 	// Headers are sent on every request and win over the protocol's own. Keys
 	// are in canonical form. It may be nil.

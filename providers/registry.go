@@ -206,6 +206,10 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 			yield(nil, err)
 			return
 		}
+		if m.BaseURL, err = expand(m.BaseURL, r.getenv); err != nil {
+			yield(nil, &Error{Kind: KindUnresolved, Provider: m.Provider, Err: &ModelError{Spec: spec, Err: err}})
+			return
+		}
 		if _, ok := p.(historyProtocol); !ok {
 			req = req.flat()
 		}
