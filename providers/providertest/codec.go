@@ -12,12 +12,14 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Recording is a complete response with server-sent events, as a vendor sends
-// it: LF line ends, and a blank line after each event.
+// Recording is a complete response, as a vendor sends it.
 type Recording struct {
 	Codec providers.Codec
-	// Body is the response.
+	// Body is the response. With server-sent events it has LF line ends, and a blank
+	// line after each event.
 	Body []byte
+	// Framing is how the format frames events; nil means SSE.
+	Framing Framing
 	// Complete is the number of bytes after which the response is complete: at
 	// a clean end there, or anywhere behind, the codec may report Done.
 	Complete int
@@ -49,20 +51,15 @@ func decode(c providers.Codec, src io.Reader) ([]providers.Event, error) {
 }
 
 func testFraming(t *testing.T, r Recording, want []providers.Event) {
-	replace := func(old, with string) io.Reader {
-		return bytes.NewReader(bytes.ReplaceAll(r.Body, []byte(old), []byte(with)))
-	}
-	for name, src := range map[string]io.Reader{
+	sources := map[string]io.Reader{
 		"byte by byte":              iotest.OneByteReader(bytes.NewReader(r.Body)),
-		"CRLF":                      replace("\n", "\r\n"),
-		"CR":                        replace("\n", "\r"),
-		"CRLF byte by byte":         iotest.OneByteReader(replace("\n", "\r\n")),
-		"comments between events":   replace("\n\n", "\n\n: ping\n\n"),
-		"comments within events":    replace("\n\n", "\n: ping\n\n"),
-		"byte order mark":           io.MultiReader(bytes.NewReader([]byte("\ufeff")), bytes.NewReader(r.Body)),
-		"last blank line missing":   bytes.NewReader(bytes.TrimRight(r.Body, "\n")),
 		"error comes with the last": iotest.DataErrReader(bytes.NewReader(r.Body)),
-	} {
+	}
+	for name, body := range framingOr(r.Framing).Variants(r.Body) {
+		sources[name] = bytes.NewReader(body)
+		sources[name+", byte by byte"] = iotest.OneByteReader(bytes.NewReader(body))
+	}
+	for name, src := range sources {
 		t.Run(name, func(t *testing.T) {
 			got, err := decode(r.Codec, src)
 			if err != nil {

@@ -2,7 +2,6 @@ package providertest
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +14,8 @@ type Endless struct {
 	Codec providers.Codec
 	// Event returns the data of the i-th event, counted from 0.
 	Event func(i int) string
+	// Framing is how the format frames events; nil means SSE.
+	Framing Framing
 	// What ends it.
 	What providers.Limited
 }
@@ -30,7 +31,7 @@ const maxEndless = 32 << 20
 // RunEndless checks that a response which never ends is cut off: the stream ends with
 // KindTooLong after a bounded number of events.
 func RunEndless(t *testing.T, e Endless) {
-	src := &endlessSource{event: e.Event}
+	src := &endlessSource{event: e.Event, framing: framingOr(e.Framing)}
 	_, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
 		a.Bound(endlessLimits)
 		return e.Codec.Decode(src, a)
@@ -54,10 +55,11 @@ var errTooMuch = errors.New("the codec reads on and on")
 
 // endlessSource is the body of a response that never ends, until that is enough.
 type endlessSource struct {
-	event func(int) string
-	n     int
-	rest  []byte
-	read  int
+	event   func(int) string
+	framing Framing
+	n       int
+	rest    []byte
+	read    int
 }
 
 // Read implements io.Reader.
@@ -66,7 +68,7 @@ func (s *endlessSource) Read(p []byte) (int, error) {
 		if s.read > maxEndless {
 			return 0, errTooMuch
 		}
-		s.rest = fmt.Appendf(nil, "data: %s\n\n", s.event(s.n))
+		s.rest = s.framing.Frame(s.event(s.n))
 		s.n++
 	}
 	n := copy(p, s.rest)
