@@ -49,7 +49,6 @@ func packages() []row {
 		{"memory", 0, ground, nil, nil},
 		{"internal/reduce", 0, suite, nil, nil},
 		{"internal/schedule", 0, suite, nil, nil},
-
 		{"agent", 1, seam, list("conversation"), list("github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema")},
 		{"storage", 1, seam, list("conversation", "storage/segment"), nil},
 		{"storage/segment", 1, format, list("conversation"), list("github.com/cespare/xxhash", "github.com/klauspost/compress")},
@@ -92,6 +91,7 @@ func packages() []row {
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/catalog", 3, vendor, list("providers"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/openairesponses", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/demo", 3, vendor, list("providers"), nil},
 		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 

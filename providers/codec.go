@@ -11,8 +11,8 @@ import (
 type Codec interface {
 	// Encode renders a request that Transform has been through. It calls
 	// EncodeBlock for each block of History; the body must be what it would be if
-	// all messages stood in one list. It opens no Content. Its error is reported as
-	// KindInvalidRequest.
+	// all messages stood in one list. It opens no Content. An error that is not an
+	// *Error is reported as KindInvalidRequest.
 	Encode(m Model, req Request, o Options) (*Call, error)
 	// Decode reads a successful response and feeds a, up to Finish at the
 	// vendor's terminal marker. It returns early, with nil, once a.Stopped. It

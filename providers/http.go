@@ -82,7 +82,7 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 		treq, topts := Transform(m, req, o)
 		call, err := h.codec.Encode(m, treq, topts)
 		if err != nil {
-			return &Error{Kind: KindInvalidRequest, Err: err}
+			return errorOf(KindInvalidRequest, err)
 		}
 		hreq, err := newRequest(ctx, m, call)
 		if err != nil {
@@ -106,11 +106,7 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Options) error {
 	if h.authorize != nil {
 		if err := h.authorize(ctx, r, m, o); err != nil {
-			var e *Error
-			if errors.As(err, &e) {
-				return err
-			}
-			return &Error{Kind: KindAuth, Err: fmt.Errorf("authorize request: %w", err)}
+			return errorOf(KindAuth, fmt.Errorf("authorize request: %w", err))
 		}
 	}
 	for k, values := range r.Header {
@@ -120,6 +116,15 @@ func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Op
 		}
 	}
 	return nil
+}
+
+// errorOf returns an error of a kind, unless err is an *Error of its own.
+func errorOf(kind ErrorKind, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return &Error{Kind: kind, Err: err}
 }
 
 // exchange sends the request and feeds a from its response.

@@ -13,6 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/openairesponses"
 )
 
 const demoModel = "demo/parrot"
@@ -24,6 +25,9 @@ func newProviders(pace time.Duration, env func(string) string, configured map[st
 	reg.RegisterProtocol(demo.API, demo.New(pace))
 	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
 	reg.RegisterProtocol(anthropicmessages.API, anthropicmessages.New(nil))
+	reg.RegisterProtocol(openairesponses.API, openairesponses.New(nil))
+	reg.RegisterProtocol(openairesponses.APIAzure, openairesponses.NewAzure(&openairesponses.Options{Getenv: env}))
+	reg.RegisterProtocol(openairesponses.APICodex, openairesponses.NewCodex(nil))
 	all := fromEnvironment(env)
 	all["demo"] = demo.Registration()
 	maps.Copy(all, configured)
@@ -40,8 +44,6 @@ func newProviders(pace time.Duration, env func(string) string, configured map[st
 // the vendor's own models are called in.
 func fromEnvironment(env func(string) string) map[string]providers.Registration {
 	all, input := map[string]providers.Registration{}, []string{providers.InputText, providers.InputImage}
-	// Until a protocol speaks the format that the catalog has for its models.
-	all["openai"] = providers.Registration{API: openaicompletions.API}
 	if url := strings.TrimSpace(env("OPENAI_BASE_URL")); url != "" {
 		all["openai"] = providers.Registration{API: openaicompletions.API, BaseURL: url, Input: input}
 	}
@@ -69,7 +71,7 @@ func catalogProviders() []string { return slices.Sorted(maps.Keys(catalog.Builti
 
 // protocols are the API slugs a configured provider may speak.
 func protocols() []string {
-	return []string{anthropicmessages.API, openaicompletions.API, providers.APIEdgeAIBinding}
+	return []string{anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex, providers.APIEdgeAIBinding}
 }
 
 // checkModel tells a user what is wrong with a model before anything starts. other

@@ -120,7 +120,7 @@ func TestModelsMistakes(t *testing.T) {
 		"check of nothing":        {[]string{"models", "check"}, "takes one model"},
 		"check without slash":     {[]string{"models", "check", "m"}, "has no slash"},
 		"check without key":       {[]string{"models", "check", "groq/llama-3.1-8b-instant"}, "set GROQ_API_KEY"},
-		"check without token":     {[]string{"models", "check", "openai-codex/new"}, "does not speak"},
+		"check without token":     {[]string{"models", "check", "openai-codex/new"}, "needs a token"},
 		"check of another format": {[]string{"models", "check", "google/new"}, "google-generative-ai"},
 	} {
 		code, _, errOut := output(t, tt.args...)

@@ -1,0 +1,101 @@
+package openairesponses
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+const (
+	codexBase   = "https://chatgpt.com/backend-api"
+	codexClaims = "https://api.openai.com/auth"
+	// codexInstructions stand for a system prompt, which must not be empty there.
+	codexInstructions = "You are a helpful assistant."
+	// self is how requests say who asks.
+	self = "parley"
+)
+
+// ErrNoAccount says that a token has no claim with the id of an account.
+var ErrNoAccount = errors.New("no account id in token: the key has to be a token of the subscription")
+
+// NewCodex returns the protocol of APICodex over HTTP. The key of a call is a token of the
+// subscription, which the application supplies. Its Close drops idle connections.
+func NewCodex(o *Options) providers.Protocol {
+	return &located{newHTTP(codec{variant: codex{}, maxEventBytes: o.orDefault().MaxEventBytes}, o), codex{}.locate}
+}
+
+// codex is the variant of APICodex.
+type codex struct{}
+
+func (codex) locate(m providers.Model) (providers.Model, error) {
+	if m.BaseURL == "" {
+		m.BaseURL = codexBase
+	}
+	return m, nil
+}
+
+func (codex) address(m providers.Model, o providers.Options, h http.Header) (string, error) {
+	account, err := accountOf(o.APIKey)
+	if err != nil {
+		return "", &providers.Error{Kind: providers.KindAuth, Err: err}
+	}
+	h.Set("Authorization", "Bearer "+o.APIKey)
+	h.Set("Chatgpt-Account-Id", account)
+	h.Set("Openai-Beta", "responses=experimental")
+	h.Set("Originator", self)
+	h.Set("User-Agent", self)
+	if key := providers.SessionKey(o); key != "" {
+		h.Set("Session-Id", key)
+		h.Set("X-Client-Request-Id", key)
+	}
+	base := strings.TrimRight(m.BaseURL, "/")
+	switch {
+	case strings.HasSuffix(base, "/codex/responses"):
+		return "", nil
+	case strings.HasSuffix(base, "/codex"):
+		return "/responses", nil
+	}
+	return "/codex/responses", nil
+}
+
+// accountOf reads the account's id out of a token, which is not verified: that is for
+// whom it is sent to.
+func accountOf(token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", ErrNoAccount
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
+	if err != nil {
+		return "", ErrNoAccount
+	}
+	var claims map[string]json.RawMessage
+	var auth struct {
+		Account string `json:"chatgpt_account_id"`
+	}
+	if json.Unmarshal(payload, &claims) != nil || json.Unmarshal(claims[codexClaims], &auth) != nil || auth.Account == "" {
+		return "", ErrNoAccount
+	}
+	return auth.Account, nil
+}
+
+func (codex) finish(b *body, m providers.Model, req providers.Request, o providers.Options) {
+	b.Instructions = req.System
+	if strings.TrimSpace(req.System) == "" {
+		b.Instructions = codexInstructions
+	}
+	b.Text = &textOptions{Verbosity: "low"}
+	b.ToolChoice, b.ParallelToolCalls = "auto", true
+	b.Include = []string{includeEncrypted}
+	b.MaxOutputTokens = 0
+	for i := range b.Tools {
+		b.Tools[i].Strict = nil
+	}
+	if b.Reasoning != nil && b.Reasoning.Effort == string(providers.ThinkingMinimal) {
+		b.Reasoning.Effort = string(providers.ThinkingLow)
+	}
+}

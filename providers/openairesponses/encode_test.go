@@ -1,0 +1,242 @@
+package openairesponses_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openairesponses"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// encode returns the body as JSON with sorted keys.
+func encode(t *testing.T, c providers.Codec, m providers.Model, req providers.Request, o providers.Options) string {
+	t.Helper()
+	req, o = providers.Transform(m, req, o)
+	call, err := c.Encode(m, req, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := call.Body.Open(t.Context())
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	if err != nil || int64(len(b)) != call.Body.Size() {
+		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
+	}
+	return canonical(t, string(b))
+}
+
+func canonical(t *testing.T, s string) string {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%v in %s", err, s)
+	}
+	out, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// input returns the items that messages become.
+func input(t *testing.T, m providers.Model, messages ...providers.Message) string {
+	t.Helper()
+	var body struct{ Input json.RawMessage }
+	sent := encode(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: messages}, providers.Options{})
+	if err := json.Unmarshal([]byte(sent), &body); err != nil {
+		t.Fatal(err)
+	}
+	return canonical(t, string(body.Input))
+}
+
+func user(parts ...providers.Part) providers.Message {
+	return providers.Message{Role: providers.RoleUser, Parts: parts}
+}
+
+func said(model string, parts ...providers.Part) providers.Message {
+	return providers.Message{Role: providers.RoleAssistant, Model: model, Parts: parts}
+}
+
+func results(parts ...providers.Part) providers.Message {
+	return providers.Message{Role: providers.RoleTool, Parts: parts}
+}
+
+func TestEncodeWholeRequest(t *testing.T) {
+	m := providers.Model{Provider: "p", ID: "org/m", MaxTokens: 5, Input: []string{"text", "image"}, Reasoning: true, StoreResponses: true}
+	req := providers.Request{
+		System: "Be <brief>.",
+		Tools: []providers.Tool{
+			{Name: "add", Description: "Adds.", InputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+			{Name: "now"},
+		},
+		Messages: []providers.Message{
+			user(providers.Text{Text: "See"}, providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}),
+			said("p/org/m",
+				providers.Reasoning{Text: "One\n\nTwo", Signature: `{"encrypted_content":"enc1","summary":[3,3]}`},
+				providers.Text{Text: "I look.", Signature: `{"phase":"commentary"}`},
+				providers.Reasoning{Signature: `{"encrypted_content":"enc2"}`},
+				providers.ToolCall{ID: "call_1", Name: "add", Arguments: json.RawMessage(`{"n": 12345678901234567890}`)}),
+			results(providers.ToolResult{CallID: "call_1", Name: "add", Content: []providers.Part{
+				providers.Text{Text: "3"}, providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")},
+			}}),
+		},
+	}
+	want := `{
+		"model": "org/m", "stream": true, "store": true, "include": ["reasoning.encrypted_content"],
+		"reasoning": {"effort": "high", "summary": "auto"}, "max_output_tokens": 16, "prompt_cache_key": "conv_1",
+		"tools": [
+			{"type": "function", "name": "add", "description": "Adds.", "strict": false, "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+			{"type": "function", "name": "now", "strict": false, "parameters": {"type": "object", "properties": {}}}
+		],
+		"input": [
+			{"role": "developer", "content": "Be <brief>."},
+			{"role": "user", "content": [
+				{"type": "input_text", "text": "See"},
+				{"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,YWJj"}
+			]},
+			{"type": "reasoning", "encrypted_content": "enc1", "summary": [{"type": "summary_text", "text": "One"}, {"type": "summary_text", "text": "Two"}]},
+			{"type": "message", "role": "assistant", "status": "completed", "phase": "commentary",
+				"content": [{"type": "output_text", "text": "I look.", "annotations": []}]},
+			{"type": "reasoning", "encrypted_content": "enc2", "summary": []},
+			{"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{\"n\": 12345678901234567890}"},
+			{"type": "function_call_output", "call_id": "call_1", "output": [
+				{"type": "input_text", "text": "3"},
+				{"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,YWJj"}
+			]}
+		]
+	}`
+	temperature := 0.5
+	got := encode(t, openairesponses.NewCodec(nil), m, req, providers.Options{ThinkingLevel: "high", SessionID: "conv_1", Temperature: &temperature})
+	if diff := cmp.Diff(canonical(t, want), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEncodeOptions(t *testing.T) {
+	reasons := providers.Model{Provider: "p", ID: "m", Reasoning: true}
+	with := func(change func(*providers.Model)) providers.Model {
+		m := reasons
+		change(&m)
+		return m
+	}
+	temperature := 0.5
+	const encrypted = `,"include":["reasoning.encrypted_content"]`
+	for _, tt := range []struct {
+		name string
+		m    providers.Model
+		o    providers.Options
+		want string
+	}{
+		{"left to the vendor", reasons, providers.Options{}, encrypted},
+		{"off", reasons, providers.Options{ThinkingLevel: "off"}, encrypted + `,"reasoning":{"effort":"none"}`},
+		{"off in the vendor's word", with(func(m *providers.Model) { m.Thinking = providers.ThinkingMap{"off": new("zero")} }),
+			providers.Options{ThinkingLevel: "off"}, encrypted + `,"reasoning":{"effort":"zero"}`},
+		{"never off", with(func(m *providers.Model) { m.Thinking = providers.ThinkingMap{"off": nil} }), providers.Options{ThinkingLevel: "off"}, encrypted},
+		{"a word of the map", with(func(m *providers.Model) { m.Thinking = providers.ThinkingMap{"xhigh": new("extra")} }),
+			providers.Options{ThinkingLevel: "xhigh"}, encrypted + `,"reasoning":{"effort":"extra","summary":"auto"}`},
+		{"no effort", with(func(m *providers.Model) { m.Compat.SupportsReasoningEffort = providers.FlagOff }),
+			providers.Options{ThinkingLevel: "low"}, encrypted},
+		{"does not reason", providers.Model{Provider: "p", ID: "m"}, providers.Options{ThinkingLevel: "low", Temperature: &temperature}, `,"temperature":0.5`},
+		{"limit", reasons, providers.Options{MaxTokens: 100}, encrypted + `,"max_output_tokens":100`},
+		{"no limit", with(func(m *providers.Model) { m.Compat.SupportsMaxOutputTokens = providers.FlagOff }), providers.Options{MaxTokens: 100}, encrypted},
+		{"long session", reasons, providers.Options{SessionID: strings.Repeat("s", 70)}, encrypted + `,"prompt_cache_key":"` + strings.Repeat("s", 64) + `"`},
+		{"no cache key", with(func(m *providers.Model) { m.Compat.PromptCacheKeyMode = "disabled" }), providers.Options{SessionID: "s"}, encrypted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := encode(t, openairesponses.NewCodec(nil), tt.m, providers.Request{}, tt.o)
+			want := `{"model":"m","stream":true,"store":false,"input":[]` + tt.want + `}`
+			if diff := cmp.Diff(canonical(t, want), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEncodeRoles(t *testing.T) {
+	for role, m := range map[string]providers.Model{
+		"developer": {Provider: "p", ID: "m", Reasoning: true},
+		"system":    {Provider: "p", ID: "m"},
+	} {
+		if got := encode(t, openairesponses.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{}); !strings.Contains(got, `"role": "`+role+`"`) {
+			t.Errorf("want the role %s in %s", role, got)
+		}
+	}
+	m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: providers.Compat{SupportsDeveloperRole: providers.FlagOff}}
+	if got := encode(t, openairesponses.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{}); !strings.Contains(got, `"role": "system"`) {
+		t.Errorf("want the role system in %s", got)
+	}
+}
+
+// TestEncodeHistory is of what other models, other formats and crashes leave behind.
+func TestEncodeHistory(t *testing.T) {
+	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
+	sealed := providers.Reasoning{Text: "hm", Signature: `{"encrypted_content":"e","summary":[2]}`}
+	call := func(id string) providers.ToolCall {
+		return providers.ToolCall{ID: id, Name: "f", Arguments: json.RawMessage(`{}`)}
+	}
+	const (
+		message   = `{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"a","annotations":[]}]}`
+		reasoning = `{"type":"reasoning","encrypted_content":"e","summary":[{"type":"summary_text","text":"hm"}]}`
+		call1     = `{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`
+		nothing   = `{"type":"function_call_output","call_id":"c1","output":"Error: There is no result: the call was interrupted, and whether it took effect is unknown."}`
+	)
+	long := strings.Repeat("functions.f:", 8)
+	for _, tt := range []struct {
+		name string
+		in   []providers.Message
+		want string
+	}{
+		{"reasoning before a message", []providers.Message{said("p/m", sealed, providers.Text{Text: "a"})}, reasoning + "," + message},
+		{"of another model", []providers.Message{said("p/other", sealed, providers.Text{Text: "a", Signature: `{"phase":"commentary"}`})}, message},
+		{"reasoning at the end", []providers.Message{said("p/m", providers.Text{Text: "a"}, sealed)}, message},
+		{"reasoning alone", []providers.Message{said("p/m", sealed), user(providers.Text{Text: "b"})},
+			`{"role":"user","content":[{"type":"input_text","text":"b"}]}`},
+		{"never signed", []providers.Message{said("p/m", providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, message},
+		{"signed in another format", []providers.Message{said("p/m", providers.Reasoning{Text: "hm", Signature: "reasoning_content"}, providers.Text{Text: "a", Signature: "sig"})}, message},
+		{"lengths of another text", []providers.Message{said("p/m", providers.Reasoning{Text: "hmm", Signature: sealed.Signature}, providers.Text{Text: "a"})}, message},
+		{"two messages", []providers.Message{said("p/m", providers.Text{Text: "a", Signature: "{}"}, providers.Text{Text: "a"})}, message + "," + message},
+		{"one message of two texts", []providers.Message{said("p/m", providers.Text{Text: "a"}, providers.Text{})}, message},
+		{"orphan call", []providers.Message{said("p/m", call("c1"))}, call1 + "," + nothing},
+		{"result without call", []providers.Message{said("p/m", providers.Text{Text: "a"}), results(providers.ToolResult{CallID: "c9"})}, message},
+		{"empty result", []providers.Message{said("p/m", call("c1")), results(providers.ToolResult{CallID: "c1"})},
+			call1 + `,{"type":"function_call_output","call_id":"c1","output":"(no output)"}`},
+		{"failed with an image", []providers.Message{said("p/m", call("c1")), results(providers.ToolResult{CallID: "c1", IsError: true, Content: []providers.Part{providers.Text{Text: "no"}}})},
+			call1 + `,{"type":"function_call_output","call_id":"c1","output":"Error: no"}`},
+		{"long id", []providers.Message{said("p/m", call(long)), results(providers.ToolResult{CallID: long, Content: []providers.Part{providers.Text{Text: "ok"}}})},
+			`{"type":"function_call","call_id":"LONG","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"LONG","output":"ok"}`},
+		{"raw reasoning", []providers.Message{said("p/m", providers.Reasoning{Text: "hm", Signature: `{"encrypted_content":"e","content":[2]}`}, providers.Text{Text: "a"})},
+			`{"type":"reasoning","encrypted_content":"e","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},` + message},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sum := sha256.Sum256([]byte(long))
+			want := canonical(t, "["+strings.ReplaceAll(tt.want, "LONG", fmt.Sprintf("call_%x", sum[:20]))+"]")
+			got := input(t, m, tt.in...)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEncodeImages(t *testing.T) {
+	m := providers.Model{Provider: "p", ID: "m", Input: []string{"text"}}
+	got := input(t, m, user(providers.Image{MimeType: "image/png", Content: providers.Bytes("abc")}))
+	if strings.Contains(got, "input_image") || !strings.Contains(got, "left out") {
+		t.Errorf("a model that takes text alone is sent %s", got)
+	}
+}
+
+func TestHistoryBlocks(t *testing.T) {
+	providertest.RunHistory(t, openairesponses.NewCodec(nil), []string{
+		`{"encrypted_content":"e"}`, `{"encrypted_content":"e","summary":[0]}`, `{"phase":"commentary"}`, "reasoning", "{",
+	})
+}

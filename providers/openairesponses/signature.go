@@ -1,0 +1,86 @@
+package openairesponses
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// paragraph stands between the pieces of reasoning.
+const paragraph = "\n\n"
+
+// thought is the signature of a reasoning item: the item but for its text, of which it has
+// the lengths of the pieces, in bytes. In the part they are joined by paragraph.
+type thought struct {
+	Encrypted string `json:"encrypted_content"`
+	Summary   []int  `json:"summary,omitempty"`
+	Content   []int  `json:"content,omitempty"` // in place of Summary, of servers that show all
+}
+
+// said is the signature of a message.
+type said struct {
+	Phase string `json:"phase,omitempty"`
+}
+
+func signature(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("openairesponses: a signature has no JSON form: " + err.Error())
+	}
+	return string(b)
+}
+
+// phaseOf returns the phase of a message that a signature closes, and whether it is one of
+// this format.
+func phaseOf(signature string) (string, bool) {
+	var s said
+	if !strings.HasPrefix(signature, "{") || json.Unmarshal([]byte(signature), &s) != nil {
+		return "", false
+	}
+	return s.Phase, true
+}
+
+// reasoningItem returns the item of a part, if its signature is one of this format and fits
+// the text.
+func reasoningItem(r providers.Reasoning) (inputItem, bool) {
+	var t thought
+	if !strings.HasPrefix(r.Signature, "{") || json.Unmarshal([]byte(r.Signature), &t) != nil || t.Encrypted == "" {
+		return inputItem{}, false
+	}
+	item := inputItem{Type: itemReasoning, Encrypted: t.Encrypted, Summary: &[]piece{}}
+	kind, lengths := "summary_text", t.Summary
+	if len(t.Content) > 0 {
+		kind, lengths = "reasoning_text", t.Content
+	}
+	pieces, ok := cut(r.Text, kind, lengths)
+	switch {
+	case !ok:
+		return inputItem{}, false
+	case len(t.Content) > 0:
+		item.Content = pieces
+	case len(pieces) > 0:
+		item.Summary = &pieces
+	}
+	return item, true
+}
+
+// cut is the inverse of joining texts of these lengths by paragraph.
+func cut(text, kind string, lengths []int) ([]piece, bool) {
+	var out []piece
+	for i, n := range lengths {
+		if i > 0 {
+			rest, ok := strings.CutPrefix(text, paragraph)
+			if !ok {
+				return nil, false
+			}
+			text = rest
+		}
+		if n < 0 || n > len(text) {
+			return nil, false
+		}
+		out = append(out, piece{Type: kind, Text: text[:n]})
+		text = text[n:]
+	}
+	return out, text == ""
+}

@@ -1,0 +1,106 @@
+package providertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// Recorded is one of the recordings of RunRecordings.
+type Recorded struct {
+	Name   string
+	Status int
+	// Body is the response.
+	Body []byte
+	// Events are what the codec made of it, and Failure what it ended with.
+	Events  []providers.Event
+	Failure *providers.Error
+}
+
+// recordedMeta is what meta.json of a recording has to say.
+type recordedMeta struct {
+	Status   int               `json:"status"`
+	Headers  map[string]string `json:"headers"`
+	Response struct {
+		Framing string `json:"framing"`
+	} `json:"response"`
+}
+
+// cuts is at how many places a recording is cut, spread over it.
+const cuts = 200
+
+// RunRecordings decodes every recording of a vendor's traffic in a folder, for whoever
+// develops a codec: a folder for each, with meta.json (status, headers, and how the
+// response is framed) and response.sse, response.bin or chunks.jsonl. Each has to keep
+// the rules of a stream, whole and cut. look judges what came out.
+func RunRecordings(t *testing.T, dir string, c providers.Codec, look func(*testing.T, Recorded)) {
+	found, err := filepath.Glob(filepath.Join(dir, "*", "meta.json"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no recordings in %s: %v", dir, err)
+	}
+	for _, meta := range found {
+		dir := filepath.Dir(meta)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			r := recorded(t, dir, c)
+			t.Logf("%d events, %v", len(r.Events), r.Failure)
+			look(t, r)
+		})
+	}
+}
+
+func recorded(t *testing.T, dir string, c providers.Codec) Recorded {
+	var meta recordedMeta
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if err := json.Unmarshal(read("meta.json"), &meta); err != nil {
+		t.Fatal(err)
+	}
+	r := Recorded{Name: filepath.Base(dir), Status: meta.Status}
+	switch meta.Response.Framing {
+	case "sse":
+		r.Body = read("response.sse")
+	case "jsonl-chunks":
+		for line := range bytes.Lines(read("chunks.jsonl")) {
+			r.Body = fmt.Appendf(r.Body, "data: %s\n\n", bytes.TrimSpace(line))
+		}
+	default:
+		r.Body = read("response.bin")
+		if meta.Status >= 400 {
+			h := http.Header{}
+			for k, v := range meta.Headers {
+				h.Set(k, v)
+			}
+			r.Failure = providers.ResponseError(meta.Status, h, r.Body)
+		}
+		return r
+	}
+	r.Events, r.Failure = decodeWhole(t, c, r.Body)
+	for n := 0; n < len(r.Body); n += len(r.Body)/cuts + 1 {
+		if events, _ := decodeWhole(t, c, r.Body[:n]); len(events) > len(r.Events) {
+			t.Errorf("cut at %d: %d events, the whole has %d", n, len(events), len(r.Events))
+		}
+	}
+	return r
+}
+
+func decodeWhole(t *testing.T, c providers.Codec, body []byte) ([]providers.Event, *providers.Error) {
+	t.Helper()
+	events, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
+		return c.Decode(bytes.NewReader(body), a)
+	}))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	return events, failure
+}

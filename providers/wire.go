@@ -1,0 +1,41 @@
+package providers
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// What several wire formats have in common beside their bodies.
+
+// Formats of session headers, Compat.SessionAffinityFormat.
+const (
+	AffinityOpenAI          = "openai"
+	AffinityOpenAINoSession = "openai-nosession"
+	AffinityOpenRouter      = "openrouter"
+)
+
+// maxSessionKey is the longest name of a session that vendors take, in bytes.
+const maxSessionKey = 64
+
+// SessionKey is the name of the session as vendors take it, in keys of a prompt cache and
+// in headers.
+func SessionKey(o Options) string { return o.SessionID[:min(len(o.SessionID), maxSessionKey)] }
+
+// SetBearer sends the key as a bearer token, where the model's server looks for it. A
+// blank key sets nothing.
+func SetBearer(h http.Header, m Model, key string) {
+	switch {
+	case key == "":
+	case m.Provider == "cloudflare-ai-gateway" || OnHost(m, "gateway.ai.cloudflare.com"):
+		h.Set("Cf-Aig-Authorization", "Bearer "+key)
+	default:
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// OnHost reports whether the model is reached at a domain or a host under it.
+func OnHost(m Model, domain string) bool {
+	u, err := url.Parse(m.BaseURL)
+	return err == nil && strings.HasSuffix("."+strings.ToLower(u.Hostname()), "."+domain)
+}
