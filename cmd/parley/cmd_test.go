@@ -94,8 +94,8 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 	const agents = "agents:\n  echo: {mounts: [/agents/echo], model: demo/parrot}\n"
 	write(t, "good.yaml", "listen: 127.0.0.1:0\n"+agents)
 	write(t, "busy.yaml", "listen: "+busy.Listener.Addr().String()+"\n"+agents)
-	write(t, "keyless.yaml", "agents:\n  echo: {mounts: [/agents/echo], model: openai/m}\n")
-	write(t, "keyless-fallback.yaml", "agents:\n  echo: {model: demo/parrot, fallbacks: [openai/m]}\n")
+	write(t, "keyless.yaml", "agents:\n  echo: {mounts: [/agents/echo], model: openai/gpt-5}\n")
+	write(t, "keyless-fallback.yaml", "agents:\n  echo: {model: demo/parrot, fallbacks: [openai/gpt-5]}\n")
 	write(t, "keyless-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents: [{name: sub, description: d, compaction: {model: anthropic/claude-opus-4-6}}]\n")
 	write(t, "lost-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents:\n      - {name: sub, description: d, model: nobody/m}\n")
 	write(t, "single-fallback.yaml", "model: demo/parrot\nfallbacks:\n  - nobody/m\n")
@@ -106,6 +106,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 	write(t, "single-keyless.yaml", "model: anthropic/claude-opus-4-6\n")
 	write(t, "unlisted.yaml", "model: anthropic/new\n")
 	write(t, "unspoken.yaml", "model: google/gemini-2.5-flash\n")
+	write(t, "codex.yaml", "model: openai-codex/gpt-5.6-luna\n")
 	write(t, "allowed.yaml", "model: groq/new\nproviders: {groq: {}}\n")
 	for name, tt := range map[string]struct {
 		args []string
@@ -115,7 +116,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"serve with arguments":  {[]string{"serve", "good.yaml"}, []string{"parley serve --config good.yaml"}},
 		"serve with a typo":     {[]string{"serve", "--config", "typo.yaml"}, []string{"typo.yaml:1", "listn"}},
 		"serve without key":     {[]string{"serve", "--config", "keyless.yaml"}, []string{"keyless.yaml: agent \"echo\"", "set OPENAI_API_KEY"}},
-		"serve without key 2":   {[]string{"serve", "--config", "keyless-fallback.yaml"}, []string{"keyless-fallback.yaml: agent \"echo\": model \"openai/m\"", "set OPENAI_API_KEY"}},
+		"serve without key 2":   {[]string{"serve", "--config", "keyless-fallback.yaml"}, []string{"keyless-fallback.yaml: agent \"echo\": model \"openai/gpt-5\"", "set OPENAI_API_KEY"}},
 		"serve without key 3":   {[]string{"serve", "--config", "keyless-subagent.yaml"}, []string{"agent \"echo\": subagent \"sub\"", "set ANTHROPIC_API_KEY"}},
 		"serve of no provider":  {[]string{"serve", "--config", "lost-subagent.yaml"}, []string{"lost-subagent.yaml:5: agents.echo.subagents[0].model", "add it to providers"}},
 		"dev of no provider":    {[]string{"dev", "--config", "lost-subagent.yaml"}, []string{"lost-subagent.yaml:5: agents.echo.subagents[0].model"}},
@@ -138,6 +139,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"run of a parley.yaml":  {[]string{"run", "good.yaml", "-m", "x"}, []string{"good.yaml:1"}},
 		"run of a new model":    {[]string{"run", "unlisted.yaml", "-m", "x"}, []string{"parley models --provider anthropic", "providers: {anthropic: {}}"}},
 		"run in no format":      {[]string{"run", "unspoken.yaml", "-m", "x"}, []string{"google-generative-ai", "does not speak"}},
+		"run without token":     {[]string{"run", "codex.yaml", "-m", "x"}, []string{"needs a token", "apiKeyEnv of openai-codex"}},
 		"run of what may be":    {[]string{"run", "allowed.yaml", "-m", "x"}, []string{"set GROQ_API_KEY"}},
 		"run without key":       {[]string{"run", "single-keyless.yaml", "-m", "x"}, []string{"single-keyless.yaml: agent \"single-keyless\"", "set ANTHROPIC_API_KEY"}},
 		"run with a blank id":   {[]string{"run", "single.yaml", "-m", "x", "--id", " "}, []string{"--id is blank"}},
