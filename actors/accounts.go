@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
@@ -19,13 +20,17 @@ type accounts struct {
 
 	idle *memory.Idle  // also of the followers, and of the writers at rest
 	rest *memory.Shelf // conversations with nothing to do
+
+	checks    chan struct{} // has as much room as checks of initial data may run at once
+	unchecked *atomic.Int64 // those that went beyond a bound
 }
 
-func newAccounts(b *memory.Budget, idleBytes int64) accounts {
+func newAccounts(b *memory.Budget, idleBytes int64, checks int) accounts {
 	idle := b.Idle(idleBytes)
 	return accounts{
 		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0), events: b.Account("events", 0),
 		idle: idle, rest: idle.Shelf("conversations"),
+		checks: make(chan struct{}, checks), unchecked: new(atomic.Int64),
 	}
 }
 
@@ -41,26 +46,37 @@ func (a *accounts) room() *conversation.Error {
 	return out
 }
 
-// charge counts what the activation holds by now.
-func (a *activation) charge() {
-	held := int64(perConversation + a.machine.Bytes())
-	if a.archive != nil {
-		held += a.archive.Weight()
+// share is what an activation has of the node: bytes of its memory, and of what it owes. It
+// belongs to the activation.
+type share struct {
+	charged int64        // bytes
+	owed    int64        // submissions that wait or run
+	kept    *memory.Kept // while it has nothing to do
+}
+
+// hold counts what the activation holds and owes by now.
+func (s *share) hold(r *Runtime, bytes, owed int64, idle bool) {
+	r.active.owed.Add(owed - s.owed)
+	s.owed = owed
+	if !idle {
+		s.kept.Take()
 	}
-	a.rt.accounts.conversations.Add(held - a.charged)
-	a.kept.Add(held - a.charged)
-	a.charged = held
+	r.accounts.conversations.Add(bytes - s.charged)
+	s.kept.Add(bytes - s.charged)
+	s.charged = bytes
+	r.accounts.idle.Trim()
 }
 
-// rest counts the activation among those with nothing to do. If it has to give way, its
-// timer fires before its time.
-func (a *activation) rest(fired timerFired) {
-	a.kept.Take()
-	a.kept = a.rt.accounts.rest.Keep(a.charged, func() { a.tell(fired) })
+// rest counts the activation among those with nothing to do, which leave when they have to.
+func (s *share) rest(r *Runtime, leave func()) {
+	s.kept.Take()
+	s.kept = r.accounts.rest.Keep(s.charged, leave)
 }
 
-// discharge counts nothing any more.
-func (a *activation) discharge() {
-	a.rt.accounts.conversations.Add(-a.charged)
-	a.charged = 0
+// end counts nothing any more.
+func (s *share) end(r *Runtime) {
+	r.active.owed.Add(-s.owed)
+	s.kept.Take()
+	r.accounts.conversations.Add(-s.charged)
+	s.owed, s.charged = 0, 0
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/asynkron/protoactor-go/actor"
-
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
@@ -25,26 +24,26 @@ type readAdmission struct {
 
 // admit takes an admission. A long one is decoded beside the activation, one that was too
 // long to travel is read from the bucket first.
-func (a *activation) admit(sender *actor.PID, m *wire.AdmitRequest) {
+func (a *activation) admit(from grain.Sender, m *wire.AdmitRequest) {
 	if m.GetStaged() == "" && len(m.GetAdmission()) <= shortAdmission {
-		a.decide(sender, a.decodeAdmission(m, m.GetAdmission()))
+		a.decide(from, a.decodeAdmission(m, m.GetAdmission()))
 		return
 	}
-	a.rt.spawn(func() {
-		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
+	a.rt.tasks.spawn(func() {
+		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AdmitTimeout)
 		defer cancel()
 		body, err := m.GetAdmission(), error(nil)
 		if m.GetStaged() != "" {
 			body, err = storage.ReadStaged(ctx, a.rt.bucket, m.GetStaged())
 		}
 		switch {
-		case a.ctx.Err() != nil: // The next owner decides.
-			a.root.Send(sender, answerMessage(machine.Moved{Untouched: true}))
+		case a.self.ctx.Err() != nil: // The next owner decides.
+			from.Answer(answerMessage(machine.Moved{Untouched: true}))
 		case err != nil: // The caller repeats it: its node is about to give up, too.
-			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
+			from.Answer(answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
 		default:
 			// It goes back to its sender if the activation has ended meanwhile.
-			a.root.RequestWithCustomSender(a.self, a.decodeAdmission(m, body), sender)
+			a.self.Forward(a.decodeAdmission(m, body), from)
 		}
 	})
 }
@@ -58,23 +57,23 @@ func (a *activation) decodeAdmission(m *wire.AdmitRequest, body []byte) readAdmi
 }
 
 // decide has the machine decide on an admission, once its initial data were checked.
-func (a *activation) decide(sender *actor.PID, m readAdmission) {
+func (a *activation) decide(from grain.Sender, m readAdmission) {
 	if m.err != nil {
-		a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", m.err)}))
+		from.Answer(answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", m.err)}))
 		return
 	}
 	if err := a.rt.accounts.room(); err != nil {
-		a.root.Send(sender, answerMessage(machine.Refused{Err: err}))
+		from.Answer(answerMessage(machine.Refused{Err: err}))
 		return
 	}
 	in := checkedAdmission{admission: m.admission, precheck: m.request.GetPrecheck()}
 	if named := a.schemaOf(m.admission); named != nil {
-		a.checkData(sender, in, named, a.rt.asking.of(m.request))
+		a.checkData(from, in, named, a.rt.edge.asking.of(m.request))
 		return
 	}
-	a.take(sender, in)
+	a.take(from, in)
 }
 
-func (a *activation) take(sender *actor.PID, in checkedAdmission) {
-	a.step(machine.Admit{To: a.caller(a.answers(sender)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
+func (a *activation) take(from grain.Sender, in checkedAdmission) {
+	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
 }

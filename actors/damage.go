@@ -21,11 +21,8 @@ type (
 // because a reader of this node found damage: what cannot be read must not be continued
 // from memory. It does not block.
 func (r *Runtime) doubt(key conversation.Key) {
-	r.mu.Lock()
-	a, here := r.active[key]
-	r.mu.Unlock()
-	if here {
-		a.tell(checkLog{})
+	if a, here := r.active.of(key); here {
+		a.send(checkLog{})
 		return
 	}
 	r.openForNobody(key)
@@ -34,34 +31,34 @@ func (r *Runtime) doubt(key conversation.Key) {
 // openForNobody has the owner of a conversation open it, or look whether it could. What
 // fails then is the log's fault, and counts as such.
 func (r *Runtime) openForNobody(key conversation.Key) {
-	r.spawn(func() {
-		ctx, cancel := context.WithTimeout(r.life, busy.PokeTimeout)
+	r.tasks.spawn(func() {
+		ctx, cancel := context.WithTimeout(r.tasks.life, busy.PokeTimeout)
 		defer cancel()
 		// A poke of nobody: it is no entry of a journal. Whether it comes to its owner only
 		// decides when that one learns of it.
-		_, _ = r.host.Request(ctx, string(key), &wire.PokeRequest{})
+		_, _ = r.nodes.host.Request(ctx, string(key), &wire.PokeRequest{})
 	})
 }
 
 // checkLog reads the log as the next activation would. One look at a time is enough.
 func (a *activation) checkLog() {
-	if a.checking || a.machine == nil || a.machine.State() == nil || a.stopping {
+	if a.opening.checking || !a.machine.Open() || a.self.stopping {
 		return
 	}
-	a.checking = true
-	a.rt.spawn(func() {
+	a.opening.checking = true
+	a.rt.tasks.spawn(func() {
 		out := a.readLog()
 		if !out.damaged { // it can be opened, or nobody knows
 			out.err = nil
 		}
-		a.tell(checkedLog{out.err})
+		a.self.Send(checkedLog{out.err})
 	})
 }
 
 // checkedLog ends the activation if the next could not begin: its callers are told by
 // that one.
 func (a *activation) checkedLog(m checkedLog) {
-	a.checking = false
+	a.opening.checking = false
 	if m.err != nil && !a.machine.Stopped() {
 		a.step(machine.AppendLost{Err: fmt.Errorf("the log is damaged: %w", m.err)})
 	}

@@ -112,7 +112,7 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	}
 	if r.travels(a.Address, body) {
 		m := &wire.AdmitRequest{Admission: body, Precheck: precheck}
-		defer r.asking.enter(ctx, m)()
+		defer r.edge.asking.enter(ctx, m)()
 		return r.call(ctx, a.Address, m)
 	}
 	key := storage.StagedKey(r.busy.Journal.Member(), crand.Text())
@@ -132,7 +132,7 @@ func (r *Runtime) encodeAdmission(a conversation.Admission) ([]byte, error) {
 // travels reports whether an admission is short enough for a message to its owner, or
 // need not leave this node.
 func (r *Runtime) travels(at conversation.Address, body []byte) bool {
-	return len(body) <= maxMessage || r.owns(at.Key())
+	return len(body) <= maxMessage || r.nodes.owns(at.Key())
 }
 
 // stage puts an admission into the bucket on its way to another node.
@@ -150,7 +150,7 @@ func (r *Runtime) unstage(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	if err := r.bucket.Delete(ctx, key); err != nil {
-		r.log.Info("delete staged admission; a sweep does when this node is gone", "key", key, "err", err)
+		r.opts.Logger.Info("delete staged admission; a sweep does when this node is gone", "key", key, "err", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func (r *Runtime) call(ctx context.Context, at conversation.Address, request pro
 func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
 	reply, doubt, err := r.callOwner(ctx, limit, at, request)
 	if conversation.CodeOf(err) == conversation.CodeUnavailable {
-		r.counts.refused.Add(1)
+		r.edge.refused.Add(1)
 	}
 	if !doubt {
 		return reply, err
@@ -198,10 +198,10 @@ func unknown(request proto.Message, cause error) error {
 func (r *Runtime) callOwner(
 	ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message,
 ) (_ *wire.OwnerReply, doubt bool, _ error) {
-	if !r.enterCall() {
+	if !r.edge.enter() {
 		return nil, false, conversation.Unavailable(retryAfter, nil)
 	}
-	defer r.leaveCall()
+	defer r.edge.leave()
 	if err := r.awaitActive(ctx); err != nil {
 		return nil, false, conversation.Unavailable(retryAfter, err)
 	}
@@ -212,7 +212,7 @@ func (r *Runtime) callOwner(
 	defer cancel()
 	panics := 0
 	for pause := moveBackoff / 16; ; pause = min(2*pause, moveBackoff) {
-		m, err := r.host.Request(ctx, string(at.Key()), request)
+		m, err := r.nodes.host.Request(ctx, string(at.Key()), request)
 		if err == nil {
 			reply, ok := m.(*wire.OwnerReply)
 			if !ok {
@@ -235,7 +235,7 @@ func (r *Runtime) callOwner(
 		default:
 			return nil, doubt, conversation.Unavailable(retryAfter, err)
 		}
-		if r.draining.Load() {
+		if r.edge.ended() {
 			return nil, doubt, conversation.Unavailable(retryAfter, err)
 		}
 		select {
@@ -251,47 +251,7 @@ func (r *Runtime) callOwner(
 func (r *Runtime) awaitActive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, retryAfter, errPassive)
 	defer cancel()
-	return r.members.awaitActive(ctx)
-}
-
-// enterCall counts a request that looks for its owner, unless the node takes none.
-func (r *Runtime) enterCall() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.serving.Load() || r.draining.Load() {
-		return false
-	}
-	r.calls++
-	return true
-}
-
-func (r *Runtime) leaveCall() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls--
-	if r.calls == 0 && r.called != nil {
-		close(r.called)
-		r.called = nil
-	}
-}
-
-// awaitCalls waits for the requests that look for their owner, at most as long as one
-// may take.
-func (r *Runtime) awaitCalls() {
-	r.mu.Lock()
-	var done chan struct{}
-	if r.calls > 0 {
-		done = make(chan struct{})
-		r.called = done
-	}
-	r.mu.Unlock()
-	if done == nil {
-		return
-	}
-	select {
-	case <-done:
-	case <-time.After(r.opts.AdmitTimeout):
-	}
+	return r.nodes.members.awaitActive(ctx)
 }
 
 func receiptOf(reply *wire.OwnerReply) (*conversation.Receipt, error) {

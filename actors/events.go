@@ -27,12 +27,12 @@ func (o *Options) checkSinks() error {
 // export makes the exporter of this node, if there are sinks.
 func (r *Runtime) export() error {
 	if len(r.opts.Sinks) == 0 {
-		r.events.Export(r.host.MemberID(), nil)
+		r.events.Export(r.nodes.host.MemberID(), nil)
 		return nil
 	}
 	x, err := export.New(r.logs, r.bucket, &export.Options{
 		FlushRows: r.opts.EventGroup.Rows, FlushBytes: r.opts.EventGroup.Bytes, FlushEvery: r.opts.EventGroup.Every,
-		Memory: r.accounts.events, Logger: r.log, Member: r.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.incarnations,
+		Memory: r.accounts.events, Logger: r.opts.Logger, Member: r.nodes.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.nodes.incarnations,
 		Skip: func(key conversation.Key) bool {
 			return r.busy.Asides.Refused(key) != nil || r.busy.Asides.Suspects(key)
 		},
@@ -45,22 +45,7 @@ func (r *Runtime) export() error {
 	if err != nil {
 		return err
 	}
-	r.events.Export(r.host.MemberID(), x)
+	r.events.Export(r.nodes.host.MemberID(), x)
 	r.busy.Journal.HoldUntil(x.MayLeave)
 	return nil
-}
-
-// incarnations are the members of the view, if one is known.
-func (r *Runtime) incarnations() (ids []string, ok bool) {
-	if r.exclusive {
-		return []string{r.host.MemberID()}, true
-	}
-	v := r.members.view.Load()
-	if v == nil || r.members.passive() { // An old view takes living members for gone.
-		return nil, false
-	}
-	for _, m := range v.Members {
-		ids = append(ids, m.ID)
-	}
-	return ids, true
 }

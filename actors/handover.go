@@ -21,24 +21,24 @@ const (
 // another call is under way. What was not handed over in time is taken over as after a
 // crash.
 func (r *Runtime) HandOver(ctx context.Context) error {
-	if _, owners := r.members.others(); owners == 0 || r.peers == nil || !r.serving.Load() || r.leaving.Swap(true) {
+	if _, owners := r.nodes.members.others(); owners == 0 || r.nodes.peers == nil || !r.edge.serving.Load() || r.edge.leaving.Swap(true) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer cancel()
-	if err := r.members.table.Load().SetDraining(ctx, true); err != nil {
-		r.leaving.Store(false)
+	if err := r.nodes.members.table.Load().SetDraining(ctx, true); err != nil {
+		r.edge.leaving.Store(false)
 		return fmt.Errorf("hand over: %w", err)
 	}
-	r.log.Info("handing over", "member", r.host.MemberID())
+	r.opts.Logger.Info("handing over", "member", r.nodes.host.MemberID())
 	for looks := 0; ; looks++ {
 		active, _ := r.load()
 		_, owed := r.busy.Journal.Size()
 		if active == 0 && owed == 0 {
 			return nil
 		}
-		if _, owners := r.members.others(); owners == 0 {
-			r.log.Info("nobody is left to hand over to; the next start carries on", "active", active, "owed", owed)
+		if _, owners := r.nodes.members.others(); owners == 0 {
+			r.opts.Logger.Info("nobody is left to hand over to; the next start carries on", "active", active, "owed", owed)
 			return nil
 		}
 		if looks%handOverLooks == 0 { // What ends asks by itself; this is for pokes that went wrong.
@@ -47,7 +47,7 @@ func (r *Runtime) HandOver(ctx context.Context) error {
 		select {
 		case <-time.After(handOverPause):
 		case <-ctx.Done():
-			r.leaving.Store(false)
+			r.edge.leaving.Store(false)
 			return fmt.Errorf("hand over: %d conversations active and %d owed: %w", active, owed, context.Cause(ctx))
 		}
 	}

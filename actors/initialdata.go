@@ -5,8 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/asynkron/protoactor-go/actor"
-
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/actors/internal/work"
@@ -26,7 +25,7 @@ type checkedAdmission struct {
 // every admission may.
 func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 	named := a.rt.agents[adm.Address.Agent]
-	if s := a.machine.State(); named == nil || named.InitialData == nil || s != nil && s.Exists() {
+	if _, created := a.machine.Address(); named == nil || named.InitialData == nil || created {
 		return nil
 	}
 	return named
@@ -36,40 +35,41 @@ func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 // take all the steps that a check has, so it happens beside the activation, for half
 // as many at a time as there are processors, and no longer than a caller waits: asker is the
 // context of one on this node, nil of one on another.
-func (a *activation) checkData(sender *actor.PID, in checkedAdmission, named *agent.Agent, asker context.Context) {
-	a.rt.spawn(func() {
-		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
+func (a *activation) checkData(from grain.Sender, in checkedAdmission, named *agent.Agent, asker context.Context) {
+	a.rt.tasks.spawn(func() {
+		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AdmitTimeout)
 		defer cancel()
 		if asker != nil {
 			defer context.AfterFunc(asker, cancel)()
 		}
-		err := a.rt.checkInitialData(ctx, named, in.admission)
+		err := a.rt.accounts.checkInitialData(ctx, named, in.admission)
 		switch {
-		case a.ctx.Err() != nil: // The next owner decides.
-			a.root.Send(sender, answerMessage(machine.Moved{Untouched: true}))
+		case a.self.ctx.Err() != nil: // The next owner decides.
+			from.Answer(answerMessage(machine.Moved{Untouched: true}))
 		case err == nil, errors.As(err, &in.unfit):
 			// It goes back to its sender if the activation has ended meanwhile.
-			a.root.RequestWithCustomSender(a.self, in, sender)
+			a.self.Forward(in, from)
 		case ctx.Err() == nil:
-			a.rt.log.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", work.Cause(err, false))
-			a.root.Send(sender, answerMessage(machine.Refused{Err: &conversation.Error{Code: conversation.CodeInternal, Err: err}}))
+			a.rt.opts.Logger.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", work.Cause(err, false))
+			from.Answer(answerMessage(machine.Refused{Err: &conversation.Error{Code: conversation.CodeInternal, Err: err}}))
 		default:
-			a.root.Send(sender, answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
+			from.Answer(answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
 		}
 	})
 }
 
-func (r *Runtime) checkInitialData(ctx context.Context, named *agent.Agent, adm conversation.Admission) error {
+// checkInitialData checks those of an admission, at its turn.
+func (a *accounts) checkInitialData(ctx context.Context, named *agent.Agent, adm conversation.Admission) error {
 	select {
-	case r.checks <- struct{}{}:
-		defer func() { <-r.checks }()
+	case a.checks <- struct{}{}:
+		defer func() { <-a.checks }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	err := named.CheckInitialData(ctx, adm.InitialData)
 	var bound *agent.SchemaBoundError
 	if errors.As(err, &bound) {
-		r.counts.unchecked.Add(1)
+		a.unchecked.Add(1)
 	}
 	return err
 }

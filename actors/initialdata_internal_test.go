@@ -2,12 +2,12 @@ package actors
 
 // HoldChecks keeps checks of initial data from beginning until release is called.
 func HoldChecks(r *Runtime) (release func()) {
-	for range cap(r.checks) {
-		r.checks <- struct{}{}
+	for range cap(r.accounts.checks) {
+		r.accounts.checks <- struct{}{}
 	}
 	return func() {
-		for range cap(r.checks) {
-			<-r.checks
+		for range cap(r.accounts.checks) {
+			<-r.accounts.checks
 		}
 	}
 }

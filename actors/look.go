@@ -10,14 +10,14 @@ import (
 // look asks the bucket by one LIST where the log ends; [machine.Looked] brings the
 // answer, within the time that a caller has who set no earlier deadline.
 func (a *activation) look(e machine.Look) {
-	a.rt.spawn(func() {
+	a.rt.tasks.spawn(func() {
 		if !looksAtLog() {
-			a.tell(machine.Looked{Tail: e.After})
+			a.self.Send(machine.Looked{Tail: e.After})
 			return
 		}
-		ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.AdmitTimeout)
+		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AdmitTimeout)
 		defer cancel()
 		tail, err := a.rt.logs.Tail(ctx, a.key, int64(e.After))
-		a.tell(machine.Looked{Tail: conversation.Offset(tail), Err: err})
+		a.self.Send(machine.Looked{Tail: conversation.Offset(tail), Err: err})
 	})
 }

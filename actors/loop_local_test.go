@@ -34,14 +34,12 @@ func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSim
 func (r *Runtime) ShowAtMost(bytes int) { r.work.ViewBytes = bytes }
 
 // SetWall sets the wall clock of a runtime that does not run yet.
-func (r *Runtime) SetWall(wall func() time.Time) { r.wall = wall }
+func (r *Runtime) SetWall(wall func() time.Time) { r.world.wall = wall }
 
 // InMemory reports whether a conversation is in memory.
 func (r *Runtime) InMemory(at conversation.Address) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.active[at.Key()]
-	return ok
+	_, here := r.active.of(at.Key())
+	return here
 }
 
 // Node makes a runtime, and what kills it as the end of its process does. Its
@@ -58,7 +56,7 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 		rt.history.PageBytes = page
 	}
 	if f.Wall != nil {
-		rt.wall = f.Wall
+		rt.world.wall = f.Wall
 	}
 	name := fmt.Sprintf("local-%d", f.nodes)
 	site := chaos.Site{

@@ -103,10 +103,16 @@ type members struct {
 	lost func(error)
 
 	table   atomic.Pointer[membership.Membership]
-	view    atomic.Pointer[membership.View]
+	view    atomic.Pointer[memberView]
 	self    grain.Member
 	stop    context.CancelFunc // ends the table's Run; nil before Join
 	running sync.WaitGroup
+}
+
+// memberView is a view, and the types of records that not all of its members read.
+type memberView struct {
+	membership.View
+	unread []conversation.RecordType
 }
 
 var _ grain.Membership = (*members)(nil)
@@ -118,7 +124,7 @@ func (m *members) Join(ctx context.Context, self grain.Member, publish func([]gr
 		ID: self.ID, Address: m.opts.Advertise, Version: softwareVersion(), Weight: m.opts.Cluster.weight(), Records: conversation.Types(),
 	}
 	o := &membership.Options{Logger: m.opts.Logger, Load: m.load, Publish: func(v membership.View) {
-		m.view.Store(&v)
+		m.view.Store(&memberView{v, unreadIn(v.Members)})
 		publish(m.grainView(v))
 	}}
 	if c := m.opts.Cluster; c != nil {
@@ -238,18 +244,24 @@ func (m *members) has(id string) bool {
 	return v != nil && slices.ContainsFunc(v.Members, func(row storage.Member) bool { return row.ID == id })
 }
 
-// allRead reports whether all rows of the newest known view list a record type.
-func (m *members) allRead(t conversation.RecordType) bool {
+// unread returns the types of records that not all rows of the newest known view list. The
+// slice is not to be changed.
+func (m *members) unread() []conversation.RecordType {
 	v := m.view.Load()
 	if v == nil {
-		return true
+		return nil
 	}
-	for _, row := range v.Members {
-		if !slices.Contains(row.Records, t) {
-			return false
+	return v.unread
+}
+
+// unreadIn returns the types of records that not all rows list.
+func unreadIn(rows []storage.Member) (types []conversation.RecordType) {
+	for _, t := range conversation.Types() {
+		if slices.ContainsFunc(rows, func(row storage.Member) bool { return !slices.Contains(row.Records, t) }) {
+			types = append(types, t)
 		}
 	}
-	return true
+	return types
 }
 
 // others counts the other members, and those of them that may own conversations.

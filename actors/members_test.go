@@ -74,7 +74,7 @@ func newMemberNode(t *testing.T, bucket storage.Bucket, id string) *memberNode {
 	if n.rt, err = newRuntime(storagetest.Through(bucket, n.carry), &Options{Advertise: id + ".example"}); err != nil {
 		t.Fatal(err)
 	}
-	n.host.members, n.host.single = n.rt.members, storage.IsExclusive(bucket)
+	n.host.members, n.host.single = n.rt.nodes.members, storage.IsExclusive(bucket)
 	if err := n.rt.attach(n.host); err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +446,7 @@ func TestMembersAreDeleted(t *testing.T) {
 		if st := a.rt.Status(); !st.Ready {
 			t.Fatalf("not ready: %s", st.Reason)
 		}
-		if err := a.rt.members.bucket.Delete(t.Context(), storage.EpochKey(a.rt.Status().Epoch)); err != nil {
+		if err := a.rt.nodes.members.bucket.Delete(t.Context(), storage.EpochKey(a.rt.Status().Epoch)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(membership.DefaultHeartbeat)
@@ -468,7 +468,7 @@ func TestPassiveForAMoment(t *testing.T) {
 		a := newMemberNode(t, bucket, "a").serves()
 		goOn := a.freeze()
 		time.Sleep(2 * time.Second)
-		if !a.rt.members.passive() {
+		if !a.rt.nodes.members.passive() {
 			t.Fatal("a node whose bucket does not answer is not passive")
 		}
 		began := time.Now()

@@ -2,23 +2,130 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"slices"
 
-	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/relay"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
 )
+
+// nodes are this node and the others: who owns a conversation, and what passes between
+// them. They are safe for concurrent use once a host is attached.
+type nodes struct {
+	host      host
+	members   *members
+	exclusive bool         // see storage.IsExclusive
+	peers     peers        // nil for a node without others
+	relay     *relay.Relay // nil with peers
+	active    *activations
+}
+
+// attach joins a host, whose others push what they write to followers here.
+func (n *nodes) attach(h host, o *Options, followers relay.Followers) {
+	n.host = h
+	p, ok := h.(peers)
+	if !ok || o.Cluster == nil {
+		return
+	}
+	n.peers = p
+	n.relay = relay.New(relay.Options{
+		Peers: p, Followers: followers, Tip: n.tipHere, Logger: o.Logger,
+		Unknown: func(err error) bool { return errors.Is(err, grain.ErrNoOwner) },
+	})
+}
+
+// reached returns the other nodes that answer this one, by incarnation.
+func (n *nodes) reached() []string {
+	if n.peers == nil {
+		return nil
+	}
+	ids, _ := n.peers.Reachable()
+	return ids
+}
+
+// tip asks the owner of a conversation where its log ends. A node that has the bucket
+// for itself knows, as long as its row stands: what is written here is offered to the
+// followers at once.
+func (n *nodes) tip(ctx context.Context, key conversation.Key) (seq int64, known bool) {
+	if n.peers == nil {
+		return -1, n.members.opts.Cluster == nil && n.members.fresh()
+	}
+	owner, self := n.peers.Owner(string(key))
+	switch {
+	case self:
+		t := n.tipHere(key)
+		return t.GetSeq(), t.GetKnown()
+	case owner == "":
+		return 0, false
+	}
+	return n.relay.AskTip(ctx, owner, key)
+}
+
+// tipHere is what an activation on this node knows of the end of its log. It counts
+// only while the node's row is freshly confirmed.
+func (n *nodes) tipHere(key conversation.Key) *wire.Tip {
+	a, _ := n.active.of(key)
+	if a.tip == nil || !n.owns(key) {
+		return &wire.Tip{}
+	}
+	seq := a.tip.Load()
+	return &wire.Tip{Seq: seq, Known: seq >= 0 && n.members.fresh()}
+}
+
+// owns reports whether a conversation is this node's in the newest view it knows. What is
+// being handed over may have gone on elsewhere.
+func (n *nodes) owns(key conversation.Key) bool {
+	if n.peers == nil {
+		return true
+	}
+	_, self := n.peers.Owner(string(key))
+	return self
+}
+
+// release returns once no other node runs a conversation. An error says which one may still
+// do.
+func (n *nodes) release(ctx context.Context, key conversation.Key) error {
+	if n.peers == nil {
+		return nil
+	}
+	return n.peers.Release(ctx, string(key))
+}
+
+// publish pushes a durable batch to the nodes that have readers of it.
+func (n *nodes) publish(key conversation.Key, b storage.Batch) {
+	if n.relay != nil {
+		n.relay.Publish(key, b)
+	}
+}
+
+// incarnations are the members of the view, if one is known.
+func (n *nodes) incarnations() (ids []string, ok bool) {
+	if n.exclusive {
+		return []string{n.host.MemberID()}, true
+	}
+	v := n.members.view.Load()
+	if v == nil || n.members.passive() { // An old view takes living members for gone.
+		return nil, false
+	}
+	for _, m := range v.Members {
+		ids = append(ids, m.ID)
+	}
+	return ids, true
+}
 
 // grainOptions are those of the cluster that carries the conversations.
 func (r *Runtime) grainOptions() *grain.Options {
-	o := &grain.Options{Logger: r.log, RequestTimeout: r.opts.AdmitTimeout, HandOver: r.opts.DrainTimeout}
-	if r.exclusive {
+	o := &grain.Options{Logger: r.opts.Logger, RequestTimeout: r.opts.AdmitTimeout, HandOver: r.opts.DrainTimeout}
+	if r.nodes.exclusive {
 		return o
 	}
-	o.Membership = r.members
+	o.Membership = r.nodes.members
 	c := r.opts.Cluster
 	if c == nil {
 		return o
@@ -27,29 +134,16 @@ func (r *Runtime) grainOptions() *grain.Options {
 	if c.TLS != nil {
 		o.TLS = &grain.TLSFiles{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key, Name: c.TLS.Name}
 	}
-	o.Node = func(ctx actor.Context) {
-		if m := r.relay.Answer(ctx.Message()); m != nil && ctx.Sender() != nil {
-			ctx.Respond(m)
-		}
-	}
+	o.Node = func(m proto.Message) proto.Message { return r.nodes.relay.Answer(m) }
 	o.ViewChanged = r.viewChanged
-	o.LinkDown = func(address string) { r.relay.LinkDown(address) }
+	o.LinkDown = func(address string) { r.nodes.relay.LinkDown(address) }
 	return o
-}
-
-// reached returns the other nodes that answer this one, by incarnation.
-func (r *Runtime) reached() []string {
-	if r.peers == nil {
-		return nil
-	}
-	ids, _ := r.peers.Reachable()
-	return ids
 }
 
 // viewChanged looks after what a change of members leaves open: journals of nodes that
 // are gone, and conversations that are followed here and have another owner now.
 func (r *Runtime) viewChanged(v grain.View) {
-	r.relay.ViewChanged(func(address string) bool {
+	r.nodes.relay.ViewChanged(func(address string) bool {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
 	r.busy.SweepNow()
@@ -59,56 +153,16 @@ func (r *Runtime) viewChanged(v grain.View) {
 // followerOptions make the followers ask for heads where other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
-		Logger: r.log, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt, Reading: func(ctx context.Context, key conversation.Key) (func(), error) { return r.busy.Reading(ctx, key) },
+		Logger: r.opts.Logger, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt,
+		Reading: func(ctx context.Context, key conversation.Key) (func(), error) { return r.busy.Reading(ctx, key) },
 	}
-	if r.exclusive {
+	if r.nodes.exclusive {
 		return o
 	}
-	o.Tip = r.tip
+	o.Tip = r.nodes.tip
 	if r.opts.Cluster != nil {
-		o.Waited = func(key conversation.Key) { r.relay.Follow(key) }
-		o.Closed = func(key conversation.Key) { r.relay.Unfollow(key) }
+		o.Waited = func(key conversation.Key) { r.nodes.relay.Follow(key) }
+		o.Closed = func(key conversation.Key) { r.nodes.relay.Unfollow(key) }
 	}
 	return o
-}
-
-// tip asks the owner of a conversation where its log ends. A node that has the bucket
-// for itself knows, as long as its row stands: what is written here is offered to the
-// followers at once.
-func (r *Runtime) tip(ctx context.Context, key conversation.Key) (seq int64, known bool) {
-	if r.peers == nil {
-		return -1, r.opts.Cluster == nil && r.members.fresh()
-	}
-	owner, self := r.peers.Owner(string(key))
-	switch {
-	case self:
-		t := r.tipHere(key)
-		return t.GetSeq(), t.GetKnown()
-	case owner == "":
-		return 0, false
-	}
-	return r.relay.AskTip(ctx, owner, key)
-}
-
-// tipHere is what an activation on this node knows of the end of its log. It counts
-// only while the node's row is freshly confirmed.
-func (r *Runtime) tipHere(key conversation.Key) *wire.Tip {
-	r.mu.Lock()
-	a := r.active[key]
-	r.mu.Unlock()
-	if a.tip == nil || !r.owns(key) {
-		return &wire.Tip{}
-	}
-	seq := a.tip.Load()
-	return &wire.Tip{Seq: seq, Known: seq >= 0 && r.members.fresh()}
-}
-
-// owns reports whether a conversation is this node's in the newest view it knows. What is
-// being handed over may have gone on elsewhere.
-func (r *Runtime) owns(key conversation.Key) bool {
-	if r.peers == nil {
-		return true
-	}
-	_, self := r.peers.Owner(string(key))
-	return self
 }

@@ -27,14 +27,14 @@ func TestTipOfAnotherNode(t *testing.T) {
 	}
 	key := conversation.Address{Agent: "a", ID: "b"}.Key()
 	tip := new(atomic.Int64)
-	r.enter(key, running{nonce: "n", tip: tip, tell: func(any) {}})
+	r.active.enter(key, running{nonce: "n", tip: tip, send: func(any) {}})
 	others := &ownerPeers{owner: "here"}
-	r.peers = others
-	if !r.tipHere(key).GetKnown() {
+	r.nodes.peers = others
+	if !r.nodes.tipHere(key).GetKnown() {
 		t.Error("the owner does not know its tip")
 	}
 	others.owner = "elsewhere"
-	if r.tipHere(key).GetKnown() {
+	if r.nodes.tipHere(key).GetKnown() {
 		t.Error("a node vouches for a conversation that another one owns in its own view")
 	}
 }

@@ -41,7 +41,7 @@ type openedLog struct {
 // read reads and folds the log. However long it is, what is closed of it is in the bucket
 // but for the newest.
 func (a *activation) read() openedLog {
-	ctx, logs := a.ctx, a.rt.history.Patient()
+	ctx, logs := a.self.ctx, a.rt.history.Patient()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
 	restored, older, err := follower.Restore(ctx, logs, a.key, a.log)
 	out.older = older
@@ -73,12 +73,9 @@ func (a *activation) read() openedLog {
 // not cut off in mid-turn what another is about to hand over. One that does not answer
 // is treated as crashed: its writer will be fenced.
 func (a *activation) awaitRelease() {
-	if a.rt.peers == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(a.ctx, a.rt.opts.DrainTimeout)
+	ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.DrainTimeout)
 	defer cancel()
-	if err := a.rt.peers.Release(ctx, string(a.key)); err != nil && a.ctx.Err() == nil {
+	if err := a.rt.nodes.release(ctx, a.key); err != nil && a.self.ctx.Err() == nil {
 		a.log.Warn("another node may still run the conversation, taking it over", "err", err)
 	}
 }
@@ -156,7 +153,7 @@ func (o *openedLog) fold(logs *history.Store, b storage.Batch) error {
 }
 
 func (a *activation) opened(m openedLog) {
-	defer close(a.isOpen)
+	defer close(a.opening.done)
 	a.rt.busy.Journal.Opened(a.openingID())
 	if m.err != nil {
 		if m.damaged {
@@ -168,8 +165,8 @@ func (a *activation) opened(m openedLog) {
 	}
 	defer a.containOpening()
 	day, shipped := "", m.shipped()
-	if a.resting != nil {
-		day, shipped = a.resting.indexed(), max(shipped, a.resting.shipped)
+	if rest := a.writer.atRest; rest != nil {
+		day, shipped = rest.indexed(), max(shipped, rest.shipped)
 	}
 	a.chooseWriter(m)
 	if m.state.Exists() {
@@ -183,32 +180,27 @@ func (a *activation) opened(m openedLog) {
 	}
 	a.tap.Opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq, carried)
 	a.work = a.rt.work.Runner(work.Options{
-		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.ctx, Now: a.clock.Now,
-		Emit:   func(in machine.Input) { a.tell(in) },
-		Ready:  func(gen int) { a.tell(modelReady{gen}) },
-		Record: func(in machine.StepDone, done func(machine.Answer)) { a.tell(stepRequest{in, done}) },
+		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.self.ctx, Now: a.clock.Now,
+		Emit:   func(in machine.Input) { a.self.Send(in) },
+		Ready:  func(gen int) { a.self.Send(modelReady{gen}) },
+		Record: func(in machine.StepDone, done func(machine.Answer)) { a.self.Send(stepRequest{in, done}) },
 	})
 	a.step(machine.Opened{
-		Writer: string(a.nonce), Claimed: a.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
+		Writer: string(a.writer.nonce), Claimed: a.writer.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
 	})
 	a.rt.busy.Survived(a.key)
 }
 
-// chooseWriter goes on as the writer at rest if the log still ends where that one left
-// it. Otherwise that writer is over: somebody else has fenced it, and this activation
-// needs a name of its own.
+// chooseWriter goes on as the writer at rest, or as a new one.
 func (a *activation) chooseWriter(m openedLog) {
-	resting := a.resting
-	a.tail, a.resting = m.tail, nil
-	if resting != nil && (resting.tail == m.tail || !checksResting()) {
-		a.writer, a.claimed, a.writers = a.rt.logs.Continue(a.key, a.nonce, m.tail, m.writers-1), true, m.writers
+	rested := a.writer.atRest != nil
+	if a.writer.goOn(a.rt.logs, a.key, m.tail, m.writers) {
 		return
 	}
-	if resting != nil {
-		a.assume(a.newNonce())
+	if rested {
+		a.assume(newNonce(a.random))
 	}
-	a.writer = a.rt.logs.Writer(a.key, a.nonce, m.tail, m.writers)
-	a.writers = m.writers + 1 // a checkpoint comes after the first batch
+	a.writer.begin(a.rt.logs, a.key, m.writers)
 }
 
 // containOpening ends an activation that panicked over its own log. The next one
@@ -220,14 +212,11 @@ func (a *activation) containOpening() {
 		return
 	}
 	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if a.asked {
+	if a.opening.asked {
 		a.rt.openForNobody(a.key)
 	} else {
 		a.failed(fmt.Errorf("panic: %v", p))
 	}
-	for id, answer := range a.callers {
-		delete(a.callers, id)
-		answer(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
-	}
-	a.stopping = true
+	a.callers.answerAll(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "the conversation cannot be resumed")})
+	a.self.stopping = true
 }

@@ -15,6 +15,22 @@ import (
 // firstMessage is how long an activation waits to learn what it was begun for.
 const firstMessage = time.Second
 
+// opening is how far an activation is with its log. It belongs to the activation, but for
+// done.
+type opening struct {
+	unasked  *time.Timer
+	begun    bool
+	asked    bool          // by a client, for something
+	done     chan struct{} // closed when the machine has the log, or never will
+	checking bool          // whether the log could be opened once more
+}
+
+// begin waits to learn what for, at most for a moment.
+func (o *opening) begin(nothing func()) {
+	o.done = make(chan struct{})
+	o.unasked = time.AfterFunc(firstMessage, nothing)
+}
+
 // unasked says that no message has come.
 type unasked struct{}
 
@@ -28,7 +44,7 @@ func (a *activation) beginFor(message any) {
 	case *wire.WakeRequest, unasked:
 		a.startOpening(true)
 	case *wire.AdmitRequest, *wire.AbortRequest, *wire.CompactRequest:
-		a.asked = true
+		a.opening.asked = true
 		a.startOpening(false)
 	case machine.Drain, grain.HandOver:
 		a.startOpening(false)
@@ -36,27 +52,27 @@ func (a *activation) beginFor(message any) {
 }
 
 func (a *activation) startOpening(foretold bool) {
-	if a.stopping {
+	if a.self.stopping {
 		return
 	}
-	if a.begun {
+	if a.opening.begun {
 		if foretold {
 			a.tellOfOpening()
 		}
 		return
 	}
-	a.begun = true
-	a.unasked.Stop()
+	a.opening.begun = true
+	a.opening.unasked.Stop()
 	id := a.openingID()
-	a.rt.spawn(func() { a.open(id, foretold) })
+	a.rt.tasks.spawn(func() { a.open(id, foretold) })
 }
 
 // tellOfOpening has the journal say what was begun for callers, because a sweep or a timer asks
 // by now.
 func (a *activation) tellOfOpening() {
 	select {
-	case <-a.isOpen:
-	default: // It is taken back after isOpen is closed.
+	case <-a.opening.done:
+	default: // It is taken back after done is closed.
 		a.rt.busy.ForetellOpening(a.openingID())
 	}
 }
@@ -64,7 +80,7 @@ func (a *activation) tellOfOpening() {
 // openingID names the entry of a conversation that is about to be opened. No writer has that
 // name, so the entry never stands for one.
 func (a *activation) openingID() busy.ID {
-	return busy.ID{Conv: a.key, Nonce: a.nonce + "-opening"}
+	return busy.ID{Conv: a.key, Nonce: a.writer.nonce + "-opening"}
 }
 
 // open opens the log once nobody else runs the conversation, and takes the entry of that
@@ -73,10 +89,10 @@ func (a *activation) open(id busy.ID, foretold bool) {
 	a.awaitRelease()
 	out, leave := a.tryToOpen(id, foretold)
 	defer leave()
-	a.tell(out)
+	a.self.Send(out)
 	select {
-	case <-a.isOpen:
-	case <-a.ctx.Done():
+	case <-a.opening.done:
+	case <-a.self.ctx.Done():
 	}
 	a.rt.busy.Journal.Opened(id)
 	a.rt.busy.Journal.Wake() // The machine may have had its writer listed by now, in the same journal.
@@ -85,7 +101,7 @@ func (a *activation) open(id busy.ID, foretold bool) {
 // tryToOpen reads the log, unless the conversation is set aside. Leave is called when the
 // machine has it.
 func (a *activation) tryToOpen(id busy.ID, foretold bool) (out openedLog, leave func()) {
-	ctx, cancel := context.WithTimeout(a.ctx, openTimeout)
+	ctx, cancel := context.WithTimeout(a.self.ctx, openTimeout)
 	defer cancel()
 	read, leave, err := a.rt.busy.EnterOpening(ctx, id, foretold)
 	if err != nil {
@@ -110,6 +126,6 @@ func (a *activation) readLog() (out openedLog) {
 // conversation set aside when that is too often.
 func (a *activation) failed(why error) {
 	if setAside := a.rt.busy.Failed(a.key, why); setAside != nil {
-		a.rt.spawn(func() { setAside(a.rt.life) })
+		a.rt.tasks.spawn(func() { setAside(a.rt.tasks.life) })
 	}
 }

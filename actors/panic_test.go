@@ -127,7 +127,7 @@ func TestPanicAnswersWhoWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := &flaky{}
-	r.entropy = func(conversation.Key) io.Reader { return random }
+	r.world.entropy = func(conversation.Key) io.Reader { return random }
 	stop := serve(t, r)
 
 	admitted := make(chan error, callers+1)
@@ -231,7 +231,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 					return a.(proto.Message), nil
 				}}
 				r := oracular(t, blank{}, o, &Options{AdmitTimeout: time.Hour})
-				r.serving.Store(true)
+				r.edge.serving.Store(true)
 				began := time.Now()
 				got, err := r.Admit(t.Context(), hello("k"))
 				if tc.want == "" && (err != nil || got.SubmissionID != "sub_1") {
@@ -282,7 +282,7 @@ func TestOtherRequestsInDoubt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &oracle{answer: func(string) (proto.Message, error) { return nil, tc.err }}
 				r := oracular(t, blank{}, o, &Options{})
-				r.serving.Store(true)
+				r.edge.serving.Store(true)
 				if err := tc.ask(r); conversation.CodeOf(err) != tc.want {
 					t.Errorf("got %v, want %s", err, tc.want)
 				}
@@ -334,8 +334,8 @@ func TestDrainOfAHangingBucket(t *testing.T) {
 	default:
 		t.Error("nothing was held back")
 	}
-	if turn.Err() == nil || r.life.Err() == nil {
-		t.Errorf("a turn ends with %v, the life of activations with %v", turn.Err(), r.life.Err())
+	if turn.Err() == nil || r.tasks.life.Err() == nil {
+		t.Errorf("a turn ends with %v, the life of activations with %v", turn.Err(), r.tasks.life.Err())
 	}
 	if got := r.Activations(); got != 0 {
 		t.Errorf("%d activations outlive their node", got)
@@ -343,7 +343,7 @@ func TestDrainOfAHangingBucket(t *testing.T) {
 	if got := v.within.Load(); got != 0 {
 		t.Errorf("%d requests outlive their node", got)
 	}
-	if got := r.host.(*grain.Cluster).ActiveCount(); got != 0 {
+	if got := r.nodes.host.(*grain.Cluster).ActiveCount(); got != 0 {
 		t.Errorf("the cluster still has %d activations", got)
 	}
 }
@@ -369,8 +369,8 @@ func TestLifeEndsWithoutItsHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real := r.host
-	r.host = deaf{real}
+	real := r.nodes.host
+	r.nodes.host = deaf{real}
 	t.Cleanup(func() {
 		if err := real.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -407,7 +407,7 @@ func TestPanicWhileOpening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.entropy = func(conversation.Key) io.Reader { return unopened{} }
+	r.world.entropy = func(conversation.Key) io.Reader { return unopened{} }
 	stop := serve(t, r)
 	if _, err := r.Admit(t.Context(), hello("k")); err == nil || conversation.CodeOf(err) != conversation.CodeInternal {
 		t.Errorf("got %v, want %s", err, conversation.CodeInternal)
@@ -446,7 +446,7 @@ func TestOpeningThatPanics(t *testing.T) {
 				t.Fatal(err)
 			}
 			var openings atomic.Int32
-			r.entropy = func(conversation.Key) io.Reader {
+			r.world.entropy = func(conversation.Key) io.Reader {
 				return entropy(func() {
 					if bytes.Contains(debug.Stack(), []byte("(*activation).opened")) && tt.panics(openings.Add(1)) {
 						panic("mine")

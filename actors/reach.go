@@ -24,8 +24,8 @@ func (e *BucketError) Unwrap() error { return e.Err }
 // reach makes sure of the bucket: that it is ours and, if others can reach it, that its
 // store answers and does what the log rests on.
 func (r *Runtime) reach(ctx context.Context) error {
-	b := r.members.bucket
-	if r.exclusive {
+	b := r.nodes.members.bucket
+	if r.nodes.exclusive {
 		return storage.EnsureFormat(ctx, b)
 	}
 	bound, cancel := storage.WithFirstAnswer(ctx)
@@ -33,12 +33,12 @@ func (r *Runtime) reach(ctx context.Context) error {
 	if err := storage.EnsureFormat(bound, b); err != nil {
 		return err
 	}
-	report, err := storage.EnsureProbed(ctx, b, storage.EndpointOf(b), r.wall(), nil)
+	report, err := storage.EnsureProbed(ctx, b, storage.EndpointOf(b), r.world.wall(), nil)
 	if ahead := storage.ClockAhead(b); ahead.Abs() >= clockWarning {
-		r.log.Warn("the clock of this machine differs from the bucket's, which refuses requests from 15 minutes on", "ahead", ahead.Round(time.Second))
+		r.opts.Logger.Warn("the clock of this machine differs from the bucket's, which refuses requests from 15 minutes on", "ahead", ahead.Round(time.Second))
 	}
 	if err == nil && report != nil {
-		r.log.Info("bucket passed the probe", "requests", report.Requests, "took", report.Took.Round(time.Millisecond))
+		r.opts.Logger.Info("bucket passed the probe", "requests", report.Requests, "took", report.Took.Round(time.Millisecond))
 	}
 	return err
 }

@@ -109,8 +109,8 @@ func TestDefaultsFollowTheBucket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.machines.Pace != tt.pace || r.opts.CompactGrace != tt.grace {
-			t.Errorf("%s: pace %v, grace %v; want %v, %v", name, r.machines.Pace, r.opts.CompactGrace, tt.pace, tt.grace)
+		if r.active.machines.Pace != tt.pace || r.opts.CompactGrace != tt.grace {
+			t.Errorf("%s: pace %v, grace %v; want %v, %v", name, r.active.machines.Pace, r.opts.CompactGrace, tt.pace, tt.grace)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (r *Runtime) untilSettled(
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if conversation.CodeOf(err) != conversation.CodeUnavailable || r.draining.Load() {
+		if conversation.CodeOf(err) != conversation.CodeUnavailable || r.edge.ended() {
 			return nil, err
 		}
 		select {

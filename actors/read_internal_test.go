@@ -69,7 +69,8 @@ func TestReplyIsReadOn(t *testing.T) {
 				`{"messages":[{"id":"m1","submissionId":"sub_1"}],"settlements":[{"submissionId":"sub_1","outcome":"completed"}]}`,
 			},
 		}
-		_, err := new(Runtime).untilSettled(t.Context(), s, conversation.Address{Agent: "a", ID: "1"}, conversation.Receipt{SubmissionID: "sub_1"})
+		r := &Runtime{edge: &edge{ended: func() bool { return false }}}
+		_, err := r.untilSettled(t.Context(), s, conversation.Address{Agent: "a", ID: "1"}, conversation.Receipt{SubmissionID: "sub_1"})
 		if err != nil {
 			t.Fatal(err)
 		}

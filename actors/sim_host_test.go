@@ -268,7 +268,7 @@ func (h *simHost) activate(id string) (*actor.PID, error) {
 	}
 	s := &simSlot{ended: make(chan struct{})}
 	props := actor.PropsFromProducer(func() actor.Actor {
-		return &simActor{host: h, id: id, slot: s, activation: newActivation(h.rt)}
+		return &simActor{host: h, id: id, slot: s, actor: grain.Actors(func() grain.Grain { return newActivation(h.rt) })()}
 	}, actor.WithMailbox(simMailboxes(h.system)))
 	s.pid = h.system.Root.SpawnPrefix(props, id)
 	h.slots[id] = s
@@ -278,10 +278,10 @@ func (h *simHost) activate(id string) (*actor.PID, error) {
 
 // simActor contains the panics of an activation and notices its end.
 type simActor struct {
-	host       *simHost
-	id         string
-	slot       *simSlot
-	activation *activation
+	host  *simHost
+	id    string
+	slot  *simSlot
+	actor actor.Actor
 }
 
 func (a *simActor) Receive(ctx actor.Context) {
@@ -300,7 +300,7 @@ func (a *simActor) Receive(ctx actor.Context) {
 		a.host.mu.Unlock()
 		close(a.slot.ended)
 	}
-	a.activation.Receive(ctx)
+	a.actor.Receive(ctx)
 }
 
 // simCall is the process a reply is addressed to. The first reply counts.

@@ -89,9 +89,7 @@ type simNode struct {
 func (n *simNode) Kill() { n.host.kill() }
 
 func (n *simNode) Rest() (listed, active int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.busy.Journal.Held()), len(n.active)
+	return len(n.busy.Journal.Held()), int(n.active.count())
 }
 
 func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {
@@ -105,8 +103,8 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 		return nil, err
 	}
 	fleet.watch(rt.accounts.idle)
-	rt.history.PageBytes, rt.machines.MaxBatchBytes = 600, simBatchBytes
-	rt.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
+	rt.history.PageBytes, rt.active.machines.MaxBatchBytes = 600, simBatchBytes
+	rt.world.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
 	h.rt = rt
 	return &simNode{rt, h}, rt.attach(h)

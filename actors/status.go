@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/actors/follower"
@@ -11,17 +10,9 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// counts are what a node has done since it started.
-type counts struct {
-	fences, handedOver, refused, unchecked atomic.Int64
-	owed                                   atomic.Int64 // submissions in memory; a gauge
-}
-
 // load is what the node's heartbeat tells people.
 func (r *Runtime) load() (active, busy int64) {
-	r.mu.Lock()
-	active = int64(len(r.active))
-	r.mu.Unlock()
+	active = r.active.count()
 	all, _ := r.busy.Journal.Size()
 	return active, int64(all)
 }
@@ -96,37 +87,35 @@ type (
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
-		Member: r.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.resting.count(), Parked: r.busy.Timers.Count(),
-		Passive: r.members.passive(), Leaving: r.leaving.Load() || r.draining.Load(),
-		Fences: r.counts.fences.Load(), HandedOver: r.counts.handedOver.Load(), Refused: r.counts.refused.Load(),
-		Unchecked: r.counts.unchecked.Load(), SetAside: r.busy.Asides.Count(),
+		Member: r.nodes.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.active.resting.count(), Parked: r.busy.Timers.Count(),
+		Passive: r.nodes.members.passive(), Leaving: r.edge.leaving.Load() || r.edge.ended(),
+		Fences: r.active.fences.Load(), HandedOver: r.active.handedOver.Load(), Refused: r.edge.refused.Load(),
+		Unchecked: r.accounts.unchecked.Load(), SetAside: r.busy.Asides.Count(),
 		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 		LargeWork: r.opts.Memory.Waiting(), Idle: r.accounts.idle.Usage(),
 	}
 	s.Sweeps, s.Pokes, s.TakenOver = r.busy.Counts()
-	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.counts.owed.Load()
+	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.active.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.work.Dispatches()
 	s.Events, s.Observers = r.events.Status()
-	r.mu.Lock()
-	s.QueuedCallers = int64(r.calls)
-	r.mu.Unlock()
+	s.QueuedCallers = r.edge.count()
 	var answering []string
-	if r.peers != nil {
-		s.Address = r.peers.Address()
-		answering, s.Others = r.peers.Reachable()
+	if r.nodes.peers != nil {
+		s.Address = r.nodes.peers.Address()
+		answering, s.Others = r.nodes.peers.Reachable()
 		s.Reachable = len(answering)
-		s.Relayed, s.RelayGaps = r.relay.Counts()
-		s.FollowerLag = r.relay.Lag()
+		s.Relayed, s.RelayGaps = r.nodes.relay.Counts()
+		s.FollowerLag = r.nodes.relay.Lag()
 	}
-	st := r.members.standing(answering)
+	st := r.nodes.members.standing(answering)
 	s.Epoch, s.Members, s.Draining, s.Unreached = st.epoch, st.members, st.draining, st.unreached
-	_, owners := r.members.others()
+	_, owners := r.nodes.members.others()
 	switch {
-	case !r.serving.Load():
+	case !r.edge.serving.Load():
 		s.Reason = "starting"
 	case s.Leaving || st.self.Draining && owners > 0: // one that is left alone serves all the same
 		s.Reason = "draining: its conversations go to other nodes"
-	case r.members.gone():
+	case r.nodes.members.gone():
 		s.Reason = "not a member: the objects under members/ of the bucket were deleted; start all nodes of the bucket again"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"

@@ -3,11 +3,8 @@ package actors
 import (
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/machine"
-	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -19,42 +16,79 @@ const timerRetry = time.Second
 func (a *activation) storeTimer(e machine.StoreTimer) {
 	t := storage.Timer{Conv: a.key, Seq: int64(e.At), Until: e.Until}
 	a.rt.busy.Timers.Put(a.key, busy.Parked{Clock: a.clock, Seq: t.Seq, Until: t.Until})
-	a.rt.spawn(func() {
+	a.rt.tasks.spawn(func() {
 		for {
-			err := storage.PutTimer(a.ctx, a.rt.bucket, t)
+			err := storage.PutTimer(a.self.ctx, a.rt.bucket, t)
 			if err == nil {
-				a.tell(machine.TimerStored{At: e.At})
+				a.self.Send(machine.TimerStored{At: e.At})
 				return
 			}
-			if a.ctx.Err() == nil {
+			if a.self.ctx.Err() == nil {
 				a.log.Error("store timer", "offset", int64(e.At), "err", err)
 			}
 			select {
 			case <-time.After(timerRetry):
-			case <-a.ctx.Done():
+			case <-a.self.ctx.Done():
 				return
 			}
 		}
 	})
 }
 
-// forgetWait drops the clock of a conversation that is left without a wait.
-func (a *activation) forgetWait() {
-	state := a.machine.State()
-	if state == nil || a.writer == nil {
-		return // It was not opened.
-	}
-	if queue := state.Unsettled(); len(queue) == 0 || queue[0].Parked == nil {
-		a.rt.busy.Timers.Drop(a.key, int64(state.Head()))
-	}
+// timers are those of a machine. They belong to the activation.
+type timers struct {
+	fire    func(timerFired) // to the activation
+	slots   [machine.Timers]timerSlot
+	retries map[int]*time.Timer // of failed model calls, by gen
 }
 
-func wakeReply(v machine.Woken) proto.Message {
-	switch {
-	case v.Unknown:
-		return &wire.WakeReply{Answer: wire.WakeReply_UNKNOWN}
-	case v.Early:
-		return &wire.WakeReply{Answer: wire.WakeReply_EARLY}
+type timerSlot struct {
+	t *time.Timer
+	n int // how often it was set
+}
+
+// timerFired is what a timer sends that goes off.
+type timerFired struct {
+	timer machine.Timer
+	n     int
+}
+
+// set sets a timer and returns what it sends.
+func (t *timers) set(e machine.SetTimer) timerFired {
+	if e.Timer == machine.TimerRetry {
+		if t.retries == nil {
+			t.retries = map[int]*time.Timer{}
+		}
+		fired := timerFired{timer: e.Timer, n: e.Gen}
+		t.retries[e.Gen] = time.AfterFunc(e.After, func() { t.fire(fired) })
+		return fired
 	}
-	return &wire.WakeReply{Answer: wire.WakeReply_OVER}
+	slot := &t.slots[e.Timer]
+	if slot.t != nil {
+		slot.t.Stop()
+	}
+	slot.n++
+	fired := timerFired{e.Timer, slot.n}
+	slot.t = time.AfterFunc(e.After, func() { t.fire(fired) })
+	return fired
+}
+
+// fired is the input for a timer that went off, unless it was set anew.
+func (t *timers) fired(m timerFired) (in machine.Tick, ok bool) {
+	if m.timer == machine.TimerRetry {
+		delete(t.retries, m.n)
+		return machine.Tick{Timer: m.timer, Gen: m.n}, true
+	}
+	return machine.Tick{Timer: m.timer}, t.slots[m.timer].n == m.n
+}
+
+func (t *timers) stop() {
+	for i := range t.slots {
+		if t.slots[i].t != nil {
+			t.slots[i].t.Stop()
+		}
+	}
+	for _, retry := range t.retries {
+		retry.Stop()
+	}
 }

@@ -26,7 +26,7 @@ type Cluster struct {
 	keys        keys // nil until Start makes some, and for ever if insecure
 	insecure    bool
 	settle      time.Duration // for which Release heeds a change of the view
-	onNode      func(actor.Context)
+	onNode      func(proto.Message) proto.Message
 	viewChanged func(View)
 	linkDown    func(address string)
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
@@ -136,16 +136,17 @@ func TestAskNode(t *testing.T) {
 	keys := newKeys(t)
 	told := make(chan string, 1)
 	views := [2]*handDriven{newHandDriven(), newHandDriven()}
-	handle := func(ctx actor.Context) {
-		switch m := ctx.Message().(type) {
+	handle := func(m proto.Message) proto.Message {
+		switch m := m.(type) {
 		case *wire.TipRequest:
 			if m.GetConversation() == "panic" {
 				panic("what the user wrote")
 			}
-			ctx.Respond(&wire.Tip{Known: true, Seq: int64(len(m.GetConversation()))})
+			return &wire.Tip{Known: true, Seq: int64(len(m.GetConversation()))}
 		case *wire.Push:
 			told <- m.GetConversation()
 		}
+		return nil
 	}
 	nodes := [2]*grain.Cluster{
 		build(t, actorFunc(echo), &grain.Options{Membership: views[0]}),

@@ -20,7 +20,7 @@ const nodeName = "node"
 // nodeActor takes what other members send to this member itself.
 type nodeActor struct {
 	log    *slog.Logger
-	handle func(actor.Context) // nil handles nothing
+	handle func(proto.Message) proto.Message // nil handles nothing
 }
 
 // Receive implements actor.Actor. A panic ends the handling of one message, not the actor.
@@ -52,7 +52,9 @@ func (n *nodeActor) serve(ctx actor.Context, m proto.Message) {
 			}
 		}
 	}()
-	n.handle(ctx)
+	if reply := n.handle(m); reply != nil && ctx.Sender() != nil {
+		ctx.Respond(reply)
+	}
 }
 
 // spawnNode makes the node actor. The system is fresh, so a taken name is a broken invariant.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -45,9 +45,9 @@ type Options struct {
 	// HandOver is how long an activation may take to hand over before it is stopped. Zero is 10 s.
 	HandOver time.Duration
 
-	// Node gets the messages that other members send to this one itself, one at a time, and may answer
-	// with ctx.Respond. It must not block. Nil leaves them unanswered as if nobody was there.
-	Node func(ctx actor.Context)
+	// Node gets the messages that other members send to this one itself, one at a time, and returns its
+	// answer, nil for none. It must not block. Nil leaves them unanswered as if nobody was there.
+	Node func(m proto.Message) proto.Message
 	// ViewChanged is called after each new view is in place, one call at a time. It must not block.
 	ViewChanged func(View)
 	// LinkDown is called when the connection to another member has ended or could not be made; what was

@@ -37,7 +37,7 @@ func (m *Machine) checkpoint(batches int) {
 	if n := len(m.claims) - keptClaims; n > 0 {
 		m.claims = append([]Claim(nil), m.claims[n:]...)
 	}
-	e := Checkpoint{At: m.durable, Claims: append([]Claim(nil), m.claims...)}
+	e := Checkpoint{At: m.durable, Of: m.state.Created().Address(), Claims: append([]Claim(nil), m.claims...)}
 	page, err := m.state.Cut()
 	for ; err == nil && page != nil; page, err = m.state.Cut() {
 		e.Closed = append(e.Closed, page)

@@ -118,6 +118,7 @@ type (
 	// what was cut before, for the model and for the next checkpoint.
 	Checkpoint struct {
 		At     conversation.Offset
+		Of     conversation.Address
 		Claims []Claim
 		Closed []*conversation.HistoryPage
 		State  []byte

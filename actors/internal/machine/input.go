@@ -17,6 +17,9 @@ type Env struct {
 	Mono time.Duration
 	// Seed is fresh randomness for the ids minted in this step.
 	Seed [10]byte
+	// Unread are the types of records that some member of the bucket does not read, as far as
+	// this node knows.
+	Unread []conversation.RecordType
 }
 
 // ReplyID names a caller who waits. The shell chooses it.

@@ -56,9 +56,6 @@ type Config struct {
 	// RestBatches is how much a log grows until a checkpoint is due when no submission is
 	// at work, so that its batches can be compacted; 0 is as CheckpointBatches.
 	RestBatches int
-	// AllRead reports whether every node of the bucket reads records of a type. One that
-	// a node must not pass over, and that not all versions know, is written only then.
-	AllRead func(conversation.RecordType) bool
 	// MaxPendingBytes bounds what waits for an append: streamed text is held back
 	// above it, see [Machine.Full], and admissions are refused above twice as much.
 	MaxPendingBytes int
@@ -168,6 +165,39 @@ func New(cfg *Config) *Machine {
 // until the next Step.
 func (m *Machine) State() *conversation.State { return m.state }
 
+// Open reports whether the machine has its log.
+func (m *Machine) Open() bool { return m.state != nil }
+
+// Address is that of the conversation; ok is false before [Opened], and until it is created.
+func (m *Machine) Address() (at conversation.Address, ok bool) {
+	if m.state == nil || !m.state.Exists() {
+		return at, false
+	}
+	return m.state.Created().Address(), true
+}
+
+// Owed is how many submissions are owed their settlement by this machine, and the first of
+// them. One that has stopped owes nothing any more, but names it.
+func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
+	if m.state == nil {
+		return 0, ""
+	}
+	queue := m.state.Unsettled()
+	if len(queue) > 0 {
+		first = queue[0].ID
+	}
+	if m.stopped {
+		return 0, first
+	}
+	return len(queue), first
+}
+
+// Waits reports whether the conversation waits for a time, as far as this machine knows,
+// which is up to head.
+func (m *Machine) Waits() (waits bool, head conversation.Offset) {
+	return m.parked() != nil, m.state.Head()
+}
+
 // Stopped reports whether the machine has asked for its end. It then answers
 // every caller with [Moved], or with [Refused] if it never had its log, and does
 // nothing else.
@@ -204,6 +234,10 @@ func (m *Machine) Step(env Env, in Input) []Effect {
 	}
 	return m.out
 }
+
+// allRead reports whether every member reads records of a type. One that a node must not
+// pass over, and that not all versions know, is written only then.
+func (m *Machine) allRead(t conversation.RecordType) bool { return !slices.Contains(m.env.Unread, t) }
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
@@ -383,7 +417,19 @@ func (m *Machine) tick(in Tick) {
 	}
 }
 
-// advance does what the step has made possible.
+// advance does what the step has made possible. The order is part of what is decided:
+//
+//   - Callers first. Some are answered only while the state has nothing that is not durable,
+//     and what is settled below tells how long its sender waited.
+//   - Then the author, of settlements, before a checkpoint cuts what they are about out of
+//     the state, and before the next attempt begins.
+//   - Calls that waited for room take it before a run that continues brings more of them.
+//   - A checkpoint needs a state that is durable to its last record. What continues below
+//     enqueues, so this is the one moment between two batches.
+//   - Runs continue, and may begin others; then it shows whether all that runs waits for a
+//     time, and only then for which, so that its timer is set once.
+//   - The append follows all that enqueue: what a step has made leaves in one batch.
+//   - Rest comes last: idle is who has begun none of the above.
 func (m *Machine) advance() {
 	if m.stopped {
 		return

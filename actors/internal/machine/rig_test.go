@@ -30,6 +30,7 @@ type checkpoint struct {
 // rig holds a machine, the durable log under it, and the clocks. It performs
 // nothing by itself: its users answer the effects.
 type rig struct {
+	unread   []conversation.RecordType // by some member
 	cfg      machine.Config
 	writer   string   // of the activation; final once it is open
 	resting  *resting // what an activation that passivated has left
@@ -55,7 +56,6 @@ func newRig() *rig {
 			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxWaitingBytes: 1 << 20,
 			MaxPendingBytes: 1 << 20, MaxBatchBytes: 4 << 20,
 			CheckpointBatches: 64, CheckpointBytes: 256 << 10,
-			AllRead: func(conversation.RecordType) bool { return true },
 		},
 	}
 	r.cfg.Limits = func(agent string) (machine.Limits, bool) { return r.limits, agent == "triage" }
@@ -116,7 +116,7 @@ func (r *rig) name(in *machine.Opened) {
 // step takes an input; the effects are a copy.
 func (r *rig) step(in machine.Input) []machine.Effect {
 	r.steps++
-	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono}
+	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono, Unread: r.unread}
 	binary.BigEndian.PutUint64(env.Seed[:8], r.steps)
 	if a, ok := in.(machine.Admit); ok {
 		a.Unfit = checkObject(a.Admission.InitialData)

@@ -201,8 +201,10 @@ func (s *script) configure() {
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
-	older := s.d.HasArg("older") // somebody reads only what version 8 began with
-	s.cfg.AllRead = func(t conversation.RecordType) bool { return !older || t != conversation.TypePartSigned }
+	s.unread = nil
+	if s.d.HasArg("older") { // somebody reads only what version 8 began with
+		s.unread = []conversation.RecordType{conversation.TypePartSigned}
+	}
 	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()

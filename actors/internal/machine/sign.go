@@ -9,7 +9,7 @@ func (m *Machine) called(r *run, id conversation.MessageID, e ModelEvent) {
 		Message: id, Child: r.child, Call: conversation.CallID(m.ids.next("call_")), ProviderCall: e.ProviderCall,
 		Name: e.Name, Input: e.Input, Durable: e.Durable, At: m.env.Wall,
 	}}
-	if e.Signature != "" && m.cfg.AllRead(conversation.TypePartSigned) {
+	if e.Signature != "" && m.allRead(conversation.TypePartSigned) {
 		call := records[0].(*conversation.ToolCalled).Call
 		records = append(records, &conversation.PartSigned{Must: true, Message: id, Child: r.child, Call: call, Signature: e.Signature})
 	}
@@ -21,7 +21,7 @@ func (m *Machine) sign(r *run, id conversation.MessageID, e ModelEvent) {
 	if e.Text == "" {
 		return
 	}
-	if !m.cfg.AllRead(conversation.TypePartSigned) {
+	if !m.allRead(conversation.TypePartSigned) {
 		m.signLast(r, id, e)
 		return
 	}

@@ -551,7 +551,7 @@ func (r *Relay) AskTip(ctx context.Context, owner string, key conversation.Key) 
 func (r *Relay) Counts() (relayed, gaps int64) { return r.relayed.Load(), r.gaps.Load() }
 
 // Answer replies to what other nodes send to this one; nil is no reply.
-func (r *Relay) Answer(m any) proto.Message {
+func (r *Relay) Answer(m proto.Message) proto.Message {
 	switch m := m.(type) {
 	case *wire.Subscribe:
 		return r.subscribe(m)

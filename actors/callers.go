@@ -1,0 +1,86 @@
+package actors
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/wire"
+)
+
+// callers are those who wait for an answer of a machine: other nodes, programs on this one,
+// steps of tools. They belong to the activation.
+type callers struct {
+	last    machine.ReplyID
+	waiting map[machine.ReplyID]func(machine.Answer)
+}
+
+// add remembers who waits.
+func (c *callers) add(answer func(machine.Answer)) machine.ReplyID {
+	if c.waiting == nil {
+		c.waiting = map[machine.ReplyID]func(machine.Answer){}
+	}
+	c.last++
+	c.waiting[c.last] = answer
+	return c.last
+}
+
+// answer answers one of them, if it waits.
+func (c *callers) answer(id machine.ReplyID, v machine.Answer) {
+	if answer := c.waiting[id]; answer != nil {
+		delete(c.waiting, id)
+		answer(v)
+	}
+}
+
+// answerAll answers all of them.
+func (c *callers) answerAll(v machine.Answer) {
+	for id := range c.waiting {
+		c.answer(id, v)
+	}
+}
+
+// answers brings answers to who has sent a request.
+func answers(from grain.Sender) func(machine.Answer) {
+	return func(v machine.Answer) { from.Answer(answerMessage(v)) }
+}
+
+func answerMessage(v machine.Answer) proto.Message {
+	switch v := v.(type) {
+	case machine.Admitted:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Receipt{Receipt: &wire.Receipt{
+			SubmissionId: string(v.Receipt.SubmissionID), Uid: string(v.Receipt.UID),
+			Offset: int64(v.Receipt.Offset), Deduplicated: v.Receipt.Deduplicated,
+		}}}
+	case machine.Refused:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(v.Err)}}
+	case machine.Aborted:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Aborted{Aborted: v.Any}}
+	case machine.Compacted:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Compacted{Compacted: v.Any}}
+	case machine.Clear:
+		return &wire.OwnerReply{Result: &wire.OwnerReply_Clear{Clear: true}}
+	case machine.Woken:
+		return wakeReply(v)
+	case machine.Poked:
+		switch {
+		case v.Unknown:
+			return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}
+		case v.Held:
+			return &wire.PokeReply{Answer: wire.PokeReply_HELD}
+		}
+		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}
+	}
+	moved, ok := v.(machine.Moved)
+	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: ok && moved.Untouched}
+}
+
+func wakeReply(v machine.Woken) proto.Message {
+	switch {
+	case v.Unknown:
+		return &wire.WakeReply{Answer: wire.WakeReply_UNKNOWN}
+	case v.Early:
+		return &wire.WakeReply{Answer: wire.WakeReply_EARLY}
+	}
+	return &wire.WakeReply{Answer: wire.WakeReply_OVER}
+}

@@ -1,0 +1,191 @@
+package actors
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/memory"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Options are the optional parts of a [Runtime]. Zero fields mean the defaults.
+type Options struct {
+	// Agents are the agents this node serves, all of one deployment.
+	Agents []*agent.Agent
+	// Providers resolves and calls models. Nil serves no model: every submission
+	// fails.
+	Providers *providers.Registry
+	// Logger gets what operators need to know. Nil discards it.
+	Logger *slog.Logger
+	// Pace is the least time between the starts of two appends of streamed text. Zero is
+	// 250 ms, and 50 ms over an exclusive bucket, whose writes take about a millisecond.
+	Pace time.Duration
+	// RetryPause is the pause before the first repetition of a model call that failed
+	// for a passing reason; it doubles with each of at most three. Zero is 1 s.
+	RetryPause time.Duration
+	// FirstEvent, BetweenEvents and WholeCall bound a model call: the wait for its
+	// first event, between two, and for its end. Zero is 60 s, 30 s and 10 min.
+	FirstEvent, BetweenEvents, WholeCall time.Duration
+	// HookTimeout bounds a hook of an agent. Zero is 10 s.
+	HookTimeout time.Duration
+	// IdleShedAfter is how long an idle conversation stays in memory, and IdleAfter how
+	// long it stays this node's: until then the next submission reads the log again but
+	// needs no new claim on it. Both count from its last work. Zero is 30 s and 5 min;
+	// nothing stays longer than IdleAfter. IdleBytes may end both before.
+	IdleShedAfter, IdleAfter time.Duration
+	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
+	SweepEvery time.Duration
+	// AppendTimeout is how long an append may stay unresolved before its
+	// conversation steps down. Zero is 30 s.
+	AppendTimeout time.Duration
+	// AdmitTimeout bounds an admission whose caller set no earlier deadline. Zero is 10 s.
+	AdmitTimeout time.Duration
+	// DrainTimeout bounds the orderly end of Run. Zero is 10 s.
+	DrainTimeout time.Duration
+	// CheckpointBatches is how many batches a log grows by until a checkpoint is
+	// stored, if it does not grow by 256 KiB before. Zero is 64.
+	CheckpointBatches int
+	// CompactBatches is how many batches wait until they are put into a segment together,
+	// when a checkpoint is stored and at the end of a turn. Zero is 32.
+	CompactBatches int
+	// CompactGrace is how long batches stay that are in a segment, for readers who are
+	// about to read them. Zero is 10 min, and 10 s over an exclusive bucket, whose readers
+	// are in this process.
+	CompactGrace time.Duration
+	// MaxWaiting bounds the callers, and the submissions, that wait in one
+	// conversation. Zero is 1,000.
+	MaxWaiting int
+	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
+	// in bytes of text and attributes. Zero is 64 MiB.
+	MaxWaitingBytes int
+	// Memory is the node's budget, of which "conversations", "followers", "rereads", "model calls" and "events" take. While
+	// it is used up new messages are refused; what was admitted goes on. Nil bounds
+	// nothing.
+	Memory *memory.Budget
+	// AsideAfter is after how many failures to open a conversation, of this node for a reason
+	// that stays, or of nodes that died over it, it is set aside. Zero is 3.
+	AsideAfter int
+	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
+	// to their conversations; others wait, the agents taking turns. Zero is 16.
+	DispatchesAtOnce int
+	// Cluster makes this node one of several. Nil serves the bucket alone.
+	Cluster *ClusterOptions
+	// Advertise is the address at which people find this node, up to 256 bytes, as the
+	// members of a shared bucket show it. Zero is the name of the host.
+	Advertise string
+	// StrictReads makes every read that is not the continuation of a live one ask the
+	// bucket where the log ends, whatever node it comes to. Without it, a read without an
+	// offset may miss for a heartbeat what another node has acknowledged, while the
+	// members change.
+	StrictReads bool
+	// FollowerBytes bounds what the followers of conversations hold in memory. Zero is
+	// 128 MiB. Over it, those without readers go; then conversations are read without
+	// being followed, and live readers of further ones are refused. Logs that are read
+	// again while they are sent have half as much beside it.
+	FollowerBytes int64
+	// IdleBytes bounds what of the process is occupied by conversations with nothing to do,
+	// followers without readers, and the writers that are kept until IdleAfter: by their own
+	// count they hold half as much, as the rest is garbage not collected yet. Zero is
+	// 128 MiB. Over it what was used least recently leaves memory before its time, and
+	// while half of Memory is in use what was not used for a second. At most a quarter is
+	// for writers.
+	IdleBytes int64
+	// Log tunes the object log.
+	Log *storage.LogOptions
+	// Sinks get the observability events of this node. Durable events reach all of them,
+	// whatever dies, at least once; live ones if they can. Adding a sink tells it nothing
+	// of the past.
+	Sinks []observability.Sink
+	// Observers get the same events at once and as best effort: what one does not take in
+	// time it never sees. [observability.Observer] is one. No two of Sinks and Observers may
+	// have the same name.
+	Observers []observability.Sink
+	// NoLiveEvents leaves durable events alone.
+	NoLiveEvents bool
+	// EventGroup bounds the durable events that sinks are given at once.
+	EventGroup EventGroup
+}
+
+// EventGroup is complete when the first of its bounds is reached: so many events, so many
+// bytes by [observability.Size], or so long after the first of them. Zero is 10,000, 4 MiB
+// and 1 s.
+type EventGroup struct {
+	Rows, Bytes int
+	Every       time.Duration
+}
+
+// withDefaults validates the options and fills them in, for a bucket that others can reach
+// or cannot.
+func (o *Options) withDefaults(exclusive bool) (Options, error) {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	pace, grace := 250*time.Millisecond, 10*time.Minute
+	if exclusive {
+		pace, grace = 50*time.Millisecond, 10*time.Second
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{"Pace", &out.Pace, pace},
+		{"RetryPause", &out.RetryPause, time.Second},
+		{"FirstEvent", &out.FirstEvent, time.Minute},
+		{"BetweenEvents", &out.BetweenEvents, 30 * time.Second},
+		{"WholeCall", &out.WholeCall, 10 * time.Minute},
+		{"HookTimeout", &out.HookTimeout, 10 * time.Second},
+		{"IdleShedAfter", &out.IdleShedAfter, 30 * time.Second},
+		{"IdleAfter", &out.IdleAfter, 5 * time.Minute},
+		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
+		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
+		{"AdmitTimeout", &out.AdmitTimeout, 10 * time.Second},
+		{"DrainTimeout", &out.DrainTimeout, 10 * time.Second},
+		{"CompactGrace", &out.CompactGrace, grace},
+	} {
+		if *d.value < 0 {
+			return out, fmt.Errorf("option %s is negative: %v", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.zero
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value *int
+		zero  int
+	}{
+		{"CheckpointBatches", &out.CheckpointBatches, 64},
+		{"CompactBatches", &out.CompactBatches, 32},
+		{"MaxWaiting", &out.MaxWaiting, 1000},
+		{"MaxWaitingBytes", &out.MaxWaitingBytes, 64 << 20},
+		{"AsideAfter", &out.AsideAfter, 3},
+		{"DispatchesAtOnce", &out.DispatchesAtOnce, 16},
+	} {
+		if *n.value < 0 {
+			return out, fmt.Errorf("option %s is negative: %d", n.name, *n.value)
+		}
+		*n.value = cmp.Or(*n.value, n.zero)
+	}
+	if out.FollowerBytes < 0 || out.IdleBytes < 0 {
+		return out, fmt.Errorf("option FollowerBytes or IdleBytes is negative: %d, %d", out.FollowerBytes, out.IdleBytes)
+	}
+	out.IdleBytes = cmp.Or(out.IdleBytes, 128<<20)
+	if out.Logger == nil {
+		out.Logger = slog.New(slog.DiscardHandler)
+	}
+	if out.Providers == nil {
+		out.Providers = providers.NewRegistry(nil)
+	}
+	if err := out.checkSinks(); err != nil {
+		return out, err
+	}
+	err := out.checkMembership(exclusive)
+	return out, err
+}
