@@ -16,7 +16,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// identified fails after a word as "google", at once as "openai", and answers otherwise.
+// identified fails after a word as "google", at once as "openai", says a word and no more
+// as "slow", and answers otherwise.
 type identified struct{}
 
 func (identified) Stream(ctx context.Context, m providers.Model, _ providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
@@ -25,6 +26,10 @@ func (identified) Stream(ctx context.Context, m providers.Model, _ providers.Req
 			return &providers.Error{Kind: providers.KindQuota, Err: errors.New("no credit")}
 		}
 		a.Text("word")
+		if m.Provider == "slow" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		if m.Provider == "google" {
 			return &providers.Error{Kind: providers.KindQuota, Err: errors.New("no credit")}
 		}
@@ -56,7 +61,7 @@ func requestsOf(s *memorySink, live bool) (out []observability.ModelRequest) {
 }
 
 // TestEventsNameTheProvider: turn and turn_request identify the provider as a
-// registration's telemetry says, also of calls that failed, and always by the id that it
+// registration's telemetry says, also of calls that failed or were aborted, and always by the id that it
 // is registered under.
 func TestEventsNameTheProvider(t *testing.T) {
 	w := newWorld(t)
@@ -68,6 +73,7 @@ func TestEventsNameTheProvider(t *testing.T) {
 			ProviderName: "openai", ServerAddress: "models.example", ServerPort: 7,
 		}},
 		"openai": {API: "test", BaseURL: "test:", Telemetry: providers.Telemetry{ServerAddress: "alone.example"}},
+		"slow":   {API: "test", BaseURL: "test:", Telemetry: providers.Telemetry{ProviderName: "x"}},
 	} {
 		if err := reg.RegisterProvider(id, r); err != nil {
 			t.Fatal(err)
@@ -79,6 +85,7 @@ func TestEventsNameTheProvider(t *testing.T) {
 		Agents: []*agent.Agent{
 			{Name: "chat", Model: "google/gemini/2", Fallbacks: []string{"mine/m", "openai/gpt"}, ThinkingLevel: agent.ThinkingHigh},
 			{Name: "silent", Model: "openai/gpt"},
+			{Name: "slow", Model: "slow/m"},
 		},
 	}})
 	google := observability.ModelRequest{Provider: "google", ProviderName: "gcp.gemini", Model: "gemini/2", API: "test", Server: "gemini.example", Port: 8443}
@@ -92,8 +99,18 @@ func TestEventsNameTheProvider(t *testing.T) {
 	silent.Agent = "silent"
 	n.admit(silent, "1", "go")
 	w.untilSettled(silent, 1)
-	want := []observability.ModelRequest{google, mine, openai}
-	eventually(t, "three turns", func() bool { return len(requestsOf(sink, false)) == 3 && len(requestsOf(sink, true)) == 3 })
+	slow := chat("c")
+	slow.Agent = "slow"
+	n.admit(slow, "1", "go")
+	w.until("a word", func() bool { return strings.Contains(strings.Join(w.events(slow, nil), ""), `"turn_start"`) })
+	if _, err := n.rt.Abort(t.Context(), slow); err != nil {
+		t.Fatal(err)
+	}
+	w.untilSettled(slow, 1)
+	want := []observability.ModelRequest{google, mine, openai, {Provider: "slow", ProviderName: "x", Model: "m", API: "test"}}
+	eventually(t, "all turns", func() bool {
+		return len(requestsOf(sink, false)) == len(want) && len(requestsOf(sink, true)) == len(want)
+	})
 	for _, live := range []bool{false, true} {
 		if diff := cmp.Diff(want, requestsOf(sink, live)); diff != "" {
 			t.Errorf("live: %t (-want +got):\n%s", live, diff)

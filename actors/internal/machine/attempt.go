@@ -54,6 +54,7 @@ type run struct {
 	waiting    []conversation.ToolCall
 	running    int                      // tools, those in parked included
 	unheard    *conversation.FailedCall // the call that ended the run without a word
+	facts      conversation.CallFacts   // of the model call
 	parked     []parkedCall             // those that wait for a time
 }
 
@@ -288,7 +289,7 @@ func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started st
 		}
 		// After a loss nobody knows how long its model call was.
 		if r := m.runAt(turn); r != nil {
-			end.DurationMs, end.WaitMs, end.Retries = m.askedMs(r), r.wait, r.repeated
+			end.Facts, end.DurationMs, end.WaitMs, end.Retries = r.facts, m.askedMs(r), r.wait, r.repeated
 		}
 		m.enqueue(true, end)
 	}

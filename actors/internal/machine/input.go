@@ -66,8 +66,7 @@ type ModelEvent struct {
 	Input        json.RawMessage
 	Durable      bool
 	State        []StateWrite
-	// The end. Full says that the context has come near the model's window. Facts are
-	// those of a failure, too.
+	// The end. Full says that the context has come near the model's window.
 	StopReason string
 	Usage      conversation.Usage
 	Facts      conversation.CallFacts
@@ -156,10 +155,12 @@ type (
 		Err  error
 	}
 
-	// Model delivers events of the call gen. Name is the model that is called.
+	// Model delivers events of the call gen. Name is the model that is called, and Facts
+	// are what is known of the call before its end.
 	Model struct {
 		Gen    int
 		Name   string
+		Facts  conversation.CallFacts
 		Events []ModelEvent
 	}
 	// ToolDone delivers the outcome of a call of the run gen. Output is valid JSON

@@ -34,6 +34,7 @@ func (m *Machine) callModel(r *run) {
 func (m *Machine) startCall(r *run) {
 	r.phase, r.opened, r.asked, r.wait = phaseModel, false, m.env.Mono, 0
 	r.said, r.speaks, r.calls, r.signed = m.sub(r).Said(), ModelDone, 0, 0
+	r.facts = conversation.CallFacts{}
 	if !m.mayAsk(r) {
 		return
 	}
@@ -57,6 +58,7 @@ func (m *Machine) model(in Model) {
 		case e.Kind == ModelData:
 			m.data(r, e)
 		case r.phase == phaseModel:
+			r.facts = in.Facts
 			m.modelEvent(r, in.Name, e)
 		}
 	}
@@ -189,9 +191,9 @@ func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
 		m.startCall(r)
 	default:
 		if r.opened {
-			m.completeStep(r, ModelEvent{StopReason: stopError, Facts: e.Facts})
+			m.completeStep(r, ModelEvent{StopReason: stopError})
 		} else {
-			r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, Facts: e.Facts, DurationMs: m.askedMs(r), Retries: r.repeated}
+			r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, Facts: r.facts, DurationMs: m.askedMs(r), Retries: r.repeated}
 		}
 		m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
 		m.fail(r, e.Err)
@@ -210,7 +212,7 @@ func (m *Machine) repeat(r *run, e ModelEvent, after time.Duration) {
 func (m *Machine) withdraw(r *run, e ModelEvent) {
 	if r.opened {
 		m.enqueue(true, &conversation.StepDropped{
-			Message: m.sub(r).Message, Child: r.child, Turn: r.turn, Facts: e.Facts, Reason: reasonOf(e.Err),
+			Message: m.sub(r).Message, Child: r.child, Turn: r.turn, Facts: r.facts, Reason: reasonOf(e.Err),
 			DurationMs: m.askedMs(r), Retries: r.repeated, At: m.env.Wall,
 		})
 		r.opened = false
@@ -239,6 +241,9 @@ func (m *Machine) retryPause(times int) time.Duration {
 }
 
 func (m *Machine) completeStep(r *run, e ModelEvent) {
+	if e.Kind != ModelDone { // the reply ends before its end
+		e.Facts = r.facts
+	}
 	m.enqueue(true, &conversation.StepCompleted{
 		Message: m.sub(r).Message, Child: r.child, Turn: r.turn, StopReason: e.StopReason, Usage: e.Usage, Facts: e.Facts,
 		DurationMs: m.askedMs(r), WaitMs: r.wait, Retries: r.repeated, ElapsedMs: m.elapsed(), At: m.env.Wall,

@@ -25,6 +25,7 @@ type feed struct {
 
 	mu     sync.Mutex
 	model  string // who speaks
+	facts  conversation.CallFacts
 	events []machine.ModelEvent
 	text   []byte // more of the last event's text
 	bytes  int
@@ -101,25 +102,25 @@ func (f *feed) nextTake() <-chan struct{} {
 	return f.taken
 }
 
-// from names the model whose events follow.
-func (f *feed) from(model string) {
+// from names the model whose events follow, and what is known of its call.
+func (f *feed) from(model string, facts conversation.CallFacts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.model = model
+	f.model, f.facts = model, facts
 }
 
 // take returns what waits, and who said it.
-func (f *feed) take() (model string, out []machine.ModelEvent) {
+func (f *feed) take() machine.Model {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.endText()
-	out = f.events
+	out := machine.Model{Name: f.model, Facts: f.facts, Events: f.events}
 	f.events, f.bytes, f.posted = nil, 0, false
 	if f.taken != nil {
 		close(f.taken)
 		f.taken = nil
 	}
-	return f.model, out
+	return out
 }
 
 // writer is where data writers of an agent hand what they write while run holds. An

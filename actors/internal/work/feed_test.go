@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
 )
 
 // postings is a feed and how often it has told its activation.
@@ -43,15 +44,15 @@ func TestFeedCoalescesTextInOrder(t *testing.T) {
 		reasoning("ab"), text("cd"), reasoning("e"), text("f"), call("x"), call("y"), text("gh"),
 		{Kind: machine.ModelDone, StopReason: "stop"},
 	}
-	f.from("demo/one")
-	model, got := f.take()
-	if diff := cmp.Diff(want, got); diff != "" || model != "demo/one" {
-		t.Errorf("events (-want +got):\n%s", diff)
+	facts := conversation.CallFacts{API: "demo"}
+	f.from("demo/one", facts)
+	if diff := cmp.Diff(machine.Model{Name: "demo/one", Facts: facts, Events: want}, f.take()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if *told != 1 {
 		t.Errorf("told %d times before anything was taken, want 1", *told)
 	}
-	if _, got := f.take(); len(got) != 0 {
+	if got := f.take(); len(got.Events) != 0 {
 		t.Errorf("took %v twice", got)
 	}
 	if err := f.push(t.Context(), text("i")); err != nil {
@@ -83,8 +84,7 @@ func TestFullFeedHoldsTheProducerBack(t *testing.T) {
 		}
 		took := 0
 		for range 3 {
-			_, events := f.take()
-			for _, e := range events {
+			for _, e := range f.take().Events {
 				took += len(e.Text)
 			}
 			synctest.Wait()
@@ -115,7 +115,7 @@ func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
 		if err := <-result; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled push returned %v", err)
 		}
-		if _, got := f.take(); len(got) != 1 || len(got[0].Text) != maxFeedBytes {
+		if got := f.take().Events; len(got) != 1 || len(got[0].Text) != maxFeedBytes {
 			t.Errorf("the feed holds %d events after a cancelled push, want the first alone", len(got))
 		}
 	})

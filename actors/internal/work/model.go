@@ -87,9 +87,6 @@ var errOverflow = errors.New("the model dropped what did not fit into its window
 // failed is the event for a call that failed.
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
-	if model, err := c.node.o.Providers.Resolve(c.model); err == nil {
-		out.Facts = factsOf(model, c.thinking, providers.Done{})
-	}
 	var vendor *providers.Error
 	var over *providers.LimitError
 	switch {
@@ -128,7 +125,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
 	}
 	c.model, c.more = c.author.choose(setup, c.fallback)
-	f.from(c.model)
+	f.from(c.model, c.facts())
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
@@ -185,6 +182,15 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 		return end, errors.New("stream ended without its end")
 	}
 	return end, nil
+}
+
+// facts are what is known of the call before its end.
+func (c *modelCall) facts() conversation.CallFacts {
+	model, err := c.node.o.Providers.Resolve(c.model)
+	if err != nil {
+		return conversation.CallFacts{} // the call itself says so
+	}
+	return factsOf(model, c.thinking, providers.Done{})
 }
 
 // done is the event for the end of a call.

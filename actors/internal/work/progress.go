@@ -57,12 +57,7 @@ func (c *modelCall) request(req providers.Request) {
 	if !c.live.Wanted() {
 		return
 	}
-	model, err := c.node.o.Providers.Resolve(c.model)
-	if err != nil {
-		return // The call itself says so.
-	}
-	facts := factsOf(model, c.thinking, providers.Done{})
-	out := observability.RequestOf(c.model, facts)
+	out := observability.RequestOf(c.model, c.facts())
 	out.Compacted, out.Tools = c.compacted != nil, len(req.Tools)
 	out.Messages = len(c.exchanges)
 	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Content)

@@ -171,8 +171,9 @@ func (r *Runner) Take(gen int, full bool) (in machine.Model, ok bool) {
 		r.starved = true
 		return in, false
 	}
-	model, events := w.feed.take()
-	return machine.Model{Gen: gen, Name: model, Events: events}, true
+	in = w.feed.take()
+	in.Gen = gen
+	return in, true
 }
 
 // Starved returns the calls whose events may wait since the machine had no room.
