@@ -183,6 +183,10 @@ func (r *Registry) listed(provider string, entry registered) []string {
 	return ids
 }
 
+// Endpoint returns the base URL of a model with the values of the environment variables
+// that it names. Its error is a *VariableError, for the first that is not set.
+func (r *Registry) Endpoint(m Model) (string, error) { return expand(m.BaseURL, r.getenv) }
+
 // Stream calls the model of a specifier: when the sequence is ranged over, it
 // resolves the model, finds its protocol and, unless o brings one, its key. A
 // specifier that cannot be called yields an *Error of KindUnresolved.
@@ -206,7 +210,7 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 			yield(nil, err)
 			return
 		}
-		if m.BaseURL, err = expand(m.BaseURL, r.getenv); err != nil {
+		if m.BaseURL, err = r.Endpoint(m); err != nil {
 			yield(nil, &Error{Kind: KindUnresolved, Provider: m.Provider, Err: &ModelError{Spec: spec, Err: err}})
 			return
 		}

@@ -102,6 +102,9 @@ func (cfg *modelsConfig) check(ctx context.Context, spec string, out io.Writer) 
 	if err != nil {
 		return err
 	}
+	if m.BaseURL, err = reg.Endpoint(m); err != nil {
+		return err
+	}
 	r := call(ctx, reg, m)
 	if cfg.json {
 		err = printJSON(out, r)

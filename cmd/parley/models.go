@@ -79,6 +79,7 @@ func protocols() []string {
 func checkModel(reg *providers.Registry, spec, other string) error {
 	m, err := reg.Resolve(spec)
 	provider, _, _ := strings.Cut(spec, "/")
+	_, missing := reg.Endpoint(m)
 	switch {
 	case errors.Is(err, providers.ErrUnlistedModel):
 		return fmt.Errorf("model %q cannot be used: the catalog does not list it; parley models --provider %s shows what it lists, "+
@@ -87,6 +88,8 @@ func checkModel(reg *providers.Registry, spec, other string) error {
 		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>", spec, err, demoModel)
 	case !reg.Speaks(m.API) && m.API != providers.APIEdgeAIBinding:
 		return fmt.Errorf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", spec, m.API)
+	case missing != nil:
+		return fmt.Errorf("model %q cannot be used: %w; set it and start again, or %s", spec, missing, other)
 	case reg.Credentials(provider) == "" && needsKey(m):
 		if names := reg.EnvKeys(provider); len(names) > 0 {
 			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, names[len(names)-1], other)

@@ -121,6 +121,7 @@ func TestModelsMistakes(t *testing.T) {
 		"check without slash":     {[]string{"models", "check", "m"}, "has no slash"},
 		"check without key":       {[]string{"models", "check", "groq/llama-3.1-8b-instant"}, "set GROQ_API_KEY"},
 		"check without token":     {[]string{"models", "check", "openai-codex/new"}, "needs a token"},
+		"check without account":   {[]string{"models", "check", "cloudflare-workers-ai/m"}, "needs the environment variable CLOUDFLARE_ACCOUNT_ID"},
 		"check of another format": {[]string{"models", "check", "google/new"}, "google-generative-ai"},
 	} {
 		code, _, errOut := output(t, tt.args...)

@@ -6,5 +6,6 @@
 //	go run ./examples/quickstart
 //
 // It keeps its conversations in ./quickstart-data and needs no key: the demo model
-// is offline. Set OPENAI_API_KEY and -model openai/<model> for a real one.
+// is offline. Set OPENAI_API_KEY and -model openai/<model>, or ANTHROPIC_API_KEY and
+// -model anthropic/<model>, for a real one of the catalog.
 package main

@@ -21,8 +21,10 @@ import (
 	"github.com/parleyrun/parley/agent"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/providers/demo"
-	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/openairesponses"
 	"github.com/parleyrun/parley/storage/local"
 )
 
@@ -123,16 +125,11 @@ func requireToken(token string, next http.Handler) http.Handler {
 
 // newModels registers what the agent may name as its model.
 func newModels() (*providers.Registry, error) {
-	models := providers.NewRegistry(nil)
+	models := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
 	models.RegisterProtocol(demo.API, demo.New(demo.DefaultPace))
-	models.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
-	if err := models.RegisterProvider("demo", demo.Registration()); err != nil {
-		return nil, err
-	}
-	err := models.RegisterProvider("openai", providers.Registration{
-		API: openaicompletions.API, BaseURL: "https://api.openai.com/v1", APIKey: os.Getenv("OPENAI_API_KEY"),
-	})
-	return models, err
+	models.RegisterProtocol(anthropicmessages.API, anthropicmessages.New(nil))
+	models.RegisterProtocol(openairesponses.API, openairesponses.New(nil))
+	return models, models.RegisterProvider("demo", demo.Registration())
 }
 
 // guest is what a conversation begins with: the initialData of its first message.

@@ -237,6 +237,10 @@ func showProviders(all map[string]providers.Registration) string {
 		if p.StoreResponses || p.Telemetry != (providers.Telemetry{}) {
 			fmt.Fprintf(&b, "  stores %t, telemetry %+v\n", p.StoreResponses, p.Telemetry)
 		}
+		if p.Edge != nil {
+			gateway, err := json.Marshal(p.Edge.Gateway)
+			fmt.Fprintf(&b, "  gateway %s, none %t, %v\n", gateway, p.Edge.NoGateway, err)
+		}
 		for _, m := range slices.Sorted(maps.Keys(p.Models)) {
 			fmt.Fprintf(&b, "  model %s: %s\n", m, showModel(p.Models[m]))
 		}

@@ -78,7 +78,8 @@
 //	      - {name: researcher, description: Looks things up., instructions: You search.}
 //
 // A provider that the catalog does not have needs api and baseUrl, unless its api is
-// edge-ai-binding. What a model of it may say are the keys contextWindow, maxTokens,
+// edge-ai-binding: then it has telemetry and gateway alone, the options of the gateway
+// that calls pass through, or false for none. What a model of it may say are the keys contextWindow, maxTokens,
 // reasoning, input, cost, thinkingLevelMap and compat; the members of compat are those of
 // the JSON of providers.Compat.
 //

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -38,6 +40,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 		{name: "models", example: "{m1: {contextWindow: 8000}}", read: r.models(&reg.Models)},
 		{name: "storeResponses", example: "true", read: r.truth(func(t bool) { reg.StoreResponses = t })},
 		{name: "telemetry", example: "{providerName: openai}", read: r.telemetry(&reg.Telemetry)},
+		{name: "gateway", example: "{id: default}", read: r.gateway(&reg.Edge)},
 	}
 	var own providers.ModelOverride
 	r.fields(v, append(fields, r.modelFields(&own)...))
@@ -49,6 +52,9 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	if reg.API == providers.APIEdgeAIBinding {
 		r.edge(v)
 		return
+	}
+	if gateway, ok := r.given(v, "gateway"); ok {
+		r.blameKey(gateway, fault{"means nothing without the api " + providers.APIEdgeAIBinding, "remove it"})
 	}
 	if slices.Contains(r.opts.Catalog, v.name) {
 		return
@@ -65,8 +71,59 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 // models are what the platform says.
 func (r *reader) edge(v value) {
 	for _, p := range v.node.pairs {
-		if child, ok := r.given(v, p.name); ok && p.name != "api" && p.name != "telemetry" {
+		if child, ok := r.given(v, p.name); ok && !slices.Contains([]string{"api", "gateway", "telemetry"}, p.name) {
 			r.blameKey(child, fault{"means nothing with the api " + providers.APIEdgeAIBinding, "remove it"})
+		}
+	}
+}
+
+// gateway reads what calls of a binding pass through; false is none.
+func (r *reader) gateway(dst **providers.Edge) func(value) {
+	return func(v value) {
+		if v.node.kind == boolean && v.node.text == "false" {
+			*dst = &providers.Edge{NoGateway: true}
+			return
+		}
+		g := &providers.EdgeGateway{}
+		r.fields(v, []field{
+			{name: "id", example: "default", read: r.text(&g.ID), required: true},
+			{name: "skipCache", example: "true", read: r.truth(func(t bool) { g.SkipCache = &t })},
+			{name: "cacheTtl", example: "60", read: r.count(0, func(n int64) { g.CacheTTL = &n })},
+			{name: "cacheKey", example: "prompts", read: r.text(&g.CacheKey)},
+			{name: "metadata", example: "{team: agents}", read: r.metadata(&g.Metadata)},
+			{name: "collectLog", example: "true", read: r.truth(func(t bool) { g.CollectLog = &t })},
+			{name: "eventId", example: "import-7", read: r.text(&g.EventID)},
+			{name: "requestTimeoutMs", example: "30000", read: r.whole(func(n int64) { g.RequestTimeoutMS = &n })},
+		})
+		*dst = &providers.Edge{Gateway: g}
+	}
+}
+
+// metadata reads names and values that hold no others.
+func (r *reader) metadata(dst *map[string]any) func(value) {
+	return func(v value) {
+		for _, entry := range r.entries(v, "agents") {
+			if k := entry.node.kind; k == mapping || k == list {
+				r.blameKey(entry, fault{fmt.Sprintf("is %s, want text, a number, true, false or null", k), "write for example " + entry.example})
+				continue
+			}
+			var src any
+			raw, wrong, f := appendJSON(nil, entry)
+			if wrong != nil {
+				if f != (fault{}) {
+					r.blame(*wrong, f)
+				}
+				continue
+			}
+			d := json.NewDecoder(bytes.NewReader(raw))
+			d.UseNumber() // large numbers stay what they are
+			if err := d.Decode(&src); err != nil {
+				panic("config: JSON written here is none: " + err.Error())
+			}
+			if *dst == nil {
+				*dst = map[string]any{}
+			}
+			(*dst)[entry.name] = src
 		}
 	}
 }
