@@ -1,9 +1,6 @@
 package providers
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
 // Block is a run of messages that never change, so that a protocol that has encoded
 // it once may leave its encoding there for the next request. It begins with a user
@@ -22,12 +19,10 @@ type Block struct {
 // shown is what Transform's treatment of messages depends on.
 type shown struct {
 	spec   string
-	images bool
+	images imageRules
 }
 
-func shownTo(m Model) shown {
-	return shown{spec: m.Spec(), images: slices.Contains(m.Input, InputImage)}
-}
+func shownTo(m Model) shown { return shown{spec: m.Spec(), images: imagesFor(m)} }
 
 // NewBlock returns a block of messages, which it keeps and which must not be
 // changed any more.

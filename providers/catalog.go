@@ -48,8 +48,9 @@ type InputLimits struct {
 	// Images bounds the images of a request, ImagesPerMessage those of a message.
 	Images           int `json:"images,omitempty"`
 	ImagesPerMessage int `json:"imagesPerMessage,omitempty"`
-	// ImageBytes bounds an image as it is sent, ImageSide its width and its height in
-	// pixels.
+	// ImageBytes is what an image is best sent with, in bytes of base64, ImageSide its
+	// width and its height in pixels. Vendors take more: see Transform for what is left
+	// out, which is more where these say so.
 	ImageBytes int64 `json:"imageBytes,omitempty"`
 	ImageSide  int   `json:"imageSide,omitempty"`
 }

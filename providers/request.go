@@ -66,12 +66,24 @@ type Text struct {
 	Signature string
 }
 
-// Image is a picture.
+// Image is a picture, or what was sent as one.
 type Image struct {
 	// MimeType is the media type, such as "image/png".
 	MimeType string
 	// Content is the picture, not encoded. Nil is a picture of no bytes.
 	Content Content
+	// Facts is what Content was found to be, nil if nobody has looked: then it is sent as
+	// it is.
+	Facts *ImageFacts
+}
+
+// ImageFacts are what the bytes of an image say, whatever it was sent as. The zero
+// ImageFacts are of what is no picture of a known format. Package picture finds them.
+type ImageFacts struct {
+	// MimeType is "image/png", "image/jpeg", "image/gif" or "image/webp".
+	MimeType string
+	// Width and Height are in pixels.
+	Width, Height int
 }
 
 // Content is bytes that are read while a request is sent, so that a call need not

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 )
 
 // What a model reads in place of something it cannot be shown.
@@ -20,7 +19,9 @@ const (
 // messages the form.
 //
 //  1. Images become a placeholder text for a model without InputImage, one for
-//     each run of images.
+//     each run of images. For others, an image with Facts has the media type that
+//     they name, and becomes a text that says why it is left out if it is no picture,
+//     or larger than the model's vendor takes.
 //  2. ThinkingLevel becomes empty for a model that does not reason, and one that the
 //     model does not have becomes the one that stands for it. ThinkingOff stays what
 //     it is: a model that always thinks is for the protocol. MaxTokens becomes the
@@ -64,7 +65,7 @@ func transformMessages(m Model, messages []Message) []Message {
 
 // appendTurn appends one message and those up to the next assistant message.
 func appendTurn(out []Message, m Model, turn []Message) []Message {
-	images := slices.Contains(m.Input, InputImage)
+	images := shownTo(m).images
 	if turn[0].Role == RoleAssistant {
 		parts, calls := assistantParts(turn[0], m.Spec())
 		if len(parts) > 0 {
@@ -160,7 +161,7 @@ func objectArguments(raw json.RawMessage) json.RawMessage {
 
 // answers returns one result for each call. Calls that share an id take their
 // results in order.
-func answers(calls []renamedCall, following []Message, images bool) []Part {
+func answers(calls []renamedCall, following []Message, images imageRules) []Part {
 	results := map[string][]ToolResult{}
 	for _, msg := range following {
 		if msg.Role != RoleTool {
@@ -185,9 +186,9 @@ func answers(calls []renamedCall, following []Message, images bool) []Part {
 	return parts
 }
 
-// visible keeps texts and images; without images, each run of them becomes
-// placeholder.
-func visible(in []Part, images bool, placeholder string) []Part {
+// visible keeps texts, and of images those that the model takes. If it takes none, each
+// run of them becomes placeholder.
+func visible(in []Part, images imageRules, placeholder string) []Part {
 	var out []Part
 	inRun := false
 	for _, p := range in {
@@ -199,8 +200,8 @@ func visible(in []Part, images bool, placeholder string) []Part {
 			}
 		case Image:
 			switch {
-			case images:
-				out = append(out, p)
+			case images.taken():
+				out = append(out, images.show(p))
 			case !inRun:
 				out = append(out, Text{Text: placeholder})
 				inRun = true

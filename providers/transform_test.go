@@ -1,7 +1,9 @@
 package providers_test
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +34,72 @@ func noResult(id string) providers.ToolResult {
 	r := result(id, "There is no result: the call was interrupted, and whether it took effect is unknown.")
 	r.IsError = true
 	return r
+}
+
+// sized is content of a size.
+type sized int64
+
+func (s sized) Size() int64                               { return int64(s) }
+func (sized) Open(context.Context) (io.ReadCloser, error) { return nil, io.ErrUnexpectedEOF }
+
+// known is an image that was looked at, sent as a PNG.
+func known(size int64, mimeType string, width, height int) providers.Image {
+	return providers.Image{MimeType: "image/png", Content: sized(size), Facts: &providers.ImageFacts{MimeType: mimeType, Width: width, Height: height}}
+}
+
+// sent is the image as the model gets it.
+func sent(size int64, mimeType string, width, height int) providers.Image {
+	i := known(size, mimeType, width, height)
+	i.MimeType = mimeType
+	return i
+}
+
+// TestImagesThatAVendorTakes: some take less, and authors may say that a server takes more.
+func TestImagesThatAVendorTakes(t *testing.T) {
+	large, wide := known(4<<20, "image/png", 1, 1), known(1, "image/png", 8001, 1)
+	for _, tt := range []struct {
+		api         string
+		limits      providers.InputLimits
+		large, wide bool
+	}{
+		{"openai-completions", providers.InputLimits{}, true, true},
+		{"anthropic-messages", providers.InputLimits{}, false, false},
+		{"bedrock-converse-stream", providers.InputLimits{ImageBytes: 4718592, ImageSide: 2000}, false, false},
+		{"anthropic-messages", providers.InputLimits{ImageBytes: 6 << 20}, true, false},
+		{"anthropic-messages", providers.InputLimits{ImageSide: 9000}, false, true},
+	} {
+		m := providers.Model{Provider: "p", ID: "m", API: tt.api, Input: []string{"image"}, InputLimits: tt.limits}
+		req, _ := providers.Transform(m, providers.Request{Messages: []message{user(large, wide)}}, providers.Options{})
+		for i, taken := range []bool{tt.large, tt.wide} {
+			if _, ok := req.Messages[0].Parts[i].(providers.Image); ok != taken {
+				t.Errorf("%s with %+v: image %d is taken: %v, want %v", tt.api, tt.limits, i, ok, taken)
+			}
+		}
+	}
+}
+
+func TestImagesThatWereLookedAt(t *testing.T) {
+	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes{1}}
+	noPicture := text("(A file that was sent as an image was left out here: it is no PNG, JPEG, GIF or WebP picture.)")
+	for _, tt := range []struct {
+		name     string
+		input    []string
+		in, want message
+	}{
+		{"no pictures", []string{"image"}, user(known(1, "", 0, 0), known(0, "image/png", 1, 1)), user(noPicture, noPicture)},
+		{"many pixels", []string{"image"}, user(known(1, "image/png", 1<<14, 1), known(1, "image/png", 1, 1<<14+1)),
+			user(sent(1, "image/png", 1<<14, 1), text("(An image of 1 × 16385 pixels was left out here: this model takes 16384 a side.)"))},
+		{"many bytes", []string{"image"}, user(known(15<<20, "image/gif", 1, 1), known(15<<20+1, "image/gif", 1, 1)),
+			user(sent(15<<20, "image/gif", 1, 1), text("(An image was left out here: encoded it has 20971524 bytes, and this model takes 20971520.)"))},
+		{"another type than was said", []string{"image"}, user(known(1, "image/webp", 3, 4)), user(sent(1, "image/webp", 3, 4))},
+		{"nobody has looked", []string{"image"}, user(picture), user(picture)},
+		{"none are taken", []string{"text"}, user(known(1, "", 0, 0), picture), user(text("(An image was left out here: this model reads text only.)"))},
+	} {
+		req, _ := providers.Transform(providers.Model{Input: tt.input}, providers.Request{Messages: []message{tt.in}}, providers.Options{})
+		if diff := cmp.Diff([]message{tt.want}, req.Messages); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
 }
 
 func TestTransformMessages(t *testing.T) {
