@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"strings"
 	"sync"
@@ -42,6 +44,16 @@ func (n *node) show(images ...[]byte) {
 	n.accept(a)
 }
 
+// drawn is a picture.
+func drawn(t testing.TB, width, height int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, width, height))); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 // look reads the content of an image to its end.
 func look(c providers.Content) ([]byte, error) {
 	r, err := c.Open(context.Background())
@@ -56,13 +68,14 @@ func TestImagesReachTheModel(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
 	n := w.start(setup{opts: agents(chatAgent()), model: model})
-	images := [][]byte{[]byte("\x89PNG one"), []byte("\xff\xd8 two")}
+	// The second is not what it was sent as, and nothing else.
+	images := [][]byte{drawn(t, 3, 2), []byte("\xff\xd8 two")}
 	n.show(images...)
 	c := model.next(t)
 	want := []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{
 		providers.Text{Text: "What is this?"},
-		providers.Image{MimeType: "image/png", Content: providers.Bytes(images[0])},
-		providers.Image{MimeType: "image/jpeg", Content: providers.Bytes(images[1])},
+		providers.Image{MimeType: "image/png", Content: providers.Bytes(images[0]), Facts: &providers.ImageFacts{MimeType: "image/png", Width: 3, Height: 2}},
+		providers.Image{MimeType: "image/jpeg", Content: providers.Bytes(images[1]), Facts: &providers.ImageFacts{}},
 	}}}
 	seen := cmp.Transformer("look", func(c providers.Content) string {
 		data, err := look(c)

@@ -14,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
@@ -119,12 +120,13 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 func (r *Runtime) furnish() {
 	o := &r.opts
 	r.events = events.New(events.Options{Observers: o.Observers, Logger: o.Logger, DurableOnly: o.NoLiveEvents, Content: r.showsContent})
+	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
-		Logs: r.logs, Bucket: r.bucket, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
+		Logs: r.logs, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
 		SegmentBatches: o.CompactBatches, SegmentGrace: o.CompactGrace, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{
-		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Calls: r.accounts.calls,
+		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
 		Admit: r.Admit, Spawn: r.tasks.spawn, Life: r.tasks.life,

@@ -33,7 +33,7 @@ const maxEncodedBytes = 4 << 20
 // Options are what the archives of a node work with. All but ReadTimeout are required.
 type Options struct {
 	Logs   *storage.Logs
-	Bucket storage.Bucket
+	Prompt *prompt.Renderer
 	Logger *slog.Logger
 	// Turns has long work wait for its turn.
 	Turns *memory.Account
@@ -387,7 +387,7 @@ func (a *Archive) Blocks(
 			if folded, err = a.store.Whole(ctx, a.key, folded, view); err != nil {
 				return nil, err
 			}
-			messages, err := prompt.Messages(a.store.o.Bucket, a.key, folded)
+			messages, err := a.store.o.Prompt.Messages(ctx, a.key, folded)
 			return []*providers.Block{providers.NewBlock(messages)}, err
 		case errors.Is(err, ErrTooLong):
 			a.release(pages)
@@ -568,7 +568,7 @@ func (a *Archive) show(
 	if err != nil {
 		return nil, err
 	}
-	messages, err := prompt.Messages(a.store.o.Bucket, a.key, exchanges)
+	messages, err := a.store.o.Prompt.Messages(ctx, a.key, exchanges)
 	if err != nil {
 		return nil, err
 	}

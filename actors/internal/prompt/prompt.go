@@ -1,17 +1,16 @@
 // Package prompt renders what a model is shown of a conversation: exchanges, as messages of
 // package providers. Packages history and work of the runtime call it.
 //
-// It is pure but for attachments, which the provider reads from the bucket while it sends
-// them: they are never whole in memory.
+// It is pure but for attachments. What they are is read from their first bytes and kept;
+// the provider reads them from the bucket while it sends them: they are never whole in
+// memory.
 package prompt
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -63,18 +62,29 @@ func Summary(c *conversation.Compacted) providers.Message {
 // sayShown is how a summary is shown.
 const sayShown = "The beginning of this conversation was left out. This is a summary of it:"
 
-// Messages renders exchanges for a provider, which opens their attachments while
-// it sends them.
-func Messages(b storage.Bucket, key conversation.Key, exchanges []conversation.Exchange) ([]providers.Message, error) {
+// Renderer renders what conversations of a bucket hold. It is safe for concurrent use; use
+// NewRenderer.
+type Renderer struct {
+	bucket storage.Bucket
+	facts  facts
+}
+
+// NewRenderer returns a renderer that has looked at no attachment yet.
+func NewRenderer(b storage.Bucket) *Renderer { return &Renderer{bucket: b} }
+
+// Messages renders exchanges of a conversation for a provider, which opens their
+// attachments while it sends them. Its error may match storage.ErrUnavailable.
+func (r *Renderer) Messages(ctx context.Context, key conversation.Key, exchanges []conversation.Exchange) ([]providers.Message, error) {
+	v := view{Renderer: r, ctx: ctx, key: key}
 	var out []providers.Message
 	for _, x := range exchanges {
-		m, err := deliveryMessage(b, key, x.Delivery)
+		m, err := v.deliveryMessage(x.Delivery)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, m)
 		for _, st := range x.Steps {
-			m, err := stepMessages(b, key, st)
+			m, err := v.stepMessages(st)
 			if err != nil {
 				return nil, err
 			}
@@ -84,77 +94,29 @@ func Messages(b storage.Bucket, key conversation.Key, exchanges []conversation.E
 	return out, nil
 }
 
-func deliveryMessage(b storage.Bucket, key conversation.Key, d conversation.Delivery) (providers.Message, error) {
+// view is one call of Messages.
+type view struct {
+	*Renderer
+	ctx context.Context
+	key conversation.Key
+}
+
+func (v *view) deliveryMessage(d conversation.Delivery) (providers.Message, error) {
 	m := providers.Message{Role: providers.RoleUser}
 	if d.Kind == conversation.KindSignal {
 		m.Parts = append(m.Parts, providers.Text{Text: signalText(d)})
 		return m, nil
 	}
 	m.Parts = append(m.Parts, providers.Text{Text: d.Body})
-	shown, err := images(b, key, d.Attachments)
+	shown, err := v.images(d.Attachments)
 	m.Parts = append(m.Parts, shown...)
 	return m, err
-}
-
-// images shows attachments.
-func images(b storage.Bucket, key conversation.Key, list []conversation.Attachment) ([]providers.Part, error) {
-	var out []providers.Part
-	for _, at := range list {
-		content := &picture{bucket: b, key: key, size: at.Size}
-		if err := content.digest.UnmarshalText([]byte(at.SHA256)); err != nil {
-			return nil, fmt.Errorf("read attachment %s: %w", at.ID, err)
-		}
-		out = append(out, providers.Image{MimeType: at.MimeType, Content: content})
-	}
-	return out, nil
-}
-
-// picture is an attachment as a model call reads it: never whole in memory.
-type picture struct {
-	bucket storage.Bucket
-	key    conversation.Key
-	digest storage.Digest
-	size   int64
-}
-
-var _ providers.Content = (*picture)(nil)
-
-// Size implements [providers.Content].
-func (p *picture) Size() int64 { return p.size }
-
-// Open implements [providers.Content].
-func (p *picture) Open(ctx context.Context) (io.ReadCloser, error) {
-	content, err := storage.OpenBlob(ctx, p.bucket, p.key, p.digest, p.size)
-	if err != nil {
-		return nil, contentError(err)
-	}
-	return &pictureReader{content}, nil
-}
-
-// pictureReader is an open picture.
-type pictureReader struct{ io.ReadCloser }
-
-// Read implements io.Reader.
-func (r *pictureReader) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		err = contentError(err)
-	}
-	return n, err
-}
-
-// contentError tells the provider whether another call may have more luck.
-func contentError(err error) error {
-	if errors.Is(err, storage.ErrUnavailable) {
-		return fmt.Errorf("%w: %w", providers.ErrUnavailable, err)
-	}
-	return err
 }
 
 // stepMessages renders a step: what the model said and called, then the results
 // in call order. A note is shown as a user message, which every vendor takes in
 // mid-conversation.
-func stepMessages(b storage.Bucket, key conversation.Key, st conversation.Step) ([]providers.Message, error) {
+func (v *view) stepMessages(st conversation.Step) ([]providers.Message, error) {
 	if st.Note != "" {
 		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(st.Note))
 		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}, nil
@@ -166,7 +128,7 @@ func stepMessages(b storage.Bucket, key conversation.Key, st conversation.Step) 
 		case p.Tool != nil:
 			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input, Signature: p.Signature})
 			if p.Tool.Settled {
-				result, err := toolResult(b, key, p.Tool)
+				result, err := v.toolResult(p.Tool)
 				if err != nil {
 					return nil, err
 				}
@@ -195,12 +157,12 @@ func callID(t *conversation.ToolCall) string {
 	return string(t.Call)
 }
 
-func toolResult(b storage.Bucket, key conversation.Key, t *conversation.ToolCall) (providers.ToolResult, error) {
+func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error) {
 	text := t.ErrorText
 	if !t.Failed {
 		text = outputText(t.Output)
 	}
-	shown, err := images(b, key, t.Images)
+	shown, err := v.images(t.Images)
 	return providers.ToolResult{
 		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: append([]providers.Part{providers.Text{Text: text}}, shown...),
 	}, err

@@ -230,7 +230,7 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 	if size > maxViewBytes {
 		return nil, nil, history.ErrTooLong
 	}
-	if now, err = prompt.Messages(c.node.o.Bucket, c.key, open); err != nil || c.compacted == nil {
+	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open); err != nil || c.compacted == nil {
 		return blocks, now, err
 	}
 	begin := []providers.Message{prompt.Summary(c.compacted)}

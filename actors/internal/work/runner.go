@@ -11,6 +11,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
@@ -29,6 +30,7 @@ type NodeOptions struct {
 	Logger    *slog.Logger
 	Bucket    storage.Bucket
 	History   *history.Store
+	Prompt    *prompt.Renderer
 	// Calls counts what models are being shown.
 	Calls *memory.Account
 	// FirstEvent, BetweenEvents and WholeCall bound a model call, HookTimeout a hook, and

@@ -1,0 +1,143 @@
+package prompt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/picture"
+	"github.com/parleyrun/parley/storage"
+)
+
+// images shows attachments.
+func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) {
+	var out []providers.Part
+	for _, at := range list {
+		content := &attached{bucket: v.bucket, key: v.key, size: at.Size}
+		if err := content.digest.UnmarshalText([]byte(at.SHA256)); err != nil {
+			return nil, fmt.Errorf("read attachment %s: %w", at.ID, err)
+		}
+		facts, err := v.facts.of(v.ctx, content)
+		if err != nil {
+			return nil, fmt.Errorf("look at attachment %s: %w", at.ID, err)
+		}
+		out = append(out, providers.Image{MimeType: at.MimeType, Content: content, Facts: facts})
+	}
+	return out, nil
+}
+
+// attached is an attachment as a model call reads it: never whole in memory.
+type attached struct {
+	bucket storage.Bucket
+	key    conversation.Key
+	digest storage.Digest
+	size   int64
+}
+
+var _ providers.Content = (*attached)(nil)
+
+// Size implements [providers.Content].
+func (a *attached) Size() int64 { return a.size }
+
+// Open implements [providers.Content].
+func (a *attached) Open(ctx context.Context) (io.ReadCloser, error) {
+	content, err := storage.OpenBlob(ctx, a.bucket, a.key, a.digest, a.size)
+	if err != nil {
+		return nil, contentError(err)
+	}
+	return &attachedReader{content}, nil
+}
+
+// attachedReader is an open attachment.
+type attachedReader struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (r *attachedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = contentError(err)
+	}
+	return n, err
+}
+
+// contentError tells the provider whether another call may have more luck.
+func contentError(err error) error {
+	if errors.Is(err, storage.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", providers.ErrUnavailable, err)
+	}
+	return err
+}
+
+// maxFacts bounds the attachments of which it is known what they are: with about 150
+// bytes for each, 600 KiB.
+const maxFacts = 4096
+
+// lookTimeout bounds the reading of one attachment's first bytes.
+const lookTimeout = 30 * time.Second
+
+// facts is what attachments were found to be, by their digests, those looked at last. The
+// zero value is empty.
+type facts struct {
+	mu    sync.Mutex
+	known map[storage.Digest]*providers.ImageFacts
+	order []storage.Digest // in which they came
+}
+
+// of returns what an attachment is, nil if it cannot be read: whoever sends it finds out
+// why. An error is one of a bucket that is away.
+func (f *facts) of(ctx context.Context, a *attached) (*providers.ImageFacts, error) {
+	if a.size == 0 {
+		return &providers.ImageFacts{}, nil
+	}
+	f.mu.Lock()
+	known := f.known[a.digest]
+	f.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := look(ctx, a)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", storage.ErrUnavailable, context.Cause(ctx))
+	case errors.Is(err, storage.ErrUnavailable):
+		return nil, err
+	case err != nil:
+		return nil, nil
+	}
+	facts := providers.ImageFacts(found)
+	f.keep(a.digest, &facts)
+	return &facts, nil
+}
+
+func look(ctx context.Context, a *attached) (found picture.Facts, err error) {
+	content, err := a.Open(ctx)
+	if err != nil {
+		return found, err
+	}
+	found, err = picture.Read(content)
+	return found, errors.Join(err, content.Close())
+}
+
+// keep forgets the oldest for what is new.
+func (f *facts) keep(digest storage.Digest, found *providers.ImageFacts) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known == nil {
+		f.known = map[storage.Digest]*providers.ImageFacts{}
+	}
+	if f.known[digest] != nil {
+		return
+	}
+	if len(f.order) == maxFacts {
+		delete(f.known, f.order[0])
+		f.order = f.order[1:]
+	}
+	f.known[digest], f.order = found, append(f.order, digest)
+}
