@@ -18,7 +18,7 @@ import (
 const (
 	checkPrompt = "Answer with the one word: pong"
 	// checkTokens leaves room for models that think before they answer.
-	checkTokens  = 512
+	checkTokens  = 1024
 	checkTimeout = time.Minute
 )
 
