@@ -23,6 +23,7 @@ func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) ite
 			left = !yield(e, nil)
 			return !left
 		})
+		a.model = m
 		err := ctx.Err()
 		if err == nil {
 			err = produce(a)
@@ -46,6 +47,7 @@ func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) ite
 // goroutine. Once Stopped, or after Finish, calls do nothing.
 type Assembler struct {
 	yield     func(Event) bool
+	model     Model
 	limits    Limits
 	bytes     int         // of the reply so far
 	part      partKind    // of the part under way
@@ -81,6 +83,9 @@ func NewAssembler(yield func(Event) bool) *Assembler {
 
 // Bound replaces the limits of the response. It comes before everything else.
 func (a *Assembler) Bound(l Limits) { a.limits = l.withDefaults() }
+
+// Model is the model that answers, of a stream by NewStream, else the zero Model.
+func (a *Assembler) Model() Model { return a.model }
 
 // Stopped reports that nobody takes further events, or that the response has reached
 // one of its limits.

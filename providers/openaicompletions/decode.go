@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/sse"
@@ -50,6 +51,7 @@ type delta struct {
 	ReasoningContent string      `json:"reasoning_content"`
 	Reasoning        string      `json:"reasoning"`
 	ReasoningText    string      `json:"reasoning_text"`
+	ReasoningDetails []detail    `json:"reasoning_details"`
 	ToolCalls        []callDelta `json:"tool_calls"`
 }
 
@@ -71,7 +73,7 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 		e, err := events.Next()
 		switch {
 		case err == io.EOF || err == nil && string(e.Data) == "[DONE]":
-			return d.finish()
+			return d.finish(err == nil)
 		case err != nil:
 			return err
 		case len(e.Data) == 0:
@@ -91,6 +93,9 @@ type decoder struct {
 	calls calls
 	chunk chunk // its memory serves one event after the other
 	json  sse.JSON
+	// details and thoughts are of the reasoning under way, if it has details.
+	details  details
+	thoughts strings.Builder
 }
 
 func (d *decoder) event(e sse.Event) error {
@@ -128,17 +133,11 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 	if c.Usage != nil {
 		d.done.Usage = c.Usage.decode()
 	}
-	switch {
-	case c.Delta.ReasoningContent != "":
-		d.out.Reasoning(c.Delta.ReasoningContent, fieldReasoningContent)
-	case c.Delta.Reasoning != "":
-		d.out.Reasoning(c.Delta.Reasoning, fieldReasoning)
-	case c.Delta.ReasoningText != "":
-		d.out.Reasoning(c.Delta.ReasoningText, fieldReasoningText)
-	}
-	d.out.Text(c.Delta.Content)
-	d.out.Text(c.Delta.Refusal)
+	d.reasoning(&c.Delta)
+	d.text(c.Delta.Content)
+	d.text(c.Delta.Refusal)
 	for _, t := range c.Delta.ToolCalls {
+		d.endDetails()
 		if err := d.calls.add(d.out, t); err != nil {
 			return providers.EventError(providers.KindProtocol, raw, err)
 		}
@@ -146,16 +145,68 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 	if c.FinishReason == "" {
 		return nil
 	}
+	if c.FinishReason == "network_error" || c.FinishReason == "error" {
+		return providers.StreamError(http.StatusInternalServerError, nil, raw)
+	}
 	if d.done.StopReason = stopReason(c.FinishReason); d.done.StopReason == "" {
 		return providers.EventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", providers.VendorWord(c.FinishReason)))
 	}
 	return nil
 }
 
+// reasoning takes what a delta has of it. With details, which go back in place of it, the
+// name of its field does not.
+func (d *decoder) reasoning(delta *delta) {
+	for i := range delta.ReasoningDetails {
+		entry := &delta.ReasoningDetails[i]
+		entry.Cut = 0
+		if !d.out.Hold(len(entry.Text) + len(entry.Summary) + len(entry.Data) + len(entry.Signature) + detailBytes) {
+			return
+		}
+		d.details.add(*entry)
+	}
+	text, field := delta.ReasoningContent, fieldReasoningContent
+	switch {
+	case text != "":
+	case delta.Reasoning != "":
+		text, field = delta.Reasoning, fieldReasoning
+	case delta.ReasoningText != "":
+		text, field = delta.ReasoningText, fieldReasoningText
+	}
+	if text == "" {
+		return
+	}
+	if len(d.details) > 0 {
+		d.thoughts.WriteString(text)
+		d.out.Reasoning(text, "")
+		return
+	}
+	d.out.Reasoning(text, field)
+}
+
+// detailBytes is about what an entry takes beside what it says.
+const detailBytes = 128
+
+// endDetails closes the reasoning that details came with, before what follows it.
+func (d *decoder) endDetails() {
+	if len(d.details) > 0 {
+		d.out.EndReasoning(d.details.sign(d.thoughts.String()))
+		d.details = nil
+		d.thoughts.Reset()
+	}
+}
+
+func (d *decoder) text(s string) {
+	if s != "" {
+		d.endDetails()
+		d.out.Text(s)
+	}
+}
+
 // stopReason returns the empty reason for one it does not know.
 func stopReason(finish string) providers.StopReason {
 	switch finish {
-	case "stop", "eos":
+	case "stop", "eos", "end":
 		return providers.StopStop
 	case "length":
 		return providers.StopLength
@@ -167,11 +218,16 @@ func stopReason(finish string) providers.StopReason {
 	return ""
 }
 
-// finish is called at [DONE] and at the clean end of the stream.
-func (d *decoder) finish() error {
+// finish is called at the marker [DONE] and at the clean end of the stream. Of a server
+// that gives no reasons, the marker alone is the end.
+func (d *decoder) finish(marker bool) error {
+	if d.done.StopReason == "" && marker && !d.out.Model().Compat.SupportsFinishReason.Or(true) {
+		d.done.StopReason = providers.StopStop
+	}
 	if d.done.StopReason == "" {
 		return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoFinish}
 	}
+	d.endDetails()
 	d.calls.startNameless(d.out)
 	d.out.Finish(d.done)
 	return nil
@@ -181,6 +237,7 @@ func (d *decoder) finish() error {
 type usage struct {
 	PromptTokens        int64 `json:"prompt_tokens"`
 	CompletionTokens    int64 `json:"completion_tokens"`
+	TotalTokens         int64 `json:"total_tokens"`
 	CachedTokens        int64 `json:"cached_tokens"`
 	CacheHitTokens      int64 `json:"prompt_cache_hit_tokens"`
 	PromptTokensDetails struct {
@@ -193,14 +250,18 @@ type usage struct {
 }
 
 func (u *usage) decode() providers.Usage {
+	output, thought := u.CompletionTokens, u.CompletionTokensDetails.ReasoningTokens
+	if thought > 0 && u.TotalTokens == u.PromptTokens+output+thought { // some count them beside the others
+		output += thought
+	}
 	read := max(u.PromptTokensDetails.CachedTokens, u.CachedTokens, u.CacheHitTokens)
 	written := u.PromptTokensDetails.CacheWriteTokens
 	return providers.Usage{
 		Input:      max(u.PromptTokens-read-written, 0),
-		Output:     u.CompletionTokens,
+		Output:     output,
 		CacheRead:  read,
 		CacheWrite: written,
-		Reasoning:  u.CompletionTokensDetails.ReasoningTokens,
+		Reasoning:  thought,
 	}
 }
 

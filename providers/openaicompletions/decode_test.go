@@ -143,6 +143,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"overflow", `{"error":"prompt is too long: 300000 tokens"}`, providers.KindContextOverflow},
 		{"in the choice", `{"choices":[{"error":{"message":"no","code":401}}]}`, providers.KindAuth},
 		{"at the top", `{"object":"error","message":"bad","code":400}`, providers.KindInvalidRequest},
+		{"the vendor's connection broke", `{"choices":[{"delta":{},"finish_reason":"network_error"}]}`, providers.KindOverloaded},
+		{"the vendor's vendor failed", `{"choices":[{"delta":{},"finish_reason":"error"}]}`, providers.KindOverloaded},
 		{"unknown finish", `{"choices":[{"delta":{},"finish_reason":"bored"}]}`, providers.KindProtocol},
 		{"not JSON", `{"choices":`, providers.KindProtocol},
 		{"wrong type", `{"choices":[{"delta":{"content":7}}]}`, providers.KindProtocol},
@@ -207,6 +209,28 @@ func TestDecodeEventLimit(t *testing.T) {
 	_, failure := read(t, &openaicompletions.Options{MaxEventBytes: 1 << 20}, big)
 	if failure == nil || failure.Kind != providers.KindProtocol {
 		t.Errorf("got %v, want kind %s", failure, providers.KindProtocol)
+	}
+}
+
+// TestServersWithoutAReason end by their marker, which has to be said of them.
+func TestServersWithoutAReason(t *testing.T) {
+	body := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+	for _, tt := range []struct {
+		compat providers.Compat
+		body   string
+		ends   bool
+	}{
+		{providers.Compat{}, body + "data: [DONE]\n\n", false},
+		{providers.Compat{SupportsFinishReason: providers.FlagOff}, body + "data: [DONE]\n\n", true},
+		{providers.Compat{SupportsFinishReason: providers.FlagOff}, body, false},
+	} {
+		m := providers.Model{Provider: "p", Compat: tt.compat}
+		events, failure, broken := providertest.Collect(providers.NewStream(t.Context(), m, func(a *providers.Assembler) error {
+			return openaicompletions.NewCodec(nil).Decode(strings.NewReader(tt.body), a)
+		}))
+		if broken != nil || (failure == nil) != tt.ends || !tt.ends && failure.Kind != providers.KindTruncated {
+			t.Errorf("%+v: %d events, %v, %v", tt, len(events), failure, broken)
+		}
 	}
 }
 

@@ -2,28 +2,42 @@ package openaicompletions
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
 )
 
-// maxCacheKey is the longest prompt_cache_key the vendor takes, in bytes.
-const maxCacheKey = 64
-
 type body struct {
 	Model               string          `json:"model"`
 	Messages            json.RawMessage `json:"messages"`
 	Stream              bool            `json:"stream"`
-	StreamOptions       streamOptions   `json:"stream_options"`
-	Tools               []tool          `json:"tools,omitempty"`
+	StreamOptions       *streamOptions  `json:"stream_options,omitempty"`
+	Store               *bool           `json:"store,omitempty"`
+	Tools               *[]tool         `json:"tools,omitempty"`
+	ToolStream          bool            `json:"tool_stream,omitempty"`
 	MaxTokens           int             `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
 	Temperature         *float64        `json:"temperature,omitempty"`
-	ReasoningEffort     string          `json:"reasoning_effort,omitempty"`
 	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
+
+	// How much to think, in the server's own way.
+	ReasoningEffort      string         `json:"reasoning_effort,omitempty"`
+	Reasoning            map[string]any `json:"reasoning,omitempty"`
+	Thinking             any            `json:"thinking,omitempty"`
+	EnableThinking       *bool          `json:"enable_thinking,omitempty"`
+	ChatTemplateKwargs   map[string]any `json:"chat_template_kwargs,omitempty"`
+	ChatTemplateArgs     map[string]any `json:"chat_template_args,omitempty"`
+	ThinkingBudget       int            `json:"thinking_budget,omitempty"`
+	ThinkingBudgetTokens int            `json:"thinking_budget_tokens,omitempty"`
+	ThinkingTokenBudget  int            `json:"thinking_token_budget,omitempty"`
+
+	Provider        providers.Object `json:"provider,omitzero"`
+	ProviderOptions *gatewayOptions  `json:"providerOptions,omitempty"`
+}
+
+type gatewayOptions struct {
+	Gateway providers.Object `json:"gateway"`
 }
 
 type streamOptions struct {
@@ -31,14 +45,20 @@ type streamOptions struct {
 }
 
 type tool struct {
-	Type     string   `json:"type"`
-	Function function `json:"function"`
+	Type         string        `json:"type"`
+	Function     function      `json:"function"`
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type function struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters"`
+	Strict      *bool           `json:"strict,omitempty"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
 }
 
 type message struct {
@@ -48,9 +68,11 @@ type message struct {
 	Content          any        `json:"content"`
 	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
 	ToolCallID       string     `json:"tool_call_id,omitempty"`
-	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Name             string     `json:"name,omitempty"`
+	ReasoningContent *string    `json:"reasoning_content,omitempty"`
 	Reasoning        string     `json:"reasoning,omitempty"`
 	ReasoningText    string     `json:"reasoning_text,omitempty"`
+	ReasoningDetails details    `json:"reasoning_details,omitempty"`
 }
 
 type toolCall struct {
@@ -68,6 +90,8 @@ type contentPart struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
 	ImageURL *imageURL `json:"image_url,omitempty"`
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type imageURL struct {
@@ -76,198 +100,107 @@ type imageURL struct {
 
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
-	messages, err := encodeMessages(m, req)
+	d := c.dialectOf(m)
+	messages, called, err := encodeMessages(m, req, d)
 	if err != nil {
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{
-		Model:         m.ID,
-		Messages:      e.Place(messages...),
-		Stream:        true,
-		StreamOptions: streamOptions{IncludeUsage: true},
-		Temperature:   o.Temperature,
+	b := body{Model: m.ID, Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature}
+	b.Provider = m.Compat.OpenRouterRouting
+	if m.Compat.VercelGatewayRouting != "" {
+		b.ProviderOptions = &gatewayOptions{m.Compat.VercelGatewayRouting}
 	}
-	for _, t := range req.Tools {
-		parameters := t.InputSchema
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		b.Tools = append(b.Tools, tool{Type: "function", Function: function{t.Name, t.Description, parameters}})
+	if d.usage {
+		b.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	ownHost := isOpenAI(m.BaseURL)
-	if c.maxTokensField == FieldMaxCompletionTokens || c.maxTokensField == "" && ownHost {
-		b.MaxCompletionTokens = o.MaxTokens
-	} else {
+	if d.store {
+		b.Store = new(false)
+	}
+	if tools := encodeTools(req.Tools, d); len(tools) > 0 || d.toolsWithHistory && called {
+		b.Tools, b.ToolStream = &tools, d.zaiToolStream && len(tools) > 0
+	}
+	if d.maxTokens == FieldMaxTokens {
 		b.MaxTokens = o.MaxTokens
+	} else {
+		b.MaxCompletionTokens = o.MaxTokens
 	}
-	if ownHost {
-		b.PromptCacheKey = o.SessionID[:min(len(o.SessionID), maxCacheKey)]
+	if d.cacheKey {
+		b.PromptCacheKey = providers.SessionKey(o)
 	}
-	switch o.ThinkingLevel {
-	case providers.ThinkingMinimal, providers.ThinkingLow:
-		b.ReasoningEffort = "low"
-	case providers.ThinkingMedium:
-		b.ReasoningEffort = "medium"
-	case providers.ThinkingHigh, providers.ThinkingXHigh, providers.ThinkingMax:
-		b.ReasoningEffort = "high"
+	if o.ThinkingLevel != "" {
+		if err := (thinker{d, m, o.ThinkingLevel}).fill(&b); err != nil {
+			return nil, err
+		}
+		b.limitThinking(m.Compat.ThinkingTokenBudgetField, o.ThinkingLevel)
 	}
-
 	encoded, err := e.Encode(b)
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{}
-	if o.APIKey != "" {
-		header.Set("Authorization", "Bearer "+o.APIKey)
-	}
-	return &providers.Call{Path: "/chat/completions", Header: header, Body: encoded}, nil
+	return &providers.Call{Path: "/chat/completions", Header: d.header(m, o), Body: encoded}, nil
 }
 
-func isOpenAI(baseURL string) bool {
-	u, err := url.Parse(baseURL)
-	if err != nil {
-		return false
+// limitThinking gives thinking a budget in tokens, under the name that the server has for
+// it.
+func (b *body) limitThinking(field string, level providers.ThinkingLevel) {
+	if level == providers.ThinkingOff {
+		return
 	}
-	host := "." + strings.ToLower(u.Hostname())
-	return strings.HasSuffix(host, ".openai.com") || strings.HasSuffix(host, ".openai.azure.com")
+	switch field {
+	case "thinking_budget":
+		b.ThinkingBudget = budget(level)
+	case "thinking_budget_tokens":
+		b.ThinkingBudgetTokens = budget(level)
+	case "thinking_token_budget":
+		b.ThinkingTokenBudget = budget(level)
+	}
 }
 
-// fragment is a run of encoded messages without the brackets of an array, nil if
-// there are none.
-type fragment struct{ text *providers.Body }
-
-// encodeMessages returns the pieces of the messages' array.
-func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body, error) {
-	fragments := make([]fragment, 0, len(req.History)+2)
-	if req.System != "" {
-		f, err := newFragment([]message{{Role: "system", Content: req.System}}, nil)
-		if err != nil {
-			return nil, err
-		}
-		fragments = append(fragments, f)
+// header has the key, and what leads a conversation to where its prompt is cached.
+func (d dialect) header(m providers.Model, o providers.Options) http.Header {
+	h := http.Header{}
+	providers.SetBearer(h, m, o.APIKey)
+	key := providers.SessionKey(o)
+	if key == "" {
+		return h
 	}
-	for _, b := range req.History {
-		f, err := providers.EncodeBlock(b, m, func(fragment) bool { return true }, encodeBlock)
-		if err != nil {
-			return nil, err
-		}
-		fragments = append(fragments, f)
+	if d.ownSession != "" {
+		h.Set(d.ownSession, key)
 	}
-	f, err := newFragment(nil, req.Messages)
-	if err != nil {
-		return nil, err
+	switch d.affinity {
+	case providers.AffinityOpenRouter:
+		h.Set("X-Session-Id", key)
+	case providers.AffinityOpenAINoSession:
+		h.Set("X-Client-Request-Id", key)
+	case providers.AffinityOpenAI:
+		h["session_id"] = []string{key} // this spelling is the vendors'
+		h.Set("X-Client-Request-Id", key)
+		h.Set("X-Session-Affinity", key)
 	}
-	return join(append(fragments, f)), nil
+	return h
 }
 
-func encodeBlock(messages []providers.Message) (fragment, int64, error) {
-	f, err := newFragment(nil, messages)
-	if err != nil || f.text == nil {
-		return f, 0, err
-	}
-	return f, f.text.TextBytes(), nil
-}
-
-// newFragment encodes messages after those that are in the format already.
-func newFragment(out []message, in []providers.Message) (fragment, error) {
-	var e providers.BodyEncoder
-	for _, msg := range in {
-		switch msg.Role {
-		case providers.RoleUser:
-			out = append(out, message{Role: "user", Content: encodeContent(msg.Parts, &e)})
-		case providers.RoleAssistant:
-			out = append(out, encodeAssistant(msg))
-		case providers.RoleTool:
-			out = append(out, encodeResults(msg.Parts, &e)...)
+func encodeTools(tools []providers.Tool, d dialect) []tool {
+	out := make([]tool, 0, len(tools))
+	for _, t := range tools {
+		parameters := t.InputSchema
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-	}
-	if len(out) == 0 {
-		return fragment{}, nil
-	}
-	text, err := e.Encode(out)
-	if err != nil {
-		return fragment{}, err
-	}
-	return fragment{text.Inner(len("["), len("]\n"))}, nil
-}
-
-// join makes one array of fragments.
-func join(fragments []fragment) []*providers.Body {
-	out := make([]*providers.Body, 1, 2*len(fragments)+2)
-	out[0] = providers.NewBody("[")
-	comma := providers.NewBody(",")
-	for _, f := range fragments {
-		if f.text == nil {
-			continue
+		f := function{Name: t.Name, Description: t.Description, Parameters: parameters}
+		if d.strict {
+			f.Strict = new(false)
 		}
-		if len(out) > 1 {
-			out = append(out, comma)
-		}
-		out = append(out, f.text)
+		out = append(out, tool{Type: "function", Function: f})
 	}
-	return append(out, providers.NewBody("]"))
-}
-
-func encodeAssistant(msg providers.Message) message {
-	out := message{Role: "assistant"}
-	var text strings.Builder
-	for _, p := range msg.Parts {
-		switch p := p.(type) {
-		case providers.Text:
-			text.WriteString(p.Text)
-		case providers.Reasoning:
-			switch p.Signature {
-			case fieldReasoningContent:
-				out.ReasoningContent += p.Text
-			case fieldReasoning:
-				out.Reasoning += p.Text
-			case fieldReasoningText:
-				out.ReasoningText += p.Text
-			}
-		case providers.ToolCall:
-			out.ToolCalls = append(out.ToolCalls, toolCall{
-				ID: p.ID, Type: "function", Function: calledByName{Name: p.Name, Arguments: string(p.Arguments)},
-			})
-		}
-	}
-	if text.Len() > 0 || len(out.ToolCalls) == 0 {
-		out.Content = text.String()
+	if n := len(out); n > 0 && d.marks {
+		out[n-1].CacheControl = ephemeral()
 	}
 	return out
 }
 
-// encodeResults puts images of results into a user message after them, since a
-// tool message takes text alone. It must not come between the results.
-func encodeResults(parts []providers.Part, e *providers.BodyEncoder) []message {
-	var out []message
-	var images []contentPart
-	for _, p := range parts {
-		r, ok := p.(providers.ToolResult)
-		if !ok {
-			continue
-		}
-		var text strings.Builder
-		if r.IsError {
-			text.WriteString("Error: ")
-		}
-		for _, c := range r.Content {
-			switch c := c.(type) {
-			case providers.Text:
-				text.WriteString(c.Text)
-			case providers.Image:
-				images = append(images, encodeImage(c, e))
-				fmt.Fprintf(&text, "(Image %d below.)", len(images))
-			}
-		}
-		out = append(out, message{Role: "tool", ToolCallID: r.CallID, Content: text.String()})
-	}
-	if len(images) > 0 {
-		intro := contentPart{Type: "text", Text: "Images the tools returned:"}
-		out = append(out, message{Role: "user", Content: append([]contentPart{intro}, images...)})
-	}
-	return out
-}
+func ephemeral() *cacheControl { return &cacheControl{Type: "ephemeral"} }
 
 // encodeContent sends plain text as a string, which every server takes; a list
 // of parts is for images.

@@ -1,0 +1,153 @@
+package openaicompletions
+
+import (
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// dialect is what a server takes: Model.Compat, and what that leaves open, derived.
+type dialect struct {
+	shown shown
+
+	store, developer, effort, usage, zaiToolStream, toolsWithHistory bool
+	// levels tells that the server knows more words for effort than low, medium and high.
+	levels     bool
+	strict     bool
+	maxTokens  string
+	thinking   string
+	marks      bool // of the prompt cache, on what stands in Anthropic's format
+	cacheKey   bool
+	affinity   string // format of session headers, empty for none
+	ownSession string // a header of the vendor for the session, empty for none
+}
+
+// shown is the part of a dialect that history is encoded in.
+type shown struct {
+	toolName, assistantAfterTool, nonNull, thinkingAsText, reasoningContent bool
+}
+
+// vendors are known by the ids of their providers, or by their hosts. What they do not
+// say is as the vendor wants it whom the format is of.
+func vendors() []vendor {
+	const off, on = providers.FlagOff, providers.FlagOn
+	plain := providers.Compat{}
+	noRole := providers.Compat{SupportsDeveloperRole: off, SupportsStore: off}
+	maxed := func(c providers.Compat) providers.Compat {
+		c.MaxTokensField = FieldMaxTokens
+		return c
+	}
+	effortless := func(c providers.Compat) providers.Compat {
+		c.SupportsReasoningEffort = off
+		return c
+	}
+	near := func(c providers.Compat) providers.Compat {
+		c.SendSessionAffinityHeaders = on
+		return c
+	}
+	thinks := func(format string, c providers.Compat) providers.Compat {
+		c.ThinkingFormat = format
+		return c
+	}
+	deepseek := thinks(thinkDeepSeek, maxed(noRole))
+	deepseek.RequiresReasoningContentOnAssistantMessages = on
+	xiaomi := effortless(thinks(thinkDeepSeek, plain))
+	xiaomi.RequiresReasoningContentOnAssistantMessages = on
+	zai := thinks(thinkZai, maxed(noRole))
+	zai.ZaiToolStream = on
+	openrouter := near(thinks(thinkOpenRouter, plain))
+	openrouter.SupportsStore, openrouter.SessionAffinityFormat = on, providers.AffinityOpenRouter
+	return []vendor{
+		{"openai", "openai.com", plain}, {"azure", "openai.azure.com", plain},
+		{"ant-ling", "ant-ling.com", thinks(thinkAntLing, effortless(maxed(noRole)))},
+		{"baseten", "baseten.co", near(maxed(noRole))},
+		{"cerebras", "cerebras.ai", noRole},
+		{"cloudflare-ai-gateway", "gateway.ai.cloudflare.com", near(effortless(maxed(noRole)))},
+		{"cloudflare-workers-ai", "api.cloudflare.com", near(noRole)},
+		{"deepseek", "deepseek.com", deepseek},
+		{"fireworks", "fireworks.ai", near(noRole)},
+		{"github-copilot", "githubcopilot.com", effortless(noRole)},
+		{"groq", "groq.com", plain},
+		{"huggingface", "huggingface.co", providers.Compat{SupportsDeveloperRole: off}},
+		{"kimi-coding", "kimi.com", maxed(noRole)}, {"moonshotai", "moonshot.ai", maxed(noRole)}, {"moonshotai-cn", "moonshot.cn", maxed(noRole)},
+		{"nvidia", "integrate.api.nvidia.com", effortless(maxed(noRole))},
+		{"opencode", "opencode.ai", maxed(noRole)}, {"opencode-go", "opencode.ai", maxed(noRole)},
+		{"openrouter", "openrouter.ai", openrouter},
+		{"qwen-token-plan", "maas.aliyuncs.com", thinks(thinkQwen, noRole)},
+		{"together", "together.ai", thinks(thinkTogether, effortless(maxed(noRole)))}, {"together", "together.xyz", thinks(thinkTogether, effortless(maxed(noRole)))},
+		{"xiaomi", "xiaomimimo.com", xiaomi},
+		{"xai", "x.ai", effortless(noRole)},
+		{"zai", "z.ai", zai}, {"zai-coding-cn", "bigmodel.cn", zai},
+		{"chutes", "chutes.ai", maxed(noRole)},
+	}
+}
+
+type vendor struct {
+	id, host string
+	compat   providers.Compat
+}
+
+// unknown is a server that nothing is known of: it gets what all of them take.
+var unknown = providers.Compat{
+	SupportsStore: providers.FlagOff, SupportsDeveloperRole: providers.FlagOff, MaxTokensField: FieldMaxTokens,
+}
+
+// dialectOf returns what a model's server takes.
+func (c codec) dialectOf(m providers.Model) dialect {
+	derived, known := unknown, false
+	for _, v := range vendors() {
+		if m.Provider == v.id || providers.OnHost(m, v.host) {
+			derived, known = v.compat, true
+			break
+		}
+	}
+	if derived.ThinkingFormat == thinkOpenRouter {
+		of, _, _ := strings.Cut(m.ID, "/")
+		derived.SupportsDeveloperRole = providers.FlagOf(of == "openai" || of == "anthropic")
+		if of == "anthropic" {
+			derived.CacheControlFormat = cacheAnthropic
+		}
+	}
+	k := m.Compat.Over(derived)
+	d := dialect{
+		shown: shown{
+			toolName:           k.RequiresToolResultName.Or(false),
+			assistantAfterTool: k.RequiresAssistantAfterToolResult.Or(false),
+			nonNull:            k.RequiresNonNullAssistantContent.Or(false),
+			thinkingAsText:     k.RequiresThinkingAsText.Or(false),
+			reasoningContent:   m.Reasoning && k.RequiresReasoningContentOnAssistantMessages.Or(false),
+		},
+		store: k.SupportsStore.Or(true), developer: m.Reasoning && k.SupportsDeveloperRole.Or(true),
+		effort: k.SupportsReasoningEffort.Or(true), usage: k.SupportsUsageInStreaming.Or(true), strict: k.SupportsStrictMode.Or(false),
+		zaiToolStream: k.ZaiToolStream.Or(false), toolsWithHistory: k.RequiresToolsWithToolHistory.Or(false),
+		levels: known, maxTokens: k.MaxTokensField, thinking: k.ThinkingFormat, marks: k.CacheControlFormat == cacheAnthropic,
+		cacheKey: ownHost(m),
+	}
+	if c.maxTokensField != "" {
+		d.maxTokens = c.maxTokensField
+	}
+	switch k.PromptCacheKeyMode {
+	case "enabled":
+		d.cacheKey = true
+	case "disabled":
+		d.cacheKey = false
+	}
+	if k.SendSessionAffinityHeaders.Or(false) {
+		d.affinity = providers.AffinityOpenAI
+		if k.SessionAffinityFormat != "" {
+			d.affinity = k.SessionAffinityFormat
+		}
+	}
+	if strings.HasPrefix(m.Provider, "opencode") {
+		d.ownSession = "X-Opencode-Session"
+	}
+	return d
+}
+
+// ownHost reports whether a model is reached at the vendor whom the format is of.
+func ownHost(m providers.Model) bool {
+	return providers.OnHost(m, "openai.com") || providers.OnHost(m, "openai.azure.com")
+}
+
+// cacheAnthropic is the only format of marks.
+const cacheAnthropic = "anthropic"

@@ -1,0 +1,302 @@
+package openaicompletions_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// beside returns the members of a request beside model, stream and messages.
+func beside(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
+	t.Helper()
+	var got map[string]any
+	if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, o)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, always := range []string{"model", "messages", "stream"} {
+		delete(got, always)
+	}
+	b, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestVendors are known by their ids or hosts, and sent what they take. high is a level
+// that is asked for, off is none.
+func TestVendors(t *testing.T) {
+	const usage = `,"stream_options":{"include_usage":true}`
+	for _, tt := range []struct {
+		provider, host string
+		role           string
+		high, off      string
+	}{
+		{"openai", "api.openai.com", "developer", `"max_completion_tokens":9,"reasoning_effort":"high","store":false` + usage, `"max_completion_tokens":9,"store":false` + usage},
+		{"groq", "api.groq.com", "developer", `"max_completion_tokens":9,"reasoning_effort":"high","store":false` + usage, `"max_completion_tokens":9,"store":false` + usage},
+		{"huggingface", "router.huggingface.co", "system", `"max_completion_tokens":9,"reasoning_effort":"high","store":false` + usage, `"max_completion_tokens":9,"store":false` + usage},
+		{"cerebras", "api.cerebras.ai", "system", `"max_completion_tokens":9,"reasoning_effort":"high"` + usage, `"max_completion_tokens":9` + usage},
+		{"fireworks", "api.fireworks.ai", "system", `"max_completion_tokens":9,"reasoning_effort":"high"` + usage, `"max_completion_tokens":9` + usage},
+		{"cloudflare-workers-ai", "api.cloudflare.com", "system", `"max_completion_tokens":9,"reasoning_effort":"high"` + usage, `"max_completion_tokens":9` + usage},
+		{"cloudflare-ai-gateway", "gateway.ai.cloudflare.com", "system", `"max_tokens":9` + usage, `"max_tokens":9` + usage},
+		{"github-copilot", "api.individual.githubcopilot.com", "system", `"max_completion_tokens":9` + usage, `"max_completion_tokens":9` + usage},
+		{"xai", "api.x.ai", "system", `"max_completion_tokens":9` + usage, `"max_completion_tokens":9` + usage},
+		{"ant-ling", "api.ant-ling.com", "system", `"max_tokens":9` + usage, `"max_tokens":9` + usage},
+		{"baseten", "inference.baseten.co", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"moonshotai", "api.moonshot.ai", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"moonshotai-cn", "api.moonshot.cn", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"kimi-coding", "api.kimi.com", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"nvidia", "integrate.api.nvidia.com", "system", `"max_tokens":9` + usage, `"max_tokens":9` + usage},
+		{"opencode", "opencode.ai", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"chutes", "llm.chutes.ai", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+		{"deepseek", "api.deepseek.com", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage + `,"thinking":{"type":"enabled"}`, `"max_tokens":9` + usage + `,"thinking":{"type":"disabled"}`},
+		{"xiaomi", "api.xiaomimimo.com", "developer", `"max_completion_tokens":9,"store":false` + usage + `,"thinking":{"type":"enabled"}`, `"max_completion_tokens":9,"store":false` + usage + `,"thinking":{"type":"disabled"}`},
+		{"zai", "api.z.ai", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage + `,"thinking":{"clear_thinking":false,"type":"enabled"}`, `"max_tokens":9` + usage + `,"thinking":{"type":"disabled"}`},
+		{"zai-coding-cn", "open.bigmodel.cn", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage + `,"thinking":{"clear_thinking":false,"type":"enabled"}`, `"max_tokens":9` + usage + `,"thinking":{"type":"disabled"}`},
+		{"qwen-token-plan", "token-plan.ap-southeast-1.maas.aliyuncs.com", "system", `"enable_thinking":true,"max_completion_tokens":9,"reasoning_effort":"high"` + usage, `"enable_thinking":false,"max_completion_tokens":9` + usage},
+		{"together", "api.together.ai", "system", `"max_tokens":9,"reasoning":{"enabled":true}` + usage, `"max_tokens":9,"reasoning":{"enabled":false}` + usage},
+		{"openrouter", "openrouter.ai", "system", `"max_completion_tokens":9,"reasoning":{"effort":"high"},"store":false` + usage, `"max_completion_tokens":9,"reasoning":{"effort":"none"},"store":false` + usage},
+		{"nobody", "llm.example", "system", `"max_tokens":9,"reasoning_effort":"high"` + usage, `"max_tokens":9` + usage},
+	} {
+		for name, m := range map[string]providers.Model{
+			"by id":   {Provider: tt.provider, ID: "m", BaseURL: "https://proxy.example/v1", Reasoning: true},
+			"by host": {Provider: "own", ID: "m", BaseURL: "https://" + tt.host + "/v1", Reasoning: true},
+		} {
+			for level, want := range map[providers.ThinkingLevel]string{"high": tt.high, "off": tt.off} {
+				if diff := cmp.Diff("{"+want+"}", beside(t, m, providers.Request{}, providers.Options{MaxTokens: 9, ThinkingLevel: level})); diff != "" {
+					t.Errorf("%s %s, %s (-want +got):\n%s", tt.provider, name, level, diff)
+				}
+			}
+			var body struct{ Messages []struct{ Role string } }
+			sent := encode(t, openaicompletions.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{})
+			if err := json.Unmarshal([]byte(sent), &body); err != nil || body.Messages[0].Role != tt.role {
+				t.Errorf("%s %s: role %v, %v, want %s", tt.provider, name, body.Messages, err, tt.role)
+			}
+		}
+	}
+}
+
+// TestThinkingFormats holds what stands in a model's compat and thinking map to what is
+// sent.
+func TestThinkingFormats(t *testing.T) {
+	words := providers.ThinkingMap{"off": new("nil"), "xhigh": new("extra")}
+	always := providers.ThinkingMap{"off": nil}
+	for _, tt := range []struct {
+		name   string
+		compat providers.Compat
+		words  providers.ThinkingMap
+		level  providers.ThinkingLevel
+		want   string
+	}{
+		{"words of the map", providers.Compat{}, words, "xhigh", `{"reasoning_effort":"extra"}`},
+		{"the map's off", providers.Compat{}, words, "off", `{"reasoning_effort":"nil"}`},
+		{"never off", providers.Compat{}, always, "off", `{}`},
+		{"no effort", providers.Compat{SupportsReasoningEffort: providers.FlagOff}, words, "high", `{}`},
+		{"openrouter", providers.Compat{ThinkingFormat: "openrouter"}, words, "off", `{"reasoning":{"effort":"nil"}}`},
+		{"openrouter, never off", providers.Compat{ThinkingFormat: "openrouter"}, always, "off", `{}`},
+		{"deepseek, never off", providers.Compat{ThinkingFormat: "deepseek"}, always, "off", `{}`},
+		{"deepseek without effort", providers.Compat{ThinkingFormat: "deepseek", SupportsReasoningEffort: providers.FlagOff}, nil, "high", `{"thinking":{"type":"enabled"}}`},
+		{"qwen template", providers.Compat{ThinkingFormat: "qwen-chat-template"}, nil, "off", `{"chat_template_kwargs":{"enable_thinking":false,"preserve_thinking":true}}`},
+		{"template", providers.Compat{ThinkingFormat: "chat-template",
+			ChatTemplateKwargs: `{"a":{"$var":"thinking.enabled"},"b":{"$var":"thinking.effort"},"c":{"$var":"thinking.budget"},"d":{"x":1},"e":"s"}`}, nil, "low",
+			`{"chat_template_kwargs":{"a":true,"b":"low","c":2048,"d":{"x":1},"e":"s"}}`},
+		{"template, off", providers.Compat{ThinkingFormat: "chat-template",
+			ChatTemplateKwargs: `{"a":{"$var":"thinking.enabled"},"b":{"$var":"thinking.effort"},"c":{"$var":"thinking.budget"},"d":{"$var":"thinking.enabled","omitWhenOff":true}}`}, nil, "off",
+			`{"chat_template_kwargs":{"a":false}}`},
+		{"template of nothing", providers.Compat{ThinkingFormat: "chat-template"}, nil, "low", `{}`},
+		{"baseten", providers.Compat{ThinkingFormat: "baseten", ChatTemplateArgs: `{"enable_thinking":{"$var":"thinking.enabled"}}`}, words, "off",
+			`{"chat_template_args":{"enable_thinking":false},"reasoning_effort":"nil"}`},
+		{"together", providers.Compat{ThinkingFormat: "together"}, nil, "medium", `{"reasoning":{"enabled":true},"reasoning_effort":"medium"}`},
+		{"ant-ling, listed", providers.Compat{ThinkingFormat: "ant-ling"}, words, "xhigh", `{"reasoning":{"effort":"extra"}}`},
+		{"ant-ling, not listed", providers.Compat{ThinkingFormat: "ant-ling"}, nil, "high", `{}`},
+		{"string", providers.Compat{ThinkingFormat: "string-thinking"}, nil, "off", `{"thinking":"none"}`},
+		{"string, on", providers.Compat{ThinkingFormat: "string-thinking"}, nil, "high", `{"thinking":"high"}`},
+		{"budget", providers.Compat{ThinkingTokenBudgetField: "thinking_budget"}, nil, "medium", `{"reasoning_effort":"medium","thinking_budget":8192}`},
+		{"budget of tokens", providers.Compat{ThinkingTokenBudgetField: "thinking_budget_tokens"}, nil, "high", `{"reasoning_effort":"high","thinking_budget_tokens":16384}`},
+		{"token budget", providers.Compat{ThinkingTokenBudgetField: "thinking_token_budget"}, nil, "minimal", `{"reasoning_effort":"low","thinking_token_budget":1024}`},
+		{"no budget", providers.Compat{ThinkingTokenBudgetField: "thinking_budget"}, nil, "off", `{}`},
+		{"left to the vendor", providers.Compat{ThinkingFormat: "zai"}, nil, "", `{}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.compat.SupportsUsageInStreaming = providers.FlagOff
+			m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://llm.example", Reasoning: true, Compat: tt.compat, Thinking: tt.words}
+			if diff := cmp.Diff(tt.want, beside(t, m, providers.Request{}, providers.Options{ThinkingLevel: tt.level})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: providers.Compat{ThinkingFormat: "chat-template", ChatTemplateKwargs: `{`}}
+	if _, err := openaicompletions.NewCodec(nil).Encode(m, providers.Request{}, providers.Options{ThinkingLevel: "low"}); err == nil {
+		t.Error("a broken template was sent")
+	}
+}
+
+func TestCompatOfRequests(t *testing.T) {
+	tools := []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{}`)}}
+	for _, tt := range []struct {
+		name   string
+		compat providers.Compat
+		tools  []providers.Tool
+		want   string
+	}{
+		{"routes", providers.Compat{OpenRouterRouting: `{"zdr":true}`, VercelGatewayRouting: `{"only":["a"]}`}, nil,
+			`{"provider":{"zdr":true},"providerOptions":{"gateway":{"only":["a"]}}}`},
+		{"strict", providers.Compat{SupportsStrictMode: providers.FlagOn}, tools, `{"tools":[{"function":{"name":"f","parameters":{},"strict":false},"type":"function"}]}`},
+		{"stream of arguments", providers.Compat{ZaiToolStream: providers.FlagOn}, tools, `{"tool_stream":true,"tools":[{"function":{"name":"f","parameters":{}},"type":"function"}]}`},
+		{"no tools to stream", providers.Compat{ZaiToolStream: providers.FlagOn}, nil, `{}`},
+		{"tools with history", providers.Compat{RequiresToolsWithToolHistory: providers.FlagOn}, nil, `{"tools":[]}`},
+		{"cache key", providers.Compat{PromptCacheKeyMode: "enabled"}, nil, `{"prompt_cache_key":"s"}`},
+		{"store and limit", providers.Compat{SupportsStore: providers.FlagOn, MaxTokensField: "max_completion_tokens"}, nil, `{"max_completion_tokens":7,"store":false}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.compat.SupportsUsageInStreaming = providers.FlagOff
+			m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://llm.example", Compat: tt.compat}
+			o := providers.Options{SessionID: "s"}
+			if tt.name == "store and limit" {
+				o.MaxTokens = 7
+			}
+			req := providers.Request{Tools: tt.tools, History: []*providers.Block{providers.NewBlock(called)}}
+			if diff := cmp.Diff(tt.want, beside(t, m, req, o)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	m := providers.Model{Provider: "p", ID: "m", Compat: providers.Compat{RequiresToolsWithToolHistory: providers.FlagOn, SupportsUsageInStreaming: providers.FlagOff}}
+	if got := beside(t, m, providers.Request{}, providers.Options{}); got != `{}` {
+		t.Errorf("without calls: %s", got)
+	}
+}
+
+// called is a question that a tool was called for.
+var called = []providers.Message{
+	{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}},
+	{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
+		providers.Reasoning{Text: "hm", Signature: "reasoning"}, providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)},
+	}},
+	{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c", Content: []providers.Part{providers.Text{Text: "ok"}}}}},
+}
+
+// quirky encodes for a server with needs of its own.
+type quirky struct {
+	providers.Codec
+	compat providers.Compat
+}
+
+// Encode implements providers.Codec.
+func (q quirky) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	m.Compat = q.compat
+	return q.Codec.Encode(m, req, o)
+}
+
+// TestQuirksOfHistory holds each to the messages that it makes, and to the same bytes
+// whatever of the history was encoded before.
+func TestQuirksOfHistory(t *testing.T) {
+	const call = `"tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]`
+	const result, question = `{"content":"ok","role":"tool","tool_call_id":"c"}`, `{"content":"q","role":"user"}`
+	for name, tt := range map[string]struct {
+		compat providers.Compat
+		want   string
+	}{
+		"none": {providers.Compat{}, question + `,{"content":null,"reasoning":"hm","role":"assistant",` + call + `},` + result + `,` + question},
+		"names of tools": {providers.Compat{RequiresToolResultName: providers.FlagOn},
+			question + `,{"content":null,"reasoning":"hm","role":"assistant",` + call + `},{"content":"ok","name":"f","role":"tool","tool_call_id":"c"},` + question},
+		"a word of the assistant": {providers.Compat{RequiresAssistantAfterToolResult: providers.FlagOn},
+			question + `,{"content":null,"reasoning":"hm","role":"assistant",` + call + `},` + result + `,{"content":"I have seen the results of the tools.","role":"assistant"},` + question},
+		"no null": {providers.Compat{RequiresNonNullAssistantContent: providers.FlagOn},
+			question + `,{"content":"","reasoning":"hm","role":"assistant",` + call + `},` + result + `,` + question},
+		"thinking as text": {providers.Compat{RequiresThinkingAsText: providers.FlagOn},
+			question + `,{"content":"hm","role":"assistant",` + call + `},` + result + `,` + question},
+		"reasoning on all": {providers.Compat{RequiresReasoningContentOnAssistantMessages: providers.FlagOn, RequiresAssistantAfterToolResult: providers.FlagOn},
+			question + `,{"content":null,"reasoning_content":"hm","role":"assistant",` + call + `},` + result +
+				`,{"content":"I have seen the results of the tools.","reasoning_content":"","role":"assistant"},` + question},
+		"marks of the cache": {providers.Compat{CacheControlFormat: "anthropic"},
+			question + `,{"content":null,"reasoning":"hm","role":"assistant",` + call + `},` + result + `,{"content":[{"cache_control":{"type":"ephemeral"},"text":"q","type":"text"}],"role":"user"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: tt.compat}
+			for blocks, req := range map[string]providers.Request{
+				"one list":             {Messages: append(slices.Clone(called), called[0])},
+				"a block":              {History: []*providers.Block{providers.NewBlock(called)}, Messages: called[:1]},
+				"nothing after blocks": {History: []*providers.Block{providers.NewBlock(called), providers.NewBlock(called[:1])}},
+			} {
+				var body struct{ Messages []any }
+				if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+					t.Fatal(err)
+				}
+				got, err := json.Marshal(body.Messages)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff("["+tt.want+"]", string(got)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", blocks, diff)
+				}
+			}
+			providertest.RunHistory(t, quirky{openaicompletions.NewCodec(nil), tt.compat}, []string{"reasoning", `[{"type":"reasoning.encrypted","data":"x"}]`})
+		})
+	}
+}
+
+func TestMarksOfTheCache(t *testing.T) {
+	m := providers.Model{Provider: "openrouter", ID: "anthropic/m", Reasoning: true, Input: []string{"text", "image"}}
+	req := providers.Request{System: "s", Tools: []providers.Tool{{Name: "a"}, {Name: "b"}}, Messages: []providers.Message{
+		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "see"}, providers.Image{MimeType: "image/png", Content: providers.Bytes("x")}}},
+		{Role: providers.RoleAssistant, Parts: []providers.Part{providers.Text{Text: "a"}}},
+	}}
+	var body struct {
+		Messages []struct {
+			Role    string
+			Content json.RawMessage
+		}
+		Tools []map[string]any
+	}
+	if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+		t.Fatal(err)
+	}
+	const mark = `"cache_control":{"type":"ephemeral"}`
+	for i, want := range []string{
+		`[{` + mark + `,"text":"s","type":"text"}]`,
+		`[{` + mark + `,"text":"see","type":"text"},{"image_url":{"url":"data:image/png;base64,eA=="},"type":"image_url"}]`, `"a"`,
+	} {
+		if diff := cmp.Diff(canonical(t, want), canonical(t, string(body.Messages[i].Content))); diff != "" {
+			t.Errorf("message %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if body.Messages[0].Role != "developer" || body.Tools[0]["cache_control"] != nil || body.Tools[1]["cache_control"] == nil {
+		t.Errorf("got %+v", body)
+	}
+}
+
+func TestSessionHeaders(t *testing.T) {
+	for name, tt := range map[string]struct {
+		m    providers.Model
+		want map[string]string
+	}{
+		"none":       {providers.Model{Provider: "p"}, map[string]string{}},
+		"fireworks":  {providers.Model{Provider: "fireworks"}, map[string]string{"session_id": "s", "X-Client-Request-Id": "s", "X-Session-Affinity": "s"}},
+		"openrouter": {providers.Model{Provider: "openrouter"}, map[string]string{"X-Session-Id": "s"}},
+		"asked for, without a session": {providers.Model{Provider: "p", Compat: providers.Compat{
+			SendSessionAffinityHeaders: providers.FlagOn, SessionAffinityFormat: "openai-nosession",
+		}}, map[string]string{"X-Client-Request-Id": "s"}},
+		"opencode": {providers.Model{Provider: "opencode-go"}, map[string]string{"X-Opencode-Session": "s"}},
+		"refused":  {providers.Model{Provider: "fireworks", Compat: providers.Compat{SendSessionAffinityHeaders: providers.FlagOff}}, map[string]string{}},
+	} {
+		call, err := openaicompletions.NewCodec(nil).Encode(tt.m, providers.Request{}, providers.Options{SessionID: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for k := range maps.Keys(call.Header) {
+			got[k] = call.Header[k][0]
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
