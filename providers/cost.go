@@ -27,20 +27,39 @@ type Price struct {
 	Input, Output, CacheRead, CacheWrite, Total float64
 }
 
+// PriceOf returns what a response costs: its usage at the rate of its service tier, and in
+// total what its vendor has billed, if it says so.
+func (c Cost) PriceOf(d Done) Price {
+	p := c.price(d.Usage, d.CacheWriteHour)
+	if f := d.PriceFactor; f > 0 && f != 1 {
+		p.Input, p.Output, p.CacheRead, p.CacheWrite = p.Input*f, p.Output*f, p.CacheRead*f, p.CacheWrite*f
+		p.Total = p.Input + p.Output + p.CacheRead + p.CacheWrite
+	}
+	if d.Billed != nil {
+		p.Total = *d.Billed
+	}
+	return p
+}
+
 // Price returns what u costs under the tier its prompt falls in.
-func (c Cost) Price(u Usage) Price {
+func (c Cost) Price(u Usage) Price { return c.price(u, 0) }
+
+// price is Price where the cache keeps some of what it wrote for an hour, which costs twice
+// what input does.
+func (c Cost) price(u Usage, hour int64) Price {
 	rates, above := c.Rates, int64(-1)
 	for _, t := range c.Tiers {
 		if prompt := u.Input + u.CacheRead + u.CacheWrite; prompt > t.InputTokensAbove && t.InputTokensAbove > above {
 			rates, above = t.Rates, t.InputTokensAbove
 		}
 	}
-	// Dividing first keeps the last digits equal to those of the catalog's own tools.
+	// The order of operations keeps the last digits equal to those of the catalog's own
+	// tools.
 	p := Price{
 		Input:      rates.Input / 1e6 * float64(u.Input),
 		Output:     rates.Output / 1e6 * float64(u.Output),
 		CacheRead:  rates.CacheRead / 1e6 * float64(u.CacheRead),
-		CacheWrite: rates.CacheWrite / 1e6 * float64(u.CacheWrite),
+		CacheWrite: (rates.CacheWrite*float64(u.CacheWrite-hour) + rates.Input*2*float64(hour)) / 1e6,
 	}
 	p.Total = p.Input + p.Output + p.CacheRead + p.CacheWrite
 	return p

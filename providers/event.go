@@ -64,6 +64,12 @@ type Done struct {
 	// ResponseID and ResponseModel are the vendor's names of the response and
 	// of the model that gave it; empty if it sent none.
 	ResponseID, ResponseModel string
+	// CacheWriteHour is the part of Usage.CacheWrite that the cache keeps for an hour.
+	CacheWriteHour int64
+	// PriceFactor is what the service tier of the response multiplies prices by; 0 is 1.
+	PriceFactor float64
+	// Billed is what the vendor says it has billed, in US dollars; nil if it does not say.
+	Billed *float64
 }
 
 func (TextDelta) event()      {}

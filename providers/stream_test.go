@@ -339,6 +339,32 @@ func TestOverflowed(t *testing.T) {
 	}
 }
 
+func TestPriceOf(t *testing.T) {
+	c := providers.Cost{Rates: providers.Rates{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 3}}
+	u := providers.Usage{Input: 1e6, Output: 1e6, CacheRead: 1e6, CacheWrite: 3e6}
+	for name, tt := range map[string]struct {
+		d    providers.Done
+		want providers.Price
+	}{
+		"plain":  {providers.Done{Usage: u, CacheWriteHour: 1e6}, providers.Price{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 10, Total: 20.5}},
+		"flex":   {providers.Done{Usage: u, CacheWriteHour: 1e6, PriceFactor: 0.5}, providers.Price{Input: 1, Output: 4, CacheRead: 0.25, CacheWrite: 5, Total: 10.25}},
+		"billed": {providers.Done{Usage: u, CacheWriteHour: 1e6, PriceFactor: 2, Billed: new(7.0)}, providers.Price{Input: 4, Output: 16, CacheRead: 1, CacheWrite: 20, Total: 7}},
+		"free":   {providers.Done{Usage: u, CacheWriteHour: 1e6, Billed: new(0.0)}, providers.Price{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 10}},
+	} {
+		if diff := cmp.Diff(tt.want, c.PriceOf(tt.d)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for tier, want := range map[string]float64{"": 1, "auto": 1, "default": 1, "flex": 0.5, "priority": 2, "fast": 2} {
+		if got := providers.TierFactor(providers.Model{ID: "gpt-5"}, tier); got != want {
+			t.Errorf("%q: got %v, want %v", tier, got, want)
+		}
+	}
+	if got := providers.TierFactor(providers.Model{ID: "gpt-5.5"}, "priority"); got != 2.5 {
+		t.Errorf("got %v, want 2.5", got)
+	}
+}
+
 func TestPrice(t *testing.T) {
 	c := providers.Cost{
 		Rates: providers.Rates{Input: 3, Output: 15, CacheRead: 0.3, CacheWrite: 3.75},

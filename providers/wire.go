@@ -34,6 +34,20 @@ func SetBearer(h http.Header, m Model, key string) {
 	}
 }
 
+// TierFactor is what a service tier of OpenAI multiplies the prices of a model by.
+func TierFactor(m Model, tier string) float64 {
+	switch tier {
+	case "flex":
+		return 0.5
+	case "priority", "fast":
+		if m.ID == "gpt-5.5" {
+			return 2.5
+		}
+		return 2
+	}
+	return 1
+}
+
 // OnHost reports whether the model is reached at a domain or a host under it.
 func OnHost(m Model, domain string) bool {
 	u, err := url.Parse(m.BaseURL)

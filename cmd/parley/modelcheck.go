@@ -137,7 +137,7 @@ func call(ctx context.Context, reg *providers.Registry, m providers.Model) *chec
 			first()
 			r.ReasoningBytes += len(e.Text)
 		case providers.Done:
-			price := m.Cost.Price(e.Usage)
+			price := m.Cost.PriceOf(e)
 			r.StopReason, r.ResponseModel = e.StopReason, e.ResponseModel
 			r.Usage = &checkUsage{e.Usage.Input, e.Usage.Output, e.Usage.CacheRead, e.Usage.CacheWrite, price.Total}
 		}

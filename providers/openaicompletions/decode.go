@@ -28,6 +28,7 @@ type chunk struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+	Tier    string          `json:"service_tier"`
 }
 
 // reset empties the chunk but keeps the memory of its choices. An element that is
@@ -116,9 +117,10 @@ func (d *decoder) event(e sse.Event) error {
 	}
 	d.done.ResponseID = first(d.done.ResponseID, c.ID)
 	d.done.ResponseModel = first(d.done.ResponseModel, c.Model)
-	if c.Usage != nil {
-		d.done.Usage = c.Usage.decode()
+	if c.Tier != "" {
+		d.done.PriceFactor = providers.TierFactor(d.out.Model(), c.Tier)
 	}
+	d.usage(c.Usage)
 	if len(c.Choices) == 0 {
 		return nil
 	}
@@ -130,9 +132,7 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 	if given(c.Error) {
 		return providers.StreamError(0, c.Error, raw)
 	}
-	if c.Usage != nil {
-		d.done.Usage = c.Usage.decode()
-	}
+	d.usage(c.Usage)
 	d.reasoning(&c.Delta)
 	d.text(c.Delta.Content)
 	d.text(c.Delta.Refusal)
@@ -235,11 +235,13 @@ func (d *decoder) finish(marker bool) error {
 
 // usage covers where the vendors put the tokens of the prompt cache.
 type usage struct {
-	PromptTokens        int64 `json:"prompt_tokens"`
-	CompletionTokens    int64 `json:"completion_tokens"`
-	TotalTokens         int64 `json:"total_tokens"`
-	CachedTokens        int64 `json:"cached_tokens"`
-	CacheHitTokens      int64 `json:"prompt_cache_hit_tokens"`
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+	// Cost is what a gateway has billed, in US dollars.
+	Cost                *float64 `json:"cost"`
+	CachedTokens        int64    `json:"cached_tokens"`
+	CacheHitTokens      int64    `json:"prompt_cache_hit_tokens"`
 	PromptTokensDetails struct {
 		CachedTokens     int64 `json:"cached_tokens"`
 		CacheWriteTokens int64 `json:"cache_write_tokens"`
@@ -247,6 +249,13 @@ type usage struct {
 	CompletionTokensDetails struct {
 		ReasoningTokens int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
+}
+
+// usage takes the latest counts: they are of the whole response so far.
+func (d *decoder) usage(u *usage) {
+	if u != nil {
+		d.done.Usage, d.done.Billed = u.decode(), u.Cost
+	}
 }
 
 func (u *usage) decode() providers.Usage {

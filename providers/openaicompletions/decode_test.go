@@ -186,6 +186,8 @@ func TestDecodeUsage(t *testing.T) {
 		{"cached, top", "", `,"usage":{"prompt_tokens":9,"cached_tokens":5}`, providers.Usage{Input: 4, CacheRead: 5, Total: 9}},
 		{"cache hits", "", `,"usage":{"prompt_tokens":9,"prompt_cache_hit_tokens":5}`, providers.Usage{Input: 4, CacheRead: 5, Total: 9}},
 		{"cache written", "", `,"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":3}}`, providers.Usage{Input: 4, CacheRead: 2, CacheWrite: 3, Total: 9}},
+		{"thinking beside the output", "", `,"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":22,"completion_tokens_details":{"reasoning_tokens":7}}`, providers.Usage{Input: 10, Output: 12, Reasoning: 7, Total: 22}},
+		{"thinking within the output", "", `,"usage":{"prompt_tokens":10,"completion_tokens":12,"total_tokens":22,"completion_tokens_details":{"reasoning_tokens":7}}`, providers.Usage{Input: 10, Output: 12, Reasoning: 7, Total: 22}},
 		{"more cached than sent", "", `,"usage":{"prompt_tokens":1,"cached_tokens":5}`, providers.Usage{CacheRead: 5, Total: 5}},
 	}
 	for _, tt := range tests {
@@ -198,6 +200,16 @@ func TestDecodeUsage(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestDecodePrices(t *testing.T) {
+	events, failure := read(t, nil, `{"service_tier":"flex","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"cost":0.25}}`)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	if done := events[len(events)-1].(providers.Done); done.PriceFactor != 0.5 || done.Billed == nil || *done.Billed != 0.25 {
+		t.Errorf("got %+v", done)
 	}
 }
 

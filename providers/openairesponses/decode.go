@@ -176,7 +176,7 @@ func (d *decoder) end(e *event, raw []byte) error {
 			return providers.EventError(providers.KindProtocol, raw, errors.New("a call was not done when the response was"))
 		}
 	}
-	d.done.StopReason = reason
+	d.done.StopReason, d.done.PriceFactor = reason, providers.TierFactor(d.out.Model(), r.Tier)
 	d.done.ResponseID, d.done.ResponseModel = first(r.ID, d.done.ResponseID), first(r.Model, d.done.ResponseModel)
 	if r.Usage != nil {
 		d.done.Usage = r.Usage.decode()

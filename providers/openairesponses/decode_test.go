@@ -60,7 +60,7 @@ var recording = named(
 	added(4, `{"type":"web_search_call","summary":7}`), done(4, `{"type":"web_search_call","summary":7}`),
 	added(5, `{"type":"function_call","call_id":"call_2","name":"now","arguments":""}`),
 	done(5, `{"type":"function_call","call_id":"call_2","name":"now","arguments":"{}"}`),
-	`{"type":"response.completed","response":{"id":"resp_1","status":"completed","model":"m-1","usage":{"input_tokens":20,`+
+	`{"type":"response.completed","response":{"id":"resp_1","status":"completed","model":"m-1","service_tier":"priority","usage":{"input_tokens":20,`+
 		`"input_tokens_details":{"cached_tokens":12,"cache_write_tokens":3},"output_tokens":9,"output_tokens_details":{"reasoning_tokens":4},"total_tokens":29}}}`,
 )
 
@@ -119,7 +119,7 @@ func TestDecodeRecording(t *testing.T) {
 		providers.ToolCallDelta{Index: 1, Arguments: `{}`},
 		providers.ToolCallEnd{Index: 1, ID: "call_2", Name: "now", Arguments: json.RawMessage(`{}`)},
 		providers.Done{
-			StopReason: providers.StopToolUse, ResponseID: "resp_1", ResponseModel: "m-1",
+			StopReason: providers.StopToolUse, ResponseID: "resp_1", ResponseModel: "m-1", PriceFactor: 2,
 			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 12, CacheWrite: 3, Reasoning: 4, Total: 29},
 		},
 	}

@@ -133,7 +133,7 @@ func factsOf(m providers.Model, thinking providers.ThinkingLevel, d providers.Do
 	if m.Reasoning {
 		f.Thinking = string(thinking)
 	}
-	if price := m.Cost.Price(d.Usage); price.Total > 0 {
+	if price := m.Cost.PriceOf(d); price.Total > 0 {
 		f.Price = new(conversation.Price(price))
 	}
 	return f
