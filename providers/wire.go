@@ -27,11 +27,17 @@ func SessionKey(o Options) string { return o.SessionID[:min(len(o.SessionID), ma
 func SetBearer(h http.Header, m Model, key string) {
 	switch {
 	case key == "":
-	case m.Provider == "cloudflare-ai-gateway" || OnHost(m, "gateway.ai.cloudflare.com"):
+	case OwnBearer(m):
 		h.Set("Cf-Aig-Authorization", "Bearer "+key)
 	default:
 		h.Set("Authorization", "Bearer "+key)
 	}
+}
+
+// OwnBearer reports whether the model's server wants its key as a bearer token in a header
+// of its own, whatever the format has for keys.
+func OwnBearer(m Model) bool {
+	return m.Provider == "cloudflare-ai-gateway" || OnHost(m, "gateway.ai.cloudflare.com")
 }
 
 // TierFactor is what a service tier of OpenAI multiplies the prices of a model by.

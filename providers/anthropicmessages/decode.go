@@ -147,7 +147,7 @@ func (d *decoder) messageStart(raw json.RawMessage) error {
 		return err
 	}
 	d.done.ResponseID, d.done.ResponseModel = m.ID, m.Model
-	m.Usage.addTo(&d.done.Usage)
+	m.Usage.addTo(&d.done)
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (d *decoder) messageDelta(e *event) error {
 	if err := d.decode("usage", e.Usage, &u); err != nil {
 		return err
 	}
-	u.addTo(&d.done.Usage)
+	u.addTo(&d.done)
 	var change struct {
 		StopReason string `json:"stop_reason"`
 	}
@@ -282,7 +282,7 @@ func stopReason(s string) providers.StopReason {
 		return providers.StopLength
 	case "tool_use":
 		return providers.StopToolUse
-	case "refusal":
+	case "refusal", "sensitive":
 		return providers.StopContentFilter
 	}
 	return ""
@@ -307,11 +307,20 @@ type usage struct {
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_input_tokens"`
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	Written    struct {
+		Hour int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Details struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
 }
 
 // addTo keeps the largest counts: they only grow, and vendors leave out of one
 // event what they said in another.
-func (u usage) addTo(total *providers.Usage) {
+func (u usage) addTo(d *providers.Done) {
+	total := &d.Usage
+	d.CacheWriteHour = max(d.CacheWriteHour, u.Written.Hour)
+	total.Reasoning = max(total.Reasoning, u.Details.Thinking)
 	total.Input = max(total.Input, u.Input)
 	total.Output = max(total.Output, u.Output)
 	total.CacheRead = max(total.CacheRead, u.CacheRead)

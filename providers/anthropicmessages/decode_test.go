@@ -226,7 +226,7 @@ func TestDecodeStopReasons(t *testing.T) {
 		"end_turn": providers.StopStop, "stop_sequence": providers.StopStop, "pause_turn": providers.StopStop,
 		"tool_use":   providers.StopStop, // There is no call.
 		"max_tokens": providers.StopLength, "model_context_window_exceeded": providers.StopLength,
-		"refusal": providers.StopContentFilter,
+		"refusal": providers.StopContentFilter, "sensitive": providers.StopContentFilter,
 	} {
 		events, failure := read(t, nil, textStart, textDelta("a"), messageEnd(reason), messageStop)
 		if failure != nil {
@@ -236,6 +236,18 @@ func TestDecodeStopReasons(t *testing.T) {
 		if done := events[len(events)-1].(providers.Done); done.StopReason != want {
 			t.Errorf("%s: got %q, want %q", reason, done.StopReason, want)
 		}
+	}
+}
+
+func TestDecodeUsageDetails(t *testing.T) {
+	events, failure := read(t, nil, `{"type":"message_start","message":{"usage":{"input_tokens":1,"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_1h_input_tokens":4}}}}`,
+		textStart, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":8,"output_tokens_details":{"thinking_tokens":5}}}`, messageStop)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	done := events[len(events)-1].(providers.Done)
+	if want := (providers.Usage{Input: 1, Output: 8, CacheWrite: 9, Reasoning: 5, Total: 18}); done.Usage != want || done.CacheWriteHour != 4 {
+		t.Errorf("got %+v", done)
 	}
 }
 

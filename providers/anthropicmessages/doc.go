@@ -11,7 +11,9 @@
 //
 //   - max_tokens is required by the format: the caller's limit, else the
 //     model's, else DefaultMaxTokens.
-//   - A ThinkingLevel becomes a token budget: minimal 1024, low 2048, medium
+//   - Models that decide by themselves how much to think are told an effort. A model that
+//     is not to think is told so, unless its map says that it always does.
+//   - Another ThinkingLevel becomes a token budget: minimal 1024, low 2048, medium
 //     8192, high and above 16384. The budget counts towards max_tokens, which is
 //     raised to leave 1024 for the answer; where the model's own limit forbids
 //     that, the budget shrinks, and below 1024 there is none. Temperature is
@@ -37,7 +39,7 @@
 //     calls. ReasoningEnd.Signature is the vendor's own; for a redacted block, and in
 //     what earlier versions stored, it is a JSON array of blocks. Either way they go
 //     back exactly as they came; thinking that was never signed is not sent back,
-//     since the vendor would refuse it.
+//     since the vendor would refuse it, except to servers that sign nothing.
 //
 // Everything is safe for concurrent use. Nothing survives a call.
 package anthropicmessages

@@ -24,13 +24,26 @@ type body struct {
 	Tools       []tool          `json:"tools,omitempty"`
 	Messages    json.RawMessage `json:"messages"`
 	Thinking    *thinking       `json:"thinking,omitempty"`
+	Output      *outputConfig   `json:"output_config,omitempty"`
 	Temperature *float64        `json:"temperature,omitempty"`
 }
 
 type thinking struct {
 	Type         string `json:"type"`
-	BudgetTokens int    `json:"budget_tokens"`
+	BudgetTokens int    `json:"budget_tokens,omitempty"`
+	Display      string `json:"display,omitempty"`
 }
+
+type outputConfig struct {
+	Effort string `json:"effort"`
+}
+
+// Types of thinking.
+const (
+	thinkingOn       = "enabled"
+	thinkingOff      = "disabled"
+	thinkingAdaptive = "adaptive"
+)
 
 type tool struct {
 	Name         string          `json:"name"`
@@ -61,11 +74,11 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		}
 		b.Tools = append(b.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema})
 	}
-	if n := len(b.Tools); n > 0 {
+	if n := len(b.Tools); n > 0 && m.Compat.SupportsCacheControlOnTools.Or(true) {
 		b.Tools[n-1].CacheControl = ephemeral()
 	}
-	b.MaxTokens, b.Thinking = limits(m, o)
-	if b.Thinking == nil {
+	b.think(m, o)
+	if (b.Thinking == nil || b.Thinking.Type == thinkingOff) && m.Compat.SupportsTemperature.Or(true) {
 		b.Temperature = o.Temperature
 	}
 
@@ -76,12 +89,45 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	header := http.Header{}
 	header.Set("Anthropic-Version", version)
 	switch {
-	case o.APIKey != "" && o.Bearer:
-		header.Set("Authorization", "Bearer "+o.APIKey)
+	case o.Bearer || providers.OwnBearer(m):
+		providers.SetBearer(header, m, o.APIKey)
 	case o.APIKey != "":
 		header.Set("X-Api-Key", o.APIKey)
 	}
+	if key := providers.SessionKey(o); key != "" && m.Compat.SendSessionAffinityHeaders.Or(false) {
+		name := "X-Session-Affinity"
+		if m.Compat.SessionAffinityFormat == providers.AffinityOpenRouter {
+			name = "X-Session-Id"
+		}
+		header.Set(name, key)
+	}
 	return &providers.Call{Path: "/v1/messages", Header: header, Body: encoded}, nil
+}
+
+// think sets how much the model is to think, and to say.
+func (b *body) think(m providers.Model, o providers.Options) {
+	adaptive := m.Compat.ForceAdaptiveThinking.Or(false)
+	switch level := o.ThinkingLevel; {
+	case level == providers.ThinkingOff:
+		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
+		if m.Thinking.Takes(level) {
+			b.Thinking = &thinking{Type: thinkingOff}
+		}
+	case level != "" && adaptive:
+		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
+		b.Thinking, b.Output = &thinking{Type: thinkingAdaptive, Display: "summarized"}, &outputConfig{Effort: effort(m, level)}
+	default:
+		b.MaxTokens, b.Thinking = limits(m, o)
+	}
+}
+
+// effort is the vendor's word for a level.
+func effort(m providers.Model, level providers.ThinkingLevel) string {
+	word, _ := m.Thinking.Word(level)
+	if _, listed := m.Thinking[level]; !listed && level == providers.ThinkingMinimal {
+		return string(providers.ThinkingLow) // the least that the vendor has
+	}
+	return word
 }
 
 // limits returns max_tokens and the thinking within it, nil for none.
@@ -102,7 +148,7 @@ func limits(m providers.Model, o providers.Options) (maxTokens int, t *thinking)
 	if granted < minBudget {
 		return maxTokens, nil
 	}
-	return raised, &thinking{Type: "enabled", BudgetTokens: granted}
+	return raised, &thinking{Type: thinkingOn, BudgetTokens: granted}
 }
 
 func budget(level providers.ThinkingLevel) int {

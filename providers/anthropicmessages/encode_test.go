@@ -2,6 +2,7 @@ package anthropicmessages_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -136,6 +137,7 @@ func TestEncodeKey(t *testing.T) {
 }
 
 func TestEncodeLimits(t *testing.T) {
+	adaptive := providers.Compat{ForceAdaptiveThinking: providers.FlagOn}
 	tests := []struct {
 		name  string
 		model providers.Model
@@ -148,7 +150,16 @@ func TestEncodeLimits(t *testing.T) {
 		{"temperature", providers.Model{}, providers.Options{Temperature: new(0.5)}, `{"max_tokens":8192,"temperature":0.5}`},
 		{"no reasoning", providers.Model{}, providers.Options{ThinkingLevel: "max"}, `{"max_tokens":8192}`},
 		{"no level", providers.Model{Reasoning: true}, providers.Options{}, `{"max_tokens":8192}`},
-		{"off", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "off"}, `{"max_tokens":8192}`},
+		{"off", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "off", Temperature: new(0.5)}, `{"max_tokens":8192,"temperature":0.5,"thinking":{"type":"disabled"}}`},
+		{"never off", providers.Model{Reasoning: true, Thinking: providers.ThinkingMap{"off": nil}}, providers.Options{ThinkingLevel: "off"}, `{"max_tokens":8192}`},
+		{"adaptive", providers.Model{Reasoning: true, MaxTokens: 64000, Compat: adaptive}, providers.Options{ThinkingLevel: "high", MaxTokens: 100, Temperature: new(0.5)},
+			`{"max_tokens":100,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"high"}}`},
+		{"adaptive, least", providers.Model{Reasoning: true, Compat: adaptive}, providers.Options{ThinkingLevel: "minimal"},
+			`{"max_tokens":8192,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low"}}`},
+		{"adaptive, in the vendor's word", providers.Model{Reasoning: true, Compat: adaptive, Thinking: providers.ThinkingMap{"max": new("most")}}, providers.Options{ThinkingLevel: "max"},
+			`{"max_tokens":8192,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"most"}}`},
+		{"adaptive, off", providers.Model{Reasoning: true, Compat: adaptive}, providers.Options{ThinkingLevel: "off"}, `{"max_tokens":8192,"thinking":{"type":"disabled"}}`},
+		{"no temperature", providers.Model{Compat: providers.Compat{SupportsTemperature: providers.FlagOff}}, providers.Options{Temperature: new(0.5)}, `{"max_tokens":8192}`},
 		{"minimal", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "minimal"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":1024}}`},
 		{"low", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "low"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":2048}}`},
 		{"medium", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "medium"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":8192}}`},
@@ -180,6 +191,46 @@ func TestEncodeLimits(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestCompat is of servers that differ from the vendor's own.
+func TestCompat(t *testing.T) {
+	const on, off = providers.FlagOn, providers.FlagOff
+	headers := func(m providers.Model) string {
+		t.Helper()
+		call, err := anthropicmessages.NewCodec(nil).Encode(m, providers.Request{}, providers.Options{SessionID: "s", APIKey: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s|%s|%s|%s", call.Header.Get("X-Session-Affinity"), call.Header.Get("X-Session-Id"), call.Header.Get("X-Api-Key"), call.Header.Get("Cf-Aig-Authorization"))
+	}
+	for want, m := range map[string]providers.Model{
+		"||k|":        {},
+		"s||k|":       {Compat: providers.Compat{SendSessionAffinityHeaders: on}},
+		"|s|k|":       {Compat: providers.Compat{SendSessionAffinityHeaders: on, SessionAffinityFormat: "openrouter"}},
+		"|||Bearer k": {Provider: "cloudflare-ai-gateway"},
+	} {
+		if got := headers(m); got != want {
+			t.Errorf("headers %s, want %s", got, want)
+		}
+	}
+	req := providers.Request{Tools: []providers.Tool{{Name: "f"}}}
+	for marked, compat := range map[bool]providers.Compat{true: {}, false: {SupportsCacheControlOnTools: off}} {
+		if got := encode(t, providers.Model{Compat: compat}, req, providers.Options{}); strings.Contains(got, "cache_control") != marked {
+			t.Errorf("a mark: %v, want %v", !marked, marked)
+		}
+	}
+	said := providers.Message{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
+		providers.Reasoning{Text: "hm"}, providers.Reasoning{Text: " "}, providers.Text{Text: "a"},
+	}}
+	history := []*providers.Block{providers.NewBlock([]providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}}, said})}
+	for sent, compat := range map[bool]providers.Compat{true: {AllowEmptySignature: on}, false: {}} {
+		m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: compat}
+		got := encode(t, m, providers.Request{History: history, Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "r"}}}}}, providers.Options{})
+		if n := strings.Count(got, `"signature": ""`); (n == 1) != sent || n > 1 {
+			t.Errorf("%d blocks were never signed, want some: %v, in %s", n, sent, got)
+		}
 	}
 }
 

@@ -19,6 +19,8 @@ type fragment struct {
 	first, last string
 	// asked tells that a message of the user's side is among them.
 	asked bool
+	// unsigned tells that thinking stands there that was never signed, if there is any.
+	unsigned bool
 	// text is the messages without what opens the first and closes the last, so that
 	// neighbours of one side can become one message.
 	text *providers.Body
@@ -41,21 +43,23 @@ func opening(side string) string {
 // user's side is marked for the prompt cache, so history that holds it is encoded
 // with what comes after it.
 func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body, error) {
-	tail := req.Messages
+	tail, unsigned := req.Messages, m.Compat.AllowEmptySignature.Or(false)
 	for n := len(req.History); ; n-- {
 		var last *fragment
 		fragments := make([]*fragment, 0, n+1)
 		for _, b := range req.History[:n] {
 			after := last
 			f, err := providers.EncodeBlock(b, m,
-				func(f *fragment) bool { return f.after == after },
-				func(messages []providers.Message) (*fragment, int64, error) { return encodeBlock(after, messages) })
+				func(f *fragment) bool { return f.after == after && f.unsigned == unsigned },
+				func(messages []providers.Message) (*fragment, int64, error) {
+					return encodeBlock(after, messages, unsigned)
+				})
 			if err != nil {
 				return nil, err
 			}
 			fragments, last = append(fragments, f), f
 		}
-		f, err := newFragment(last, tail, true)
+		f, err := newFragment(last, tail, true, unsigned)
 		if err != nil {
 			return nil, err
 		}
@@ -66,8 +70,8 @@ func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body
 	}
 }
 
-func encodeBlock(after *fragment, messages []providers.Message) (*fragment, int64, error) {
-	f, err := newFragment(after, messages, false)
+func encodeBlock(after *fragment, messages []providers.Message, unsigned bool) (*fragment, int64, error) {
+	f, err := newFragment(after, messages, false, unsigned)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -80,8 +84,8 @@ func encodeBlock(after *fragment, messages []providers.Message) (*fragment, int6
 
 // newFragment encodes messages. mark says that the last one of the user's side is
 // marked for the prompt cache.
-func newFragment(after *fragment, in []providers.Message, mark bool) (*fragment, error) {
-	f := &fragment{after: after}
+func newFragment(after *fragment, in []providers.Message, mark, unsigned bool) (*fragment, error) {
+	f := &fragment{after: after, unsigned: unsigned}
 	var e providers.BodyEncoder
 	var out []message
 	lastAsked := -1
@@ -92,7 +96,7 @@ func newFragment(after *fragment, in []providers.Message, mark bool) (*fragment,
 		case providers.RoleUser:
 			blocks = encodeContent(msg.Parts, &e)
 		case providers.RoleAssistant:
-			side, blocks = sideAssistant, encodeAssistant(msg.Parts, &ids)
+			side, blocks = sideAssistant, encodeAssistant(msg.Parts, &ids, unsigned)
 		case providers.RoleTool:
 			blocks = encodeResults(msg.Parts, &ids, &e)
 		}

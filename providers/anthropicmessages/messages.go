@@ -39,9 +39,10 @@ type block struct {
 	Text   string  `json:"text,omitempty"`
 	Source *source `json:"source,omitempty"`
 
-	// Thinking is a pointer since the field is required even if it is empty.
+	// Thinking and Signature are pointers since the fields are required even if they are
+	// empty.
 	Thinking  *string `json:"thinking,omitempty"`
-	Signature string  `json:"signature,omitempty"`
+	Signature *string `json:"signature,omitempty"`
 	Data      string  `json:"data,omitempty"`
 
 	ID    string          `json:"id,omitempty"`
@@ -61,7 +62,7 @@ type source struct {
 	Data      string `json:"data"`
 }
 
-func encodeAssistant(parts []providers.Part, ids *callIDs) []block {
+func encodeAssistant(parts []providers.Part, ids *callIDs, unsigned bool) []block {
 	var out []block
 	ids.latest = nil
 	for _, p := range parts {
@@ -71,7 +72,7 @@ func encodeAssistant(parts []providers.Part, ids *callIDs) []block {
 				out = append(out, block{Type: blockText, Text: p.Text})
 			}
 		case providers.Reasoning:
-			out = append(out, encodeReasoning(p)...)
+			out = append(out, encodeReasoning(p, unsigned)...)
 		case providers.ToolCall:
 			out = append(out, block{
 				Type: blockToolUse, ID: ids.add(p.ID), Name: plain(p.Name, maxCallName), Input: p.Arguments,

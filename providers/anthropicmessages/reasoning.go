@@ -21,7 +21,7 @@ func redacted(data string) string {
 func (b block) sealed() bool {
 	switch b.Type {
 	case blockThinking:
-		return b.Thinking != nil && b.Signature != ""
+		return b.Thinking != nil && b.Signature != nil && *b.Signature != ""
 	case blockRedacted:
 		return b.Data != ""
 	}
@@ -29,11 +29,12 @@ func (b block) sealed() bool {
 }
 
 // encodeReasoning returns the blocks of a part: one, or several where an array holds
-// them, as earlier versions stored neighbours.
-func encodeReasoning(r providers.Reasoning) []block {
+// them, as earlier versions stored neighbours. unsigned says that the server takes what
+// was never signed.
+func encodeReasoning(r providers.Reasoning, unsigned bool) []block {
 	if !strings.HasPrefix(r.Signature, "[") {
-		b := block{Type: blockThinking, Thinking: &r.Text, Signature: r.Signature}
-		if !b.sealed() {
+		b := block{Type: blockThinking, Thinking: &r.Text, Signature: &r.Signature}
+		if !b.sealed() && (!unsigned || blank(r.Text)) {
 			return nil
 		}
 		return []block{b}
