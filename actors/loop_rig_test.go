@@ -147,6 +147,7 @@ type cast struct {
 type asked struct {
 	model string
 	req   providers.Request
+	o     providers.Options
 	at    time.Time
 }
 
@@ -156,7 +157,7 @@ func alone(s script) *cast { return &cast{models: map[string]script{"model": s}}
 // Stream implements providers.Protocol.
 func (c *cast) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	c.mu.Lock()
-	c.asked = append(c.asked, asked{m.ID, req, time.Now()})
+	c.asked = append(c.asked, asked{m.ID, req, o, time.Now()})
 	c.mu.Unlock()
 	s := c.models[m.ID]
 	if s == nil {

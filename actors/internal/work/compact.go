@@ -225,7 +225,7 @@ func (j *summaryJob) once(ctx context.Context, spec string, req providers.Reques
 	var text strings.Builder
 	var end providers.Done
 	done := false
-	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens}) {
+	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens, ThinkingLevel: providers.ThinkingOff}) {
 		if err != nil {
 			return "", end, watch.cause(ctx, err)
 		}

@@ -155,7 +155,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
 	call, watch := c.node.watch(ctx)
 	defer watch.end()
-	opts := providers.Options{ThinkingLevel: c.thinking, SessionID: c.session, Limits: c.limits}
+	opts := providers.Options{ThinkingLevel: cmp.Or(c.thinking, providers.ThinkingOff), SessionID: c.session, Limits: c.limits}
 	c.request(req)
 	progress := newProgress(c.live)
 	for e, err := range c.node.o.Providers.Stream(call, c.model, req, opts) {
