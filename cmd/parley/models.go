@@ -85,7 +85,7 @@ func checkModel(reg *providers.Registry, spec, other string) error {
 		return fmt.Errorf("model %q cannot be used: the catalog does not list it; parley models --provider %s shows what it lists, "+
 			"and providers: {%s: {}} in the configuration allows every model", spec, provider, provider)
 	case err != nil:
-		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>", spec, err, demoModel)
+		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>; parley models lists others", spec, err, demoModel)
 	case !reg.Speaks(m.API) && m.API != providers.APIEdgeAIBinding:
 		return fmt.Errorf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", spec, m.API)
 	case missing != nil:

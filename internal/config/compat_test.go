@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +11,38 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/catalog"
 )
+
+// TestPageOfProviders reads what the page shows as a configuration.
+func TestPageOfProviders(t *testing.T) {
+	page, err := os.ReadFile("../../docs/providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```yaml\n")
+	block, _, ok := strings.Cut(block, "```")
+	if !ok {
+		t.Fatal("the page shows no configuration")
+	}
+	o := options()
+	o.Providers, o.Catalog = append(o.Providers, "groq"), append(o.Catalog, "groq")
+	conf, err := config.Parse("page.yaml", []byte(block+"agents: {a: {model: local/thinker}}\n"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
+	for id, r := range conf.Providers {
+		if err := reg.RegisterProvider(id, r); err != nil {
+			t.Error(err)
+		}
+	}
+	m, err := reg.Resolve("local/thinker")
+	if err != nil || !m.Reasoning || m.ContextWindow != 131072 || *m.Thinking["high"] != "full" || m.Compat.MaxTokensField != "max_tokens" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err := reg.Resolve("openai/gpt-5"); err != nil || !m.StoreResponses || m.Headers["Openai-Project"] != "p1" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
 
 // TestCompatTakesWhatTheCatalogSays: an operator can say of a server what the catalog says
 // of others, word for word.
