@@ -104,6 +104,8 @@ func (a *activation) assume(nonce storage.Nonce) {
 func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 	a.beginFor(message)
 	switch m := message.(type) {
+	case *ownAdmission:
+		a.decide(from, readAdmission{admission: m.admission, precheck: m.GetPrecheck(), asker: m.asker})
 	case *wire.AdmitRequest:
 		a.admit(from, m)
 	case *wire.AbortRequest:

@@ -106,14 +106,19 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if err := conversation.CheckPayload(a.InitialData); a.InitialData != nil && err != nil {
 		return nil, conversation.Errorf(conversation.CodeInvalidRequest, "initialData %v", err)
 	}
+	if r.nodes.owns(a.Address.Key()) && survivesJSON(&a) {
+		m, err := newOwnAdmission(ctx, a, precheck, r.encodeAdmission)
+		if err != nil {
+			return nil, fmt.Errorf("encode admission: %w", err)
+		}
+		return r.call(ctx, a.Address, m)
+	}
 	body, err := r.encodeAdmission(a)
 	if err != nil {
 		return nil, fmt.Errorf("encode admission: %w", err)
 	}
-	if r.travels(a.Address, body) {
-		m := &wire.AdmitRequest{Admission: body, Precheck: precheck}
-		defer r.edge.asking.enter(ctx, m)()
-		return r.call(ctx, a.Address, m)
+	if len(body) <= maxMessage || r.nodes.owns(a.Address.Key()) {
+		return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
 	}
 	key := storage.StagedKey(r.busy.Journal.Member(), crand.Text())
 	if err := r.stage(ctx, key, body); err != nil {
@@ -127,12 +132,6 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 func (r *Runtime) encodeAdmission(a conversation.Admission) ([]byte, error) {
 	defer r.accounts.conversations.Turn(a.Delivery.Size() + len(a.InitialData))()
 	return json.Marshal(a)
-}
-
-// travels reports whether an admission is short enough for a message to its owner, or
-// need not leave this node.
-func (r *Runtime) travels(at conversation.Address, body []byte) bool {
-	return len(body) <= maxMessage || r.nodes.owns(at.Key())
 }
 
 // stage puts an admission into the bucket on its way to another node.
@@ -183,7 +182,7 @@ func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conver
 // taken, when no answer has told.
 func unknown(request proto.Message, cause error) error {
 	switch m := request.(type) {
-	case *wire.AdmitRequest:
+	case admitRequest:
 		if !m.GetPrecheck() {
 			return conversation.InDoubt(conversation.CodeAdmissionUnknown, retryAfter, cause)
 		}

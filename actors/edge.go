@@ -16,7 +16,6 @@ type edge struct {
 	ended   func() bool // Run is at its end
 	end     context.CancelCauseFunc
 	refused atomic.Int64 // requests that found no owner in time
-	asking  asking       // has a lock of its own
 
 	mu     sync.Mutex
 	calls  int           // requests that look for their owner

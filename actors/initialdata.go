@@ -3,11 +3,9 @@ package actors
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
-	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
@@ -72,33 +70,4 @@ func (a *accounts) checkInitialData(ctx context.Context, named *agent.Agent, adm
 		a.unchecked.Add(1)
 	}
 	return err
-}
-
-// asking knows the callers on this node whose admissions are under way. A message is
-// passed on a node as it is, and copied to another. Safe for concurrent use.
-type asking struct {
-	mu      sync.Mutex
-	callers map[*wire.AdmitRequest]context.Context
-}
-
-// enter makes ctx that of a request until leave is called.
-func (a *asking) enter(ctx context.Context, m *wire.AdmitRequest) (leave func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.callers == nil {
-		a.callers = map[*wire.AdmitRequest]context.Context{}
-	}
-	a.callers[m] = ctx
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.callers, m)
-	}
-}
-
-// of returns the context of who asked, nil if that is not known here.
-func (a *asking) of(m *wire.AdmitRequest) context.Context {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.callers[m]
 }

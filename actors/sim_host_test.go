@@ -162,7 +162,7 @@ func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (prot
 	if err != nil {
 		return nil, err
 	}
-	what := fmt.Sprintf("%T %x", m, content)
+	what := fmt.Sprintf("%T %x", proto.Clone(m), content)
 	last := errSimStopped
 	apart := fnv.New32a() // Of those that one activation has turned away none comes back first by chance.
 	apart.Write([]byte(what))
@@ -201,6 +201,9 @@ func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Mes
 	k := &simCall{reply: make(chan any, 1)}
 	self, _ := peer.system.ProcessRegistry.Add(k, peer.system.ProcessRegistry.NextID())
 	defer peer.system.ProcessRegistry.Remove(self)
+	if peer != h {
+		m = proto.Clone(m) // It is encoded on the way.
+	}
 	peer.system.Root.RequestWithCustomSender(pid, m, self)
 	var reply any
 	select {
