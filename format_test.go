@@ -171,7 +171,7 @@ func TestEveryKindHasItsKey(t *testing.T) {
 		storage.KindCheckpoint: storage.CheckpointKey(conv, 7, storage.Digest{1}), storage.KindPage: storage.PageKey(conv, storage.PageRef{N: 3}),
 		storage.KindCut:     storage.CutKey(conv, "cut-7", storage.LogKey(conv, 7)),
 		storage.KindIndex:   storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}),
-		storage.KindJournal: storage.JournalKey("node-1", 2, 7), storage.KindAside: storage.AsideKey(conv),
+		storage.KindJournal: storage.JournalKey("node-1", 7), storage.KindAside: storage.AsideKey(conv),
 		storage.KindExport: storage.ExportJournalKey("node-1", 2, 7), storage.KindTimer: storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
 		storage.KindStaged: storage.StagedKey("node-1", "x"), storage.KindMigration: storage.MigrationKey(string(conv), 1),
 		storage.KindEpoch: storage.EpochKey(7), storage.KindHeartbeat: storage.HeartbeatKey("node-1"),

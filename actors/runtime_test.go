@@ -213,7 +213,7 @@ func (w *world) journals() []storage.Journal {
 	}
 	var out []storage.Journal
 	for _, ref := range refs {
-		j, err := storage.ReadJournal(context.Background(), w.bucket, ref.Member, ref.Shard, ref.N)
+		j, err := storage.ReadJournal(context.Background(), w.bucket, ref.Member, ref.N)
 		if errors.Is(err, storage.ErrNotFound) { // replaced meanwhile: look again
 			return w.journals()
 		}
@@ -697,7 +697,7 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 				}
 			}
 			// What a node would take over if it got that far.
-			owed := storage.Journal{Member: "dead", Shards: 1, Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
+			owed := storage.Journal{Member: "dead", Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
 			if err := storage.NewJournalWriter(w.bucket).Write(t.Context(), owed); err != nil {
 				t.Fatal(err)
 			}

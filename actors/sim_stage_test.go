@@ -223,7 +223,7 @@ func batches(conv string, from int64) func(string) bool {
 
 // journals are the keys of a node's journals from a number on.
 func journals(node string, from int64) func(string) bool {
-	first := storage.JournalKey(node, 0, from)
+	first := storage.JournalKey(node, from)
 	return func(key string) bool { return strings.HasPrefix(key, "wake/"+node+"/") && key >= first }
 }
 

@@ -186,7 +186,7 @@ func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
 		return fmt.Errorf("put conversation %s back: %w", conv, err)
 	}
 	list := func() error {
-		return NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Shards: 1, Entries: append(past, at)})
+		return NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Entries: append(past, at)})
 	}
 	forget := func() error { return b.Delete(ctx, AsideKey(conv)) }
 	for _, step := range putBackSteps(list, forget) {
@@ -204,7 +204,7 @@ func openingsOf(ctx context.Context, b Bucket, conv conversation.Key) (out []Jou
 		return nil, err
 	}
 	for _, ref := range refs {
-		j, err := ReadJournal(ctx, b, ref.Member, ref.Shard, ref.N)
+		j, err := ReadJournal(ctx, b, ref.Member, ref.N)
 		if err != nil && !errors.Is(err, ErrNotFound) && !Damaged(err) {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func TestSetAside(t *testing.T) {
 		if err != nil || len(refs) != 1 || !refs[0].WasPutBack() {
 			t.Fatalf("journals %+v, %v", refs, err)
 		}
-		j, err := storage.ReadJournal(ctx, b, refs[0].Member, refs[0].Shard, refs[0].N)
+		j, err := storage.ReadJournal(ctx, b, refs[0].Member, refs[0].N)
 		if err != nil || len(j.Entries) != 1 || j.Entries[0].Conv != conv || j.Entries[0].Seq != tt.seq || j.Entries[0].Opening {
 			t.Errorf("journal %+v, %v", j, err)
 		}

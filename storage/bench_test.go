@@ -114,7 +114,7 @@ func BenchmarkWriteJournal(b *testing.B) {
 				w, n := storage.NewJournalWriter(bucket), int64(0)
 				b.ReportAllocs()
 				for b.Loop() {
-					j := storage.Journal{Member: "01JMEMBER", Shards: 1, N: n, Entries: entries}
+					j := storage.Journal{Member: "01JMEMBER", N: n, Entries: entries}
 					if err := w.Write(b.Context(), j); err != nil {
 						b.Fatal(err)
 					}

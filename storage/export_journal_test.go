@@ -140,7 +140,7 @@ func TestExportJournalsAreTheirOwn(t *testing.T) {
 	if _, err := storage.ReadExportJournal(t.Context(), b, "node-1_01JD", 1, 7); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("absent: %v", err)
 	}
-	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), storage.JournalKey("node-1_01JD", 1, 7)}); !errors.Is(err, storage.ErrRefused) {
+	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), storage.JournalKey("node-1_01JD", 7)}); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("delete of a busy journal: %v, want refused", err)
 	}
 	if err := storage.DeleteJournal(t.Context(), b, []string{key(2)}); !errors.Is(err, storage.ErrRefused) {

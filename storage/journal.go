@@ -11,14 +11,12 @@ import (
 
 const journalRoot = "wake/"
 
-// Journal is one busy journal: the full set of conversations of one shard of one
-// node that have unsettled work. Who stands in it, and when it may go, is decided
+// Journal is one busy journal: the full set of conversations of one node that have
+// unsettled work. Who stands in it, and when it may go, is decided
 // by its writer and by the sweeps; this package stores it.
 type Journal struct {
 	Member  string         // Incarnation of the node: 1 to 128 letters, digits, '-' or '_'.
-	Shard   int            // From 0.
-	Shards  int            // How many shards this member had when it wrote.
-	N       int64          // Number of the journal; of one member and shard the highest is the newest.
+	N       int64          // Number of the journal; of one member the highest is the newest.
 	Entries []JournalEntry // May be empty.
 }
 
@@ -55,28 +53,38 @@ func (e JournalEntry) appendTo(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+// listing is the journal as it is stored: as the one shard of its member.
+func (j Journal) listing() listing[JournalEntry] {
+	return listing[JournalEntry]{Member: j.Member, Shards: 1, N: j.N, Entries: j.Entries}
+}
+
+// journalOf reverses listing.
+func journalOf(l listing[JournalEntry], err error) (Journal, error) {
+	if err == nil && l.Shard != 0 {
+		return Journal{}, fmt.Errorf("decode journal: header says shard %d, want 0", l.Shard)
+	}
+	return Journal{Member: l.Member, N: l.N, Entries: l.Entries}, err
+}
+
 // EncodeJournal returns the object of a journal: one zstd frame with a checksum;
 // its content is JSON lines, a header {v, member, shard, shards, n, count} and one
-// line {conv, nonce, seq, opening} per entry, in the order given.
-func EncodeJournal(j Journal) ([]byte, error) { return encodeListing(listing[JournalEntry](j)) }
+// line {conv, nonce, seq, opening} per entry, in the order given. It is shard 0 of 1.
+func EncodeJournal(j Journal) ([]byte, error) { return encodeListing(j.listing()) }
 
 // DecodeJournal reverses EncodeJournal. It refuses another version, an entry count
 // that differs from the header's, and content above DefaultMaxBytes. Fields it
 // does not know are ignored.
 func DecodeJournal(data []byte) (Journal, error) {
-	j, err := decodeListing[JournalEntry](segment.NewFramer(DefaultMaxBytes, 1), data)
-	return Journal(j), err
+	return journalOf(decodeListing[JournalEntry](segment.NewFramer(DefaultMaxBytes, 1), data))
 }
 
 // JournalKey returns the object key of a journal.
-func JournalKey(member string, shard int, n int64) string {
-	return listingKey(journalRoot, member, shard, n)
-}
+func JournalKey(member string, n int64) string { return listingKey(journalRoot, member, 0, n) }
 
-// JournalRef names the newest journal of one shard of one member.
+// JournalRef names the newest journal of one member, or of one shard of it.
 type JournalRef struct {
 	Member string
-	Shard  int
+	Shard  int      // Of an export journal; others have none.
 	N      int64    // Number of the newest.
 	Keys   []string // Object keys of all that are stored, N included, lowest first.
 }
@@ -89,9 +97,8 @@ func Journals(ctx context.Context, b Bucket) ([]JournalRef, error) {
 
 // ReadJournal returns one journal. ErrNotFound says it is gone; a [*CorruptError]
 // that the object is not that journal.
-func ReadJournal(ctx context.Context, b Bucket, member string, shard int, n int64) (Journal, error) {
-	j, err := readListing[JournalEntry](ctx, b, journalRoot, member, shard, n)
-	return Journal(j), err
+func ReadJournal(ctx context.Context, b Bucket, member string, n int64) (Journal, error) {
+	return journalOf(readListing[JournalEntry](ctx, b, journalRoot, member, 0, n))
 }
 
 // Write stores a journal under its key. Like a batch it is sent with the same
@@ -99,7 +106,7 @@ func ReadJournal(ctx context.Context, b Bucket, member string, shard int, n int6
 // is a success, and ErrExists otherwise. ErrUncertain says ctx ended first: the
 // caller may write the same journal again, or leave it behind for the next.
 func (w *JournalWriter) Write(ctx context.Context, j Journal) error {
-	return writeListing(ctx, w, journalRoot, listing[JournalEntry](j))
+	return writeListing(ctx, w, journalRoot, j.listing())
 }
 
 // DeleteJournal deletes exactly the objects named, in order, once each. It tries

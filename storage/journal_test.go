@@ -16,7 +16,7 @@ import (
 )
 
 func journal(n int64, convs ...string) storage.Journal {
-	j := storage.Journal{Member: "node-1_01JD", Shard: 1, Shards: 4, N: n}
+	j := storage.Journal{Member: "node-1_01JD", N: n}
 	for i, c := range convs {
 		j.Entries = append(j.Entries, storage.JournalEntry{Conv: keyOf(c), Nonce: "n1", Seq: int64(i) - 1})
 	}
@@ -35,12 +35,12 @@ func TestJournalRoundTrip(t *testing.T) {
 		}
 	}
 	data, err := storage.EncodeJournal(journal(9, "x"))
-	want := `{"v":8,"member":"node-1_01JD","shard":1,"shards":4,"n":9,"count":1}` + "\n" +
+	want := `{"v":8,"member":"node-1_01JD","shard":0,"shards":1,"n":9,"count":1}` + "\n" +
 		fmt.Sprintf(`{"conv":"%s","nonce":"n1","seq":-1}`, keyOf("x")) + "\n"
 	if got := string(decompress(t, data)); err != nil || got != want {
 		t.Errorf("object holds %s, %v; want %s", got, err, want)
 	}
-	if got := storage.JournalKey("m", 3, 12); got != "wake/m/3/0000000000000012" {
+	if got := storage.JournalKey("m", 12); got != "wake/m/0/0000000000000012" {
 		t.Errorf("key is %s", got)
 	}
 }
@@ -49,7 +49,6 @@ func TestJournalIsStrict(t *testing.T) {
 	for name, change := range map[string]func(*storage.Journal){
 		"no member":     func(j *storage.Journal) { j.Member = "" },
 		"member a path": func(j *storage.Journal) { j.Member = "a/b" },
-		"shard":         func(j *storage.Journal) { j.Shard = 4 },
 		"number":        func(j *storage.Journal) { j.N = -1 },
 		"conversation":  func(j *storage.Journal) { j.Entries[0].Conv = "xyz" },
 		"nonce":         func(j *storage.Journal) { j.Entries[0].Nonce = "" },
@@ -72,7 +71,8 @@ func TestJournalIsStrict(t *testing.T) {
 		"cut":       good[:len(good)-1],
 		"no header": "",
 		"entry":     good + "x\n",
-		"shards":    strings.Replace(good, `"shards":4`, `"shards":1`, 1),
+		"shard":     strings.Replace(good, `"shard":0,"shards":1`, `"shard":1,"shards":2`, 1),
+		"shards":    strings.Replace(good, `"shards":1`, `"shards":0`, 1),
 	} {
 		if _, err := storage.DecodeJournal(compress(t, content)); err == nil {
 			t.Errorf("%s: decoded", name)
@@ -127,10 +127,10 @@ func FuzzJournalKey(f *testing.F) {
 			return
 		}
 		r := refs[0]
-		if storage.JournalKey(r.Member, r.Shard, r.N) != key || !slices.Equal(r.Keys, []string{key}) {
+		if storage.JournalKey(r.Member, r.N) != key || !slices.Equal(r.Keys, []string{key}) {
 			t.Errorf("%q was taken for %+v", key, r)
 		}
-		if _, err := storage.EncodeJournal(storage.Journal{Member: r.Member, Shard: r.Shard, Shards: r.Shard + 1, N: r.N}); err != nil {
+		if _, err := storage.EncodeJournal(storage.Journal{Member: r.Member, N: r.N}); err != nil {
 			t.Errorf("%q was taken for a journal nobody can write: %v", key, err)
 		}
 	})
@@ -139,31 +139,29 @@ func FuzzJournalKey(f *testing.F) {
 func TestJournalsFindsTheNewest(t *testing.T) {
 	b := memory(t)
 	stored := []storage.Journal{
-		{Member: "a", Shard: 0, Shards: 1, N: 3}, {Member: "a", Shard: 0, Shards: 1, N: 11}, {Member: "a", Shard: 0, Shards: 1, N: 2},
-		{Member: "a", Shard: 1, Shards: 2, N: 0}, {Member: "a-b", Shard: 0, Shards: 1, N: 7}, {Member: "b", Shard: 10, Shards: 11, N: 5},
+		{Member: "a", N: 3}, {Member: "a", N: 11}, {Member: "a", N: 2}, {Member: "a-b", N: 7}, {Member: "b", N: 5},
 	}
 	for _, j := range stored {
 		if err := storage.NewJournalWriter(b).Write(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, stray := range []string{"wake/a", "wake/a/0/12", "wake/a/x/0000000000000001", "wake/c/00/0000000000000001", "wake/ä/0/0000000000000001", "wake/a/0/0000000000000001/x"} {
+	for _, stray := range []string{"wake/a", "wake/a/0/12", "wake/a/1/0000000000000000", "wake/a/x/0000000000000001", "wake/c/00/0000000000000001", "wake/ä/0/0000000000000001", "wake/a/0/0000000000000001/x"} {
 		if err := b.Put(t.Context(), stray, storage.Bytes([]byte("x"))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := storage.Journals(t.Context(), b)
-	keys := func(member string, shard int, ns ...int64) (keys []string) {
+	keys := func(member string, ns ...int64) (keys []string) {
 		for _, n := range ns {
-			keys = append(keys, storage.JournalKey(member, shard, n))
+			keys = append(keys, storage.JournalKey(member, n))
 		}
 		return keys
 	}
 	want := []storage.JournalRef{
-		{Member: "a-b", Shard: 0, N: 7, Keys: keys("a-b", 0, 7)},
-		{Member: "a", Shard: 0, N: 11, Keys: keys("a", 0, 2, 3, 11)},
-		{Member: "a", Shard: 1, N: 0, Keys: keys("a", 1, 0)},
-		{Member: "b", Shard: 10, N: 5, Keys: keys("b", 10, 5)},
+		{Member: "a-b", N: 7, Keys: keys("a-b", 7)},
+		{Member: "a", N: 11, Keys: keys("a", 2, 3, 11)},
+		{Member: "b", N: 5, Keys: keys("b", 5)},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
@@ -171,14 +169,14 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 	if err := storage.DeleteJournal(t.Context(), b, got[1].Keys[:2]); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = storage.Journals(t.Context(), b); err != nil || len(got) != 4 || !cmp.Equal(got[1].Keys, keys("a", 0, 11)) {
+	if got, err = storage.Journals(t.Context(), b); err != nil || len(got) != 3 || !cmp.Equal(got[1].Keys, keys("a", 11)) {
 		t.Errorf("after the delete: %+v, %v", got, err)
 	}
-	err = storage.DeleteJournal(t.Context(), b, []string{keys("a", 0, 11)[0], "wake/a"})
+	err = storage.DeleteJournal(t.Context(), b, []string{keys("a", 11)[0], "wake/a"})
 	if !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("delete of a stray key: %v, want refused", err)
 	}
-	if _, err = storage.ReadJournal(t.Context(), b, "a", 0, 11); err != nil {
+	if _, err = storage.ReadJournal(t.Context(), b, "a", 11); err != nil {
 		t.Errorf("a refused delete deleted: %v", err)
 	}
 }
@@ -189,22 +187,22 @@ func TestReadJournal(t *testing.T) {
 	if err := storage.NewJournalWriter(b).Write(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
-	got, err := storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 5)
+	got, err := storage.ReadJournal(t.Context(), b, j.Member, 5)
 	if diff := cmp.Diff(j, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err = storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 6); !errors.Is(err, storage.ErrNotFound) {
+	if _, err = storage.ReadJournal(t.Context(), b, j.Member, 6); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("absent: %v", err)
 	}
-	data, err := b.Get(t.Context(), storage.JournalKey(j.Member, j.Shard, 5))
+	data, err := b.Get(t.Context(), storage.JournalKey(j.Member, 5))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Put(t.Context(), storage.JournalKey(j.Member, j.Shard, 6), storage.Bytes(data)); err != nil {
+	if err := b.Put(t.Context(), storage.JournalKey(j.Member, 6), storage.Bytes(data)); err != nil {
 		t.Fatal(err)
 	}
 	var corrupt *storage.CorruptError
-	if _, err = storage.ReadJournal(t.Context(), b, j.Member, j.Shard, 6); !errors.As(err, &corrupt) || corrupt.Seq != 6 {
+	if _, err = storage.ReadJournal(t.Context(), b, j.Member, 6); !errors.As(err, &corrupt) || corrupt.Seq != 6 {
 		t.Errorf("under another key: %v, want corrupt", err)
 	}
 }

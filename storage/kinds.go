@@ -52,7 +52,7 @@ var keyTemplates = []KeyTemplate{
 	{KindPage, convFolder + "page/<n>-<digest>"},
 	{KindCut, convFolder + "cut/<name>/<object>"},
 	{KindIndex, indexRoot + "<agent>/<yyyy-mm-dd>/<conv>"},
-	{KindJournal, journalRoot + "<member>/<shard>/<n>"},
+	{KindJournal, journalRoot + "<member>/0/<n>"},
 	{KindAside, asideRoot + "<conv>"},
 	{KindExport, exportRoot + "<member>/<shard>/<n>"},
 	{KindTimer, timerRoot + "<shard>/<minute>/<conv>.<seq>"},

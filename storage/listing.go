@@ -154,7 +154,7 @@ func parseListingKey(root, key string) (member string, shard int, n int64, ok bo
 	member = parts[1]
 	shard, errShard := strconv.Atoi(parts[2])
 	n, errN := parseNumber(parts[3])
-	if errShard != nil || errN != nil || listingKey(root, member, shard, n) != key {
+	if errShard != nil || errN != nil || listingKey(root, member, shard, n) != key || root == journalRoot && shard != 0 {
 		return "", 0, 0, false
 	}
 	return member, shard, n, (listing[JournalEntry]{Member: member, Shard: shard, Shards: shard + 1, N: n}).valid() == nil

@@ -61,7 +61,7 @@ func endless(t *testing.T, b storage.Bucket, at conversation.Address, text int64
 	}
 	write(encode(&conversation.StepCompleted{Message: "msg_2", Turn: "turn_1", StopReason: "stop"},
 		&conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted}))
-	err := storage.NewJournalWriter(b).Write(t.Context(), storage.Journal{Member: "gone", Shards: 1, Entries: []storage.JournalEntry{
+	err := storage.NewJournalWriter(b).Write(t.Context(), storage.Journal{Member: "gone", Entries: []storage.JournalEntry{
 		{Conv: at.Key(), Nonce: "lost", Seq: 0},
 	}})
 	if err != nil {

@@ -159,7 +159,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 		return nil, err
 	}
 	for _, ref := range refs {
-		j, err := storage.ReadJournal(ctx, v.cluster.bucket, ref.Member, ref.Shard, ref.N)
+		j, err := storage.ReadJournal(ctx, v.cluster.bucket, ref.Member, ref.N)
 		if errors.Is(err, storage.ErrNotFound) {
 			continue // There is a newer one.
 		}

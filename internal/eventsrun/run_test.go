@@ -292,7 +292,7 @@ func (r *run) busy(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for _, ref := range refs {
-		j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.Shard, ref.N)
+		j, err := storage.ReadJournal(ctx, r.bucket, ref.Member, ref.N)
 		if errors.Is(err, storage.ErrNotFound) {
 			n++ // It has just been replaced: ask again.
 			continue

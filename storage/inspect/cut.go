@@ -481,7 +481,7 @@ func (c *cutter) owe(ctx context.Context, name string) error {
 	if !c.state.Exists() || len(c.state.Unsettled()) == 0 {
 		return nil
 	}
-	return storage.NewJournalWriter(c.bucket).Write(ctx, storage.Journal{Member: name, Shards: 1, Entries: []storage.JournalEntry{
+	return storage.NewJournalWriter(c.bucket).Write(ctx, storage.Journal{Member: name, Entries: []storage.JournalEntry{
 		{Conv: c.Conv, Nonce: storage.Nonce(fmt.Sprintf("%s-%d", name, c.highest+1)), Seq: c.highest + 1},
 	}})
 }

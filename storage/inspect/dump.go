@@ -314,8 +314,8 @@ func (d *dumper) named(data []byte, line objectLine) error {
 
 func (d *dumper) journal(data []byte, line objectLine) error {
 	j, err := storage.DecodeJournal(data)
-	if err == nil && (j.Member != d.name.Member || j.Shard != d.name.Shard || j.N != d.name.First) {
-		err = fmt.Errorf("header says journal %d of shard %d of %s", j.N, j.Shard, j.Member)
+	if err == nil && (j.Member != d.name.Member || j.N != d.name.First) {
+		err = fmt.Errorf("header says journal %d of %s", j.N, j.Member)
 	}
 	return errors.Join(d.content(data, line), err)
 }

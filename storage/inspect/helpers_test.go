@@ -100,7 +100,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) others() {
 	ctx := context.Background()
 	check(w.t, w.logs.PutIndex(ctx, storage.IndexEntry{Address: w.at, Day: "2026-01-02"}))
-	check(w.t, storage.NewJournalWriter(w.bucket).Write(ctx, storage.Journal{Member: "m1", Shards: 1, N: 3, Entries: []storage.JournalEntry{
+	check(w.t, storage.NewJournalWriter(w.bucket).Write(ctx, storage.Journal{Member: "m1", N: 3, Entries: []storage.JournalEntry{
 		{Conv: w.conv, Nonce: "n3", Seq: 30}, {Conv: conversation.Address{Agent: "assistant", ID: "never"}.Key(), Nonce: "n9", Seq: -1},
 	}}))
 	check(w.t, storage.NewJournalWriter(w.bucket).WriteExport(ctx, storage.ExportJournal{Member: "m1", Shards: 64, N: 5, Entries: []storage.ExportEntry{

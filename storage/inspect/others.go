@@ -18,7 +18,7 @@ func (v *verifier) journals(ctx context.Context) error {
 			v.foreign(k.Key)
 			return nil
 		}
-		j, err := storage.ReadJournal(ctx, v.bucket, name.Member, name.Shard, name.First)
+		j, err := storage.ReadJournal(ctx, v.bucket, name.Member, name.First)
 		var corrupt *storage.CorruptError
 		switch {
 		case errors.Is(err, storage.ErrNotFound):

@@ -222,7 +222,7 @@ func TestCounter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := storage.NewJournalWriter(b).Write(t.Context(), storage.Journal{Member: "m", Shards: 1}); err != nil {
+	if err := storage.NewJournalWriter(b).Write(t.Context(), storage.Journal{Member: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := storage.PutBlob(t.Context(), b, conv, storage.Bytes([]byte("x"))); err != nil {

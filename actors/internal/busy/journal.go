@@ -457,7 +457,7 @@ func (j *Journal) compose() storage.Journal {
 	j.flying, j.waiting = append(j.flying, j.waiting...), nil
 	j.dirty, j.hasty = false, false
 	j.snapshot = append(j.snapshot[:0], j.set...)
-	return storage.Journal{Member: j.member, Shards: 1, N: n, Entries: j.snapshot}
+	return storage.Journal{Member: j.member, N: n, Entries: j.snapshot}
 }
 
 // land records that the journal n landed and returns who waited for it.
@@ -550,7 +550,7 @@ func (j *Journal) unswept(n int64) []string {
 }
 
 // key is that of a number. A node has one journal, in shard 0.
-func (j *Journal) key(n int64) string { return storage.JournalKey(j.member, 0, n) }
+func (j *Journal) key(n int64) string { return storage.JournalKey(j.member, n) }
 
 // Close removes the journal of a node that owes nothing any more. It is called
 // after run has returned; a node that still owes something leaves its journal to

@@ -133,7 +133,7 @@ func (b *bench) list(id ID) (listed func() bool) {
 func (b *bench) put(n int64, want ...ID) *heldPut {
 	b.Helper()
 	p := <-b.bucket.puts
-	if key := storage.JournalKey("m", 0, n); p.key != key {
+	if key := storage.JournalKey("m", n); p.key != key {
 		b.Errorf("write under %s, want %s", p.key, key)
 	}
 	j, err := storage.DecodeJournal(p.body)
@@ -177,7 +177,7 @@ func (b *bench) wantStored(numbers ...int64) {
 	synctest.Wait()
 	var want []string
 	for _, n := range numbers {
-		want = append(want, storage.JournalKey("m", 0, n))
+		want = append(want, storage.JournalKey("m", n))
 	}
 	if diff := cmp.Diff(want, b.bucket.stored()); diff != "" {
 		b.Errorf("stored (-want +got):\n%s", diff)

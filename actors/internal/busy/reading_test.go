@@ -46,7 +46,7 @@ func listedNow(t *testing.T, bucket storage.Bucket) []storage.JournalEntry {
 	}
 	for _, ref := range refs {
 		if ref.Member == "me" {
-			j, err := storage.ReadJournal(t.Context(), bucket, ref.Member, ref.Shard, ref.N)
+			j, err := storage.ReadJournal(t.Context(), bucket, ref.Member, ref.N)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ var rules struct {
 	waitsForJournal, sweepsOwnSet, awaitsAnswers, sweepsAgain, asksOwners, asksClaimed, deletesRead, listsWriters, listsInFlight,
 	foretellsOpening, foretellsReading, suspectsTakeTurns, asideBeforeAnswer, keepsBytes, deletesLanded atomic.Bool
 
-	swept  sync.Map // what was swept once, by sweeper and shard, for sweepsAgain
+	swept  sync.Map // what was swept once, by sweeper and member, for sweepsAgain
 	landed sync.Map // the set that has landed, by journal, for listsInFlight
 }
 
@@ -66,14 +66,14 @@ func foretellsReading() bool  { return !rules.foretellsReading.Load() }
 func suspectsTakeTurns() bool { return !rules.suspectsTakeTurns.Load() }
 func asideBeforeAnswer() bool { return !rules.asideBeforeAnswer.Load() }
 
-// sweptShard names what a runtime has swept.
-type sweptShard struct {
-	w *Sweeper
-	shard
+// sweptMember names whose journal a sweeper has swept.
+type sweptMember struct {
+	w      *Sweeper
+	member string
 }
 
 func (w *Sweeper) sweepsAgain(ref storage.JournalRef) bool {
-	_, swept := rules.swept.Load(sweptShard{w, shard{ref.Member, ref.Shard}})
+	_, swept := rules.swept.Load(sweptMember{w, ref.Member})
 	return !swept || !rules.sweepsAgain.Load()
 }
 
@@ -90,12 +90,12 @@ func (w *Sweeper) covered(e storage.JournalEntry) bool {
 
 func (w *Sweeper) swept(ctx context.Context, ref storage.JournalRef) []string {
 	if rules.sweepsAgain.Load() {
-		rules.swept.Store(sweptShard{w, shard{ref.Member, ref.Shard}}, true)
+		rules.swept.Store(sweptMember{w, ref.Member}, true)
 	}
 	if rules.deletesRead.Load() {
 		refs, _ := storage.Journals(ctx, w.o.Bucket)
 		for _, now := range refs {
-			if now.Member == ref.Member && now.Shard == ref.Shard {
+			if now.Member == ref.Member {
 				return now.Keys
 			}
 		}

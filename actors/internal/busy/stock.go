@@ -68,7 +68,7 @@ func (s *stock) read(ctx context.Context, refs []storage.JournalRef) error {
 		l := &leftJournal{ref: ref}
 		s.left = append(s.left, l)
 		g.Go(func() error {
-			j, err := storage.ReadJournal(ctx, w.o.Bucket, ref.Member, ref.Shard, ref.N)
+			j, err := storage.ReadJournal(ctx, w.o.Bucket, ref.Member, ref.N)
 			l.kept = err != nil
 			l.all, l.open = j.Entries, w.unanswered(ref, j.Entries)
 			if err != nil && !errors.Is(err, storage.ErrNotFound) { // else another sweep was faster

@@ -79,8 +79,8 @@ type Sweeper struct {
 	sweeps, pokes, takenOver atomic.Int64
 
 	mu sync.Mutex
-	// answers are the entries of others' journals that were answered.
-	answers map[shard]map[storage.JournalEntry]bool
+	// answers are the entries of others' journals that were answered, by their member.
+	answers map[string]map[storage.JournalEntry]bool
 }
 
 // New returns a sweeper whose journal lists nothing. Nothing is sent yet.
@@ -88,7 +88,7 @@ func New(o Options) *Sweeper {
 	w := &Sweeper{
 		Journal: NewJournal(o.Bucket, o.Member, o.Logger), Asides: newAsides(o.AsideAfter),
 		o: o, soon: make(chan struct{}, 1), now: make(chan struct{}, 1), pokeNow: make(chan struct{}, 1),
-		answers: map[shard]map[storage.JournalEntry]bool{},
+		answers: map[string]map[storage.JournalEntry]bool{},
 	}
 	w.Timers = &Timers{sweeper: w}
 	return w
@@ -218,18 +218,12 @@ func (w *Sweeper) sweepStaged(ctx context.Context) error {
 	})
 }
 
-// shard names the journals of one shard of one member.
-type shard struct {
-	member string
-	number int
-}
-
 // unanswered returns the entries of a journal that no sweep of this node has had
 // answered.
 func (w *Sweeper) unanswered(ref storage.JournalRef, entries []storage.JournalEntry) []storage.JournalEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known := w.answers[shard{ref.Member, ref.Shard}]
+	known := w.answers[ref.Member]
 	var out []storage.JournalEntry
 	for _, e := range entries {
 		if !known[e] {
@@ -242,7 +236,7 @@ func (w *Sweeper) unanswered(ref storage.JournalRef, entries []storage.JournalEn
 func (w *Sweeper) answered(ref storage.JournalRef, e storage.JournalEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := shard{ref.Member, ref.Shard}
+	at := ref.Member
 	if w.answers[at] == nil {
 		w.answers[at] = map[storage.JournalEntry]bool{}
 	}
@@ -253,10 +247,8 @@ func (w *Sweeper) answered(ref storage.JournalRef, e storage.JournalEntry) {
 func (w *Sweeper) forgetAnswers(refs []storage.JournalRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.answers, func(at shard, _ map[storage.JournalEntry]bool) bool {
-		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool {
-			return at == shard{ref.Member, ref.Shard}
-		})
+	maps.DeleteFunc(w.answers, func(member string, _ map[storage.JournalEntry]bool) bool {
+		return !slices.ContainsFunc(refs, func(ref storage.JournalRef) bool { return ref.Member == member })
 	})
 }
 

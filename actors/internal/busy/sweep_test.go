@@ -159,7 +159,7 @@ func askedOnce(entries ...storage.JournalEntry) map[string]int {
 
 func writeJournal(t *testing.T, bucket storage.Bucket, member string, n int64, entries ...storage.JournalEntry) {
 	t.Helper()
-	j := storage.Journal{Member: member, Shards: 1, N: n, Entries: entries}
+	j := storage.Journal{Member: member, N: n, Entries: entries}
 	if err := storage.NewJournalWriter(bucket).Write(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestAnswersOutliveAnUnanswerableEntry(t *testing.T) {
 	}}
 	bucket := memoryBucket(t)
 	r := sweeperOf(t, bucket, o)
-	key := func(n int64) string { return storage.JournalKey("dead", 0, n) }
+	key := func(n int64) string { return storage.JournalKey("dead", n) }
 	sweep := func(what string, complete bool, want map[string]int) {
 		t.Helper()
 		if err := r.Sweep(t.Context()); (err == nil) != complete {
@@ -266,7 +266,7 @@ func TestAnswersSurviveAFailedListing(t *testing.T) {
 func TestSweepRemovesOwnReplacedJournals(t *testing.T) {
 	bucket := memoryBucket(t)
 	r := sweeperOf(t, bucket, &oracle{})
-	key := func(n int64) string { return storage.JournalKey("me", 0, n) }
+	key := func(n int64) string { return storage.JournalKey("me", n) }
 	sweep := func() {
 		t.Helper()
 		if err := r.Sweep(t.Context()); err != nil {
@@ -368,12 +368,12 @@ func TestAsideAnswers(t *testing.T) {
 	if err := r.Sweep(t.Context()); err == nil {
 		t.Error("a sweep that does not know what is set aside returned no error")
 	}
-	wantJournals(t, bucket, storage.JournalKey("back-1", 0, 0), storage.JournalKey("dead", 0, 0))
+	wantJournals(t, bucket, storage.JournalKey("back-1", 0), storage.JournalKey("dead", 0))
 	bucket.prefix = ""
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
-	wantJournals(t, bucket, storage.JournalKey("back-1", 0, 0))
+	wantJournals(t, bucket, storage.JournalKey("back-1", 0))
 	if asked := o.takeAsked(); asked != nil {
 		t.Errorf("asked for %v", asked)
 	}
