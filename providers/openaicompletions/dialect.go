@@ -24,7 +24,7 @@ type dialect struct {
 
 // shown is the part of a dialect that history is encoded in.
 type shown struct {
-	toolName, assistantAfterTool, nonNull, thinkingAsText, reasoningContent bool
+	toolName, assistantAfterTool, nonNull, thinkingAsText, reasoningContent, shortIDs bool
 }
 
 // vendors are known by the ids of their providers, or by their hosts. What they do not
@@ -115,6 +115,7 @@ func (c codec) dialectOf(m providers.Model) dialect {
 			assistantAfterTool: k.RequiresAssistantAfterToolResult.Or(false),
 			nonNull:            k.RequiresNonNullAssistantContent.Or(false),
 			thinkingAsText:     k.RequiresThinkingAsText.Or(false),
+			shortIDs:           ownHost(m),
 			reasoningContent:   m.Reasoning && k.RequiresReasoningContentOnAssistantMessages.Or(false),
 		},
 		store: k.SupportsStore.Or(true), developer: m.Reasoning && k.SupportsDeveloperRole.Or(true),

@@ -300,3 +300,28 @@ func TestSessionHeaders(t *testing.T) {
 		}
 	}
 }
+
+// TestLongIDs are shortened for the vendor that refuses them, alike in call and result.
+func TestLongIDs(t *testing.T) {
+	long := "call-e90191c4-4a4c-44c2-92f5-98caf16932b6-0"
+	req := providers.Request{Messages: []providers.Message{
+		{Role: providers.RoleAssistant, Parts: []providers.Part{providers.ToolCall{ID: long, Name: "f"}, providers.ToolCall{ID: "short", Name: "f"}}},
+		{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: long, Content: []providers.Part{providers.Text{Text: "ok"}}}}},
+	}}
+	for host, kept := range map[string]bool{"api.openai.com": false, "api.x.ai": true} {
+		var body struct {
+			Messages []struct {
+				Calls []struct{ ID string } `json:"tool_calls"`
+				ID    string                `json:"tool_call_id"`
+			}
+		}
+		m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://" + host + "/v1"}
+		if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+			t.Fatal(err)
+		}
+		call, result := body.Messages[0].Calls, body.Messages[1].ID
+		if call[0].ID != result || call[1].ID != "short" || (result == long) != kept || !kept && len(result) > 40 {
+			t.Errorf("%s: %+v", host, body)
+		}
+	}
+}

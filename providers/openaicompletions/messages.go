@@ -1,6 +1,8 @@
 package openaicompletions
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -193,7 +195,7 @@ func (s shown) assistant(msg providers.Message) message {
 			s.think(&out, &thoughts, p)
 		case providers.ToolCall:
 			out.ToolCalls = append(out.ToolCalls, toolCall{
-				ID: p.ID, Type: "function", Function: calledByName{Name: p.Name, Arguments: string(p.Arguments)},
+				ID: s.callID(p.ID), Type: "function", Function: calledByName{Name: p.Name, Arguments: string(p.Arguments)},
 			})
 		}
 	}
@@ -210,6 +212,18 @@ func (s shown) assistant(msg providers.Message) message {
 		out.Content = content
 	}
 	return out
+}
+
+// maxCallID is the longest id of a call that the vendor itself takes, in bytes.
+const maxCallID = 40
+
+// callID is the id of a call as it is sent, the same for call and result.
+func (s shown) callID(id string) string {
+	if !s.shortIDs || len(id) <= maxCallID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
 }
 
 // think shows reasoning to its model again: as its server wants that of all, else under
@@ -255,7 +269,7 @@ func (s shown) results(parts []providers.Part, e *providers.BodyEncoder) []messa
 				fmt.Fprintf(&text, "(Image %d below.)", len(images))
 			}
 		}
-		result := message{Role: roleTool, ToolCallID: r.CallID, Content: text.String()}
+		result := message{Role: roleTool, ToolCallID: s.callID(r.CallID), Content: text.String()}
 		if s.toolName {
 			result.Name = r.Name
 		}
