@@ -18,11 +18,12 @@ type Block struct {
 
 // shown is what Transform's treatment of messages depends on.
 type shown struct {
-	spec   string
-	images imageRules
+	spec     string
+	images   imageRules
+	noReplay bool
 }
 
-func shownTo(m Model) shown { return shown{spec: m.Spec(), images: imagesFor(m)} }
+func shownTo(m Model) shown { return shown{spec: m.Spec(), images: imagesFor(m), noReplay: m.NoReplay} }
 
 // NewBlock returns a block of messages, which it keeps and which must not be
 // changed any more.

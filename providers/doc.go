@@ -21,7 +21,9 @@
 //  5. Ending ctx ends the stream promptly with KindAborted. Breaking out of
 //     the range loop releases the connection; nothing runs on afterwards.
 //  6. Nothing is retried here. The caller retries, guided by Error.Retryable
-//     and Error.RetryAfter.
+//     and Error.RetryAfter. But a vendor that refuses what its model once reasoned,
+//     as one does whose key has changed, is asked again without it: else the
+//     conversation could never go on.
 //  7. Images are opened while the request is sent and closed when the stream has
 //     ended; no call holds one in memory. One that cannot be read, or is not what
 //     it was, ends the call before the vendor has all of it, and is not taken for

@@ -79,27 +79,48 @@ func (h *HTTP) takesHistory() {}
 func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error] {
 	return NewStream(ctx, m, func(a *Assembler) error {
 		a.Bound(o.Limits)
-		treq, topts := Transform(m, req, o)
-		call, err := h.codec.Encode(m, treq, topts)
-		if err != nil {
-			return errorOf(KindInvalidRequest, err)
-		}
-		hreq, err := newRequest(ctx, m, call)
-		if err != nil {
-			return &Error{Kind: KindInvalidRequest, Err: err}
-		}
-		up := &upload{ctx: ctx, body: call.Body}
-		defer up.end()
-		up.attach(hreq)
-		if err := h.finishRequest(ctx, hreq, m, topts); err != nil {
-			return err
-		}
-		err = HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
-		if failure := up.end(); failure != nil && !a.finished {
-			return failure // whatever the vendor made of half a request
+		err := h.call(ctx, m, req, o, a)
+		if m := m; refusesReplay(err) && !m.NoReplay {
+			m.NoReplay = true
+			err = h.call(ctx, m, req, o, a)
 		}
 		return err
 	})
+}
+
+// refusesReplay reports whether a vendor will not have what its model once reasoned. It
+// says so before the response begins.
+func refusesReplay(err error) bool {
+	var e *Error
+	var vendor *VendorError
+	if !errors.As(err, &e) || e.Status != http.StatusBadRequest || !errors.As(err, &vendor) {
+		return false
+	}
+	return containsAny(strings.ToLower(vendor.Code+"\n"+vendor.Message), replayWords)
+}
+
+// call makes one request and feeds a from its response.
+func (h *HTTP) call(ctx context.Context, m Model, req Request, o Options, a *Assembler) error {
+	treq, topts := Transform(m, req, o)
+	call, err := h.codec.Encode(m, treq, topts)
+	if err != nil {
+		return errorOf(KindInvalidRequest, err)
+	}
+	hreq, err := newRequest(ctx, m, call)
+	if err != nil {
+		return &Error{Kind: KindInvalidRequest, Err: err}
+	}
+	up := &upload{ctx: ctx, body: call.Body}
+	defer up.end()
+	up.attach(hreq)
+	if err := h.finishRequest(ctx, hreq, m, topts); err != nil {
+		return err
+	}
+	err = HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
+	if failure := up.end(); failure != nil && !a.finished {
+		return failure // whatever the vendor made of half a request
+	}
+	return err
 }
 
 // finishRequest authorizes a request that is otherwise whole.

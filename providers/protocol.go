@@ -43,6 +43,9 @@ type Model struct {
 	Input []string
 	// InputLimits bound what of it fits into a request.
 	InputLimits InputLimits
+	// NoReplay leaves out what the model reasoned in earlier replies, and the signatures of
+	// their parts: its vendor has refused them.
+	NoReplay bool
 	// StoreResponses asks for store=true; set only for the protocols that know it.
 	StoreResponses bool
 	// Cost holds the catalog's rates, all zero if it has none.

@@ -33,7 +33,7 @@ const (
 //  4. Within such a pair, call ids are not empty and differ. Arguments are an
 //     object: anything else is wrapped into one.
 //  5. Reasoning and signatures stay only in messages of this very model, in their
-//     order. Texts that are empty and unsigned, and messages left without parts, are
+//     order, unless NoReplay is set. Texts that are empty and unsigned, and messages left without parts, are
 //     dropped.
 func Transform(m Model, req Request, o Options) (Request, Options) {
 	req.Messages = transformMessages(m, req.Messages)
@@ -67,7 +67,7 @@ func transformMessages(m Model, messages []Message) []Message {
 func appendTurn(out []Message, m Model, turn []Message) []Message {
 	images := shownTo(m).images
 	if turn[0].Role == RoleAssistant {
-		parts, calls := assistantParts(turn[0], m.Spec())
+		parts, calls := assistantParts(turn[0], m)
 		if len(parts) > 0 {
 			out = append(out, Message{Role: RoleAssistant, Parts: parts, Model: turn[0].Model})
 		}
@@ -92,9 +92,9 @@ type renamedCall struct {
 	originalID string
 }
 
-func assistantParts(msg Message, spec string) (parts []Part, calls []renamedCall) {
+func assistantParts(msg Message, m Model) (parts []Part, calls []renamedCall) {
 	var used map[string]bool // made for the first call
-	own := msg.Model == spec
+	own := msg.Model == m.Spec() && !m.NoReplay
 	for _, p := range msg.Parts {
 		switch p := p.(type) {
 		case Text:
