@@ -322,3 +322,8 @@ func TestHistoryIsTheSameBytes(t *testing.T) {
 		"c2ln", `[{"type":"redacted_thinking","data":"eA=="},{"type":"thinking","thinking":"Hm","signature":"eQ=="}]`, "[",
 	})
 }
+
+// FuzzSignatures reads signatures that may be of any format.
+func FuzzSignatures(f *testing.F) {
+	providertest.FuzzSignatures(f, anthropicmessages.NewCodec(nil), []string{"c2ln", `[{"type":"redacted_thinking","data":"eA=="}]`, `[{"type":"thinking","thinking":null,"signature":"x"}]`})
+}

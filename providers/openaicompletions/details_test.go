@@ -115,3 +115,8 @@ func TestBrokenDetails(t *testing.T) {
 		}
 	}
 }
+
+// FuzzSignatures reads signatures that may be of any format.
+func FuzzSignatures(f *testing.F) {
+	providertest.FuzzSignatures(f, openaicompletions.NewCodec(nil), []string{"reasoning", `[{"type":"reasoning.text","index":0,"cut":2}]`, `[{"type":"reasoning.summary","id":{},"cut":1}]`})
+}

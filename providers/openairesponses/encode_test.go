@@ -240,3 +240,8 @@ func TestHistoryBlocks(t *testing.T) {
 		`{"encrypted_content":"e"}`, `{"encrypted_content":"e","summary":[0]}`, `{"phase":"commentary"}`, "reasoning", "{",
 	})
 }
+
+// FuzzSignatures reads signatures that may be of any format.
+func FuzzSignatures(f *testing.F) {
+	providertest.FuzzSignatures(f, openairesponses.NewCodec(nil), []string{`{"encrypted_content":"e","summary":[2]}`, `{"encrypted_content":"e","content":[0,1]}`, `{"phase":"commentary"}`})
+}

@@ -147,3 +147,21 @@ func (g *conversations) step() []providers.Message {
 	}
 	return []providers.Message{said, results}
 }
+
+// FuzzSignatures checks that whatever a signature holds, and whatever text it is of, a
+// request with it can be sent: a codec reads its signatures as it reads its vendor.
+func FuzzSignatures(f *testing.F, c providers.Codec, signatures []string) {
+	for _, s := range signatures {
+		f.Add("hm", s)
+	}
+	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
+	f.Fuzz(func(t *testing.T, text, signature string) {
+		encoded(t, c, m, providers.Request{Messages: []providers.Message{
+			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}},
+			{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
+				providers.Reasoning{Text: text, Signature: signature}, providers.Text{Text: text, Signature: signature},
+				providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`), Signature: signature},
+			}},
+		}})
+	})
+}
