@@ -18,6 +18,8 @@
 //     raised to leave 1024 for the answer; where the model's own limit forbids
 //     that, the budget shrinks, and below 1024 there is none. Temperature is
 //     left out beside a budget, since the vendor refuses the pair.
+//   - Results of calls that were made without thinking, by another model for one, are
+//     answered without a budget, too: the vendor refuses the pair.
 //   - The prompt cache is marked on the system prompt, the last tool, and the
 //     last block of the last user message.
 //   - Neighbouring messages of one side become one, as the format wants the

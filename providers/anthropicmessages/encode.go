@@ -3,6 +3,7 @@ package anthropicmessages
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
@@ -77,7 +78,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if n := len(b.Tools); n > 0 && m.Compat.SupportsCacheControlOnTools.Or(true) {
 		b.Tools[n-1].CacheControl = ephemeral()
 	}
-	b.think(m, o)
+	b.think(m, req.Messages, o)
 	if (b.Thinking == nil || b.Thinking.Type == thinkingOff) && m.Compat.SupportsTemperature.Or(true) {
 		b.Temperature = o.Temperature
 	}
@@ -105,7 +106,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 }
 
 // think sets how much the model is to think, and to say.
-func (b *body) think(m providers.Model, o providers.Options) {
+func (b *body) think(m providers.Model, latest []providers.Message, o providers.Options) {
 	adaptive := m.Compat.ForceAdaptiveThinking.Or(false)
 	switch level := o.ThinkingLevel; {
 	case level == providers.ThinkingOff:
@@ -116,9 +117,25 @@ func (b *body) think(m providers.Model, o providers.Options) {
 	case level != "" && adaptive:
 		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
 		b.Thinking, b.Output = &thinking{Type: thinkingAdaptive, Display: "summarized"}, &outputConfig{Effort: effort(m, level)}
+	case answersOthers(m, latest):
+		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
 	default:
 		b.MaxTokens, b.Thinking = limits(m, o)
 	}
+}
+
+// answersOthers reports whether the latest messages are results of calls that were made
+// without thinking: by another model, or before it was switched on. The vendor takes
+// them only from a model that does not think about them within a budget either.
+func answersOthers(m providers.Model, latest []providers.Message) bool {
+	n := len(latest)
+	if n < 2 || latest[n-1].Role != providers.RoleTool {
+		return false
+	}
+	return !slices.ContainsFunc(latest[n-2].Parts, func(p providers.Part) bool {
+		r, ok := p.(providers.Reasoning)
+		return ok && len(encodeReasoning(r, m.Compat.AllowEmptySignature.Or(false))) > 0
+	})
 }
 
 // effort is the vendor's word for a level.

@@ -194,6 +194,40 @@ func TestEncodeLimits(t *testing.T) {
 	}
 }
 
+// TestEncodeResultsOfOthers gives no budget for thinking about results of calls that were
+// made without, as those of another model are.
+func TestEncodeResultsOfOthers(t *testing.T) {
+	call := providers.ToolCall{ID: "c", Name: "f"}
+	thought := providers.Reasoning{Text: "hm", Signature: "s"}
+	result := providers.Message{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c"}}}
+	question := providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}}
+	said := func(model string, parts ...providers.Part) providers.Message {
+		return providers.Message{Role: providers.RoleAssistant, Model: model, Parts: parts}
+	}
+	for _, tt := range []struct {
+		name     string
+		compat   providers.Compat
+		messages []providers.Message
+		thinks   bool
+	}{
+		{"own", providers.Compat{}, []providers.Message{question, said("p/m", thought, call), result}, true},
+		{"another model's", providers.Compat{}, []providers.Message{question, said("p/other", thought, call), result}, false},
+		{"own, without thinking", providers.Compat{}, []providers.Message{question, said("p/m", call), result}, false},
+		{"own, never signed", providers.Compat{}, []providers.Message{question, said("p/m", providers.Reasoning{Text: "hm"}, call), result}, false},
+		{"own, of a server that signs nothing", providers.Compat{AllowEmptySignature: providers.FlagOn},
+			[]providers.Message{question, said("p/m", providers.Reasoning{Text: "hm"}, call), result}, true},
+		{"another model's, and a question since", providers.Compat{}, []providers.Message{question, said("p/other", call), result, question}, true},
+		{"another model's, of one that decides by itself", providers.Compat{ForceAdaptiveThinking: providers.FlagOn},
+			[]providers.Message{question, said("p/other", call), result}, true},
+	} {
+		m := providers.Model{Provider: "p", ID: "m", Reasoning: true, MaxTokens: 64000, Compat: tt.compat}
+		got := encode(t, m, providers.Request{Messages: tt.messages}, providers.Options{ThinkingLevel: "low", MaxTokens: 100})
+		if thinks := strings.Contains(got, `"thinking": {`); thinks != tt.thinks {
+			t.Errorf("%s: thinks %v, want %v", tt.name, thinks, tt.thinks)
+		}
+	}
+}
+
 // TestCompat is of servers that differ from the vendor's own.
 func TestCompat(t *testing.T) {
 	const on, off = providers.FlagOn, providers.FlagOff
