@@ -122,9 +122,9 @@ func TestResolve(t *testing.T) {
 		})},
 		{"model over registration", map[string]providers.Registration{"acme": {
 			ContextWindow: new(5), MaxTokens: new(6), Reasoning: new(false), Input: []string{"text"},
-			Models: map[string]providers.ModelOverride{"org/big": {ContextWindow: new(7), Reasoning: new(true)}},
+			Models: map[string]providers.ModelOverride{"org/big": {ContextWindow: new(7), Reasoning: new(true), Input: []string{"image"}}},
 		}}, "acme/org/big", big(func(m *providers.Model) {
-			m.ContextWindow, m.MaxTokens, m.Input = 7, 6, []string{"text"}
+			m.ContextWindow, m.MaxTokens, m.Input = 7, 6, []string{"image"}
 		})},
 		{"compat field by field, the thinking map as a whole", map[string]providers.Registration{"acme": {
 			Thinking: providers.ThinkingMap{"low": nil},

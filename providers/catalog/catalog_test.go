@@ -138,6 +138,15 @@ func TestSingleEntries(t *testing.T) {
 			Input: []string{"text"}, Compat: providers.Compat{SupportsStrictMode: providers.FlagOn},
 			Cost: providers.Cost{Rates: providers.Rates{Input: 30, Output: 60}},
 		}},
+		{find("google", "gemini-2.5-pro"), providers.CatalogModel{
+			ID: "gemini-2.5-pro", API: "google-generative-ai", BaseURL: "https://generativelanguage.googleapis.com/v1beta",
+			ContextWindow: 1048576, MaxTokens: 65536, Reasoning: true,
+			Input: []string{"text", "image"}, InputLimits: providers.InputLimits{RequestBytes: 20 << 20, Images: 3600, ImageBytes: 4_718_592, ImageSide: 2000},
+			Cost: providers.Cost{
+				Rates: providers.Rates{Input: 1.25, Output: 10, CacheRead: 0.125},
+				Tiers: []providers.CostTier{{InputTokensAbove: 200_000, Rates: providers.Rates{Input: 2.5, Output: 15, CacheRead: 0.25}}},
+			},
+		}},
 	} {
 		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.want.ID, diff)
