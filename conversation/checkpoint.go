@@ -13,14 +13,15 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 7
+const Reducer = 8
 
 // What a state means that needs one of these has not changed since, so versions that know
-// no newer one go on with it: wholeReducer is of one that has all that the log says, and
-// leftReducer of one that has not.
+// no newer one go on with it: wholeReducer is of one that has all that the log says,
+// leftReducer of one that has not, and signedReducer of one with signatures.
 const (
-	wholeReducer = 5
-	leftReducer  = 6
+	wholeReducer  = 5
+	leftReducer   = 6
+	signedReducer = 7
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -129,9 +130,14 @@ func (s *State) reducer() int {
 	}
 	for _, m := range s.byID { // those of subagents too
 		if m.left != nil || m.said > MaxResponseText {
-			version = leftReducer
+			version = max(version, leftReducer)
 		}
 		if slices.ContainsFunc(m.parts, (*part).signed) {
+			version = signedReducer
+		}
+	}
+	for _, sub := range s.bySub { // likewise
+		if sub.Retry != nil {
 			return Reducer
 		}
 	}

@@ -25,6 +25,8 @@ func childOf(r Record) ConversationID {
 		return r.Child
 	case *PartSigned:
 		return r.Child
+	case *RetryScheduled:
+		return r.Child
 	case *ToolCalled:
 		return r.Child
 	case *ToolSettled:

@@ -57,6 +57,7 @@ func recordTable() []recordKind {
 		{TypeChildSettled, true, func() Record { return new(ChildSettled) }},
 		{TypeConversationDeleted, true, func() Record { return new(ConversationDeleted) }},
 		{TypePartSigned, true, func() Record { return new(PartSigned) }},
+		{TypeRetryScheduled, true, func() Record { return new(RetryScheduled) }},
 	}, nextRecords()...)
 }
 

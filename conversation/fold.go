@@ -85,6 +85,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldChildSettled(r)
 	case *Parked:
 		return s.foldParked(r)
+	case *RetryScheduled:
+		return s.foldRetry(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)
@@ -168,6 +170,22 @@ func (s *State) foldParked(r *Parked) error {
 	if r.ElapsedMs > 0 {
 		sub.elapsed[1] = r.ElapsedMs
 	}
+	return nil
+}
+
+// foldRetry has the model call of a submission wait for a time.
+func (s *State) foldRetry(r *RetryScheduled) error {
+	sub, err := s.open(r, r.Submission)
+	if err == nil {
+		err = s.belongs(r, sub)
+	}
+	if err != nil {
+		return err
+	}
+	if st := sub.lastStep(); st != nil && !st.completed {
+		return s.bad(r, "turn %s is under way", st.turn)
+	}
+	sub.Retry = r
 	return nil
 }
 
@@ -340,6 +358,7 @@ func (s *State) foldCompleted(r *StepCompleted) error {
 		return s.bad(r, "turn %s is under way, not %s", st.turn, r.Turn)
 	}
 	st.completed, st.stop, st.usage = true, r.StopReason, r.Usage
+	m.sub.Retry = nil
 	for _, p := range m.parts {
 		p.end()
 	}

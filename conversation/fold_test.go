@@ -135,6 +135,9 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"parking of nothing":     {records{&conversation.Parked{Submission: "sub_9"}}, "unknown submission sub_9"},
 		"parking in a step":      {records{&conversation.Parked{Submission: "sub_1"}}, "turn turn_1 is under way"},
 		"parking in the queue":   {records{&conversation.Parked{Submission: "sub_2"}}, "submission sub_2 is not running"},
+		"retry of nothing":       {records{&conversation.RetryScheduled{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"retry in a step":        {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is under way"},
+		"retry of another's":     {records{&conversation.RetryScheduled{Submission: "sub_2", Child: "child_1"}}, `submission sub_2 belongs to "", not to "child_1"`},
 		"after the deletion":     {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
 		"deletion twice":         {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
 	} {
@@ -325,6 +328,14 @@ func TestQueue(t *testing.T) {
 	if sub.Parked != nil || sub.ParkedAt != 0 || sub.Elapsed() != 250*time.Millisecond || sub.Attempts != 2 {
 		t.Errorf("second attempt: parked %v after %v, %d attempts", sub.Parked, sub.Elapsed(), sub.Attempts)
 	}
+	apply(t, s, &conversation.RetryScheduled{Submission: "sub_1", Until: at})
+	if sub.Retry == nil || sub.Retry.Until != at {
+		t.Errorf("the model is asked later: %+v", sub.Retry)
+	}
+	apply(t, s, started("res_1", "sub_1", "turn_3"), completed("res_1", "turn_3"))
+	if sub.Retry != nil {
+		t.Errorf("the model has answered, and is asked later: %+v", sub.Retry)
+	}
 	apply(t, s, &conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"})
 	if sub.Running || sub.Attempts != 1 {
 		t.Errorf("released: running %t, %d attempts", sub.Running, sub.Attempts)
@@ -446,8 +457,8 @@ func TestSignedParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version, err := conversation.ReducerOf(encoded); err != nil || version != conversation.Reducer {
-		t.Errorf("the state needs version %d, %v, want %d", version, err, conversation.Reducer)
+	if version, err := conversation.ReducerOf(encoded); err != nil || version != 7 {
+		t.Errorf("the state needs version %d, %v, want 7", version, err)
 	}
 	restored, err := conversation.DecodeState(encoded)
 	if err != nil {

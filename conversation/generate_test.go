@@ -268,6 +268,11 @@ func (g *generator) step(w *work) {
 		case n < 12:
 			g.add(&conversation.StepDropped{Message: w.message, Turn: w.turn})
 			w.open, w.calls = false, nil
+			if g.chance(50) {
+				g.add(&conversation.RetryScheduled{
+					Must: true, Submission: w.sub, Child: w.child, Model: "anthropic/x", Reason: "rate_limit", Until: g.now(), Rounds: 1, At: g.now(),
+				})
+			}
 			g.openStep(w)
 		case n < 24:
 			g.call(w)

@@ -181,7 +181,7 @@ func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
 }
 
 // TestOlderVersionsReadWholeStates: a state says that it needs a newer version only if
-// something was left to the log, or has a signature that an older one would lose.
+// something was left to the log, or has a signature, or a retry, that an older one would lose.
 func TestOlderVersionsReadWholeStates(t *testing.T) {
 	reducer := func(inline int, more ...conversation.Record) int {
 		s := conversation.NewStateHolding(inline)
@@ -207,9 +207,12 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		"reasoning": {Message: "res_1", Kind: conversation.PartReasoning, Signature: "sig"},
 		"call":      {Message: "res_1", Call: "call_1", Signature: "sig"},
 	} {
-		if got := reducer(0, r); got != conversation.Reducer {
+		if got := reducer(0, r); got != 7 {
 			t.Errorf("signed %s: %d", name, got)
 		}
+	}
+	if got := reducer(0, &conversation.RetryScheduled{Submission: "sub_2"}); got != conversation.Reducer {
+		t.Errorf("a retry: %d", got)
 	}
 }
 

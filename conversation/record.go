@@ -33,6 +33,7 @@ const (
 	TypeChildSettled        RecordType = "child_settled"
 	TypeConversationDeleted RecordType = "conversation_deleted"
 	TypePartSigned          RecordType = "part_signed"
+	TypeRetryScheduled      RecordType = "retry_scheduled"
 )
 
 // Record is one immutable fact of a conversation.
@@ -483,6 +484,23 @@ type (
 		At         Time           `json:"at"`
 	}
 
+	// RetryScheduled says that the model call of a submission, or of a subagent's, is not
+	// made again before a time. Until then nothing of it runs; see [Parked]. Rounds counts
+	// how often all its models have failed, Blind those of them in which no vendor said
+	// when to come back, and WaitedMs what was waited because of those who did.
+	RetryScheduled struct {
+		Must       bool           `json:"must"`
+		Submission SubmissionID   `json:"submission"`
+		Child      ConversationID `json:"child,omitempty"`
+		Model      string         `json:"model"`
+		Reason     string         `json:"reason"`
+		Until      Time           `json:"until"`
+		Rounds     int            `json:"rounds"`
+		Blind      int            `json:"blind,omitempty"`
+		WaitedMs   int64          `json:"waitedMs"`
+		At         Time           `json:"at"`
+	}
+
 	// ConversationDeleted ends a life. A new one continues at the next offset.
 	ConversationDeleted struct {
 		At Time `json:"at"`
@@ -522,6 +540,9 @@ func (*PartDone) Type() RecordType { return TypePartDone }
 
 // Type implements [Record].
 func (*PartSigned) Type() RecordType { return TypePartSigned }
+
+// Type implements [Record].
+func (*RetryScheduled) Type() RecordType { return TypeRetryScheduled }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

@@ -128,6 +128,9 @@ func endSamples() []conversation.Record {
 		&conversation.PartSigned{
 			Must: true, Message: "msg_2", Child: "conv_2", Kind: conversation.PartText, Call: "call_1", Signature: "c2ln",
 		},
+		&conversation.RetryScheduled{
+			Must: true, Submission: "sub_2", Child: "conv_2", Model: "anthropic/x", Reason: "rate_limit", Until: at, Rounds: 2, Blind: 1, WaitedMs: 40000, At: at,
+		},
 	}
 }
 
@@ -143,6 +146,8 @@ func public() []conversation.Record {
 		case *conversation.PartDone:
 			r.Child = ""
 		case *conversation.PartSigned:
+			r.Child = ""
+		case *conversation.RetryScheduled:
 			r.Child = ""
 		case *conversation.ToolCalled:
 			r.Child = ""

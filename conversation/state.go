@@ -184,8 +184,11 @@ type Submission struct {
 	// offset of the batch that says so.
 	Parked   *Parked `json:"parked,omitempty"`
 	ParkedAt Offset  `json:"parkedAt,omitempty"`
-	Settled  bool    `json:"settled,omitempty"`
-	Outcome  Outcome `json:"outcome,omitempty"`
+	// Retry is what its next model call waits for, nil if it has failed for nothing that
+	// takes long to pass.
+	Retry   *RetryScheduled `json:"retry,omitempty"`
+	Settled bool            `json:"settled,omitempty"`
+	Outcome Outcome         `json:"outcome,omitempty"`
 	// Prepared is set once the hook at the start of a delivery has ended; Continued
 	// counts how often the model was sent on.
 	Prepared  bool `json:"prepared,omitempty"`
@@ -374,7 +377,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	}
 	s.dropChildren(sub)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
-	sub.Parked, sub.ParkedAt = nil, 0
+	sub.Parked, sub.ParkedAt, sub.Retry = nil, 0, nil
 	i := slices.Index(s.unsettled, sub)
 	if next := max(i, 1); next < len(s.unsettled) { // the one that does not wait any more
 		s.waiting.add(s.unsettled[next], -1)
