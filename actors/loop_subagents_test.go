@@ -133,7 +133,7 @@ func TestModelOfASubagent(t *testing.T) {
 			return nil
 		}
 		c := &cast{models: map[string]script{
-			"chosen": inTurn(asks(task("heir", "one"), task("researcher", "two")), fails(errNoCredit), tells("done")),
+			"chosen": inTurn(asks(task("heir", "one"), task("researcher", "two")), fails(&providers.Error{Kind: providers.KindProtocol}), tells("done")),
 			"spare":  tells("spare result"), "child": tells("own result"),
 		}}
 		n := l.run(part{opts: agents(a), cast: c})

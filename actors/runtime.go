@@ -300,7 +300,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	}
 	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
-		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
+		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, Patience: d.Patience, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
 		MaxBrought: l.OutputBytes, MaxReply: r.work.ViewBytes / 4 * 3,
 		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,

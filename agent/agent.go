@@ -112,6 +112,7 @@ const DefaultToolConcurrency = 16
 const (
 	DefaultMaxAttempts = 10
 	DefaultTimeout     = time.Hour
+	DefaultPatience    = 10 * time.Minute
 )
 
 // Durability bounds the work on one submission. A submission over a bound is
@@ -126,6 +127,13 @@ type Durability struct {
 	// by a monotonic clock; waiting in the queue and between attempts is not
 	// counted. Zero means [DefaultTimeout].
 	Timeout time.Duration
+
+	// Patience bounds the waits, for one reply, for model vendors who say when to come
+	// back, by a rate limit or because they are overloaded. While a wait of more than 30 s
+	// lasts the submission is put away: nothing of it runs, and the wait is no part of
+	// Timeout. One that asks for more fails at once, unless a fallback answers. Zero means
+	// [DefaultPatience].
+	Patience time.Duration
 }
 
 // WithDefaults returns d with its zero fields replaced by the defaults.
@@ -135,6 +143,9 @@ func (d Durability) WithDefaults() Durability {
 	}
 	if d.Timeout == 0 {
 		d.Timeout = DefaultTimeout
+	}
+	if d.Patience == 0 {
+		d.Patience = DefaultPatience
 	}
 	return d
 }

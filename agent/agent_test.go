@@ -28,7 +28,7 @@ func TestValidateAccepts(t *testing.T) {
 			Name: "a", Model: "p/m", Fallbacks: []string{"p/n", "q/m"}, Subagents: []*agent.Agent{scout()},
 			State: []agent.StateDefinition{agent.NewState("n", 1), agent.NewState("m", 1)}, Data: []agent.Data{agent.NewDataWriter[int]("n", nil)},
 			Compaction: agent.Compaction{Off: true, ReserveTokens: 1, KeepRecentTokens: 1, Model: "p/small", Instructions: "Keep names."},
-			Durability: agent.Durability{MaxAttempts: 1, Timeout: time.Second}, ToolConcurrency: 1,
+			Durability: agent.Durability{MaxAttempts: 1, Timeout: time.Second, Patience: time.Minute}, ToolConcurrency: 1,
 		},
 	} {
 		if err := a.Validate(); err != nil {
@@ -60,6 +60,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		}, "InstructionsFunc", "keep one"},
 		{"attempts", func(a *agent.Agent) { a.Durability.MaxAttempts = -1 }, "Durability.MaxAttempts", "default of 10"},
 		{"timeout", func(a *agent.Agent) { a.Durability.Timeout = -1 }, "Durability.Timeout", "default of 1h"},
+		{"patience", func(a *agent.Agent) { a.Durability.Patience = -1 }, "Durability.Patience", "default of 10m"},
 		{"response bytes", func(a *agent.Agent) { a.Limits.ResponseBytes = -1 }, "Limits.ResponseBytes", "default of 16777216"},
 		{"argument bytes", func(a *agent.Agent) { a.Limits.ArgumentBytes = -1 }, "Limits.ArgumentBytes", "default of 4194304"},
 		{"long arguments", func(a *agent.Agent) { a.Limits.ArgumentBytes = 4<<20 + 1 }, "Limits.ArgumentBytes", "at most 4194304"},
@@ -111,11 +112,11 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 }
 
 func TestDurabilityDefaults(t *testing.T) {
-	want := agent.Durability{MaxAttempts: 10, Timeout: time.Hour}
+	want := agent.Durability{MaxAttempts: 10, Timeout: time.Hour, Patience: 10 * time.Minute}
 	if got := (agent.Durability{}).WithDefaults(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	own := agent.Durability{MaxAttempts: 1, Timeout: time.Second}
+	own := agent.Durability{MaxAttempts: 1, Timeout: time.Second, Patience: time.Minute}
 	if got := own.WithDefaults(); got != own {
 		t.Errorf("got %+v, want %+v", got, own)
 	}

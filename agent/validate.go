@@ -39,6 +39,9 @@ func (a *Agent) Validate() error {
 	if a.Durability.Timeout < 0 {
 		bad("Durability.Timeout", "is %v; use a positive duration, or 0 for the default of %v", a.Durability.Timeout, DefaultTimeout)
 	}
+	if a.Durability.Patience < 0 {
+		bad("Durability.Patience", "is %v; use a positive duration, or 0 for the default of %v", a.Durability.Patience, DefaultPatience)
+	}
 	a.limitIssues(bad)
 	if a.InitialData != nil && a.InitialData.compiled == nil {
 		bad("InitialData", "is an empty Schema; make it with NewSchema or SchemaFor")

@@ -175,6 +175,9 @@ func (m *model) unseen(ctx context.Context, body string, err error) error {
 	return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
 }
 
+// longWait is how long a vendor asks to wait at most.
+const longWait = 40 * time.Second
+
 // answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
 func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad trouble) error {
 	d := func(what string) uint64 { return schedule.Draw(m.world.seed, "model", what, body, step) }
@@ -190,7 +193,12 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 	}
 	switch bad {
 	case overloaded:
-		return &providers.Error{Kind: providers.KindOverloaded, Provider: "scripted", Status: 529}
+		err := &providers.Error{Kind: providers.KindOverloaded, Provider: "scripted", Status: 529}
+		if d("asks to wait")%8 == 0 {
+			m.world.shown.Add(didWait)
+			err.RetryAfter = longWait // the turn is put away
+		}
+		return err
 	case refused:
 		return &providers.Error{Kind: providers.KindInvalidRequest, Provider: "scripted", Status: 400}
 	case mute:

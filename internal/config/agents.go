@@ -109,6 +109,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 			r.fields(v, []field{
 				{name: "maxAttempts", example: "10", read: r.whole(func(n int64) { a.Durability.MaxAttempts = int(n) })},
 				{name: "timeout", example: "1h", read: r.duration(&a.Durability.Timeout)},
+				{name: "patience", example: "10m", read: r.duration(&a.Durability.Patience)},
 			})
 		}},
 		{name: "limits", example: "{responseBytes: 16777216}", read: func(v value) {

@@ -18,7 +18,8 @@ const (
 	phaseModel                   // a model call is under way
 	phaseCalling                 // the step's calls are on their way to the log
 	phaseTools                   // tools run
-	phaseRetry                   // a failed model call waits to be repeated
+	phaseRetry                   // a failed model call waits to be repeated, here
+	phaseWaiting                 // it waits for so long that nothing need run meanwhile
 	phaseCompacting              // a model call waits for a summary of its context
 	phaseEnding                  // the response's last step is on its way to the log
 	phaseFinish                  // the author sees the response
@@ -39,8 +40,9 @@ type run struct {
 	repeated   int                           // failed calls before it that it repeats
 	opened     bool                          // response_started of the turn is recorded
 	step       int                           // model calls of this attempt, repetitions not counted
-	retries    int                           // repetitions of the model call
-	fallback   int                           // models given up
+	tries      tries                         // of the model call
+	lost       []string                      // models that no repetition helps
+	until      conversation.Time             // of phaseWaiting
 	cutOff     int                           // steps in a row that ended at the model's limit in a call, or with too many calls
 	said       int                           // bytes of the response so far, see [conversation.Submission.Said]
 	speaks     ModelEventKind                // kind of the part under way, ModelDone if there is none
@@ -48,7 +50,6 @@ type run struct {
 	signed     int                           // signatures of the reasoning under way, where PartSigned is not read
 	compacted  bool                          // the model call was too long once
 	failed     *conversation.SettlementError // what a summary may still mend
-	unasked    int                           // repetitions because the model could not be asked
 	metadata   json.RawMessage               // of the response, until it is open
 	written    []StateWrite                  // by the author for the response, until it is open
 	waiting    []conversation.ToolCall
@@ -161,7 +162,7 @@ func (m *Machine) proceed(r *run) {
 	case answered(sub):
 		m.finish(r)
 	default:
-		m.callModel(r)
+		m.nextCall(r)
 	}
 }
 

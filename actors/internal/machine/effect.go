@@ -53,8 +53,8 @@ type (
 		Value Answer
 	}
 	// CallModel starts the model call gen for a submission, which may be a subagent's,
-	// and ends what ran for it before. Fallback counts the agent's models that were
-	// given up. The shell builds the request from [Machine.State] before it returns to
+	// and ends what ran for it before. Avoid names the agent's models that have failed
+	// already. The shell builds the request from [Machine.State] before it returns to
 	// its mailbox.
 	CallModel struct {
 		Gen        int
@@ -62,7 +62,7 @@ type (
 		Turn       conversation.TurnID
 		Attempt    int
 		Step       int
-		Fallback   int
+		Avoid      []string
 	}
 	// RunTool runs one call of the run gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an

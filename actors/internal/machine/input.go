@@ -73,7 +73,8 @@ type ModelEvent struct {
 	Full       bool
 	// A failure: Err may be shown to clients. Retry says that the same call may
 	// succeed later, RetryAfter how long the vendor asks to wait; Overflow that the
-	// context is too long for the model; Fallback that there is another model to ask.
+	// context is too long for the model; Fallback that there is another model to ask,
+	// which was not to be avoided.
 	// Unasked, before all others, says that nothing was asked of the model yet, and
 	// TooManyCalls that the reply was cut off because it has more than it may.
 	Err          *conversation.SettlementError

@@ -13,6 +13,8 @@ import (
 type Limits struct {
 	// MaxAttempts bounds the attempts at one submission.
 	MaxAttempts int
+	// Patience bounds the waits for vendors that say when to come back, for one reply.
+	Patience time.Duration
 	// Timeout bounds the monotonic time of all attempts at one submission.
 	Timeout time.Duration
 	// ToolConcurrency bounds the calls of a step that run at once, at least 1.

@@ -67,13 +67,15 @@ func (m *Machine) running(r *run, id conversation.CallID) bool {
 	return m.owed(r, id) && !slices.ContainsFunc(r.parked, func(p parkedCall) bool { return p.call == id })
 }
 
-// parkRun puts the attempt away if every call that runs in it waits for a time.
+// parkRun puts the attempt away if all that runs in it waits for a time: calls, and
+// repetitions of model calls.
 func (m *Machine) parkRun() {
 	if m.run == nil || m.draining {
 		return
 	}
 	m.runDue()
-	if !m.sleeps(m.run) {
+	m.callDue()
+	if m.run == nil || !m.sleeps(m.run) {
 		return
 	}
 	m.enqueue(true, &conversation.Parked{
@@ -85,6 +87,9 @@ func (m *Machine) parkRun() {
 // sleeps reports whether all that runs for a run waits for a time. A task waits if its
 // subagent does.
 func (m *Machine) sleeps(r *run) bool {
+	if r.phase == phaseWaiting {
+		return true
+	}
 	if r.phase != phaseTools || r.running == 0 {
 		return false
 	}
@@ -101,13 +106,19 @@ func (m *Machine) sleeps(r *run) bool {
 	return waiting == r.running
 }
 
-// soonest is when the first of the parked calls is due, 0 if there is none.
+// soonest is when the first of what waits for a time is due, 0 if there is none.
 func (m *Machine) soonest() (at conversation.Time) {
+	first := func(until conversation.Time) {
+		if at == 0 || until < at {
+			at = until
+		}
+	}
 	for r := range m.runs() {
+		if r.phase == phaseWaiting {
+			first(r.until)
+		}
 		for _, p := range r.parked {
-			if at == 0 || p.until < at {
-				at = p.until
-			}
+			first(p.until)
 		}
 	}
 	return at

@@ -65,8 +65,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "reply %d: %s\n", e.To, answerText(e.Value))
 	case machine.CallModel:
 		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d step=%d", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
-		if e.Fallback > 0 {
-			fmt.Fprintf(w, " fallback=%d", e.Fallback)
+		if len(e.Avoid) > 0 {
+			fmt.Fprintf(w, " avoid=%s", strings.Join(e.Avoid, ","))
 		}
 		fmt.Fprintln(w)
 	case machine.RunTool:
@@ -232,6 +232,8 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s %s=%s", r.Call, r.Name, r.Output)
 	case *conversation.Parked:
 		return fmt.Sprintf("%s until=%s %s%s", r.Submission, r.Until, r.Reason, elapsedText(r.ElapsedMs))
+	case *conversation.RetryScheduled:
+		return childText(r.Child) + fmt.Sprintf("%s %s %s until=%s rounds=%d blind=%d waited=%dms", r.Submission, r.Model, r.Reason, r.Until, r.Rounds, r.Blind, r.WaitedMs)
 	case *conversation.HookDone:
 		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
 	case *conversation.ChildStarted:

@@ -39,6 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "woken", "early", "wake-unknown", "wakes", "alarm", "listed by a timer alone",
+		"retry_scheduled", "asked later",
 	} {
 		if seen[want] < int(*schedules/100) {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -470,9 +471,13 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	case n < 80:
 		return machine.ModelEvent{Kind: machine.ModelText}
 	case n < 82:
-		return machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, Unasked: n == 80, Err: &conversation.SettlementError{
+		e := machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, Unasked: n == 80, Fallback: w.chance(30), Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model now",
 		}}
+		if w.chance(60) { // also for longer than anybody waits here
+			e.RetryAfter = time.Duration(w.r.IntN(90)) * time.Second
+		}
+		return e
 	case n < 84:
 		return machine.ModelEvent{Kind: machine.ModelFailed, Overflow: w.chance(30), Fallback: w.chance(30), Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model",

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -194,6 +195,7 @@ func (s *script) configure() {
 	s.cfg.MaxPendingBytes = s.number("pending", s.cfg.MaxPendingBytes)
 	s.limits.MaxAttempts = s.number("attempts", s.limits.MaxAttempts)
 	s.limits.Timeout = s.duration("timeout", s.limits.Timeout)
+	s.limits.Patience = s.duration("patience", s.limits.Patience)
 	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
 	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
 	s.limits.MaxBrought = s.number("brought", s.limits.MaxBrought)
@@ -202,13 +204,17 @@ func (s *script) configure() {
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
 	s.unread = nil
-	if s.d.HasArg("older") { // somebody reads only what version 8 began with
-		s.unread = []conversation.RecordType{conversation.TypePartSigned}
+	if s.d.HasArg("older") {
+		s.unread = newer
 	}
 	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
 }
+
+// newer are the records that were added to those that version 8 began with: some node does
+// not read them.
+var newer = []conversation.RecordType{conversation.TypePartSigned, conversation.TypeRetryScheduled}
 
 // crash replaces the machine. The batch in flight lands or is gone.
 func (s *script) crash() {
@@ -427,9 +433,9 @@ func (s *script) admit() machine.Input {
 
 // model reads events: text, reasoning and signature, or signed-text, with the rest of the
 // line, signed-call with a name and a signature, call, durable and data with a name and JSON, metadata with JSON, done and full with a stop reason,
-// failed, overflow and fallback with words, away for a model that could not be asked.
+// failed, overflow and fallback with words, passing and passing-next with a duration, away for a model that could not be asked.
 func (s *script) model() machine.Input {
-	in := machine.Model{Gen: s.number("gen", s.gen), Name: "demo/one"}
+	in := machine.Model{Gen: s.number("gen", s.gen), Name: cmp.Or(s.arg("name"), "demo/one")}
 	for line := range strings.Lines(s.d.Input) {
 		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		e := machine.ModelEvent{Text: rest}
@@ -467,12 +473,12 @@ func (s *script) model() machine.Input {
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Unasked: true, Retry: true, Fallback: true, Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: "away",
 			}}
-		case "passing": // a failure that may pass; rest is what the vendor asks to wait
+		case "passing", "passing-next": // a failure that may pass; rest is what the vendor asks to wait
 			after, err := time.ParseDuration(rest)
 			if err != nil {
 				s.d.Fatalf(s.t, "%v", err)
 			}
-			e = machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, RetryAfter: after, Err: &conversation.SettlementError{
+			e = machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, RetryAfter: after, Fallback: kind == "passing-next", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: "passing",
 			}}
 		default:

@@ -1,21 +1,14 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Model calls are repeated, for failures that may pass, at most maxRetries times
-// each. A vendor that asks for more patience than maxRetryAfter gets no more. A model
-// that reaches its limit in the middle of a call may try so often again. While it cannot
-// be asked at all, nothing but the pause between repetitions is bounded.
-const (
-	maxRetries    = 3
-	maxRetryAfter = time.Minute
-	maxCutOff     = 3
-	maxUnasked    = 10
-)
+// maxCutOff is how often a model that reaches its limit in the middle of a call may try again.
+const maxCutOff = 3
 
 // stopLength is the stop reason of a step that ended at the model's limit.
 const stopLength = "length"
@@ -26,7 +19,7 @@ const stopError = "error"
 // callModel asks for the next model call of a run.
 func (m *Machine) callModel(r *run) {
 	r.step++
-	r.retries, r.unasked, r.compacted, r.repeated = 0, 0, false, 0
+	r.tries, r.compacted, r.repeated = tries{}, false, 0
 	m.startCall(r)
 }
 
@@ -41,7 +34,7 @@ func (m *Machine) startCall(r *run) {
 	r.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
 		Gen: m.newGen(r), Submission: r.submission, Turn: r.turn,
-		Attempt: m.state.Submission(m.run.submission).Attempts, Step: r.step, Fallback: r.fallback,
+		Attempt: m.state.Submission(m.run.submission).Attempts, Step: r.step, Avoid: slices.Concat(r.lost, r.tries.failed),
 	})
 }
 
@@ -166,48 +159,6 @@ func (m *Machine) ended(r *run) {
 	m.finish(r)
 }
 
-// modelFailed repeats a call that may succeed later, asks another model, or has the
-// context shortened; otherwise the run fails. What a repeated call has said already
-// is withdrawn.
-func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
-	switch {
-	case e.TooManyCalls:
-		m.openResponse(r, name)
-		m.tooManyCalls(r)
-	case e.Overflow && !r.compacted:
-		m.withdraw(r, e)
-		m.compactRun(r, e.Err)
-	case e.Unasked:
-		m.repeat(r, e, min(m.retryPause(r.unasked), maxRetryAfter))
-		r.unasked = min(r.unasked+1, maxUnasked)
-	case e.Retry && r.retries < maxRetries:
-		m.repeat(r, e, max(m.retryPause(r.retries), min(e.RetryAfter, maxRetryAfter)))
-		r.retries++
-	case e.Fallback:
-		m.withdraw(r, e)
-		r.fallback++
-		r.retries = 0
-		r.repeated++
-		m.startCall(r)
-	default:
-		if r.opened {
-			m.completeStep(r, ModelEvent{StopReason: stopError})
-		} else {
-			r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, Facts: r.facts, DurationMs: m.askedMs(r), Retries: r.repeated}
-		}
-		m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
-		m.fail(r, e.Err)
-	}
-}
-
-// repeat makes a model call again after a pause.
-func (m *Machine) repeat(r *run, e ModelEvent, after time.Duration) {
-	m.withdraw(r, e)
-	r.phase = phaseRetry
-	r.repeated++
-	m.emit(SetTimer{Timer: TimerRetry, Gen: r.gen, After: after})
-}
-
 // withdraw takes back what the model call under way has said.
 func (m *Machine) withdraw(r *run, e ModelEvent) {
 	if r.opened {
@@ -232,13 +183,6 @@ func reasonOf(err *conversation.SettlementError) string {
 
 // askedMs is how long ago the model call of a run was asked for, in milliseconds.
 func (m *Machine) askedMs(r *run) int64 { return int64((m.env.Mono - r.asked) / time.Millisecond) }
-
-// retryPause doubles with every repetition and is shortened by up to half, so that
-// the callers of a vendor that was down do not come back together.
-func (m *Machine) retryPause(times int) time.Duration {
-	pause := m.cfg.RetryPause << times
-	return pause - pause*time.Duration(m.env.Seed[0])/512
-}
 
 func (m *Machine) completeStep(r *run, e ModelEvent) {
 	if e.Kind != ModelDone { // the reply ends before its end

@@ -32,6 +32,7 @@ const (
 	sayTooMuch        = "The model said more than a response may have."
 	sayBroughtMuch    = "The tool calls of the response brought more than they may."
 	sayTooManyCalls   = "The model asked for more tool calls in one reply than it may, again and again."
+	sayAskedLater     = "The model %s cannot answer now and asks to wait. It is asked again at %v."
 	sayCutOff         = "The model reached its length limit again and again."
 	sayContinued      = "The reply was continued as often as allowed and never came to an end."
 	sayTimeout        = "The submission used up its total time."

@@ -55,6 +55,12 @@ func (w *world) callModel(e machine.CallModel) {
 	if w.limits.StartHook && sub.Child == "" && !sub.Prepared {
 		violate("model call before the author has seen %s", sub.ID)
 	}
+	if r := sub.Retry; r != nil {
+		w.seen["asked later"]++
+		if r.Until > w.clock() {
+			violate("model call of %s at %s, it is to be made at %s", sub.ID, w.clock(), r.Until)
+		}
+	}
 	w.calls = append(w.calls, &modelCall{CallModel: e})
 	w.said[e.Turn] = &spoken{}
 }

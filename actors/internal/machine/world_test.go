@@ -124,7 +124,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.cfg.MaxBatchBytes = 300 + w.r.IntN(2000)
 	}
 	if w.chance(30) {
-		w.unread = []conversation.RecordType{conversation.TypePartSigned}
+		w.unread = newer
 	}
 	if w.chance(20) {
 		w.short = true

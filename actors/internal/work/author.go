@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/parleyrun/parley/agent"
@@ -26,8 +25,6 @@ type author struct {
 	turn  *agent.Turn
 	who   *agent.Agent // with what a subagent inherits
 	setup *agent.Setup // of the newest model call
-	asked string       // the model of the newest call
-	given []string     // models that were given up
 }
 
 // errNoSubagent says that the author no longer has a subagent that a task was handed
@@ -106,22 +103,6 @@ func (u *author) current(ctx context.Context) (*agent.Setup, error) {
 		turn = &whole
 	}
 	return u.prepare(ctx, turn)
-}
-
-// choose returns the first model of a set-up that was not given up, and whether there
-// is another one. fallen counts those that were given up, each after the call before.
-func (u *author) choose(setup *agent.Setup, fallen int) (model string, more bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.given) < fallen && u.asked != "" {
-		u.given = append(u.given, u.asked)
-	}
-	left := slices.DeleteFunc(append([]string{setup.Model}, setup.Fallbacks...), func(m string) bool { return slices.Contains(u.given, m) })
-	if len(left) == 0 { // the author names them again
-		left = []string{setup.Model}
-	}
-	u.asked = left[0]
-	return left[0], len(left) > 1
 }
 
 // compaction returns the rules of whoever was set up last: a subagent inherits none.

@@ -27,7 +27,7 @@ func (r *Runner) callModel(e machine.CallModel, v *view) {
 	limits := r.node.o.Agents[v.created.Agent].Limits.WithDefaults()
 	call := &modelCall{
 		node: r.node, key: r.o.Key, author: w.author, turn: v.turn(e.Step), fresh: v.message == "" && v.child == "",
-		fallback: e.Fallback, exchanges: v.exchanges, session: string(v.created.ConversationID),
+		avoid: e.Avoid, exchanges: v.exchanges, session: string(v.created.ConversationID),
 		compacted: v.compacted, archive: r.o.Archive,
 		limits: providers.Limits{ReplyBytes: limits.ResponseBytes, ArgumentBytes: limits.ArgumentBytes, Calls: limits.CallsPerReply},
 		sender: r.senderOf(v), live: r.live(v, e.Turn),
@@ -50,8 +50,8 @@ type modelCall struct {
 	key       conversation.Key
 	author    *author
 	turn      *agent.Turn
-	fresh     bool // the response has not begun
-	fallback  int  // models that were given up
+	fresh     bool     // the response has not begun
+	avoid     []string // models that have failed
 	model     string
 	more      bool                    // there is another model to ask
 	compacted *conversation.Compacted // what the view begins with, or nil
@@ -74,6 +74,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		}
 		c.node.o.Logger.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", Cause(err, c.node.showsContent(c.turn.Address.Agent)))
+		c.node.health.failed(c.model, err)
 		c.live.Log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
@@ -124,7 +125,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
 	}
-	c.model, c.more = c.author.choose(setup, c.fallback)
+	c.model, c.more = c.node.health.choose(setup, c.avoid)
 	f.from(c.model, c.facts())
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
@@ -203,6 +204,7 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 	if providers.Overflowed(model, d) {
 		return end, errOverflow
 	}
+	c.node.health.answered(c.model)
 	end.Full = full(c.author.compaction(), model, d.Usage)
 	end.Facts = factsOf(model, c.thinking, d)
 	return end, nil

@@ -52,8 +52,9 @@ type Node struct {
 	// ViewBytes is how much a model is shown, in bytes of text. It is set before use.
 	ViewBytes int
 
-	o    NodeOptions
-	gate *gate
+	o      NodeOptions
+	gate   *gate
+	health health
 }
 
 // NewNode returns a node at which nothing is done yet.

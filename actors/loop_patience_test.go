@@ -1,0 +1,134 @@
+package actors_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// later is a vendor that says when to come back.
+func later(seconds string) script {
+	return fails(providers.ResponseError(429, http.Header{"Retry-After": {seconds}}, []byte(`{"error":{"message":"slow down"}}`)))
+}
+
+// TestLongWaitForAVendor: nothing runs meanwhile, nor does it count as work or as an
+// attempt, and another process goes on with it when its time has come.
+func TestLongWaitForAVendor(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := chatAgent()
+		a.Durability.Timeout, a.Durability.MaxAttempts = time.Minute, 1
+		c := alone(inTurn(later("300"), later("200"), tells("done")))
+		first := l.run(part{opts: agents(a), cast: c})
+		first.admit(chat("c"), "1", "go")
+		parked := l.parks(chat("c"), 1)
+		l.journalsAreEmpty()
+		first.die()
+
+		next := l.run(part{opts: agents(a), cast: c})
+		l.completes(chat("c"), 1)
+		began := l.awake(chat("c"))
+		if len(began) != 3 || began[1] < parked.Until || began[1] > parked.Until+61_000 {
+			t.Errorf("attempts began at %v, the first waited until %s", began, parked.Until)
+		}
+		waits := only[*conversation.RetryScheduled](l.records(chat("c")))
+		if len(waits) != 2 || waits[1].WaitedMs != 500_000 || waits[1].Reason != "rate_limit" || waits[1].Model != "test/model" {
+			t.Errorf("waited %+v, want 300 s and 200 s", waits)
+		}
+		if got := len(c.requests("model")); got != 3 {
+			t.Errorf("asked %d times, want 3", got)
+		}
+		var told []conversation.Display
+		for _, m := range next.snapshot(chat("c")).Messages {
+			if m.Purpose == conversation.PurposeAdvisory {
+				told = append(told, m.Display)
+			}
+		}
+		if diff := cmp.Diff([]conversation.Display{conversation.DisplayDiagnostic, conversation.DisplayDiagnostic}, told); diff != "" {
+			t.Errorf("people are told (-want +got):\n%s", diff)
+		}
+		if s := only[*conversation.SubmissionSettled](l.records(chat("c")))[0]; s.ElapsedMs > 60_000 {
+			t.Errorf("took %d ms", s.ElapsedMs)
+		}
+		time.Sleep(3 * time.Minute)
+		l.leavesNothing()
+	})
+}
+
+// TestPatienceEnds: an agent says for how long its vendors may ask to wait.
+func TestPatienceEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		patience time.Duration
+		asked    int
+	}{"default": {0, 3}, "less": {4 * time.Minute, 1}, "more": {time.Hour, 4}} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				a := chatAgent()
+				a.Durability.Patience = tt.patience
+				c := alone(inTurn(later("300"), later("300"), later("300"), tells("done")))
+				n := l.run(part{opts: agents(a), cast: c})
+				n.admit(chat("c"), "1", "go")
+				s := l.settles(chat("c"), 1)[0]
+				if got := len(c.requests("model")); got != tt.asked {
+					t.Errorf("asked %d times, want %d", got, tt.asked)
+				}
+				if tt.asked == 4 {
+					return
+				}
+				want := &conversation.SettlementError{
+					Type: conversation.CodeModelFailed, Message: s.Error.Message, Meta: map[string]any{"reason": "rate_limit", "retryAfterMs": 300_000.0},
+				}
+				if diff := cmp.Diff(want, s.Error); diff != "" {
+					t.Errorf("settled (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestAbortOfALongWait settles at once, and the model is asked no more.
+func TestAbortOfALongWait(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		c := alone(inTurn(later("300"), tells("done")))
+		n := l.run(part{opts: agents(chatAgent()), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.parks(chat("c"), 1)
+		if any, err := n.rt.Abort(t.Context(), chat("c")); !any || err != nil {
+			t.Fatalf("abort: %v, %v", any, err)
+		}
+		if s := l.settles(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeAborted {
+			t.Errorf("settled as %s", s.Outcome)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := len(c.requests("model")); got != 1 {
+			t.Errorf("asked %d times, want once", got)
+		}
+		l.leavesNothing()
+	})
+}
+
+// TestSubagentWaitsForItsVendor: its parent waits with it, and both go on in another
+// process.
+func TestSubagentWaitsForItsVendor(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		a := withSubagents(chatAgent(), researcher())
+		c := &cast{models: map[string]script{
+			"model": inTurn(asks(task("researcher", "look")), tells("done")),
+			"child": inTurn(later("300"), tells("found")),
+		}}
+		first := l.run(part{opts: agents(a), cast: c})
+		first.admit(chat("c"), "1", "go")
+		l.parks(chat("c"), 1)
+		first.die()
+
+		l.run(part{opts: agents(a), cast: c})
+		l.completes(chat("c"), 1)
+		if model, child := len(c.requests("model")), len(c.requests("child")); model != 2 || child != 2 {
+			t.Errorf("the parent was asked %d times and the child %d times, want 2 and 2", model, child)
+		}
+	})
+}
