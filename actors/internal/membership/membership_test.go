@@ -295,6 +295,7 @@ func TestPausedNodeIsReplaced(t *testing.T) {
 		w := newWorld(t)
 		a := w.node("a", nil).join().run()
 		time.Sleep(3 * time.Second)
+		synctest.Wait() // The heartbeat of this moment is not to land after b's first look.
 		goOn := a.freeze()
 		b := w.node("b", nil).join().run()
 		time.Sleep(20 * time.Second)
