@@ -55,7 +55,18 @@ func TierFactor(m Model, tier string) float64 {
 }
 
 // OnHost reports whether the model is reached at a domain or a host under it.
-func OnHost(m Model, domain string) bool {
+func OnHost(m Model, domain string) bool { return Under(Host(m), domain) }
+
+// Host is the host that the model is reached at, in lower case; empty if there is none.
+func Host(m Model) string {
 	u, err := url.Parse(m.BaseURL)
-	return err == nil && strings.HasSuffix("."+strings.ToLower(u.Hostname()), "."+domain)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
+}
+
+// Under reports whether a host is a domain or stands under it.
+func Under(host, domain string) bool {
+	return strings.HasSuffix(host, domain) && (len(host) == len(domain) || host[len(host)-len(domain)-1] == '.')
 }

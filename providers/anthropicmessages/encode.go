@@ -11,6 +11,9 @@ import (
 
 const version = "2023-06-01"
 
+// copilot takes every key as a bearer token.
+const copilot = "github-copilot"
+
 // Tokens. The vendor refuses a smaller budget.
 const (
 	minBudget = 1024
@@ -90,7 +93,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	header := http.Header{}
 	header.Set("Anthropic-Version", version)
 	switch {
-	case o.Bearer || providers.OwnBearer(m):
+	case o.Bearer || providers.OwnBearer(m) || m.Provider == copilot:
 		providers.SetBearer(header, m, o.APIKey)
 	case o.APIKey != "":
 		header.Set("X-Api-Key", o.APIKey)

@@ -237,12 +237,13 @@ func TestCompat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%s|%s|%s|%s", call.Header.Get("X-Session-Affinity"), call.Header.Get("X-Session-Id"), call.Header.Get("X-Api-Key"), call.Header.Get("Cf-Aig-Authorization"))
+		return fmt.Sprintf("%s%s|%s|%s|%s", call.Header.Get("Authorization"), call.Header.Get("X-Session-Affinity"), call.Header.Get("X-Session-Id"), call.Header.Get("X-Api-Key"), call.Header.Get("Cf-Aig-Authorization"))
 	}
 	for want, m := range map[string]providers.Model{
 		"||k|":        {},
 		"s||k|":       {Compat: providers.Compat{SendSessionAffinityHeaders: on}},
 		"|s|k|":       {Compat: providers.Compat{SendSessionAffinityHeaders: on, SessionAffinityFormat: "openrouter"}},
+		"Bearer k|||": {Provider: "github-copilot"},
 		"|||Bearer k": {Provider: "cloudflare-ai-gateway"},
 	} {
 		if got := headers(m); got != want {

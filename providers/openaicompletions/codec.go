@@ -41,10 +41,11 @@ func NewCodec(o *Options) providers.Codec {
 	if o == nil {
 		o = &Options{}
 	}
-	return codec{maxEventBytes: o.MaxEventBytes, maxTokensField: o.MaxTokensField}
+	return codec{maxEventBytes: o.MaxEventBytes, maxTokensField: o.MaxTokensField, vendors: vendors()}
 }
 
 type codec struct {
 	maxEventBytes  int
 	maxTokensField string
+	vendors        []vendor
 }

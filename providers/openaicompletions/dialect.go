@@ -94,9 +94,9 @@ var unknown = providers.Compat{
 
 // dialectOf returns what a model's server takes.
 func (c codec) dialectOf(m providers.Model) dialect {
-	derived, known := unknown, false
-	for _, v := range vendors() {
-		if m.Provider == v.id || providers.OnHost(m, v.host) {
+	derived, known, host := unknown, false, providers.Host(m)
+	for _, v := range c.vendors {
+		if m.Provider == v.id || providers.Under(host, v.host) {
 			derived, known = v.compat, true
 			break
 		}

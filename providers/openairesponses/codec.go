@@ -82,7 +82,7 @@ func sessionHeaders(h http.Header, m providers.Model, o providers.Options) {
 	switch {
 	case format == providers.AffinityOpenRouter:
 		h.Set("X-Session-Id", key)
-	case format == providers.AffinityOpenAINoSession, format == "" && m.Provider == "github-copilot":
+	case format == providers.AffinityOpenAINoSession, format == "" && m.Provider == copilot:
 		h.Set("X-Client-Request-Id", key)
 	default:
 		h.Set("Session-Id", key)

@@ -17,6 +17,8 @@ const (
 	maxCallID        = 64
 	includeEncrypted = "reasoning.encrypted_content"
 	noOutput         = "(no output)"
+	// copilot has no word for no thinking, and takes no name of a session.
+	copilot = "github-copilot"
 )
 
 type body struct {
@@ -137,6 +139,9 @@ func thinking(m providers.Model, level providers.ThinkingLevel) *reasoningOption
 	}
 	if level != providers.ThinkingOff {
 		return &reasoningOption{Effort: word, Summary: "auto"}
+	}
+	if m.Provider == copilot {
+		return nil
 	}
 	if _, listed := m.Thinking[level]; !listed {
 		word = "none"

@@ -141,6 +141,7 @@ func TestEncodeOptions(t *testing.T) {
 		{"off in the vendor's word", with(func(m *providers.Model) { m.Thinking = providers.ThinkingMap{"off": new("zero")} }),
 			providers.Options{ThinkingLevel: "off"}, encrypted + `,"reasoning":{"effort":"zero"}`},
 		{"never off", with(func(m *providers.Model) { m.Thinking = providers.ThinkingMap{"off": nil} }), providers.Options{ThinkingLevel: "off"}, encrypted},
+		{"never off where there is no word for it", with(func(m *providers.Model) { m.Provider = "github-copilot" }), providers.Options{ThinkingLevel: "off"}, encrypted},
 		{"a word of the map", with(func(m *providers.Model) { m.Thinking = providers.ThinkingMap{"xhigh": new("extra")} }),
 			providers.Options{ThinkingLevel: "xhigh"}, encrypted + `,"reasoning":{"effort":"extra","summary":"auto"}`},
 		{"no effort", with(func(m *providers.Model) { m.Compat.SupportsReasoningEffort = providers.FlagOff }),
