@@ -15,8 +15,8 @@
 //     is not to think is told so, unless its map says that it always does.
 //   - Another ThinkingLevel becomes a token budget: minimal 1024, low 2048, medium
 //     8192, high and above 16384. The budget counts towards max_tokens, which is
-//     raised to leave 1024 for the answer; where the model's own limit forbids
-//     that, the budget shrinks, and below 1024 there is none. Temperature is
+//     raised by it, so that a limit is the answer's. Where the model's own limit leaves
+//     less than 1024 for the answer, the budget shrinks, and below 1024 there is none. Temperature is
 //     left out beside a budget, since the vendor refuses the pair.
 //   - Results of calls that were made without thinking, by another model for one, are
 //     answered without a budget, too: the vendor refuses the pair.

@@ -160,7 +160,7 @@ func limits(m providers.Model, o providers.Options) (maxTokens int, t *thinking)
 	if wanted == 0 {
 		return maxTokens, nil
 	}
-	raised := max(maxTokens, wanted+minAnswer)
+	raised := max(maxTokens, minAnswer) + wanted
 	if m.MaxTokens > 0 {
 		raised = min(raised, m.MaxTokens)
 	}

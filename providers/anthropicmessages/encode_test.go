@@ -81,7 +81,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 	got := encode(t, m, req, providers.Options{MaxTokens: 9000, Temperature: new(0.0), ThinkingLevel: providers.ThinkingLow})
 	want := canonical(t, `{
-		"model": "org/m", "stream": true, "max_tokens": 9000,
+		"model": "org/m", "stream": true, "max_tokens": 11048,
 		"thinking": {"type": "enabled", "budget_tokens": 2048},
 		"system": [{"type": "text", "text": "Be <brief>.", "cache_control": {"type": "ephemeral"}}],
 		"tools": [
@@ -167,7 +167,9 @@ func TestEncodeLimits(t *testing.T) {
 		{"xhigh", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "xhigh"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":16384}}`},
 		{"max", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{ThinkingLevel: "max"}, `{"max_tokens":64000,"thinking":{"type":"enabled","budget_tokens":16384}}`},
 		{"raised above the budget", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{MaxTokens: 100, ThinkingLevel: "high"}, `{"max_tokens":17408,"thinking":{"type":"enabled","budget_tokens":16384}}`},
-		{"default raised", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "medium"}, `{"max_tokens":9216,"thinking":{"type":"enabled","budget_tokens":8192}}`},
+		{"raised by the budget", providers.Model{Reasoning: true, MaxTokens: 64000}, providers.Options{MaxTokens: 20000, ThinkingLevel: "high"}, `{"max_tokens":36384,"thinking":{"type":"enabled","budget_tokens":16384}}`},
+		{"raised to the model's limit", providers.Model{Reasoning: true, MaxTokens: 30000}, providers.Options{MaxTokens: 20000, ThinkingLevel: "high"}, `{"max_tokens":30000,"thinking":{"type":"enabled","budget_tokens":16384}}`},
+		{"default raised", providers.Model{Reasoning: true}, providers.Options{ThinkingLevel: "medium"}, `{"max_tokens":16384,"thinking":{"type":"enabled","budget_tokens":8192}}`},
 		{"budget shrinks", providers.Model{Reasoning: true, MaxTokens: 4096}, providers.Options{ThinkingLevel: "high"}, `{"max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":3072}}`},
 		{"no room", providers.Model{Reasoning: true, MaxTokens: 2047}, providers.Options{MaxTokens: 7, ThinkingLevel: "high", Temperature: new(1.0)}, `{"max_tokens":7,"temperature":1}`},
 	}
