@@ -238,8 +238,14 @@ func TestQuirksOfHistory(t *testing.T) {
 					t.Errorf("%s (-want +got):\n%s", blocks, diff)
 				}
 			}
-			providertest.RunHistory(t, quirky{openaicompletions.NewCodec(nil), tt.compat}, []string{"reasoning", `[{"type":"reasoning.encrypted","data":"x"}]`})
 		})
+	}
+	const on = providers.FlagOn
+	for _, all := range []providers.Compat{
+		{RequiresToolResultName: on, RequiresAssistantAfterToolResult: on, RequiresReasoningContentOnAssistantMessages: on, CacheControlFormat: "anthropic"},
+		{RequiresThinkingAsText: on, RequiresNonNullAssistantContent: on},
+	} {
+		providertest.RunHistory(t, quirky{openaicompletions.NewCodec(nil), all}, []string{"reasoning", `[{"type":"reasoning.encrypted","data":"x"}]`})
 	}
 }
 

@@ -319,7 +319,7 @@ func TestEndless(t *testing.T) {
 		what  providers.Limited
 	}{
 		"text":      {after(added(0, `{"type":"message"}`), func(int) string { return textDelta(0, x) }), providers.LimitedReply},
-		"reasoning": {after(added(0, `{"type":"reasoning"}`), func(i int) string { return thoughtDelta(0, i, "x") }), providers.LimitedReply},
+		"reasoning": {after(added(0, `{"type":"reasoning"}`), func(i int) string { return thoughtDelta(0, i, x) }), providers.LimitedReply},
 		"arguments": {after(added(0, call), func(int) string { return argumentsDelta(0, x) }), providers.LimitedArguments},
 		"calls":     {func(i int) string { return added(i, call) }, providers.LimitedCalls},
 		"items":     {func(i int) string { return added(i, `{"type":"odd"}`) }, providers.LimitedReply},
