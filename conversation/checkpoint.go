@@ -13,15 +13,17 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 8
+const Reducer = 9
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
-// leftReducer of one that has not, and signedReducer of one with signatures.
+// leftReducer of one that has not, signedReducer of one with signatures, and retryReducer
+// of one in which a model call is to be repeated later.
 const (
 	wholeReducer  = 5
 	leftReducer   = 6
 	signedReducer = 7
+	retryReducer  = 8
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -44,6 +46,7 @@ type (
 		Author      map[string]json.RawMessage `json:"author,omitempty"`
 		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
 		Compacted   *Compacted                 `json:"compacted,omitempty"`
+		Refused     []AttachmentID             `json:"refused,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if it has begun.
@@ -94,7 +97,7 @@ type (
 func EncodeState(s *State) ([]byte, error) {
 	f := stateForm{
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
-		Author: s.author, Recorded: s.recorded, Compacted: s.compacted,
+		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -125,6 +128,9 @@ func EncodeState(s *State) ([]byte, error) {
 // reducer is the version that has to understand the state.
 func (s *State) reducer() int {
 	version := wholeReducer
+	if len(s.refused) > 0 {
+		return Reducer
+	}
 	if s.history.Left > 0 {
 		version = leftReducer
 	}
@@ -133,12 +139,12 @@ func (s *State) reducer() int {
 			version = max(version, leftReducer)
 		}
 		if slices.ContainsFunc(m.parts, (*part).signed) {
-			version = signedReducer
+			version = max(version, signedReducer)
 		}
 	}
 	for _, sub := range s.bySub { // likewise
 		if sub.Retry != nil {
-			return Reducer
+			version = max(version, retryReducer)
 		}
 	}
 	return version
@@ -200,7 +206,7 @@ func DecodeState(b []byte) (*State, error) {
 		return nil, fmt.Errorf("decode state: %w", err)
 	}
 	s := newStateAt(f.Head)
-	s.born, s.created, s.history, s.compacted = f.Born, f.Created, f.History, f.Compacted
+	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
 	s.settlements = f.Settlements
 	for k, v := range f.Author {
 		s.author[k] = v

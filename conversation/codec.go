@@ -58,6 +58,7 @@ func recordTable() []recordKind {
 		{TypeConversationDeleted, true, func() Record { return new(ConversationDeleted) }},
 		{TypePartSigned, true, func() Record { return new(PartSigned) }},
 		{TypeRetryScheduled, true, func() Record { return new(RetryScheduled) }},
+		{TypeImagesRefused, true, func() Record { return new(ImagesRefused) }},
 	}, nextRecords()...)
 }
 

@@ -87,6 +87,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldParked(r)
 	case *RetryScheduled:
 		return s.foldRetry(r)
+	case *ImagesRefused:
+		s.foldRefused(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)

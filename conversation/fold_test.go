@@ -415,6 +415,52 @@ func TestModelView(t *testing.T) {
 	}
 }
 
+// TestRefusedImages: each is kept once, in the order in which they were refused, the
+// newest of very many, over checkpoints and not over the end of the life.
+func TestRefusedImages(t *testing.T) {
+	s := running(t)
+	refuse := func(ids ...conversation.AttachmentID) {
+		t.Helper()
+		apply(t, s, &conversation.ImagesRefused{Must: true, Attachments: ids})
+	}
+	check := func(when string, want []conversation.AttachmentID) {
+		t.Helper()
+		b, err := conversation.EncodeState(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored, err := conversation.DecodeState(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range [][]conversation.AttachmentID{s.Refused(), restored.Refused()} {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		s = restored
+	}
+	refuse("att_2", "att_1")
+	early := s.Refused()
+	refuse("att_1", "att_3")
+	check("a few", []conversation.AttachmentID{"att_2", "att_1", "att_3"})
+	var many []conversation.AttachmentID
+	for i := range conversation.MaxRefused {
+		many = append(many, conversation.AttachmentID(fmt.Sprintf("att_x%d", i)))
+	}
+	refuse(many[:len(many)-1]...)
+	check("very many", append([]conversation.AttachmentID{"att_3"}, many[:len(many)-1]...))
+	refuse(many[len(many)-1])
+	check("one more", many)
+	if diff := cmp.Diff([]conversation.AttachmentID{"att_2", "att_1"}, early); diff != "" {
+		t.Errorf("what was returned before has changed:\n%s", diff)
+	}
+	apply(t, s, &conversation.ConversationDeleted{})
+	if len(s.Refused()) != 0 {
+		t.Errorf("after the end: %d", len(s.Refused()))
+	}
+}
+
 // TestSignedParts holds the model's view of signed parts against that of clients, who see
 // nothing of them, also after a checkpoint.
 func TestSignedParts(t *testing.T) {

@@ -120,9 +120,13 @@ func (g *generator) claim() {
 }
 
 func (g *generator) noise() {
-	switch g.r.IntN(7) {
+	switch g.r.IntN(8) {
 	case 0, 1:
 		g.admit()
+	case 7:
+		g.push(&conversation.ImagesRefused{Must: true, Attachments: []conversation.AttachmentID{
+			conversation.AttachmentID(g.next("refused")), pick[conversation.AttachmentID](g.r, "att_a", "att_b"),
+		}, At: g.now()})
 	case 2:
 		g.push(&conversation.StateWritten{Key: pick(g.r, "a", "b"), Value: g.json()})
 	case 3:

@@ -308,6 +308,9 @@ func (s *State) whole() {
 	}
 }
 
+// attachmentIDBytes is about what an id takes: 30 bytes and where they are.
+const attachmentIDBytes = 48
+
 // Bytes is about what the state has in memory, without history that was cut. It looks at
 // each of its parts.
 func (s *State) Bytes() int {
@@ -329,5 +332,5 @@ func (s *State) Bytes() int {
 	for _, v := range s.author {
 		n += len(v)
 	}
-	return n + PartBytes*len(s.settlements)
+	return n + PartBytes*len(s.settlements) + attachmentIDBytes*len(s.refused)
 }

@@ -105,6 +105,7 @@ type seen struct {
 	Keys      map[string]conversation.SubmissionID
 	Files     map[conversation.AttachmentID]conversation.Attachment
 	Author    map[string]json.RawMessage
+	Refused   []conversation.AttachmentID
 }
 
 // look asks a state, with attached history, everything. The ids are those of the
@@ -115,6 +116,7 @@ func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage
 	out := seen{
 		Snapshot: w.join(s.Snapshot().Pieces()), Keys: map[string]conversation.SubmissionID{},
 		Files: map[conversation.AttachmentID]conversation.Attachment{}, Author: s.AuthorState(),
+		Refused: s.Refused(),
 	}
 	for _, p := range pages {
 		x, err := p.Exchanges()

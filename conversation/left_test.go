@@ -211,8 +211,11 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 			t.Errorf("signed %s: %d", name, got)
 		}
 	}
-	if got := reducer(0, &conversation.RetryScheduled{Submission: "sub_2"}); got != conversation.Reducer {
+	if got := reducer(0, &conversation.RetryScheduled{Submission: "sub_2"}); got != 8 {
 		t.Errorf("a retry: %d", got)
+	}
+	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}); got != conversation.Reducer {
+		t.Errorf("an image refused: %d", got)
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	TypeConversationDeleted RecordType = "conversation_deleted"
 	TypePartSigned          RecordType = "part_signed"
 	TypeRetryScheduled      RecordType = "retry_scheduled"
+	TypeImagesRefused       RecordType = "images_refused"
 )
 
 // Record is one immutable fact of a conversation.
@@ -280,6 +281,15 @@ type (
 		Kind      PartKind       `json:"kind,omitempty"`
 		Call      CallID         `json:"call,omitempty"`
 		Signature string         `json:"signature"`
+	}
+
+	// ImagesRefused says that a model's vendor refused a request and took it without these
+	// attachments. No model is shown them any more, and everybody else sees them as before.
+	ImagesRefused struct {
+		Must        bool           `json:"must"`
+		Attachments []AttachmentID `json:"attachments"`
+		Model       string         `json:"model,omitempty"`
+		At          Time           `json:"at"`
 	}
 
 	// ToolCalled is a complete call of the model. ProviderCall is the vendor's own
@@ -543,6 +553,9 @@ func (*PartSigned) Type() RecordType { return TypePartSigned }
 
 // Type implements [Record].
 func (*RetryScheduled) Type() RecordType { return TypeRetryScheduled }
+
+// Type implements [Record].
+func (*ImagesRefused) Type() RecordType { return TypeImagesRefused }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

@@ -64,6 +64,7 @@ type State struct {
 	inline      int // see InlineBytes
 	recorded    map[CallID][]StepRecorded
 	compacted   *Compacted
+	refused     []AttachmentID // see [State.Refused]
 	// children are the subagent conversations of unsettled submissions, oldest first;
 	// they are in bySub too, and their responses in byID, but in no list.
 	children []*Submission
@@ -255,6 +256,23 @@ func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 		}
 	}
 	return Attachment{}, false
+}
+
+// MaxRefused bounds what [State.Refused] keeps: more than any vendor takes in a request.
+const MaxRefused = 4096
+
+// Refused are the attachments that no model is shown any more, the newest [MaxRefused] of
+// them in the order in which they were refused. The slice is shared and read-only.
+func (s *State) Refused() []AttachmentID { return s.refused }
+
+// foldRefused never changes what Refused has returned.
+func (s *State) foldRefused(r *ImagesRefused) {
+	for _, id := range r.Attachments {
+		if !slices.Contains(s.refused, id) {
+			s.refused = append(s.refused, id)
+		}
+	}
+	s.refused = s.refused[max(0, len(s.refused)-MaxRefused):]
 }
 
 // Born returns the offset of the batch that created this life.
