@@ -279,7 +279,8 @@ func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows 
 	}
 	opts.Providers = providers.NewRegistry(nil)
 	opts.Providers.RegisterProtocol("test", model)
-	if err := opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:", Models: models}); err != nil {
+	input := []string{providers.InputText, providers.InputImage}
+	if err := opts.Providers.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:", Input: input, Models: models}); err != nil {
 		w.tb.Fatal(err)
 	}
 	return n

@@ -54,6 +54,9 @@ func TextBytes(messages []Message) (n int) {
 	return n
 }
 
+// Messages are the messages of the block, which must not be changed.
+func (b *Block) Messages() []Message { return b.messages }
+
 // EncodedBytes is the size of the encoding that the block holds, 0 if it holds none.
 func (b *Block) EncodedBytes() int64 {
 	b.mu.Lock()

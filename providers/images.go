@@ -42,6 +42,16 @@ func imagesFor(m Model) imageRules {
 
 func (r imageRules) taken() bool { return r != imageRules{} }
 
+// Takes reports whether Transform shows an image to the model as one.
+func (m Model) Takes(i Image) bool {
+	rules := imagesFor(m)
+	if !rules.taken() {
+		return false
+	}
+	_, ok := rules.show(i).(Image)
+	return ok
+}
+
 // show returns an image as the model is sent it, or what it reads instead.
 func (r imageRules) show(i Image) Part {
 	f := i.Facts

@@ -95,8 +95,8 @@ type Archive struct {
 	entry        *storage.IndexEntry
 
 	segments *storage.Compactor // belongs to who saves
-	// viewed is the compaction that pieces were shown after, nil if none.
-	viewed *conversation.Compacted
+	// viewed is the view that pieces were shown in.
+	viewed prompt.View
 }
 
 // Page is a page in memory, in the bucket, or both.
@@ -362,22 +362,22 @@ func (a *Archive) storePage(ctx context.Context, n int, p *Page) (storage.PageRe
 	return ref, nil
 }
 
-// Blocks returns what the model is shown of pages after a compaction, from memory, from
+// Blocks returns what the model is shown of pages in a view, from memory, from
 // the bucket, or, if a page is not what it should be, from the log. Next is the
 // exchange after them. More than view bytes are [ErrTooLong].
 func (a *Archive) Blocks(
-	ctx context.Context, pages []*Page, after *conversation.Compacted, next conversation.SubmissionID, view int,
+	ctx context.Context, pages []*Page, of prompt.View, next conversation.SubmissionID, view int,
 ) ([]*providers.Block, error) {
-	a.view(pages, after)
+	a.view(pages, of)
 	var out []*providers.Block
 	room := view
 	for _, p := range slices.Backward(pages) {
-		blocks, first, err := a.page(ctx, p, after, &room)
+		blocks, first, err := a.page(ctx, p, of, &room)
 		var corrupt *storage.CorruptError
 		switch {
 		case errors.As(err, &corrupt):
 			a.log.Warn("page cannot be used, folding the log", "err", err)
-			folded, bare, err := a.fold(ctx, after, next, view)
+			folded, bare, err := a.fold(ctx, of.After, next, view)
 			if err == nil && bare > 0 {
 				err = ErrTooLong
 			}
@@ -387,7 +387,7 @@ func (a *Archive) Blocks(
 			if folded, err = a.store.Whole(ctx, a.key, folded, view); err != nil {
 				return nil, err
 			}
-			messages, err := a.store.o.Prompt.Messages(ctx, a.key, folded)
+			messages, err := a.store.o.Prompt.Messages(ctx, a.key, folded, of.Without)
 			return []*providers.Block{providers.NewBlock(messages)}, err
 		case errors.Is(err, ErrTooLong):
 			a.release(pages)
@@ -417,14 +417,14 @@ func (a *Archive) release(pages []*Page) {
 // page returns what the model is shown of a page, and whether the view begins there. It
 // takes that from room, the bytes that the view may still have.
 func (a *Archive) page(
-	ctx context.Context, p *Page, after *conversation.Compacted, room *int,
+	ctx context.Context, p *Page, of prompt.View, room *int,
 ) (out []*providers.Block, first bool, err error) {
 	pieces, err := a.load(ctx, p)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, piece := range slices.Backward(pieces) {
-		b, err := a.show(ctx, p, piece, after, *room)
+		b, err := a.show(ctx, p, piece, of, *room)
 		if err != nil {
 			return nil, false, err
 		}
@@ -439,14 +439,14 @@ func (a *Archive) page(
 	return out, false, nil
 }
 
-// view forgets what was shown of pages if that was before a compaction.
-func (a *Archive) view(pages []*Page, after *conversation.Compacted) {
+// view forgets what was shown of pages if that was in another view.
+func (a *Archive) view(pages []*Page, of prompt.View) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.viewed == after {
+	if a.viewed.Same(of) {
 		return
 	}
-	a.viewed = after
+	a.viewed = of
 	all := slices.Concat(pages, a.pages) // those that have grown meanwhile too
 	if a.tail != nil {
 		all = append(all, a.tail)
@@ -544,7 +544,7 @@ func (a *Archive) load(ctx context.Context, p *Page) ([]*piece, error) {
 // show returns what the model is shown of a piece of a page and keeps it. Of deliveries it
 // takes at most room bytes.
 func (a *Archive) show(
-	ctx context.Context, of *Page, p *piece, after *conversation.Compacted, room int,
+	ctx context.Context, page *Page, p *piece, of prompt.View, room int,
 ) (*providers.Block, error) {
 	a.mu.Lock()
 	cut, shown := p.cut, p.shown
@@ -556,11 +556,11 @@ func (a *Archive) show(
 	if err != nil {
 		return nil, &storage.CorruptError{Conv: a.key, Err: err}
 	}
-	first := firstOf(list, after)
+	first := firstOf(list, of.After)
 	var exchanges []conversation.Exchange
 	for i, x := range list[max(0, first):] {
 		if i == 0 && first >= 0 {
-			x.Steps = prompt.StepsSince(x.Steps, after.FirstTurn)
+			x.Steps = prompt.StepsSince(x.Steps, of.After.FirstTurn)
 		}
 		exchanges = append(exchanges, x)
 	}
@@ -568,16 +568,16 @@ func (a *Archive) show(
 	if err != nil {
 		return nil, err
 	}
-	messages, err := a.store.o.Prompt.Messages(ctx, a.key, exchanges)
+	messages, err := a.store.o.Prompt.Messages(ctx, a.key, exchanges, of.Without)
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.viewed != after { // a call that was given up; what is kept is for the next
+	if !a.viewed.Same(of) { // a call that was given up; what is kept is for the next
 		return providers.NewBlock(messages), nil
 	}
-	defer a.measure(of)
+	defer a.measure(page)
 	if p.shown == nil {
 		p.cut, p.shown, p.first = nil, providers.NewBlock(messages), first >= 0
 	}

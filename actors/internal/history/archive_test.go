@@ -3,11 +3,13 @@ package history
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -59,7 +61,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		h := &Archive{store: &Store{PageBytes: 2000}}
-		var after *conversation.Compacted
+		var of prompt.View
 		var seen []*Page
 		for n := range 60 {
 			seen = append(seen, h.Cut()...) // also those that have grown since
@@ -72,7 +74,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 				if len(seen) > 0 {
 					if p := seen[r.IntN(len(seen))]; p.pieces != nil {
 						room := 1 << 20
-						if _, _, err := h.page(t.Context(), p, after, &room); err != nil {
+						if _, _, err := h.page(t.Context(), p, of, &room); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -85,8 +87,10 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 				}
 				h.release(h.Cut())
 			case 4:
-				after = &conversation.Compacted{FirstKept: conversation.SubmissionID(fmt.Sprint("sub_", r.IntN(n+1)))}
-				h.view(h.Cut(), after)
+				if of.After = (&conversation.Compacted{FirstKept: conversation.SubmissionID(fmt.Sprint("sub_", r.IntN(n+1)))}); r.IntN(2) == 0 {
+					of.Without = append(slices.Clip(of.Without), "att_1")
+				}
+				h.view(h.Cut(), of)
 			}
 			want := 0
 			for _, p := range h.Cut() {

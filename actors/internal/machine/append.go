@@ -107,6 +107,9 @@ func storedDelivery(d conversation.Delivery) int {
 	return size
 }
 
+// refusedBytes is what an id takes in a list.
+const refusedBytes = 33
+
 // Weight is about how much records hold from outside, in bytes.
 func Weight(records []conversation.Record) int {
 	sum := 0
@@ -149,6 +152,8 @@ func weight(r conversation.Record) int {
 		return len(r.Data)
 	case *conversation.MetadataMerged:
 		return len(r.Metadata)
+	case *conversation.ImagesRefused:
+		return refusedBytes * len(r.Attachments)
 	}
 	return 0
 }

@@ -49,6 +49,7 @@ type run struct {
 	calls      int                           // of the reply so far
 	signed     int                           // signatures of the reasoning under way, where PartSigned is not read
 	compacted  bool                          // the model call was too long once
+	bare       bareness                      // images that are left out of its model calls
 	failed     *conversation.SettlementError // what a summary may still mend
 	metadata   json.RawMessage               // of the response, until it is open
 	written    []StateWrite                  // by the author for the response, until it is open

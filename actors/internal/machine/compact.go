@@ -34,6 +34,7 @@ func (m *Machine) compactSoon(r *run) {
 // compactRun has the view of a run shortened before its model call is repeated.
 func (m *Machine) compactRun(r *run, failed *conversation.SettlementError) {
 	r.phase, r.failed = phaseCompacting, failed
+	r.bare.forget()
 	if j := m.job(r.child); j != nil {
 		j.run, j.origin = r, m.state.Origin(r.submission)
 		return

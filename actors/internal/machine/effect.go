@@ -54,8 +54,9 @@ type (
 	}
 	// CallModel starts the model call gen for a submission, which may be a subagent's,
 	// and ends what ran for it before. Avoid names the agent's models that have failed
-	// already. The shell builds the request from [Machine.State] before it returns to
-	// its mailbox.
+	// already, and Without attachments that it is not shown, beside those of
+	// [conversation.State.Refused]. The shell builds the request from [Machine.State]
+	// before it returns to its mailbox.
 	CallModel struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -63,6 +64,7 @@ type (
 		Attempt    int
 		Step       int
 		Avoid      []string
+		Without    []conversation.AttachmentID
 	}
 	// RunTool runs one call of the run gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an

@@ -76,7 +76,9 @@ type ModelEvent struct {
 	// context is too long for the model; Fallback that there is another model to ask,
 	// which was not to be avoided.
 	// Unasked, before all others, says that nothing was asked of the model yet, and
-	// TooManyCalls that the reply was cut off because it has more than it may.
+	// TooManyCalls that the reply was cut off because it has more than it may. Images are
+	// those of a request that its vendor refused, oldest first, of which the last Newest,
+	// at least 1, came with the newest message that has any.
 	Err          *conversation.SettlementError
 	Unasked      bool
 	TooManyCalls bool
@@ -84,6 +86,8 @@ type ModelEvent struct {
 	RetryAfter   time.Duration
 	Overflow     bool
 	Fallback     bool
+	Images       []conversation.AttachmentID
+	Newest       int
 }
 
 // StateWrite is a key of the author's persistent state and its new value; null

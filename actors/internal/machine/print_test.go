@@ -68,6 +68,9 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		if len(e.Avoid) > 0 {
 			fmt.Fprintf(w, " avoid=%s", strings.Join(e.Avoid, ","))
 		}
+		if len(e.Without) > 0 {
+			fmt.Fprintf(w, " without=%s", e.Without)
+		}
 		fmt.Fprintln(w)
 	case machine.RunTool:
 		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
@@ -201,6 +204,8 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s signature=%s", r.Message, r.Signature)
 	case *conversation.PartSigned:
 		return fmt.Sprintf("%s %s%s signature=%s", r.Message, r.Kind, r.Call, r.Signature)
+	case *conversation.ImagesRefused:
+		return fmt.Sprintf("%s %s", r.Attachments, r.Model)
 	case *conversation.ToolCalled:
 		s := childText(r.Child) + fmt.Sprintf("%s %s %s %s", r.Message, r.Call, r.Name, r.Input)
 		if r.Durable {

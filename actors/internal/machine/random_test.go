@@ -30,7 +30,7 @@ func TestRandomSchedules(t *testing.T) {
 	// What never happens proves nothing.
 	for _, want := range []string{
 		"settled completed", "settled failed", "model_failed", "submission_retry_exhausted", "submission_timeout",
-		"attempt_released", "tool_settled", "part_done", "part_signed", "advisory", "stop passivated", "stop drained", "stop lost",
+		"attempt_released", "tool_settled", "part_done", "part_signed", "images_refused", "advisory", "stop passivated", "stop drained", "stop lost",
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
@@ -479,13 +479,32 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 		}
 		return e
 	case n < 84:
-		return machine.ModelEvent{Kind: machine.ModelFailed, Overflow: w.chance(30), Fallback: w.chance(30), Err: &conversation.SettlementError{
+		e := machine.ModelEvent{Kind: machine.ModelFailed, Overflow: w.chance(30), Fallback: w.chance(30), Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model",
 		}}
+		if w.chance(60) {
+			e.Images, e.Newest = w.refusable(c)
+		}
+		return e
 	case n < 86:
 		return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "length"}
 	}
 	return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
+}
+
+// refusable are images that a call may have shown, and how many are the newest: not those
+// that it had to leave out.
+func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, newest int) {
+	for i := range 4 {
+		id := conversation.AttachmentID(fmt.Sprintf("att_%s_%d", c.Submission, i))
+		if !slices.Contains(c.Without, id) && !slices.Contains(w.m.State().Refused(), id) {
+			list = append(list, id)
+		}
+	}
+	if len(list) > 0 {
+		newest = 1 + w.r.IntN(len(list))
+	}
+	return list, newest
 }
 
 // write writes data for clients, or not.

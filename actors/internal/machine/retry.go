@@ -43,6 +43,7 @@ func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
 	case e.Overflow && !r.compacted:
 		m.withdraw(r, e)
 		m.compactRun(r, e.Err)
+	case m.leaveOut(r, e):
 	case e.Unasked:
 		m.repeat(r, e, min(m.retryPause(r.tries.unasked), maxUnasked))
 		r.tries.unasked++
@@ -54,6 +55,7 @@ func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
 // tryOn goes on after a model has failed: with the next one at once, or after a pause
 // with all of them that may do better then.
 func (m *Machine) tryOn(r *run, name string, e ModelEvent) {
+	r.bare.forget()
 	t := &r.tries
 	if e.Retry {
 		t.failed = append(t.failed, name)

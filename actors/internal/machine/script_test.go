@@ -214,7 +214,7 @@ func (s *script) configure() {
 
 // newer are the records that were added to those that version 8 began with: some node does
 // not read them.
-var newer = []conversation.RecordType{conversation.TypePartSigned, conversation.TypeRetryScheduled}
+var newer = []conversation.RecordType{conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused}
 
 // crash replaces the machine. The batch in flight lands or is gone.
 func (s *script) crash() {
@@ -431,6 +431,23 @@ func (s *script) admit() machine.Input {
 	return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck")}
 }
 
+// refusal is a vendor's of images: how many are the newest, and their ids, and then perhaps
+// that there is another model to ask.
+func refusal(words string) machine.ModelEvent {
+	e := machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "refused"}}
+	for i, word := range strings.Fields(words) {
+		switch {
+		case i == 0:
+			e.Newest, _ = strconv.Atoi(word)
+		case word == "fallback":
+			e.Fallback = true
+		default:
+			e.Images = append(e.Images, conversation.AttachmentID(word))
+		}
+	}
+	return e
+}
+
 // model reads events: text, reasoning and signature, or signed-text, with the rest of the
 // line, signed-call with a name and a signature, call, durable and data with a name and JSON, metadata with JSON, done and full with a stop reason,
 // failed, overflow and fallback with words, passing and passing-next with a duration, away for a model that could not be asked.
@@ -465,6 +482,8 @@ func (s *script) model() machine.Input {
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Overflow: kind == "overflow", Fallback: kind == "fallback", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,
 			}}
+		case "images": // refused, with how many are the newest, and their ids
+			e = refusal(rest)
 		case "too-many-calls": // the reply was cut off
 			e = machine.ModelEvent{Kind: machine.ModelFailed, TooManyCalls: true, Err: &conversation.SettlementError{
 				Type: conversation.CodeOutputTooLong, Message: "too many calls",

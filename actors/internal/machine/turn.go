@@ -34,7 +34,7 @@ func (m *Machine) startCall(r *run) {
 	r.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
 		Gen: m.newGen(r), Submission: r.submission, Turn: r.turn,
-		Attempt: m.state.Submission(m.run.submission).Attempts, Step: r.step, Avoid: slices.Concat(r.lost, r.tries.failed),
+		Attempt: m.state.Submission(m.run.submission).Attempts, Step: r.step, Avoid: slices.Concat(r.lost, r.tries.failed), Without: r.bare.images,
 	})
 }
 
@@ -113,7 +113,7 @@ func (m *Machine) openResponse(r *run, model string) conversation.MessageID {
 		started.Metadata, with = r.metadata, stateRecords(r.written)
 	}
 	r.opened = true
-	m.enqueue(true, append(with, started)...)
+	m.enqueue(true, append(append(with, m.tookWithout(r, model)...), started)...)
 	return started.Message
 }
 

@@ -14,11 +14,26 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
+// sayRefused stands for an image that no model is shown any more.
+const sayRefused = "(An image was left out here: the model's vendor refuses it.)"
+
+// AttachmentOf returns the id of an image that a Renderer has rendered, "" for others.
+func AttachmentOf(i providers.Image) conversation.AttachmentID {
+	if a, ok := i.Content.(*attached); ok {
+		return a.id
+	}
+	return ""
+}
+
 // images shows attachments.
 func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) {
 	var out []providers.Part
 	for _, at := range list {
-		content := &attached{bucket: v.bucket, key: v.key, size: at.Size}
+		if v.without[at.ID] {
+			out = append(out, providers.Text{Text: sayRefused})
+			continue
+		}
+		content := &attached{id: at.ID, bucket: v.bucket, key: v.key, size: at.Size}
 		if err := content.digest.UnmarshalText([]byte(at.SHA256)); err != nil {
 			return nil, fmt.Errorf("read attachment %s: %w", at.ID, err)
 		}
@@ -33,6 +48,7 @@ func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) 
 
 // attached is an attachment as a model call reads it: never whole in memory.
 type attached struct {
+	id     conversation.AttachmentID
 	bucket storage.Bucket
 	key    conversation.Key
 	digest storage.Digest

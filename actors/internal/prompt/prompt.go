@@ -72,10 +72,29 @@ type Renderer struct {
 // NewRenderer returns a renderer that has looked at no attachment yet.
 func NewRenderer(b storage.Bucket) *Renderer { return &Renderer{bucket: b} }
 
+// View is what a model is shown of a conversation beside its exchanges. Its members are
+// not changed.
+type View struct {
+	// After is what the view begins with, nil for the beginning.
+	After *conversation.Compacted
+	// Without are attachments that the model is not shown.
+	Without []conversation.AttachmentID
+}
+
+// Same reports whether exchanges look the same in both views.
+func (v View) Same(other View) bool {
+	return v.After == other.After && slices.Equal(v.Without, other.Without)
+}
+
 // Messages renders exchanges of a conversation for a provider, which opens their
 // attachments while it sends them. Its error may match storage.ErrUnavailable.
-func (r *Renderer) Messages(ctx context.Context, key conversation.Key, exchanges []conversation.Exchange) ([]providers.Message, error) {
-	v := view{Renderer: r, ctx: ctx, key: key}
+func (r *Renderer) Messages(
+	ctx context.Context, key conversation.Key, exchanges []conversation.Exchange, without []conversation.AttachmentID,
+) ([]providers.Message, error) {
+	v := view{Renderer: r, ctx: ctx, key: key, without: make(map[conversation.AttachmentID]bool, len(without))}
+	for _, id := range without {
+		v.without[id] = true
+	}
 	var out []providers.Message
 	for _, x := range exchanges {
 		m, err := v.deliveryMessage(x.Delivery)
@@ -97,8 +116,9 @@ func (r *Renderer) Messages(ctx context.Context, key conversation.Key, exchanges
 // view is one call of Messages.
 type view struct {
 	*Renderer
-	ctx context.Context
-	key conversation.Key
+	ctx     context.Context
+	key     conversation.Key
+	without map[conversation.AttachmentID]bool
 }
 
 func (v *view) deliveryMessage(d conversation.Delivery) (providers.Message, error) {

@@ -62,7 +62,7 @@ type summaryJob struct {
 // summarize starts a summary; [machine.Summarized] brings it.
 func (r *Runner) summarize(e machine.Summarize, v *view) {
 	job := &summaryJob{
-		node: r.node, key: r.o.Key, gen: e.Gen, before: v.compacted, exchanges: settledSteps(v.exchanges), instructions: e.Instructions,
+		node: r.node, key: r.o.Key, gen: e.Gen, before: v.shown.After, exchanges: settledSteps(v.exchanges), instructions: e.Instructions,
 	}
 	if v.id == "" { // nobody works
 		job.author = r.agentOnly(v)

@@ -28,7 +28,7 @@ func (r *Runner) callModel(e machine.CallModel, v *view) {
 	call := &modelCall{
 		node: r.node, key: r.o.Key, author: w.author, turn: v.turn(e.Step), fresh: v.message == "" && v.child == "",
 		avoid: e.Avoid, exchanges: v.exchanges, session: string(v.created.ConversationID),
-		compacted: v.compacted, archive: r.o.Archive,
+		shown: lessOf(v.shown, e.Without), archive: r.o.Archive,
 		limits: providers.Limits{ReplyBytes: limits.ResponseBytes, ArgumentBytes: limits.ArgumentBytes, Calls: limits.CallsPerReply},
 		sender: r.senderOf(v), live: r.live(v, e.Turn),
 	}
@@ -53,8 +53,10 @@ type modelCall struct {
 	fresh     bool     // the response has not begun
 	avoid     []string // models that have failed
 	model     string
-	more      bool                    // there is another model to ask
-	compacted *conversation.Compacted // what the view begins with, or nil
+	more      bool // there is another model to ask
+	shown     prompt.View
+	images    []conversation.AttachmentID // of the request, oldest first
+	newest    int                         // of images: those of the newest message that has any
 	archive   *history.Archive
 	closed    []*history.Page // what comes before exchanges
 	exchanges []conversation.Exchange
@@ -104,7 +106,8 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 		out.Overflow = true
 	case errors.As(err, &vendor):
 		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
-		out.Overflow = vendor.Kind == providers.KindContextOverflow
+		out.Images, out.Newest = c.refused(vendor)
+		out.Overflow = vendor.Kind == providers.KindContextOverflow && len(out.Images) == 0
 	}
 	// Another model helps with what a model did, not with what the agent did.
 	out.Fallback = c.more && !errors.Is(err, errInstructions)
@@ -134,6 +137,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err != nil {
 		return end, err
 	}
+	c.findImages(blocks, now)
 	shown := providers.TextBytes(now)
 	for _, b := range blocks {
 		shown += b.TextBytes()
@@ -212,9 +216,9 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 
 // view returns what the model is shown.
 func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []providers.Message, err error) {
-	open, older := prompt.Since(c.exchanges, c.compacted)
+	open, older := prompt.Since(c.exchanges, c.shown.After)
 	if older && len(c.closed) > 0 {
-		if blocks, err = c.archive.Blocks(ctx, c.closed, c.compacted, c.exchanges[0].Submission, c.node.ViewBytes); err != nil {
+		if blocks, err = c.archive.Blocks(ctx, c.closed, c.shown, c.exchanges[0].Submission, c.node.ViewBytes); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -232,10 +236,10 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 	if size > maxViewBytes {
 		return nil, nil, history.ErrTooLong
 	}
-	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open); err != nil || c.compacted == nil {
+	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open, c.shown.Without); err != nil || c.shown.After == nil {
 		return blocks, now, err
 	}
-	begin := []providers.Message{prompt.Summary(c.compacted)}
+	begin := []providers.Message{prompt.Summary(c.shown.After)}
 	if len(blocks) == 0 {
 		return nil, append(begin, now...), nil
 	}

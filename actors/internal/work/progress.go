@@ -58,7 +58,7 @@ func (c *modelCall) request(req providers.Request) {
 		return
 	}
 	out := observability.RequestOf(c.model, c.facts())
-	out.Compacted, out.Tools = c.compacted != nil, len(req.Tools)
+	out.Compacted, out.Tools = c.shown.After != nil, len(req.Tools)
 	out.Messages = len(c.exchanges)
 	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Content)
 	c.live.Emit(&observability.TurnRequest{Purpose: observability.PurposeAgent, Request: out})

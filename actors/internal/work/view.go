@@ -36,7 +36,7 @@ type view struct {
 
 	// What the model sees, if it is asked.
 	exchanges []conversation.Exchange
-	compacted *conversation.Compacted // what that begins with, or nil
+	shown     prompt.View
 }
 
 // look copies what work on a submission needs, "" for what belongs to none.
@@ -65,7 +65,7 @@ func lookAt(s *conversation.State, sub *conversation.Submission) *view {
 
 // seen adds what the model sees.
 func (v *view) seen(s *conversation.State) *view {
-	v.exchanges, v.compacted = prompt.Exchanges(s, v.id), s.Compacted(v.id)
+	v.exchanges, v.shown = prompt.Exchanges(s, v.id), prompt.View{After: s.Compacted(v.id), Without: s.Refused()}
 	return v
 }
 

@@ -1,0 +1,46 @@
+package machine
+
+import "github.com/parleyrun/parley/conversation"
+
+// bareness is what the model calls of a run leave out because a vendor refused what it was
+// shown, beyond what the state has as refused.
+type bareness struct {
+	images []conversation.AttachmentID // never changed in place
+	taken  int                         // how many of them a model has answered without
+	times  int                         // more were left out of the call under way
+}
+
+// forget shows again what no model has answered without: another one is asked, or the call
+// failed for another reason.
+func (b *bareness) forget() { b.images, b.times = b.images[:b.taken:b.taken], 0 }
+
+// leaveOut repeats a model call whose vendor refused what it was shown: once without the
+// newest images, then without all of them. It reports whether it did.
+func (m *Machine) leaveOut(r *run, e ModelEvent) bool {
+	b := &r.bare
+	if len(e.Images) == 0 || b.times >= 2 {
+		return false
+	}
+	refused := e.Images
+	if b.times++; b.times == 1 {
+		refused = refused[len(refused)-e.Newest:]
+	}
+	b.images = append(b.images[:len(b.images):len(b.images)], refused...)
+	m.withdraw(r, e)
+	r.repeated++
+	m.startCall(r)
+	return true
+}
+
+// tookWithout records what a model answers without, once every node reads that: until then
+// the next response finds out again.
+func (m *Machine) tookWithout(r *run, model string) []conversation.Record {
+	b := &r.bare
+	refused := b.images[b.taken:]
+	b.taken, b.times = len(b.images), 0
+	if len(refused) == 0 || !m.allRead(conversation.TypeImagesRefused) {
+		return nil
+	}
+	refused = refused[max(0, len(refused)-conversation.MaxRefused):]
+	return []conversation.Record{&conversation.ImagesRefused{Must: true, Attachments: refused, Model: model, At: m.env.Wall}}
+}
