@@ -147,7 +147,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
 	r.busy.SweepNow()
-	r.events.Wake()
+	r.events.Nudge()
 }
 
 // followerOptions make the followers ask for heads where other nodes may write.

@@ -57,7 +57,7 @@ func (a *activation) startOpening(foretold bool) {
 	}
 	if a.opening.begun {
 		if foretold {
-			a.tellOfOpening()
+			a.foretellOpening()
 		}
 		return
 	}
@@ -67,9 +67,9 @@ func (a *activation) startOpening(foretold bool) {
 	a.rt.tasks.spawn(func() { a.open(id, foretold) })
 }
 
-// tellOfOpening has the journal say what was begun for callers, because a sweep or a timer asks
+// foretellOpening has the journal say what was begun for callers, because a sweep or a timer asks
 // by now.
-func (a *activation) tellOfOpening() {
+func (a *activation) foretellOpening() {
 	select {
 	case <-a.opening.done:
 	default: // It is taken back after done is closed.
@@ -95,7 +95,7 @@ func (a *activation) open(id busy.ID, foretold bool) {
 	case <-a.self.ctx.Done():
 	}
 	a.rt.busy.Journal.Opened(id)
-	a.rt.busy.Journal.Wake() // The machine may have had its writer listed by now, in the same journal.
+	a.rt.busy.Journal.Nudge() // The machine may have had its writer listed by now, in the same journal.
 }
 
 // tryToOpen reads the log, unless the conversation is set aside. Leave is called when the

@@ -220,10 +220,10 @@ func (r *Runtime) serve(ctx context.Context) error {
 	sweeps.Go(func() { r.busy.Run(ctx) })
 	sweeps.Go(func() { r.busy.RunPokes(ctx) })
 	sweeps.Go(func() { r.busy.Timers.Run(ctx) })
-	var tell sync.WaitGroup
-	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
-	defer endTelling()
-	r.events.Run(telling, &tell, r.busy.Journal.Release)
+	var emitting sync.WaitGroup
+	untilEmitted, endEvents := context.WithCancel(context.WithoutCancel(ctx))
+	defer endEvents()
+	r.events.Run(untilEmitted, &emitting, r.busy.Journal.Release)
 	r.edge.open()
 
 	<-ctx.Done()
@@ -241,17 +241,17 @@ func (r *Runtime) serve(ctx context.Context) error {
 	cancel()
 	wg.Wait()
 	return errors.Join(err, r.stop(context.WithoutCancel(ctx), func() {
-		endTelling()
-		r.awaitTold(&tell)
+		endEvents()
+		r.awaitEvents(&emitting)
 	}), followErr)
 }
 
-// awaitTold waits for what tells of events. It bounds itself; only a sink that ignores its
+// awaitEvents waits for what events go through. It bounds itself; only a sink that ignores its
 // context takes longer, or an observer, which has none.
-func (r *Runtime) awaitTold(tell *sync.WaitGroup) {
+func (r *Runtime) awaitEvents(emitting *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {
-		tell.Wait()
+		emitting.Wait()
 		close(done)
 	}()
 	select {
@@ -277,10 +277,10 @@ func (r *Runtime) release(ctx context.Context) {
 
 // stop ends what is left. The members are left last: what this node wrote until then it
 // wrote as one of them, and a node that wants the bucket alone has to wait.
-func (r *Runtime) stop(ctx context.Context, endTelling func()) error {
+func (r *Runtime) stop(ctx context.Context, endEvents func()) error {
 	r.edge.wait(r.opts.AdmitTimeout)
 	r.tasks.wait(r.opts.DrainTimeout)
-	endTelling() // All has happened. What leaves the journal must be told, or be found.
+	endEvents() // All has happened. What leaves the journal must be shipped, or be found.
 	final, done := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer done()
 	r.busy.Journal.Close(final)

@@ -174,7 +174,7 @@ func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	}
 }
 
-// Opened takes back what opening has said, and reports whether it had. The caller wakes the
+// Opened takes back what opening has said, and reports whether it had. The caller nudges the
 // journal soon: one that goes on to say it makes a suspect of the conversation when the node
 // dies of something else.
 func (j *Journal) Opened(id ID) bool {
@@ -213,7 +213,7 @@ func (j *Journal) await(e *entry, done func()) {
 		return
 	}
 	j.mu.Unlock()
-	j.Wake()
+	j.Nudge()
 }
 
 // Unlist lets a writer go whose idle state is durable, as soon as its events, too, are
@@ -239,7 +239,7 @@ func (j *Journal) Unlist(id ID) {
 	}
 	// While somebody leaves, run looks again by itself.
 	if first {
-		j.Wake()
+		j.Nudge()
 	}
 }
 
@@ -275,7 +275,7 @@ func (j *Journal) free(held ...asked) {
 	}
 	j.mu.Unlock()
 	if first {
-		j.Wake()
+		j.Nudge()
 	}
 }
 
@@ -287,7 +287,7 @@ func (j *Journal) Answered(id ID) {
 		j.dirty = true
 	}
 	j.mu.Unlock()
-	j.Wake()
+	j.Nudge()
 }
 
 // Held returns the entries of the set.
@@ -355,8 +355,8 @@ func (j *Journal) leave(linger time.Duration) {
 	}
 }
 
-// Wake has the journal look at once what is to be written. It does not block.
-func (j *Journal) Wake() { nudge(j.kick) }
+// Nudge has the journal look at once what is to be written. It does not block.
+func (j *Journal) Nudge() { nudge(j.kick) }
 
 // nudge wakes who receives from ch, whose capacity is 1, unless a wake-up waits there
 // already. It does not block.

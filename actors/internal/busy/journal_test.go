@@ -526,7 +526,7 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 		b.want("listed by a journal that only says what is opened", first(), false)
 		b.j.Opened(opening)
 		b.j.Opened(opening)
-		b.j.Wake()
+		b.j.Nudge()
 		p.verdict <- nil
 		b.want("listed once landed", first(), true)
 		b.put(2, one).verdict <- nil // without the linger
@@ -534,7 +534,7 @@ func TestJournalSaysWhatIsOpened(t *testing.T) {
 		b.put(3).verdict <- nil
 		b.j.Opening(opening, func() { b.Error("it was taken back before it was said") })
 		b.j.Opened(opening)
-		b.j.Wake()
+		b.j.Nudge()
 		b.put(4).verdict <- nil
 		b.quiet(time.Hour)
 	})

@@ -31,7 +31,7 @@ func (w *Sweeper) EnterOpening(ctx context.Context, id ID, foretold bool) (read,
 		return nil, leave, err
 	}
 	if !foretold || !foretellsOpening() {
-		return w.tellIfSlow(id), leave, nil
+		return w.listIfSlow(id), leave, nil
 	}
 	return func() {}, leave, w.Journal.OpeningListed(ctx, id)
 }
@@ -76,7 +76,7 @@ func (w *Sweeper) Foretell(key conversation.Key) (over func()) {
 		return func() {}
 	}
 	id := w.readingID(key)
-	told := w.tellIfSlow(id)
+	told := w.listIfSlow(id)
 	return func() {
 		told()
 		w.endReading(id)
@@ -96,13 +96,13 @@ func isReading(n storage.Nonce) bool { return strings.Contains(string(n), readMa
 
 func (w *Sweeper) endReading(id ID) {
 	if w.Journal.Opened(id) {
-		w.Journal.Wake()
+		w.Journal.Nudge()
 	}
 }
 
-// tellIfSlow makes an entry of an opening unless the function that it returns is called
+// listIfSlow makes an entry of an opening unless the function that it returns is called
 // soon. After that one has returned the entry is there or never will be.
-func (w *Sweeper) tellIfSlow(id ID) (over func()) {
+func (w *Sweeper) listIfSlow(id ID) (over func()) {
 	told := make(chan struct{})
 	slow := time.AfterFunc(SlowOpening, func() {
 		defer close(told)

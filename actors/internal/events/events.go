@@ -80,8 +80,8 @@ func (f *Fanout) Run(ctx context.Context, wg *sync.WaitGroup, release func()) {
 	})
 }
 
-// Wake has the exporter look at once for journals of nodes that are gone.
-func (f *Fanout) Wake() {
+// Nudge has the exporter look at once for journals of nodes that are gone.
+func (f *Fanout) Nudge() {
 	if f.spool != nil {
 		f.spool.Wake()
 	}
