@@ -40,7 +40,7 @@ func (m *Machine) look() {
 func (m *Machine) looked(in Looked) {
 	m.looks.done = m.looks.begun
 	if in.Err != nil {
-		m.blind(in.Err)
+		m.refuseLooks(in.Err)
 	} else {
 		m.looks.tail = max(m.looks.tail, in.Tail)
 	}
@@ -56,8 +56,8 @@ func (m *Machine) looked(in Looked) {
 	}
 }
 
-// blind refuses those who waited for a look that has failed.
-func (m *Machine) blind(err error) {
+// refuseLooks refuses those who waited for a look that has failed.
+func (m *Machine) refuseLooks(err error) {
 	kept := m.waits[:0]
 	for _, w := range m.waits {
 		if w.look == m.looks.done {

@@ -363,7 +363,7 @@ func (m *Machine) take(in Input) {
 	case Poke:
 		m.poke(in)
 	case Wake:
-		m.alarmed(in)
+		m.onWake(in)
 	case TimerStored:
 		m.timerStored(in)
 	case Appended:

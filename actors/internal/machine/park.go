@@ -195,8 +195,8 @@ func (m *Machine) timerStored(in TimerStored) {
 	}
 }
 
-// alarmed answers for a stored timer.
-func (m *Machine) alarmed(in Wake) {
+// onWake answers for a stored timer.
+func (m *Machine) onWake(in Wake) {
 	if m.draining || len(m.waits) >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Woken{Unknown: true}})
 		return
