@@ -95,7 +95,8 @@ func StatusOf(code string) int {
 		return http.StatusRequestEntityTooLarge
 	case "rate_limit_error", "rate_limit_exceeded", "throttlingException":
 		return http.StatusTooManyRequests
-	case "api_error", "server_error", "internalServerException", "modelStreamErrorException", "network_error":
+	case "api_error", "server_error", "internalServerException", "modelStreamErrorException", "network_error",
+		"tool_use_failed": // the model wrote a call that is none, and may write a better one
 		return http.StatusInternalServerError
 	case "timeout_error":
 		return http.StatusGatewayTimeout

@@ -259,6 +259,7 @@ func TestClassifyOrder(t *testing.T) {
 		{0, "validationException", "", providers.KindInvalidRequest},
 		{0, "internalServerException", "", providers.KindOverloaded},
 		{0, "rate_limit_exceeded", "", providers.KindRateLimit},
+		{0, "tool_use_failed", "", providers.KindOverloaded},
 		{0, "context_length_exceeded", "", providers.KindContextOverflow},
 		{0, "insufficient_quota", "", providers.KindQuota},
 	} {
