@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of the packages that import what changed, directly or not, without the
-# race detector: what changed since the branch left the main one, and what is not
-# committed. Called by make with the go command; QUICK_BASE names another commit.
+# race detector and with the samples of it: what changed since the branch left the main one,
+# and what is not committed. Called by make with the go command; QUICK_BASE names another
+# commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,4 +45,5 @@ mapfile -t tests < <("$go" list -test -f '{{if eq .Name "main"}}{{.ImportPath}} 
 			for (i = 2; i <= NF; i++) if ($i in is) { print substr($1, 1, length($1) - 5); break }
 		}' | sort -u)
 echo "since $(git rev-parse --short "$base"): ${#tests[@]} packages depend on what changed"
+export PARLEY_TEST_SAMPLES=1
 exec scripts/suite.sh "$go" test "${tests[@]}"

@@ -3,12 +3,16 @@
 //
 // Whatever is run under the detector is there to show races, for which a few schedules
 // say as much as many; what many schedules show is shown without it. Every test that asks
-// for a sample is also run without the detector: make test finds them, see volumes.
+// for a sample is also run without the detector: make test finds them, see volumes. A quick
+// run without the detector is told to be content with samples by PARLEY_TEST_SAMPLES.
 //
 // It holds no state, and all of it may be used by any goroutine.
 package sample
 
-import "runtime/debug"
+import (
+	"os"
+	"runtime/debug"
+)
 
 // Raced reports whether this program has the race detector.
 func Raced() bool {
@@ -24,9 +28,10 @@ func Raced() bool {
 	return false
 }
 
-// Of returns the whole volume, or the sample in a program with the race detector.
+// Of returns the whole volume, or the sample in a program with the race detector, and where
+// PARLEY_TEST_SAMPLES is set.
 func Of[T any](whole, sample T) T {
-	if Raced() {
+	if Raced() || os.Getenv("PARLEY_TEST_SAMPLES") != "" {
 		return sample
 	}
 	return whole

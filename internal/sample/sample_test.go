@@ -11,6 +11,7 @@ import (
 
 // TestOf builds a program in both ways: each knows which one it is.
 func TestOf(t *testing.T) {
+	t.Setenv("PARLEY_TEST_SAMPLES", "")
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"-race": "sample", "-race=false": "whole"} {
 		file := filepath.Join(dir, want)
@@ -24,5 +25,9 @@ func TestOf(t *testing.T) {
 	}
 	if got, want := sample.Of(1, 2) == 2, sample.Raced(); got != want {
 		t.Errorf("a sample is taken: %v; the detector is there: %v", got, want)
+	}
+	t.Setenv("PARLEY_TEST_SAMPLES", "1")
+	if got := sample.Of("whole", "sample"); got != "sample" {
+		t.Errorf("told to be content with samples, got the %s", got)
 	}
 }
