@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/internal/sample"
 )
 
@@ -37,9 +38,6 @@ const (
 	pictureText   = pictureBlocks * pictureBlock / 3 * 4 // characters of base64
 )
 
-// pictureHead is how a PNG of one pixel begins.
-const pictureHead = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55"
-
 // pictures is how many there are.
 var pictures = sample.Of(50, 5)
 
@@ -54,7 +52,7 @@ func newPicture(n int) *picture {
 	block := bytes.Repeat([]byte("parley"), pictureBlock/6)
 	encode := func() []byte { return base64.StdEncoding.AppendEncode(nil, block) }
 	p := &picture{other: encode()}
-	copy(block, pictureHead+fmt.Sprintf("picture %d", n))
+	copy(block, fakemodel.PictureHead+fmt.Sprintf("picture %d", n))
 	p.first = encode()
 	return p
 }

@@ -3,11 +3,9 @@ package killrun_test
 import (
 	"context"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/internal/noderun"
 )
 
@@ -74,8 +73,8 @@ func newPost(key string, o op) *post {
 	if o.Image > 0 {
 		src := rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%32.32s", key))))
 		p.Image = make([]byte, o.Image)
-		_, _ = src.Read(p.Image)  // It never fails.
-		copy(p.Image, pngBegin()) // Else no model is shown it.
+		_, _ = src.Read(p.Image)             // It never fails.
+		copy(p.Image, fakemodel.PictureHead) // Else no model is shown it.
 		body["attachments"] = []any{map[string]any{
 			"type": "image", "mimeType": "image/png", "data": base64.StdEncoding.EncodeToString(p.Image),
 		}}
@@ -93,13 +92,6 @@ type client struct {
 	events *counters
 	cut    atomic.Int64 // Messages that had left when their connection broke.
 	found  atomic.Int64 // First receipts for a message that was admitted before.
-}
-
-// pngBegin is how a picture begins whose pixels may be anything.
-func pngBegin() []byte {
-	const header = "IHDR\x00\x00\x00\x08\x00\x00\x00\x08\x08\x02\x00\x00\x00" // 8 by 8 pixels of three colours
-	b := binary.BigEndian.AppendUint32([]byte("\x89PNG\r\n\x1a\n"), uint32(len(header)-len("IHDR")))
-	return binary.BigEndian.AppendUint32(append(b, header...), crc32.ChecksumIEEE([]byte(header)))
 }
 
 func newClient(events *counters) *client {

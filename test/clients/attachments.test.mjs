@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 
-import { conversation, observing, ofRole, sameAsHistory, served, textOf, token } from './suite.mjs';
+import { conversation, observing, ofRole, picture, sameAsHistory, served, textOf, token } from './suite.mjs';
 
 const fetchBytes = async (url) => {
   const response = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
@@ -17,8 +17,8 @@ for (const [format, mount] of Object.entries(served)) {
   test(`images reach the model and come back byte for byte: ${format}`, async () => {
     const client = conversation(mount);
     const images = [
-      { bytes: randomBytes(3000), mimeType: 'image/png', filename: 'größe 1.png' },
-      { bytes: randomBytes(1), mimeType: 'image/webp' },
+      { bytes: picture(3000), mimeType: 'image/png', filename: 'größe 1.png' },
+      { bytes: picture(33), mimeType: 'image/png' },
     ];
     const admission = await client.send({
       message: { kind: 'user', body: 'Look', attachments: images.map((image) => attachment(image.bytes, image.mimeType, image.filename)) },
@@ -68,11 +68,11 @@ for (const live of ['sse', 'long-poll']) {
 }
 
 test('the largest image', async () => {
-  const client = conversation(served.messages);
+  const client = conversation(served.completions);
   // 14 × 1024 × 1024 characters of base64.
-  const bytes = randomBytes((14_680_064 / 4) * 3);
-  const admission = await client.send({ message: { kind: 'user', body: 'Large', attachments: [attachment(bytes, 'image/jpeg')] } });
-  assert.equal((await client.read(admission)).text, `You said: Large ${described(bytes, 'image/jpeg')}`);
+  const bytes = picture((14_680_064 / 4) * 3);
+  const admission = await client.send({ message: { kind: 'user', body: 'Large', attachments: [attachment(bytes, 'image/png')] } });
+  assert.equal((await client.read(admission)).text, `You said: Large ${described(bytes, 'image/png')}`);
   const file = (await client.history()).messages[0].parts.find((part) => part.type === 'file');
   assert.ok((await fetchBytes(file.url)).bytes.equals(bytes));
 });

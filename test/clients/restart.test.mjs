@@ -2,14 +2,14 @@
 // the same address: nothing that was acknowledged is lost, and nobody sees a gap or
 // anything twice.
 import assert from 'node:assert/strict';
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 
 import { showing } from './hook.mjs';
 import { secondOpinion } from './opinion.mjs';
 import { sharing } from './outages.mjs';
 import { Proxy } from './proxy.mjs';
-import { ask, conversation, eventually, modelCalls, observing, ofRole, release, restarted, sameAsHistory, say, textOf, token, unique, Watcher, words } from './suite.mjs';
+import { ask, conversation, eventually, modelCalls, observing, ofRole, picture, release, restarted, sameAsHistory, say, textOf, token, unique, Watcher, words } from './suite.mjs';
 
 /** Cases that cannot get enough go through this many outages. */
 const rounds = [0, 1, 2];
@@ -264,7 +264,7 @@ const cases = {
     const proxy = await Proxy.before(restarted.messages);
     try {
       const behind = conversation(proxy.mount, { id, fetch: proxy.fetch });
-      const bytes = randomBytes(100_000);
+      const bytes = picture(100_000);
       const attachments = [{ type: 'image', data: bytes.toString('base64'), mimeType: 'image/png' }];
       const send = (client) => client.send({ message: { kind: 'user', body: 'Look', attachments }, idempotencyKey: 'one', uid: null });
       proxy.cut = { after: 'HTTP/1.1 202', bytes: 0 };

@@ -1,7 +1,7 @@
 // What the tests share: clients of the servers that the Go test started, and
 // ways to wait that end when something happened, never when time has passed.
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 
 import { createFlueClient } from '@flue/sdk';
 
@@ -82,6 +82,11 @@ export async function eventually(check, what) {
 export const words = (n, from = 1) => Array.from({ length: n - from + 1 }, (_, i) => `w${from + i}`).join(' ');
 
 /** The text parts of a message, joined. */
+/** A picture of n bytes, at least 33, as far as its header goes: nobody looks farther. */
+export const picture = (n) => Buffer.concat([
+  Buffer.from('89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55', 'hex'), randomBytes(n - 33),
+]);
+
 export const textOf = (message) => message.parts.filter((part) => part.type === 'text').map((part) => part.text).join('|');
 
 /** The messages of one role. */
