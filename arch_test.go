@@ -392,6 +392,7 @@ func neverArrows() []arrow {
 			"events are made of batches, and no turn waits for them"},
 		{"actors/internal/work", append(outside, "actors/internal/busy", "actors/internal/relay"), "it does what it is told, wherever that comes from and whoever owes it"},
 		{"actors/internal/events", append(outside, "actors/internal/busy", "actors/internal/machine", "actors/internal/relay", "providers"), "it tells, and is waited for by nobody"},
+		{"actors/internal/membership", list("actors", "agent", "providers", "observability", "memory"), "who is a member is decided without knowing what members do"},
 		{"actors/internal/grain", list("conversation", "storage", "actors/internal/machine", "actors/internal/busy"), "it carries messages and reads none"},
 		{"actors/follower", list("actors/internal", "agent", "providers"), "a reader needs the log alone"},
 	}
