@@ -162,7 +162,7 @@ func (a *activation) Stop() {
 		a.rt.busy.SweepSoon()
 	}
 	a.share.end(a.rt)
-	if a.writer.opened() {
+	if a.machine.Open() {
 		if waits, head := a.machine.Waits(); !waits {
 			a.rt.busy.Timers.Drop(a.key, int64(head))
 		}

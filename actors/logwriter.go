@@ -40,9 +40,6 @@ func (w *logWriter) assume(nonce storage.Nonce) *atomic.Int64 {
 	return w.tip
 }
 
-// opened reports whether the log was read.
-func (w *logWriter) opened() bool { return w.log != nil }
-
 // goOn goes on as the writer at rest if the log still ends where that one left it, and
 // reports whether it does. Otherwise that writer is over: somebody else has fenced it, and
 // this activation needs a name of its own, and begin.

@@ -465,6 +465,9 @@ func TestOpeningThatPanics(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
+			if n := r.Activations(); n != 0 {
+				t.Errorf("%d activations are left", n)
+			}
 			if _, err := storage.ReadAside(t.Context(), bucket, hello("k").Address.Key()); (err == nil) != tt.counts {
 				t.Errorf("set aside: %v, want %t", err, tt.counts)
 			}

@@ -195,7 +195,7 @@ func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 }
 
 // Waits reports whether the conversation waits for a time, as far as this machine knows,
-// which is up to head.
+// which is up to head. It must be open.
 func (m *Machine) Waits() (waits bool, head conversation.Offset) {
 	return m.parked() != nil, m.state.Head()
 }
