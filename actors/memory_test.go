@@ -125,7 +125,7 @@ func TestMemoryOfALongLog(t *testing.T) {
 			got := n.admit(at, "next", "hello")
 			var settled []*conversation.SubmissionSettled
 			w.until("the settlement", func() bool {
-				settled = w.settledLast(at, got.Offset)
+				settled = w.settledAfter(at, got.Offset)
 				return len(settled) > 0
 			})
 			if settled[0].Outcome != conversation.OutcomeCompleted {
@@ -231,8 +231,8 @@ func (w *world) write(at conversation.Address, batches ...[]conversation.Record)
 	}
 }
 
-// settledLast returns the settlements in the newest batch, if that comes after another.
-func (w *world) settledLast(at conversation.Address, after conversation.Offset) []*conversation.SubmissionSettled {
+// settledAfter returns the settlements in the batches that come after another.
+func (w *world) settledAfter(at conversation.Address, after conversation.Offset) []*conversation.SubmissionSettled {
 	w.tb.Helper()
 	last, err := w.logs.Tail(context.Background(), at.Key(), int64(after))
 	if err != nil {
@@ -241,13 +241,17 @@ func (w *world) settledLast(at conversation.Address, after conversation.Offset) 
 	if last == int64(after) {
 		return nil
 	}
-	list, err := w.logs.Range(context.Background(), at.Key(), last, last)
+	list, err := w.logs.Range(context.Background(), at.Key(), int64(after)+1, last)
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	records, err := conversation.DecodeRecords(list[0].Lines)
-	if err != nil {
-		w.tb.Fatal(err)
+	var records []conversation.Record
+	for _, b := range list {
+		some, err := conversation.DecodeRecords(b.Lines)
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		records = append(records, some...)
 	}
 	return only[*conversation.SubmissionSettled](records)
 }
@@ -283,7 +287,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 		got := n.admit(at, "next", "hello")
 		var settled []*conversation.SubmissionSettled
 		w.until("the settlement", func() bool {
-			settled = w.settledLast(at, got.Offset)
+			settled = w.settledAfter(at, got.Offset)
 			return len(settled) > 0
 		})
 		if err := settled[0].Error; err == nil || err.Type != conversation.CodeOutputTooLong {
@@ -324,7 +328,7 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 		})})
 		got := n.admit(at, "1", "go")
 		w.until("the settlement", func() bool {
-			return len(w.settledLast(at, got.Offset)) > 0
+			return len(w.settledAfter(at, got.Offset)) > 0
 		})
 		if int(runs.Load()) != calls || left != max(0, calls-fit) {
 			t.Errorf("%d runs of %d calls, and %d outcomes are left out, want %d", runs.Load(), calls, left, max(0, calls-fit))
