@@ -106,7 +106,7 @@ func packages() []row {
 		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
-		{"internal/proc", 2, tool, nil, nil},
+		{"internal/proc", 2, tool, list("internal/sample"), nil},
 		{"internal/s3front", 3, vendor, list("storage"), nil},
 		{"internal/s3server", 3, suite, list("internal/proc"), nil},
 		{"internal/sample", 1, tool, nil, nil},

@@ -238,22 +238,22 @@ func (w *world) settledAfter(at conversation.Address, after conversation.Offset)
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	if last == int64(after) {
-		return nil
-	}
-	list, err := w.logs.Range(context.Background(), at.Key(), int64(after)+1, last)
-	if err != nil {
-		w.tb.Fatal(err)
-	}
-	var records []conversation.Record
-	for _, b := range list {
-		some, err := conversation.DecodeRecords(b.Lines)
+	var settled []*conversation.SubmissionSettled
+	for next := int64(after) + 1; next <= last; {
+		list, err := w.logs.Range(context.Background(), at.Key(), next, last)
 		if err != nil {
 			w.tb.Fatal(err)
 		}
-		records = append(records, some...)
+		for _, b := range list {
+			records, err := conversation.DecodeRecords(b.Lines)
+			if err != nil {
+				w.tb.Fatal(err)
+			}
+			settled = append(settled, only[*conversation.SubmissionSettled](records)...)
+		}
+		next += int64(len(list))
 	}
-	return only[*conversation.SubmissionSettled](records)
+	return settled
 }
 
 // TestMemoryOfAResumedReply goes on with a log whose last response is longer than is

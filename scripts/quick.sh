@@ -45,5 +45,4 @@ mapfile -t tests < <("$go" list -test -f '{{if eq .Name "main"}}{{.ImportPath}} 
 			for (i = 2; i <= NF; i++) if ($i in is) { print substr($1, 1, length($1) - 5); break }
 		}' | sort -u)
 echo "since $(git rev-parse --short "$base"): ${#tests[@]} packages depend on what changed"
-export PARLEY_TEST_SAMPLES=1
-exec scripts/suite.sh "$go" test "${tests[@]}"
+exec scripts/suite.sh "$go" test -short "${tests[@]}"

@@ -4,7 +4,10 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // childOf names, in the environment of a process, the test that it runs alone.
@@ -23,6 +26,9 @@ type Test interface {
 func Child(t Test) *exec.Cmd {
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
+	if slices.Contains(os.Args, sample.Short) {
+		cmd.Args = append(cmd.Args, sample.Short)
+	}
 	// The race detector would otherwise sleep for a second before it lets the process go.
 	cmd.Env = append(os.Environ(), childOf+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return cmd

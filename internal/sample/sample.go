@@ -4,7 +4,7 @@
 // Whatever is run under the detector is there to show races, for which a few schedules
 // say as much as many; what many schedules show is shown without it. Every test that asks
 // for a sample is also run without the detector: make test finds them, see volumes. A quick
-// run without the detector is told to be content with samples by PARLEY_TEST_SAMPLES.
+// run without the detector is content with samples too: go test -short.
 //
 // It holds no state, and all of it may be used by any goroutine.
 package sample
@@ -12,6 +12,7 @@ package sample
 import (
 	"os"
 	"runtime/debug"
+	"slices"
 )
 
 // Raced reports whether this program has the race detector.
@@ -28,10 +29,14 @@ func Raced() bool {
 	return false
 }
 
-// Of returns the whole volume, or the sample in a program with the race detector, and where
-// PARLEY_TEST_SAMPLES is set.
+// Short is what go test -short tells a program of tests. Volumes are asked for before that
+// has read its flags.
+const Short = "-test.short=true"
+
+// Of returns the whole volume, or the sample in a program with the race detector, and in one
+// that runs with Short.
 func Of[T any](whole, sample T) T {
-	if Raced() || os.Getenv("PARLEY_TEST_SAMPLES") != "" {
+	if Raced() || slices.Contains(os.Args, Short) {
 		return sample
 	}
 	return whole

@@ -1,6 +1,7 @@
 package sample_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 // TestOf builds a program in both ways: each knows which one it is.
 func TestOf(t *testing.T) {
-	t.Setenv("PARLEY_TEST_SAMPLES", "")
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"-race": "sample", "-race=false": "whole"} {
 		file := filepath.Join(dir, want)
@@ -23,11 +23,20 @@ func TestOf(t *testing.T) {
 			t.Errorf("built with %s it says %q, %v; want %q", flag, got, err, want)
 		}
 	}
-	if got, want := sample.Of(1, 2) == 2, sample.Raced(); got != want {
-		t.Errorf("a sample is taken: %v; the detector is there: %v", got, want)
+	if got, want := sample.Of(1, 2) == 2, sample.Raced() || testing.Short(); got != want {
+		t.Errorf("a sample is taken: %v; the detector is there, or the run is short: %v", got, want)
 	}
-	t.Setenv("PARLEY_TEST_SAMPLES", "1")
-	if got := sample.Of("whole", "sample"); got != "sample" {
-		t.Errorf("told to be content with samples, got the %s", got)
+}
+
+// TestShort runs itself as go test -short does.
+func TestShort(t *testing.T) {
+	if testing.Short() {
+		if got := sample.Of("whole", "sample"); got != "sample" {
+			t.Errorf("a short run has the %s", got)
+		}
+		return
+	}
+	if out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestShort$", sample.Short).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
