@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parleyrun/parley/conversation"
 )
 
 // namePattern keeps names free of what paths, keys, DNS labels and shells treat
@@ -17,7 +19,7 @@ const toolNamePattern = `^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`
 // reservedToolNames are kept for tools of the runtime itself, so that adding one
 // later never collides with an author's.
 func reservedToolNames() []string {
-	return []string{"activate_skill", "finish", "give_up", "read_skill_resource", TaskTool}
+	return []string{"activate_skill", "finish", "give_up", "read_skill_resource", conversation.ReadOutputTool, TaskTool}
 }
 
 // Validate reports every mistake of the definition at once, each with the field's

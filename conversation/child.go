@@ -5,6 +5,10 @@ import "slices"
 // TaskTool is the name of the tool by which a model hands a task to a subagent.
 const TaskTool = "task"
 
+// ReadOutputTool is the name of the tool by which a model reads on in an output of which it
+// is shown a part.
+const ReadOutputTool = "read_output"
+
 // MaxContinued bounds how often an author may send the model on after it wanted to
 // stop.
 const MaxContinued = 32

@@ -387,7 +387,7 @@ func (a *Archive) Blocks(
 			if folded, err = a.store.Whole(ctx, a.key, folded, view); err != nil {
 				return nil, err
 			}
-			messages, err := a.store.o.Prompt.Messages(ctx, a.key, folded, of.Without)
+			messages, err := a.store.o.Prompt.Messages(ctx, a.key, folded, of)
 			return []*providers.Block{providers.NewBlock(messages)}, err
 		case errors.Is(err, ErrTooLong):
 			a.release(pages)
@@ -568,7 +568,7 @@ func (a *Archive) show(
 	if err != nil {
 		return nil, err
 	}
-	messages, err := a.store.o.Prompt.Messages(ctx, a.key, exchanges, of.Without)
+	messages, err := a.store.o.Prompt.Messages(ctx, a.key, exchanges, of)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func seen(t *testing.T, r *prompt.Renderer, list ...conversation.Attachment) ([]
 	t.Helper()
 	out, err := r.Messages(t.Context(), key, []conversation.Exchange{{
 		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "see", Attachments: list},
-	}}, nil)
+	}}, prompt.View{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,9 +7,7 @@
 package prompt
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,20 +77,22 @@ type View struct {
 	After *conversation.Compacted
 	// Without are attachments that the model is not shown.
 	Without []conversation.AttachmentID
+	// Output is how much it is shown of one output, in bytes, 0 for all of it.
+	Output int
 }
 
 // Same reports whether exchanges look the same in both views.
 func (v View) Same(other View) bool {
-	return v.After == other.After && slices.Equal(v.Without, other.Without)
+	return v.After == other.After && v.Output == other.Output && slices.Equal(v.Without, other.Without)
 }
 
 // Messages renders exchanges of a conversation for a provider, which opens their
 // attachments while it sends them. Its error may match storage.ErrUnavailable.
 func (r *Renderer) Messages(
-	ctx context.Context, key conversation.Key, exchanges []conversation.Exchange, without []conversation.AttachmentID,
+	ctx context.Context, key conversation.Key, exchanges []conversation.Exchange, shown View,
 ) ([]providers.Message, error) {
-	v := view{Renderer: r, ctx: ctx, key: key, without: make(map[conversation.AttachmentID]bool, len(without))}
-	for _, id := range without {
+	v := view{Renderer: r, ctx: ctx, key: key, output: shown.Output, without: make(map[conversation.AttachmentID]bool, len(shown.Without))}
+	for _, id := range shown.Without {
 		v.without[id] = true
 	}
 	var out []providers.Message
@@ -118,6 +118,7 @@ type view struct {
 	*Renderer
 	ctx     context.Context
 	key     conversation.Key
+	output  int
 	without map[conversation.AttachmentID]bool
 }
 
@@ -178,23 +179,11 @@ func callID(t *conversation.ToolCall) string {
 }
 
 func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error) {
-	text := t.ErrorText
-	if !t.Failed {
-		text = outputText(t.Output)
-	}
+	text := shorten(Output(t), v.output, t.Call)
 	shown, err := v.images(t.Images)
 	return providers.ToolResult{
 		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: append([]providers.Part{providers.Text{Text: text}}, shown...),
 	}, err
-}
-
-// outputText shows a string as it is and anything else as JSON.
-func outputText(raw json.RawMessage) string {
-	var s string
-	if bytes.HasPrefix(raw, []byte(`"`)) && json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }
 
 // signalText renders a signal for the model: an element named tagName or

@@ -133,6 +133,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
+	c.shown.Output = c.node.outputBytes(c.model)
 	blocks, now, err := c.view(ctx)
 	if err != nil {
 		return end, err
@@ -152,6 +153,9 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	}
 	if len(setup.Subagents) > 0 && c.author.depth < conversation.MaxDepth {
 		req.Tools = append(req.Tools, taskTool(setup))
+	}
+	if c.shortened(blocks, now) {
+		req.Tools = append(req.Tools, outputTool())
 	}
 	return c.listen(ctx, f, setup, req)
 }
@@ -236,7 +240,7 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 	if size > maxViewBytes {
 		return nil, nil, history.ErrTooLong
 	}
-	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open, c.shown.Without); err != nil || c.shown.After == nil {
+	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open, c.shown); err != nil || c.shown.After == nil {
 		return blocks, now, err
 	}
 	begin := []providers.Message{prompt.Summary(c.shown.After)}
@@ -307,7 +311,8 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 		}
 		tool, ok := setup.Tool(name)
 		return machine.ModelEvent{
-			Kind: machine.ModelCall, ProviderCall: e.ID, Signature: e.Signature, Name: name, Input: input, Durable: ok && tool.Durable(),
+			Kind: machine.ModelCall, ProviderCall: e.ID, Signature: e.Signature, Name: name, Input: input,
+			Durable: ok && tool.Durable() || name == conversation.ReadOutputTool, // it only reads
 		}, true
 	}
 	return machine.ModelEvent{}, false

@@ -19,6 +19,17 @@ const (
 	sayTaskInput   = "The input needs an agent and a prompt, both strings. Correct the input and call the tool again."
 	sayTaskUnknown = "There is no agent named %q. The agents are: %s."
 
+	sayReadTool = "Reads on in the output of an earlier call, of which you were shown the beginning and the end. " +
+		"It returns as much as you are shown of an output at once, and says where to read on."
+	sayReadCall    = "The id of the call, as it stands where its output was left out."
+	sayReadFrom    = "The byte to read from, 0 if it is missing."
+	sayReadFind    = "Read from a little before the first place that has exactly this text, at or after that byte."
+	sayReadInput   = "The input needs a call, a string; from is a number of at least 0, and find a string. Correct the input and call the tool again."
+	sayReadUnknown = "You are shown no output of a call %q. Use an id that stands where an output was left out."
+	sayReadBeyond  = "The output has %d bytes, and nothing after them."
+	sayReadNowhere = "The output does not have this text at or after byte %d."
+	sayReadLater   = "The output cannot be read now. Call again later if it is still needed."
+
 	// What a model that writes a summary is told.
 	saySummarize = "You shorten a conversation between a user and an assistant that goes on after you. Write a summary that lets the assistant " +
 		"continue without what is left out: the user's goals and wishes, decisions and why, facts, names, numbers, identifiers and file paths " +

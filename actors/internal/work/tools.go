@@ -37,6 +37,7 @@ type toolCall struct {
 	live    *events.Live
 	left    *conversation.Left // where the delivery in call stands if it is not whole
 	sender  *sender
+	outputs *outputs // of a call that reads in one, else nil
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
@@ -50,6 +51,9 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 			Address: v.created.Address(), UID: v.created.UID, Submission: root.id, Attempt: root.attempts, Turn: e.Turn, ID: e.Call,
 			Delivery: root.delivery, InitialData: v.created.InitialData,
 		},
+	}
+	if e.Name == conversation.ReadOutputTool {
+		c.outputs = r.outputsOf(v)
 	}
 	log := r.o.Logger.With("submission", string(c.call.Submission), "tool", e.Name, "call", string(e.Call))
 	r.spawn(func() {
@@ -85,6 +89,14 @@ func (c *toolCall) perform() (machine.Input, error) {
 			return refuse(problem, nil)
 		}
 		return task, nil
+	}
+	if c.outputs != nil {
+		out, problem, err := c.outputs.read(c.ctx, c.run.Input, c.node.outputBytes(setup.Model))
+		if problem != "" {
+			return refuse(problem, err)
+		}
+		done.Output = out
+		return done, err
 	}
 	tool, ok := setup.Tool(c.run.Name)
 	if !ok {

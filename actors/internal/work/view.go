@@ -111,7 +111,11 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 	case machine.CallModel:
 		r.callModel(e, look(s, e.Submission).seen(s))
 	case machine.RunTool:
-		r.runTool(e, look(s, e.Submission))
+		v := look(s, e.Submission)
+		if e.Name == conversation.ReadOutputTool {
+			v.seen(s)
+		}
+		r.runTool(e, v)
 	case machine.PrepareDelivery:
 		r.prepareDelivery(e, look(s, e.Submission))
 	case machine.FinishResponse:

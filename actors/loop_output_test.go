@@ -1,0 +1,160 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// longOutput has lines that tell where they stand.
+func longOutput() string {
+	var out strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&out, "line %d of the report\n", i)
+	}
+	return out.String()
+}
+
+// cutCall finds the id of the newest call of which a part is left out.
+func cutCall(t *testing.T, req providers.Request) string {
+	t.Helper()
+	all := regexp.MustCompile(`Read on with the tool read_output: call "(call_\w+)", from \d+\.`).FindAllStringSubmatch(strings.Join(shown(req), "\n"), -1)
+	if all == nil {
+		t.Error("nothing says where to read on")
+		return ""
+	}
+	return all[len(all)-1][1]
+}
+
+// reads asks for a part of the output that is cut, and adds to what is asked.
+func reads(t *testing.T, more string) script {
+	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		return asks(fmt.Sprintf(`read_output {"call":%q%s}`, cutCall(t, req), more))(ctx, req, a)
+	}
+}
+
+// offered reports whether a request has the tool that reads on in outputs.
+func offered(req providers.Request) (n int) {
+	for _, tool := range req.Tools {
+		if tool.Name == conversation.ReadOutputTool {
+			n++
+		}
+	}
+	return n
+}
+
+// lastResult is the newest result of a request.
+func lastResult(req providers.Request) string {
+	m := req.Messages[len(req.Messages)-1]
+	r := m.Parts[len(m.Parts)-1].(providers.ToolResult)
+	text := r.Content[0].(providers.Text).Text
+	if r.IsError {
+		return "error: " + text
+	}
+	return text
+}
+
+// TestLongOutputIsReadOn: the model sees the beginning and the end, and reads on where it
+// wants, in the response that brought the output and after a restart; people see all of it.
+func TestLongOutputIsReadOn(t *testing.T) {
+	long := longOutput()
+	for _, who := range []string{"model", "child"} {
+		t.Run(who, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				report, small := returning("report", long), returning("small", "short")
+				work := inTurn(asks("small"), asks("report"), reads(t, ""), reads(t, `,"from":200000`), reads(t, `,"from":100,"find":"line 12345 of"`),
+					reads(t, `,"find":"line 20000"`), reads(t, `,"from":100000000`), asks(`read_output {"call":"call_other"}`), asks(`read_output {}`), tells("done"))
+				a := withSubagents(chatAgent(report, small), researcher(report, small))
+				c := &cast{models: map[string]script{"model": work}}
+				if who == "child" {
+					c.models = map[string]script{"model": inTurn(asks(task("researcher", "Report.")), tells("done")), "child": work}
+				}
+				n := l.run(part{opts: agents(a), cast: c, page: 1, windows: map[string]int{"model": 32_768, "child": 32_768}})
+				n.admit(chat("c"), "1", "go")
+				l.completes(chat("c"), 1)
+				got := c.requests(who)
+				if len(got) != 10 || offered(got[1].req) != 0 || offered(got[2].req) != 1 || offered(got[9].req) != 1 {
+					t.Fatalf("%d requests, of which some have the tool and some not", len(got))
+				}
+				first := lastResult(got[2].req)
+				if len(first) > 8<<10 || !strings.HasPrefix(first, "line 0 of") || !strings.HasSuffix(first, "line 19999 of the report\n") {
+					t.Errorf("the model is shown %d bytes of the output: %.80q", len(first), first)
+				}
+				for i, want := range []string{
+					"[bytes 0 to 7936 of", "[bytes 200000 to 207936 of", "line 12345 of the report\n",
+					"error: The output does not have this text at or after byte 0.", fmt.Sprintf("error: The output has %d bytes, and nothing after them.", len(long)),
+					`error: You are shown no output of a call "call_other".`, "error: The input needs a call",
+				} {
+					result := lastResult(got[3+i].req)
+					wants(t, fmt.Sprint("result ", i), result, want)
+					if len(result) > 8<<10 || strings.Contains(result, "left out") && i < 3 {
+						t.Errorf("result %d has %d bytes", i, len(result))
+					}
+				}
+				if who == "child" {
+					return // nobody sees it afterwards
+				}
+				if out := string(toolParts(n.snapshot(chat("c")))[1].Output); len(out) < len(long) {
+					t.Errorf("people are shown %d bytes", len(out))
+				}
+				n.die()
+				c = alone(inTurn(reads(t, `,"from":300000`), tells("seen")))
+				n = l.run(part{opts: agents(a), cast: c, page: 1, windows: map[string]int{"model": 32_768}})
+				n.admit(chat("c"), "2", "and?")
+				l.completes(chat("c"), 2)
+				wants(t, "the result after a restart", lastResult(c.requests("model")[1].req), "[bytes 300000 to 307936 of")
+			})
+		})
+	}
+}
+
+// TestOutputIsShownAsAWhole as long as it is short for the model's window.
+func TestOutputIsShownAsAWhole(t *testing.T) {
+	output := strings.Repeat("0123456789", 2000)
+	for window, cut := range map[int]bool{0: false, 200_000: false, 32_768: true} {
+		inLoop(t, func(t *testing.T, l *loop) {
+			c := alone(inTurn(asks("report"), tells("done")))
+			n := l.run(part{opts: agents(chatAgent(returning("report", output))), cast: c, windows: map[string]int{"model": window}})
+			n.admit(chat("c"), "1", "go")
+			l.completes(chat("c"), 1)
+			req := c.requests("model")[1].req
+			if got := lastResult(req); (got != output) != cut || (offered(req) == 1) != cut {
+				t.Errorf("with a window of %d the model is shown %d bytes", window, len(got))
+			}
+		})
+	}
+}
+
+// TestReadingIsRepeated: who reads when the process dies reads again.
+func TestReadingIsRepeated(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		begun := make(chan struct{})
+		slow := agent.NewTool("slow", "Ends with the process.", func(ctx context.Context, _ struct{}) (string, error) {
+			close(begun)
+			<-ctx.Done()
+			return "", ctx.Err()
+		}, nil)
+		a := chatAgent(returning("report", longOutput()), slow)
+		a.ToolConcurrency = 1 // reading has not begun, but nobody knows that
+		c := alone(inTurn(asks("report"), func(ctx context.Context, req providers.Request, out *providers.Assembler) error {
+			return asks("slow", fmt.Sprintf(`read_output {"call":%q}`, cutCall(t, req)))(ctx, req, out)
+		}))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		await(t, begun, "the tool")
+		n.die()
+		c = alone(tells("done"))
+		l.run(part{opts: agents(a), cast: c})
+		l.completes(chat("c"), 1)
+		wants(t, "the request after a restart", strings.Join(c.last(t, "model"), "\n"), "The outcome of this call is unknown", "[bytes 0 to ")
+		if strings.Count(strings.Join(c.last(t, "model"), "\n"), "The outcome of this call is unknown") != 1 {
+			t.Error("the outcome of reading is unknown")
+		}
+	})
+}
