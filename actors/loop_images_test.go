@@ -291,3 +291,33 @@ func TestRefusedForAnotherReason(t *testing.T) {
 func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 func crc(b []byte) []byte { return be32(crc32.ChecksumIEEE(b)) }
+
+// TestTooManyBytesOfImages: a request that is too large is so for its images, and a summary
+// would not make it smaller. Without any, it is a matter of the text.
+func TestTooManyBytesOfImages(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		tooLarge := &providers.Error{Kind: providers.KindContextOverflow, Status: http.StatusRequestEntityTooLarge}
+		c := alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			n := strings.Count(strings.Join(shown(req), "\n"), "[image/png]")
+			if n > 1 || strings.Contains(strings.Join(shown(req), "\n"), "too long") {
+				return tooLarge
+			}
+			return tells(fmt.Sprintf("I see %d.", n))(ctx, req, a)
+		})
+		n := l.run(part{opts: agents(chatAgent()), cast: c})
+		n.attach(chat("c"), "1", drawn(t, 9, 9), "image/png")
+		l.completes(chat("c"), 1)
+		n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
+		l.completes(chat("c"), 2)
+		if got := responses(n.snapshot(chat("c"))); got[1] != "I see 1." || len(c.requests("")) != 3 {
+			t.Errorf("after %d calls: %q", len(c.requests("")), got)
+		}
+		n.admit(chat("c"), "3", "too long")
+		if got := l.settles(chat("c"), 3); got[2].Outcome != conversation.OutcomeFailed {
+			t.Errorf("settled as %+v", got[2])
+		}
+		if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 1 {
+			t.Errorf("recorded as refused: %+v", got)
+		}
+	})
+}
