@@ -29,6 +29,22 @@ func ThinkingLevels() []ThinkingLevel {
 // Valid reports whether l is empty or one of the levels.
 func (l ThinkingLevel) Valid() bool { return l == "" || slices.Contains(ThinkingLevels(), l) }
 
+// Budget returns how many tokens a level is for, where a vendor counts them, and 0 for no
+// thinking.
+func (l ThinkingLevel) Budget() int {
+	switch l {
+	case ThinkingMinimal:
+		return 1024
+	case ThinkingLow:
+		return 2048
+	case ThinkingMedium:
+		return 8192
+	case ThinkingHigh, ThinkingXHigh, ThinkingMax:
+		return 16384
+	}
+	return 0
+}
+
 // ThinkingMap says what a model makes of the levels: the vendor's word for a level,
 // or nil for one that the model does not have. A level that is not in the map goes by
 // its own name; ThinkingXHigh and ThinkingMax, which few models have, need an entry.

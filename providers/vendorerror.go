@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 var errNoStream = errors.New("response is JSON where a stream was asked for")
@@ -94,6 +96,16 @@ func StreamError(status int, object, raw []byte) *Error {
 // copy.
 func EventError(kind ErrorKind, raw []byte, err error) *Error {
 	return &Error{Kind: kind, Status: http.StatusOK, Body: bytes.Clone(raw[:min(len(raw), MaxErrorBody)]), Err: err}
+}
+
+// UndecodedEvent returns the error over an event that does not decode: what was cut off by
+// the end of the stream is no fault of the format.
+func UndecodedEvent(e sse.Event, err error) *Error {
+	kind := KindProtocol
+	if e.Unterminated {
+		kind = KindTruncated
+	}
+	return EventError(kind, e.Data, err)
 }
 
 // ParseVendorError reads an error object, or a text in its place: message, the

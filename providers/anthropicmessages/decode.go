@@ -1,6 +1,7 @@
 package anthropicmessages
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,17 +112,13 @@ func (d *decoder) event(raw sse.Event) error {
 	e := &d.latest
 	e.reset()
 	if err := d.json.Decode(raw.Data, e); err != nil {
-		kind := providers.KindProtocol
-		if raw.Unterminated {
-			kind = providers.KindTruncated
-		}
-		return providers.EventError(kind, raw.Data, fmt.Errorf("decode event: %w", err))
+		return providers.UndecodedEvent(raw, fmt.Errorf("decode event: %w", err))
 	}
-	if e.Type == "error" || raw.Name == "error" || given(e.Error) {
+	if e.Type == "error" || raw.Name == "error" || sse.Given(e.Error) {
 		return vendorError(e.Error, raw.Data)
 	}
 	var err error
-	switch first(e.Type, raw.Name) {
+	switch cmp.Or(e.Type, raw.Name) {
 	case "message_start":
 		err = d.messageStart(e.Message)
 	case "content_block_start":
@@ -143,7 +140,7 @@ func (d *decoder) event(raw sse.Event) error {
 
 func (d *decoder) messageStart(raw json.RawMessage) error {
 	var m messageStart
-	if err := d.decode("message", raw, &m); err != nil {
+	if err := d.inner.Field("message", raw, &m); err != nil {
 		return err
 	}
 	d.done.ResponseID, d.done.ResponseModel = m.ID, m.Model
@@ -160,7 +157,7 @@ func (d *decoder) start(e *event) error {
 	var head struct {
 		Type string `json:"type"`
 	}
-	if err := d.decode("content_block", e.ContentBlock, &head); err != nil {
+	if err := d.inner.Field("content_block", e.ContentBlock, &head); err != nil {
 		return err
 	}
 	o := &openBlock{kind: head.Type}
@@ -168,7 +165,7 @@ func (d *decoder) start(e *event) error {
 	var b blockStart
 	switch head.Type {
 	case blockText, blockThinking, blockRedacted, blockToolUse:
-		if err := d.decode("content_block", e.ContentBlock, &b); err != nil {
+		if err := d.inner.Field("content_block", e.ContentBlock, &b); err != nil {
 			return err
 		}
 	}
@@ -202,7 +199,7 @@ func (d *decoder) delta(e *event) error {
 	}
 	f := &d.fragment
 	*f = delta{}
-	if err := d.decode("delta", e.Delta, f); err != nil {
+	if err := d.inner.Field("delta", e.Delta, f); err != nil {
 		return err
 	}
 	switch {
@@ -236,7 +233,7 @@ func (d *decoder) stop(index int) {
 	case o == d.thought:
 		d.endThought()
 	case o.kind == blockToolUse:
-		if given(o.input) && string(o.input) != "{}" {
+		if sse.Given(o.input) && string(o.input) != "{}" {
 			d.out.CallArguments(o.call, string(o.input))
 		}
 		d.out.EndCall(o.call, "")
@@ -254,14 +251,14 @@ func (d *decoder) endThought() {
 
 func (d *decoder) messageDelta(e *event) error {
 	var u usage
-	if err := d.decode("usage", e.Usage, &u); err != nil {
+	if err := d.inner.Field("usage", e.Usage, &u); err != nil {
 		return err
 	}
 	u.addTo(&d.done)
 	var change struct {
 		StopReason string `json:"stop_reason"`
 	}
-	if err := d.decode("delta", e.Delta, &change); err != nil {
+	if err := d.inner.Field("delta", e.Delta, &change); err != nil {
 		return err
 	}
 	if change.StopReason == "" {
@@ -325,24 +322,4 @@ func (u usage) addTo(d *providers.Done) {
 	total.Output = max(total.Output, u.Output)
 	total.CacheRead = max(total.CacheRead, u.CacheRead)
 	total.CacheWrite = max(total.CacheWrite, u.CacheWrite)
-}
-
-// decode leaves v as it is if the field is not there.
-func (d *decoder) decode(field string, raw json.RawMessage, v any) error {
-	if !given(raw) {
-		return nil
-	}
-	if err := d.inner.Decode(raw, v); err != nil {
-		return fmt.Errorf("decode %s: %w", field, err)
-	}
-	return nil
-}
-
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -43,22 +43,12 @@ func delta(index int, kind, field, value string) string {
 // read decodes a stream of the given payloads through the whole path.
 func read(t *testing.T, o *anthropicmessages.Options, payloads ...string) ([]providers.Event, *providers.Error) {
 	t.Helper()
-	body := ""
-	for _, p := range payloads {
-		body += "data: " + p + "\n\n"
-	}
-	return readBody(t, o, body)
+	return readBody(t, o, providertest.Payloads(payloads...))
 }
 
 func readBody(t *testing.T, o *anthropicmessages.Options, body string) ([]providers.Event, *providers.Error) {
 	t.Helper()
-	codec := anthropicmessages.NewCodec(o)
-	events, failure, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
-		func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(body), a) }))
-	if broken != nil {
-		t.Fatal(broken)
-	}
-	return events, failure
+	return providertest.Decode(t, anthropicmessages.NewCodec(o), body)
 }
 
 func TestDecodeRecording(t *testing.T) {
@@ -177,7 +167,7 @@ func TestReasoningRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(got))); diff != "" {
+			if diff := cmp.Diff(providertest.Canonical(t, tt.want), providertest.Canonical(t, string(got))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -216,7 +206,7 @@ func TestRoundTripKeepsTheOrder(t *testing.T) {
 		{"type":"thinking","thinking":"two","signature":"d"},
 		{"type":"tool_use","id":"t2","name":"g","input":{"x":1}}
 	]`
-	if diff := cmp.Diff(canonical(t, want), canonical(t, string(body.Messages[0].Content))); diff != "" {
+	if diff := cmp.Diff(providertest.Canonical(t, want), providertest.Canonical(t, string(body.Messages[0].Content))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -156,7 +156,7 @@ func limits(m providers.Model, o providers.Options) (maxTokens int, t *thinking)
 	if maxTokens == 0 {
 		maxTokens = DefaultMaxTokens
 	}
-	wanted := budget(o.ThinkingLevel)
+	wanted := o.ThinkingLevel.Budget()
 	if wanted == 0 {
 		return maxTokens, nil
 	}
@@ -169,20 +169,6 @@ func limits(m providers.Model, o providers.Options) (maxTokens int, t *thinking)
 		return maxTokens, nil
 	}
 	return raised, &thinking{Type: thinkingOn, BudgetTokens: granted}
-}
-
-func budget(level providers.ThinkingLevel) int {
-	switch level {
-	case providers.ThinkingMinimal:
-		return 1024
-	case providers.ThinkingLow:
-		return 2048
-	case providers.ThinkingMedium:
-		return 8192
-	case providers.ThinkingHigh, providers.ThinkingXHigh, providers.ThinkingMax:
-		return 16384
-	}
-	return 0
 }
 
 func ephemeral() *cacheControl { return &cacheControl{Type: "ephemeral"} }

@@ -3,7 +3,6 @@ package anthropicmessages_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -14,43 +13,10 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// sent returns the body of a call as it goes out.
-func sent(t *testing.T, call *providers.Call) string {
-	t.Helper()
-	body := call.Body.Open(t.Context())
-	defer body.Close()
-	b, err := io.ReadAll(body)
-	if err != nil || int64(len(b)) != call.Body.Size() {
-		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
-	}
-	return string(b)
-}
-
 // encode returns the body with sorted keys.
 func encode(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
 	t.Helper()
-	req, o = providers.Transform(m, req, o)
-	call, err := anthropicmessages.NewCodec(nil).Encode(m, req, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return canonical(t, sent(t, call))
-}
-
-// canonical keeps the digits of numbers.
-func canonical(t *testing.T, s string) string {
-	t.Helper()
-	var v any
-	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %s", err, s)
-	}
-	out, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return providertest.Encoded(t, anthropicmessages.NewCodec(nil), m, req, o)
 }
 
 func TestEncodeWholeRequest(t *testing.T) {
@@ -80,7 +46,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 		},
 	}
 	got := encode(t, m, req, providers.Options{MaxTokens: 9000, Temperature: new(0.0), ThinkingLevel: providers.ThinkingLow})
-	want := canonical(t, `{
+	want := providertest.Canonical(t, `{
 		"model": "org/m", "stream": true, "max_tokens": 11048,
 		"thinking": {"type": "enabled", "budget_tokens": 2048},
 		"system": [{"type": "text", "text": "Be <brief>.", "cache_control": {"type": "ephemeral"}}],
@@ -189,7 +155,7 @@ func TestEncodeLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(rest))); diff != "" {
+			if diff := cmp.Diff(providertest.Canonical(t, tt.want), providertest.Canonical(t, string(rest))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -320,7 +286,7 @@ func TestEncodeMessages(t *testing.T) {
 			if err := json.Unmarshal([]byte(encode(t, m, providers.Request{System: " ", Messages: tt.messages}, providers.Options{})), &body); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(body.Messages))); diff != "" {
+			if diff := cmp.Diff(providertest.Canonical(t, tt.want), providertest.Canonical(t, string(body.Messages))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -342,7 +308,7 @@ func TestEncodeBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"model":"m","max_tokens":8192,"stream":true,"system":[{"type":"text","text":"Be <brief>.","cache_control":{"type":"ephemeral"}}],"messages":[{"role":"user","content":[{"type":"text","text":"See <this> & \"that\""},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"YWJj"}},{"type":"image","source":{"type":"base64","media_type":"image/jpeg; q=\"1\"","data":"Zm91cg=="},"cache_control":{"type":"ephemeral"}}]}]}` + "\n"
-	if got := sent(t, call); got != want {
+	if got := providertest.Sent(t, call); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -350,7 +316,7 @@ func TestEncodeBytes(t *testing.T) {
 func TestEncodeBadSchema(t *testing.T) {
 	req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{`)}}}
 	if call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
-		t.Errorf("got %s, want an error", sent(t, call))
+		t.Errorf("got %s, want an error", providertest.Sent(t, call))
 	}
 }
 

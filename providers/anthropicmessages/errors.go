@@ -4,11 +4,12 @@ import (
 	"net/http"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 // vendorError reads the error object, or the whole event in its place.
 func vendorError(object, raw []byte) error {
-	if !given(object) {
+	if !sse.Given(object) {
 		object = raw
 	}
 	return providers.StreamError(0, object, raw)

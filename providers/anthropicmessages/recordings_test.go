@@ -3,8 +3,6 @@ package anthropicmessages_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,15 +12,10 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-var recordings = flag.String("recordings", "", "decode the recordings of vendors' traffic in this folder, which has one for each slug")
-
 // TestRecordings sends back what was decoded, and compares it with the blocks that the
 // vendor began.
 func TestRecordings(t *testing.T) {
-	if *recordings == "" {
-		return
-	}
-	providertest.RunRecordings(t, filepath.Join(*recordings, anthropicmessages.API), anthropicmessages.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
+	providertest.RunRecordings(t, anthropicmessages.API, anthropicmessages.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
 		var want []string
 		for line := range bytes.Lines(r.Body) {
 			data, ok := bytes.CutPrefix(line, []byte("data: "))

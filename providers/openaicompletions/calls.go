@@ -1,11 +1,13 @@
 package openaicompletions
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 // calls assembles the tool calls of one response.
@@ -27,7 +29,7 @@ func (cs *calls) add(out *providers.Assembler, d callDelta) error {
 	if !out.HoldCalls(len(*cs)) {
 		return nil
 	}
-	c.id, c.name = first(c.id, d.ID), first(c.name, d.Function.Name)
+	c.id, c.name = cmp.Or(c.id, d.ID), cmp.Or(c.name, d.Function.Name)
 	fragment, err := argumentText(d.Function.Arguments)
 	if err != nil {
 		return err
@@ -88,7 +90,7 @@ func (cs *calls) find(d callDelta) *call {
 }
 
 func argumentText(raw json.RawMessage) (string, error) {
-	if !given(raw) {
+	if !sse.Given(raw) {
 		return "", nil
 	}
 	if raw[0] != '"' {

@@ -1,6 +1,7 @@
 package openaicompletions
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,20 +104,16 @@ func (d *decoder) event(e sse.Event) error {
 	c := &d.chunk
 	c.reset()
 	if err := d.json.Decode(e.Data, c); err != nil {
-		kind := providers.KindProtocol
-		if e.Unterminated {
-			kind = providers.KindTruncated
-		}
-		return providers.EventError(kind, e.Data, fmt.Errorf("decode chunk: %w", err))
+		return providers.UndecodedEvent(e, fmt.Errorf("decode chunk: %w", err))
 	}
 	switch {
-	case given(c.Error):
+	case sse.Given(c.Error):
 		return providers.StreamError(0, c.Error, e.Data)
 	case e.Name == "error" || c.Object == "error":
 		return providers.StreamError(0, e.Data, e.Data)
 	}
-	d.done.ResponseID = first(d.done.ResponseID, c.ID)
-	d.done.ResponseModel = first(d.done.ResponseModel, c.Model)
+	d.done.ResponseID = cmp.Or(d.done.ResponseID, c.ID)
+	d.done.ResponseModel = cmp.Or(d.done.ResponseModel, c.Model)
 	if c.Tier != "" {
 		d.done.PriceFactor = providers.TierFactor(d.out.Model(), c.Tier)
 	}
@@ -129,7 +126,7 @@ func (d *decoder) event(e sse.Event) error {
 }
 
 func (d *decoder) choice(c *choice, raw []byte) error {
-	if given(c.Error) {
+	if sse.Given(c.Error) {
 		return providers.StreamError(0, c.Error, raw)
 	}
 	d.usage(c.Usage)
@@ -272,13 +269,4 @@ func (u *usage) decode() providers.Usage {
 		CacheWrite: written,
 		Reasoning:  thought,
 	}
-}
-
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

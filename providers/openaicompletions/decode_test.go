@@ -16,22 +16,12 @@ import (
 // read decodes a stream of the given payloads through the whole path.
 func read(t *testing.T, o *openaicompletions.Options, payloads ...string) ([]providers.Event, *providers.Error) {
 	t.Helper()
-	body := ""
-	for _, p := range payloads {
-		body += "data: " + p + "\n\n"
-	}
-	return readBody(t, o, body)
+	return readBody(t, o, providertest.Payloads(payloads...))
 }
 
 func readBody(t *testing.T, o *openaicompletions.Options, body string) ([]providers.Event, *providers.Error) {
 	t.Helper()
-	codec := openaicompletions.NewCodec(o)
-	events, failure, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
-		func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(body), a) }))
-	if broken != nil {
-		t.Fatal(broken)
-	}
-	return events, failure
+	return providertest.Decode(t, openaicompletions.NewCodec(o), body)
 }
 
 func TestDecodeRecording(t *testing.T) {

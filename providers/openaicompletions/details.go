@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 // detail is one entry of reasoning_details, by which a gateway gives what its vendors
@@ -39,7 +40,7 @@ func (ds *details) add(d detail) {
 }
 
 func either(a, b json.RawMessage) json.RawMessage {
-	if given(a) {
+	if sse.Given(a) {
 		return a
 	}
 	return b

@@ -2,8 +2,6 @@ package openaicompletions_test
 
 import (
 	"encoding/json"
-	"flag"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,15 +11,10 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-var recordings = flag.String("recordings", "", "decode the recordings of vendors' traffic in this folder, which has one for each slug")
-
 // TestRecordings shows what comes of real responses; what is wrong with them, the suite
 // finds.
 func TestRecordings(t *testing.T) {
-	if *recordings == "" {
-		return
-	}
-	providertest.RunRecordings(t, filepath.Join(*recordings, openaicompletions.API), openaicompletions.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
+	providertest.RunRecordings(t, openaicompletions.API, openaicompletions.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
 		for _, p := range providertest.Said("p/m", r.Events).Parts {
 			t.Logf("%T %.200v", p, p)
 		}
@@ -85,11 +78,11 @@ func TestDetailsRoundTrip(t *testing.T) {
 				}
 			}
 			m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-			sent := encode(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: []providers.Message{said}}, providers.Options{})
+			sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: []providers.Message{said}}, providers.Options{})
 			if err := json.Unmarshal([]byte(sent), &body); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(canonical(t, tt.want), canonical(t, string(body.Messages[0].Details))); diff != "" || shown != tt.shown {
+			if diff := cmp.Diff(providertest.Canonical(t, tt.want), providertest.Canonical(t, string(body.Messages[0].Details))); diff != "" || shown != tt.shown {
 				t.Errorf("shown %q, want %q; (-want +got):\n%s", shown, tt.shown, diff)
 			}
 			if body.Messages[0].Reasoning != "" {
@@ -105,12 +98,12 @@ func TestBrokenDetails(t *testing.T) {
 		req := providers.Request{Messages: []providers.Message{{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
 			providers.Reasoning{Text: "hm", Signature: signature}, providers.Text{Text: "a"},
 		}}}}
-		want := canonical(t, `[{"role":"assistant","content":"a"}]`)
+		want := providertest.Canonical(t, `[{"role":"assistant","content":"a"}]`)
 		var body struct{ Messages json.RawMessage }
-		if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+		if err := json.Unmarshal([]byte(providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, canonical(t, string(body.Messages))); diff != "" {
+		if diff := cmp.Diff(want, providertest.Canonical(t, string(body.Messages))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", signature, diff)
 		}
 	}

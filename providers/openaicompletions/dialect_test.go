@@ -17,7 +17,7 @@ import (
 func beside(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
 	t.Helper()
 	var got map[string]any
-	if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, o)), &got); err != nil {
+	if err := json.Unmarshal([]byte(providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, o)), &got); err != nil {
 		t.Fatal(err)
 	}
 	for _, always := range []string{"model", "messages", "stream"} {
@@ -75,7 +75,7 @@ func TestVendors(t *testing.T) {
 				}
 			}
 			var body struct{ Messages []struct{ Role string } }
-			sent := encode(t, openaicompletions.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{})
+			sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{})
 			if err := json.Unmarshal([]byte(sent), &body); err != nil || body.Messages[0].Role != tt.role {
 				t.Errorf("%s %s: role %v, %v, want %s", tt.provider, name, body.Messages, err, tt.role)
 			}
@@ -227,7 +227,7 @@ func TestQuirksOfHistory(t *testing.T) {
 				"nothing after blocks": {History: []*providers.Block{providers.NewBlock(called), providers.NewBlock(called[:1])}},
 			} {
 				var body struct{ Messages []any }
-				if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+				if err := json.Unmarshal([]byte(providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
 					t.Fatal(err)
 				}
 				got, err := json.Marshal(body.Messages)
@@ -262,7 +262,7 @@ func TestMarksOfTheCache(t *testing.T) {
 		}
 		Tools []map[string]any
 	}
-	if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+	if err := json.Unmarshal([]byte(providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
 		t.Fatal(err)
 	}
 	const mark = `"cache_control":{"type":"ephemeral"}`
@@ -270,7 +270,7 @@ func TestMarksOfTheCache(t *testing.T) {
 		`[{` + mark + `,"text":"s","type":"text"}]`,
 		`[{` + mark + `,"text":"see","type":"text"},{"image_url":{"url":"data:image/png;base64,eA=="},"type":"image_url"}]`, `"a"`,
 	} {
-		if diff := cmp.Diff(canonical(t, want), canonical(t, string(body.Messages[i].Content))); diff != "" {
+		if diff := cmp.Diff(providertest.Canonical(t, want), providertest.Canonical(t, string(body.Messages[i].Content))); diff != "" {
 			t.Errorf("message %d (-want +got):\n%s", i, diff)
 		}
 	}
@@ -322,7 +322,7 @@ func TestLongIDs(t *testing.T) {
 			}
 		}
 		m := providers.Model{Provider: "p", ID: "m", BaseURL: "https://" + host + "/v1"}
-		if err := json.Unmarshal([]byte(encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
+		if err := json.Unmarshal([]byte(providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, providers.Options{})), &body); err != nil {
 			t.Fatal(err)
 		}
 		call, result := body.Messages[0].Calls, body.Messages[1].ID

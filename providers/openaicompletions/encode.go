@@ -149,11 +149,11 @@ func (b *body) limitThinking(field string, level providers.ThinkingLevel) {
 	}
 	switch field {
 	case "thinking_budget":
-		b.ThinkingBudget = budget(level)
+		b.ThinkingBudget = level.Budget()
 	case "thinking_budget_tokens":
-		b.ThinkingBudgetTokens = budget(level)
+		b.ThinkingBudgetTokens = level.Budget()
 	case "thinking_token_budget":
-		b.ThinkingTokenBudget = budget(level)
+		b.ThinkingTokenBudget = level.Budget()
 	}
 }
 

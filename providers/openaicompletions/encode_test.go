@@ -2,7 +2,6 @@ package openaicompletions_test
 
 import (
 	"encoding/json"
-	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,42 +10,6 @@ import (
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/providers/providertest"
 )
-
-// sent returns the body of a call as it goes out.
-func sent(t *testing.T, call *providers.Call) string {
-	t.Helper()
-	body := call.Body.Open(t.Context())
-	defer body.Close()
-	b, err := io.ReadAll(body)
-	if err != nil || int64(len(b)) != call.Body.Size() {
-		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
-	}
-	return string(b)
-}
-
-// encode returns the body as compact JSON with sorted keys.
-func encode(t *testing.T, c providers.Codec, m providers.Model, req providers.Request, o providers.Options) string {
-	t.Helper()
-	req, o = providers.Transform(m, req, o)
-	call, err := c.Encode(m, req, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return canonical(t, sent(t, call))
-}
-
-func canonical(t *testing.T, s string) string {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal([]byte(s), &v); err != nil {
-		t.Fatalf("%v in %s", err, s)
-	}
-	out, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
 
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", BaseURL: "https://llm.example/v1", Input: []string{"text", "image"}, Reasoning: true}
@@ -71,10 +34,10 @@ func TestEncodeWholeRequest(t *testing.T) {
 			{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "one"}, providers.Text{Text: "two"}}},
 		},
 	}
-	got := encode(t, openaicompletions.NewCodec(nil), m, req, providers.Options{
+	got := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, req, providers.Options{
 		MaxTokens: 100, Temperature: new(0.0), ThinkingLevel: providers.ThinkingMedium, SessionID: "s",
 	})
-	want := canonical(t, `{
+	want := providertest.Canonical(t, `{
 		"model": "org/m", "stream": true, "stream_options": {"include_usage": true},
 		"max_tokens": 100, "temperature": 0, "reasoning_effort": "medium",
 		"tools": [
@@ -127,7 +90,7 @@ func TestEncodeChoices(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := providers.Model{Provider: "p", ID: "m", BaseURL: tt.baseURL, Reasoning: tt.reason}
 			var got, want map[string]any
-			body := encode(t, openaicompletions.NewCodec(tt.codec), m, providers.Request{}, tt.o)
+			body := providertest.Encoded(t, openaicompletions.NewCodec(tt.codec), m, providers.Request{}, tt.o)
 			for s, into := range map[string]*map[string]any{body: &got, tt.want: &want} {
 				if err := json.Unmarshal([]byte(s), into); err != nil {
 					t.Fatal(err)
@@ -161,7 +124,7 @@ func TestEncodeBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"model":"m","messages":[{"role":"system","content":"Be <brief>."},{"role":"user","content":[{"type":"text","text":"See <this> & \"that\""},{"type":"image_url","image_url":{"url":"data:image/png;base64,YWJj"}},{"type":"image_url","image_url":{"url":"data:image/jpeg; q=\"1\";base64,Zm91cg=="}}]}],"stream":true,"stream_options":{"include_usage":true}}` + "\n"
-	if got := sent(t, call); got != want {
+	if got := providertest.Sent(t, call); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -169,7 +132,7 @@ func TestEncodeBytes(t *testing.T) {
 func TestEncodeBadSchema(t *testing.T) {
 	req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{`)}}}
 	if call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{}, req, providers.Options{}); err == nil {
-		t.Errorf("got %s, want an error", sent(t, call))
+		t.Errorf("got %s, want an error", providertest.Sent(t, call))
 	}
 }
 

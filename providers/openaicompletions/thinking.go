@@ -131,19 +131,6 @@ func (t thinker) openAI(b *body) {
 	b.ReasoningEffort, _ = t.either("")
 }
 
-// budget is how many tokens a level is for.
-func budget(level providers.ThinkingLevel) int {
-	switch level {
-	case providers.ThinkingMinimal:
-		return 1024
-	case providers.ThinkingLow:
-		return 2048
-	case providers.ThinkingMedium:
-		return 8192
-	}
-	return 16384
-}
-
 // template fills in the variables of an object that a chat template gets.
 func (t thinker) template(dst *map[string]any, text providers.Object) error {
 	if text == "" {
@@ -172,7 +159,7 @@ func (t thinker) template(dst *map[string]any, text providers.Object) error {
 		case variable.Name == "thinking.effort" && ok:
 			out[name] = word
 		case variable.Name == "thinking.budget" && t.on():
-			out[name] = budget(t.level)
+			out[name] = t.level.Budget()
 		}
 	}
 	*dst = out

@@ -1,6 +1,7 @@
 package openairesponses
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,18 +86,14 @@ func (d *decoder) event(raw sse.Event) error {
 	e := &d.latest
 	e.reset()
 	if err := d.json.Decode(raw.Data, e); err != nil {
-		kind := providers.KindProtocol
-		if raw.Unterminated {
-			kind = providers.KindTruncated
-		}
-		return providers.EventError(kind, raw.Data, fmt.Errorf("decode event: %w", err))
+		return providers.UndecodedEvent(raw, fmt.Errorf("decode event: %w", err))
 	}
 	if e.Type == "" {
 		e.Type = raw.Name
 	}
 	switch e.Type {
 	case "error":
-		if given(e.Error) {
+		if sse.Given(e.Error) {
 			return providers.StreamError(0, e.Error, raw.Data)
 		}
 		return providers.StreamError(0, raw.Data, raw.Data)
@@ -114,7 +111,7 @@ func (d *decoder) progress(e *event) error {
 	switch e.Type {
 	case "response.created", "response.in_progress":
 		var r response
-		if err := d.decode("response", e.Response, &r); err != nil {
+		if err := d.inner.Field("response", e.Response, &r); err != nil {
 			return err
 		}
 		d.done.ResponseID, d.done.ResponseModel = r.ID, r.Model
@@ -141,7 +138,7 @@ func (d *decoder) progress(e *event) error {
 // delta hands a piece to the item that it belongs to, if that is of a kind.
 func (d *decoder) delta(e *event, kind string, take func(*item, string)) error {
 	var s string
-	if err := d.decode("delta", e.Delta, &s); err != nil {
+	if err := d.inner.Field("delta", e.Delta, &s); err != nil {
 		return err
 	}
 	i := d.find(e.OutputIndex)
@@ -157,7 +154,7 @@ func (d *decoder) delta(e *event, kind string, take func(*item, string)) error {
 // end reads the last event of a response.
 func (d *decoder) end(e *event, raw []byte) error {
 	var r response
-	if err := d.decode("response", e.Response, &r); err != nil {
+	if err := d.inner.Field("response", e.Response, &r); err != nil {
 		return providers.EventError(providers.KindProtocol, raw, err)
 	}
 	reason, err := d.stop(e.Type, &r, raw)
@@ -177,7 +174,7 @@ func (d *decoder) end(e *event, raw []byte) error {
 		}
 	}
 	d.done.StopReason, d.done.PriceFactor = reason, providers.TierFactor(d.out.Model(), r.Tier)
-	d.done.ResponseID, d.done.ResponseModel = first(r.ID, d.done.ResponseID), first(r.Model, d.done.ResponseModel)
+	d.done.ResponseID, d.done.ResponseModel = cmp.Or(r.ID, d.done.ResponseID), cmp.Or(r.Model, d.done.ResponseModel)
 	if r.Usage != nil {
 		d.done.Usage = r.Usage.decode()
 	}
@@ -210,7 +207,7 @@ func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.Sto
 		}
 		return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("incomplete for the unknown reason %q", providers.VendorWord(reason)))
 	}
-	if given(r.Error) {
+	if sse.Given(r.Error) {
 		return "", providers.StreamError(0, r.Error, raw)
 	}
 	return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("the response ended as %q", status))
@@ -235,24 +232,4 @@ func (u *usage) decode() providers.Usage {
 		Input: max(u.Input-in.Cached-in.Written, 0), Output: max(u.Output, 0), CacheRead: max(in.Cached, 0), CacheWrite: max(in.Written, 0),
 		Reasoning: max(u.OutputDetails.Reasoning, 0),
 	}
-}
-
-// decode leaves v as it is if the field is not there.
-func (d *decoder) decode(field string, raw json.RawMessage, v any) error {
-	if !given(raw) {
-		return nil
-	}
-	if err := d.inner.Decode(raw, v); err != nil {
-		return fmt.Errorf("decode %s: %w", field, err)
-	}
-	return nil
-}
-
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -80,22 +80,12 @@ func named(payloads ...string) string {
 // read decodes a stream of the given payloads through the whole path.
 func read(t *testing.T, payloads ...string) ([]providers.Event, *providers.Error) {
 	t.Helper()
-	body := ""
-	for _, p := range payloads {
-		body += "data: " + p + "\n\n"
-	}
-	return readBody(t, nil, body)
+	return readBody(t, nil, providertest.Payloads(payloads...))
 }
 
 func readBody(t *testing.T, o *openairesponses.Options, body string) ([]providers.Event, *providers.Error) {
 	t.Helper()
-	codec := openairesponses.NewCodec(o)
-	events, failure, broken := providertest.Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
-		func(a *providers.Assembler) error { return codec.Decode(strings.NewReader(body), a) }))
-	if broken != nil {
-		t.Fatal(broken)
-	}
-	return events, failure
+	return providertest.Decode(t, openairesponses.NewCodec(o), body)
 }
 
 func TestDecodeRecording(t *testing.T) {

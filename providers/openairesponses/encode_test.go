@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -15,47 +14,15 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// encode returns the body as JSON with sorted keys.
-func encode(t *testing.T, c providers.Codec, m providers.Model, req providers.Request, o providers.Options) string {
-	t.Helper()
-	req, o = providers.Transform(m, req, o)
-	call, err := c.Encode(m, req, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := call.Body.Open(t.Context())
-	defer body.Close()
-	b, err := io.ReadAll(body)
-	if err != nil || int64(len(b)) != call.Body.Size() {
-		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
-	}
-	return canonical(t, string(b))
-}
-
-func canonical(t *testing.T, s string) string {
-	t.Helper()
-	var v any
-	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %s", err, s)
-	}
-	out, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
 // input returns the items that messages become.
 func input(t *testing.T, m providers.Model, messages ...providers.Message) string {
 	t.Helper()
 	var body struct{ Input json.RawMessage }
-	sent := encode(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: messages}, providers.Options{})
+	sent := providertest.Encoded(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: messages}, providers.Options{})
 	if err := json.Unmarshal([]byte(sent), &body); err != nil {
 		t.Fatal(err)
 	}
-	return canonical(t, string(body.Input))
+	return providertest.Canonical(t, string(body.Input))
 }
 
 func user(parts ...providers.Part) providers.Message {
@@ -115,8 +82,8 @@ func TestEncodeWholeRequest(t *testing.T) {
 		]
 	}`
 	temperature := 0.5
-	got := encode(t, openairesponses.NewCodec(nil), m, req, providers.Options{ThinkingLevel: "high", SessionID: "conv_1", Temperature: &temperature})
-	if diff := cmp.Diff(canonical(t, want), got); diff != "" {
+	got := providertest.Encoded(t, openairesponses.NewCodec(nil), m, req, providers.Options{ThinkingLevel: "high", SessionID: "conv_1", Temperature: &temperature})
+	if diff := cmp.Diff(providertest.Canonical(t, want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -153,9 +120,9 @@ func TestEncodeOptions(t *testing.T) {
 		{"no cache key", with(func(m *providers.Model) { m.Compat.PromptCacheKeyMode = "disabled" }), providers.Options{SessionID: "s"}, encrypted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := encode(t, openairesponses.NewCodec(nil), tt.m, providers.Request{}, tt.o)
+			got := providertest.Encoded(t, openairesponses.NewCodec(nil), tt.m, providers.Request{}, tt.o)
 			want := `{"model":"m","stream":true,"store":false,"input":[]` + tt.want + `}`
-			if diff := cmp.Diff(canonical(t, want), got); diff != "" {
+			if diff := cmp.Diff(providertest.Canonical(t, want), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -167,12 +134,12 @@ func TestEncodeRoles(t *testing.T) {
 		"developer": {Provider: "p", ID: "m", Reasoning: true},
 		"system":    {Provider: "p", ID: "m"},
 	} {
-		if got := encode(t, openairesponses.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{}); !strings.Contains(got, `"role": "`+role+`"`) {
+		if got := providertest.Encoded(t, openairesponses.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{}); !strings.Contains(got, `"role": "`+role+`"`) {
 			t.Errorf("want the role %s in %s", role, got)
 		}
 	}
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true, Compat: providers.Compat{SupportsDeveloperRole: providers.FlagOff}}
-	if got := encode(t, openairesponses.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{}); !strings.Contains(got, `"role": "system"`) {
+	if got := providertest.Encoded(t, openairesponses.NewCodec(nil), m, providers.Request{System: "s"}, providers.Options{}); !strings.Contains(got, `"role": "system"`) {
 		t.Errorf("want the role system in %s", got)
 	}
 }
@@ -219,7 +186,7 @@ func TestEncodeHistory(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sum := sha256.Sum256([]byte(long))
-			want := canonical(t, "["+strings.ReplaceAll(tt.want, "LONG", fmt.Sprintf("call_%x", sum[:20]))+"]")
+			want := providertest.Canonical(t, "["+strings.ReplaceAll(tt.want, "LONG", fmt.Sprintf("call_%x", sum[:20]))+"]")
 			got := input(t, m, tt.in...)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

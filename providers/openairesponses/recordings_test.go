@@ -3,8 +3,6 @@ package openairesponses_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,20 +12,15 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-var recordings = flag.String("recordings", "", "decode the recordings of vendors' traffic in this folder, which has one for each slug")
-
 // TestRecordings sends back what was decoded, and compares it with the items that the
 // vendor says it has made.
 func TestRecordings(t *testing.T) {
-	if *recordings == "" {
-		return
-	}
 	for slug, codec := range map[string]providers.Codec{
 		openairesponses.API: openairesponses.NewCodec(nil), openairesponses.APIAzure: openairesponses.NewCodec(nil),
 		openairesponses.APICodex: openairesponses.NewCodec(nil),
 	} {
 		t.Run(slug, func(t *testing.T) {
-			providertest.RunRecordings(t, filepath.Join(*recordings, slug), codec, func(t *testing.T, r providertest.Recorded) {
+			providertest.RunRecordings(t, slug, codec, func(t *testing.T, r providertest.Recorded) {
 				if want := output(t, r.Body); len(want) > 0 {
 					if diff := cmp.Diff(want, replay(t, r.Events)); diff != "" {
 						t.Errorf("items (-vendor's +ours):\n%s", diff)
@@ -88,7 +81,7 @@ func goesBack(item map[string]any) map[string]any {
 func replay(t *testing.T, events []providers.Event) []any {
 	t.Helper()
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
-	sent := encode(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
+	sent := providertest.Encoded(t, openairesponses.NewCodec(nil), m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", events)}}, providers.Options{})
 	var body struct{ Input []map[string]any }
 	if err := json.Unmarshal([]byte(sent), &body); err != nil {
 		t.Fatal(err)

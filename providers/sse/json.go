@@ -33,3 +33,18 @@ func (j *JSON) Decode(data []byte, v any) error {
 	}
 	return nil
 }
+
+// Field stores the value of an object's member in v, as Decode does, and leaves v as it is
+// if the member is not there.
+func (j *JSON) Field(name string, raw json.RawMessage, v any) error {
+	if !Given(raw) {
+		return nil
+	}
+	if err := j.Decode(raw, v); err != nil {
+		return fmt.Errorf("decode %s: %w", name, err)
+	}
+	return nil
+}
+
+// Given reports whether a member is there, and not null.
+func Given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

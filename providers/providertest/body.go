@@ -1,0 +1,74 @@
+package providertest
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// Payloads frames the data of events as a stream of them.
+func Payloads(payloads ...string) string {
+	var b strings.Builder
+	for _, p := range payloads {
+		b.WriteString("data: " + p + "\n\n")
+	}
+	return b.String()
+}
+
+// Decode has a codec read the body of a response through the whole path, and returns what
+// came of it. A stream that breaks its rules fails the test.
+func Decode(t *testing.T, c providers.Codec, body string) ([]providers.Event, *providers.Error) {
+	t.Helper()
+	events, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"},
+		func(a *providers.Assembler) error { return c.Decode(strings.NewReader(body), a) }))
+	if broken != nil {
+		t.Fatal(broken)
+	}
+	return events, failure
+}
+
+// Sent returns the body of a call as it goes out, which has the size that the call says.
+func Sent(t *testing.T, call *providers.Call) string {
+	t.Helper()
+	body := call.Body.Open(t.Context())
+	defer body.Close()
+	b, err := io.ReadAll(body)
+	if err != nil || int64(len(b)) != call.Body.Size() {
+		t.Fatalf("read %d bytes of %d, %v", len(b), call.Body.Size(), err)
+	}
+	return string(b)
+}
+
+// Encoded returns the body that a codec makes of a request to a model, as Canonical does.
+func Encoded(t *testing.T, c providers.Codec, m providers.Model, req providers.Request, o providers.Options) string {
+	t.Helper()
+	req, o = providers.Transform(m, req, o)
+	call, err := c.Encode(m, req, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Canonical(t, Sent(t, call))
+}
+
+// Canonical returns JSON with sorted keys, a line for each value. It keeps the digits of
+// numbers.
+func Canonical(t *testing.T, s string) string {
+	t.Helper()
+	var v any
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%v in %s", err, s)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Fatalf("more than a value in %s", s)
+	}
+	out, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
