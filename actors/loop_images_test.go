@@ -14,6 +14,7 @@ import (
 	"image/gif"
 	"image/jpeg"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -292,32 +293,95 @@ func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 func crc(b []byte) []byte { return be32(crc32.ChecksumIEEE(b)) }
 
-// TestTooManyBytesOfImages: a request that is too large is so for its images, and a summary
-// would not make it smaller. Without any, it is a matter of the text.
-func TestTooManyBytesOfImages(t *testing.T) {
-	inLoop(t, func(t *testing.T, l *loop) {
-		tooLarge := &providers.Error{Kind: providers.KindContextOverflow, Status: http.StatusRequestEntityTooLarge}
-		c := alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-			n := strings.Count(strings.Join(shown(req), "\n"), "[image/png]")
-			if n > 1 || strings.Contains(strings.Join(shown(req), "\n"), "too long") {
-				return tooLarge
-			}
-			return tells(fmt.Sprintf("I see %d.", n))(ctx, req, a)
+// TestTooMuchOfImages: a request that is too large is so for its images, and a summary would
+// not make it smaller. The newest stays. Without any, it is a matter of the text.
+func TestTooMuchOfImages(t *testing.T) {
+	tooLarge := &providers.Error{Kind: providers.KindContextOverflow, Status: http.StatusRequestEntityTooLarge}
+	for name, refusal := range map[string]*providers.Error{
+		"bytes":  tooLarge,
+		"images": {Kind: providers.KindInvalidRequest, Status: 400, Err: &providers.VendorError{Message: "Too many images: at most 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				c := alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+					text := strings.Join(shown(req), "\n")
+					switch n := strings.Count(text, "[image/png]"); {
+					case n > 1:
+						return refusal
+					case strings.Contains(text, "too long"):
+						return tooLarge
+					default:
+						return tells(fmt.Sprintf("I see %d.", n))(ctx, req, a)
+					}
+				})
+				n := l.run(part{opts: agents(chatAgent()), cast: c})
+				n.attach(chat("c"), "1", drawn(t, 9, 9), "image/png")
+				l.completes(chat("c"), 1)
+				n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
+				l.completes(chat("c"), 2)
+				if got := responses(n.snapshot(chat("c"))); got[1] != "I see 1." || len(c.requests("")) != 3 {
+					t.Errorf("after %d calls: %q", len(c.requests("")), got)
+				}
+				n.admit(chat("c"), "3", "too long")
+				if got := l.settles(chat("c"), 3); got[2].Outcome != conversation.OutcomeFailed {
+					t.Errorf("settled as %+v", got[2])
+				}
+				first := only[*conversation.SubmissionAdmitted](l.records(chat("c")))[0].Delivery.Attachments[0].ID
+				if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 1 || !slices.Equal(got[0].Attachments, []conversation.AttachmentID{first}) {
+					t.Errorf("recorded as refused: %+v, want %s", got, first)
+				}
+			})
 		})
-		n := l.run(part{opts: agents(chatAgent()), cast: c})
-		n.attach(chat("c"), "1", drawn(t, 9, 9), "image/png")
-		l.completes(chat("c"), 1)
-		n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
-		l.completes(chat("c"), 2)
-		if got := responses(n.snapshot(chat("c"))); got[1] != "I see 1." || len(c.requests("")) != 3 {
-			t.Errorf("after %d calls: %q", len(c.requests("")), got)
+	}
+}
+
+// TestMoreImagesThanAVendorTakes: where it is known how many that are, no request has more.
+// The newest is always among them, and the beginning of requests changes with every third
+// image and no other, also on another node.
+func TestMoreImagesThanAVendorTakes(t *testing.T) {
+	const most = 4
+	one := drawn(t, 9, 9)
+	for name, limits := range map[string]providers.InputLimits{
+		"images": {Images: most},
+		"bytes":  {RequestBytes: 64 << 10},
+	} {
+		data := one
+		if name == "bytes" { // four of them, and not five
+			data = append(bytes.Clone(one), make([]byte, 9<<10)...)
 		}
-		n.admit(chat("c"), "3", "too long")
-		if got := l.settles(chat("c"), 3); got[2].Outcome != conversation.OutcomeFailed {
-			t.Errorf("settled as %+v", got[2])
-		}
-		if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 1 {
-			t.Errorf("recorded as refused: %+v", got)
-		}
-	})
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				c := alone(strict)
+				p := part{opts: agents(chatAgent()), cast: c, page: 1, limits: limits}
+				n := l.run(p)
+				var last []string
+				for i := range 12 {
+					if i == 8 {
+						n.die()
+						n = l.run(p)
+					}
+					n.attach(chat("c"), fmt.Sprint(i), data, "image/png")
+					l.completes(chat("c"), i+1)
+					want := i + 1
+					if want > most {
+						want = 2 + (i-most)%3
+					}
+					seen := c.last(t, "model")
+					if got := strings.Count(strings.Join(seen, "\n"), "[image/png]"); got != want || !strings.Contains(seen[len(seen)-1], "[image/png]") {
+						t.Errorf("message %d: the model is shown %d images, want %d: %q", i, got, want, seen)
+					}
+					if same := len(seen) > len(last) && slices.Equal(seen[:len(last)], last); same != (i < most || want > 2) {
+						t.Errorf("message %d: what was shown before stands at the front: %v", i, same)
+					}
+					last = seen
+				}
+				if got := len(c.requests("")); got != 12 {
+					t.Errorf("%d requests of 12 messages", got)
+				}
+				if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 0 {
+					t.Errorf("recorded as refused: %+v", got)
+				}
+			})
+		})
+	}
 }

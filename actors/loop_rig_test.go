@@ -49,8 +49,9 @@ func newLoop(t *testing.T, fleet *actors.LocalFleet) *loop {
 type part struct {
 	opts    actors.Options
 	cast    *cast
-	windows map[string]int // of the models, in tokens
-	page    int            // see [actors.LocalFleet]
+	windows map[string]int        // of the models, in tokens
+	limits  providers.InputLimits // of all models, which have no windows then
+	page    int                   // see [actors.LocalFleet]
 	decide  func(storagetest.Op) storagetest.Kind
 	hold    func(storagetest.Op) // see storagetest.Plan
 	over    func(storage.Bucket) storage.Bucket
@@ -74,6 +75,15 @@ func (l *loop) run(p part) *actorNode {
 func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	l.tb.Helper()
 	n := &actorNode{node: l.newNode(&p.opts, p.cast, p.windows)}
+	if p.limits != (providers.InputLimits{}) {
+		limited := &providers.Provider{ID: "test", BaseURL: "test:"}
+		for id := range p.cast.models {
+			limited.Models = append(limited.Models, providers.CatalogModel{ID: id, API: "test", Input: sighted.Input, InputLimits: p.limits})
+		}
+		if err := p.opts.Providers.SetProvider(limited); err != nil {
+			l.tb.Fatal(err)
+		}
+	}
 	if bucket == nil {
 		bucket = n.link(p.decide, p.hold)
 	}

@@ -1,6 +1,9 @@
 package providers
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Block is a run of messages that never change, so that a protocol that has encoded
 // it once may leave its encoding there for the next request. It begins with a user
@@ -14,6 +17,11 @@ type Block struct {
 	encoded any // by EncodeBlock; nil if there is none
 	size    int64
 	shown   shown // what encoded was made for
+
+	// lacking is the block without the images that are gone, in its place with its
+	// encoding; nil if there is none.
+	lacking *Block
+	gone    []bool
 }
 
 // shown is what Transform's treatment of messages depends on.
@@ -54,6 +62,20 @@ func TextBytes(messages []Message) (n int) {
 	return n
 }
 
+// without returns the block without some of its images, the same as long as they are.
+func (b *Block) without(gone []bool) *Block {
+	if !slices.Contains(gone, true) {
+		return b
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lacking == nil || !slices.Equal(b.gone, gone) {
+		b.lacking, b.gone = NewBlock(withoutImages(b.messages, gone)), gone
+	}
+	b.encoded, b.size, b.shown = nil, 0, shown{}
+	return b.lacking
+}
+
 // Messages are the messages of the block, which must not be changed.
 func (b *Block) Messages() []Message { return b.messages }
 
@@ -69,6 +91,7 @@ func (b *Block) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encoded, b.size, b.shown = nil, 0, shown{}
+	b.lacking, b.gone = nil, nil
 }
 
 // EncodeBlock returns what encode makes of the messages of a block as Transform
@@ -90,6 +113,7 @@ func EncodeBlock[T any](b *Block, m Model, fits func(T) bool, encode func([]Mess
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encoded, b.size, b.shown = v, size, to
+	b.lacking, b.gone = nil, nil
 	return v, nil
 }
 

@@ -71,6 +71,7 @@ var (
 	authWords     = []string{"invalid_api_key", "authentication_error", "permission_error", "unauthorized", "api_key_invalid", "api key not valid"}
 	capacityWords = []string{"slow_down", "server_is_overloaded", "service_tier_capacity_exceeded"}
 	replayWords   = []string{"invalid_encrypted_content", "invalid `signature` in `thinking`", "thought signature is not valid", "corrupted thought signature"}
+	manyWords     = []string{"too many images", "too many image(s)", "image(s) may be provided", "maximum number of images", "number of images exceeds"}
 	overloadWords = []string{"overloaded", "server_error", "internal_error", "internal server error", "service unavailable", "unavailable", "timeout", "timed out"}
 	invalidWords  = []string{"invalid_request", "bad_request", "bad request", "not_found"}
 )

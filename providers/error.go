@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/providers/sse"
@@ -124,6 +126,16 @@ func (e *Error) Retryable() bool {
 		return true
 	}
 	return false
+}
+
+// TooMuch reports whether the vendor says that the request has more bytes, or more images,
+// than it takes: it would take one with less.
+func (e *Error) TooMuch() bool {
+	if e.Status == http.StatusRequestEntityTooLarge {
+		return true
+	}
+	var vendor *VendorError
+	return e.Kind == KindInvalidRequest && errors.As(e.Err, &vendor) && containsAny(strings.ToLower(vendor.Message), manyWords)
 }
 
 // asError makes err an *Error of the provider. The error itself is not changed,

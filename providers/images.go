@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"encoding/base64"
 	"fmt"
 	"slices"
 )
@@ -58,10 +57,7 @@ func (r imageRules) show(i Image) Part {
 	if f == nil {
 		return i
 	}
-	size := int64(0)
-	if i.Content != nil {
-		size = int64(base64.StdEncoding.EncodedLen(int(i.Content.Size())))
-	}
+	size := i.encoded()
 	switch {
 	case f.MimeType == "" || size == 0:
 		return Text{Text: noPictureText}

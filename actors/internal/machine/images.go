@@ -15,7 +15,7 @@ type bareness struct {
 func (b *bareness) forget() { b.images, b.times = b.images[:b.taken:b.taken], 0 }
 
 // leaveOut repeats a model call whose vendor refused what it was shown: once without the
-// newest images, then without all of them. It reports whether it did.
+// first of its images, then without all of them. It reports whether it did.
 func (m *Machine) leaveOut(r *run, e ModelEvent) bool {
 	b := &r.bare
 	if len(e.Images) == 0 || b.times >= 2 {
@@ -23,7 +23,7 @@ func (m *Machine) leaveOut(r *run, e ModelEvent) bool {
 	}
 	refused := e.Images
 	if b.times++; b.times == 1 {
-		refused = refused[len(refused)-e.Newest:]
+		refused = refused[:e.First]
 	}
 	b.images = append(b.images[:len(b.images):len(b.images)], refused...)
 	m.withdraw(r, e)

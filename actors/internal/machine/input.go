@@ -77,8 +77,8 @@ type ModelEvent struct {
 	// which was not to be avoided.
 	// Unasked, before all others, says that nothing was asked of the model yet, and
 	// TooManyCalls that the reply was cut off because it has more than it may. Images are
-	// those of a request that its vendor refused, oldest first, of which the last Newest,
-	// at least 1, came with the newest message that has any.
+	// those of a request that its vendor refused, of which the First, at least 1, are left
+	// out before the others.
 	Err          *conversation.SettlementError
 	Unasked      bool
 	TooManyCalls bool
@@ -87,7 +87,7 @@ type ModelEvent struct {
 	Overflow     bool
 	Fallback     bool
 	Images       []conversation.AttachmentID
-	Newest       int
+	First        int
 }
 
 // StateWrite is a key of the author's persistent state and its new value; null

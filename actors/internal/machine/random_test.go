@@ -483,7 +483,7 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 			Type: conversation.CodeModelFailed, Message: "no model",
 		}}
 		if w.chance(60) {
-			e.Images, e.Newest = w.refusable(c)
+			e.Images, e.First = w.refusable(c)
 		}
 		return e
 	case n < 86:
@@ -492,9 +492,9 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
 }
 
-// refusable are images that a call may have shown, and how many are the newest: not those
+// refusable are images that a call may have shown, and how many go first: not those
 // that it had to leave out.
-func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, newest int) {
+func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, first int) {
 	for i := range 4 {
 		id := conversation.AttachmentID(fmt.Sprintf("att_%s_%d", c.Submission, i))
 		if !slices.Contains(c.Without, id) && !slices.Contains(w.m.State().Refused(), id) {
@@ -502,9 +502,9 @@ func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, newes
 		}
 	}
 	if len(list) > 0 {
-		newest = 1 + w.r.IntN(len(list))
+		first = 1 + w.r.IntN(len(list))
 	}
-	return list, newest
+	return list, first
 }
 
 // write writes data for clients, or not.

@@ -431,14 +431,14 @@ func (s *script) admit() machine.Input {
 	return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck")}
 }
 
-// refusal is a vendor's of images: how many are the newest, and their ids, and then perhaps
+// refusal is a vendor's of images: how many go first, and their ids, and then perhaps
 // that there is another model to ask.
 func refusal(words string) machine.ModelEvent {
 	e := machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "refused"}}
 	for i, word := range strings.Fields(words) {
 		switch {
 		case i == 0:
-			e.Newest, _ = strconv.Atoi(word)
+			e.First, _ = strconv.Atoi(word)
 		case word == "fallback":
 			e.Fallback = true
 		default:
@@ -482,7 +482,7 @@ func (s *script) model() machine.Input {
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Overflow: kind == "overflow", Fallback: kind == "fallback", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,
 			}}
-		case "images": // refused, with how many are the newest, and their ids
+		case "images": // refused, with how many go first, and their ids
 			e = refusal(rest)
 		case "too-many-calls": // the reply was cut off
 			e = machine.ModelEvent{Kind: machine.ModelFailed, TooManyCalls: true, Err: &conversation.SettlementError{

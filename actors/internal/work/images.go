@@ -1,7 +1,6 @@
 package work
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/parleyrun/parley/actors/internal/prompt"
@@ -20,30 +19,27 @@ func lessOf(v prompt.View, without []conversation.AttachmentID) prompt.View {
 	return v
 }
 
-// findImages finds the images that the model is sent.
-func (c *modelCall) findImages(blocks []*providers.Block, now []providers.Message) {
+// fit leaves out images for which a request to the model has no room, and finds those that
+// it is sent.
+func (c *modelCall) fit(blocks []*providers.Block, now []providers.Message) ([]*providers.Block, []providers.Message) {
 	model, err := c.node.o.Providers.Resolve(c.model)
 	if err != nil {
-		return // the call tells
+		return blocks, now // the call tells
 	}
-	for _, b := range blocks {
+	req := providers.Fit(model, providers.Request{History: blocks, Messages: now})
+	for _, b := range req.History {
 		c.addImages(model, b.Messages())
 	}
-	c.addImages(model, now)
+	c.addImages(model, req.Messages)
+	return req.History, req.Messages
 }
 
 func (c *modelCall) addImages(model providers.Model, messages []providers.Message) {
 	for _, m := range messages {
 		before := len(c.images)
-		for _, p := range m.Parts {
-			parts := []providers.Part{p}
-			if r, ok := p.(providers.ToolResult); ok {
-				parts = r.Content
-			}
-			for _, p := range parts {
-				if i, ok := p.(providers.Image); ok && model.Takes(i) {
-					c.images = append(c.images, prompt.AttachmentOf(i))
-				}
+		for i := range m.Images() {
+			if model.Takes(i) {
+				c.images = append(c.images, prompt.AttachmentOf(i))
 			}
 		}
 		if n := len(c.images) - before; n > 0 {
@@ -52,12 +48,20 @@ func (c *modelCall) addImages(model providers.Model, messages []providers.Messag
 	}
 }
 
-// refused are the images that a vendor may have refused a request for, oldest first, and
-// how many of them are the newest. Too many bytes are theirs, too: no text has as many.
-func (c *modelCall) refused(err *providers.Error) ([]conversation.AttachmentID, int) {
-	content := err.Kind == providers.KindInvalidRequest || err.Status == http.StatusRequestEntityTooLarge
-	if !content || err.Retryable() {
+// refused are the images that a vendor may have refused a request for, in the order in which
+// they are left out, and how many of them go first: the newest, which are new to it, or, if
+// they are too much, all but the newest. Too many bytes are theirs, too: no text has as many.
+func (c *modelCall) refused(err *providers.Error) (images []conversation.AttachmentID, first int) {
+	older := len(c.images) - c.newest
+	switch {
+	case err.Retryable():
 		return nil, 0
+	case err.TooMuch() && older > 0:
+		return c.images, older
+	case err.TooMuch():
+		return c.images, (len(c.images) + 1) / 2
+	case err.Kind == providers.KindInvalidRequest:
+		return slices.Concat(c.images[older:], c.images[:older]), c.newest
 	}
-	return c.images, c.newest
+	return nil, 0
 }

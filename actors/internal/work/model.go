@@ -106,7 +106,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 		out.Overflow = true
 	case errors.As(err, &vendor):
 		out.Retry, out.RetryAfter = vendor.Retryable(), vendor.RetryAfter
-		out.Images, out.Newest = c.refused(vendor)
+		out.Images, out.First = c.refused(vendor)
 		out.Overflow = vendor.Kind == providers.KindContextOverflow && len(out.Images) == 0
 	}
 	// Another model helps with what a model did, not with what the agent did.
@@ -138,7 +138,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err != nil {
 		return end, err
 	}
-	c.findImages(blocks, now)
+	blocks, now = c.fit(blocks, now)
 	shown := providers.TextBytes(now)
 	for _, b := range blocks {
 		shown += b.TextBytes()
