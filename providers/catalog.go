@@ -1,8 +1,9 @@
 package providers
 
 // Catalog is what is known about providers without any registration, by
-// provider id. It is data: a Registry reads it once, in NewRegistry. Package catalog
-// beside this one has one.
+// provider id. It is data: a Registry reads the ids and variables in NewRegistry, and the
+// models of a provider when one of them is asked for. Package catalog beside this one has
+// one.
 type Catalog map[string]CatalogProvider
 
 // CatalogProvider describes one provider.
@@ -14,10 +15,12 @@ type CatalogProvider struct {
 	EnvSets [][]string
 	// AliasOf is the id that this one is an older name of, "" for none.
 	AliasOf string
-	// Models in a fixed order: the first one supplies protocol and endpoint of
-	// models that are not listed. A provider without models counts as unknown
-	// until it is registered.
-	Models []CatalogModel
+	// Models returns at least one model, in a fixed order: the first one supplies
+	// protocol and endpoint of models that are not listed. It is called when a model of
+	// the provider is asked for, and only then, so that a large catalog costs nothing
+	// until it is needed; it returns the same each time, and is safe for concurrent use. A
+	// provider whose Models is nil counts as unknown until it is registered.
+	Models func() []CatalogModel
 }
 
 // EnvKey is an environment variable that may hold a key.

@@ -23,10 +23,10 @@ func (binding) Run(context.Context, string, *providers.Body, providers.EdgeRunOp
 var edgeCatalog = providers.Catalog{
 	"cloudflare-workers-ai": {
 		EnvKeys: []providers.EnvKey{{Name: "CLOUDFLARE_API_KEY"}},
-		Models: []providers.CatalogModel{{
+		Models: listed(providers.CatalogModel{
 			ID: "@cf/m", API: "openai-completions", BaseURL: "https://edge.example", ContextWindow: 9, MaxTokens: 8, Reasoning: true,
 			Headers: map[string]string{"X-A": "1"}, Input: []string{"text", "image"}, Cost: providers.Cost{Rates: providers.Rates{Input: 1}},
-		}},
+		}),
 	},
 }
 

@@ -22,7 +22,7 @@ type RegistryOptions struct {
 // Registry maps provider ids to registrations and api slugs to protocols. It is
 // safe for concurrent use; each call of a model sees what is registered then.
 type Registry struct {
-	catalog map[string]catalogIndex
+	catalog map[string]catalogEntry
 	getenv  func(string) string
 
 	mu         sync.RWMutex
@@ -36,10 +36,39 @@ type registered struct {
 	provider *Provider // nil for a registration
 }
 
-type catalogIndex struct {
+// catalogEntry is a provider of the catalog. Its index is made when it is needed.
+type catalogEntry struct {
 	CatalogProvider
-	first  *CatalogModel
-	models map[string]*CatalogModel
+	index func() catalogIndex
+}
+
+type catalogIndex struct {
+	list []CatalogModel
+	byID map[string]*CatalogModel
+}
+
+func (p CatalogProvider) indexed() (index catalogIndex) {
+	if p.Models == nil {
+		return index
+	}
+	index.list = p.Models()
+	index.byID = make(map[string]*CatalogModel, len(index.list))
+	for i := range index.list {
+		index.byID[index.list[i].ID] = &index.list[i]
+	}
+	return index
+}
+
+// find returns the model of an id and the first one, nil for those that are not there.
+func (e catalogEntry) find(id string) (listed, first *CatalogModel) {
+	if e.Models == nil {
+		return nil, nil
+	}
+	index := e.index()
+	if len(index.list) > 0 {
+		first = &index.list[0]
+	}
+	return index.byID[id], first
 }
 
 // NewRegistry returns a Registry without registrations. The catalog must not be
@@ -49,7 +78,7 @@ func NewRegistry(o *RegistryOptions) *Registry {
 		o = &RegistryOptions{}
 	}
 	r := &Registry{
-		catalog:    make(map[string]catalogIndex, len(o.Catalog)),
+		catalog:    make(map[string]catalogEntry, len(o.Catalog)),
 		getenv:     o.Getenv,
 		registered: map[string]registered{},
 		protocols:  map[string]Protocol{},
@@ -58,14 +87,7 @@ func NewRegistry(o *RegistryOptions) *Registry {
 		r.getenv = os.Getenv
 	}
 	for id, p := range o.Catalog {
-		index := catalogIndex{CatalogProvider: p, models: make(map[string]*CatalogModel, len(p.Models))}
-		for i := range p.Models {
-			index.models[p.Models[i].ID] = &p.Models[i]
-		}
-		if len(p.Models) > 0 {
-			index.first = &p.Models[0]
-		}
-		r.catalog[id] = index
+		r.catalog[id] = catalogEntry{p, sync.OnceValue(p.indexed)}
 	}
 	return r
 }
@@ -76,7 +98,7 @@ func NewRegistry(o *RegistryOptions) *Registry {
 // wrong with them shows on the first call.
 func (r *Registry) RegisterProvider(id string, reg Registration) error {
 	complete := reg.API == APIEdgeAIBinding || reg.API != "" && reg.BaseURL != ""
-	if !complete && r.catalog[id].first == nil {
+	if !complete && r.catalog[id].Models == nil {
 		return &RegistrationError{ProviderID: id, Problem: "api and baseUrl are required for a provider without catalog models"}
 	}
 	r.register(id, registered{reg: reg.clone()})
@@ -115,20 +137,22 @@ func (r *Registry) resolve(spec string, entry registered, ok bool) (Model, error
 		return Model{}, &ModelError{Spec: spec, Err: ErrNoSlash}
 	}
 	known := r.catalog[provider]
-	listed := known.models[id]
 	switch {
-	case !ok && known.first == nil:
+	case !ok && known.Models == nil:
 		return Model{}, &ModelError{Spec: spec, Err: ErrUnknownProvider, Known: r.ids()}
 	case id == "":
 		return Model{}, &ModelError{Spec: spec, Err: ErrNoModelID}
 	case entry.provider != nil:
 		return entry.provider.model(id)
-	case !ok && listed == nil:
-		return Model{}, &ModelError{Spec: spec, Err: ErrUnlistedModel}
 	case entry.reg.API == APIEdgeAIBinding:
-		return entry.reg.edgeModel(provider, id, r.catalog[edgeCatalog].models[id]), nil
+		listed, _ := r.catalog[edgeCatalog].find(id)
+		return entry.reg.edgeModel(provider, id, listed), nil
 	}
-	return entry.reg.model(provider, id, listed, known.first), nil
+	listed, first := known.find(id)
+	if !ok && listed == nil {
+		return Model{}, &ModelError{Spec: spec, Err: ErrUnlistedModel}
+	}
+	return entry.reg.model(provider, id, listed, first), nil
 }
 
 // ids are the registered ids, sorted.
@@ -168,15 +192,18 @@ func (r *Registry) Models() []Model {
 // listed are the ids of the models of a provider.
 func (r *Registry) listed(provider string, entry registered) []string {
 	var ids []string
-	list, known := r.catalog[provider].Models, r.catalog[provider].models
-	if entry.provider != nil {
-		list, known = entry.provider.Models, nil
+	var known catalogIndex
+	if e, ok := r.catalog[provider]; ok {
+		known = e.index()
 	}
-	for _, m := range list {
+	if entry.provider != nil {
+		known = catalogIndex{list: entry.provider.Models}
+	}
+	for _, m := range known.list {
 		ids = append(ids, m.ID)
 	}
 	for _, id := range slices.Sorted(maps.Keys(entry.reg.Models)) {
-		if known[id] == nil {
+		if known.byID[id] == nil {
 			ids = append(ids, id)
 		}
 	}

@@ -21,9 +21,9 @@ import (
 var catalog = providers.Catalog{
 	"acme": {
 		EnvKeys: []providers.EnvKey{{Name: "ACME_TOKEN", Bearer: true}, {Name: "ACME_API_KEY"}},
-		Models: []providers.CatalogModel{
-			{ID: "first", API: "api-1", BaseURL: "https://one.acme.example/v1", ContextWindow: 111, Headers: map[string]string{"X-First": "1"}},
-			{
+		Models: listed(
+			providers.CatalogModel{ID: "first", API: "api-1", BaseURL: "https://one.acme.example/v1", ContextWindow: 111, Headers: map[string]string{"X-First": "1"}},
+			providers.CatalogModel{
 				ID: "org/big", API: "api-2", BaseURL: "https://two.acme.example:8443/v2",
 				Headers:       map[string]string{"X-A": "catalog", "X-B": "catalog"},
 				ContextWindow: 1000, MaxTokens: 100, Reasoning: true, Input: []string{"text", "image"},
@@ -33,9 +33,14 @@ var catalog = providers.Catalog{
 
 				InputLimits: providers.InputLimits{Images: 20},
 			},
-		},
+		),
 	},
 	"keys-only": {EnvKeys: []providers.EnvKey{{Name: "KEYS_ONLY_API_KEY"}}},
+}
+
+// listed are the models of a provider of a catalog.
+func listed(models ...providers.CatalogModel) func() []providers.CatalogModel {
+	return func() []providers.CatalogModel { return models }
 }
 
 func registry(t *testing.T, env map[string]string, registrations map[string]providers.Registration) *providers.Registry {
@@ -279,8 +284,8 @@ func TestRegistrationChangesNothingElse(t *testing.T) {
 	if after, err := r.Resolve("other/org/big"); err != nil || !cmp.Equal(before, after) {
 		t.Errorf("another provider changed: %v\n%s", err, cmp.Diff(before, after))
 	}
-	if two["acme"].Models[1].Headers["X-A"] != "catalog" || two["acme"].Models[1].ContextWindow != 1000 {
-		t.Errorf("the catalog changed: %+v", two["acme"].Models[1])
+	if big := two["acme"].Models()[1]; big.Headers["X-A"] != "catalog" || big.ContextWindow != 1000 {
+		t.Errorf("the catalog changed: %+v", big)
 	}
 	if m, err := r.Resolve("acme/org/big"); err != nil || m.Cost.Input != 3 {
 		t.Errorf("the price changed: %+v, %v", m.Cost, err)
@@ -290,6 +295,45 @@ func TestRegistrationChangesNothingElse(t *testing.T) {
 	}
 	if _, err := r.Resolve("acme/whatever/this is"); err != nil {
 		t.Errorf("a registered provider does not take any model: %v", err)
+	}
+}
+
+// TestCatalogIsReadWhenNeeded: the models of a provider are asked for with the first of
+// them that is named, and once.
+func TestCatalogIsReadWhenNeeded(t *testing.T) {
+	read := 0
+	lazy := providers.Catalog{"acme": catalog["acme"], "older": catalog["acme"]}
+	for id, p := range lazy {
+		p.Models = func() []providers.CatalogModel { read++; return catalog["acme"].Models() }
+		lazy[id] = p
+	}
+	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: lazy, Getenv: func(string) string { return "" }})
+	for id, reg := range map[string]providers.Registration{
+		"acme": {}, "own": {API: "a", BaseURL: "http://b/"}, "edge": {API: providers.APIEdgeAIBinding},
+	} {
+		if err := r.RegisterProvider(id, reg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.SetProvider(&providers.Provider{ID: "object", Models: catalog["acme"].Models()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range []string{"own/m", "object/first", "edge/m", "nobody/m", "acme", "older/"} {
+		m, _ := r.Resolve(spec)
+		_, _ = r.Endpoint(m)
+		_, _, _ = r.Credentials(m.Provider), r.EnvKeys(m.Provider), r.APIKey(m.Provider)
+	}
+	r.Secrets()
+	if read != 0 {
+		t.Errorf("without a model of it the catalog is read %d times", read)
+	}
+	for range 2 {
+		if m, err := r.Resolve("acme/first"); err != nil || m.ContextWindow != 111 {
+			t.Errorf("got %+v, %v", m, err)
+		}
+	}
+	if read != 1 {
+		t.Errorf("for one model the catalog is read %d times", read)
 	}
 }
 

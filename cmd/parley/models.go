@@ -107,5 +107,6 @@ func needsKey(m providers.Model) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(catalog.Builtin()[m.Provider].Models, func(c providers.CatalogModel) bool { return c.BaseURL == m.BaseURL })
+	models := catalog.Builtin()[m.Provider].Models
+	return models != nil && slices.ContainsFunc(models(), func(c providers.CatalogModel) bool { return c.BaseURL == m.BaseURL })
 }

@@ -5,7 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -102,7 +105,7 @@ providers:
 	}
 	_, out, errOut = output(t, "models", "--config", file, "--provider", "groq", "--json")
 	got = into[modelsReport](t, out).Models
-	if n := len(catalog.Builtin()["groq"].Models); len(got) != n+1 || got[0].ContextWindow != 9 || got[n].ID != "new" || got[n].API != "openai-completions" {
+	if n := len(catalog.Builtin()["groq"].Models()); len(got) != n+1 || got[0].ContextWindow != 9 || got[n].ID != "new" || got[n].API != "openai-completions" {
 		t.Errorf("%+v, %q", got, errOut)
 	}
 }
@@ -280,5 +283,47 @@ func TestModelsCheckEnds(t *testing.T) {
 	code, out, _ := output(t, "models", "check", "openai/m", "--timeout", "50ms")
 	if code != 1 || !strings.Contains(out, ": aborted") || !strings.Contains(out, "--timeout") {
 		t.Errorf("exit %d, %s", code, out)
+	}
+}
+
+// TestStartLeavesTheCatalogPacked: a start decodes the catalog only if an agent has a model
+// of it. It looks in a process of its own, since others here decode it, too, by what is
+// allocated: the catalog's decoding takes several megabytes, the rest a tenth of one.
+func TestStartLeavesTheCatalogPacked(t *testing.T) {
+	const child, enough = "PARLEY_TEST_PACKED", 1 << 20
+	if os.Getenv(child) == "" {
+		withoutKeys(t)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStartLeavesTheCatalogPacked$", "-test.count=1")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	allocated := func(spec string) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		configOptions()
+		reg, err := newProviders(0, os.Getenv, map[string]providers.Registration{
+			"own": {API: "openai-completions", BaseURL: "http://own/v1"}, "groq": {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg.Secrets()
+		if err := checkModel(reg, spec, ""); err != nil {
+			t.Error(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for _, spec := range []string{demoModel, "own/m"} {
+		if got := allocated(spec); got > enough {
+			t.Errorf("a start with %s allocates %d bytes", spec, got)
+		}
+	}
+	t.Setenv("GROQ_API_KEY", "k")
+	if got := allocated("groq/new"); got < enough {
+		t.Errorf("a start with a model of the catalog allocates %d bytes alone: nothing is seen here", got)
 	}
 }

@@ -49,7 +49,7 @@ func TestPageOfProviders(t *testing.T) {
 func TestCompatTakesWhatTheCatalogSays(t *testing.T) {
 	seen := map[providers.Compat]bool{}
 	for _, p := range catalog.Builtin() {
-		for _, m := range p.Models {
+		for _, m := range p.Models() {
 			if seen[m.Compat] {
 				continue
 			}

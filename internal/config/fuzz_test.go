@@ -153,7 +153,9 @@ func checkAgents(t *testing.T, regs map[string]providers.Registration, agents ..
 	t.Helper()
 	catalog := providers.Catalog{}
 	for _, id := range options().Catalog {
-		catalog[id] = providers.CatalogProvider{Models: []providers.CatalogModel{{ID: "m", API: "openai-completions", BaseURL: "http://catalog/"}}}
+		catalog[id] = providers.CatalogProvider{Models: func() []providers.CatalogModel {
+			return []providers.CatalogModel{{ID: "m", API: "openai-completions", BaseURL: "http://catalog/"}}
+		}}
 	}
 	registry := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog})
 	for _, id := range options().Providers {

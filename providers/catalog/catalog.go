@@ -32,17 +32,32 @@ type Source struct {
 }
 
 // Builtin returns the catalog, which belongs to all who ask for it: it must not be
-// changed.
-func Builtin() providers.Catalog { return load().catalog }
+// changed. It is decoded when the models of any provider are asked for.
+func Builtin() providers.Catalog { return builtin() }
 
 // Provenance says what the catalog was made from.
 func Provenance() Source { return load().source }
 
+var builtin = sync.OnceValue(func() providers.Catalog {
+	out := environments()
+	for id, entry := range out {
+		entry.Models = func() []providers.CatalogModel { return load().models[id] }
+		out[id] = entry
+	}
+	for alias, id := range aliases() {
+		entry := out[id]
+		entry.AliasOf = id
+		out[alias] = entry
+	}
+	return out
+})
+
 type loaded struct {
-	source  Source
-	catalog providers.Catalog
+	source Source
+	models map[string][]providers.CatalogModel
 }
 
+// load is a variable so that a test can tell who decodes.
 var load = sync.OnceValue(func() loaded {
 	f, err := packed.Open(packedName)
 	if err != nil {
@@ -52,7 +67,7 @@ var load = sync.OnceValue(func() loaded {
 	if err != nil {
 		panic("catalog: " + err.Error()) // a test reads it
 	}
-	return loaded{doc.Source, doc.catalog()}
+	return loaded{doc.Source, doc.models()}
 })
 
 // document is the JSON of the catalog. What many models share stands once and is named by
@@ -143,15 +158,14 @@ func at[T any](place int, list []T) (v T) {
 	return v
 }
 
-// catalog makes the data what a Registry reads.
-func (d *document) catalog() providers.Catalog {
+// models are the models of each provider, as a Registry reads them.
+func (d *document) models() map[string][]providers.CatalogModel {
 	text, images := []string{providers.InputText}, []string{providers.InputText, providers.InputImage}
-	out := make(providers.Catalog, len(d.Providers)+len(aliases()))
+	out := make(map[string][]providers.CatalogModel, len(d.Providers))
 	for _, p := range d.Providers {
-		entry := environment(p.ID)
-		entry.Models = make([]providers.CatalogModel, len(p.Models))
+		list := make([]providers.CatalogModel, len(p.Models))
 		for i, m := range p.Models {
-			entry.Models[i] = providers.CatalogModel{
+			list[i] = providers.CatalogModel{
 				ID: m.ID, API: p.Endpoints[m.Endpoint].API, BaseURL: p.Endpoints[m.Endpoint].BaseURL,
 				Headers:       at(m.Headers, d.Headers),
 				ContextWindow: m.ContextWindow, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning,
@@ -159,15 +173,10 @@ func (d *document) catalog() providers.Catalog {
 				Input: text, InputLimits: at(m.Limits, d.Limits), Cost: m.cost(),
 			}
 			if m.Images {
-				entry.Models[i].Input = images
+				list[i].Input = images
 			}
 		}
-		out[p.ID] = entry
-	}
-	for alias, id := range aliases() {
-		entry := out[id]
-		entry.AliasOf = id
-		out[alias] = entry
+		out[p.ID] = list
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func TestCounts(t *testing.T) {
 			continue
 		}
 		count["providers"]++
-		for _, m := range p.Models {
+		for _, m := range p.Models() {
 			count["models"]++
 			count[m.API]++
 			for name, is := range map[string]bool{
@@ -107,7 +107,7 @@ func TestFirstEntries(t *testing.T) {
 	}
 	got := map[string]string{}
 	for id, p := range catalog.Builtin() {
-		got[id] = p.Models[0].API + " " + p.Models[0].BaseURL
+		got[id] = p.Models()[0].API + " " + p.Models()[0].BaseURL
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -117,7 +117,7 @@ func TestFirstEntries(t *testing.T) {
 // TestSingleEntries holds some models against what their vendors publish.
 func TestSingleEntries(t *testing.T) {
 	find := func(provider, id string) providers.CatalogModel {
-		models := catalog.Builtin()[provider].Models
+		models := catalog.Builtin()[provider].Models()
 		i := slices.IndexFunc(models, func(m providers.CatalogModel) bool { return m.ID == id })
 		if i < 0 {
 			t.Fatalf("no %s/%s", provider, id)
@@ -152,7 +152,7 @@ func TestSingleEntries(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.want.ID, diff)
 		}
 	}
-	if nvidia := catalog.Builtin()["nvidia"].Models[0]; nvidia.Headers["NVCF-POLL-SECONDS"] != "3600" {
+	if nvidia := catalog.Builtin()["nvidia"].Models()[0]; nvidia.Headers["NVCF-POLL-SECONDS"] != "3600" {
 		t.Errorf("nvidia has the headers %v", nvidia.Headers)
 	}
 }
@@ -160,7 +160,7 @@ func TestSingleEntries(t *testing.T) {
 // TestNoIdentityOfAnotherProgram: requests present themselves as nobody else's.
 func TestNoIdentityOfAnotherProgram(t *testing.T) {
 	for id, p := range catalog.Builtin() {
-		for _, m := range p.Models {
+		for _, m := range p.Models() {
 			for name := range m.Headers {
 				if name != "NVCF-POLL-SECONDS" {
 					t.Errorf("%s/%s sends %s", id, m.ID, name)
@@ -176,7 +176,7 @@ func TestNoIdentityOfAnotherProgram(t *testing.T) {
 // TestTiersRise: a tier begins above the one before it and costs something.
 func TestTiersRise(t *testing.T) {
 	for id, p := range catalog.Builtin() {
-		for _, m := range p.Models {
+		for _, m := range p.Models() {
 			above := int64(0)
 			for _, tier := range m.Cost.Tiers {
 				if tier.InputTokensAbove <= above || tier.Rates == (providers.Rates{}) {
@@ -272,9 +272,9 @@ func TestRegistryTakesTheCatalog(t *testing.T) {
 	listed := map[string]bool{}
 	for _, m := range r.Models() {
 		listed[m.Spec()] = true
-		entry := catalog.Builtin()[m.Provider]
-		i := slices.IndexFunc(entry.Models, func(c providers.CatalogModel) bool { return c.ID == m.ID })
-		if i < 0 || m.API != entry.Models[i].API || m.BaseURL != entry.Models[i].BaseURL || m.ContextWindow != entry.Models[i].ContextWindow {
+		models := catalog.Builtin()[m.Provider].Models()
+		i := slices.IndexFunc(models, func(c providers.CatalogModel) bool { return c.ID == m.ID })
+		if i < 0 || m.API != models[i].API || m.BaseURL != models[i].BaseURL || m.ContextWindow != models[i].ContextWindow {
 			t.Errorf("%s became %+v", m.Spec(), m)
 		}
 	}
@@ -289,7 +289,7 @@ func TestRegistryTakesTheCatalog(t *testing.T) {
 			t.Errorf("%s cannot be registered by its name alone: %v", id, err)
 		}
 		m, err := r.Resolve(id + "/not-listed")
-		first := catalog.Builtin()[id].Models[0]
+		first := catalog.Builtin()[id].Models()[0]
 		if err != nil || m.API != first.API || m.BaseURL != first.BaseURL || m.ContextWindow != 0 || m.Cost.Rates != (providers.Rates{}) || m.Headers != nil {
 			t.Errorf("%s/not-listed became %+v, %v", id, m, err)
 		}

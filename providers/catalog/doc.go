@@ -15,7 +15,8 @@
 //
 // Guarantees:
 //
-//  1. The data is decoded when Builtin is called for the first time, and once.
+//  1. The data is decoded when models of it are asked for for the first time, and once: the
+//     providers and their variables are known without it.
 //  2. The first model of a provider has the wire format and endpoint that a model takes
 //     which is not listed. New data does not change them: a test holds the list.
 //  3. Prices are the numbers of the source, digit for digit.

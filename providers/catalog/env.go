@@ -8,38 +8,36 @@ func aliases() map[string]string {
 	return map[string]string{"azure-openai-responses": "azure"}
 }
 
-// environment returns where a provider's credentials may stand.
-func environment(id string) providers.CatalogProvider {
-	switch id {
-	case "anthropic":
-		return providers.CatalogProvider{EnvKeys: []providers.EnvKey{
+// environments are all providers, with where their credentials may stand.
+func environments() providers.Catalog {
+	all := providers.Catalog{
+		"anthropic": {EnvKeys: []providers.EnvKey{
 			{Name: "ANTHROPIC_AUTH_TOKEN", Bearer: true}, {Name: "ANTHROPIC_OAUTH_TOKEN", Bearer: true}, {Name: "ANTHROPIC_API_KEY"},
-		}}
-	case "amazon-bedrock":
-		return providers.CatalogProvider{
+		}},
+		"amazon-bedrock": {
 			EnvKeys: []providers.EnvKey{{Name: "AWS_BEARER_TOKEN_BEDROCK"}},
 			EnvSets: [][]string{
 				{"AWS_PROFILE"}, {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"},
 				{"AWS_CONTAINER_CREDENTIALS_FULL_URI"}, {"AWS_WEB_IDENTITY_TOKEN_FILE"},
 			},
-		}
-	case "google-vertex":
-		return providers.CatalogProvider{
+		},
+		"google-vertex": {
 			EnvKeys: []providers.EnvKey{{Name: "GOOGLE_CLOUD_API_KEY"}},
 			EnvSets: [][]string{
 				{"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"},
 				{"GOOGLE_APPLICATION_CREDENTIALS", "GCLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"},
 			},
-		}
+		},
+		// The application gets a token for its user.
+		"openai-codex": {},
 	}
-	if name, ok := keys()[id]; ok {
-		return providers.CatalogProvider{EnvKeys: []providers.EnvKey{{Name: name}}}
+	for id, name := range keys() {
+		all[id] = providers.CatalogProvider{EnvKeys: []providers.EnvKey{{Name: name}}}
 	}
-	return providers.CatalogProvider{}
+	return all
 }
 
-// keys are the variables of providers that have one. That of openai-codex is a token that
-// the application gets for its user.
+// keys are the variables of providers that have one.
 func keys() map[string]string {
 	return map[string]string{
 		"ant-ling":                      "ANT_LING_API_KEY",

@@ -524,7 +524,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := doc.catalog()
+	c := doc.models()
 	runtime.ReadMemStats(&decoded)
 	if took := decoded.TotalAlloc - before.TotalAlloc; took > 8<<20 {
 		t.Errorf("decoding took %d bytes", took)
@@ -536,8 +536,29 @@ func TestDecodeIsBounded(t *testing.T) {
 		t.Errorf("the catalog keeps %d bytes", stays)
 	}
 	runtime.KeepAlive(c)
-	if a, b := Builtin(), Builtin(); &a["openai"].Models[0] != &b["openai"].Models[0] {
+	if a, b := Builtin(), Builtin(); &a["openai"].Models()[0] != &b["openai"].Models()[0] {
 		t.Error("it is decoded twice")
+	}
+}
+
+// TestNothingIsDecodedUnasked: only who asks for models makes the program decode them.
+func TestNothingIsDecodedUnasked(t *testing.T) {
+	decode, decoded := load, 0
+	load = func() loaded { decoded++; return decode() }
+	defer func() { load = decode }()
+	c := Builtin()
+	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: c, Getenv: func(string) string { return "" }})
+	for id := range c {
+		if err := r.RegisterProvider(id, providers.Registration{}); err != nil {
+			t.Error(err)
+		}
+		r.EnvKeys(id)
+	}
+	if decoded != 0 {
+		t.Errorf("a registry decodes the catalog %d times", decoded)
+	}
+	if _, err := r.Resolve("groq/new"); err != nil || decoded != 1 {
+		t.Errorf("a model decodes it %d times, %v", decoded, err)
 	}
 }
 
@@ -551,6 +572,6 @@ func BenchmarkDecode(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		doc.catalog()
+		doc.models()
 	}
 }
