@@ -121,12 +121,12 @@ func (n *nodes) incarnations() (ids []string, ok bool) {
 
 // grainOptions are those of the cluster that carries the conversations.
 func (r *Runtime) grainOptions() *grain.Options {
-	o := &grain.Options{Logger: r.opts.Logger, RequestTimeout: r.opts.AdmitTimeout, HandOver: r.opts.DrainTimeout}
+	c := r.opts.Cluster
+	o := &grain.Options{Logger: r.opts.Logger, RequestTimeout: r.opts.AdmitTimeout, HandOver: r.opts.DrainTimeout, Alone: c == nil}
 	if r.nodes.exclusive {
 		return o
 	}
 	o.Membership = r.nodes.members
-	c := r.opts.Cluster
 	if c == nil {
 		return o
 	}

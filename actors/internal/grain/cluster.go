@@ -22,6 +22,7 @@ type Cluster struct {
 	log         *slog.Logger
 	timeout     time.Duration
 	membership  Membership
+	alone       bool // nothing listens
 	place       place
 	keys        keys // nil until Start makes some, and for ever if insecure
 	insecure    bool
@@ -50,6 +51,9 @@ type Cluster struct {
 	stopErr error
 }
 
+// aloneAddress is that of a member whom nobody dials.
+const aloneAddress = "alone:0"
+
 type phase int
 
 const (
@@ -77,14 +81,14 @@ func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, err
 	}
 	c := &Cluster{
 		kind: kind, log: o.Logger, timeout: o.RequestTimeout, membership: o.Membership,
-		insecure: o.Insecure, settle: settleTime,
+		alone: o.Alone, insecure: o.Insecure, settle: settleTime,
 		onNode: o.Node, viewChanged: o.ViewChanged, linkDown: o.LinkDown,
 		life: make(chan struct{}, 1),
 	}
 	if c.place, err = o.place(); err != nil {
 		return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 	}
-	if o.TLS != nil {
+	if o.TLS != nil && !o.Alone {
 		if c.keys, err = newKeyFiles(*o.TLS, c.log); err != nil {
 			return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 		}
@@ -178,7 +182,9 @@ func (c *Cluster) Start(ctx context.Context) error {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	if err := c.startRemote(ctx); err != nil {
+	if c.alone {
+		c.system.ProcessRegistry.Address = aloneAddress
+	} else if err := c.startRemote(ctx); err != nil {
 		return err
 	}
 	own := c.system.Address()

@@ -3,7 +3,8 @@
 //
 // Package actors calls it: it hands New a producer of conversation actors and sends them messages
 // with Cluster.Request. The package calls protoactor-go and gRPC, and only through what they export.
-// One member and many members take the same path; they differ in the Membership alone.
+// One member and many members take the same path; they differ in the Membership alone. A member that can
+// only be alone listens nowhere, and may live in a bubble of testing/synctest.
 //
 // Guarantees:
 //

@@ -26,6 +26,9 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Membership says who else is a member. Nil is Single.
 	Membership Membership
+	// Alone says that nobody else ever is. Then nothing listens, and what follows is not looked at
+	// down to Insecure.
+	Alone bool
 
 	// Listen is the host:port that other members' connections are taken at. If the host is an IP
 	// address, connections to others come from it. Zero is 127.0.0.1 and a free port. Without TLS it
