@@ -13,17 +13,19 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 9
+const Reducer = 10
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
-// leftReducer of one that has not, signedReducer of one with signatures, and retryReducer
-// of one in which a model call is to be repeated later.
+// leftReducer of one that has not, signedReducer of one with signatures, retryReducer of one
+// in which a model call is to be repeated later, and refusedReducer of one in which an image
+// was refused.
 const (
-	wholeReducer  = 5
-	leftReducer   = 6
-	signedReducer = 7
-	retryReducer  = 8
+	wholeReducer   = 5
+	leftReducer    = 6
+	signedReducer  = 7
+	retryReducer   = 8
+	refusedReducer = 9
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -78,6 +80,7 @@ type (
 		Settled      bool            `json:"settled,omitempty"`
 		Failed       bool            `json:"failed,omitempty"`
 		Output       json.RawMessage `json:"output,omitempty"`
+		Stored       *StoredOutput   `json:"stored,omitempty"`
 		Images       []Attachment    `json:"images,omitempty"`
 		Terminate    bool            `json:"terminate,omitempty"`
 		ErrorText    string          `json:"errorText,omitempty"`
@@ -128,11 +131,11 @@ func EncodeState(s *State) ([]byte, error) {
 // reducer is the version that has to understand the state.
 func (s *State) reducer() int {
 	version := wholeReducer
-	if len(s.refused) > 0 {
-		return Reducer
-	}
 	if s.history.Left > 0 {
 		version = leftReducer
+	}
+	if len(s.refused) > 0 {
+		version = refusedReducer
 	}
 	for _, m := range s.byID { // those of subagents too
 		if m.left != nil || m.said > MaxResponseText {
@@ -140,6 +143,9 @@ func (s *State) reducer() int {
 		}
 		if slices.ContainsFunc(m.parts, (*part).signed) {
 			version = max(version, signedReducer)
+		}
+		if slices.ContainsFunc(m.parts, func(p *part) bool { return p.stored != nil }) {
+			return Reducer
 		}
 	}
 	for _, sub := range s.bySub { // likewise
@@ -176,7 +182,7 @@ func (s *State) messageForm(m *message) messageForm {
 		pf := partForm{
 			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: p.text.String(), Streaming: p.streaming,
 			Signature: p.signature, Sealed: p.sealed, More: p.more, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
-			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate,
+			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate,
 			ErrorText: p.errorText, DurationMs: p.durationMs,
 		}
 		if p.kind == PartTypeFile {
@@ -322,7 +328,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 		p := &part{
 			kind: pf.Kind, text: words{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, sealed: pf.Sealed, more: pf.More,
 			name: pf.Name, data: pf.Data, call: pf.Call, providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
-			images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs,
+			stored: pf.Stored, images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs,
 		}
 		if (p.sealed || p.more) && p.kind != PartTypeText && p.kind != PartTypeReasoning {
 			return fmt.Errorf("part %s ends as text does", p.kind)

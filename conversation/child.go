@@ -35,6 +35,8 @@ func childOf(r Record) ConversationID {
 		return r.Child
 	case *ToolSettled:
 		return r.Child
+	case *OutputStored:
+		return r.Child
 	case *StepCompleted:
 		return r.Child
 	case *StepDropped:

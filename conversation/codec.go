@@ -59,6 +59,7 @@ func recordTable() []recordKind {
 		{TypePartSigned, true, func() Record { return new(PartSigned) }},
 		{TypeRetryScheduled, true, func() Record { return new(RetryScheduled) }},
 		{TypeImagesRefused, true, func() Record { return new(ImagesRefused) }},
+		{TypeOutputStored, true, func() Record { return new(OutputStored) }},
 	}, nextRecords()...)
 }
 

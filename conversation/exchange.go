@@ -38,13 +38,14 @@ type ToolCall struct {
 	Settled      bool            `json:"settled,omitempty"`
 	Failed       bool            `json:"failed,omitempty"`
 	Output       json.RawMessage `json:"output,omitempty"`
+	Stored       *StoredOutput   `json:"stored,omitempty"` // all of Output, if that is a part of it
 	Images       []Attachment    `json:"images,omitempty"`
 	Terminate    bool            `json:"terminate,omitempty"`
 	ErrorText    string          `json:"errorText,omitempty"`
 }
 
 // Steps returns the model's view of what was done for the submission, oldest
-// first. The values are copies, but share JSON bytes with the state.
+// first. The values are copies, but share JSON bytes and stored outputs with the state.
 func (s *Submission) Steps() []Step {
 	out := make([]Step, 0, len(s.steps))
 	for _, st := range s.steps {
@@ -90,7 +91,7 @@ func (p *part) stepPart() StepPart {
 	case PartTypeTool:
 		return StepPart{Signature: p.signature, Tool: &ToolCall{
 			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data, Durable: p.durable,
-			Settled: p.settled, Failed: p.failed, Output: p.output, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
+			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
 		}}
 	}
 	return StepPart{Kind: PartText, Text: p.text.String(), Signature: p.signature}
@@ -137,7 +138,18 @@ func (p *part) brought() int {
 	if p.kind != PartTypeTool {
 		return 0
 	}
-	return PartBytes + len(p.data) + len(p.output) + len(p.errorText)
+	return PartBytes + len(p.data) + len(p.output) + len(p.errorText) + p.stored.bytes()
+}
+
+// pieceBytes is about what a [StoredPiece] takes.
+const pieceBytes = 128
+
+// bytes is about what is kept of the output.
+func (o *StoredOutput) bytes() int {
+	if o == nil {
+		return 0
+	}
+	return len(o.Head) + len(o.Tail) + pieceBytes*len(o.Pieces)
 }
 
 func (r *StepRecorded) brought() int { return PartBytes + len(r.Output) }

@@ -89,6 +89,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldRetry(r)
 	case *ImagesRefused:
 		s.foldRefused(r)
+	case *OutputStored:
+		return s.foldStored(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)
@@ -348,6 +350,22 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 	if r.ElapsedMs > 0 {
 		s.root(p.sub).elapsed[1] = r.ElapsedMs
 	}
+	return nil
+}
+
+func (s *State) foldStored(r *OutputStored) error {
+	p := s.calls[r.Call]
+	if p == nil {
+		return s.bad(r, "unknown call %s", r.Call)
+	}
+	if p.settled || p.stored != nil {
+		return s.bad(r, "call %s has an output", r.Call)
+	}
+	if err := s.belongs(r, p.sub); err != nil {
+		return err
+	}
+	p.stored = &r.StoredOutput
+	p.sub.brought += p.stored.bytes()
 	return nil
 }
 

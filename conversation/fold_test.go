@@ -84,6 +84,7 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		return &conversation.Delta{Message: m, Kind: conversation.PartText, Text: "a"}
 	}
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
+	stored, others := &conversation.OutputStored{Call: "call_1"}, &conversation.OutputStored{Call: "call_1", Child: "child_1"}
 	for name, c := range map[string]wrongEnd{
 		"second creation":          {records{created()}, "the conversation exists as inst_1"},
 		"submission twice":         {records{admitted(1)}, "submission sub_1 exists"},
@@ -113,6 +114,10 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 			called("call_1"), &conversation.StepDropped{Message: "res_1", Turn: "turn_1"}, ok,
 		}, "unknown call call_1"},
 		"outcome twice":          {records{called("call_1"), ok, ok}, "call call_1 is settled"},
+		"output of nothing":      {records{stored}, "unknown call call_1"},
+		"output twice":           {records{called("call_1"), stored, stored}, "call call_1 has an output"},
+		"output after the end":   {records{called("call_1"), ok, stored}, "call call_1 has an output"},
+		"output of another's":    {records{called("call_1"), others}, `submission sub_1 belongs to "", not to "child_1"`},
 		"end of nothing":         {records{completed("res_9", "turn_1")}, "unknown response res_9"},
 		"end of another turn":    {records{completed("res_1", "turn_9")}, "turn turn_1 is under way, not turn_9"},
 		"end twice":              {records{completed("res_1", "turn_1"), completed("res_1", "turn_1")}, "has no step under way"},
@@ -458,6 +463,59 @@ func TestRefusedImages(t *testing.T) {
 	apply(t, s, &conversation.ConversationDeleted{})
 	if len(s.Refused()) != 0 {
 		t.Errorf("after the end: %d", len(s.Refused()))
+	}
+}
+
+// TestStoredOutputs: what is kept of one goes with its call, over checkpoints and into
+// history, and counts; clients see the outcome alone.
+func TestStoredOutputs(t *testing.T) {
+	s := running(t)
+	apply(t, s, called("call_1"), called("call_2"))
+	before := s.Brought("sub_1")
+	out := sampleOutput()
+	apply(t, s, &conversation.OutputStored{Must: true, Call: "call_1", StoredOutput: out},
+		&conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`"a part"`), At: at})
+	if got, want := s.Brought("sub_1")-before, len(`"a part"`)+len(out.Head)+len(out.Tail)+2*128; got != want {
+		t.Errorf("it counts %d bytes, want %d", got, want)
+	}
+	calls := func(x []conversation.Step) (list []*conversation.StoredOutput) {
+		for _, p := range x[0].Parts {
+			list = append(list, p.Tool.Stored)
+		}
+		return list
+	}
+	want := []*conversation.StoredOutput{&out, nil}
+	b, err := conversation.EncodeState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := conversation.DecodeState(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*conversation.State{s, restored} {
+		if diff := cmp.Diff(want, calls(s.Submission("sub_1").Steps())); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+		if shown := s.Snapshot().Messages[2].Parts[0]; string(shown.Output) != `"a part"` || shown.State != conversation.StateOutputAvailable {
+			t.Errorf("clients see %+v", shown)
+		}
+	}
+	if was, is := s.Brought("sub_1"), restored.Brought("sub_1"); was != is {
+		t.Errorf("after a checkpoint it counts %d bytes, want %d", is, was)
+	}
+	apply(t, s, completed("res_1", "turn_1"), &conversation.ToolSettled{Call: "call_2", At: at}, settled("sub_1"),
+		attempt("sub_2", 1), settled("sub_2"))
+	page, err := s.Cut()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := page.Exchanges()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, calls(x[0].Steps)); diff != "" {
+		t.Errorf("in history (-want +got):\n%s", diff)
 	}
 }
 

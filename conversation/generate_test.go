@@ -382,6 +382,11 @@ func (g *generator) settleCalls(w *work) {
 				}}
 			}
 		}
+		if !r.Failed && g.chance(15) {
+			g.push(&conversation.OutputStored{Must: true, Call: id, Child: w.child, StoredOutput: conversation.StoredOutput{
+				Size: 5, Head: g.text(), Tail: g.text(), Pieces: []conversation.StoredPiece{{SHA256: g.next("piece"), Size: 5}},
+			}})
+		}
 		g.add(r)
 	}
 }

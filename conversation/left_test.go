@@ -181,7 +181,8 @@ func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
 }
 
 // TestOlderVersionsReadWholeStates: a state says that it needs a newer version only if
-// something was left to the log, or has a signature, or a retry, that an older one would lose.
+// something was left to the log, or has a signature, a retry, an image refused or an output
+// stored, that an older one would lose.
 func TestOlderVersionsReadWholeStates(t *testing.T) {
 	reducer := func(inline int, more ...conversation.Record) int {
 		s := conversation.NewStateHolding(inline)
@@ -214,8 +215,12 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 	if got := reducer(0, &conversation.RetryScheduled{Submission: "sub_2"}); got != 8 {
 		t.Errorf("a retry: %d", got)
 	}
-	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}); got != conversation.Reducer {
+	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}); got != 9 {
 		t.Errorf("an image refused: %d", got)
+	}
+	stored := &conversation.OutputStored{Call: "call_1", StoredOutput: conversation.StoredOutput{Size: 1}}
+	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}, stored); got != conversation.Reducer {
+		t.Errorf("an output stored: %d", got)
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 	TypePartSigned          RecordType = "part_signed"
 	TypeRetryScheduled      RecordType = "retry_scheduled"
 	TypeImagesRefused       RecordType = "images_refused"
+	TypeOutputStored        RecordType = "output_stored"
 )
 
 // Record is one immutable fact of a conversation.
@@ -136,6 +137,22 @@ type Price struct {
 type Origin struct {
 	Root   SubmissionID   `json:"root,omitempty"`
 	Parent ConversationID `json:"parent,omitempty"`
+}
+
+// StoredOutput is an output that is too long for a record: a text of Size bytes, or JSON,
+// which begins with Head and ends with Tail. Pieces stand one after the other and are all of
+// it. It is not changed.
+type StoredOutput struct {
+	Size   int64         `json:"size"`
+	Head   string        `json:"head"`
+	Tail   string        `json:"tail"`
+	Pieces []StoredPiece `json:"pieces"`
+}
+
+// StoredPiece is a part of a value, of Size bytes, that is stored under its digest.
+type StoredPiece struct {
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
 }
 
 // CallFacts are what is known of a model call beyond its outcome. All are optional.
@@ -290,6 +307,15 @@ type (
 		Attachments []AttachmentID `json:"attachments"`
 		Model       string         `json:"model,omitempty"`
 		At          Time           `json:"at"`
+	}
+
+	// OutputStored says that the outcome of a call, which stands in the same batch, is a part
+	// of its output, and where all of it is. Clients see the outcome alone.
+	OutputStored struct {
+		Must  bool           `json:"must"`
+		Call  CallID         `json:"call"`
+		Child ConversationID `json:"child,omitempty"`
+		StoredOutput
 	}
 
 	// ToolCalled is a complete call of the model. ProviderCall is the vendor's own
@@ -556,6 +582,9 @@ func (*RetryScheduled) Type() RecordType { return TypeRetryScheduled }
 
 // Type implements [Record].
 func (*ImagesRefused) Type() RecordType { return TypeImagesRefused }
+
+// Type implements [Record].
+func (*OutputStored) Type() RecordType { return TypeOutputStored }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

@@ -132,7 +132,12 @@ func endSamples() []conversation.Record {
 			Must: true, Submission: "sub_2", Child: "conv_2", Model: "anthropic/x", Reason: "rate_limit", Until: at, Rounds: 2, Blind: 1, WaitedMs: 40000, At: at,
 		},
 		&conversation.ImagesRefused{Must: true, Attachments: []conversation.AttachmentID{"att_1", "att_2"}, Model: "anthropic/x", At: at},
+		&conversation.OutputStored{Must: true, Call: "call_1", Child: "conv_2", StoredOutput: sampleOutput()},
 	}
+}
+
+func sampleOutput() conversation.StoredOutput {
+	return conversation.StoredOutput{Size: 9, Head: "a\"b", Tail: "<c>", Pieces: []conversation.StoredPiece{{SHA256: "ef", Size: 5}, {SHA256: "01", Size: 4}}}
 }
 
 // public returns the samples as the conversation itself has them, not a subagent.
@@ -153,6 +158,8 @@ func public() []conversation.Record {
 		case *conversation.ToolCalled:
 			r.Child = ""
 		case *conversation.ToolSettled:
+			r.Child = ""
+		case *conversation.OutputStored:
 			r.Child = ""
 		case *conversation.StepCompleted:
 			r.Child = ""

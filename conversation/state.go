@@ -125,6 +125,7 @@ type part struct {
 	settled      bool
 	failed       bool
 	output       json.RawMessage
+	stored       *StoredOutput // all of the output, if that is a part of it
 	images       []Attachment
 	terminate    bool
 	errorText    string

@@ -136,6 +136,10 @@ func (f *folded) collect(seq int64, records []conversation.Record) error {
 			f.name(seq, r.Delivery.Attachments)
 		case *conversation.ToolSettled:
 			f.name(seq, r.Attachments)
+		case *conversation.OutputStored:
+			for _, p := range r.Pieces {
+				f.name(seq, []conversation.Attachment{{SHA256: p.SHA256, Size: p.Size}})
+			}
 		}
 	}
 	return nil

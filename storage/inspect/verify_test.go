@@ -396,3 +396,30 @@ func TestFindingIsJSON(t *testing.T) {
 	})
 	check(t, err)
 }
+
+// TestPiecesOfAnOutput: a piece is owed like an attachment.
+func TestPiecesOfAnOutput(t *testing.T) {
+	w := newWorld(t)
+	var out conversation.StoredOutput
+	var keys []string
+	for _, text := range []string{"what a tool ", "has returned"} {
+		body := storage.Bytes([]byte(text))
+		check(t, storage.PutBlob(t.Context(), w.bucket, w.conv, body))
+		out.Pieces = append(out.Pieces, conversation.StoredPiece{SHA256: storage.Digest(body.SHA256).String(), Size: body.Size})
+		keys = append(keys, storage.BlobKey(w.conv, body.SHA256))
+	}
+	w.append(&conversation.SubmissionAdmitted{Submission: "sub_x", Message: "in_x", Key: "x", At: at},
+		&conversation.AttemptStarted{Submission: "sub_x", Attempt: 1, Writer: string(w.writer.Nonce()), At: at},
+		&conversation.ResponseStarted{Message: "msg_x", Submission: "sub_x", Turn: "turn_x", At: at},
+		&conversation.ToolCalled{Message: "msg_x", Call: "call_x", Name: "look", Input: []byte("{}"), At: at},
+		&conversation.OutputStored{Must: true, Call: "call_x", StoredOutput: out},
+		&conversation.ToolSettled{Call: "call_x", Output: []byte(`"what a"`), At: at})
+	if got := w.verify(inspect.Scope{}); len(got) > 0 {
+		t.Errorf("found %q", got)
+	}
+	w.flip(keys[0])
+	w.delete(keys[1])
+	if want, got := []string{"damage attachment blob/*", "damage attachment blob/*"}, w.verify(inspect.Scope{}); !fits(want, got) {
+		t.Errorf("found %q", got)
+	}
+}
