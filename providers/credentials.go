@@ -22,19 +22,34 @@ func (r *Registry) APIKey(provider string) string {
 	return r.credentials(provider, entry.reg).value
 }
 
-// Credentials says where a call of a provider would find its credentials now:
-// FromRegistration, the names of environment variables joined by " + ", or "" for
-// nowhere. A Provider that authorizes calls itself counts as a registration. What a
-// vendor's own tools keep in files is not looked at.
-func (r *Registry) Credentials(provider string) string {
-	entry, _ := r.entry(provider)
+// CredentialFinder is a Protocol whose calls can do without a key, since it finds
+// credentials where its vendor's own tools do.
+type CredentialFinder interface {
+	Protocol
+	// FindCredentials says where a call of m without a key would find its credentials now:
+	// variables joined by " + ", a file or a service; "" for nowhere. It is not for
+	// what they are, and contacts nobody: a service that would be asked is found.
+	FindCredentials(m Model) string
+}
+
+// Credentials says where a call of a model would find its credentials now:
+// FromRegistration, the names of environment variables joined by " + ", what a protocol
+// that is a CredentialFinder says, or "" for nowhere. A Provider that authorizes calls
+// itself counts as a registration.
+func (r *Registry) Credentials(m Model) string {
+	entry, _ := r.entry(m.Provider)
 	if entry.provider != nil && entry.provider.Authorize != nil {
 		return FromRegistration
 	}
-	if c := r.credentials(provider, entry.reg); c.value != "" {
+	if c := r.credentials(m.Provider, entry.reg); c.value != "" {
 		return c.from
 	}
-	for _, set := range r.catalog[provider].EnvSets {
+	if finder, ok := r.protocolOf(entry, m.API).(CredentialFinder); ok {
+		if found := finder.FindCredentials(m); found != "" {
+			return found
+		}
+	}
+	for _, set := range r.catalog[m.Provider].EnvSets {
 		if !slices.ContainsFunc(set, func(name string) bool { return strings.TrimSpace(r.getenv(name)) == "" }) {
 			return strings.Join(set, " + ")
 		}

@@ -24,6 +24,8 @@ type HTTPOptions struct {
 	// request reads what will be sent, from its beginning. ctx is that of the call. An
 	// error that is not an *Error is reported as KindAuth.
 	Authorize func(ctx context.Context, r *http.Request, m Model, o Options) error
+	// FindCredentials says where Authorize would find credentials, see CredentialFinder.
+	FindCredentials func(m Model) string
 }
 
 // HTTP is the Protocol of a Codec over net/http. A connection is used again once the
@@ -34,19 +36,25 @@ type HTTP struct {
 	client    *http.Client
 	owned     bool
 	authorize func(context.Context, *http.Request, Model, Options) error
+	find      func(Model) string
 }
 
-var _ historyProtocol = (*HTTP)(nil)
+var (
+	_ historyProtocol  = (*HTTP)(nil)
+	_ CredentialFinder = (*HTTP)(nil)
+)
 
 // NewHTTP returns the Protocol of codec.
 func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
 	}
-	if o.Client != nil {
-		return &HTTP{codec: codec, client: o.Client, authorize: o.Authorize}
+	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, find: o.FindCredentials}
+	if h.client != nil {
+		return h
 	}
-	client := &http.Client{
+	h.owned = true
+	h.client = &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:   true,
@@ -60,7 +68,7 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 		// A redirect could carry the key to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &HTTP{codec: codec, client: client, owned: true, authorize: o.Authorize}
+	return h
 }
 
 // Close closes idle connections, unless the client was given. Calls under way
@@ -70,6 +78,15 @@ func (h *HTTP) Close() error {
 		h.client.CloseIdleConnections()
 	}
 	return nil
+}
+
+// FindCredentials implements CredentialFinder. Without HTTPOptions.FindCredentials it finds
+// none.
+func (h *HTTP) FindCredentials(m Model) string {
+	if h.find == nil {
+		return ""
+	}
+	return h.find(m)
 }
 
 // takesHistory implements historyProtocol: codecs encode history block by block.

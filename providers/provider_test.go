@@ -131,7 +131,7 @@ func TestProviderCalls(t *testing.T) {
 	hear("acme/one", providers.Options{}, "own acme/one http://auth/ Bearer token-1 of one")
 	hear("acme/one", providers.Options{}, "own acme/one http://auth/ Bearer token-2 of one")
 	hear("acme/one", providers.Options{APIKey: "call"}, "own acme/one http://b/ call")
-	if got := r.Credentials("acme"); got != providers.FromRegistration {
+	if got := r.Credentials(providers.Model{Provider: "acme"}); got != providers.FromRegistration {
 		t.Errorf("the credentials are said to be of %q", got)
 	}
 }

@@ -321,7 +321,7 @@ func TestCatalogIsReadWhenNeeded(t *testing.T) {
 	for _, spec := range []string{"own/m", "object/first", "edge/m", "nobody/m", "acme", "older/"} {
 		m, _ := r.Resolve(spec)
 		_, _ = r.Endpoint(m)
-		_, _, _ = r.Credentials(m.Provider), r.EnvKeys(m.Provider), r.APIKey(m.Provider)
+		_, _, _ = r.Credentials(m), r.EnvKeys(m.Provider), r.APIKey(m.Provider)
 	}
 	r.Secrets()
 	if read != 0 {
@@ -394,25 +394,35 @@ func TestCredentials(t *testing.T) {
 	for _, tt := range []struct {
 		env  map[string]string
 		reg  *providers.Registration
+		api  string
 		want string
 	}{
-		{nil, nil, ""},
-		{map[string]string{"KEY": "k", "PROFILE": "p"}, nil, "KEY"},
-		{map[string]string{"KEY": " ", "PROFILE": "p"}, nil, "PROFILE"},
-		{map[string]string{"ID": "i"}, nil, ""},
-		{map[string]string{"ID": "i", "SECRET": "s"}, nil, "ID + SECRET"},
-		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: "own"}, providers.FromRegistration},
-		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: " "}, "KEY"},
-		{map[string]string{"KEY": "k"}, &providers.Registration{API: providers.APIEdgeAIBinding}, ""},
+		{nil, nil, "", ""},
+		{map[string]string{"KEY": "k", "PROFILE": "p"}, nil, "", "KEY"},
+		{map[string]string{"KEY": " ", "PROFILE": "p"}, nil, "", "PROFILE"},
+		{map[string]string{"ID": "i"}, nil, "", ""},
+		{map[string]string{"ID": "i", "SECRET": "s"}, nil, "", "ID + SECRET"},
+		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: "own"}, "", providers.FromRegistration},
+		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: " "}, "", "KEY"},
+		{map[string]string{"KEY": "k"}, &providers.Registration{API: providers.APIEdgeAIBinding}, "", ""},
+		{nil, nil, "finds", "a file"},
+		{map[string]string{"PROFILE": "p"}, nil, "finds", "a file"},
+		{map[string]string{"PROFILE": "p"}, nil, "finds nothing", "PROFILE"},
+		{map[string]string{"KEY": "k"}, nil, "finds", "KEY"},
+		{nil, &providers.Registration{APIKey: "own"}, "finds", providers.FromRegistration},
 	} {
 		r := providers.NewRegistry(&providers.RegistryOptions{Catalog: sets, Getenv: func(name string) string { return tt.env[name] }})
+		r.RegisterProtocol("finds", providers.NewHTTP(nil, &providers.HTTPOptions{FindCredentials: func(m providers.Model) string {
+			return map[string]string{"cloud/m": "a file"}[m.Spec()]
+		}}))
+		r.RegisterProtocol("finds nothing", providers.NewHTTP(nil, nil))
 		if tt.reg != nil {
 			if err := r.RegisterProvider("cloud", *tt.reg); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := r.Credentials("cloud"); got != tt.want {
-			t.Errorf("%v, %+v: got %q, want %q", tt.env, tt.reg, got, tt.want)
+		if got := r.Credentials(providers.Model{Provider: "cloud", ID: "m", API: tt.api}); got != tt.want {
+			t.Errorf("%v, %+v, %q: got %q, want %q", tt.env, tt.reg, tt.api, got, tt.want)
 		}
 	}
 	if got := registry(t, nil, nil).EnvKeys("acme"); !slices.Equal(got, []string{"ACME_TOKEN", "ACME_API_KEY"}) {

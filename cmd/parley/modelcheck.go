@@ -119,7 +119,7 @@ func (cfg *modelsConfig) check(ctx context.Context, spec string, out io.Writer) 
 
 // call makes the call.
 func call(ctx context.Context, reg *providers.Registry, m providers.Model) *checkReport {
-	r := &checkReport{Model: m.Spec(), API: m.API, BaseURL: m.BaseURL, Credentials: reg.Credentials(m.Provider)}
+	r := &checkReport{Model: m.Spec(), API: m.API, BaseURL: m.BaseURL, Credentials: reg.Credentials(m)}
 	begin := time.Now()
 	var text strings.Builder
 	first := func() {

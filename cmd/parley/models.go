@@ -90,7 +90,7 @@ func checkModel(reg *providers.Registry, spec, other string) error {
 		return fmt.Errorf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", spec, m.API)
 	case missing != nil:
 		return fmt.Errorf("model %q cannot be used: %w; set it and start again, or %s", spec, missing, other)
-	case reg.Credentials(provider) == "" && needsKey(m):
+	case reg.Credentials(m) == "" && needsKey(m):
 		if names := reg.EnvKeys(provider); len(names) > 0 {
 			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, names[len(names)-1], other)
 		}
