@@ -8,6 +8,22 @@ import (
 
 // What several wire formats have in common beside their bodies.
 
+// PlainName replaces what vendors do not take in names of tools and ids of calls, all but
+// letters, digits, "_" and "-" of ASCII, and cuts it to limit bytes. It is never empty.
+func PlainName(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, s)
+	if s == "" {
+		return "_"
+	}
+	return s[:min(len(s), limit)]
+}
+
 // Formats of session headers, Compat.SessionAffinityFormat.
 const (
 	AffinityOpenAI          = "openai"

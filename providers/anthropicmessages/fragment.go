@@ -166,10 +166,10 @@ type callIDs struct {
 }
 
 func (c *callIDs) add(id string) string {
-	free := plain(id, maxCallID)
+	free := providers.PlainName(id, maxCallID)
 	for n := 2; c.in.used(free); n++ {
 		suffix := fmt.Sprintf("_%d", n)
-		free = plain(id, maxCallID-len(suffix)) + suffix
+		free = providers.PlainName(id, maxCallID-len(suffix)) + suffix
 	}
 	if c.in.ids == nil {
 		c.in.ids = map[string]bool{}

@@ -2,7 +2,6 @@ package anthropicmessages
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/parleyrun/parley/providers"
 )
@@ -75,7 +74,7 @@ func encodeAssistant(parts []providers.Part, ids *callIDs, unsigned bool) []bloc
 			out = append(out, encodeReasoning(p, unsigned)...)
 		case providers.ToolCall:
 			out = append(out, block{
-				Type: blockToolUse, ID: ids.add(p.ID), Name: plain(p.Name, maxCallName), Input: p.Arguments,
+				Type: blockToolUse, ID: ids.add(p.ID), Name: providers.PlainName(p.Name, maxCallName), Input: p.Arguments,
 			})
 		}
 	}
@@ -109,19 +108,4 @@ func encodeContent(parts []providers.Part, e *providers.BodyEncoder) []block {
 		}
 	}
 	return out
-}
-
-// plain replaces what the vendor does not take in names, and shortens them.
-func plain(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, s)
-	if s == "" {
-		return "_"
-	}
-	return s[:min(len(s), limit)]
 }

@@ -92,7 +92,7 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 type decoder struct {
 	out   *providers.Assembler
 	done  providers.Done
-	calls calls
+	calls providers.CallFragments
 	chunk chunk // its memory serves one event after the other
 	json  sse.JSON
 	// details and thoughts are of the reasoning under way, if it has details.
@@ -135,7 +135,8 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 	d.text(c.Delta.Refusal)
 	for _, t := range c.Delta.ToolCalls {
 		d.endDetails()
-		if err := d.calls.add(d.out, t); err != nil {
+		f := providers.CallFragment{Index: t.Index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments}
+		if err := d.calls.Add(d.out, f); err != nil {
 			return providers.EventError(providers.KindProtocol, raw, err)
 		}
 	}
@@ -225,7 +226,7 @@ func (d *decoder) finish(marker bool) error {
 		return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoFinish}
 	}
 	d.endDetails()
-	d.calls.startNameless(d.out)
+	d.calls.Finish(d.out)
 	d.out.Finish(d.done)
 	return nil
 }
