@@ -44,7 +44,7 @@ type row struct {
 
 // packages is the table of docs/architecture.md. A package comes with its row.
 func packages() []row {
-	return []row{
+	return append(modelVendors(), []row{
 		{"conversation", 0, ground, nil, nil},
 		{"memory", 0, ground, nil, nil},
 		{"internal/reduce", 0, suite, nil, nil},
@@ -88,12 +88,6 @@ func packages() []row {
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
 		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
-		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
-		{"providers/catalog", 3, vendor, list("providers"), nil},
-		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
-		{"providers/openairesponses", 3, vendor, list("providers", "providers/sse"), nil},
-		{"providers/demo", 3, vendor, list("providers"), nil},
-		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
@@ -121,6 +115,19 @@ func packages() []row {
 		{"examples/quickstart", 4, command, nil, list("github.com/gorilla/mux", "golang.org/x/sync")},
 		{"examples/research", 4, command, nil, list("golang.org/x/sync")},
 		{"examples/support", 4, command, nil, list("golang.org/x/sync")},
+	}...)
+}
+
+// modelVendors are the rows of what speaks to models.
+func modelVendors() []row {
+	return []row{
+		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/catalog", 3, vendor, list("providers"), nil},
+		{"providers/mistralconversations", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/openairesponses", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/demo", 3, vendor, list("providers"), nil},
+		{"providers/providertest", 3, suite, list("providers"), list("github.com/google/go-cmp")},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/providers/mistralconversations"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/providers/openairesponses"
 )
@@ -28,6 +29,7 @@ func newProviders(pace time.Duration, env func(string) string, configured map[st
 	reg.RegisterProtocol(openairesponses.API, openairesponses.New(nil))
 	reg.RegisterProtocol(openairesponses.APIAzure, openairesponses.NewAzure(&openairesponses.Options{Getenv: env}))
 	reg.RegisterProtocol(openairesponses.APICodex, openairesponses.NewCodex(nil))
+	reg.RegisterProtocol(mistralconversations.API, mistralconversations.New(nil))
 	all := fromEnvironment(env)
 	all["demo"] = demo.Registration()
 	maps.Copy(all, configured)
@@ -71,7 +73,7 @@ func catalogProviders() []string { return slices.Sorted(maps.Keys(catalog.Builti
 
 // protocols are the API slugs a configured provider may speak.
 func protocols() []string {
-	return []string{anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex, providers.APIEdgeAIBinding}
+	return []string{anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex, mistralconversations.API, providers.APIEdgeAIBinding}
 }
 
 // checkModel tells a user what is wrong with a model before anything starts. other

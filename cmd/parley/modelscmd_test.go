@@ -42,6 +42,7 @@ func TestModelsLists(t *testing.T) {
 	}
 	for model, want := range map[string][]string{
 		"groq/llama-3.1-8b-instant": {"groq/llama-3.1-8b-instant", "131,072", "131,072", "$0.0500", "$0.0800", "-", "text", "-", "GROQ_API_KEY"},
+		"mistral/codestral-2508":    {"mistral/codestral-2508", "256,000", "8,192", "$0.3000", "$0.9000", "-", "text", "-", "-"},
 		"openai/gpt-5":              {"openai/gpt-5", "400,000", "128,000", "$1.25", "$10.00", "-", "text+image", "minimal…high", "-"},
 		"amazon-bedrock/amazon.nova-lite-v1:0": {
 			"amazon-bedrock/amazon.nova-lite-v1:0", "300,000", "10,000", "$0.0600", "$0.2400", "-", "text+image", "-", "AWS_PROFILE", "(not", "callable)",

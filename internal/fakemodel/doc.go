@@ -1,13 +1,14 @@
 // Package fakemodel is a language model that does what it is told: a handler
-// that speaks the chat-completions and the messages wire format and takes its
-// orders from the last user message. Tests start it on 127.0.0.1 and point a
-// provider at it; what they then see went over a real connection.
+// that speaks the wire formats of several vendors and takes its orders from the
+// last user message. Tests start it on 127.0.0.1 and point a provider at it; what
+// they then see went over a real connection.
 //
-// It serves POST /v1/chat/completions and POST /v1/messages, streamed or whole.
-// Beside them, POST /release/{gate} opens a gate, GET /gate/{gate} answers once it
-// is open, so that tools of a test can wait, too, both with 204; and GET /requests
-// lists the calls seen as JSON. It imports the standard library alone and is
-// imported by commands and tests.
+// It serves POST /v1/chat/completions, POST /v1/messages and, of Mistral, POST
+// /mistral/v1/chat/completions, streamed or whole. Beside them, POST
+// /release/{gate} opens a gate, GET /gate/{gate} answers once it is open, so that
+// tools of a test can wait, too, both with 204; and GET /requests lists the calls
+// seen as JSON. It imports the standard library alone and is imported by commands
+// and tests.
 //
 // # The command language
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/mistralconversations"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/providers/providertest"
 )
@@ -27,7 +28,7 @@ type client struct {
 	of       providers.Model
 }
 
-// formats are the real codecs; every test of behaviour runs through both.
+// formats are the real codecs; every test of behaviour runs through all of them.
 func formats() map[string]struct {
 	path string
 	new  func() *providers.HTTP
@@ -38,6 +39,8 @@ func formats() map[string]struct {
 	}{
 		openaicompletions.API: {"/v1", func() *providers.HTTP { return openaicompletions.New(nil) }},
 		anthropicmessages.API: {"", func() *providers.HTTP { return anthropicmessages.New(nil) }},
+
+		mistralconversations.API: {"/mistral", func() *providers.HTTP { return mistralconversations.New(nil) }},
 	}
 }
 
@@ -62,8 +65,8 @@ func start(t *testing.T, api string, o *fakemodel.Options) *client {
 	return c
 }
 
-// both runs a test through both formats.
-func both(t *testing.T, o *fakemodel.Options, test func(t *testing.T, c *client)) {
+// all runs a test through all formats.
+func all(t *testing.T, o *fakemodel.Options, test func(t *testing.T, c *client)) {
 	t.Helper()
 	for api := range formats() {
 		t.Run(api, func(t *testing.T) { test(t, start(t, api, o)) })
@@ -147,10 +150,10 @@ func TestScripts(t *testing.T) {
 		"say":        {`say="Grüße,  Welt" tokens=1`, said{Text: "Grüße,  Welt w1", Stop: providers.StopStop, Output: 4}},
 		"reasoning":  {"reasoning=2 tokens=1", said{Reasoning: "t1 t2", Text: "w1", Stop: providers.StopStop, Output: 3}},
 		"two tools": {`say="One moment." tool=a {"città":"Nîmes"} tool=b`, said{
-			Text: "One moment.", Calls: []string{`call_1_0 a {"città":"Nîmes"}`, "call_1_1 b {}"}, Stop: providers.StopToolUse, Output: 4,
+			Text: "One moment.", Calls: []string{`c00001000 a {"città":"Nîmes"}`, "c00001001 b {}"}, Stop: providers.StopToolUse, Output: 4,
 		}},
 		"nothing to say": {"note=x", said{Text: "Done.", Stop: providers.StopStop, Output: 1}},
-		"finish":         {"tokens=1 finish=filter", said{Text: "w1", Stop: providers.StopContentFilter, Output: 1}},
+		"finish":         {"tokens=1 finish=length", said{Text: "w1", Stop: providers.StopLength, Output: 1}},
 		"paced":          {"tokens=2 pace=1ms", said{Text: "w1 w2", Stop: providers.StopStop, Output: 2}},
 		"refused":        {"status=400", said{Kind: providers.KindInvalidRequest}},
 		"overflow":       {`status=400 message="prompt is too long"`, said{Kind: providers.KindContextOverflow}},
@@ -165,7 +168,7 @@ func TestScripts(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			both(t, nil, func(t *testing.T, c *client) {
+			all(t, nil, func(t *testing.T, c *client) {
 				got, _ := c.ask(t, providers.Options{}, user(test.prompt))
 				if diff := cmp.Diff(test.want, got); diff != "" {
 					t.Errorf("answer to %q (-want +got):\n%s", test.prompt, diff)
@@ -176,7 +179,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestErrorsCarryTheWords(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		_, failure := c.ask(t, providers.Options{}, user("status=429 retry-after=7"))
 		if failure == nil || failure.RetryAfter != 7*time.Second || !strings.Contains(string(failure.Body), fakemodel.ErrorText) {
 			t.Errorf("refusal is %v after %v, want the model's words after 7s", failure, failure.RetryAfter)
@@ -189,7 +192,7 @@ func TestErrorsCarryTheWords(t *testing.T) {
 }
 
 func TestTimesCountsByText(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		for _, note := range []string{"a", "b"} {
 			prompt := user("truncate=1 times=2 tokens=2 note=" + note)
 			for i, want := range []providers.ErrorKind{providers.KindTruncated, providers.KindTruncated, "", ""} {
@@ -202,7 +205,7 @@ func TestTimesCountsByText(t *testing.T) {
 }
 
 func TestOnlyNamesWhoFails(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		prompt := user("status=401 times=1 only=m2 tokens=1")
 		if got, _ := c.ask(t, providers.Options{}, prompt); got.Text != "w1" {
 			t.Errorf("m1 answered %+v, want a word", got)
@@ -223,11 +226,11 @@ func TestOnlyNamesWhoFails(t *testing.T) {
 // TestStepsAnswerTools plays a response of three steps, with everything sent back
 // as a runtime does.
 func TestStepsAnswerTools(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		history := []providers.Message{user(`reasoning=1 tool=a {"n":1} tool=b then say="Once more." tool=a`)}
 		for step, want := range []said{
-			{Reasoning: "t1", Calls: []string{`call_1_0 a {"n":1}`, "call_1_1 b {}"}, Stop: providers.StopToolUse, Output: 3},
-			{Text: "Once more.", Calls: []string{"call_4_0 a {}"}, Stop: providers.StopToolUse, Output: 3},
+			{Reasoning: "t1", Calls: []string{`c00001000 a {"n":1}`, "c00001001 b {}"}, Stop: providers.StopToolUse, Output: 3},
+			{Text: "Once more.", Calls: []string{"c00004000 a {}"}, Stop: providers.StopToolUse, Output: 3},
 			{Text: "The tool said: result 0", Stop: providers.StopStop, Output: 5},
 		} {
 			var reply providers.Message
@@ -272,7 +275,7 @@ func (c *client) replay(t *testing.T, history []providers.Message) (reply, resul
 }
 
 func TestImagesAreDescribed(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		message := user("Look")
 		message.Parts = append(message.Parts, providers.Image{MimeType: "image/png", Content: providers.Bytes("bytes")})
 		got, _ := c.ask(t, providers.Options{}, message)
@@ -284,7 +287,7 @@ func TestImagesAreDescribed(t *testing.T) {
 }
 
 func TestOutputLimit(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		got, _ := c.ask(t, providers.Options{MaxTokens: 4}, user("tokens=9"))
 		if diff := cmp.Diff(said{Text: "w1 w2 w3 w4", Stop: providers.StopLength, Output: 4}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -292,8 +295,21 @@ func TestOutputLimit(t *testing.T) {
 	})
 }
 
+func TestContentFilter(t *testing.T) {
+	all(t, nil, func(t *testing.T, c *client) {
+		got, _ := c.ask(t, providers.Options{}, user("tokens=1 finish=filter"))
+		want := said{Text: "w1", Stop: providers.StopContentFilter, Output: 1}
+		if c.of.API == mistralconversations.API { // it has no word for that
+			want = said{Text: "w1", Kind: providers.KindOverloaded}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestKeyIsChecked(t *testing.T) {
-	both(t, &fakemodel.Options{Key: "right"}, func(t *testing.T, c *client) {
+	all(t, &fakemodel.Options{Key: "right"}, func(t *testing.T, c *client) {
 		if got, _ := c.ask(t, providers.Options{APIKey: "wrong"}, user("tokens=1")); got.Kind != providers.KindAuth {
 			t.Errorf("wrong key: %+v, want kind %s", got, providers.KindAuth)
 		}
@@ -304,7 +320,7 @@ func TestKeyIsChecked(t *testing.T) {
 }
 
 func TestHoldWaitsForItsGate(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		next := c.protocol.Stream(t.Context(), c.of, providers.Request{
 			Messages: []providers.Message{user("tokens=1 hold=gate tokens=1")},
 		}, providers.Options{})
@@ -357,7 +373,7 @@ func TestGateAnswersOnceReleased(t *testing.T) {
 }
 
 func TestHangEndsWithItsCaller(t *testing.T) {
-	both(t, nil, func(t *testing.T, c *client) {
+	all(t, nil, func(t *testing.T, c *client) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for e, err := range c.protocol.Stream(ctx, c.of, providers.Request{Messages: []providers.Message{user("hang=1")}}, providers.Options{}) {
@@ -372,7 +388,7 @@ func TestHangEndsWithItsCaller(t *testing.T) {
 }
 
 func TestRequestsAreRemembered(t *testing.T) {
-	both(t, &fakemodel.Options{MaxRequests: 2}, func(t *testing.T, c *client) {
+	all(t, &fakemodel.Options{MaxRequests: 2}, func(t *testing.T, c *client) {
 		for i := range 3 {
 			c.send(t.Context(), t, providers.Request{
 				System: "Be brief.", Messages: []providers.Message{user(fmt.Sprint("number ", i))},

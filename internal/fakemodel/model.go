@@ -78,6 +78,7 @@ func New(o *Options) *Model {
 	}
 	m.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, completions{}) })
 	m.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, messages{}) })
+	m.mux.HandleFunc("POST /mistral/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, mistral{}) })
 	m.mux.HandleFunc("POST /release/{gate}", func(w http.ResponseWriter, r *http.Request) {
 		m.Release(r.PathValue("gate"))
 		w.WriteHeader(http.StatusNoContent)
@@ -135,7 +136,7 @@ func (m *Model) pass(ctx context.Context, gate string) error {
 	}
 }
 
-// wire is one of the two formats.
+// wire is one of the formats.
 type wire interface {
 	// key returns the credential of a call.
 	key(h http.Header) string

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// prompt is a call in the terms of neither format.
+// prompt is a call in the terms of no format.
 type prompt struct {
 	model, system, effort string
 	stream                bool
@@ -39,7 +39,7 @@ type turn struct {
 
 type call struct{ id, name, args string }
 
-// check finds what vendors of both formats refuse.
+// check finds what vendors of all formats refuse.
 func (p *prompt) check() error {
 	if p.model == "" {
 		return errors.New("model is missing")
@@ -128,8 +128,9 @@ func (p *prompt) results() string {
 	return strings.Join(texts, "; ")
 }
 
-// callID makes the ids of calls unlike those of earlier responses.
-func (p *prompt) callID(n int) string { return fmt.Sprintf("call_%d_%d", len(p.turns), n) }
+// callID makes the ids of calls unlike those of earlier responses, and such that every
+// vendor takes them.
+func (p *prompt) callID(n int) string { return fmt.Sprintf("c%05d%03d", len(p.turns), n) }
 
 // words counts the input as if every word were a token.
 func (p *prompt) words() int {

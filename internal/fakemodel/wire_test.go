@@ -27,12 +27,12 @@ func TestWhole(t *testing.T) {
 		"completions": {"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + script + `"}]}`, `{
 			"id":"fake_2c7aa90ed36ef6f8", "object":"chat.completion", "created":0, "model":"m",
 			"choices":[{"index":0, "finish_reason":"tool_calls", "message":{"role":"assistant", "content":"Hi.", "reasoning_content":"t1",
-				"tool_calls":[{"id":"call_1_0", "type":"function", "function":{"name":"a", "arguments":"{\"n\":1}"}}]}}],
+				"tool_calls":[{"id":"c00001000", "type":"function", "function":{"name":"a", "arguments":"{\"n\":1}"}}]}}],
 			"usage":{"prompt_tokens":4, "completion_tokens":3, "total_tokens":7, "completion_tokens_details":{"reasoning_tokens":1}}}`},
 		"messages": {"/v1/messages", `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"` + script + `"}]}`, `{
 			"id":"fake_2c7aa90ed36ef6f8", "type":"message", "role":"assistant", "model":"m", "stop_reason":"tool_use", "stop_sequence":null,
 			"content":[{"type":"thinking", "thinking":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="},
-				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"call_1_0", "name":"a", "input":{"n":1}}],
+				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"c00001000", "name":"a", "input":{"n":1}}],
 			"usage":{"input_tokens":4, "output_tokens":3}}`},
 	}
 	for name, test := range tests {
@@ -68,7 +68,7 @@ func TestSameCallSameBytes(t *testing.T) {
 // TestBadCalls finds mistakes that vendors refuse and that a forgiving stand-in
 // would hide.
 func TestBadCalls(t *testing.T) {
-	const completions, messages = "/v1/chat/completions", "/v1/messages"
+	const completions, messages, mistral = "/v1/chat/completions", "/v1/messages", "/mistral/v1/chat/completions"
 	called := `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"a","arguments":"{}"}}]}`
 	used := `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"a","input":{}}]}`
 	tests := map[string]struct{ path, messages, want string }{
@@ -91,6 +91,10 @@ func TestBadCalls(t *testing.T) {
 		"result after text":  {messages, used + `,{"role":"user","content":[{"type":"text","text":"y"},{"type":"tool_result","tool_use_id":"c1"}]}`, "results must come first"},
 		"unsigned thinking":  {messages, `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"t1","signature":"made up"}]},{"role":"user","content":"y"}`, "signature"},
 		"input no object":    {messages, strings.Replace(used, `"input":{}`, `"input":"{}"`, 1), "no object"},
+		"user after results": {mistral, strings.ReplaceAll(called, `"c1"`, `"c00000001"`) + `,{"role":"tool","tool_call_id":"c00000001","content":"1"},{"role":"user","content":"y"}`, "after role"},
+		"short id":           {mistral, strings.Replace(called, `"content":null`, `"content":""`, 1), "nine letters"},
+		"url as an object":   {mistral, `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,YQ=="}}]}`, "decode content"},
+		"unknown member":     {mistral, `{"role":"user","content":"x"}],"store":false,"tools":[`, "unknown field"},
 		"wrong image":        {messages, `{"role":"user","content":[{"type":"image","source":{"media_type":"image/png","data":"?"}}]}`, "decode image"},
 	}
 	for name, test := range tests {

@@ -1,0 +1,90 @@
+package mistralconversations
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// body has the members that the vendor takes, and it refuses all others.
+type body struct {
+	Model           string          `json:"model"`
+	Messages        json.RawMessage `json:"messages"`
+	Stream          bool            `json:"stream"`
+	Tools           []tool          `json:"tools,omitempty"`
+	MaxTokens       int             `json:"max_tokens,omitempty"`
+	Temperature     *float64        `json:"temperature,omitempty"`
+	PromptMode      string          `json:"prompt_mode,omitempty"`
+	ReasoningEffort string          `json:"reasoning_effort,omitempty"`
+	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
+}
+
+type tool struct {
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Strict      bool            `json:"strict"`
+}
+
+// Encode implements providers.Codec.
+func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	messages, err := encodeMessages(m, req)
+	if err != nil {
+		return nil, err
+	}
+	var e providers.BodyEncoder
+	b := body{Model: m.ID, Messages: e.Place(messages...), Stream: true, MaxTokens: o.MaxTokens, Temperature: o.Temperature}
+	for _, t := range req.Tools {
+		parameters := t.InputSchema
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		b.Tools = append(b.Tools, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: parameters}})
+	}
+	b.think(m.Thinking, o.ThinkingLevel)
+	h, key := http.Header{}, providers.SessionKey(o)
+	providers.SetBearer(h, m, o.APIKey)
+	if key != "" {
+		h.Set("X-Affinity", key)
+	}
+	if m.Compat.PromptCacheKeyMode != "disabled" {
+		b.PromptCacheKey = key
+	}
+	encoded, err := e.Encode(b)
+	if err != nil {
+		return nil, err
+	}
+	return &providers.Call{Path: "/v1/chat/completions", Header: h, Body: encoded}, nil
+}
+
+// Words for how much to think, where a model's map has none.
+const (
+	promptReasoning = "reasoning"
+	effortHigh      = "high"
+	effortNone      = "none"
+)
+
+// think says how much the model is to think. An empty level leaves it to the vendor.
+func (b *body) think(levels providers.ThinkingMap, level providers.ThinkingLevel) {
+	word, ok := levels.Word(level)
+	_, listed := levels[level]
+	switch {
+	case level == "":
+	case level == providers.ThinkingOff && !listed:
+		if len(levels) > 0 {
+			b.ReasoningEffort = effortNone
+		}
+	case len(levels) == 0:
+		b.PromptMode = promptReasoning
+	case ok:
+		b.ReasoningEffort = word
+	case level != providers.ThinkingOff:
+		b.ReasoningEffort = effortHigh
+	}
+}

@@ -1,0 +1,170 @@
+package mistralconversations_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/mistralconversations"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// recording holds everything a response may hold: thinking in lists, alone and beside
+// text, text as a string, a whole call and one in pieces, padding, a comment, and usage in
+// the chunk that ends it.
+var recording = strings.Join([]string{
+	`data: {"id":"r1","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`,
+	`data: {"id":"r1","choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm, "}]}]},"finish_reason":null}],"p":"abc"}`,
+	`: a comment`,
+	`data: {"id":"r1","choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"néw"}],"closed":true},{"type":"text","text":"Grüße "}]}}]}`,
+	`data: {"id":"r1","choices":[{"index":0,"delta":{"content":"😀"}}]}`,
+	`data: {"id":"r1","choices":[{"index":0,"delta":{"content":null,"tool_calls":[{"id":"gSIMJiOkT","function":{"name":"now","arguments":"{}"}}]}}]}`,
+	`data: {"id":"r1","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"5K7IOShCC","function":{"name":"add","arguments":"{\"n\":123456789"}}]}}]}`,
+	`data: {"id":"r1","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"null","function":{"name":"","arguments":"01234567890}"}}]},"finish_reason":"tool_calls"}],` +
+		`"usage":{"prompt_tokens":20,"completion_tokens":9,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":15}}}`,
+	`data: [DONE]`,
+}, "\n\n") + "\n\n"
+
+func TestCodecConformance(t *testing.T) {
+	end := `"cached_tokens":15}}}`
+	providertest.RunCodec(t, providertest.Recording{
+		Codec:    mistralconversations.NewCodec(nil),
+		Body:     []byte(recording),
+		Complete: strings.Index(recording, end) + len(end),
+	})
+}
+
+func TestConformance(t *testing.T) {
+	providertest.Run(t, func(t *testing.T) providertest.Subject {
+		protocol, model := serve(t, answerByText)
+		return providertest.Subject{
+			Protocol: protocol, Model: model,
+			Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long"),
+		}
+	})
+}
+
+func ask(text string) providers.Request {
+	return providers.Request{Messages: []providers.Message{user(providers.Text{Text: text})}}
+}
+
+// serve starts a vendor and returns a protocol and a model that reach it.
+func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
+	server := httptest.NewServer(h)
+	protocol := mistralconversations.New(nil)
+	t.Cleanup(func() {
+		if err := protocol.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	return protocol, providers.Model{
+		Provider: "vendor", ID: "m", API: mistralconversations.API, BaseURL: server.URL,
+		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
+	}
+}
+
+// answerByText answers what the last user message asks for.
+func answerByText(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Messages []struct {
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Messages) == 0 {
+		http.Error(w, "bad body", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	chunk := func(choice string) {
+		fmt.Fprintf(w, "data: {\"choices\":[%s]}\n\n", choice)
+		w.(http.Flusher).Flush()
+	}
+	switch string(body.Messages[len(body.Messages)-1].Content) {
+	case `"text"`:
+		chunk(`{"delta":{"content":"Hello"}}`)
+		chunk(`{"delta":{"content":" there"},"finish_reason":"stop"}`)
+	case `"reasoning"`:
+		chunk(`{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm"}]}]}}`)
+		chunk(`{"delta":{"content":"Yes"},"finish_reason":"stop"}`)
+	case `"call"`:
+		io.WriteString(w, recording)
+	case `"long"`:
+		// Only the client's leaving ends this one.
+		chunk(`{"delta":{"content":"begun"}}`)
+		<-r.Context().Done()
+	}
+}
+
+func TestRequestOnTheWire(t *testing.T) {
+	type seen struct{ method, path, auth, affinity string }
+	got := make(chan seen, 1)
+	protocol, model := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got <- seen{r.Method, r.URL.String(), r.Header.Get("Authorization"), r.Header.Get("X-Affinity")}
+		answerByText(w, r)
+	})
+	call := func() seen {
+		o := providers.Options{APIKey: "secret", SessionID: "conv"}
+		if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), o)); failure != nil || broken != nil {
+			t.Fatal(failure, broken)
+		}
+		return <-got
+	}
+	if s, want := call(), (seen{"POST", "/v1/chat/completions", "Bearer secret", "conv"}); s != want {
+		t.Errorf("got %+v, want %+v", s, want)
+	}
+	model.Headers = map[string]string{"Authorization": "Own scheme", "X-Affinity": "own"}
+	if s := call(); s.auth != "Own scheme" || s.affinity != "own" {
+		t.Errorf("got %+v, want the model's own headers", s)
+	}
+}
+
+func TestStatusErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		kind   providers.ErrorKind
+	}{
+		"bad key":    {401, `{"detail":"Unauthorized"}`, providers.KindAuth},
+		"rate limit": {429, `{"object":"error","message":"Requests rate limit exceeded","type":"rate_limited","code":"1300"}`, providers.KindRateLimit},
+		"capacity": {429, `{"object":"error","message":"Service tier capacity exceeded for this model.","type":"service_tier_capacity_exceeded","code":"3505"}`,
+			providers.KindRateLimit},
+		"too long": {400, `{"object":"error","message":"Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",` +
+			`"type":"invalid_request_error","code":"3051"}`, providers.KindContextOverflow},
+		"unknown member": {422, `{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","store"],"msg":"Extra inputs are not permitted","input":false}]},` +
+			`"type":"invalid_request_error","code":null}`, providers.KindInvalidRequest},
+		"order":    {400, `{"object":"error","message":"Unexpected role 'user' after role 'tool'","type":"invalid_request_message_order","code":"3230"}`, providers.KindInvalidRequest},
+		"overload": {503, `upstream`, providers.KindOverloaded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Mistral-Correlation-Id", "c-7")
+				w.WriteHeader(tt.status)
+				io.WriteString(w, tt.body)
+			})
+			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
+			if broken != nil || e == nil || e.Kind != tt.kind || e.Status != tt.status || e.RequestID != "c-7" {
+				t.Errorf("got %+v, %v, want kind %s", e, broken, tt.kind)
+			}
+		})
+	}
+}
+
+// TestConnectionBreaks drops the connection behind the reason to stop.
+func TestConnectionBreaks(t *testing.T) {
+	protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	events, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
+	if broken != nil || e == nil || !e.Retryable() || len(events) != 1 {
+		t.Errorf("got %d events, %v, %v, want one and a retryable error", len(events), e, broken)
+	}
+}

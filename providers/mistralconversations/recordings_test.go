@@ -1,0 +1,81 @@
+package mistralconversations_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/mistralconversations"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// TestRecordings sends back what was decoded, and compares it with what the vendor said.
+func TestRecordings(t *testing.T) {
+	codec := mistralconversations.NewCodec(nil)
+	providertest.RunRecordings(t, mistralconversations.API, codec, func(t *testing.T, r providertest.Recorded) {
+		if r.Status >= 400 || r.Events == nil {
+			return
+		}
+		var want, got spoken
+		for line := range bytes.Lines(r.Body) {
+			data, ok := bytes.CutPrefix(line, []byte("data: "))
+			var e struct{ Choices []struct{ Delta said } }
+			if ok && json.Unmarshal(data, &e) == nil && len(e.Choices) > 0 {
+				want.add(t, e.Choices[0].Delta)
+			}
+		}
+		m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
+		sent := providertest.Encoded(t, codec, m, providers.Request{Messages: []providers.Message{providertest.Said("p/m", r.Events)}}, providers.Options{})
+		var body struct{ Messages []said }
+		if err := json.Unmarshal([]byte(sent), &body); err != nil {
+			t.Fatal(err)
+		}
+		got.add(t, body.Messages[0])
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-vendor's +ours):\n%s", diff)
+		}
+	})
+}
+
+// said is what a chunk or a message says.
+type said struct {
+	Content   json.RawMessage
+	ToolCalls []struct {
+		ID       string
+		Function struct{ Name, Arguments string }
+	} `json:"tool_calls"`
+}
+
+// spoken is all that was said, put together.
+type spoken struct {
+	Text, Thinking string
+	Calls          []string
+}
+
+func (s *spoken) add(t *testing.T, m said) {
+	t.Helper()
+	for _, c := range m.ToolCalls {
+		s.Calls = append(s.Calls, c.ID+" "+c.Function.Name+" "+c.Function.Arguments)
+	}
+	var text string
+	if len(m.Content) == 0 || json.Unmarshal(m.Content, &text) == nil {
+		s.Text += text
+		return
+	}
+	var list []struct {
+		Text     string
+		Thinking []struct{ Text string }
+	}
+	if err := json.Unmarshal(m.Content, &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		s.Text += c.Text
+		for _, thought := range c.Thinking {
+			s.Thinking += thought.Text
+		}
+	}
+}
