@@ -139,15 +139,18 @@ type Compat struct {
 	SendSessionAffinityHeaders Flag   `json:"sendSessionAffinityHeaders,omitzero"`
 	SessionAffinityFormat      string `json:"sessionAffinityFormat,omitempty"`
 	// PromptCacheKeyMode is "auto", "enabled" or "disabled", of prompt_cache_key.
-	PromptCacheKeyMode         string `json:"promptCacheKeyMode,omitempty"`
-	SupportsLongCacheRetention Flag   `json:"supportsLongCacheRetention,omitzero"`
+	PromptCacheKeyMode string `json:"promptCacheKeyMode,omitempty"`
+	// SupportsLongCacheRetention off leaves out what Model.LongCacheRetention asks for.
+	SupportsLongCacheRetention Flag `json:"supportsLongCacheRetention,omitzero"`
 
 	// Of anthropic-messages.
 	ForceAdaptiveThinking Flag `json:"forceAdaptiveThinking,omitzero"`
 	SupportsTemperature   Flag `json:"supportsTemperature,omitzero"`
 	// AllowEmptySignature lets thinking go back that was never signed.
-	AllowEmptySignature             Flag `json:"allowEmptySignature,omitzero"`
-	SupportsCacheControlOnTools     Flag `json:"supportsCacheControlOnTools,omitzero"`
+	AllowEmptySignature         Flag `json:"allowEmptySignature,omitzero"`
+	SupportsCacheControlOnTools Flag `json:"supportsCacheControlOnTools,omitzero"`
+	// SupportsEagerToolInputStreaming asks for arguments of calls as they are made, and
+	// not when they are whole. By default it is on at the vendor whom the format is of.
 	SupportsEagerToolInputStreaming Flag `json:"supportsEagerToolInputStreaming,omitzero"`
 }
 

@@ -48,6 +48,9 @@ type Model struct {
 	NoReplay bool
 	// StoreResponses asks for store=true; set only for the protocols that know it.
 	StoreResponses bool
+	// LongCacheRetention asks the vendor to keep prompts in its cache for longer than by
+	// default, where its protocol and Compat know how.
+	LongCacheRetention bool
 	// Cost holds the catalog's rates, all zero if it has none.
 	Cost Cost
 	// Telemetry is how observability names the provider.

@@ -41,6 +41,9 @@ type Registration struct {
 	// StoreResponses asks the vendor to keep responses; only the protocols
 	// openai-responses and azure-openai-responses know it.
 	StoreResponses bool `json:"storeResponses,omitempty"`
+	// LongCacheRetention asks the vendor to keep prompts in its cache for longer than by
+	// default, an hour or a day, which may cost more: see Compat.SupportsLongCacheRetention.
+	LongCacheRetention bool `json:"longCacheRetention,omitempty"`
 	// Telemetry overrides the identity that observability reports.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
 	// Edge is the binding of an edge platform.
@@ -146,6 +149,7 @@ func (r Registration) model(provider, id string, entry, first *CatalogModel) Mod
 		m.Cost = Cost{Rates: *rates}
 	}
 	m.StoreResponses = r.StoreResponses && (m.API == "openai-responses" || m.API == "azure-openai-responses")
+	m.LongCacheRetention = r.LongCacheRetention
 	m.Telemetry = resolveTelemetry(r.Telemetry, provider, m.BaseURL)
 	return m
 }

@@ -233,7 +233,7 @@ func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 func TestRegistrationFieldNames(t *testing.T) {
 	var got providers.Registration
 	err := json.Unmarshal([]byte(`{"api":"a","baseUrl":"b","apiKey":"k","headers":{"h":"v"},"contextWindow":1,"maxTokens":0,
-		"reasoning":false,"input":["text"],"models":{"m":{"contextWindow":2}},"storeResponses":true,
+		"reasoning":false,"input":["text"],"models":{"m":{"contextWindow":2}},"storeResponses":true,"longCacheRetention":true,
 		"telemetry":{"providerName":"n","serverAddress":"s","serverPort":3}}`), &got)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestRegistrationFieldNames(t *testing.T) {
 	want := providers.Registration{
 		API: "a", BaseURL: "b", APIKey: "k", Headers: map[string]string{"h": "v"}, ContextWindow: new(1), MaxTokens: new(0),
 		Reasoning: new(false), Input: []string{"text"}, Models: map[string]providers.ModelOverride{"m": {ContextWindow: new(2)}},
-		StoreResponses: true, Telemetry: providers.Telemetry{ProviderName: "n", ServerAddress: "s", ServerPort: 3},
+		StoreResponses: true, LongCacheRetention: true, Telemetry: providers.Telemetry{ProviderName: "n", ServerAddress: "s", ServerPort: 3},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -3,6 +3,7 @@ package providers
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,59 @@ func SetBearer(h http.Header, m Model, key string) {
 // of its own, whatever the format has for keys.
 func OwnBearer(m Model) bool {
 	return m.Provider == "cloudflare-ai-gateway" || OnHost(m, "gateway.ai.cloudflare.com")
+}
+
+// LongCache reports whether the vendor is asked to keep a prompt in its cache for longer
+// than by default.
+func LongCache(m Model) bool {
+	return m.LongCacheRetention && m.Compat.SupportsLongCacheRetention.Or(true)
+}
+
+// Copilot is the id of GitHub Copilot, which speaks three formats, each in a way of its
+// own.
+const Copilot = "github-copilot"
+
+// SetCopilot tells Copilot what it asks of a request: whether a person began it or it goes
+// on with what one began, which is counted apart, and whether there are images in it.
+// Nothing of it says who asks. Requests of other providers stay as they are.
+func SetCopilot(h http.Header, m Model, req Request) {
+	if m.Provider != Copilot {
+		return
+	}
+	initiator, images := "user", hasImages(req.Messages)
+	last := req.Messages
+	for _, b := range req.History {
+		shown := TransformBlock(m, b)
+		images = images || hasImages(shown)
+		if len(req.Messages) == 0 {
+			last = shown
+		}
+	}
+	if n := len(last); n > 0 && last[n-1].Role != RoleUser {
+		initiator = "agent"
+	}
+	h.Set("X-Initiator", initiator)
+	h.Set("Openai-Intent", "conversation-edits")
+	if images {
+		h.Set("Copilot-Vision-Request", "true")
+	}
+}
+
+// hasImages reports whether a model is shown an image, by a person or a tool.
+func hasImages(messages []Message) bool {
+	return slices.ContainsFunc(messages, func(m Message) bool { return holdsImage(m.Parts) })
+}
+
+func holdsImage(parts []Part) bool {
+	return slices.ContainsFunc(parts, func(p Part) bool {
+		switch p := p.(type) {
+		case Image:
+			return true
+		case ToolResult:
+			return holdsImage(p.Content)
+		}
+		return false
+	})
 }
 
 // TierFactor is what a service tier of OpenAI multiplies the prices of a model by.

@@ -234,8 +234,8 @@ func showProviders(all map[string]providers.Registration) string {
 			showModel(providers.ModelOverride{
 				ContextWindow: p.ContextWindow, MaxTokens: p.MaxTokens, Reasoning: p.Reasoning, Input: p.Input, Cost: p.Cost, Thinking: p.Thinking, Compat: p.Compat,
 			}))
-		if p.StoreResponses || p.Telemetry != (providers.Telemetry{}) {
-			fmt.Fprintf(&b, "  stores %t, telemetry %+v\n", p.StoreResponses, p.Telemetry)
+		if p.StoreResponses || p.LongCacheRetention || p.Telemetry != (providers.Telemetry{}) {
+			fmt.Fprintf(&b, "  stores %t, long in the cache %t, telemetry %+v\n", p.StoreResponses, p.LongCacheRetention, p.Telemetry)
 		}
 		if p.Edge != nil {
 			gateway, err := json.Marshal(p.Edge.Gateway)

@@ -63,6 +63,7 @@
 //	    {api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1", apiKeyEnv: LOCAL_KEY, headers: {},
 //	     contextWindow: 8000, maxTokens: 2000, reasoning: false, input: [text], cost: {input: 3, output: 15, cacheRead: 0.3},
 //	     thinkingLevelMap: {off: null, xhigh: extra}, compat: {maxTokensField: max_tokens}, storeResponses: false,
+//	     longCacheRetention: false,
 //	     telemetry: {providerName: openai, serverAddress: api.example.com, serverPort: 8443},
 //	     models: {m1: {input: [text, image]}}}
 //	agents:

@@ -39,6 +39,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 		{name: "headers", example: "{X-Team: agents}", read: r.headers(&reg.Headers)},
 		{name: "models", example: "{m1: {contextWindow: 8000}}", read: r.models(&reg.Models)},
 		{name: "storeResponses", example: "true", read: r.truth(func(t bool) { reg.StoreResponses = t })},
+		{name: "longCacheRetention", example: "true", read: r.truth(func(t bool) { reg.LongCacheRetention = t })},
 		{name: "telemetry", example: "{providerName: openai}", read: r.telemetry(&reg.Telemetry)},
 		{name: "gateway", example: "{id: default}", read: r.gateway(&reg.Edge)},
 	}

@@ -7,7 +7,8 @@
 //
 // Requests go to {base URL}/v1/messages, so the base URL ends before the
 // version, with the key in x-api-key, or as a bearer token, if there is one. Beta
-// features are left to the headers of the model. What is sent is decided in one place:
+// features are left to the headers of the model, but for the one that tokens of
+// subscriptions need. What is sent is decided in one place:
 //
 //   - max_tokens is required by the format: the caller's limit, else the
 //     model's, else DefaultMaxTokens.
@@ -21,7 +22,9 @@
 //   - Results of calls that were made without thinking, by another model for one, are
 //     answered without a budget, too: the vendor refuses the pair.
 //   - The prompt cache is marked on the system prompt, the last tool, and the
-//     last block of the last user message.
+//     last block of the last user message, for an hour where the model says so.
+//   - Tools ask for eager streaming of their input at the vendor itself, and where compat
+//     says that a server knows it.
 //   - Neighbouring messages of one side become one, as the format wants the
 //     sides to alternate; results of tools belong to the user's side. Blank texts
 //     are left out, since the vendor refuses them.

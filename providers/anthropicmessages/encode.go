@@ -11,8 +11,11 @@ import (
 
 const version = "2023-06-01"
 
-// copilot takes every key as a bearer token.
-const copilot = "github-copilot"
+// Tokens of subscriptions begin with oauthPrefix, and are taken beside the beta alone.
+const (
+	oauthPrefix = "sk-ant-oat"
+	oauthBeta   = "oauth-2025-04-20"
+)
 
 // Tokens. The vendor refuses a smaller budget.
 const (
@@ -53,11 +56,13 @@ type tool struct {
 	Name         string          `json:"name"`
 	Description  string          `json:"description,omitempty"`
 	InputSchema  json.RawMessage `json:"input_schema"`
+	Eager        bool            `json:"eager_input_streaming,omitempty"`
 	CacheControl *cacheControl   `json:"cache_control,omitempty"`
 }
 
 type cacheControl struct {
 	Type string `json:"type"`
+	TTL  string `json:"ttl,omitempty"`
 }
 
 // Encode implements providers.Codec.
@@ -69,17 +74,18 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	var e providers.BodyEncoder
 	b := body{Model: m.ID, Stream: true, Messages: e.Place(messages...)}
 	if !blank(req.System) {
-		b.System = []block{{Type: blockText, Text: req.System, CacheControl: ephemeral()}}
+		b.System = []block{{Type: blockText, Text: req.System, CacheControl: ephemeral(m)}}
 	}
+	eager := m.Compat.SupportsEagerToolInputStreaming.Or(providers.OnHost(m, "anthropic.com"))
 	for _, t := range req.Tools {
 		schema := t.InputSchema
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-		b.Tools = append(b.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema})
+		b.Tools = append(b.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema, Eager: eager})
 	}
 	if n := len(b.Tools); n > 0 && m.Compat.SupportsCacheControlOnTools.Or(true) {
-		b.Tools[n-1].CacheControl = ephemeral()
+		b.Tools[n-1].CacheControl = ephemeral(m)
 	}
 	b.think(m, req.Messages, o)
 	if (b.Thinking == nil || b.Thinking.Type == thinkingOff) && m.Compat.SupportsTemperature.Or(true) {
@@ -90,14 +96,24 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if err != nil {
 		return nil, err
 	}
+	return &providers.Call{Path: "/v1/messages", Header: header(m, req, o), Body: encoded}, nil
+}
+
+// header has the key, and what leads a conversation to where its prompt is cached.
+func header(m providers.Model, req providers.Request, o providers.Options) http.Header {
 	header := http.Header{}
 	header.Set("Anthropic-Version", version)
+	subscribed := strings.HasPrefix(o.APIKey, oauthPrefix)
 	switch {
-	case o.Bearer || providers.OwnBearer(m) || m.Provider == copilot:
+	case o.Bearer || subscribed || providers.OwnBearer(m) || m.Provider == providers.Copilot:
 		providers.SetBearer(header, m, o.APIKey)
 	case o.APIKey != "":
 		header.Set("X-Api-Key", o.APIKey)
 	}
+	if subscribed {
+		header.Set("Anthropic-Beta", oauthBeta)
+	}
+	providers.SetCopilot(header, m, req)
 	if key := providers.SessionKey(o); key != "" && m.Compat.SendSessionAffinityHeaders.Or(false) {
 		name := "X-Session-Affinity"
 		if m.Compat.SessionAffinityFormat == providers.AffinityOpenRouter {
@@ -105,7 +121,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		}
 		header.Set(name, key)
 	}
-	return &providers.Call{Path: "/v1/messages", Header: header, Body: encoded}, nil
+	return header
 }
 
 // think sets how much the model is to think, and to say.
@@ -171,6 +187,13 @@ func limits(m providers.Model, o providers.Options) (maxTokens int, t *thinking)
 	return raised, &thinking{Type: thinkingOn, BudgetTokens: granted}
 }
 
-func ephemeral() *cacheControl { return &cacheControl{Type: "ephemeral"} }
+// ephemeral is a mark of the prompt cache.
+func ephemeral(m providers.Model) *cacheControl {
+	c := &cacheControl{Type: "ephemeral"}
+	if providers.LongCache(m) {
+		c.TTL = "1h"
+	}
+	return c
+}
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

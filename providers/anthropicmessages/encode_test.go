@@ -19,6 +19,19 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 	return providertest.Encoded(t, anthropicmessages.NewCodec(nil), m, req, o)
 }
 
+// TestCopilotIsTold what it asks of a request.
+func TestCopilotIsTold(t *testing.T) {
+	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
+		call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Header.Get("X-Initiator"); got != want {
+			t.Errorf("%s is told %q, want %q", provider, got, want)
+		}
+	}
+}
+
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", Input: []string{"text", "image"}, Reasoning: true}
 	req := providers.Request{
@@ -90,6 +103,8 @@ func TestEncodeKey(t *testing.T) {
 		{providers.Options{}, "", ""},
 		{providers.Options{APIKey: "k"}, "k", ""},
 		{providers.Options{APIKey: "t", Bearer: true}, "", "Bearer t"},
+		{providers.Options{APIKey: "sk-ant-oat01-t"}, "", "Bearer sk-ant-oat01-t"},
+		{providers.Options{APIKey: "sk-ant-api03-k"}, "sk-ant-api03-k", ""},
 		{providers.Options{Bearer: true}, "", ""},
 	} {
 		call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{}, providers.Request{}, tt.o)
@@ -98,6 +113,54 @@ func TestEncodeKey(t *testing.T) {
 		}
 		if key, authorize := call.Header.Get("X-Api-Key"), call.Header.Get("Authorization"); key != tt.key || authorize != tt.authorize {
 			t.Errorf("%+v: sends the key %q and the authorization %q", tt.o, key, authorize)
+		}
+		// Nothing else tells who asks.
+		want := ""
+		if strings.HasPrefix(tt.o.APIKey, "sk-ant-oat") {
+			want = "oauth-2025-04-20"
+		}
+		if beta, agent := call.Header.Get("Anthropic-Beta"), call.Header.Get("User-Agent"); beta != want || agent != "" || call.Header.Get("X-App") != "" {
+			t.Errorf("%+v: asks for the beta %q, as %q", tt.o, beta, agent)
+		}
+	}
+}
+
+// TestLongCacheRetention: all marks of a request are for an hour, or none.
+func TestLongCacheRetention(t *testing.T) {
+	ask := func(text string) []providers.Message {
+		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}
+	}
+	req := providers.Request{System: "s", Tools: []providers.Tool{{Name: "f"}}, History: []*providers.Block{providers.NewBlock(ask("q"))}, Messages: ask("r")}
+	for want, m := range map[int]providers.Model{
+		3: {LongCacheRetention: true},
+		0: {LongCacheRetention: true, Compat: providers.Compat{SupportsLongCacheRetention: providers.FlagOff}},
+	} {
+		got := encode(t, m, req, providers.Options{})
+		if n := strings.Count(got, `"ttl": "1h"`); n != want || strings.Count(got, `"type": "ephemeral"`) != 3 {
+			t.Errorf("%d of the marks are for an hour, want %d of 3: %s", n, want, got)
+		}
+	}
+	if got := encode(t, providers.Model{}, req, providers.Options{}); strings.Contains(got, "ttl") {
+		t.Errorf("nobody asks for an hour: %s", got)
+	}
+}
+
+// TestEagerInput: the vendor streams arguments as they are made; other servers may not
+// know the member.
+func TestEagerInput(t *testing.T) {
+	const on, off = providers.FlagOn, providers.FlagOff
+	for name, tt := range map[string]struct {
+		m    providers.Model
+		want bool
+	}{
+		"the vendor":         {providers.Model{BaseURL: "https://api.anthropic.com"}, true},
+		"the vendor, not so": {providers.Model{BaseURL: "https://api.anthropic.com", Compat: providers.Compat{SupportsEagerToolInputStreaming: off}}, false},
+		"another server":     {providers.Model{BaseURL: "https://gateway.example"}, false},
+		"one that takes it":  {providers.Model{BaseURL: "https://gateway.example", Compat: providers.Compat{SupportsEagerToolInputStreaming: on}}, true},
+	} {
+		got := encode(t, tt.m, providers.Request{Tools: []providers.Tool{{Name: "f"}, {Name: "g"}}}, providers.Options{})
+		if n := strings.Count(got, `"eager_input_streaming": true`); (n == 2) != tt.want || (n == 0) == tt.want {
+			t.Errorf("%s: %d of 2 tools, want them: %v", name, n, tt.want)
 		}
 	}
 }
@@ -211,7 +274,7 @@ func TestCompat(t *testing.T) {
 		"||k|":        {},
 		"s||k|":       {Compat: providers.Compat{SendSessionAffinityHeaders: on}},
 		"|s|k|":       {Compat: providers.Compat{SendSessionAffinityHeaders: on, SessionAffinityFormat: "openrouter"}},
-		"Bearer k|||": {Provider: "github-copilot"},
+		"Bearer k|||": {Provider: providers.Copilot},
 		"|||Bearer k": {Provider: "cloudflare-ai-gateway"},
 	} {
 		if got := headers(m); got != want {

@@ -59,7 +59,7 @@ func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body
 			}
 			fragments, last = append(fragments, f), f
 		}
-		f, err := newFragment(last, tail, true, unsigned)
+		f, err := newFragment(last, tail, ephemeral(m), unsigned)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body
 }
 
 func encodeBlock(after *fragment, messages []providers.Message, unsigned bool) (*fragment, int64, error) {
-	f, err := newFragment(after, messages, false, unsigned)
+	f, err := newFragment(after, messages, nil, unsigned)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -82,9 +82,9 @@ func encodeBlock(after *fragment, messages []providers.Message, unsigned bool) (
 	return f, size, nil
 }
 
-// newFragment encodes messages. mark says that the last one of the user's side is
-// marked for the prompt cache.
-func newFragment(after *fragment, in []providers.Message, mark, unsigned bool) (*fragment, error) {
+// newFragment encodes messages. The last one of the user's side gets the mark, unless that
+// is nil.
+func newFragment(after *fragment, in []providers.Message, mark *cacheControl, unsigned bool) (*fragment, error) {
 	f := &fragment{after: after, unsigned: unsigned}
 	var e providers.BodyEncoder
 	var out []message
@@ -113,9 +113,9 @@ func newFragment(after *fragment, in []providers.Message, mark, unsigned bool) (
 		}
 	}
 	f.asked = lastAsked >= 0
-	if f.asked && mark {
+	if f.asked && mark != nil {
 		content := out[lastAsked].Content
-		content[len(content)-1].CacheControl = ephemeral()
+		content[len(content)-1].CacheControl = mark
 	}
 	if len(out) == 0 {
 		f.text = providers.NewBody("")

@@ -16,8 +16,9 @@ type dialect struct {
 	strict     bool
 	maxTokens  string
 	thinking   string
-	marks      bool // of the prompt cache, on what stands in Anthropic's format
+	mark       *cacheControl // of the prompt cache, where it needs marks
 	cacheKey   bool
+	longCache  bool
 	affinity   string // format of session headers, empty for none
 	ownSession string // a header of the vendor for the session, empty for none
 }
@@ -49,6 +50,10 @@ func vendors() []vendor {
 		c.ThinkingFormat = format
 		return c
 	}
+	brief := func(c providers.Compat) providers.Compat {
+		c.SupportsLongCacheRetention = off
+		return c
+	}
 	deepseek := thinks(thinkDeepSeek, maxed(noRole))
 	deepseek.RequiresReasoningContentOnAssistantMessages = on
 	xiaomi := effortless(thinks(thinkDeepSeek, plain))
@@ -57,24 +62,25 @@ func vendors() []vendor {
 	zai.ZaiToolStream = on
 	openrouter := near(thinks(thinkOpenRouter, plain))
 	openrouter.SupportsStore, openrouter.SessionAffinityFormat = on, providers.AffinityOpenRouter
+	together := brief(thinks(thinkTogether, effortless(maxed(noRole))))
 	return []vendor{
 		{"openai", "openai.com", plain}, {"azure", "openai.azure.com", plain},
-		{"ant-ling", "ant-ling.com", thinks(thinkAntLing, effortless(maxed(noRole)))},
-		{"baseten", "baseten.co", near(maxed(noRole))},
+		{"ant-ling", "ant-ling.com", brief(thinks(thinkAntLing, effortless(maxed(noRole))))},
+		{"baseten", "baseten.co", brief(near(maxed(noRole)))},
 		{"cerebras", "cerebras.ai", noRole},
-		{"cloudflare-ai-gateway", "gateway.ai.cloudflare.com", near(effortless(maxed(noRole)))},
-		{"cloudflare-workers-ai", "api.cloudflare.com", near(noRole)},
+		{"cloudflare-ai-gateway", "gateway.ai.cloudflare.com", brief(near(effortless(maxed(noRole))))},
+		{"cloudflare-workers-ai", "api.cloudflare.com", brief(near(noRole))},
 		{"deepseek", "deepseek.com", deepseek},
-		{"fireworks", "fireworks.ai", near(noRole)},
+		{"fireworks", "fireworks.ai", brief(near(noRole))},
 		{"github-copilot", "githubcopilot.com", effortless(noRole)},
 		{"groq", "groq.com", plain},
 		{"huggingface", "huggingface.co", providers.Compat{SupportsDeveloperRole: off}},
 		{"kimi-coding", "kimi.com", maxed(noRole)}, {"moonshotai", "moonshot.ai", maxed(noRole)}, {"moonshotai-cn", "moonshot.cn", maxed(noRole)},
-		{"nvidia", "integrate.api.nvidia.com", effortless(maxed(noRole))},
+		{"nvidia", "integrate.api.nvidia.com", brief(effortless(maxed(noRole)))},
 		{"opencode", "opencode.ai", maxed(noRole)}, {"opencode-go", "opencode.ai", maxed(noRole)},
 		{"openrouter", "openrouter.ai", openrouter},
 		{"qwen-token-plan", "maas.aliyuncs.com", thinks(thinkQwen, noRole)},
-		{"together", "together.ai", thinks(thinkTogether, effortless(maxed(noRole)))}, {"together", "together.xyz", thinks(thinkTogether, effortless(maxed(noRole)))},
+		{"together", "together.ai", together}, {"together", "together.xyz", together},
 		{"xiaomi", "xiaomimimo.com", xiaomi},
 		{"xai", "x.ai", effortless(noRole)},
 		{"zai", "z.ai", zai}, {"zai-coding-cn", "bigmodel.cn", zai},
@@ -121,8 +127,14 @@ func (c codec) dialectOf(m providers.Model) dialect {
 		store: k.SupportsStore.Or(true), developer: m.Reasoning && k.SupportsDeveloperRole.Or(true),
 		effort: k.SupportsReasoningEffort.Or(true), usage: k.SupportsUsageInStreaming.Or(true), strict: k.SupportsStrictMode.Or(false),
 		zaiToolStream: k.ZaiToolStream.Or(false), toolsWithHistory: k.RequiresToolsWithToolHistory.Or(false),
-		levels: known, maxTokens: k.MaxTokensField, thinking: k.ThinkingFormat, marks: k.CacheControlFormat == cacheAnthropic,
-		cacheKey: ownHost(m),
+		levels: known, maxTokens: k.MaxTokensField, thinking: k.ThinkingFormat,
+		cacheKey: ownHost(m), longCache: m.LongCacheRetention && k.SupportsLongCacheRetention.Or(true),
+	}
+	if k.CacheControlFormat == cacheAnthropic {
+		d.mark = &cacheControl{Type: "ephemeral"}
+		if d.longCache {
+			d.mark.TTL = "1h"
+		}
 	}
 	if c.maxTokensField != "" {
 		d.maxTokens = c.maxTokensField

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -276,6 +277,34 @@ func TestMarksOfTheCache(t *testing.T) {
 	}
 	if body.Messages[0].Role != "developer" || body.Tools[0]["cache_control"] != nil || body.Tools[1]["cache_control"] == nil {
 		t.Errorf("got %+v", body)
+	}
+}
+
+// TestLongCacheRetention: how a server is asked for it depends on whether its cache needs
+// marks.
+func TestLongCacheRetention(t *testing.T) {
+	req := providers.Request{System: "s", Tools: []providers.Tool{{Name: "f"}}, Messages: called[:1]}
+	for name, tt := range map[string]struct {
+		m           providers.Model
+		day, marked int
+	}{
+		"openai":                {providers.Model{Provider: "openai", LongCacheRetention: true}, 1, 0},
+		"openai, not asked for": {providers.Model{Provider: "openai"}, 0, 0},
+		"marks":                 {providers.Model{Provider: "openrouter", ID: "anthropic/m", LongCacheRetention: true}, 0, 3},
+		"marks, not asked for":  {providers.Model{Provider: "openrouter", ID: "anthropic/m"}, 0, 0},
+		"a vendor without it":   {providers.Model{Provider: "together", LongCacheRetention: true}, 0, 0},
+		"a model without it":    {providers.Model{Provider: "openai", LongCacheRetention: true, Compat: providers.Compat{SupportsLongCacheRetention: providers.FlagOff}}, 0, 0},
+		"a server of one's own": {providers.Model{Provider: "p", LongCacheRetention: true}, 1, 0},
+	} {
+		got := providertest.Encoded(t, openaicompletions.NewCodec(nil), tt.m, req, providers.Options{})
+		if day, marked := strings.Count(got, `"prompt_cache_retention": "24h"`), strings.Count(got, `"ttl": "1h"`); day != tt.day || marked != tt.marked {
+			t.Errorf("%s: %d and %d marks, want %d and %d, in %s", name, day, marked, tt.day, tt.marked, got)
+		}
+	}
+	for _, provider := range []string{"ant-ling", "baseten", "cloudflare-ai-gateway", "cloudflare-workers-ai", "fireworks", "nvidia", "together"} {
+		if got := beside(t, providers.Model{Provider: provider, LongCacheRetention: true}, providers.Request{}, providers.Options{}); strings.Contains(got, "retention") {
+			t.Errorf("%s is sent %s", provider, got)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type body struct {
 	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
 	Temperature         *float64        `json:"temperature,omitempty"`
 	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
+	PromptCacheKept     string          `json:"prompt_cache_retention,omitempty"`
 
 	// How much to think, in the server's own way.
 	ReasoningEffort      string         `json:"reasoning_effort,omitempty"`
@@ -59,6 +60,7 @@ type function struct {
 
 type cacheControl struct {
 	Type string `json:"type"`
+	TTL  string `json:"ttl,omitempty"`
 }
 
 type message struct {
@@ -128,6 +130,9 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if d.cacheKey {
 		b.PromptCacheKey = providers.SessionKey(o)
 	}
+	if d.longCache && d.mark == nil {
+		b.PromptCacheKept = "24h"
+	}
 	if o.ThinkingLevel != "" {
 		if err := (thinker{d, m, o.ThinkingLevel}).fill(&b); err != nil {
 			return nil, err
@@ -138,7 +143,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if err != nil {
 		return nil, err
 	}
-	return &providers.Call{Path: "/chat/completions", Header: d.header(m, o), Body: encoded}, nil
+	return &providers.Call{Path: "/chat/completions", Header: d.header(m, req, o), Body: encoded}, nil
 }
 
 // limitThinking gives thinking a budget in tokens, under the name that the server has for
@@ -158,9 +163,10 @@ func (b *body) limitThinking(field string, level providers.ThinkingLevel) {
 }
 
 // header has the key, and what leads a conversation to where its prompt is cached.
-func (d dialect) header(m providers.Model, o providers.Options) http.Header {
+func (d dialect) header(m providers.Model, req providers.Request, o providers.Options) http.Header {
 	h := http.Header{}
 	providers.SetBearer(h, m, o.APIKey)
+	providers.SetCopilot(h, m, req)
 	key := providers.SessionKey(o)
 	if key == "" {
 		return h
@@ -194,13 +200,11 @@ func encodeTools(tools []providers.Tool, d dialect) []tool {
 		}
 		out = append(out, tool{Type: "function", Function: f})
 	}
-	if n := len(out); n > 0 && d.marks {
-		out[n-1].CacheControl = ephemeral()
+	if n := len(out); n > 0 {
+		out[n-1].CacheControl = d.mark
 	}
 	return out
 }
-
-func ephemeral() *cacheControl { return &cacheControl{Type: "ephemeral"} }
 
 // encodeContent sends plain text as a string, which every server takes; a list
 // of parts is for images.

@@ -11,6 +11,19 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
+// TestCopilotIsTold what it asks of a request.
+func TestCopilotIsTold(t *testing.T) {
+	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
+		call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Header.Get("X-Initiator"); got != want {
+			t.Errorf("%s is told %q, want %q", provider, got, want)
+		}
+	}
+}
+
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", BaseURL: "https://llm.example/v1", Input: []string{"text", "image"}, Reasoning: true}
 	req := providers.Request{

@@ -42,11 +42,11 @@ func encodeMessages(m providers.Model, req providers.Request, d dialect) (out []
 		if err != nil {
 			return nil, false, err
 		}
-		f, err := newFragment(nil, tail, d.shown, d.marks)
+		f, err := newFragment(nil, tail, d.shown, d.mark)
 		if err != nil {
 			return nil, false, err
 		}
-		if !d.marks || f.asked || n == 0 {
+		if d.mark == nil || f.asked || n == 0 {
 			out, called, err := join(append(fragments, f), d.shown)
 			return out, called, err
 		}
@@ -62,10 +62,10 @@ func encodeHistory(m providers.Model, req providers.Request, d dialect, n int) (
 		if d.developer {
 			system.Role = "developer"
 		}
-		if d.marks {
-			system.Content = []contentPart{{Type: "text", Text: req.System, CacheControl: ephemeral()}}
+		if d.mark != nil {
+			system.Content = []contentPart{{Type: "text", Text: req.System, CacheControl: d.mark}}
 		}
-		f, err := newFragment([]message{system}, nil, d.shown, false)
+		f, err := newFragment([]message{system}, nil, d.shown, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -83,16 +83,16 @@ func encodeHistory(m providers.Model, req providers.Request, d dialect, n int) (
 }
 
 func encodeBlock(messages []providers.Message, in shown) (fragment, int64, error) {
-	f, err := newFragment(nil, messages, in, false)
+	f, err := newFragment(nil, messages, in, nil)
 	if err != nil || f.text == nil {
 		return f, 0, err
 	}
 	return f, f.text.TextBytes(), nil
 }
 
-// newFragment encodes messages after those that are in the format already. mark says that
-// the last one of a user is marked for the prompt cache.
-func newFragment(out []message, in []providers.Message, as shown, mark bool) (fragment, error) {
+// newFragment encodes messages after those that are in the format already. The last one of
+// a user gets the mark, unless that is nil.
+func newFragment(out []message, in []providers.Message, as shown, mark *cacheControl) (fragment, error) {
 	var e providers.BodyEncoder
 	add := func(more ...message) {
 		for _, msg := range more {
@@ -121,8 +121,8 @@ func newFragment(out []message, in []providers.Message, as shown, mark bool) (fr
 		f.called = f.called || len(out[i].ToolCalls) > 0
 		if out[i].Role == roleUser && !f.asked {
 			f.asked = true
-			if mark {
-				out[i].Content = marked(out[i].Content)
+			if mark != nil {
+				out[i].Content = marked(out[i].Content, mark)
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func newFragment(out []message, in []providers.Message, as shown, mark bool) (fr
 }
 
 // marked returns the content of a message with a mark on its last text.
-func marked(content any) any {
+func marked(content any, mark *cacheControl) any {
 	list, ok := content.([]contentPart)
 	if !ok {
 		text, _ := content.(string)
@@ -143,7 +143,7 @@ func marked(content any) any {
 	}
 	for i := range slices.Backward(list) {
 		if list[i].Type == "text" && list[i].Text != "" {
-			list[i].CacheControl = ephemeral()
+			list[i].CacheControl = mark
 			break
 		}
 	}
@@ -173,7 +173,7 @@ func join(fragments []fragment, as shown) (out []*providers.Body, called bool, e
 			out = append(out, comma)
 		}
 		if as.assistantAfterTool && last == roleTool && f.first == roleUser {
-			between, err := newFragment([]message{as.bridge()}, nil, as, false)
+			between, err := newFragment([]message{as.bridge()}, nil, as, nil)
 			if err != nil {
 				return nil, false, err
 			}

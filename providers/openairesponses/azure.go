@@ -76,7 +76,7 @@ func (a azure) address(m providers.Model, o providers.Options, h http.Header) (s
 
 func (a azure) finish(b *body, m providers.Model, req providers.Request, o providers.Options) {
 	openAI{}.finish(b, m, req, o)
-	b.Model = a.deployment(m.ID)
+	b.Model, b.PromptCacheKept = a.deployment(m.ID), "" // which is the other vendor's
 }
 
 // deployment is the name under which a resource serves a model.

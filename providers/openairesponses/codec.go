@@ -82,7 +82,7 @@ func sessionHeaders(h http.Header, m providers.Model, o providers.Options) {
 	switch {
 	case format == providers.AffinityOpenRouter:
 		h.Set("X-Session-Id", key)
-	case format == providers.AffinityOpenAINoSession, format == "" && m.Provider == copilot:
+	case format == providers.AffinityOpenAINoSession, format == "" && m.Provider == providers.Copilot:
 		h.Set("X-Client-Request-Id", key)
 	default:
 		h.Set("Session-Id", key)
@@ -92,6 +92,9 @@ func sessionHeaders(h http.Header, m providers.Model, o providers.Options) {
 
 func (openAI) finish(b *body, m providers.Model, req providers.Request, _ providers.Options) {
 	b.Store = m.StoreResponses
+	if providers.LongCache(m) {
+		b.PromptCacheKept = "24h"
+	}
 	b.systemFirst(m, req)
 }
 

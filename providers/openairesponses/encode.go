@@ -17,8 +17,6 @@ const (
 	maxCallID        = 64
 	includeEncrypted = "reasoning.encrypted_content"
 	noOutput         = "(no output)"
-	// copilot has no word for no thinking, and takes no name of a session.
-	copilot = "github-copilot"
 )
 
 type body struct {
@@ -36,6 +34,7 @@ type body struct {
 	MaxOutputTokens   int              `json:"max_output_tokens,omitempty"`
 	Temperature       *float64         `json:"temperature,omitempty"`
 	PromptCacheKey    string           `json:"prompt_cache_key,omitempty"`
+	PromptCacheKept   string           `json:"prompt_cache_retention,omitempty"`
 
 	system *inputItem // what Input begins with, nil if it is not there
 }
@@ -94,6 +93,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if err != nil {
 		return nil, err
 	}
+	providers.SetCopilot(header, m, req)
 	b := &body{Model: m.ID, Stream: true}
 	for _, t := range req.Tools {
 		parameters := t.InputSchema
@@ -140,8 +140,8 @@ func thinking(m providers.Model, level providers.ThinkingLevel) *reasoningOption
 	if level != providers.ThinkingOff {
 		return &reasoningOption{Effort: word, Summary: "auto"}
 	}
-	if m.Provider == copilot {
-		return nil
+	if m.Provider == providers.Copilot {
+		return nil // it has no word for no thinking
 	}
 	if _, listed := m.Thinking[level]; !listed {
 		word = "none"

@@ -37,6 +37,19 @@ func results(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleTool, Parts: parts}
 }
 
+// TestCopilotIsTold what it asks of a request.
+func TestCopilotIsTold(t *testing.T) {
+	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
+		call, err := openairesponses.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := call.Header.Get("X-Initiator"); got != want {
+			t.Errorf("%s is told %q, want %q", provider, got, want)
+		}
+	}
+}
+
 func TestEncodeWholeRequest(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "org/m", MaxTokens: 5, Input: []string{"text", "image"}, Reasoning: true, StoreResponses: true}
 	req := providers.Request{
@@ -117,6 +130,10 @@ func TestEncodeOptions(t *testing.T) {
 		{"limit", reasons, providers.Options{MaxTokens: 100}, encrypted + `,"max_output_tokens":100`},
 		{"no limit", with(func(m *providers.Model) { m.Compat.SupportsMaxOutputTokens = providers.FlagOff }), providers.Options{MaxTokens: 100}, encrypted},
 		{"long session", reasons, providers.Options{SessionID: strings.Repeat("s", 70)}, encrypted + `,"prompt_cache_key":"` + strings.Repeat("s", 64) + `"`},
+		{"long in the cache", with(func(m *providers.Model) { m.LongCacheRetention = true }), providers.Options{}, encrypted + `,"prompt_cache_retention":"24h"`},
+		{"not long in the cache", with(func(m *providers.Model) {
+			m.LongCacheRetention, m.Compat.SupportsLongCacheRetention = true, providers.FlagOff
+		}), providers.Options{}, encrypted},
 		{"no cache key", with(func(m *providers.Model) { m.Compat.PromptCacheKeyMode = "disabled" }), providers.Options{SessionID: "s"}, encrypted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

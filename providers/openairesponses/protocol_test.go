@@ -170,11 +170,12 @@ func TestAzureOnTheWire(t *testing.T) {
 		return openairesponses.NewAzure(&openairesponses.Options{Getenv: env(values)})
 	}
 	names := []string{"Authorization", "Session-Id", "X-Client-Request-Id", "Api-Key"}
-	got, _ := sent(t, azure(map[string]string{"AZURE_OPENAI_DEPLOYMENT_NAME_MAP": "other=x, m = my-deployment ,bad"}), nil, ask("x"), o, names...)
+	got, _ := sent(t, azure(map[string]string{"AZURE_OPENAI_DEPLOYMENT_NAME_MAP": "other=x, m = my-deployment ,bad"}),
+		func(m *providers.Model) { m.LongCacheRetention = true }, ask("x"), o, names...)
 	if diff := cmp.Diff(map[string]string{"Api-Key": "secret"}, got.header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	if got.path != "/v1/responses?api-version=v1" || got.body["model"] != "my-deployment" || got.body["prompt_cache_key"] != "conv_1" {
+	if got.path != "/v1/responses?api-version=v1" || got.body["model"] != "my-deployment" || got.body["prompt_cache_key"] != "conv_1" || got.body["prompt_cache_retention"] != nil {
 		t.Errorf("got %s, %v", got.path, got.body)
 	}
 	got, _ = sent(t, azure(map[string]string{"AZURE_OPENAI_API_VERSION": "2025-04-01-preview"}), nil, ask("x"), providers.Options{APIKey: "token", Bearer: true}, names...)
