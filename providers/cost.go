@@ -53,6 +53,7 @@ func (c Cost) price(u Usage, hour int64) Price {
 			rates, above = t.Rates, t.InputTokensAbove
 		}
 	}
+	hour = min(hour, u.CacheWrite) // it is a part of that, whatever a server says
 	// The order of operations keeps the last digits equal to those of the catalog's own
 	// tools.
 	p := Price{

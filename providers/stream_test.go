@@ -348,6 +348,7 @@ func TestPriceOf(t *testing.T) {
 		want providers.Price
 	}{
 		"plain":  {providers.Done{Usage: u, CacheWriteHour: 1e6}, providers.Price{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 10, Total: 20.5}},
+		"hours":  {providers.Done{Usage: u, CacheWriteHour: 9e6}, providers.Price{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 12, Total: 22.5}},
 		"flex":   {providers.Done{Usage: u, CacheWriteHour: 1e6, PriceFactor: 0.5}, providers.Price{Input: 1, Output: 4, CacheRead: 0.25, CacheWrite: 5, Total: 10.25}},
 		"billed": {providers.Done{Usage: u, CacheWriteHour: 1e6, PriceFactor: 2, Billed: new(7.0)}, providers.Price{Input: 4, Output: 16, CacheRead: 1, CacheWrite: 20, Total: 7}},
 		"free":   {providers.Done{Usage: u, CacheWriteHour: 1e6, Billed: new(0.0)}, providers.Price{Input: 2, Output: 8, CacheRead: 0.5, CacheWrite: 10}},
