@@ -26,7 +26,7 @@
 // input type. What does not fit never reaches the function: the model is told what
 // to correct. Calls of one step run in parallel, up to [Agent.ToolConcurrency]. An
 // error is shown to the model and does not end the submission. A tool that returns
-// a [Result] can end the run or show images. A [DataWriter] shows clients
+// a [Result] can end the response or show images. A [DataWriter] shows clients
 // structured data beside the text.
 //
 // # State

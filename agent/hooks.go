@@ -29,9 +29,9 @@ type Hooks struct {
 	ResponseStarted func(ctx context.Context, t *Turn) (metadata map[string]any, err error)
 
 	// WouldStop is called whenever the response would end: the model has called no
-	// tool, or every tool of the step asked to end the run ([Result.Terminate]). A
+	// tool, or every tool of the step asked for the end ([Result.Terminate]). A
 	// text that is not blank goes to the model as an advisory, which clients do not
-	// see, and the run goes on; empty lets it end. A submission goes on
+	// see, and the response goes on; empty lets it end. A submission goes on
 	// [MaxContinuations] times; to ask for more fails it. WouldStop is not called for
 	// a response that fails or is aborted.
 	WouldStop func(ctx context.Context, r *Response) (again string, err error)

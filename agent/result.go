@@ -24,7 +24,7 @@ type Result struct {
 	// Output is shown to the model as JSON; nil is null.
 	Output any
 
-	// Terminate asks to end the run after this step, without asking the model again.
+	// Terminate asks to end the response after this step, without asking the model again.
 	// It ends if every call of the step asks for it. A call that failed asks for
 	// nothing.
 	Terminate bool

@@ -46,7 +46,7 @@ const DefaultToolTimeout = 10 * time.Minute
 
 // NewTool makes a tool from a function. What the function returns is shown to the
 // model as JSON; an error is shown to it by its text, and never ends a
-// submission. A [Result] says more than a value: it can end the run and show
+// submission. A [Result] says more than a value: it can end the response and show
 // images. Input, output and error text also stand in the transcript that
 // clients of the conversation read: put nothing into them that they may not see.
 //

@@ -160,8 +160,8 @@ func weight(r conversation.Record) int {
 
 // enqueueDelta adds streamed text, coalescing it with text of the same kind that
 // is still waiting.
-func (m *Machine) enqueueDelta(r *run, id conversation.MessageID, kind conversation.PartKind, text string) {
-	piece := &conversation.Delta{Message: id, Child: r.child, Kind: kind, Text: text}
+func (m *Machine) enqueueDelta(w *work, id conversation.MessageID, kind conversation.PartKind, text string) {
+	piece := &conversation.Delta{Message: id, Child: w.child, Kind: kind, Text: text}
 	size := stored([]conversation.Record{piece})
 	b := m.compose(size)
 	if n := len(b.records); n > 0 {
@@ -300,8 +300,8 @@ func (m *Machine) ensureListed() {
 
 // elapsed is the time since the attempt under way started.
 func (m *Machine) elapsed() int64 {
-	if m.run == nil || m.run.phase == phaseStarting {
+	if m.work == nil || m.work.phase == phaseStarting {
 		return 0
 	}
-	return int64((m.env.Mono - m.run.began) / time.Millisecond)
+	return int64((m.env.Mono - m.work.began) / time.Millisecond)
 }

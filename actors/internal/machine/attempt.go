@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// phase is where a run stands.
+// phase is how far the work on a submission is.
 type phase int
 
 const (
@@ -19,17 +19,17 @@ const (
 	phaseCalling                 // the step's calls are on their way to the log
 	phaseTools                   // tools run
 	phaseRetry                   // a failed model call waits to be repeated, here
-	phaseWaiting                 // it waits for so long that nothing need run meanwhile
+	phaseWaiting                 // it waits for so long that nothing is done meanwhile
 	phaseCompacting              // a model call waits for a summary of its context
 	phaseEnding                  // the response's last step is on its way to the log
 	phaseFinish                  // the author sees the response
 )
 
-// run is the work under way on one submission: the attempt at the first unsettled
+// work is what is under way for one submission: the attempt at the first unsettled
 // one, or a subagent's task.
-type run struct {
+type work struct {
 	submission conversation.SubmissionID
-	child      conversation.ConversationID // of a subagent's run
+	child      conversation.ConversationID // of a subagent's task
 	gen        int                         // of what runs outside for it
 	phase      phase
 	at         conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
@@ -55,38 +55,38 @@ type run struct {
 	written    []StateWrite                  // by the author for the response, until it is open
 	waiting    []conversation.ToolCall
 	running    int                      // tools, those in parked included
-	unheard    *conversation.FailedCall // the call that ended the run without a word
+	unheard    *conversation.FailedCall // the call that ended the work without a word
 	facts      conversation.CallFacts   // of the model call
 	parked     []parkedCall             // those that wait for a time
 }
 
-// newGen names what runs outside for a run from now on. Results under the name it
+// newGen names what runs outside for the work from now on. Results under the name it
 // had are ignored.
-func (m *Machine) newGen(r *run) int {
+func (m *Machine) newGen(w *work) int {
 	m.gen++
-	r.gen = m.gen
-	return r.gen
+	w.gen = m.gen
+	return w.gen
 }
 
-// runOf returns the run that gen names, or nil.
-func (m *Machine) runOf(gen int) *run {
-	return m.findRun(func(r *run) bool { return r.gen == gen })
+// workOf returns the work that gen names, or nil.
+func (m *Machine) workOf(gen int) *work {
+	return m.findWork(func(w *work) bool { return w.gen == gen })
 }
 
-// runFor returns the run of a submission, or nil.
-func (m *Machine) runFor(id conversation.SubmissionID) *run {
-	return m.findRun(func(r *run) bool { return r.submission == id })
+// workFor returns the work on a submission, or nil.
+func (m *Machine) workFor(id conversation.SubmissionID) *work {
+	return m.findWork(func(w *work) bool { return w.submission == id })
 }
 
-// runAt returns the run whose model call a turn is, or nil.
-func (m *Machine) runAt(turn conversation.TurnID) *run {
-	return m.findRun(func(r *run) bool { return r.turn == turn })
+// workAt returns the work whose model call a turn is, or nil.
+func (m *Machine) workAt(turn conversation.TurnID) *work {
+	return m.findWork(func(w *work) bool { return w.turn == turn })
 }
 
-// findRun returns the first of the run and those of its subagents that is meant, or nil.
-func (m *Machine) findRun(meant func(*run) bool) *run {
-	if m.run != nil && meant(m.run) {
-		return m.run
+// findWork returns the first that is meant of the work under way and that of its subagents, or nil.
+func (m *Machine) findWork(meant func(*work) bool) *work {
+	if m.work != nil && meant(m.work) {
+		return m.work
 	}
 	if i := slices.IndexFunc(m.tasks, meant); i >= 0 {
 		return m.tasks[i]
@@ -94,12 +94,12 @@ func (m *Machine) findRun(meant func(*run) bool) *run {
 	return nil
 }
 
-func (m *Machine) sub(r *run) *conversation.Submission { return m.state.Submission(r.submission) }
+func (m *Machine) sub(w *work) *conversation.Submission { return m.state.Submission(w.submission) }
 
 // startNext begins an attempt at the first unsettled submission unless one is
 // under way, or it waits for a time that has not come.
 func (m *Machine) startNext() {
-	if m.run != nil || m.draining || len(m.state.Unsettled()) == 0 {
+	if m.work != nil || m.draining || len(m.state.Unsettled()) == 0 {
 		return
 	}
 	if sub := m.parked(); sub != nil && !m.due(sub) {
@@ -109,61 +109,61 @@ func (m *Machine) startNext() {
 	m.enqueue(true, &conversation.AttemptStarted{
 		Submission: sub.ID, Attempt: sub.Attempts + 1, MaxAttempts: m.limits().MaxAttempts, Writer: m.writer, At: m.env.Wall,
 	})
-	m.run = &run{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
+	m.work = &work{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }
 
-// continueRuns takes the steps that wait for durable records. A step may end runs
-// and begin others.
-func (m *Machine) continueRuns() {
-	for r := m.ripeRun(); r != nil; r = m.ripeRun() {
-		m.continueRun(r)
+// continueWork goes on with what waited for records that are durable by now. That may
+// end work and begin other.
+func (m *Machine) continueWork() {
+	for w := m.ripeWork(); w != nil; w = m.ripeWork() {
+		m.continueOne(w)
 	}
 }
 
-// ripeRun returns a run whose next step may be taken, or nil.
-func (m *Machine) ripeRun() *run {
-	return m.findRun(func(r *run) bool {
-		return m.durable >= r.at && (r.phase == phaseStarting || r.phase == phaseCalling || r.phase == phaseEnding)
+// ripeWork returns work that may go on, or nil.
+func (m *Machine) ripeWork() *work {
+	return m.findWork(func(w *work) bool {
+		return m.durable >= w.at && (w.phase == phaseStarting || w.phase == phaseCalling || w.phase == phaseEnding)
 	})
 }
 
-func (m *Machine) continueRun(r *run) {
-	switch r.phase {
+func (m *Machine) continueOne(w *work) {
+	switch w.phase {
 	case phaseStarting:
-		if r.child == "" {
-			r.began = m.env.Mono
-			left := m.limits().Timeout - m.sub(r).Elapsed()
+		if w.child == "" {
+			w.began = m.env.Mono
+			left := m.limits().Timeout - m.sub(w).Elapsed()
 			m.emit(SetTimer{Timer: TimerBudget, After: max(left, 0)})
 		}
-		m.begin(r)
+		m.begin(w)
 	case phaseCalling:
-		m.runTools(r)
+		m.runTools(w)
 	case phaseEnding:
-		m.finish(r)
+		m.finish(w)
 	}
 }
 
-// begin starts, or takes up again, the work of a run.
-func (m *Machine) begin(r *run) {
-	if r.child == "" && m.limits().StartHook && !m.sub(r).Prepared {
-		r.phase = phasePreparing
-		m.emit(PrepareDelivery{Gen: m.newGen(r), Submission: r.submission, Attempt: m.sub(r).Attempts})
+// begin starts the work on a submission, or takes it up again.
+func (m *Machine) begin(w *work) {
+	if w.child == "" && m.limits().StartHook && !m.sub(w).Prepared {
+		w.phase = phasePreparing
+		m.emit(PrepareDelivery{Gen: m.newGen(w), Submission: w.submission, Attempt: m.sub(w).Attempts})
 		return
 	}
-	m.proceed(r)
+	m.proceed(w)
 }
 
-// proceed takes the next step of a run: tools of an earlier attempt that can be run
-// again, the end of a response that is complete, or a model call.
-func (m *Machine) proceed(r *run) {
-	sub := m.sub(r)
+// proceed does what comes next: tools of an earlier attempt that can be run again, the
+// end of a response that is complete, or a model call.
+func (m *Machine) proceed(w *work) {
+	sub := m.sub(w)
 	switch {
 	case len(sub.OpenCalls()) > 0:
-		m.runTools(r)
+		m.runTools(w)
 	case answered(sub):
-		m.finish(r)
+		m.finish(w)
 	default:
-		m.nextCall(r)
+		m.nextCall(w)
 	}
 }
 
@@ -193,8 +193,8 @@ func (m *Machine) limits() Limits {
 
 // cancel ends the work under way, if any.
 func (m *Machine) cancel() {
-	if m.run != nil {
-		m.cancelRuns()
+	if m.work != nil {
+		m.cancelWork()
 	}
 	for _, j := range m.jobs {
 		m.emit(Cancel{j.gen})
@@ -205,31 +205,31 @@ func (m *Machine) cancel() {
 	m.jobs = nil
 }
 
-// cancelRuns ends the run and those of its subagents, and what runs for them.
-func (m *Machine) cancelRuns() {
-	for _, r := range slices.Backward(m.tasks) {
-		m.endRun(r)
+// cancelWork ends the work and that of its subagents, and what runs for them.
+func (m *Machine) cancelWork() {
+	for _, w := range slices.Backward(m.tasks) {
+		m.endWork(w)
 	}
-	m.endRun(m.run)
-	m.run, m.tasks = nil, nil
+	m.endWork(m.work)
+	m.work, m.tasks = nil, nil
 }
 
-// endRun ends what runs outside for a run and forgets it.
-func (m *Machine) endRun(r *run) {
-	if r.gen != 0 {
-		m.emit(Cancel{r.gen})
+// endWork ends what runs outside for the work and forgets it.
+func (m *Machine) endWork(w *work) {
+	if w.gen != 0 {
+		m.emit(Cancel{w.gen})
 	}
 	m.jobs = slices.DeleteFunc(m.jobs, func(j *compaction) bool {
-		if j.run == r && !j.kept {
+		if j.work == w && !j.kept {
 			m.emit(Cancel{j.gen})
 			return true
 		}
-		if j.run == r {
-			j.run = nil
+		if j.work == w {
+			j.work = nil
 		}
 		return false
 	})
-	m.tasks = slices.DeleteFunc(slices.Clone(m.tasks), func(t *run) bool { return t == r })
+	m.tasks = slices.DeleteFunc(slices.Clone(m.tasks), func(t *work) bool { return t == w })
 }
 
 // resume takes over what an earlier writer left: half-written steps are closed
@@ -290,8 +290,8 @@ func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started st
 			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
 		}
 		// After a loss nobody knows how long its model call was.
-		if r := m.runAt(turn); r != nil {
-			end.Facts, end.DurationMs, end.WaitMs, end.Retries = r.facts, m.askedMs(r), r.wait, r.repeated
+		if w := m.workAt(turn); w != nil {
+			end.Facts, end.DurationMs, end.WaitMs, end.Retries = w.facts, m.askedMs(w), w.wait, w.repeated
 		}
 		m.enqueue(true, end)
 	}
@@ -360,10 +360,10 @@ type settlement struct {
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
 	var unheard *conversation.FailedCall
-	if r := m.run; r != nil && r.submission == sub.ID {
+	if w := m.work; w != nil && w.submission == sub.ID {
 		total += m.elapsed() - attempt
-		attempt, unheard = m.elapsed(), r.unheard
-		m.cancelRuns()
+		attempt, unheard = m.elapsed(), w.unheard
+		m.cancelWork()
 	}
 	m.enqueue(true, &conversation.SubmissionSettled{
 		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt,
@@ -385,18 +385,18 @@ func (m *Machine) showSettled() {
 
 // budgetSpent ends a submission whose total time is used up.
 func (m *Machine) budgetSpent() {
-	r := m.run
-	if r == nil || r.phase == phaseStarting {
+	w := m.work
+	if w == nil || w.phase == phaseStarting {
 		return
 	}
-	sub := m.sub(r)
+	sub := m.sub(w)
 	before := sub.Elapsed() - sub.ElapsedNow()
-	left := m.limits().Timeout - before - (m.env.Mono - r.began)
+	left := m.limits().Timeout - before - (m.env.Mono - w.began)
 	if left > 0 { // the timer of an earlier submission
 		m.emit(SetTimer{Timer: TimerBudget, After: left})
 		return
 	}
-	if r.phase == phaseEnding || r.phase == phaseFinish {
+	if w.phase == phaseEnding || w.phase == phaseFinish {
 		// The response is complete: its author's words about it do not fail it.
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 		return

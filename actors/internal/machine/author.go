@@ -4,43 +4,43 @@ import "github.com/parleyrun/parley/conversation"
 
 // deliveryPrepared goes on after the author has seen a delivery.
 func (m *Machine) deliveryPrepared(in DeliveryPrepared) {
-	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phasePreparing {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phasePreparing {
 		return
 	}
 	if in.Err != nil {
 		m.enqueue(true, stateRecords(in.State)...)
-		m.giveUp(m.sub(r), in.Err)
+		m.giveUp(m.sub(w), in.Err)
 		return
 	}
-	m.enqueue(true, append(stateRecords(in.State), &conversation.HookDone{Submission: r.submission, Hook: conversation.HookStarted})...)
-	m.proceed(r)
+	m.enqueue(true, append(stateRecords(in.State), &conversation.HookDone{Submission: w.submission, Hook: conversation.HookStarted})...)
+	m.proceed(w)
 }
 
 // finish shows the complete response to its author, if they want to see it.
-func (m *Machine) finish(r *run) {
-	sub := m.sub(r)
+func (m *Machine) finish(w *work) {
+	sub := m.sub(w)
 	switch {
-	case r.child != "":
-		m.endTask(r, conversation.OutcomeCompleted)
+	case w.child != "":
+		m.endTask(w, conversation.OutcomeCompleted)
 	case !m.limits().FinishHook:
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 	default:
-		r.phase = phaseFinish
+		w.phase = phaseFinish
 		last, _ := sub.LastStep()
 		m.emit(FinishResponse{
-			Gen: m.newGen(r), Submission: r.submission, Turn: last.Turn, Attempt: sub.Attempts, Step: r.step,
+			Gen: m.newGen(w), Submission: w.submission, Turn: last.Turn, Attempt: sub.Attempts, Step: w.step,
 		})
 	}
 }
 
 // responseFinished settles a response, or sends the model on.
 func (m *Machine) responseFinished(in ResponseFinished) {
-	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseFinish {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phaseFinish {
 		return
 	}
-	sub := m.sub(r)
+	sub := m.sub(w)
 	records := stateRecords(in.State)
 	if in.Metadata != nil && in.Again == "" {
 		records = append(records, &conversation.MetadataMerged{Message: sub.Message, Metadata: in.Metadata})
@@ -56,6 +56,6 @@ func (m *Machine) responseFinished(in ResponseFinished) {
 	default:
 		m.enqueue(true, &conversation.HookDone{Submission: sub.ID, Hook: conversation.HookContinued})
 		m.tell(sub, in.Again)
-		m.callModel(r)
+		m.callModel(w)
 	}
 }

@@ -8,38 +8,38 @@ import (
 )
 
 // speak records text or reasoning, as far as the response may still have it.
-func (m *Machine) speak(r *run, id conversation.MessageID, kind conversation.PartKind, e ModelEvent) {
+func (m *Machine) speak(w *work, id conversation.MessageID, kind conversation.PartKind, e ModelEvent) {
 	if e.Text == "" {
 		return
 	}
-	if r.speaks != e.Kind {
-		r.speaks = e.Kind
-		if !m.mayStill(r, conversation.PartBytes) {
+	if w.speaks != e.Kind {
+		w.speaks = e.Kind
+		if !m.mayStill(w, conversation.PartBytes) {
 			return
 		}
 	}
 	begin := e.Text
-	if left := m.limits().MaxResponse - r.said; left < len(begin) {
+	if left := m.limits().MaxResponse - w.said; left < len(begin) {
 		begin = strings.ToValidUTF8(begin[:left], "") // what was cut may be a character
 	}
 	if begin != "" {
-		m.enqueueDelta(r, id, kind, begin)
+		m.enqueueDelta(w, id, kind, begin)
 	}
-	m.mayStill(r, len(e.Text))
+	m.mayStill(w, len(e.Text))
 }
 
-// mayStill counts n bytes of a response and ends the run if that is more than it may
+// mayStill counts n bytes of a response and ends the work if that is more than it may
 // have. What it has said stays. It is counted over all that the log has of the
 // response: a model that never ends would not end in another attempt, nor would there
 // be room for what another model says.
-func (m *Machine) mayStill(r *run, n int) bool {
+func (m *Machine) mayStill(w *work, n int) bool {
 	limit := m.limits().MaxResponse
-	if r.said += n; r.said <= limit {
+	if w.said += n; w.said <= limit {
 		return true
 	}
-	m.completeStep(r, ModelEvent{StopReason: stopError})
-	m.skip(r, m.sub(r).OpenCalls(), toolTooLong)
-	m.fail(r, tooLong(sayTooMuch, limit, r.said))
+	m.completeStep(w, ModelEvent{StopReason: stopError})
+	m.skip(w, m.sub(w).OpenCalls(), toolTooLong)
+	m.fail(w, tooLong(sayTooMuch, limit, w.said))
 	return false
 }
 
@@ -54,15 +54,15 @@ const (
 	muchSmall = 1 << 20
 )
 
-// mayAsk reports whether a model may be asked for a response, and ends the run if not:
+// mayAsk reports whether a model may be asked for a response, and ends the work if not:
 // what the log has of it may be more than is allowed now, and would be shown as a whole.
-func (m *Machine) mayAsk(r *run) bool {
-	limits, brought := m.limits(), m.state.Brought(r.submission)
+func (m *Machine) mayAsk(w *work) bool {
+	limits, brought := m.limits(), m.state.Brought(w.submission)
 	switch {
-	case r.said > limits.MaxResponse:
-		m.fail(r, tooLong(sayTooMuch, limits.MaxResponse, r.said))
+	case w.said > limits.MaxResponse:
+		m.fail(w, tooLong(sayTooMuch, limits.MaxResponse, w.said))
 	case brought > limits.MaxBrought+muchSmall:
-		m.fail(r, tooLong(sayBroughtMuch, limits.MaxBrought, brought))
+		m.fail(w, tooLong(sayBroughtMuch, limits.MaxBrought, brought))
 	default:
 		return true
 	}
@@ -70,25 +70,25 @@ func (m *Machine) mayAsk(r *run) bool {
 }
 
 // mayCall reports whether a call with so many bytes of arguments may be added to a
-// response, and ends the run if not.
-func (m *Machine) mayCall(r *run, arguments int) bool {
-	limit, brought := m.limits().MaxBrought, m.state.Brought(r.submission)+conversation.PartBytes+arguments
+// response, and ends the work if not.
+func (m *Machine) mayCall(w *work, arguments int) bool {
+	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)+conversation.PartBytes+arguments
 	if brought <= limit {
 		return true
 	}
-	m.completeStep(r, ModelEvent{StopReason: stopError})
-	m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
-	m.fail(r, tooLong(sayBroughtMuch, limit, brought))
+	m.completeStep(w, ModelEvent{StopReason: stopError})
+	m.skip(w, m.sub(w).OpenCalls(), toolNotStarted)
+	m.fail(w, tooLong(sayBroughtMuch, limit, brought))
 	return false
 }
 
 // fit leaves out an outcome for which its response has no room. The model reads that in
 // its place.
-func (m *Machine) fit(r *run, done *conversation.ToolSettled) {
-	limit, brought := m.limits().MaxBrought, m.state.Brought(r.submission)
+func (m *Machine) fit(w *work, done *conversation.ToolSettled) {
+	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)
 	n := len(done.Output) + len(done.ErrorText)
 	say := ""
-	switch reply, most := m.replied(r), m.limits().MaxReply; {
+	switch reply, most := m.replied(w), m.limits().MaxReply; {
 	case n > max(limit-brought, smallOutcome):
 		say = fmt.Sprintf(toolNoRoom, n, brought, limit)
 	case n > max(most-reply, smallOutcome):
@@ -101,8 +101,8 @@ func (m *Machine) fit(r *run, done *conversation.ToolSettled) {
 }
 
 // replied is how much the calls of the last reply have brought, their arguments included.
-func (m *Machine) replied(r *run) (n int) {
-	last, _ := m.sub(r).LastStep()
+func (m *Machine) replied(w *work) (n int) {
+	last, _ := m.sub(w).LastStep()
 	for _, p := range last.Parts {
 		if c := p.Tool; c != nil {
 			n += len(c.Input) + len(c.Output) + len(c.ErrorText)
@@ -114,14 +114,14 @@ func (m *Machine) replied(r *run) (n int) {
 // tooManyCalls ends a step whose reply has more calls than it may. Like one that ends
 // at the model's own limit it runs none of them, and the model may try again; what it
 // wanted to call is told by a note and not by as many outcomes.
-func (m *Machine) tooManyCalls(r *run) {
+func (m *Machine) tooManyCalls(w *work) {
 	limit := m.limits().MaxCalls
-	m.completeStep(r, ModelEvent{StopReason: stopLength})
-	m.skip(r, m.sub(r).OpenCalls(), toolTooMany)
-	if r.cutOff++; r.cutOff > maxCutOff {
-		m.fail(r, failure(conversation.CodeOutputTooLong, sayTooManyCalls, map[string]any{"limit": limit}))
+	m.completeStep(w, ModelEvent{StopReason: stopLength})
+	m.skip(w, m.sub(w).OpenCalls(), toolTooMany)
+	if w.cutOff++; w.cutOff > maxCutOff {
+		m.fail(w, failure(conversation.CodeOutputTooLong, sayTooManyCalls, map[string]any{"limit": limit}))
 		return
 	}
-	m.tell(m.sub(r), fmt.Sprintf(noteCalls, limit, limit))
-	m.callModel(r)
+	m.tell(m.sub(w), fmt.Sprintf(noteCalls, limit, limit))
+	m.callModel(w)
 }

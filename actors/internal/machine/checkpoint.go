@@ -30,7 +30,7 @@ const perRecord = 100
 // everything in the state is durable. In the middle of a stream that is not so; the
 // next append asks again.
 func (m *Machine) checkpoint(batches int) {
-	if m.grown.batches < max(batches, 1) && m.grown.bytes < m.cfg.CheckpointBytes || m.grown.bytes < m.grown.due && m.run != nil ||
+	if m.grown.batches < max(batches, 1) && m.grown.bytes < m.cfg.CheckpointBytes || m.grown.bytes < m.grown.due && m.work != nil ||
 		m.inflight != nil || !m.pending.empty() || !m.state.Exists() {
 		return
 	}

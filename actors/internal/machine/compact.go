@@ -17,8 +17,8 @@ type compaction struct {
 	gen    int
 	child  conversation.ConversationID // whose view; "" is the conversation's
 	reason conversation.CompactionReason
-	run    *run // that waits for it, or whose context it is; nil if nobody needs it
-	kept   bool // goes on without its run
+	work   *work // that waits for it, or whose context it is; nil if nobody needs it
+	kept   bool  // goes on without that work
 	asked  bool
 	to     ReplyID             // who asked
 	began  time.Duration       // Env.Mono when it was asked for
@@ -26,20 +26,20 @@ type compaction struct {
 	origin conversation.Origin // for whose work, nobody's if somebody asked
 }
 
-// compactSoon has the view of a run shortened while the work goes on.
-func (m *Machine) compactSoon(r *run) {
-	m.summarize(&compaction{child: r.child, reason: conversation.CompactionThreshold, run: r, kept: r.child == ""}, "")
+// compactSoon has the view shortened while the work goes on.
+func (m *Machine) compactSoon(w *work) {
+	m.summarize(&compaction{child: w.child, reason: conversation.CompactionThreshold, work: w, kept: w.child == ""}, "")
 }
 
-// compactRun has the view of a run shortened before its model call is repeated.
-func (m *Machine) compactRun(r *run, failed *conversation.SettlementError) {
-	r.phase, r.failed = phaseCompacting, failed
-	r.bare.forget()
-	if j := m.job(r.child); j != nil {
-		j.run, j.origin = r, m.state.Origin(r.submission)
+// compactWork has the view shortened before the model call is repeated.
+func (m *Machine) compactWork(w *work, failed *conversation.SettlementError) {
+	w.phase, w.failed = phaseCompacting, failed
+	w.bare.forget()
+	if j := m.job(w.child); j != nil {
+		j.work, j.origin = w, m.state.Origin(w.submission)
 		return
 	}
-	m.summarize(&compaction{child: r.child, reason: conversation.CompactionOverflow, run: r}, "")
+	m.summarize(&compaction{child: w.child, reason: conversation.CompactionOverflow, work: w}, "")
 }
 
 // compactNow compacts the conversation's view because somebody asks for it.
@@ -76,9 +76,9 @@ func (m *Machine) summarize(j *compaction, instructions string) {
 	j.gen, j.began = m.gen, m.env.Mono
 	m.jobs = append(m.jobs, j)
 	e := Summarize{Gen: j.gen, Reason: j.reason, Instructions: instructions}
-	if j.run != nil {
-		e.Submission, j.origin = j.run.submission, m.state.Origin(j.run.submission)
-		if last, ok := m.sub(j.run).LastStep(); ok {
+	if j.work != nil {
+		e.Submission, j.origin = j.work.submission, m.state.Origin(j.work.submission)
+		if last, ok := m.sub(j.work).LastStep(); ok {
 			j.tokens = last.Usage.Total
 		}
 	}
@@ -99,7 +99,7 @@ func (m *Machine) summarized(in Summarized) {
 		m.enqueue(true, &conversation.Compacted{
 			Child: j.child, Summary: in.Summary, FirstKept: in.FirstKept, FirstTurn: in.FirstTurn, Before: in.Before,
 			Reason: j.reason, Model: in.Model, Usage: in.Usage, Facts: in.Facts, Tokens: j.tokens, After: in.After,
-			Origin: j.origin, Detached: j.run == nil, Turn: conversation.TurnID(m.ids.next("turn_")),
+			Origin: j.origin, Detached: j.work == nil, Turn: conversation.TurnID(m.ids.next("turn_")),
 			DurationMs: int64((m.env.Mono - j.began) / time.Millisecond), At: m.env.Wall,
 		})
 	}
@@ -110,14 +110,14 @@ func (m *Machine) summarized(in Summarized) {
 			m.reply(j.to, Compacted{Any: done}, done)
 		}
 	}
-	r := j.run
-	if r == nil || r.phase != phaseCompacting {
+	w := j.work
+	if w == nil || w.phase != phaseCompacting {
 		return
 	}
-	r.compacted = true
+	w.compacted = true
 	if done {
-		m.startCall(r)
+		m.startCall(w)
 		return
 	}
-	m.fail(r, r.failed)
+	m.fail(w, w.failed)
 }

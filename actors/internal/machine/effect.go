@@ -66,9 +66,9 @@ type (
 		Avoid      []string
 		Without    []conversation.AttachmentID
 	}
-	// RunTool runs one call of the run gen; [ToolDone] answers, [TaskCalled] if it hands
+	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
-	// earlier run of the call has finished.
+	// earlier try of the call has finished.
 	RunTool struct {
 		Gen        int
 		Submission conversation.SubmissionID

@@ -2,7 +2,7 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// bareness is what the model calls of a run leave out because a vendor refused what it was
+// bareness is what model calls leave out because a vendor refused what it was
 // shown, beyond what the state has as refused.
 type bareness struct {
 	images []conversation.AttachmentID // never changed in place
@@ -16,8 +16,8 @@ func (b *bareness) forget() { b.images, b.times = b.images[:b.taken:b.taken], 0 
 
 // leaveOut repeats a model call whose vendor refused what it was shown: once without the
 // first of its images, then without all of them. It reports whether it did.
-func (m *Machine) leaveOut(r *run, e ModelEvent) bool {
-	b := &r.bare
+func (m *Machine) leaveOut(w *work, e ModelEvent) bool {
+	b := &w.bare
 	if len(e.Images) == 0 || b.times >= 2 {
 		return false
 	}
@@ -26,16 +26,16 @@ func (m *Machine) leaveOut(r *run, e ModelEvent) bool {
 		refused = refused[:e.First]
 	}
 	b.images = append(b.images[:len(b.images):len(b.images)], refused...)
-	m.withdraw(r, e)
-	r.repeated++
-	m.startCall(r)
+	m.withdraw(w, e)
+	w.repeated++
+	m.startCall(w)
 	return true
 }
 
 // tookWithout records what a model answers without, once every node reads that: until then
 // the next response finds out again.
-func (m *Machine) tookWithout(r *run, model string) []conversation.Record {
-	b := &r.bare
+func (m *Machine) tookWithout(w *work, model string) []conversation.Record {
+	b := &w.bare
 	refused := b.images[b.taken:]
 	b.taken, b.times = len(b.images), 0
 	if len(refused) == 0 || !m.allRead(conversation.TypeImagesRefused) {

@@ -168,7 +168,7 @@ type (
 		Facts  conversation.CallFacts
 		Events []ModelEvent
 	}
-	// ToolDone delivers the outcome of a call of the run gen. Output is valid JSON
+	// ToolDone delivers the outcome of a call of the work gen. Output is valid JSON
 	// unless Failed; ErrorText is for the model and for clients. NotRun says that no
 	// handler ran, so there is no duration. State is what the handler wrote.
 	ToolDone struct {
@@ -183,7 +183,7 @@ type (
 		ErrorText string
 		Duration  time.Duration
 	}
-	// ToolParked says that the run of a call of the run gen has ended because it waits for
+	// ToolParked says that a call of the work gen has ended for now because it waits for
 	// a time. What it has done until then is in its recorded steps.
 	ToolParked struct {
 		Gen   int
@@ -199,7 +199,7 @@ type (
 		Name   string
 		Output json.RawMessage
 	}
-	// TaskCalled says that a call of the run gen hands a task to a subagent.
+	// TaskCalled says that a call of the work gen hands a task to a subagent.
 	TaskCalled struct {
 		Gen    int
 		Call   conversation.CallID
@@ -207,14 +207,14 @@ type (
 		Prompt string
 	}
 
-	// DeliveryPrepared says that the author has seen the delivery of the run gen. Err
+	// DeliveryPrepared says that the author has seen the delivery of the work gen. Err
 	// fails the submission.
 	DeliveryPrepared struct {
 		Gen   int
 		State []StateWrite
 		Err   *conversation.SettlementError
 	}
-	// ResponseFinished says that the author has seen the response of the run gen.
+	// ResponseFinished says that the author has seen the response of the work gen.
 	// Metadata is a JSON object to merge, or nil. Again, if not empty, is said to the
 	// model, which goes on.
 	ResponseFinished struct {

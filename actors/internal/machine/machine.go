@@ -98,8 +98,8 @@ type Machine struct {
 	alarm    alarm
 	wakeAt   conversation.Time // TimerWake is set for it, 0 if it is not set
 
-	run      *run   // of the first unsettled submission
-	tasks    []*run // of subagents that work for it, oldest first
+	work     *work   // of the first unsettled submission
+	tasks    []*work // of subagents that work for it, oldest first
 	jobs     []*compaction
 	settled  []settlement // not durable yet
 	gen      int          // counts whatever runs outside
@@ -406,8 +406,8 @@ func (m *Machine) tick(in Tick) {
 	case TimerBudget:
 		m.budgetSpent()
 	case TimerRetry:
-		if r := m.runOf(in.Gen); r != nil && r.phase == phaseRetry {
-			m.startCall(r)
+		if w := m.workOf(in.Gen); w != nil && w.phase == phaseRetry {
+			m.startCall(w)
 		}
 	case TimerWake:
 		m.wakeAt = 0
@@ -425,10 +425,10 @@ func (m *Machine) tick(in Tick) {
 //     and what is settled below tells how long its sender waited.
 //   - Then the author, of settlements, before a checkpoint cuts what they are about out of
 //     the state, and before the next attempt begins.
-//   - Calls that waited for room take it before a run that continues brings more of them.
+//   - Calls that waited for room take it before work that continues brings more of them.
 //   - A checkpoint needs a state that is durable to its last record. What continues below
 //     enqueues, so this is the one moment between two batches.
-//   - Runs continue, and may begin others; then it shows whether all that runs waits for a
+//   - Work continues, and may begin other; then it shows whether all that runs waits for a
 //     time, and only then for which, so that its timer is set once.
 //   - The append follows all that enqueue: what a step has made leaves in one batch.
 //   - Rest comes last: idle is who has begun none of the above.
@@ -440,11 +440,11 @@ func (m *Machine) advance() {
 	m.showSettled()
 	m.startWaiting()
 	m.checkpoint(m.cfg.CheckpointBatches)
-	if m.run == nil && m.cfg.RestBatches > 0 {
+	if m.work == nil && m.cfg.RestBatches > 0 {
 		m.checkpoint(m.cfg.RestBatches)
 	}
-	m.continueRuns()
-	m.parkRun()
+	m.continueWork()
+	m.parkWork()
 	m.keepTimer()
 	m.driveAppend()
 	m.rest()
@@ -454,7 +454,7 @@ func (m *Machine) advance() {
 // outlive the activation and nobody would take it back. So is a timer that is being
 // stored: until then only the journal, and this machine, know of what is parked.
 func (m *Machine) idle() bool {
-	return m.run == nil && (m.parked() == nil || m.asleep()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
+	return m.work == nil && (m.parked() == nil || m.asleep()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
 // rest looks after a machine with nothing to do.
@@ -481,8 +481,8 @@ func (m *Machine) rest() {
 func (m *Machine) drain() {
 	m.draining = true
 	var sub *conversation.Submission
-	if m.run != nil {
-		sub = m.sub(m.run)
+	if m.work != nil {
+		sub = m.sub(m.work)
 	}
 	elapsed := m.elapsed()
 	m.cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// parkedCall is a call whose run has ended because it waits for a time.
+// parkedCall is a call that has ended for now because it waits for a time.
 type parkedCall struct {
 	call  conversation.CallID
 	until conversation.Time
@@ -52,50 +52,50 @@ func (m *Machine) asleep() bool {
 // owes reports whether there is unsettled work that no timer finds.
 func (m *Machine) owes() bool { return len(m.state.Unsettled()) > 0 && !m.asleep() }
 
-// toolParked ends the run of a call that waits for a time. It keeps its place among those
+// toolParked ends a call for now that waits for a time. It keeps its place among those
 // that may run at once, so that calls which shall follow each other do.
 func (m *Machine) toolParked(in ToolParked) {
-	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
 		return
 	}
-	r.parked = append(r.parked, parkedCall{in.Call, in.Until})
+	w.parked = append(w.parked, parkedCall{in.Call, in.Until})
 }
 
-// running reports whether a call of a run has no outcome, and does not wait for a time.
-func (m *Machine) running(r *run, id conversation.CallID) bool {
-	return m.owed(r, id) && !slices.ContainsFunc(r.parked, func(p parkedCall) bool { return p.call == id })
+// running reports whether a call has no outcome, and does not wait for a time.
+func (m *Machine) running(w *work, id conversation.CallID) bool {
+	return m.owed(w, id) && !slices.ContainsFunc(w.parked, func(p parkedCall) bool { return p.call == id })
 }
 
-// parkRun puts the attempt away if all that runs in it waits for a time: calls, and
+// parkWork puts the attempt away if all that runs in it waits for a time: calls, and
 // repetitions of model calls.
-func (m *Machine) parkRun() {
-	if m.run == nil || m.draining {
+func (m *Machine) parkWork() {
+	if m.work == nil || m.draining {
 		return
 	}
 	m.runDue()
 	m.callDue()
-	if m.run == nil || !m.sleeps(m.run) {
+	if m.work == nil || !m.sleeps(m.work) {
 		return
 	}
 	m.enqueue(true, &conversation.Parked{
-		Submission: m.run.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
+		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
-	m.cancelRuns()
+	m.cancelWork()
 }
 
-// sleeps reports whether all that runs for a run waits for a time. A task waits if its
+// sleeps reports whether all that runs for the work waits for a time. A task waits if its
 // subagent does.
-func (m *Machine) sleeps(r *run) bool {
-	if r.phase == phaseWaiting {
+func (m *Machine) sleeps(w *work) bool {
+	if w.phase == phaseWaiting {
 		return true
 	}
-	if r.phase != phaseTools || r.running == 0 {
+	if w.phase != phaseTools || w.running == 0 {
 		return false
 	}
-	waiting := len(r.parked)
+	waiting := len(w.parked)
 	for _, t := range m.tasks {
-		if m.sub(t).Parent != r.submission {
+		if m.sub(t).Parent != w.submission {
 			continue
 		}
 		if !m.sleeps(t) {
@@ -103,7 +103,7 @@ func (m *Machine) sleeps(r *run) bool {
 		}
 		waiting++
 	}
-	return waiting == r.running
+	return waiting == w.running
 }
 
 // soonest is when the first of what waits for a time is due, 0 if there is none.
@@ -113,21 +113,21 @@ func (m *Machine) soonest() (at conversation.Time) {
 			at = until
 		}
 	}
-	for r := range m.runs() {
-		if r.phase == phaseWaiting {
-			first(r.until)
+	for w := range m.allWork() {
+		if w.phase == phaseWaiting {
+			first(w.until)
 		}
-		for _, p := range r.parked {
+		for _, p := range w.parked {
 			first(p.until)
 		}
 	}
 	return at
 }
 
-// runs are the run and those of its subagents.
-func (m *Machine) runs() iter.Seq[*run] {
-	return func(yield func(*run) bool) {
-		if m.run == nil || !yield(m.run) {
+// allWork is the work under way, and that of its subagents.
+func (m *Machine) allWork() iter.Seq[*work] {
+	return func(yield func(*work) bool) {
+		if m.work == nil || !yield(m.work) {
 			return
 		}
 		for _, t := range m.tasks {
@@ -140,21 +140,21 @@ func (m *Machine) runs() iter.Seq[*run] {
 
 // runDue runs the parked calls again that are due while others still run.
 func (m *Machine) runDue() {
-	for r := range m.runs() {
-		if len(r.parked) == 0 {
+	for w := range m.allWork() {
+		if len(w.parked) == 0 {
 			continue
 		}
 		var due []conversation.CallID
-		r.parked = slices.DeleteFunc(r.parked, func(p parkedCall) bool {
+		w.parked = slices.DeleteFunc(w.parked, func(p parkedCall) bool {
 			if p.until > m.now() {
 				return false
 			}
 			due = append(due, p.call)
 			return true
 		})
-		for _, c := range m.sub(r).OpenCalls() {
+		for _, c := range m.sub(w).OpenCalls() {
 			if slices.Contains(due, c.Call) {
-				m.runTool(r, c)
+				m.runTool(w, c)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (m *Machine) runDue() {
 // wake goes on with a parked submission whose time has come. What it does next must be
 // found again, if this process ends, by the journal.
 func (m *Machine) wake() {
-	if sub := m.parked(); sub == nil || m.run != nil || m.draining || !m.due(sub) {
+	if sub := m.parked(); sub == nil || m.work != nil || m.draining || !m.due(sub) {
 		return
 	}
 	m.ensureListed()

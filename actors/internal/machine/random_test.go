@@ -564,7 +564,7 @@ func (w *world) settleDown() {
 func (w *world) due(timers ...machine.Timer) bool {
 	for _, timer := range timers {
 		if timer == machine.TimerBudget && !w.working() {
-			continue // it belongs to a run that is over
+			continue // it belongs to work that is over
 		}
 		for _, tick := range w.set(timer) {
 			w.elapse(max(0, w.timers[tick]-w.mono))

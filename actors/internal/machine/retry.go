@@ -33,60 +33,60 @@ type tries struct {
 }
 
 // modelFailed asks another model, repeats a call that may succeed later, or has the
-// context shortened; otherwise the run fails. What a repeated call has said already
+// context shortened; otherwise the work fails. What a repeated call has said already
 // is withdrawn.
-func (m *Machine) modelFailed(r *run, name string, e ModelEvent) {
+func (m *Machine) modelFailed(w *work, name string, e ModelEvent) {
 	switch {
 	case e.TooManyCalls:
-		m.openResponse(r, name)
-		m.tooManyCalls(r)
-	case e.Overflow && !r.compacted:
-		m.withdraw(r, e)
-		m.compactRun(r, e.Err)
-	case m.leaveOut(r, e):
+		m.openResponse(w, name)
+		m.tooManyCalls(w)
+	case e.Overflow && !w.compacted:
+		m.withdraw(w, e)
+		m.compactWork(w, e.Err)
+	case m.leaveOut(w, e):
 	case e.Unasked:
-		m.repeat(r, e, min(m.retryPause(r.tries.unasked), maxUnasked))
-		r.tries.unasked++
+		m.repeat(w, e, min(m.retryPause(w.tries.unasked), maxUnasked))
+		w.tries.unasked++
 	default:
-		m.tryOn(r, name, e)
+		m.tryOn(w, name, e)
 	}
 }
 
 // tryOn goes on after a model has failed: with the next one at once, or after a pause
 // with all of them that may do better then.
-func (m *Machine) tryOn(r *run, name string, e ModelEvent) {
-	r.bare.forget()
-	t := &r.tries
+func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
+	w.bare.forget()
+	t := &w.tries
 	if e.Retry {
 		t.failed = append(t.failed, name)
 		if e.RetryAfter > 0 && (t.hint == 0 || e.RetryAfter < t.hint) {
 			t.hint = e.RetryAfter
 		}
 	} else {
-		r.lost = append(r.lost, name)
+		w.lost = append(w.lost, name)
 	}
 	if e.Fallback {
-		m.withdraw(r, e)
-		r.repeated++
-		m.startCall(r)
+		m.withdraw(w, e)
+		w.repeated++
+		m.startCall(w)
 		return
 	}
-	pause, ok := m.roundOver(r)
+	pause, ok := m.roundOver(w)
 	switch {
 	case !ok:
-		m.callLost(r, name, e)
+		m.callLost(w, name, e)
 	case pause > longPause && m.allRead(conversation.TypeRetryScheduled):
-		m.schedule(r, name, e, pause)
+		m.schedule(w, name, e, pause)
 	default:
-		m.repeat(r, e, pause)
+		m.repeat(w, e, pause)
 	}
 }
 
 // roundOver returns how long to wait until the next round of asking, and whether there is
 // one. A vendor that says when to come back is waited for as long as the agent has
 // patience, any other a few times.
-func (m *Machine) roundOver(r *run) (pause time.Duration, again bool) {
-	t := &r.tries
+func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
+	t := &w.tries
 	if len(t.failed) == 0 {
 		return 0, false
 	}
@@ -104,14 +104,14 @@ func (m *Machine) roundOver(r *run) (pause time.Duration, again bool) {
 	return pause, true
 }
 
-// callLost ends a run whose model call is not repeated.
-func (m *Machine) callLost(r *run, name string, e ModelEvent) {
-	if r.opened {
-		m.completeStep(r, ModelEvent{StopReason: stopError})
+// callLost ends work whose model call is not repeated.
+func (m *Machine) callLost(w *work, name string, e ModelEvent) {
+	if w.opened {
+		m.completeStep(w, ModelEvent{StopReason: stopError})
 	} else {
-		r.unheard = &conversation.FailedCall{Turn: r.turn, Model: name, Facts: r.facts, DurationMs: m.askedMs(r), Retries: r.repeated}
+		w.unheard = &conversation.FailedCall{Turn: w.turn, Model: name, Facts: w.facts, DurationMs: m.askedMs(w), Retries: w.repeated}
 	}
-	m.skip(r, m.sub(r).OpenCalls(), toolNotStarted)
+	m.skip(w, m.sub(w).OpenCalls(), toolNotStarted)
 	err := *e.Err
 	if e.RetryAfter > 0 {
 		err.Meta = maps.Clone(err.Meta)
@@ -120,57 +120,57 @@ func (m *Machine) callLost(r *run, name string, e ModelEvent) {
 		}
 		err.Meta["retryAfterMs"] = e.RetryAfter.Milliseconds()
 	}
-	m.fail(r, &err)
+	m.fail(w, &err)
 }
 
 // repeat makes a model call again after a pause.
-func (m *Machine) repeat(r *run, e ModelEvent, after time.Duration) {
-	m.withdraw(r, e)
-	r.phase = phaseRetry
-	r.repeated++
-	m.emit(SetTimer{Timer: TimerRetry, Gen: r.gen, After: after})
+func (m *Machine) repeat(w *work, e ModelEvent, after time.Duration) {
+	m.withdraw(w, e)
+	w.phase = phaseRetry
+	w.repeated++
+	m.emit(SetTimer{Timer: TimerRetry, Gen: w.gen, After: after})
 }
 
-// schedule makes a model call again after a pause in which nothing need run: if nothing
+// schedule makes a model call again after a pause in which nothing need be done: if nothing
 // else does, the attempt is put away like that of a call which waits for a time.
-func (m *Machine) schedule(r *run, name string, e ModelEvent, after time.Duration) {
-	m.withdraw(r, e)
-	r.phase, r.until = phaseWaiting, m.now()+conversation.Time((after+time.Millisecond-1)/time.Millisecond)
+func (m *Machine) schedule(w *work, name string, e ModelEvent, after time.Duration) {
+	m.withdraw(w, e)
+	w.phase, w.until = phaseWaiting, m.now()+conversation.Time((after+time.Millisecond-1)/time.Millisecond)
 	m.enqueue(true, &conversation.RetryScheduled{
-		Must: true, Submission: r.submission, Child: r.child, Model: name, Reason: reasonOf(e.Err), Until: r.until,
-		Rounds: r.tries.rounds, Blind: r.tries.blind, WaitedMs: r.tries.waited.Milliseconds(), At: m.env.Wall,
+		Must: true, Submission: w.submission, Child: w.child, Model: name, Reason: reasonOf(e.Err), Until: w.until,
+		Rounds: w.tries.rounds, Blind: w.tries.blind, WaitedMs: w.tries.waited.Milliseconds(), At: m.env.Wall,
 	}, &conversation.Advisory{
-		Message: conversation.MessageID(m.ids.next("msg_")), Submission: m.run.submission, Display: conversation.DisplayDiagnostic,
-		Text: fmt.Sprintf(sayAskedLater, name, r.until),
+		Message: conversation.MessageID(m.ids.next("msg_")), Submission: m.work.submission, Display: conversation.DisplayDiagnostic,
+		Text: fmt.Sprintf(sayAskedLater, name, w.until),
 		Attributes: map[string]string{
-			"submissionId": string(m.run.submission), "reason": reasonOf(e.Err), "until": r.until.String(),
+			"submissionId": string(m.work.submission), "reason": reasonOf(e.Err), "until": w.until.String(),
 		},
 	})
 }
 
-// nextCall asks for the next model call of a run that begins, or goes on to wait for one
+// nextCall asks for the next model call of work that begins, or goes on to wait for one
 // that an earlier attempt has scheduled.
-func (m *Machine) nextCall(r *run) {
-	s := m.sub(r).Retry
+func (m *Machine) nextCall(w *work) {
+	s := m.sub(w).Retry
 	if s == nil {
-		m.callModel(r)
+		m.callModel(w)
 		return
 	}
-	r.step++
-	r.tries = tries{rounds: s.Rounds, blind: s.Blind, waited: time.Duration(s.WaitedMs) * time.Millisecond}
-	r.repeated = s.Rounds
+	w.step++
+	w.tries = tries{rounds: s.Rounds, blind: s.Blind, waited: time.Duration(s.WaitedMs) * time.Millisecond}
+	w.repeated = s.Rounds
 	if s.Until > m.now() {
-		r.phase, r.until = phaseWaiting, s.Until
+		w.phase, w.until = phaseWaiting, s.Until
 		return
 	}
-	m.startCall(r)
+	m.startCall(w)
 }
 
 // callDue makes the scheduled calls whose time has come while others still run.
 func (m *Machine) callDue() {
-	for _, r := range slices.Collect(m.runs()) {
-		if r.phase == phaseWaiting && r.until <= m.now() {
-			m.startCall(r)
+	for _, w := range slices.Collect(m.allWork()) {
+		if w.phase == phaseWaiting && w.until <= m.now() {
+			m.startCall(w)
 		}
 	}
 }

@@ -29,7 +29,7 @@ import (
 //	model     events of the model call, one per line [gen=]
 //	tool      a tool ends: call= output= | failed= [took=] [terminate] [image=] [set=key:value] [gen=]
 //	step      a durable tool's step ends: call= name= output= [gen=]
-//	parked    a call ends its run because it waits: call= in= [gen=]
+//	parked    a call ends for now because it waits: call= in= [gen=]
 //	stored    the timer of the newest batch that parked is stored, or that of at=
 //	wake      a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]

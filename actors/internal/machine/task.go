@@ -10,13 +10,13 @@ import (
 
 // taskCalled begins a subagent's work on a call.
 func (m *Machine) taskCalled(in TaskCalled) {
-	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) || m.state.ChildOf(in.Call) != nil {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) || m.state.ChildOf(in.Call) != nil {
 		return
 	}
-	if m.state.Depth(r.submission) >= conversation.MaxDepth {
-		m.outcome(r, nil, &conversation.ToolSettled{
-			Call: in.Call, Child: r.child, Failed: true, ErrorText: fmt.Sprintf(toolTooDeep, conversation.MaxDepth),
+	if m.state.Depth(w.submission) >= conversation.MaxDepth {
+		m.outcome(w, nil, &conversation.ToolSettled{
+			Call: in.Call, Child: w.child, Failed: true, ErrorText: fmt.Sprintf(toolTooDeep, conversation.MaxDepth),
 			ElapsedMs: m.elapsed(), At: m.env.Wall,
 		})
 		return
@@ -26,7 +26,7 @@ func (m *Machine) taskCalled(in TaskCalled) {
 		Call: in.Call, Agent: in.Agent, Prompt: in.Prompt, At: m.env.Wall,
 	}
 	m.enqueue(true, started)
-	m.tasks = append(m.tasks, &run{submission: started.Submission, child: started.Child, phase: phaseStarting, at: m.nextOffset()})
+	m.tasks = append(m.tasks, &work{submission: started.Submission, child: started.Child, phase: phaseStarting, at: m.nextOffset()})
 }
 
 // resumeTask goes on with the work of a subagent that an earlier attempt began, and
@@ -36,23 +36,23 @@ func (m *Machine) resumeTask(c conversation.ToolCall) bool {
 	if sub == nil {
 		return false
 	}
-	m.tasks = append(m.tasks, &run{submission: sub.ID, child: sub.Child, phase: phaseStarting, at: m.durable})
+	m.tasks = append(m.tasks, &work{submission: sub.ID, child: sub.Child, phase: phaseStarting, at: m.durable})
 	return true
 }
 
 // endTask ends a subagent's work with the outcome of the call that asked for it.
-func (m *Machine) endTask(r *run, outcome conversation.Outcome) {
-	sub := m.sub(r)
-	parent := m.runFor(sub.Parent)
+func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
+	sub := m.sub(w)
+	parent := m.workFor(sub.Parent)
 	done := &conversation.ToolSettled{Call: sub.Call, Child: parent.child, ElapsedMs: m.elapsed(), At: m.env.Wall}
 	if outcome == conversation.OutcomeCompleted {
 		done.Output = textOf(sub)
 	} else {
 		done.Failed, done.ErrorText = true, toolTaskFailed
 	}
-	m.endRun(r)
+	m.endWork(w)
 	m.outcome(parent, nil, done, &conversation.ChildSettled{
-		Child: sub.Child, Outcome: outcome, Usage: sub.Usage(), Unheard: r.unheard, At: m.env.Wall,
+		Child: sub.Child, Outcome: outcome, Usage: sub.Usage(), Unheard: w.unheard, At: m.env.Wall,
 	})
 }
 

@@ -8,55 +8,55 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// runTools starts the open calls of a run; their records are durable.
-func (m *Machine) runTools(r *run) {
-	r.phase = phaseTools
-	if r.gen == 0 || r.turn == "" { // no model call of this attempt has begun anything
-		m.newGen(r)
-		last, _ := m.sub(r).LastStep()
-		r.turn = last.Turn
+// runTools starts the open calls of a turn; their records are durable.
+func (m *Machine) runTools(w *work) {
+	w.phase = phaseTools
+	if w.gen == 0 || w.turn == "" { // no model call of this attempt has begun anything
+		m.newGen(w)
+		last, _ := m.sub(w).LastStep()
+		w.turn = last.Turn
 	}
-	r.waiting, r.running, r.parked = m.sub(r).OpenCalls(), 0, nil
-	m.startTools(r)
+	w.waiting, w.running, w.parked = m.sub(w).OpenCalls(), 0, nil
+	m.startTools(w)
 }
 
 // startTools starts waiting calls, in call order, as far as the bound allows, and while
 // there is room for what they bring.
-func (m *Machine) startTools(r *run) {
-	for len(r.waiting) > 0 && r.running < m.limits().ToolConcurrency && !m.Full() {
-		c := r.waiting[0]
-		r.waiting, r.running = r.waiting[1:], r.running+1
+func (m *Machine) startTools(w *work) {
+	for len(w.waiting) > 0 && w.running < m.limits().ToolConcurrency && !m.Full() {
+		c := w.waiting[0]
+		w.waiting, w.running = w.waiting[1:], w.running+1
 		if c.Name == conversation.TaskTool && m.resumeTask(c) {
 			continue
 		}
-		m.runTool(r, c)
+		m.runTool(w, c)
 	}
 }
 
 // startWaiting starts calls for which there was no room.
 func (m *Machine) startWaiting() {
-	for r := range m.runs() {
-		if r.phase == phaseTools && len(r.waiting) > 0 {
-			m.startTools(r)
+	for w := range m.allWork() {
+		if w.phase == phaseTools && len(w.waiting) > 0 {
+			m.startTools(w)
 		}
 	}
 }
 
-func (m *Machine) runTool(r *run, c conversation.ToolCall) {
+func (m *Machine) runTool(w *work, c conversation.ToolCall) {
 	m.emit(RunTool{
-		Gen: r.gen, Submission: r.submission, Turn: r.turn, Call: c.Call, Name: c.Name, Input: c.Input,
+		Gen: w.gen, Submission: w.submission, Turn: w.turn, Call: c.Call, Name: c.Name, Input: c.Input,
 		Recorded: m.state.Recorded(c.Call),
 	})
 }
 
 func (m *Machine) toolDone(in ToolDone) {
-	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
 		return
 	}
 	ms := int64(in.Duration / time.Millisecond)
 	done := &conversation.ToolSettled{
-		Call: in.Call, Child: r.child, Output: in.Output, Attachments: m.named(in.Images), Terminate: in.Terminate,
+		Call: in.Call, Child: w.child, Output: in.Output, Attachments: m.named(in.Images), Terminate: in.Terminate,
 		Failed: in.Failed, ErrorText: in.ErrorText, DurationMs: &ms, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	}
 	if in.NotRun {
@@ -73,23 +73,23 @@ func (m *Machine) toolDone(in ToolDone) {
 		done.Output, done.Attachments, done.Terminate, state = nil, nil, false, nil
 		done.Failed, done.ErrorText = true, fmt.Sprintf(toolTooLarge, size, m.cfg.MaxBatchBytes)
 	}
-	m.outcome(r, state, done)
+	m.outcome(w, state, done)
 }
 
 // outcome records the outcome of a call, in one batch with what belongs to it.
-func (m *Machine) outcome(r *run, state []StateWrite, done *conversation.ToolSettled, with ...conversation.Record) {
-	m.fit(r, done)
+func (m *Machine) outcome(w *work, state []StateWrite, done *conversation.ToolSettled, with ...conversation.Record) {
+	m.fit(w, done)
 	m.enqueue(true, append(append(stateRecords(state), with...), done)...)
-	r.running--
-	m.startTools(r)
-	if r.running > 0 || len(r.waiting) > 0 {
+	w.running--
+	m.startTools(w)
+	if w.running > 0 || len(w.waiting) > 0 {
 		return
 	}
-	if last, _ := m.sub(r).LastStep(); ends(last) {
-		m.ended(r)
+	if last, _ := m.sub(w).LastStep(); ends(last) {
+		m.ended(w)
 		return
 	}
-	m.callModel(r)
+	m.callModel(w)
 }
 
 func stateRecords(state []StateWrite) []conversation.Record {
@@ -113,12 +113,12 @@ func (m *Machine) named(list []conversation.Attachment) []conversation.Attachmen
 
 // stepDone records the result of a durable tool's step.
 func (m *Machine) stepDone(in StepDone) {
-	r := m.runOf(in.Gen)
-	if r == nil || r.phase != phaseTools || !m.running(r, in.Call) {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
 		m.emit(Reply{in.To, Moved{}})
 		return
 	}
-	if m.state.Brought(r.submission)+len(in.Output) > m.limits().MaxBrought {
+	if m.state.Brought(w.submission)+len(in.Output) > m.limits().MaxBrought {
 		m.emit(Reply{in.To, StepTooMuch{}})
 		return
 	}
@@ -126,7 +126,7 @@ func (m *Machine) stepDone(in StepDone) {
 	m.reply(in.To, StepKept{}, false)
 }
 
-// owed reports whether a call of a run has no outcome yet.
-func (m *Machine) owed(r *run, id conversation.CallID) bool {
-	return slices.ContainsFunc(m.sub(r).OpenCalls(), func(c conversation.ToolCall) bool { return c.Call == id })
+// owed reports whether a call has no outcome yet.
+func (m *Machine) owed(w *work, id conversation.CallID) bool {
+	return slices.ContainsFunc(m.sub(w).OpenCalls(), func(c conversation.ToolCall) bool { return c.Call == id })
 }

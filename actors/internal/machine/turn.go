@@ -16,25 +16,25 @@ const stopLength = "length"
 // stopError is the stop reason of a step that broke off for good.
 const stopError = "error"
 
-// callModel asks for the next model call of a run.
-func (m *Machine) callModel(r *run) {
-	r.step++
-	r.tries, r.compacted, r.repeated = tries{}, false, 0
-	m.startCall(r)
+// callModel asks for the next model call.
+func (m *Machine) callModel(w *work) {
+	w.step++
+	w.tries, w.compacted, w.repeated = tries{}, false, 0
+	m.startCall(w)
 }
 
 // startCall asks for a model call, the first or a repetition.
-func (m *Machine) startCall(r *run) {
-	r.phase, r.opened, r.asked, r.wait = phaseModel, false, m.env.Mono, 0
-	r.said, r.speaks, r.calls, r.signed = m.sub(r).Said(), ModelDone, 0, 0
-	r.facts = conversation.CallFacts{}
-	if !m.mayAsk(r) {
+func (m *Machine) startCall(w *work) {
+	w.phase, w.opened, w.asked, w.wait = phaseModel, false, m.env.Mono, 0
+	w.said, w.speaks, w.calls, w.signed = m.sub(w).Said(), ModelDone, 0, 0
+	w.facts = conversation.CallFacts{}
+	if !m.mayAsk(w) {
 		return
 	}
-	r.turn = conversation.TurnID(m.ids.next("turn_"))
+	w.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
-		Gen: m.newGen(r), Submission: r.submission, Turn: r.turn,
-		Attempt: m.state.Submission(m.run.submission).Attempts, Step: r.step, Avoid: slices.Concat(r.lost, r.tries.failed), Without: r.bare.images,
+		Gen: m.newGen(w), Submission: w.submission, Turn: w.turn,
+		Attempt: m.state.Submission(m.work.submission).Attempts, Step: w.step, Avoid: slices.Concat(w.lost, w.tries.failed), Without: w.bare.images,
 	})
 }
 
@@ -43,130 +43,130 @@ func (m *Machine) startCall(r *run) {
 func (m *Machine) model(in Model) {
 	for _, e := range in.Events {
 		m.pending.grouped = false
-		r := m.runOf(in.Gen)
-		if r == nil {
+		w := m.workOf(in.Gen)
+		if w == nil {
 			return
 		}
 		switch {
 		case e.Kind == ModelData:
-			m.data(r, e)
-		case r.phase == phaseModel:
-			r.facts = in.Facts
-			m.modelEvent(r, in.Name, e)
+			m.data(w, e)
+		case w.phase == phaseModel:
+			w.facts = in.Facts
+			m.modelEvent(w, in.Name, e)
 		}
 	}
 }
 
 // data records what a tool or a hook writes for clients. A subagent has none.
-func (m *Machine) data(r *run, e ModelEvent) {
-	if r.child == "" && (r.phase == phaseTools || r.phase == phaseFinish) {
-		m.enqueue(false, &conversation.DataWritten{Message: m.sub(r).Message, Name: e.Name, Data: e.Input})
+func (m *Machine) data(w *work, e ModelEvent) {
+	if w.child == "" && (w.phase == phaseTools || w.phase == phaseFinish) {
+		m.enqueue(false, &conversation.DataWritten{Message: m.sub(w).Message, Name: e.Name, Data: e.Input})
 	}
 }
 
-func (m *Machine) modelEvent(r *run, name string, e ModelEvent) {
+func (m *Machine) modelEvent(w *work, name string, e ModelEvent) {
 	switch e.Kind {
 	case ModelFailed:
-		m.modelFailed(r, name, e)
+		m.modelFailed(w, name, e)
 		return
 	case ModelMetadata:
-		r.metadata, r.written = e.Input, append(r.written, e.State...)
+		w.metadata, w.written = e.Input, append(w.written, e.State...)
 		return
 	}
-	id := m.openResponse(r, name)
+	id := m.openResponse(w, name)
 	switch e.Kind {
 	case ModelText:
-		r.signed = 0
-		m.speak(r, id, conversation.PartText, e)
+		w.signed = 0
+		m.speak(w, id, conversation.PartText, e)
 	case ModelReasoning:
-		m.speak(r, id, conversation.PartReasoning, e)
+		m.speak(w, id, conversation.PartReasoning, e)
 	case ModelSignature:
-		m.sign(r, id, e)
+		m.sign(w, id, e)
 	case ModelCall:
-		r.speaks = ModelCall
-		if r.calls++; r.calls > m.limits().MaxCalls {
-			m.tooManyCalls(r)
+		w.speaks = ModelCall
+		if w.calls++; w.calls > m.limits().MaxCalls {
+			m.tooManyCalls(w)
 			return
 		}
-		if !m.mayCall(r, len(e.Input)) {
+		if !m.mayCall(w, len(e.Input)) {
 			return
 		}
-		m.called(r, id, e)
+		m.called(w, id, e)
 	case ModelDone:
-		m.modelDone(r, e)
+		m.modelDone(w, e)
 	}
 }
 
 // openResponse records the start of the turn once and returns the response's id.
-func (m *Machine) openResponse(r *run, model string) conversation.MessageID {
-	sub := m.sub(r)
-	if r.opened {
+func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
+	sub := m.sub(w)
+	if w.opened {
 		return sub.Message
 	}
 	var with []conversation.Record
-	r.wait = m.askedMs(r)
+	w.wait = m.askedMs(w)
 	started := &conversation.ResponseStarted{
-		Message: sub.Message, Submission: sub.ID, Child: r.child, Turn: r.turn, Model: model, WaitMs: r.wait, At: m.env.Wall,
+		Message: sub.Message, Submission: sub.ID, Child: w.child, Turn: w.turn, Model: model, WaitMs: w.wait, At: m.env.Wall,
 	}
 	if started.Message == "" {
 		started.Message = conversation.MessageID(m.ids.next("msg_"))
-		started.Metadata, with = r.metadata, stateRecords(r.written)
+		started.Metadata, with = w.metadata, stateRecords(w.written)
 	}
-	r.opened = true
-	m.enqueue(true, append(append(with, m.tookWithout(r, model)...), started)...)
+	w.opened = true
+	m.enqueue(true, append(append(with, m.tookWithout(w, model)...), started)...)
 	return started.Message
 }
 
-func (m *Machine) modelDone(r *run, e ModelEvent) {
-	m.completeStep(r, e)
-	calls := m.sub(r).OpenCalls()
-	if e.Full && (r.child == "" || len(calls) > 0) { // nothing follows the end of a task
-		m.compactSoon(r)
+func (m *Machine) modelDone(w *work, e ModelEvent) {
+	m.completeStep(w, e)
+	calls := m.sub(w).OpenCalls()
+	if e.Full && (w.child == "" || len(calls) > 0) { // nothing follows the end of a task
+		m.compactSoon(w)
 	}
 	if len(calls) == 0 {
-		m.ended(r)
+		m.ended(w)
 		return
 	}
 	if e.StopReason != stopLength {
-		r.cutOff = 0
-		r.phase, r.at = phaseCalling, m.nextOffset()
+		w.cutOff = 0
+		w.phase, w.at = phaseCalling, m.nextOffset()
 		return
 	}
 	// What the model wanted to say is not all there.
-	m.skip(r, calls, toolCutOff)
-	if r.cutOff++; r.cutOff > maxCutOff {
-		m.fail(r, failure(conversation.CodeModelFailed, sayCutOff, map[string]any{"reason": stopLength}))
+	m.skip(w, calls, toolCutOff)
+	if w.cutOff++; w.cutOff > maxCutOff {
+		m.fail(w, failure(conversation.CodeModelFailed, sayCutOff, map[string]any{"reason": stopLength}))
 		return
 	}
-	m.callModel(r)
+	m.callModel(w)
 }
 
 // skip gives calls that did not run their outcome.
-func (m *Machine) skip(r *run, calls []conversation.ToolCall, text string) {
+func (m *Machine) skip(w *work, calls []conversation.ToolCall, text string) {
 	for _, c := range calls {
 		m.enqueue(true, &conversation.ToolSettled{
-			Call: c.Call, Child: r.child, Failed: true, ErrorText: text, ElapsedMs: m.elapsed(), At: m.env.Wall,
+			Call: c.Call, Child: w.child, Failed: true, ErrorText: text, ElapsedMs: m.elapsed(), At: m.env.Wall,
 		})
 	}
 }
 
 // ended is the end of a response as the model sees it.
-func (m *Machine) ended(r *run) {
-	if r.child == "" && m.limits().FinishHook {
-		r.phase, r.at = phaseEnding, m.nextOffset()
+func (m *Machine) ended(w *work) {
+	if w.child == "" && m.limits().FinishHook {
+		w.phase, w.at = phaseEnding, m.nextOffset()
 		return
 	}
-	m.finish(r)
+	m.finish(w)
 }
 
 // withdraw takes back what the model call under way has said.
-func (m *Machine) withdraw(r *run, e ModelEvent) {
-	if r.opened {
+func (m *Machine) withdraw(w *work, e ModelEvent) {
+	if w.opened {
 		m.enqueue(true, &conversation.StepDropped{
-			Message: m.sub(r).Message, Child: r.child, Turn: r.turn, Facts: r.facts, Reason: reasonOf(e.Err),
-			DurationMs: m.askedMs(r), Retries: r.repeated, At: m.env.Wall,
+			Message: m.sub(w).Message, Child: w.child, Turn: w.turn, Facts: w.facts, Reason: reasonOf(e.Err),
+			DurationMs: m.askedMs(w), Retries: w.repeated, At: m.env.Wall,
 		})
-		r.opened = false
+		w.opened = false
 	}
 }
 
@@ -181,24 +181,24 @@ func reasonOf(err *conversation.SettlementError) string {
 	return string(err.Type)
 }
 
-// askedMs is how long ago the model call of a run was asked for, in milliseconds.
-func (m *Machine) askedMs(r *run) int64 { return int64((m.env.Mono - r.asked) / time.Millisecond) }
+// askedMs is how long ago the model call was asked for, in milliseconds.
+func (m *Machine) askedMs(w *work) int64 { return int64((m.env.Mono - w.asked) / time.Millisecond) }
 
-func (m *Machine) completeStep(r *run, e ModelEvent) {
+func (m *Machine) completeStep(w *work, e ModelEvent) {
 	if e.Kind != ModelDone { // the reply ends before its end
-		e.Facts = r.facts
+		e.Facts = w.facts
 	}
 	m.enqueue(true, &conversation.StepCompleted{
-		Message: m.sub(r).Message, Child: r.child, Turn: r.turn, StopReason: e.StopReason, Usage: e.Usage, Facts: e.Facts,
-		DurationMs: m.askedMs(r), WaitMs: r.wait, Retries: r.repeated, ElapsedMs: m.elapsed(), At: m.env.Wall,
+		Message: m.sub(w).Message, Child: w.child, Turn: w.turn, StopReason: e.StopReason, Usage: e.Usage, Facts: e.Facts,
+		DurationMs: m.askedMs(w), WaitMs: w.wait, Retries: w.repeated, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 }
 
-// fail ends a run whose model gave no answer.
-func (m *Machine) fail(r *run, err *conversation.SettlementError) {
-	if r.child != "" {
-		m.endTask(r, conversation.OutcomeFailed)
+// fail ends work whose model gave no answer.
+func (m *Machine) fail(w *work, err *conversation.SettlementError) {
+	if w.child != "" {
+		m.endTask(w, conversation.OutcomeFailed)
 		return
 	}
-	m.settle(m.sub(r), conversation.OutcomeFailed, err)
+	m.settle(m.sub(w), conversation.OutcomeFailed, err)
 }

@@ -11,7 +11,7 @@ import (
 // clock is what the process takes for the time.
 func (w *world) clock() conversation.Time { return w.wall + w.skew }
 
-// park ends the run of a tool that waits for a time.
+// park ends a call for now that waits for a time.
 func (w *world) park(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)

@@ -19,7 +19,7 @@ func (w *world) working() bool {
 // beside.
 func (w *world) busy(id conversation.SubmissionID) bool {
 	return slices.ContainsFunc(w.calls, func(c *modelCall) bool { return c.Submission == id }) ||
-		slices.ContainsFunc(w.tools, func(c *toolRun) bool { return c.Submission == id }) ||
+		slices.ContainsFunc(w.tools, func(c *runningTool) bool { return c.Submission == id }) ||
 		w.ending != nil && w.ending.Submission == id || w.start != nil && w.start.Submission == id
 }
 
@@ -91,7 +91,7 @@ func (w *world) runTool(e machine.RunTool) {
 		w.seen["rerun"]++
 	}
 	w.ran[e.Call] = true
-	run := &toolRun{RunTool: e, durable: c.Durable, steps: map[string]bool{}}
+	run := &runningTool{RunTool: e, durable: c.Durable, steps: map[string]bool{}}
 	for _, s := range e.Recorded {
 		run.steps[s.Name] = true
 	}
@@ -172,7 +172,7 @@ func (w *world) cancel(gen int) {
 		}
 		return c.Gen == gen
 	})
-	w.tools = slices.DeleteFunc(w.tools, func(c *toolRun) bool {
+	w.tools = slices.DeleteFunc(w.tools, func(c *runningTool) bool {
 		if c.Gen == gen {
 			w.stale = append(w.stale, machine.ToolDone{Gen: gen, Call: c.Call}, machine.TaskCalled{Gen: gen, Call: c.Call})
 		}
@@ -282,7 +282,7 @@ func (w *world) useTool() {
 }
 
 // takeStep takes a step that is not recorded, and records it.
-func (w *world) takeStep(c *toolRun) {
+func (w *world) takeStep(c *runningTool) {
 	name := fmt.Sprintf("s%d", w.r.IntN(3))
 	if c.steps[name] {
 		return

@@ -39,7 +39,7 @@ type world struct {
 	alarms  map[conversation.Offset]conversation.Time // the timers in the bucket
 
 	calls  []*modelCall
-	tools  []*toolRun
+	tools  []*runningTool
 	ending *machine.FinishResponse // the author looks at it
 	start  *machine.PrepareDelivery
 	jobs   []machine.Summarize
@@ -77,8 +77,8 @@ type modelCall struct {
 	called int // tools
 }
 
-// toolRun is a call that runs, and the steps it has recorded or waits for.
-type toolRun struct {
+// runningTool is a call that runs, and the steps it has recorded or waits for.
+type runningTool struct {
 	machine.RunTool
 	durable bool
 	steps   map[string]bool // recorded

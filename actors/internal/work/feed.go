@@ -123,12 +123,12 @@ func (f *feed) take() machine.Model {
 	return out
 }
 
-// writer is where data writers of an agent hand what they write while run holds. An
+// writer is where data writers of an agent hand what they write while within holds. An
 // author may keep their context's values beyond its end: nobody takes the data then,
 // or whoever does throws it away.
-func (f *feed) writer(run context.Context, u *author) func(context.Context, string, json.RawMessage) error {
+func (f *feed) writer(within context.Context, u *author) func(context.Context, string, json.RawMessage) error {
 	return func(ctx context.Context, name string, data json.RawMessage) error {
-		if run.Err() != nil {
+		if within.Err() != nil {
 			return agent.ErrNoResponse
 		}
 		if !u.writesData(name) {
@@ -139,10 +139,10 @@ func (f *feed) writer(run context.Context, u *author) func(context.Context, stri
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(run, cancel)()
+		defer context.AfterFunc(within, cancel)()
 		if err := f.deliver(ctx, machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: data}); err != nil {
 			return err
 		}
-		return run.Err()
+		return within.Err()
 	}
 }

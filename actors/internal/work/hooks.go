@@ -47,7 +47,7 @@ func (n *Node) decorate(ctx context.Context, log *slog.Logger, call func(context
 		err = conversation.CheckPayload(metadata)
 	}
 	switch {
-	case ctx.Err() != nil: // the run was cancelled; nobody listens
+	case ctx.Err() != nil: // the work was cancelled; nobody listens
 		return nil
 	case err != nil:
 		log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
@@ -91,7 +91,7 @@ func (r *Runner) prepareDelivery(e machine.PrepareDelivery, v *view) {
 		out := machine.DeliveryPrepared{Gen: e.Gen, State: s.writes.take()}
 		defer s.writes.release()
 		if w.ctx.Err() != nil {
-			return // the run was cancelled; nobody listens
+			return // the work was cancelled; nobody listens
 		}
 		if err != nil {
 			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))

@@ -72,7 +72,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 	end, err := c.stream(ctx, f)
 	if err != nil {
 		if ctx.Err() != nil {
-			return // the run was cancelled; nobody listens
+			return // the work was cancelled; nobody listens
 		}
 		c.node.o.Logger.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", Cause(err, c.node.showsContent(c.turn.Address.Agent)))
@@ -80,7 +80,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		c.live.Log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
 		end = c.failed(err)
 	}
-	// An error means that the run was cancelled.
+	// An error means that the work was cancelled.
 	_ = f.push(ctx, end)
 }
 

@@ -28,7 +28,7 @@ type toolCall struct {
 	node    *Node
 	options *Options // of the runner
 	author  *author
-	run     machine.RunTool
+	effect  machine.RunTool
 	ctx     context.Context // of the work
 	feed    *feed
 	call    agent.Call
@@ -45,7 +45,7 @@ type toolCall struct {
 func (r *Runner) runTool(e machine.RunTool, v *view) {
 	w, root := r.begin(e.Gen, v), v.root
 	c := &toolCall{
-		node: r.node, options: &r.o, author: w.author, run: e, ctx: w.ctx, feed: w.feed, live: r.live(v, e.Turn),
+		node: r.node, options: &r.o, author: w.author, effect: e, ctx: w.ctx, feed: w.feed, live: r.live(v, e.Turn),
 		sender: r.senderOf(v), left: root.left,
 		call: agent.Call{
 			Address: v.created.Address(), UID: v.created.UID, Submission: root.id, Attempt: root.attempts, Turn: e.Turn, ID: e.Call,
@@ -60,7 +60,7 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 		out, err := c.perform()
 		defer func() { c.writes.release() }()
 		if c.ctx.Err() != nil {
-			return // the run was cancelled; nobody listens
+			return // the work was cancelled; nobody listens
 		}
 		if err != nil {
 			log.Warn("tool failed", "err", logged(err), "cause", Cause(err, false))
@@ -71,7 +71,7 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 
 // perform returns what the machine is told of the call. The error is for the log.
 func (c *toolCall) perform() (machine.Input, error) {
-	done := machine.ToolDone{Gen: c.run.Gen, Call: c.run.Call}
+	done := machine.ToolDone{Gen: c.effect.Gen, Call: c.effect.Call}
 	refuse := func(text string, err error) (machine.Input, error) {
 		done.NotRun, done.Failed, done.ErrorText = true, true, text
 		return done, err
@@ -83,29 +83,29 @@ func (c *toolCall) perform() (machine.Input, error) {
 	if err != nil {
 		return refuse(sayNoTools, fmt.Errorf("%w: %w", errInstructions, err))
 	}
-	if c.run.Name == conversation.TaskTool && len(setup.Subagents) > 0 {
-		task, problem := readTask(setup, c.run)
+	if c.effect.Name == conversation.TaskTool && len(setup.Subagents) > 0 {
+		task, problem := readTask(setup, c.effect)
 		if problem != "" {
 			return refuse(problem, nil)
 		}
 		return task, nil
 	}
 	if c.outputs != nil {
-		out, problem, err := c.outputs.read(c.ctx, c.run.Input, c.node.outputBytes(setup.Model))
+		out, problem, err := c.outputs.read(c.ctx, c.effect.Input, c.node.outputBytes(setup.Model))
 		if problem != "" {
 			return refuse(problem, err)
 		}
 		done.Output = out
 		return done, err
 	}
-	tool, ok := setup.Tool(c.run.Name)
+	tool, ok := setup.Tool(c.effect.Name)
 	if !ok {
-		return refuse(fmt.Sprintf(sayUnknownTool, c.run.Name), nil)
+		return refuse(fmt.Sprintf(sayUnknownTool, c.effect.Name), nil)
 	}
 	began := time.Now()
 	out, err := c.use(tool)
 	if until, parked := c.parked.end(); parked {
-		return machine.ToolParked{Gen: c.run.Gen, Call: c.run.Call, Until: c.timeOf(until)}, nil
+		return machine.ToolParked{Gen: c.effect.Gen, Call: c.effect.Call, Until: c.timeOf(until)}, nil
 	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
@@ -122,7 +122,7 @@ func (c *toolCall) perform() (machine.Input, error) {
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.sender)
 	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
-	ctx = c.live.Author(ctx, map[string]any{"tool": c.run.Name, "toolCallId": string(c.run.Call)})
+	ctx = c.live.Author(ctx, map[string]any{"tool": c.effect.Name, "toolCallId": string(c.effect.Call)})
 	s := c.author.within(ctx, c.author.agent)
 	ctx, c.writes = s.ctx, s.writes
 	ctx, stop := context.WithCancelCause(ctx)
@@ -136,7 +136,7 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 		c.parked.stop, c.parked.giveUp = stop, giveUp
 		ctx = agent.WithSteps(ctx, newSteps(c))
 	}
-	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.run.Input) })
+	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.effect.Input) })
 	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
 		c.parked.forget() // run again beside itself it could do anything
 	}
@@ -196,7 +196,7 @@ func (c *toolCall) put(body storage.Body) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.node.o.StoreTimeout+time.Duration(body.Size>>20)*time.Second)
 	defer cancel()
 	if err := storage.PutBlob(ctx, c.node.o.Bucket, c.options.Key, body); err != nil {
-		c.node.o.Logger.Warn("image of a tool is not stored", "conversation", string(c.options.Key), "call", string(c.run.Call), "err", err)
+		c.node.o.Logger.Warn("image of a tool is not stored", "conversation", string(c.options.Key), "call", string(c.effect.Call), "err", err)
 		return refusal(sayImageLost)
 	}
 	return nil
@@ -204,8 +204,8 @@ func (c *toolCall) put(body storage.Body) error {
 
 // imageID names an image of the call. A call that runs again names it alike.
 func (c *toolCall) imageID(n int) conversation.AttachmentID {
-	sum := sha256.Sum256(fmt.Append(nil, c.run.Call, n))
-	called, err := ulid.Parse(strings.TrimPrefix(string(c.run.Call), "call_"))
+	sum := sha256.Sum256(fmt.Append(nil, c.effect.Call, n))
+	called, err := ulid.Parse(strings.TrimPrefix(string(c.effect.Call), "call_"))
 	if err != nil {
 		called = ulid.Make()
 	}
@@ -228,7 +228,7 @@ var (
 
 func newSteps(c *toolCall) *steps {
 	s := &steps{call: c, recorded: map[string]json.RawMessage{}}
-	for _, r := range c.run.Recorded {
+	for _, r := range c.effect.Recorded {
 		s.recorded[r.Name] = r.Output
 	}
 	return s
@@ -254,7 +254,7 @@ var errStepLost = errors.New("the run is over")
 func (s *steps) Record(_ context.Context, name string, output json.RawMessage) error {
 	c := s.call
 	done := make(chan error, 1)
-	c.options.Record(machine.StepDone{Gen: c.run.Gen, Call: c.run.Call, Name: name, Output: output}, func(a machine.Answer) {
+	c.options.Record(machine.StepDone{Gen: c.effect.Gen, Call: c.effect.Call, Name: name, Output: output}, func(a machine.Answer) {
 		switch a.(type) {
 		case machine.StepKept:
 			done <- nil
