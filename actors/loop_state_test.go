@@ -109,7 +109,7 @@ func TestStateOfASubmission(t *testing.T) {
 		if seen, _ := errs.Load("seen"); !slices.Equal(seen.([]string), all) {
 			t.Errorf("Settled sees %v, want %v", seen, all)
 		}
-		checkWithState(t, l, "started", batchWith(l, chat("c"), func(h *conversation.HookDone) bool { return h.Hook == conversation.HookStarted }))
+		checkWithState(t, l, "started", batchWith(l, chat("c"), func(h *conversation.HookDone) bool { return h.Hook == conversation.HookDeliveryStarted }))
 		checkWithState(t, l, `"tool"`, batchWith(l, chat("c"), func(s *conversation.ToolSettled) bool { return !s.Failed }))
 		checkWithState(t, l, `"failed tool"`, batchWith(l, chat("c"), func(s *conversation.ToolSettled) bool { return s.Failed }))
 		checkWithState(t, l, `"stop"`, batchWith(l, chat("c"), func(h *conversation.HookDone) bool { return h.Hook == conversation.HookContinued }))

@@ -302,8 +302,8 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, Patience: d.Patience, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
 		MaxBrought: l.OutputBytes, MaxReply: r.work.ViewBytes / 4 * 3,
-		ToolConcurrency: cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
-		StartHook:       a.Hooks.DeliveryStarted != nil, FinishHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
+		ToolConcurrency:     cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
+		DeliveryStartedHook: a.Hooks.DeliveryStarted != nil, ResponseFinishedHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil,
 		SettledHook: a.Hooks.Settled != nil,
 	}, true
 }

@@ -117,8 +117,8 @@ func (s *State) foldHook(r *HookDone) error {
 		return err
 	}
 	switch r.Hook {
-	case HookStarted:
-		sub.Prepared = true
+	case HookDeliveryStarted:
+		sub.DeliveryStarted = true
 	case HookContinued:
 		sub.Continued++
 	}

@@ -117,11 +117,11 @@ func TestImagesOfTools(t *testing.T) {
 // TestHooksAreRecorded: what a hook has done is known to the next attempt.
 func TestHooksAreRecorded(t *testing.T) {
 	s := running(t)
-	apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookStarted})
+	apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookDeliveryStarted})
 	for range 2 {
 		apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookContinued})
 	}
-	if sub := s.Submission("sub_1"); !sub.Prepared || sub.Continued != 2 {
+	if sub := s.Submission("sub_1"); !sub.DeliveryStarted || sub.Continued != 2 {
 		t.Errorf("%+v", sub)
 	}
 }

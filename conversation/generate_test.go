@@ -529,7 +529,7 @@ func (g *generator) between(w *work) {
 	case n < 50:
 		g.note()
 	case n < 60:
-		g.add(&conversation.HookDone{Submission: w.sub, Hook: pick(g.r, conversation.HookStarted, conversation.HookContinued)})
+		g.add(&conversation.HookDone{Submission: w.sub, Hook: pick(g.r, conversation.HookDeliveryStarted, conversation.HookContinued)})
 	}
 }
 

@@ -78,8 +78,8 @@ type Hook string
 
 // The hooks of [HookDone].
 const (
-	// HookStarted is shown a delivery before the first model call for it.
-	HookStarted Hook = "delivery_started"
+	// HookDeliveryStarted is shown a delivery before the first model call for it.
+	HookDeliveryStarted Hook = "delivery_started"
 	// HookContinued has asked for more after the model wanted to stop.
 	HookContinued Hook = "continued"
 )

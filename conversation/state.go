@@ -191,10 +191,10 @@ type Submission struct {
 	Retry   *RetryScheduled `json:"retry,omitempty"`
 	Settled bool            `json:"settled,omitempty"`
 	Outcome Outcome         `json:"outcome,omitempty"`
-	// Prepared is set once the hook at the start of a delivery has ended; Continued
+	// DeliveryStarted is set once the hook at the start of a delivery has ended; Continued
 	// counts how often the model was sent on.
-	Prepared  bool `json:"prepared,omitempty"`
-	Continued int  `json:"continued,omitempty"`
+	DeliveryStarted bool `json:"prepared,omitempty"`
+	Continued       int  `json:"continued,omitempty"`
 
 	// Of the hidden submission of a subagent: its conversation, the agent's name, the
 	// call that asked for it, and the submission that call belongs to.

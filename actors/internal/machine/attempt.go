@@ -13,16 +13,16 @@ import (
 type phase int
 
 const (
-	phaseStarting   phase = iota // attempt_started, or child_started, is on its way
-	phasePreparing               // the author sees the delivery
-	phaseModel                   // a model call is under way
-	phaseCalling                 // the step's calls are on their way to the log
-	phaseTools                   // tools run
-	phaseRetry                   // a failed model call waits to be repeated, here
-	phaseWaiting                 // it waits for so long that nothing is done meanwhile
-	phaseCompacting              // a model call waits for a summary of its context
-	phaseEnding                  // the response's last step is on its way to the log
-	phaseFinish                  // the author sees the response
+	phaseStarting       phase = iota // attempt_started, or child_started, is on its way
+	phaseStartDelivery               // the author sees the delivery
+	phaseModel                       // a model call is under way
+	phaseCalling                     // the step's calls are on their way to the log
+	phaseTools                       // tools run
+	phaseRetry                       // a failed model call waits to be repeated, here
+	phaseWaiting                     // it waits for so long that nothing is done meanwhile
+	phaseCompacting                  // a model call waits for a summary of its context
+	phaseEnding                      // the response's last step is on its way to the log
+	phaseFinishResponse              // the author sees the response
 )
 
 // work is what is under way for one submission: the attempt at the first unsettled
@@ -145,9 +145,9 @@ func (m *Machine) continueOne(w *work) {
 
 // begin starts the work on a submission, or takes it up again.
 func (m *Machine) begin(w *work) {
-	if w.child == "" && m.limits().StartHook && !m.sub(w).Prepared {
-		w.phase = phasePreparing
-		m.emit(PrepareDelivery{Gen: m.newGen(w), Submission: w.submission, Attempt: m.sub(w).Attempts})
+	if w.child == "" && m.limits().DeliveryStartedHook && !m.sub(w).DeliveryStarted {
+		w.phase = phaseStartDelivery
+		m.emit(StartDelivery{Gen: m.newGen(w), Submission: w.submission, Attempt: m.sub(w).Attempts})
 		return
 	}
 	m.proceed(w)
@@ -396,7 +396,7 @@ func (m *Machine) budgetSpent() {
 		m.emit(SetTimer{Timer: TimerBudget, After: left})
 		return
 	}
-	if w.phase == phaseEnding || w.phase == phaseFinish {
+	if w.phase == phaseEnding || w.phase == phaseFinishResponse {
 		// The response is complete: its author's words about it do not fail it.
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 		return

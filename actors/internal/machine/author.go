@@ -2,10 +2,10 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// deliveryPrepared goes on after the author has seen a delivery.
-func (m *Machine) deliveryPrepared(in DeliveryPrepared) {
+// deliveryStarted goes on after the author has seen a delivery.
+func (m *Machine) deliveryStarted(in DeliveryStarted) {
 	w := m.workOf(in.Gen)
-	if w == nil || w.phase != phasePreparing {
+	if w == nil || w.phase != phaseStartDelivery {
 		return
 	}
 	if in.Err != nil {
@@ -13,7 +13,7 @@ func (m *Machine) deliveryPrepared(in DeliveryPrepared) {
 		m.giveUp(m.sub(w), in.Err)
 		return
 	}
-	m.enqueue(true, append(stateRecords(in.State), &conversation.HookDone{Submission: w.submission, Hook: conversation.HookStarted})...)
+	m.enqueue(true, append(stateRecords(in.State), &conversation.HookDone{Submission: w.submission, Hook: conversation.HookDeliveryStarted})...)
 	m.proceed(w)
 }
 
@@ -23,10 +23,10 @@ func (m *Machine) finish(w *work) {
 	switch {
 	case w.child != "":
 		m.endTask(w, conversation.OutcomeCompleted)
-	case !m.limits().FinishHook:
+	case !m.limits().ResponseFinishedHook:
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 	default:
-		w.phase = phaseFinish
+		w.phase = phaseFinishResponse
 		last, _ := sub.LastStep()
 		m.emit(FinishResponse{
 			Gen: m.newGen(w), Submission: w.submission, Turn: last.Turn, Attempt: sub.Attempts, Step: w.step,
@@ -37,7 +37,7 @@ func (m *Machine) finish(w *work) {
 // responseFinished settles a response, or sends the model on.
 func (m *Machine) responseFinished(in ResponseFinished) {
 	w := m.workOf(in.Gen)
-	if w == nil || w.phase != phaseFinish {
+	if w == nil || w.phase != phaseFinishResponse {
 		return
 	}
 	sub := m.sub(w)

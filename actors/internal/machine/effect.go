@@ -84,9 +84,9 @@ type (
 		At    conversation.Offset
 		Until conversation.Time
 	}
-	// PrepareDelivery shows the author a delivery before the first model call for it;
-	// [DeliveryPrepared] answers.
-	PrepareDelivery struct {
+	// StartDelivery shows the author a delivery before the first model call for it;
+	// [DeliveryStarted] answers.
+	StartDelivery struct {
 		Gen        int
 		Submission conversation.SubmissionID
 		Attempt    int
@@ -141,22 +141,22 @@ type (
 	}
 )
 
-func (Append) effect()          {}
-func (List) effect()            {}
-func (Look) effect()            {}
-func (Unlist) effect()          {}
-func (Reply) effect()           {}
-func (CallModel) effect()       {}
-func (RunTool) effect()         {}
-func (StoreTimer) effect()      {}
-func (PrepareDelivery) effect() {}
-func (ShowSettlement) effect()  {}
-func (Summarize) effect()       {}
-func (FinishResponse) effect()  {}
-func (Checkpoint) effect()      {}
-func (Cancel) effect()          {}
-func (SetTimer) effect()        {}
-func (Stop) effect()            {}
+func (Append) effect()         {}
+func (List) effect()           {}
+func (Look) effect()           {}
+func (Unlist) effect()         {}
+func (Reply) effect()          {}
+func (CallModel) effect()      {}
+func (RunTool) effect()        {}
+func (StoreTimer) effect()     {}
+func (StartDelivery) effect()  {}
+func (ShowSettlement) effect() {}
+func (Summarize) effect()      {}
+func (FinishResponse) effect() {}
+func (Checkpoint) effect()     {}
+func (Cancel) effect()         {}
+func (SetTimer) effect()       {}
+func (Stop) effect()           {}
 
 // Answer is what a caller is told.
 type Answer interface{ answer() }

@@ -207,9 +207,9 @@ type (
 		Prompt string
 	}
 
-	// DeliveryPrepared says that the author has seen the delivery of the work gen. Err
+	// DeliveryStarted says that the author has seen the delivery of the work gen. Err
 	// fails the submission.
-	DeliveryPrepared struct {
+	DeliveryStarted struct {
 		Gen   int
 		State []StateWrite
 		Err   *conversation.SettlementError
@@ -271,7 +271,7 @@ func (Model) input()            {}
 func (ToolDone) input()         {}
 func (StepDone) input()         {}
 func (TaskCalled) input()       {}
-func (DeliveryPrepared) input() {}
+func (DeliveryStarted) input()  {}
 func (ResponseFinished) input() {}
 func (Compact) input()          {}
 func (Summarized) input()       {}

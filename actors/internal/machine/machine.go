@@ -29,9 +29,9 @@ type Limits struct {
 	// MaxReply bounds what the calls of one reply bring, in bytes: a model is shown all of
 	// it at once.
 	MaxReply int
-	// StartHook says that a delivery is shown to its author before the first model
-	// call for it, FinishHook a response before it settles, SettledHook a settlement.
-	StartHook, FinishHook, SettledHook bool
+	// DeliveryStartedHook says that a delivery is shown to its author before the first model
+	// call for it, ResponseFinishedHook a response before it settles, SettledHook a settlement.
+	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool
 }
 
 // Config is what a machine is made with. All fields are required.
@@ -384,8 +384,8 @@ func (m *Machine) take(in Input) {
 		m.stepDone(in)
 	case TaskCalled:
 		m.taskCalled(in)
-	case DeliveryPrepared:
-		m.deliveryPrepared(in)
+	case DeliveryStarted:
+		m.deliveryStarted(in)
 	case ResponseFinished:
 		m.responseFinished(in)
 	case Compact:

@@ -80,8 +80,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintln(w)
 	case machine.StoreTimer:
 		fmt.Fprintf(w, "store-timer %d until=%s\n", int64(e.At), e.Until)
-	case machine.PrepareDelivery:
-		fmt.Fprintf(w, "prepare-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)
+	case machine.StartDelivery:
+		fmt.Fprintf(w, "start-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)
 	case machine.ShowSettlement:
 		fmt.Fprintf(w, "show-settlement %s %s\n", e.Submission.ID, e.Outcome)
 	case machine.Summarize:

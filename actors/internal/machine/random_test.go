@@ -164,7 +164,7 @@ func (w *world) progress(first int) bool {
 			}
 		case 6:
 			if w.start != nil {
-				w.prepared()
+				w.deliveryStarted()
 				return true
 			}
 		case 7:

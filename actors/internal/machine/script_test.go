@@ -33,7 +33,7 @@ import (
 //	stored    the timer of the newest batch that parked is stored, or that of at=
 //	wake      a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
-//	prepared  the author has seen the delivery [failed=] [set=key:value] [gen=]
+//	started   the author has seen the delivery [failed=] [set=key:value] [gen=]
 //	limits    other limits from now on [response=]
 //	finished  the author has seen the response [metadata=] [again=] [set=key:value] [gen=]
 //	compact   a caller asks for a compaction [instructions=]
@@ -143,7 +143,7 @@ func (s *script) follow(e machine.Effect) {
 		s.gen = e.Gen
 	case machine.FinishResponse:
 		s.gen, s.sub = e.Gen, e.Submission
-	case machine.PrepareDelivery:
+	case machine.StartDelivery:
 		s.gen = e.Gen
 	case machine.StoreTimer:
 		s.timer = e.At
@@ -207,7 +207,7 @@ func (s *script) configure() {
 	if s.d.HasArg("older") {
 		s.unread = newer
 	}
-	s.limits.FinishHook, s.limits.StartHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
+	s.limits.ResponseFinishedHook, s.limits.DeliveryStartedHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
 }
@@ -349,8 +349,8 @@ func (s *script) loopInput() machine.Input {
 		return machine.TaskCalled{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Agent: s.arg("agent"), Prompt: s.arg("prompt"),
 		}
-	case "prepared":
-		in := machine.DeliveryPrepared{Gen: s.number("gen", s.gen), State: s.state()}
+	case "started":
+		in := machine.DeliveryStarted{Gen: s.number("gen", s.gen), State: s.state()}
 		if s.d.HasArg("failed") {
 			in.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: s.arg("failed")}
 		}

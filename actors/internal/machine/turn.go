@@ -59,7 +59,7 @@ func (m *Machine) model(in Model) {
 
 // data records what a tool or a hook writes for clients. A subagent has none.
 func (m *Machine) data(w *work, e ModelEvent) {
-	if w.child == "" && (w.phase == phaseTools || w.phase == phaseFinish) {
+	if w.child == "" && (w.phase == phaseTools || w.phase == phaseFinishResponse) {
 		m.enqueue(false, &conversation.DataWritten{Message: m.sub(w).Message, Name: e.Name, Data: e.Input})
 	}
 }
@@ -152,7 +152,7 @@ func (m *Machine) skip(w *work, calls []conversation.ToolCall, text string) {
 
 // ended is the end of a response as the model sees it.
 func (m *Machine) ended(w *work) {
-	if w.child == "" && m.limits().FinishHook {
+	if w.child == "" && m.limits().ResponseFinishedHook {
 		w.phase, w.at = phaseEnding, m.nextOffset()
 		return
 	}

@@ -52,7 +52,7 @@ func (w *world) callModel(e machine.CallModel) {
 	if sub.OpenStep() != "" || len(sub.OpenCalls()) > 0 {
 		violate("model call with the open step %q and calls %+v", sub.OpenStep(), sub.OpenCalls())
 	}
-	if w.limits.StartHook && sub.Child == "" && !sub.Prepared {
+	if w.limits.DeliveryStartedHook && sub.Child == "" && !sub.DeliveryStarted {
 		violate("model call before the author has seen %s", sub.ID)
 	}
 	if r := sub.Retry; r != nil {
@@ -119,7 +119,7 @@ func (w *world) recorded(r *conversation.StepRecorded) {
 func (w *world) finishResponse(e machine.FinishResponse) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
-	case !w.limits.FinishHook || w.busy(e.Submission):
+	case !w.limits.ResponseFinishedHook || w.busy(e.Submission):
 		violate("%+v beside others", e)
 	case sub == nil || !sub.Running || sub.Settled || sub.OpenStep() != "" || len(sub.OpenCalls()) > 0:
 		violate("the response of %s is shown before its end is durable", e.Submission)
@@ -127,9 +127,9 @@ func (w *world) finishResponse(e machine.FinishResponse) {
 	w.ending = &e
 }
 
-func (w *world) prepareDelivery(e machine.PrepareDelivery) {
+func (w *world) startDelivery(e machine.StartDelivery) {
 	sub := w.attempted(e.Submission)
-	if !w.limits.StartHook || w.busy(e.Submission) || sub.Prepared {
+	if !w.limits.DeliveryStartedHook || w.busy(e.Submission) || sub.DeliveryStarted {
 		violate("%+v beside others, or again", e)
 	}
 	w.start = &e
@@ -183,7 +183,7 @@ func (w *world) cancel(gen int) {
 		w.ending = nil
 	}
 	if w.start != nil && w.start.Gen == gen {
-		w.stale = append(w.stale, machine.DeliveryPrepared{Gen: gen})
+		w.stale = append(w.stale, machine.DeliveryStarted{Gen: gen})
 		w.start = nil
 	}
 	w.jobs = slices.DeleteFunc(w.jobs, func(j machine.Summarize) bool {
@@ -194,15 +194,15 @@ func (w *world) cancel(gen int) {
 	})
 }
 
-// prepared lets the author's look at a delivery end.
-func (w *world) prepared() {
-	in := machine.DeliveryPrepared{Gen: w.start.Gen, State: w.writes()}
+// deliveryStarted lets the author's look at a delivery end.
+func (w *world) deliveryStarted() {
+	in := machine.DeliveryStarted{Gen: w.start.Gen, State: w.writes()}
 	if w.chance(10) {
-		in.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: "not prepared"}
+		in.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: "not started"}
 	}
 	w.start = nil
 	w.stale = append(w.stale, in)
-	w.note("prepared gen=%d failed=%v", in.Gen, in.Err != nil)
+	w.note("delivery started gen=%d failed=%v", in.Gen, in.Err != nil)
 	w.do(in)
 }
 

@@ -41,7 +41,7 @@ type world struct {
 	calls  []*modelCall
 	tools  []*runningTool
 	ending *machine.FinishResponse // the author looks at it
-	start  *machine.PrepareDelivery
+	start  *machine.StartDelivery
 	jobs   []machine.Summarize
 	ran    map[conversation.CallID]bool
 	told   map[conversation.SubmissionID]bool // settlements their author was told of
@@ -131,8 +131,8 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.limits.MaxBrought, w.limits.MaxReply = 1500+w.r.IntN(3000), 1000+w.r.IntN(2000)
 		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
 	}
-	w.limits.ToolConcurrency, w.limits.FinishHook = 1+w.r.IntN(3), w.chance(50)
-	w.limits.StartHook, w.limits.SettledHook = w.chance(30), w.chance(50)
+	w.limits.ToolConcurrency, w.limits.ResponseFinishedHook = 1+w.r.IntN(3), w.chance(50)
+	w.limits.DeliveryStartedHook, w.limits.SettledHook = w.chance(30), w.chance(50)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	return w
 }
@@ -231,8 +231,8 @@ func (w *world) effect(e machine.Effect) {
 		w.storeTimer(e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
-	case machine.PrepareDelivery:
-		w.prepareDelivery(e)
+	case machine.StartDelivery:
+		w.startDelivery(e)
 	case machine.ShowSettlement:
 		w.showSettlement(e)
 	case machine.Summarize:

@@ -75,9 +75,9 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 	return f.push(ctx, machine.ModelEvent{Kind: machine.ModelMetadata, Input: metadata, State: written})
 }
 
-// prepareDelivery shows a delivery to its author before the first model call;
-// [machine.DeliveryPrepared] brings the end of it.
-func (r *Runner) prepareDelivery(e machine.PrepareDelivery, v *view) {
+// startDelivery shows a delivery to its author before the first model call;
+// [machine.DeliveryStarted] brings the end of it.
+func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 	w := r.begin(e.Gen, v)
 	ag, turn := w.author.agent, v.turn(0)
 	log := r.o.Logger.With("submission", string(e.Submission), "hook", "DeliveryStarted")
@@ -88,7 +88,7 @@ func (r *Runner) prepareDelivery(e machine.PrepareDelivery, v *view) {
 		if err == nil {
 			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, ag.StartDelivery(ctx, turn) })
 		}
-		out := machine.DeliveryPrepared{Gen: e.Gen, State: s.writes.take()}
+		out := machine.DeliveryStarted{Gen: e.Gen, State: s.writes.take()}
 		defer s.writes.release()
 		if w.ctx.Err() != nil {
 			return // the work was cancelled; nobody listens

@@ -116,8 +116,8 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 			v.seen(s)
 		}
 		r.runTool(e, v)
-	case machine.PrepareDelivery:
-		r.prepareDelivery(e, look(s, e.Submission))
+	case machine.StartDelivery:
+		r.startDelivery(e, look(s, e.Submission))
 	case machine.FinishResponse:
 		r.finishResponse(e, look(s, e.Submission), responseOf(s.Submission(e.Submission)))
 	case machine.ShowSettlement:
