@@ -120,7 +120,7 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 		}
 		a.step(machine.Poke{To: a.callers.add(answers(from)), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
 	case *wire.WakeRequest:
-		a.step(machine.Wake{To: a.callers.add(answers(from)), At: conversation.Offset(m.GetSeq())})
+		a.step(machine.CheckTimer{To: a.callers.add(answers(from)), At: conversation.Offset(m.GetSeq())})
 	case openedLog:
 		a.opened(m)
 	case appendDone:

@@ -164,7 +164,7 @@ func TestDeathWhileParked(t *testing.T) {
 		}
 	}
 	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkParked, (*story).showParking,
-		sample.Of([]string{"woken by another", "parked by another", "over before", "landed after death"}, nil))
+		sample.Of([]string{"continued by another", "parked by another", "over before", "landed after death"}, nil))
 }
 
 // showParking counts what a story is an example of.
@@ -177,7 +177,7 @@ func (s *story) showParking(shown map[string]int) {
 	}
 	switch {
 	case runs[0] == 1 && runs[1] == 1:
-		shown["woken by another"]++
+		shown["continued by another"]++
 	case runs[1] == 2:
 		shown["parked by another"]++
 	case runs[1] == 0:

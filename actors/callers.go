@@ -60,8 +60,8 @@ func answerMessage(v machine.Answer) proto.Message {
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Compacted{Compacted: v.Any}}
 	case machine.Clear:
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Clear{Clear: true}}
-	case machine.Woken:
-		return wakeReply(v)
+	case machine.TimerChecked:
+		return timerReply(v)
 	case machine.Poked:
 		switch {
 		case v.Unknown:
@@ -75,7 +75,7 @@ func answerMessage(v machine.Answer) proto.Message {
 	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: ok && moved.Untouched}
 }
 
-func wakeReply(v machine.Woken) proto.Message {
+func timerReply(v machine.TimerChecked) proto.Message {
 	switch {
 	case v.Unknown:
 		return &wire.WakeReply{Answer: wire.WakeReply_UNKNOWN}

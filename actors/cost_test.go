@@ -37,7 +37,7 @@ func (b bill) check(t *testing.T, what string, counts map[storagetest.Request]in
 	t.Helper()
 	t.Logf("%s: %v", what, counts)
 	for req, n := range counts {
-		if req != list(storagetest.Wake) && req != list(storagetest.Aside) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start comes when it comes
+		if req != list(storagetest.Busy) && req != list(storagetest.Aside) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start comes when it comes
 			t.Errorf("%s: %d requests %v, want at most %d", what, n, req, b[req])
 		}
 	}
@@ -75,11 +75,11 @@ func countTurns(t *testing.T) (fastEnough bool) {
 		return false
 	}
 	bill{
-		get(storagetest.Ckpt): 1, put(storagetest.Log): 3, put(storagetest.Wake): 1, list(storagetest.Log): 2, put(storagetest.Index): 1,
+		get(storagetest.Ckpt): 1, put(storagetest.Log): 3, put(storagetest.Busy): 1, list(storagetest.Log): 2, put(storagetest.Index): 1,
 	}.check(t, "turn on a new conversation", first)
 	bill{put(storagetest.Log): 3}.check(t, "turn on a warm conversation", second)
-	if first[put(storagetest.Wake)] != 1 {
-		t.Errorf("a new conversation made %d journal writes, want 1", first[put(storagetest.Wake)])
+	if first[put(storagetest.Busy)] != 1 {
+		t.Errorf("a new conversation made %d journal writes, want 1", first[put(storagetest.Busy)])
 	}
 
 	w.untilAtRest()
@@ -126,10 +126,10 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 	}
 	wg.Wait()
 	counts := n.counts.Counts()
-	b := bill{get(storagetest.Ckpt): conversations, put(storagetest.Log): conversations, put(storagetest.Wake): 10, list(storagetest.Log): 2 * conversations}
+	b := bill{get(storagetest.Ckpt): conversations, put(storagetest.Log): conversations, put(storagetest.Busy): 10, list(storagetest.Log): 2 * conversations}
 	b[put(storagetest.Index)] = conversations
-	b[storagetest.Request{Method: "DELETE", Class: storagetest.Wake}] = 10 // of the journals replaced
-	b[storagetest.Request{Method: "GET", Class: storagetest.Wake}] = 10    // if an answer is held longer than an attempt lasts
+	b[storagetest.Request{Method: "DELETE", Class: storagetest.Busy}] = 10 // of the journals replaced
+	b[storagetest.Request{Method: "GET", Class: storagetest.Busy}] = 10    // if an answer is held longer than an attempt lasts
 	b.check(t, "64 admissions", counts)
 	listed := 0
 	for _, j := range w.journals() {

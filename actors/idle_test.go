@@ -58,9 +58,9 @@ func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	n.counts.Reset()
 	n.shed(at, 2)
 	bill{
-		get(storagetest.Ckpt): 1, list(storagetest.Log): 1, get(storagetest.Log): batches, put(storagetest.Log): 3, put(storagetest.Wake): 2,
+		get(storagetest.Ckpt): 1, list(storagetest.Log): 1, get(storagetest.Log): batches, put(storagetest.Log): 3, put(storagetest.Busy): 2,
 		put(storagetest.Index):                      1, // that of the first turn may still be on its way
-		{Method: "DELETE", Class: storagetest.Wake}: 2,
+		{Method: "DELETE", Class: storagetest.Busy}: 2,
 	}.check(t, "turn on a conversation out of memory", n.counts.Counts())
 	n.shed(at, 3)
 	if got := w.claims(at); len(got) != 1 {

@@ -261,7 +261,7 @@ func TestSettledIsNotToldTwice(t *testing.T) {
 		}
 		n.die()
 		n = l.run(part{opts: agents(a), cast: c})
-		n.admit(chat("c"), "1", "one") // known: it wakes the conversation only
+		n.admit(chat("c"), "1", "one") // known: it opens the conversation only
 		time.Sleep(time.Hour)
 		if diff := cmp.Diff(map[string]int{"settled": 1}, k.counts()); diff != "" {
 			t.Errorf("calls after a restart (-want +got):\n%s", diff)

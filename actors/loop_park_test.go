@@ -196,7 +196,7 @@ func TestAbortOfAParkedTurn(t *testing.T) {
 	})
 }
 
-// TestDrainOfAParkedTurn: an orderly stop and the next start neither wake nor lose it.
+// TestDrainOfAParkedTurn: an orderly stop and the next start neither continue nor lose it.
 func TestDrainOfAParkedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
@@ -218,9 +218,9 @@ func TestDrainOfAParkedTurn(t *testing.T) {
 	})
 }
 
-// TestTwoNodesWake: two nodes that both take themselves for the owner, and both ask about
-// each timer, wake a conversation once.
-func TestTwoNodesWake(t *testing.T) {
+// TestTwoNodesCheckATimer: two nodes that both take themselves for the owner, and both ask about
+// each timer, have a conversation go on once.
+func TestTwoNodesCheckATimer(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))

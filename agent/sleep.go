@@ -58,7 +58,7 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	if err := s.begin(name); err != nil {
 		return fail(err)
 	}
-	at, err := s.wakeTime(ctx, name, until)
+	at, err := s.dueTime(ctx, name, until)
 	if err != nil {
 		return fail(err)
 	}
@@ -81,8 +81,8 @@ func (s *steps) now() time.Time {
 // inStepKey is the context key that marks a step.
 type inStepKey struct{}
 
-// wakeTime returns what was recorded for a sleep, or records it.
-func (s *steps) wakeTime(ctx context.Context, name string, until time.Time) (time.Time, error) {
+// dueTime returns what was recorded for a sleep, or records it.
+func (s *steps) dueTime(ctx context.Context, name string, until time.Time) (time.Time, error) {
 	raw, ok := s.recorder.Recorded(name)
 	if !ok {
 		if y := until.UTC().Year(); y < 0 || y > 9998 {

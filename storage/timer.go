@@ -31,12 +31,12 @@ const (
 // without timers costs one LIST per sweep, and any other at most five.
 const TimerShards = 4
 
-// Timer wakes a conversation that waits: the one batch of its log at Seq says that it
+// Timer is that of a conversation that waits: the one batch of its log at Seq says that it
 // waits until a time. It is stored once and never changed; who may delete it, and when,
 // is decided by the conversation's owner.
 type Timer struct {
 	Conv  conversation.Key  `json:"conv"`
-	Seq   int64             `json:"seq"`   // Of the batch with the record that it wakes.
+	Seq   int64             `json:"seq"`   // Of the batch with the record that it belongs to.
 	Until conversation.Time `json:"until"` // It is due from this moment on.
 }
 

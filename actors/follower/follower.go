@@ -75,7 +75,7 @@ type follower struct {
 	pages    map[span]*flight
 	shelf    []span        // of the pages whose flight has ended, the oldest first
 	shelved  int           // bytes of them
-	wake     chan struct{} // nil while nobody waits
+	more     chan struct{} // nil while nobody waits
 
 	grown, hold int // bytes folded since the last load from a checkpoint, and how many may be
 
@@ -199,9 +199,9 @@ func (f *follower) take(b batch) {
 
 // broadcast wakes all that wait; in is held.
 func (f *follower) broadcast() {
-	if f.wake != nil {
-		close(f.wake)
-		f.wake = nil
+	if f.more != nil {
+		close(f.more)
+		f.more = nil
 	}
 }
 
@@ -216,10 +216,10 @@ func (f *follower) past(after conversation.Offset) (<-chan struct{}, error) {
 	case f.load == nil && f.lost != nil:
 		return nil, f.lost
 	}
-	if f.wake == nil {
-		f.wake = make(chan struct{})
+	if f.more == nil {
+		f.more = make(chan struct{})
 	}
-	return f.wake, nil
+	return f.more, nil
 }
 
 // lock folds what is queued and returns the view with work held. On an error

@@ -110,12 +110,12 @@ func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversat
 	}
 	s.options.Waited(f.key)
 	for {
-		woken, err := f.past(after)
-		if woken == nil {
+		more, err := f.past(after)
+		if more == nil {
 			return err
 		}
 		select {
-		case <-woken:
+		case <-more:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.done:

@@ -88,7 +88,7 @@ func (v *verifier) exports(ctx context.Context) error {
 	})
 }
 
-// timers looks at every timer. Nothing rests on what is in one: its key wakes.
+// timers looks at every timer. Nothing rests on what is in one: its key is enough.
 func (v *verifier) timers(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "timer/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)

@@ -15,7 +15,7 @@ type Class string
 const (
 	Log    Class = "log"    // Batches of a conversation.
 	Seg    Class = "seg"    // Segments of a log.
-	Wake   Class = "wake"   // Busy journals.
+	Busy   Class = "wake"   // Busy journals.
 	Aside  Class = "aside"  // Conversations that are set aside.
 	Export Class = "export" // Export journals.
 	Timer  Class = "timer"  // Timers of what waits.
@@ -82,7 +82,7 @@ func classOf(key string) Class {
 	case strings.Contains(key, "/index/"):
 		return Index
 	case strings.Contains(key, "/wake/"):
-		return Wake
+		return Busy
 	case strings.Contains(key, "/export/"):
 		return Export
 	case strings.Contains(key, "/aside/"):

@@ -232,7 +232,7 @@ func TestCounter(t *testing.T) {
 	want := map[storagetest.Request]int{
 		{Method: "PUT", Class: storagetest.Log}:   3,
 		{Method: "LIST", Class: storagetest.Log}:  1, // The claim is verified once.
-		{Method: "PUT", Class: storagetest.Wake}:  1,
+		{Method: "PUT", Class: storagetest.Busy}:  1,
 		{Method: "PUT", Class: storagetest.Blob}:  1,
 		{Method: "GET", Class: storagetest.Other}: 1,
 	}

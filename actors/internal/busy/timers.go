@@ -119,8 +119,8 @@ func (t *Timers) Count() int {
 // comes later finds most of them deleted.
 func (t *Timers) Run(ctx context.Context) {
 	for {
-		if err := t.ringDue(ctx); err != nil && ctx.Err() == nil {
-			t.sweeper.o.Logger.Warn("ring timers", "err", err)
+		if err := t.checkDue(ctx); err != nil && ctx.Err() == nil {
+			t.sweeper.o.Logger.Warn("check timers", "err", err)
 		}
 		next := time.Now().Truncate(time.Minute).Add(time.Minute)
 		minute := time.NewTimer(time.Until(next))
@@ -133,42 +133,42 @@ func (t *Timers) Run(ctx context.Context) {
 	}
 }
 
-// ringDue asks about every timer that is due, but those of conversations that are set
+// checkDue asks about every timer that is due, but those of conversations that are set
 // aside, which stay. One that is not answered does not keep the others from being asked
 // about.
-func (t *Timers) ringDue(ctx context.Context) error {
+func (t *Timers) checkDue(ctx context.Context) error {
 	left := func(ref storage.TimerRef) bool { return t.sweeper.Asides.Refused(ref.Conv) != nil }
-	failed := t.ringAll(ctx, slices.DeleteFunc(t.due(), left))
+	failed := t.checkAll(ctx, slices.DeleteFunc(t.due(), left))
 	err := storage.DueTimers(ctx, t.sweeper.o.Bucket, conversation.TimeOf(t.sweeper.o.Wall()), func(page []storage.TimerRef) error {
 		page = slices.DeleteFunc(slices.DeleteFunc(page, t.knows), left)
-		failed = errors.Join(failed, t.ringAll(ctx, page))
+		failed = errors.Join(failed, t.checkAll(ctx, page))
 		return ctx.Err()
 	})
 	return errors.Join(err, failed)
 }
 
-func (t *Timers) ringAll(ctx context.Context, refs []storage.TimerRef) error {
+func (t *Timers) checkAll(ctx context.Context, refs []storage.TimerRef) error {
 	var g errgroup.Group
 	g.SetLimit(pokesAtOnce)
 	for _, ref := range refs {
-		g.Go(func() error { return t.ring(ctx, ref) })
+		g.Go(func() error { return t.check(ctx, ref) })
 	}
 	return g.Wait()
 }
 
-// ring asks the owner about a timer, which wakes the conversation if its time has come,
-// and deletes the timer once it is needed no more.
-func (t *Timers) ring(ctx context.Context, ref storage.TimerRef) error {
+// check asks the owner about a timer, who goes on with the conversation if its time has
+// come, and deletes the timer once it is needed no more.
+func (t *Timers) check(ctx context.Context, ref storage.TimerRef) error {
 	limited, cancel := context.WithTimeout(ctx, PokeTimeout)
 	defer cancel()
 	m, err := t.sweeper.o.Request(limited, string(ref.Conv), &wire.WakeRequest{Seq: ref.Seq})
 	if err != nil {
-		return fmt.Errorf("wake %s: %w", ref.Conv, err)
+		return fmt.Errorf("check timer of %s: %w", ref.Conv, err)
 	}
 	reply, ok := m.(*wire.WakeReply)
 	switch {
 	case !ok || reply.GetAnswer() == wire.WakeReply_UNKNOWN:
-		return fmt.Errorf("wake %s: not answered", ref.Conv)
+		return fmt.Errorf("check timer of %s: not answered", ref.Conv)
 	case reply.GetAnswer() == wire.WakeReply_EARLY: // its owner's clock is behind
 		return nil
 	}

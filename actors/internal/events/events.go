@@ -83,7 +83,7 @@ func (f *Fanout) Run(ctx context.Context, wg *sync.WaitGroup, release func()) {
 // Nudge has the exporter look at once for journals of nodes that are gone.
 func (f *Fanout) Nudge() {
 	if f.spool != nil {
-		f.spool.Wake()
+		f.spool.SweepSoon()
 	}
 }
 

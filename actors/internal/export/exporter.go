@@ -29,7 +29,7 @@ type Exporter struct {
 	readable chan struct{} // a log is to be read
 	dirty    chan struct{} // a journal will be due
 	answered chan struct{} // entries that were adopted may be safe
-	woken    chan struct{} // somebody asks for a sweep
+	soon     chan struct{} // somebody asks for a sweep
 
 	mu     sync.Mutex
 	ended  bool
@@ -60,7 +60,7 @@ func New(logs *storage.Logs, bucket storage.Bucket, opts *Options) (*Exporter, e
 	x := &Exporter{
 		logs: logs, bucket: bucket, opts: o, log: o.Logger,
 		moved: make(chan struct{}, 1), fill: make(chan struct{}, 1), readable: make(chan struct{}, 1),
-		dirty: make(chan struct{}, 1), answered: make(chan struct{}, 1), woken: make(chan struct{}, 1),
+		dirty: make(chan struct{}, 1), answered: make(chan struct{}, 1), soon: make(chan struct{}, 1),
 		trails: map[conversation.Key]*trail{}, room: make(chan struct{}), unreadRef: map[string]bool{},
 	}
 	for i := range x.shards {
@@ -190,8 +190,8 @@ func (x *Exporter) Emit(events ...observability.Event) {
 	}
 }
 
-// Wake asks for a sweep soon, as when the members have changed.
-func (x *Exporter) Wake() { nudge(x.woken) }
+// SweepSoon asks for a sweep soon, as when the members have changed.
+func (x *Exporter) SweepSoon() { nudge(x.soon) }
 
 // Run ships, reads, journals and sweeps until ctx ends. Then it tries once more to ship
 // what waits, writes the journals a last time and returns nil, within three times 10 s.

@@ -25,7 +25,7 @@ type adoption struct {
 	left   []storage.ExportEntry // that may be neither exported nor in a landed own journal
 }
 
-// sweepLoop sweeps at once, every SweepEvery, and when woken, until ctx ends.
+// sweepLoop sweeps at once, every SweepEvery, and when asked, until ctx ends.
 func (x *Exporter) sweepLoop(ctx context.Context) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -36,7 +36,7 @@ func (x *Exporter) sweepLoop(ctx context.Context) {
 		case <-x.answered:
 			x.finishAdoptions(ctx)
 			continue
-		case <-x.woken:
+		case <-x.soon:
 		case <-next.C:
 		}
 		if err := x.sweep(ctx); err != nil && ctx.Err() == nil {

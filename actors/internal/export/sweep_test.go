@@ -110,9 +110,9 @@ func TestTakesOverIntoItsOwnJournal(t *testing.T) {
 	})
 }
 
-// TestSweepsWhenWoken: a change of the members need not wait, an unknown view changes
+// TestSweepsWhenAsked: a change of the members need not wait, an unknown view changes
 // nothing, and what a paused node lands later is found too.
-func TestSweepsWhenWoken(t *testing.T) {
+func TestSweepsWhenAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
 		x := newLogbook(t, storage.NewLogs(b, nil), "x")
@@ -123,7 +123,7 @@ func TestSweepsWhenWoken(t *testing.T) {
 		for i, change := range []func(){func() { known = true }, func() { members, known = members[:1], false }, func() { known = true }} {
 			synctest.Wait()
 			change()
-			r.Wake()
+			r.SweepSoon()
 			time.Sleep(10 * second)
 			if got := len(journals(t, b)) == 0; got != (i == 2) {
 				t.Errorf("step %d: swept %v", i, got)
@@ -131,7 +131,7 @@ func TestSweepsWhenWoken(t *testing.T) {
 		}
 		x.append()
 		leave(t, b, "other", 1, storage.ExportEntry{Conv: x.key, Seq: 0})
-		r.Wake()
+		r.SweepSoon()
 		time.Sleep(10 * second)
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
 			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
@@ -181,7 +181,7 @@ func TestTakenOverWhileOpen(t *testing.T) {
 				synctest.Wait()
 				r.Open(x.key, observability.Source{}, -1, x.tail.Seq)
 				known = true
-				r.Wake()
+				r.SweepSoon()
 				for range 20 {
 					offer(r, x, 1)
 					time.Sleep(100 * time.Millisecond)
@@ -212,7 +212,7 @@ func TestAdoptsWhatItHasOpen(t *testing.T) {
 		x.append()
 		x.append()
 		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: 1})
-		r.Wake()
+		r.SweepSoon()
 		time.Sleep(10 * second)
 		if got, _, _ := r.sinks[0].got(); !cmp.Equal(got, x.events()) || len(journals(t, b)) > 0 {
 			t.Errorf("%d events are stored, journals %v", len(got), journals(t, b))
@@ -244,7 +244,7 @@ func TestAdoptsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
-		r.Wake()
+		r.SweepSoon()
 		time.Sleep(10 * second)
 		if diff := cmp.Diff(map[string]map[conversation.Key]int64{"me": {x.key: -1}}, journals(t, b)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -279,7 +279,7 @@ func TestAdoptsWhatIsBeingRead(t *testing.T) {
 			x.takeOver()
 			x.append()
 			leave(t, b, "dead", 0, storage.ExportEntry{Conv: x.key, Seq: -1})
-			r.Wake()
+			r.SweepSoon()
 			time.Sleep(2 * time.Minute)
 			if got, _, _ := a.got(); !cmp.Equal(got, x.events()) {
 				t.Errorf("adopted after %v: %d of %d events are stored", at, len(got), len(x.events()))

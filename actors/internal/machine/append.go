@@ -283,8 +283,8 @@ func (m *Machine) ripe(w wait) (Answer, bool) {
 	switch {
 	case w.poke != nil:
 		return m.ripePoke(*w.poke)
-	case w.wake != nil:
-		return m.ripeWake(*w.wake)
+	case w.timer != nil:
+		return m.ripeTimer(*w.timer)
 	}
 	return w.value, true
 }

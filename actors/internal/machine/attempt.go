@@ -241,7 +241,7 @@ func (m *Machine) resume() {
 		return
 	}
 	if m.parked() != nil { // nothing is half-written, and no call runs
-		m.wake()
+		m.unpark()
 		return
 	}
 	if listsTakeover() {

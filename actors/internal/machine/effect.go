@@ -17,7 +17,7 @@ const (
 	TimerIdle                // passivation
 	TimerBudget              // the submission's total time is used up
 	TimerRetry               // the failed model call may be repeated
-	TimerWake                // the time has come that a call or submission waits for
+	TimerDue                 // the time has come that a call or submission waits for
 
 	// Timers is how many there are.
 	Timers
@@ -78,7 +78,7 @@ type (
 		Input      json.RawMessage
 		Recorded   []conversation.StepRecorded
 	}
-	// StoreTimer stores the timer that wakes the submission which the durable batch at an
+	// StoreTimer stores the timer of the submission which the durable batch at an
 	// offset has parked; [TimerStored] answers.
 	StoreTimer struct {
 		At    conversation.Offset
@@ -185,21 +185,21 @@ type (
 		Held    bool
 		Unknown bool
 	}
-	// Woken answers a [Wake]: the timer is needed no more, unless it is Early. Unknown
+	// TimerChecked answers a [CheckTimer]: the timer is needed no more, unless it is Early. Unknown
 	// answers nothing.
-	Woken struct {
+	TimerChecked struct {
 		Early   bool
 		Unknown bool
 	}
 )
 
-func (Admitted) answer()    {}
-func (Refused) answer()     {}
-func (Clear) answer()       {}
-func (Aborted) answer()     {}
-func (Compacted) answer()   {}
-func (StepKept) answer()    {}
-func (StepTooMuch) answer() {}
-func (Moved) answer()       {}
-func (Poked) answer()       {}
-func (Woken) answer()       {}
+func (Admitted) answer()     {}
+func (Refused) answer()      {}
+func (Clear) answer()        {}
+func (Aborted) answer()      {}
+func (Compacted) answer()    {}
+func (StepKept) answer()     {}
+func (StepTooMuch) answer()  {}
+func (Moved) answer()        {}
+func (Poked) answer()        {}
+func (TimerChecked) answer() {}

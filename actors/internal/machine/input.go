@@ -137,9 +137,9 @@ type (
 		Seq   conversation.Offset
 	}
 
-	// Wake asks about a stored timer, of the batch at an offset that has parked a
-	// submission; [Woken] answers.
-	Wake struct {
+	// CheckTimer asks about a stored timer, of the batch at an offset that has parked a
+	// submission; [TimerChecked] answers.
+	CheckTimer struct {
 		To ReplyID
 		At conversation.Offset
 	}
@@ -260,7 +260,7 @@ func (OpenFailed) input()       {}
 func (Admit) input()            {}
 func (Abort) input()            {}
 func (Poke) input()             {}
-func (Wake) input()             {}
+func (CheckTimer) input()       {}
 func (TimerStored) input()      {}
 func (ToolParked) input()       {}
 func (Appended) input()         {}

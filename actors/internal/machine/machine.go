@@ -95,8 +95,8 @@ type Machine struct {
 	looks    looks
 	listing  bool
 	listed   bool
-	alarm    alarm
-	wakeAt   conversation.Time // TimerWake is set for it, 0 if it is not set
+	timer    storedTimer
+	dueAt    conversation.Time // TimerDue is set for it, 0 if it is not set
 
 	work     *work   // of the first unsettled submission
 	tasks    []*work // of subagents that work for it, oldest first
@@ -145,10 +145,10 @@ type wait struct {
 	to     ReplyID
 	value  Answer
 	offset conversation.Offset
-	listed bool  // waits for the journal too
-	look   int   // waits for the look of this number too, 0 for none
-	poke   *Poke // answered by what is so then; value is unused
-	wake   *Wake // likewise
+	listed bool        // waits for the journal too
+	look   int         // waits for the look of this number too, 0 for none
+	poke   *Poke       // answered by what is so then; value is unused
+	timer  *CheckTimer // likewise
 }
 
 // receipt is what a settlement tells of its admission, which cannot tell itself.
@@ -257,8 +257,8 @@ func (m *Machine) turnAway(in Input) {
 		m.emit(Reply{in.To, why})
 	case Poke:
 		m.emit(Reply{in.To, Poked{Unknown: true}})
-	case Wake:
-		m.emit(Reply{in.To, Woken{Unknown: true}})
+	case CheckTimer:
+		m.emit(Reply{in.To, TimerChecked{Unknown: true}})
 	case Compact:
 		m.emit(Reply{in.To, why})
 	case StepDone:
@@ -292,9 +292,9 @@ func (m *Machine) beforeOpen(in Input) {
 			return
 		}
 		m.backlog = append(m.backlog, in)
-	case Wake:
+	case CheckTimer:
 		if len(m.backlog) >= m.cfg.MaxWaiting {
-			m.emit(Reply{in.To, Woken{Unknown: true}})
+			m.emit(Reply{in.To, TimerChecked{Unknown: true}})
 			return
 		}
 		m.backlog = append(m.backlog, in)
@@ -362,8 +362,8 @@ func (m *Machine) take(in Input) {
 		m.abort(in)
 	case Poke:
 		m.poke(in)
-	case Wake:
-		m.onWake(in)
+	case CheckTimer:
+		m.checkTimer(in)
 	case TimerStored:
 		m.timerStored(in)
 	case Appended:
@@ -409,9 +409,9 @@ func (m *Machine) tick(in Tick) {
 		if w := m.workOf(in.Gen); w != nil && w.phase == phaseRetry {
 			m.startCall(w)
 		}
-	case TimerWake:
-		m.wakeAt = 0
-		m.wake()
+	case TimerDue:
+		m.dueAt = 0
+		m.unpark()
 	case TimerIdle:
 		if m.idle() || !staysAtWork() {
 			m.stop(StopPassivated, nil)
@@ -498,8 +498,8 @@ func (m *Machine) stepDown(err error) {
 		switch {
 		case w.poke != nil:
 			m.emit(Reply{w.to, Poked{Unknown: true}})
-		case w.wake != nil:
-			m.emit(Reply{w.to, Woken{Unknown: true}})
+		case w.timer != nil:
+			m.emit(Reply{w.to, TimerChecked{Unknown: true}})
 		default:
 			m.emit(Reply{w.to, Moved{}})
 		}

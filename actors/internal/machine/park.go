@@ -14,8 +14,8 @@ type parkedCall struct {
 	until conversation.Time
 }
 
-// alarm is the stored timer of a parked submission.
-type alarm struct {
+// storedTimer is that of a parked submission.
+type storedTimer struct {
 	at     conversation.Offset // of the record it belongs to
 	asked  bool                // to be stored
 	stored bool
@@ -46,7 +46,7 @@ func (m *Machine) now() conversation.Time {
 // stored: then it is found without this machine and without any journal.
 func (m *Machine) asleep() bool {
 	sub := m.parked()
-	return sub != nil && sub.ParkedAt <= m.durable && m.alarm.at == sub.ParkedAt && m.alarm.stored
+	return sub != nil && sub.ParkedAt <= m.durable && m.timer.at == sub.ParkedAt && m.timer.stored
 }
 
 // owes reports whether there is unsettled work that no timer finds.
@@ -160,9 +160,9 @@ func (m *Machine) runDue() {
 	}
 }
 
-// wake goes on with a parked submission whose time has come. What it does next must be
+// unpark goes on with a parked submission whose time has come. What it does next must be
 // found again, if this process ends, by the journal.
-func (m *Machine) wake() {
+func (m *Machine) unpark() {
 	if sub := m.parked(); sub == nil || m.work != nil || m.draining || !m.due(sub) {
 		return
 	}
@@ -174,55 +174,55 @@ func (m *Machine) wake() {
 // has this machine told of the time too. Whether an earlier one has stored it is not
 // known here; storing it again does no harm.
 func (m *Machine) keepTimer() {
-	if sub := m.parked(); sub != nil && sub.ParkedAt <= m.durable && (!m.alarm.asked || m.alarm.at != sub.ParkedAt) {
-		m.alarm = alarm{at: sub.ParkedAt, asked: true}
+	if sub := m.parked(); sub != nil && sub.ParkedAt <= m.durable && (!m.timer.asked || m.timer.at != sub.ParkedAt) {
+		m.timer = storedTimer{at: sub.ParkedAt, asked: true}
 		m.emit(StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
 	}
 	at := m.soonest()
 	if sub := m.parked(); sub != nil {
 		at = sub.Parked.Until
 	}
-	if at == 0 || at == m.wakeAt || m.draining {
+	if at == 0 || at == m.dueAt || m.draining {
 		return
 	}
-	m.wakeAt = at
-	m.emit(SetTimer{Timer: TimerWake, After: time.Duration(max(0, at-m.now())) * time.Millisecond})
+	m.dueAt = at
+	m.emit(SetTimer{Timer: TimerDue, After: time.Duration(max(0, at-m.now())) * time.Millisecond})
 }
 
 func (m *Machine) timerStored(in TimerStored) {
-	if in.At == m.alarm.at {
-		m.alarm.stored = true
+	if in.At == m.timer.at {
+		m.timer.stored = true
 	}
 }
 
-// onWake answers for a stored timer.
-func (m *Machine) onWake(in Wake) {
+// checkTimer answers for a stored timer.
+func (m *Machine) checkTimer(in CheckTimer) {
 	if m.draining || len(m.waits) >= m.cfg.MaxWaiting {
-		m.emit(Reply{in.To, Woken{Unknown: true}})
+		m.emit(Reply{in.To, TimerChecked{Unknown: true}})
 		return
 	}
-	m.wake()
+	m.unpark()
 	if len(m.state.Unsettled()) > 0 && m.parked() == nil {
 		m.ensureListed()
 	}
-	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), wake: &in})
+	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), timer: &in})
 }
 
-// ripeWake answers once the timer is needed no more: what it belongs to is over in the
+// ripeTimer answers once the timer is needed no more: what it belongs to is over in the
 // durable log, and what is left is found by another timer or by a landed journal. That it
 // is over stays true, whoever writes meanwhile, so nobody is fenced for it.
-func (m *Machine) ripeWake(in Wake) (Answer, bool) {
+func (m *Machine) ripeTimer(in CheckTimer) (Answer, bool) {
 	sub := m.parked()
 	switch {
 	case in.At > m.durable: // the log is shorter than the timer says: a later sweep asks again
-		return Woken{Unknown: true}, true
+		return TimerChecked{Unknown: true}, true
 	case sub != nil && sub.ParkedAt == in.At:
-		return Woken{Early: true}, true
+		return TimerChecked{Early: true}, true
 	case len(m.state.Unsettled()) == 0:
-		return Woken{}, m.state.Head() == m.durable
+		return TimerChecked{}, m.state.Head() == m.durable
 	case sub != nil:
-		return Woken{}, m.asleep()
+		return TimerChecked{}, m.asleep()
 	default:
-		return Woken{}, m.claimed && m.listed
+		return TimerChecked{}, m.claimed && m.listed
 	}
 }

@@ -109,7 +109,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 
 var timerNames = map[machine.Timer]string{
 	machine.TimerPace: "pace", machine.TimerIdle: "idle", machine.TimerBudget: "budget",
-	machine.TimerRetry: "retry", machine.TimerWake: "wake",
+	machine.TimerRetry: "retry", machine.TimerDue: "due",
 }
 
 func suffix(sep string, v any) string {
@@ -149,14 +149,14 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("compacted=%v", v.Any)
 	case machine.StepKept:
 		return "kept"
-	case machine.Woken:
+	case machine.TimerChecked:
 		switch {
 		case v.Unknown:
-			return "wake-unknown"
+			return "timer-unknown"
 		case v.Early:
 			return "early"
 		}
-		return "woken"
+		return "timer-over"
 	case machine.Poked:
 		switch {
 		case v.Unknown:

@@ -38,7 +38,7 @@ func TestRandomSchedules(t *testing.T) {
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
-		"parked", "timer stored", "timer there", "woken", "early", "wake-unknown", "wakes", "alarm", "listed by a timer alone",
+		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
 		"retry_scheduled", "asked later",
 	} {
 		if seen[want] < int(*schedules/100) {
@@ -289,7 +289,7 @@ func (w *world) crash() {
 	}
 	w.journal = kept
 	if w.storing != nil && w.chance(50) {
-		w.alarms[w.storing.At] = w.storing.Until
+		w.storedTimers[w.storing.At] = w.storing.Until
 	}
 	w.resting = nil
 	w.gone()
@@ -394,7 +394,7 @@ func (w *world) elapse(by time.Duration) {
 	w.note("advance %s", by)
 	w.mono += by
 	w.wall += conversation.Time(by.Milliseconds())
-	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget, machine.TimerWake, machine.TimerIdle} {
+	for _, timer := range []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget, machine.TimerDue, machine.TimerIdle} {
 		for _, tick := range w.set(timer) {
 			if at, ok := w.timers[tick]; ok && at <= w.mono && w.booted {
 				delete(w.timers, tick)
@@ -540,19 +540,19 @@ func (w *world) finishHook() {
 func (w *world) settleDown() {
 	w.note("calm")
 	w.calm = true
-	wakes := []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget}
+	timers := []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget}
 	if w.chance(50) {
-		wakes = append(wakes, machine.TimerWake)
+		timers = append(timers, machine.TimerDue)
 	}
 	for range 5000 {
 		switch {
 		case w.booted && !w.read:
 			w.open()
 		case w.booted && w.progress(0):
-		case w.booted && w.due(wakes...):
+		case w.booted && w.due(timers...):
 		case w.sweep():
 		case w.booted && w.due(machine.TimerIdle):
-		case w.alarm():
+		case w.dueTimer():
 		default:
 			return
 		}
@@ -599,8 +599,8 @@ func (w *world) verify() {
 		violate("an activation is still there")
 	case len(w.journal) > 0:
 		violate("the journal still lists %+v", w.journal)
-	case len(w.alarms) > 0:
-		violate("the timers %v are still there", w.alarms)
+	case len(w.storedTimers) > 0:
+		violate("the timers %v are still there", w.storedTimers)
 	}
 	for id := range w.acked {
 		if sub := w.durable.Submission(id); sub == nil || !sub.Settled {

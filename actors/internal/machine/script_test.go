@@ -31,7 +31,7 @@ import (
 //	step      a durable tool's step ends: call= name= output= [gen=]
 //	parked    a call ends for now because it waits: call= in= [gen=]
 //	stored    the timer of the newest batch that parked is stored, or that of at=
-//	wake      a sweep asks about the timer of the batch at=
+//	check-timer  a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
 //	started   the author has seen the delivery [failed=] [set=key:value] [gen=]
 //	limits    other limits from now on [response=]
@@ -342,9 +342,9 @@ func (s *script) loopInput() machine.Input {
 		}
 	case "stored":
 		return machine.TimerStored{At: conversation.Offset(s.number("at", int(s.timer)))}
-	case "wake":
+	case "check-timer":
 		s.caller++
-		return machine.Wake{To: s.caller, At: conversation.Offset(s.number("at", int(s.timer)))}
+		return machine.CheckTimer{To: s.caller, At: conversation.Offset(s.number("at", int(s.timer)))}
 	case "task":
 		return machine.TaskCalled{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Agent: s.arg("agent"), Prompt: s.arg("prompt"),

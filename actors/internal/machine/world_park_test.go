@@ -29,12 +29,12 @@ func (w *world) found() bool {
 	if queue[0].Parked == nil {
 		return false
 	}
-	_, ok := w.alarms[queue[0].ParkedAt]
+	_, ok := w.storedTimers[queue[0].ParkedAt]
 	return ok
 }
 
-// checkWakes checks that nothing in a batch goes on before its time.
-func (w *world) checkWakes(b conversation.Batch) {
+// checkUnparked checks that nothing in a batch goes on before its time.
+func (w *world) checkUnparked(b conversation.Batch) {
 	until := map[conversation.SubmissionID]conversation.Time{}
 	for _, sub := range w.ahead.Unsettled() {
 		if sub.Parked != nil {
@@ -50,7 +50,7 @@ func (w *world) checkWakes(b conversation.Batch) {
 				violate("%s goes on at %s, it waits until %s", r.Submission, w.clock(), until[r.Submission])
 			}
 			if _, ok := until[r.Submission]; ok {
-				w.seen["wakes"]++
+				w.seen["unparked"]++
 			}
 		}
 	}
@@ -70,10 +70,10 @@ func (w *world) stored() {
 	w.storing = nil
 	w.note("timer of %d is stored", int64(e.At))
 	w.seen["timer stored"]++
-	if _, ok := w.alarms[e.At]; ok {
+	if _, ok := w.storedTimers[e.At]; ok {
 		w.seen["timer there"]++
 	}
-	w.alarms[e.At] = e.Until
+	w.storedTimers[e.At] = e.Until
 	w.do(machine.TimerStored{At: e.At})
 }
 
@@ -83,27 +83,27 @@ func (w *world) askTimer() {
 	if offsets := w.timersStored(); len(offsets) > 0 && w.chance(80) {
 		at = offsets[w.r.IntN(len(offsets))]
 	}
-	w.ring(at)
+	w.checkTimer(at)
 }
 
 func (w *world) timersStored() (at []conversation.Offset) {
-	for offset := range w.alarms {
+	for offset := range w.storedTimers {
 		at = append(at, offset)
 	}
 	slices.Sort(at)
 	return at
 }
 
-func (w *world) ring(at conversation.Offset) {
+func (w *world) checkTimer(at conversation.Offset) {
 	w.caller++
-	in := machine.Wake{To: w.caller, At: at}
+	in := machine.CheckTimer{To: w.caller, At: at}
 	w.callers[in.To] = in
-	w.note("wake %d at=%d", in.To, int64(at))
+	w.note("check timer %d at=%d", in.To, int64(at))
 	w.do(in)
 }
 
-// woken deletes a timer that is over, and checks that what is left is found without it.
-func (w *world) woken(asked machine.Wake, v machine.Woken) {
+// timerChecked deletes a timer that is over, and checks that what is left is found without it.
+func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 	if v.Unknown {
 		return
 	}
@@ -115,28 +115,28 @@ func (w *world) woken(asked machine.Wake, v machine.Woken) {
 		}
 		return
 	}
-	delete(w.alarms, asked.At)
+	delete(w.storedTimers, asked.At)
 	if still || !w.found() && !(w.listed && w.claimed()) {
 		violate("timer %+v is answered, and nothing else finds %+v", asked, queue)
 	}
 }
 
-// alarm waits for the first timer in the bucket and asks about it, as every node does each
+// dueTimer waits for the first timer in the bucket and asks about it, as every node does each
 // minute. It reports whether there was one.
-func (w *world) alarm() bool {
+func (w *world) dueTimer() bool {
 	offsets := w.timersStored()
 	if len(offsets) == 0 {
 		return false
 	}
-	w.seen["alarm"]++
-	first := slices.MinFunc(offsets, func(a, b conversation.Offset) int { return int(w.alarms[a] - w.alarms[b]) })
+	w.seen["timer due"]++
+	first := slices.MinFunc(offsets, func(a, b conversation.Offset) int { return int(w.storedTimers[a] - w.storedTimers[b]) })
 	if !w.booted {
 		if len(w.durable.Unsettled()) > 0 && len(w.journal) == 0 {
 			w.seen["listed by a timer alone"]++
 		}
 		w.begin()
 	}
-	w.elapse(time.Duration(max(1000, w.alarms[first]-w.wall)) * time.Millisecond)
-	w.ring(first)
+	w.elapse(time.Duration(max(1000, w.storedTimers[first]-w.wall)) * time.Millisecond)
+	w.checkTimer(first)
 	return true
 }

@@ -35,8 +35,8 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
-	storing *machine.StoreTimer                       // on its way to the bucket
-	alarms  map[conversation.Offset]conversation.Time // the timers in the bucket
+	storing      *machine.StoreTimer                       // on its way to the bucket
+	storedTimers map[conversation.Offset]conversation.Time // the timers in the bucket
 
 	calls  []*modelCall
 	tools  []*runningTool
@@ -107,8 +107,8 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		rig: newRig(), r: rand.New(rand.NewPCG(seed, 15)), seen: seen,
 		timers: map[machine.Tick]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
 		aborts: map[machine.ReplyID][]conversation.SubmissionID{}, asked: map[machine.ReplyID]int{},
-		alarms: map[conversation.Offset]conversation.Time{},
-		acked:  map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
+		storedTimers: map[conversation.Offset]conversation.Time{},
+		acked:        map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
 		turns: map[conversation.MessageID]conversation.TurnID{},
 	}
@@ -252,7 +252,7 @@ func (w *world) append(b conversation.Batch) {
 	if b.Offset != conversation.Offset(len(w.log)) {
 		violate("append at %d, the log ends at %d", int64(b.Offset), len(w.log)-1)
 	}
-	w.checkWakes(w.decoded)
+	w.checkUnparked(w.decoded)
 	if err := w.ahead.Apply(w.decoded); err != nil {
 		violate("append %s: %v", w.frozen, err)
 	}
@@ -466,8 +466,8 @@ func (w *world) reply(e machine.Reply) {
 		}
 	case machine.Poked:
 		w.poked(asked.(machine.Poke), v)
-	case machine.Woken:
-		w.woken(asked.(machine.Wake), v)
+	case machine.TimerChecked:
+		w.timerChecked(asked.(machine.CheckTimer), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
 	case machine.Moved:

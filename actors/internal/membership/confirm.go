@@ -26,7 +26,7 @@ type standing struct {
 	changed   chan struct{} // Closed when the next confirmation or heartbeat is noted.
 }
 
-func (s *standing) wake() {
+func (s *standing) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -39,7 +39,7 @@ func (m *Membership) beaten(sent time.Time, err error, ended bool) {
 	switch {
 	case err == nil:
 		s.beat, s.beatErr = sent, nil
-		s.wake()
+		s.notify()
 	case !ended:
 		s.beatErr = err
 		s.missed++
@@ -85,7 +85,7 @@ func (m *Membership) confirm(e storage.Epoch, since time.Time) (news bool) {
 		s.known = e
 	}
 	s.pollErr = nil
-	s.wake()
+	s.notify()
 	return news
 }
 
@@ -95,7 +95,7 @@ func (m *Membership) unconfirm(lost error) {
 	s.Lock()
 	defer s.Unlock()
 	s.confirmed, s.lost = time.Time{}, lost
-	s.wake()
+	s.notify()
 }
 
 // missing notes that a poll found the known epoch deleted and none above it, and returns
