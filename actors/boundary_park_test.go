@@ -149,7 +149,7 @@ func (w *world) leavesNothing() {
 func TestDeathWhileParked(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
-	tell(t, fleet, &story{lost: true, parks: true}, nil, func(t *testing.T, s *story) {
+	play(t, fleet, &story{lost: true, parks: true}, nil, func(t *testing.T, s *story) {
 		boundaries = s.lives[0].passed()
 		s.checkParked(t)
 		if got := len(only[*conversation.Parked](s.records(chat("c")))); got != 1 {

@@ -313,11 +313,11 @@ func (s *story) facts() []fact {
 // lost is set, no write lands that was under way when its sender died.
 func inStory(t *testing.T, fleet *actors.LocalFleet, dies []int, lost bool, check func(t *testing.T, s *story)) {
 	t.Helper()
-	tell(t, fleet, &story{lost: lost}, dies, check)
+	play(t, fleet, &story{lost: lost}, dies, check)
 }
 
-// tell is inStory of a story that begins as given.
-func tell(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, check func(t *testing.T, s *story)) {
+// play is inStory of a story that begins as given.
+func play(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, check func(t *testing.T, s *story)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.

@@ -499,7 +499,7 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 	for k, name := range boundaries {
 		for _, lost := range waysToDie(k) {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
-				tell(t, fleet, &story{lost: lost, parks: begin.parks}, []int{k}, func(t *testing.T, s *story) {
+				play(t, fleet, &story{lost: lost, parks: begin.parks}, []int{k}, func(t *testing.T, s *story) {
 					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
 						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}

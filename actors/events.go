@@ -36,7 +36,7 @@ func (r *Runtime) export() error {
 		Skip: func(key conversation.Key) bool {
 			return r.busy.Asides.Refused(key) != nil || r.busy.Asides.Suspects(key)
 		},
-		Reading: r.busy.Foretell,
+		Reading: r.busy.AnnounceReading,
 		Project: func(src observability.Source, b conversation.Batch) []observability.Event {
 			opts := r.events.ProjectOptions(src.Agent)
 			return observability.Project(src, b, &opts)

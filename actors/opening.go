@@ -51,29 +51,29 @@ func (a *activation) beginFor(message any) {
 	}
 }
 
-func (a *activation) startOpening(foretold bool) {
+func (a *activation) startOpening(announced bool) {
 	if a.self.stopping {
 		return
 	}
 	if a.opening.begun {
-		if foretold {
-			a.foretellOpening()
+		if announced {
+			a.announceOpening()
 		}
 		return
 	}
 	a.opening.begun = true
 	a.opening.unasked.Stop()
 	id := a.openingID()
-	a.rt.tasks.spawn(func() { a.open(id, foretold) })
+	a.rt.tasks.spawn(func() { a.open(id, announced) })
 }
 
-// foretellOpening has the journal say what was begun for callers, because a sweep or a timer asks
+// announceOpening has the journal say what was begun for callers, because a sweep or a timer asks
 // by now.
-func (a *activation) foretellOpening() {
+func (a *activation) announceOpening() {
 	select {
 	case <-a.opening.done:
 	default: // It is taken back after done is closed.
-		a.rt.busy.ForetellOpening(a.openingID())
+		a.rt.busy.AnnounceOpening(a.openingID())
 	}
 }
 
@@ -85,9 +85,9 @@ func (a *activation) openingID() busy.ID {
 
 // open opens the log once nobody else runs the conversation, and takes the entry of that
 // back when the machine has it.
-func (a *activation) open(id busy.ID, foretold bool) {
+func (a *activation) open(id busy.ID, announced bool) {
 	a.awaitRelease()
-	out, leave := a.tryToOpen(id, foretold)
+	out, leave := a.tryToOpen(id, announced)
 	defer leave()
 	a.self.Send(out)
 	select {
@@ -100,10 +100,10 @@ func (a *activation) open(id busy.ID, foretold bool) {
 
 // tryToOpen reads the log, unless the conversation is set aside. Leave is called when the
 // machine has it.
-func (a *activation) tryToOpen(id busy.ID, foretold bool) (out openedLog, leave func()) {
+func (a *activation) tryToOpen(id busy.ID, announced bool) (out openedLog, leave func()) {
 	ctx, cancel := context.WithTimeout(a.self.ctx, openTimeout)
 	defer cancel()
-	read, leave, err := a.rt.busy.EnterOpening(ctx, id, foretold)
+	read, leave, err := a.rt.busy.EnterOpening(ctx, id, announced)
 	if err != nil {
 		return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
 	}

@@ -25,7 +25,7 @@ func WithLog(ctx context.Context, f LogFunc) context.Context {
 
 // Log tells whoever observes the conversation something about the call or hook that ctx
 // belongs to: an observability event of type "log", best effort. What it says is shown
-// as it is, whether or not events of the agent show content. Levels are told as error,
+// as it is, whether or not events of the agent show content. Levels are seen as error,
 // warn or, all below, info.
 //
 // Args are keys and values as those of [slog.Logger.Log]; a group is an object, an error
@@ -45,11 +45,11 @@ func Log(ctx context.Context, level slog.Level, message string, args ...any) {
 	r.Add(args...)
 	p := plainer{left: MaxLogAttributes}
 	attributes := map[string]any{}
-	told := 0
+	seen := 0
 	r.Attrs(func(a slog.Attr) bool {
-		told++
+		seen++
 		more := p.add(attributes, a, 0)
-		p.cut = p.cut || !more && told < r.NumAttrs()
+		p.cut = p.cut || !more && seen < r.NumAttrs()
 		return more
 	})
 	if p.cut {

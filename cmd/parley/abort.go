@@ -37,7 +37,7 @@ func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
 	}
 	aborted, err := c.Abort(ctx)
 	if err != nil {
-		return fmt.Errorf("abort: %w", told(err))
+		return fmt.Errorf("abort: %w", readable(err))
 	}
 	said := "nothing to abort"
 	if aborted {

@@ -54,9 +54,9 @@ func warner(out io.Writer, at *url.URL) func(error) {
 	}
 }
 
-// told is an error of a client as a user reads it: without the call and the URL,
+// readable is an error of a client as a user reads it: without the call and the URL,
 // which are what they typed, and with what helps against a missing token.
-func told(err error) error {
+func readable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}

@@ -127,8 +127,8 @@ func closeOTel(sink *otel.Sink, log *slog.Logger) {
 	}
 }
 
-// tell makes the options of a node those of one that sends its events there.
-func (d *destinations) tell(o *actors.Options) {
+// fill makes the options of a node those of one that sends its events there.
+func (d *destinations) fill(o *actors.Options) {
 	o.Sinks, o.Observers, o.NoLiveEvents, o.EventGroup = d.sinks, d.observers, d.noLive, d.group
 }
 

@@ -263,11 +263,11 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case !cfg.write || conv == "":
 			return nil
 		}
-		told := isMended
+		outcome := isMended
 		if sum.Repairable == 0 {
-			told = stillAside
+			outcome = stillAside
 		}
-		if err := told(ctx, b, conv, p); err != nil {
+		if err := outcome(ctx, b, conv, p); err != nil {
 			return &exitError{code: exitUnknown, err: cfg.explain(at, err)}
 		}
 		return nil

@@ -124,7 +124,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	if b.events, err = openEvents(cfg.events, cfg.bucket, b.bucket, cfg.log); err != nil {
 		return nil, err
 	}
-	b.events.tell(opts)
+	b.events.fill(opts)
 	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
 		return nil, err
 	}

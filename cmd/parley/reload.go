@@ -304,12 +304,12 @@ func watchFolders(file string) (*fsnotify.Watcher, error) {
 	return w, nil
 }
 
-// watch tells of changes in the watched folders, a while after they happened,
+// watch reports changes in the watched folders, a while after they happened,
 // until ctx ends. Its events say too little to be more than a hint.
 func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes chan<- struct{}) {
 	timer := time.NewTimer(reloadLatest)
 	timer.Stop()
-	var first time.Time // of the events not told yet
+	var first time.Time // of the events not passed on yet
 	for {
 		select {
 		case <-ctx.Done():
@@ -318,7 +318,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes c
 			first = time.Time{}
 			select {
 			case changes <- struct{}{}:
-			default: // told already
+			default: // passed on already
 			}
 			continue
 		case err := <-w.Errors:

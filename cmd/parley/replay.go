@@ -114,7 +114,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	defer func() { err = errors.Join(err, target.close()) }()
 	r.sink = target.sink
 	begun := time.Now()
-	r.tell("parley events replay: %s into %s%s\n", conf.Bucket.Place(), target.name, selected(stats.Filter{Agent: cfg.agent, Since: r.filter.Since, Until: r.filter.Until}))
+	r.printf("parley events replay: %s into %s%s\n", conf.Bucket.Place(), target.name, selected(stats.Filter{Agent: cfg.agent, Since: r.filter.Since, Until: r.filter.Until}))
 	if err := r.all(ctx); err != nil {
 		var e *storage.Error
 		if errors.As(err, &e) && conf.Bucket.Endpoint != "" {
@@ -124,7 +124,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	}
 	if target.refresh != nil {
 		if err := target.refresh(ctx); err != nil {
-			r.tell("the figures by hour follow by themselves: %v\n", err)
+			r.printf("the figures by hour follow by themselves: %v\n", err)
 		}
 	}
 	return r.finish(time.Since(begun), conf.Bucket.Place())
@@ -234,15 +234,15 @@ func (r *replay) finish(took time.Duration, bucket string) error {
 	if r.sink == nil {
 		verb = "counted"
 	}
-	r.tell("%s %s, of %s in %s.\n", count(r.stored.Load(), "event"), verb, count(r.conversations.Load(), "conversation"), took.Round(10*time.Millisecond))
+	r.printf("%s %s, of %s in %s.\n", count(r.stored.Load(), "event"), verb, count(r.conversations.Load(), "conversation"), took.Round(10*time.Millisecond))
 	switch n := r.conversations.Load(); {
 	case len(r.damaged) > 0:
 	case n == 0 && r.agent != "":
-		r.tell("%s has no conversation of an agent %q; leave --agent out to have those of all.\n", bucket, r.agent)
+		r.printf("%s has no conversation of an agent %q; leave --agent out to have those of all.\n", bucket, r.agent)
 	case n == 0:
-		r.tell("%s has no conversations; name another bucket with --data or --config.\n", bucket)
+		r.printf("%s has no conversations; name another bucket with --data or --config.\n", bucket)
 	case r.stored.Load() == 0 && r.filter != stats.Filter{}:
-		r.tell("No event is of that time; --since and --until bound it, in UTC.\n")
+		r.printf("No event is of that time; --since and --until bound it, in UTC.\n")
 	}
 	if n := len(r.damaged); n > 0 {
 		return &exitError{code: exitUnknown, err: fmt.Errorf(
@@ -251,7 +251,7 @@ func (r *replay) finish(took time.Duration, bucket string) error {
 	return nil
 }
 
-func (r *replay) tell(format string, args ...any) {
+func (r *replay) printf(format string, args ...any) {
 	if !r.quiet {
 		fmt.Fprintf(r.errOut, format, args...)
 	}

@@ -131,7 +131,7 @@ func (r *replay) store(ctx context.Context, groups <-chan []observability.Event)
 			}
 			waiting, bytes = nil, 0
 		case <-tick.C:
-			r.tell("%s of %s\n", count(r.stored.Load(), "event"), count(r.conversations.Load(), "conversation"))
+			r.printf("%s of %s\n", count(r.stored.Load(), "event"), count(r.conversations.Load(), "conversation"))
 		}
 	}
 }

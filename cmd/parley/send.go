@@ -69,10 +69,10 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	}
 	var uncertain *client.UncertainError
 	if errors.As(err, &uncertain) {
-		return fmt.Errorf("send: %w; send it again with --key %s and it is not repeated", told(err), uncertain.Key)
+		return fmt.Errorf("send: %w; send it again with --key %s and it is not repeated", readable(err), uncertain.Key)
 	}
 	if err != nil {
-		return fmt.Errorf("send: %w", told(err))
+		return fmt.Errorf("send: %w", readable(err))
 	}
 	if cfg.noWait {
 		return json.NewEncoder(out).Encode(receipt)
@@ -84,7 +84,7 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("interrupted; the server goes on with the message, and parley tail %s shows it", at.Redacted())}
 	}
 	if err != nil {
-		return fmt.Errorf("follow the reply: %w", told(err))
+		return fmt.Errorf("follow the reply: %w", readable(err))
 	}
 	return exitOf(outcome)
 }

@@ -66,9 +66,9 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 		case errors.Is(err, context.Canceled):
 			return nil // interrupting is how a tail ends
 		case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
-			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), told(err))
+			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), readable(err))
 		case err != nil:
-			return told(err)
+			return readable(err)
 		}
 		for _, chunk := range update.Chunks {
 			show(chunk)

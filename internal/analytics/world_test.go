@@ -85,12 +85,12 @@ func (s *story) batch(records ...conversation.Record) {
 	s.events = append(s.events, observability.Project(s.src, b, nil)...)
 	s.src = s.src.After(b)
 	for _, e := range s.stream.Batch(b, s.at) {
-		s.tell(e)
+		s.emit(e)
 	}
 }
 
-// tell gives a live event its name, as a node does.
-func (s *story) tell(e observability.Event) {
+// emit gives a live event its name, as a node does.
+func (s *story) emit(e observability.Event) {
 	e.ID, e.Index = fmt.Sprintf("live_n1_%d", s.live), s.live
 	s.live++
 	s.events = append(s.events, e)
@@ -169,7 +169,7 @@ func (s *story) attempts(id conversation.SubmissionID, queued int64, dispatched 
 			s.batch(&conversation.AttemptReleased{Submission: id, Attempt: start.Attempt, Reason: "drain", ElapsedMs: elapsed, At: s.at})
 			next.After = conversation.AfterPause
 		} else {
-			s.tell(s.src.Live(s.at, observability.Place{Submission: id, Whole: true}, &observability.SubmissionRecovery{
+			s.emit(s.src.Live(s.at, observability.Place{Submission: id, Whole: true}, &observability.SubmissionRecovery{
 				Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: s.chance(60),
 			}))
 			next.After = conversation.AfterLoss

@@ -98,7 +98,7 @@ func perform(t *testing.T, p plan) {
 	r.talk(ctx, over, "attacked", func() { r.besiege(over) }, func() { r.trouble(ctx, over) })
 	attacked := r.beside.forget()
 	if s.await(ctx) {
-		r.tell("meters: %v", interesting(s.meters(ctx)))
+		r.logf("meters: %v", interesting(s.meters(ctx)))
 	}
 	r.beside.client.Close()
 	s.close()
@@ -116,8 +116,8 @@ func (r *run) besiege(ctx context.Context) {
 	}
 }
 
-// tell says what happens, for a person.
-func (r *run) tell(format string, args ...any) {
+// logf says what happens, for a person.
+func (r *run) logf(format string, args ...any) {
 	r.t.Helper()
 	r.t.Logf("+%v "+format, append([]any{time.Since(r.began).Round(time.Millisecond)}, args...)...)
 }
@@ -194,7 +194,7 @@ func (r *run) trouble(ctx, over context.Context) {
 		r.faults[what]++
 		r.mu.Unlock()
 		end()
-		r.tell("%s of %v, served again after %v", what, n, time.Since(began).Round(time.Millisecond))
+		r.logf("%s of %v, served again after %v", what, n, time.Since(began).Round(time.Millisecond))
 	}
 }
 
@@ -233,17 +233,17 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 	for _, f := range refused {
 		r.Fail("a client that behaves was refused: %s", f)
 	}
-	r.tell("hits: %v", r.attack.hits)
+	r.logf("hits: %v", r.attack.hits)
 	for _, what := range slices.Sorted(maps.Keys(r.attack.odd)) {
-		r.tell("odd: %d x %s", r.attack.odd[what], what)
+		r.logf("odd: %d x %s", r.attack.odd[what], what)
 	}
-	r.tell("faults: %v; told of them with 503 and Retry-After to clients that behave: %v", r.faults, told)
+	r.logf("faults: %v; told of them with 503 and Retry-After to clients that behave: %v", r.faults, told)
 	if missing := r.missing(); len(missing) > 0 {
 		r.Fail("the attack never had %q", missing)
 	}
 	for _, n := range r.nodes {
 		peak, lives := n.heaviest()
-		r.tell("%v: peak RSS %d MiB over %d lives", n, peak>>20, lives)
+		r.logf("%v: peak RSS %d MiB over %d lives", n, peak>>20, lives)
 		if peak > memoryBytes {
 			r.Fail("%v had %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
 		}
@@ -252,7 +252,7 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 	for _, what := range []string{timeAdmitted, timeSettled, timeRead} {
 		base, now := percentile(alone, what, 0.99), percentile(quiet, what, 0.99)
 		ratio := float64(now) / float64(max(base, floor))
-		r.tell("%s: alone %d, p50 %v, p99 %v; attacked %d, p50 %v, p99 %v (%.1f x %v), with faults p50 %v p99 %v", what,
+		r.logf("%s: alone %d, p50 %v, p99 %v; attacked %d, p50 %v, p99 %v (%.1f x %v), with faults p50 %v p99 %v", what,
 			count(alone, what), percentile(alone, what, 0.5), base, count(quiet, what), percentile(quiet, what, 0.5), now, ratio, max(base, floor),
 			percentile(attacked, what, 0.5), percentile(attacked, what, 0.99))
 		if *longFlag && ratio > maxRatio {
@@ -263,7 +263,7 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 	if err != nil {
 		r.Fail("read the logs: %v", err)
 	}
-	r.tell("%d answers, %d messages acknowledged and looked at", r.beside.answers, looked)
+	r.logf("%d answers, %d messages acknowledged and looked at", r.beside.answers, looked)
 	if looked == 0 {
 		r.Fail("nobody sent anything")
 	}

@@ -75,7 +75,7 @@ func (w *world) courier(ctx context.Context, name string, at conversation.Addres
 			if err == nil {
 				w.trace.Add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
 				w.acknowledged(ack{p, receipt})
-				w.told(at)
+				w.receiptSeen(at)
 				break
 			}
 			w.trace.Add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
@@ -86,12 +86,12 @@ func (w *world) courier(ctx context.Context, name string, at conversation.Addres
 	}
 }
 
-// told lets the moment come in which somebody has a receipt, for all who may have
+// receiptSeen lets the moment come in which somebody has a receipt, for all who may have
 // given it.
-func (w *world) told(at conversation.Address) {
+func (w *world) receiptSeen(at conversation.Address) {
 	for slot, m := range w.present() {
 		if m != nil && w.owner(slot, string(at.Key())) == m.id {
-			m.link.came(receiptTold)
+			m.link.came(receiptSeen)
 		}
 	}
 }

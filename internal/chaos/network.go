@@ -185,13 +185,13 @@ const (
 	claimLands
 	batchLands
 	journalLands
-	receiptTold // a client has a receipt; struck by Journals alone, as what follows
+	receiptSeen // a client has a receipt; struck by Journals alone, as what follows
 	sweepReads  // the journal of another is read, and nobody is asked yet
 	moments
 )
 
 func (m moment) String() string {
-	return [moments]string{"any time", "claim lands", "batch lands", "journal lands", "receipt told", "sweep reads"}[m]
+	return [moments]string{"any time", "claim lands", "batch lands", "journal lands", "receipt seen", "sweep reads"}[m]
 }
 
 // moments is how many a profile strikes.
@@ -303,22 +303,22 @@ func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
 	if o.method == http.MethodPut {
 		l.net.ledger.sent(l.member, o.key, r.body)
 	}
-	told, lost := l.send(ctx, o, way, r)
+	heard, lost := l.send(ctx, o, way, r)
 	if lost == nil {
 		lost = l.wait(ctx, o, way.back)
 	}
 	if lost != nil {
 		return c.Unanswered(lost)
 	}
-	if o.method == http.MethodPut && (told == nil || errors.Is(told, storage.ErrExists)) {
+	if o.method == http.MethodPut && (heard == nil || errors.Is(heard, storage.ErrExists)) {
 		l.net.ledger.answered(r.body)
 	}
-	return told
+	return heard
 }
 
-// send performs a request under its fate. Told is what the store answers, lost why no
+// send performs a request under its fate. Heard is what the store answers, lost why no
 // answer comes.
-func (l *link) send(ctx context.Context, o op, c course, r *request) (told, lost error) {
+func (l *link) send(ctx context.Context, o op, c course, r *request) (heard, lost error) {
 	switch c.fate {
 	case schedule.Delayed:
 		l.net.later(c.late, o, r)

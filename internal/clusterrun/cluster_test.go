@@ -51,7 +51,7 @@ type cluster struct {
 	bucket  storage.Bucket // Not through a proxy.
 	model   *fakemodel.Model
 	ca      *authority
-	tell    func(format string, args ...any) // Notes for a person. Set before anything is broken.
+	logf    func(format string, args ...any) // Notes for a person. Set before anything is broken.
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 }

@@ -182,7 +182,7 @@ func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
 		if !n.await(ctx) {
 			return
 		}
-		c.tell("%v left within %v and serves again %v later", n, left.Sub(began).Round(time.Millisecond), time.Since(left).Round(time.Millisecond))
+		c.logf("%v left within %v and serves again %v later", n, left.Sub(began).Round(time.Millisecond), time.Since(left).Round(time.Millisecond))
 	}
 }
 

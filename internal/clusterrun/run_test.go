@@ -98,13 +98,13 @@ func newRun(t *testing.T, p plan) *run {
 		cluster: c, t: t, plan: p, client: &client{c}, watcher: &watcher{bucket: c.bucket}, faults: newFaults(p.seed, p.nodes, p.total),
 		sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
 	}
-	c.tell = r.tell
+	c.logf = r.logf
 	r.load = newLoad(r.client, p.seed, p.talks, p.think)
 	return r
 }
 
-// tell notes what happens, for a person.
-func (r *run) tell(format string, args ...any) {
+// logf notes what happens, for a person.
+func (r *run) logf(format string, args ...any) {
 	r.told = append(r.told, fmt.Sprintf("%s +%v ", time.Now().Format("15:04:05.000"), time.Since(r.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
@@ -149,7 +149,7 @@ func (r *run) playBy(steps func(context.Context) bool) {
 
 // steps are the phases of a run. It reports whether it came to its end.
 func (r *run) steps(ctx context.Context) bool {
-	r.tell("start %d nodes", r.plan.nodes)
+	r.logf("start %d nodes", r.plan.nodes)
 	if !r.start(ctx) {
 		return false
 	}
@@ -185,9 +185,9 @@ func (r *run) trouble(ctx context.Context) {
 		if _ = noderun.Pause(over, f.Before); r.Any() {
 			break
 		}
-		r.tell("%v", f)
+		r.logf("%v", f)
 		r.inject(ctx, f)
-		r.tell("mended")
+		r.logf("mended")
 	}
 	r.await(ctx)
 	end()
@@ -195,7 +195,7 @@ func (r *run) trouble(ctx context.Context) {
 	<-done
 	<-looked
 	late.Stop()
-	r.tell("last answers came")
+	r.logf("last answers came")
 	endReads()
 	r.load.reading.Wait()
 }
@@ -213,7 +213,7 @@ func (r *run) quiet(ctx context.Context) bool {
 	}
 	dead := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
 	dead.kill()
-	r.tell("killed %v for good, nobody asks for anything", dead)
+	r.logf("killed %v for good, nobody asks for anything", dead)
 	if len(r.nodes) == 1 {
 		dead.want(true)
 	}
@@ -238,7 +238,7 @@ func (r *run) quiet(ctx context.Context) bool {
 			return false
 		}
 	}
-	r.tell("all is settled after %v", time.Since(began).Round(time.Millisecond))
+	r.logf("all is settled after %v", time.Since(began).Round(time.Millisecond))
 	dead.want(true)
 	return r.await(ctx)
 }
@@ -268,7 +268,7 @@ func (r *run) catchUp(ctx context.Context) bool {
 		}
 		r.counts["conversations"] = i + 1
 	}
-	r.tell("all have read everything")
+	r.logf("all have read everything")
 	return true
 }
 
@@ -298,12 +298,12 @@ func (r *run) stop(ctx context.Context) bool {
 	for _, n := range r.nodes {
 		n.leave()
 	}
-	r.tell("all nodes have ended")
+	r.logf("all nodes have ended")
 	flaws, said := noderun.Verify(ctx, r.nodes[0].program, r.nodes[0].config, r.nodes[0].env)
 	for _, f := range flaws {
 		r.Fail("%s", f)
 	}
-	r.tell("verified: %s", strings.TrimSpace(string(said[max(0, len(said)-300):])))
+	r.logf("verified: %s", strings.TrimSpace(string(said[max(0, len(said)-300):])))
 	return true
 }
 
@@ -339,7 +339,7 @@ func (r *run) audit(ctx context.Context) {
 		}
 		r.count(k, s)
 	}
-	r.tell("%v", r.counts)
+	r.logf("%v", r.counts)
 }
 
 // count adds a conversation to the numbers.

@@ -60,7 +60,7 @@ func TestTwoVersions(t *testing.T) {
 		newer: c.nodes[0], older: c.nodes[1], logs: storage.NewLogs(c.bucket, nil),
 		stories: map[string]*story{}, byHand: map[conversation.SubmissionID]bool{},
 	}
-	c.tell = v.tell
+	c.logf = v.logf
 	v.load = newLoad(v.client, 0, 0, 0)
 	v.playBy(v.steps)
 }
@@ -206,7 +206,7 @@ func (v *versions) sideBySide(ctx context.Context) bool {
 		owned[owner]++
 	}
 	v.model.Release("owners")
-	v.tell("the older node owns %d conversations, the newer one %d", owned[v.older], owned[v.newer])
+	v.logf("the older node owns %d conversations, the newer one %d", owned[v.older], owned[v.newer])
 	return v.unnoted(ctx) && v.everywhere(ctx, 1, v.older) && v.everywhere(ctx, 2, v.newer) && v.settle(ctx) && v.unnoted(ctx)
 }
 
@@ -427,7 +427,7 @@ func (v *versions) refuse(ctx context.Context, k *talk) *sent {
 	if v.Any() {
 		return nil
 	}
-	v.tell("the older node has refused %s", k.id)
+	v.logf("the older node has refused %s", k.id)
 	return m
 }
 
@@ -447,7 +447,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 		_ = noderun.Pause(ctx, 10*time.Millisecond) // It looks again in any case.
 	}
 	leaving.Wait()
-	v.tell("the older node has left")
+	v.logf("the older node has left")
 	alone := func() (bool, error) {
 		out, err := v.metrics(ctx)
 		return bytes.Contains(out, []byte("\nparley_members 1\n")), err
@@ -455,7 +455,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 	if v.Any() || !v.until(ctx, "the newer node's view without the older one", alone) || !v.settle(ctx) {
 		return false
 	}
-	v.tell("all is settled without a request, also in %s", busy.id)
+	v.logf("all is settled without a request, also in %s", busy.id)
 	return v.until(ctx, "the end of the older node's journal", func() (bool, error) {
 		refs, err := storage.Journals(ctx, v.cluster.bucket)
 		return !slices.ContainsFunc(refs, func(r storage.JournalRef) bool { return r.Member == v.member }), err

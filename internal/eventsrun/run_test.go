@@ -72,8 +72,8 @@ func TestEventsRun(t *testing.T) {
 	}
 }
 
-// tell notes what happens, for a person.
-func (r *run) tell(format string, args ...any) {
+// logf notes what happens, for a person.
+func (r *run) logf(format string, args ...any) {
 	r.t.Logf("+%-8v %s", time.Since(r.began).Round(10*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
@@ -84,15 +84,15 @@ func (r *run) perform(ctx context.Context) error {
 			return err
 		}
 	}
-	r.tell("%d nodes serve", nodes)
+	r.logf("%d nodes serve", nodes)
 	if err := r.trouble(ctx); err != nil {
 		return err
 	}
-	r.tell("%d messages are settled, nobody posts any more", len(r.load.rounds))
+	r.logf("%d messages are settled, nobody posts any more", len(r.load.rounds))
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
-	r.tell("the nodes have caught up")
+	r.logf("the nodes have caught up")
 	before, err := r.scrapeAll(ctx)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (r *run) perform(ctx context.Context) error {
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
-	r.tell("the last conversations are stored")
+	r.logf("the last conversations are stored")
 	return errors.Join(r.checkDurable(ctx), r.checkLive(ctx, before))
 }
 
@@ -138,7 +138,7 @@ func (r *run) trouble(ctx context.Context) error {
 	end()
 	err = errors.Join(err, <-done)
 	took := time.Since(begun)
-	r.tell("%d events and more in %v, %.0f in a second", r.load.made(), took.Round(time.Millisecond), float64(r.load.made())/took.Seconds())
+	r.logf("%d events and more in %v, %.0f in a second", r.load.made(), took.Round(time.Millisecond), float64(r.load.made())/took.Seconds())
 	return err
 }
 
@@ -166,7 +166,7 @@ func (r *run) outage(ctx context.Context, i int) error {
 	}
 	r.away.Store(true)
 	gone := time.Now()
-	r.tell("the database is killed")
+	r.logf("the database is killed")
 	least := time.Duration(500+r.rand.IntN(1500)) * time.Millisecond
 	if r.events >= manyEvents {
 		least *= 5
@@ -187,12 +187,12 @@ func (r *run) outage(ctx context.Context, i int) error {
 		return err
 	}
 	settled, _ := r.load.since(gone)
-	r.tell("%d messages were posted and settled meanwhile, some by each of the %d clients", settled, r.load.clients)
+	r.logf("%d messages were posted and settled meanwhile, some by each of the %d clients", settled, r.load.clients)
 	r.away.Store(false)
 	if err := r.server.Restart(ctx); err != nil {
 		return err
 	}
-	r.tell("the database is there again, after %v", time.Since(gone).Round(time.Millisecond))
+	r.logf("the database is there again, after %v", time.Since(gone).Round(time.Millisecond))
 	return nil
 }
 
@@ -237,11 +237,11 @@ func (r *run) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.tell("export journals list %v conversations; %v is killed with %+v", listed, victim, m)
+	r.logf("export journals list %v conversations; %v is killed with %+v", listed, victim, m)
 	r.gone = m.shipped
 	r.kill(victim)
 	_, err = r.start(ctx)
-	r.tell("another node serves in its place")
+	r.logf("another node serves in its place")
 	return err
 }
 
@@ -411,7 +411,7 @@ func (r *run) checkDurable(ctx context.Context) error {
 	for _, m := range all {
 		shipped += m.shipped
 	}
-	r.tell("logs of %d conversations have %d durable events, the nodes shipped %d; the view shows %d, the table has %d ids in %d rows",
+	r.logf("logs of %d conversations have %d durable events, the nodes shipped %d; the view shows %d, the table has %d ids in %d rows",
 		len(want.settlements), len(want.ids), shipped, numbers[0], numbers[1], numbers[2])
 	return r.checkSample(ctx, sample, want)
 }
@@ -461,7 +461,7 @@ func (r *run) checkSample(ctx context.Context, sample []conversation.Address, wa
 	if n == 0 {
 		r.t.Error("the sample has no events")
 	}
-	r.tell("%d events of %d conversations are the same to the byte", n, len(sample))
+	r.logf("%d events of %d conversations are the same to the byte", n, len(sample))
 	return nil
 }
 
@@ -496,7 +496,7 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 		return fmt.Errorf("%w: %s", err, strings.Join(flaws, "; "))
 	}
 	for _, line := range told {
-		r.tell("%s", line)
+		r.logf("%s", line)
 	}
 	return nil
 }
@@ -509,7 +509,7 @@ func (r *run) checkMemory() {
 	}
 	for _, n := range r.all {
 		away, here := n.memory.of(true), n.memory.of(false)
-		r.tell("%v had %d MiB resident at most, %d without the database", n, max(away, here), away)
+		r.logf("%v had %d MiB resident at most, %d without the database", n, max(away, here), away)
 		if max(away, here) > bound {
 			r.t.Errorf("%v had %d MiB resident, want at most %d", n, max(away, here), bound)
 		}
@@ -518,7 +518,7 @@ func (r *run) checkMemory() {
 	for _, n := range r.puts {
 		puts += n
 	}
-	r.tell("export journals were written %d times, by what is seen of their numbers", puts)
+	r.logf("export journals were written %d times, by what is seen of their numbers", puts)
 	if puts == 0 {
 		r.t.Error("no export journal was written")
 	}

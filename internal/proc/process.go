@@ -29,9 +29,9 @@ type Process struct {
 	ready  chan struct{} // Closed once it has printed that.
 	ended  chan struct{} // Closed once it was waited for.
 
-	mu     sync.Mutex
-	killed bool // It was sent SIGKILL.
-	told   bool // It was sent SIGTERM.
+	mu      sync.Mutex
+	killed  bool // It was sent SIGKILL.
+	stopped bool // It was sent SIGTERM.
 }
 
 func newProcess(cmd *exec.Cmd, log string) *Process {
@@ -89,7 +89,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 func (p *Process) Signal(s syscall.Signal) {
 	p.mu.Lock()
 	p.killed = p.killed || s == syscall.SIGKILL
-	p.told = p.told || s == syscall.SIGTERM
+	p.stopped = p.stopped || s == syscall.SIGTERM
 	p.mu.Unlock()
 	_ = p.cmd.Process.Signal(s)
 }
@@ -142,7 +142,7 @@ func (p *Process) Flaw() string {
 	switch {
 	case p.killed && status.Signaled() && status.Signal() == syscall.SIGKILL:
 		return ""
-	case p.told && state.Success():
+	case p.stopped && state.Success():
 		return ""
 	}
 	return fmt.Sprintf("it ended by itself, or not as it was asked to: %v", state)

@@ -110,40 +110,40 @@ type metricExporter struct {
 	logger *slog.Logger
 	judge  verdicts
 
-	mu     sync.Mutex
-	last   error // of the last export
-	untold error // the first that failed and nothing explains; told of by tell
-	told   bool  // that exports fail
+	mu       sync.Mutex
+	last     error // of the last export
+	unlogged error // the first that failed and nothing explains; logged by logFailure
+	logged   bool  // that exports fail
 }
 
 // Export implements the SDK's Exporter.
 func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetrics) error {
 	err := m.Exporter.Export(ctx, rm)
 	if err != nil && m.judge.warning.MatchString(err.Error()) {
-		err = nil // Everything was taken; of spans the same is told.
+		err = nil // Everything was taken; of spans the same is logged.
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch m.last = err; {
 	case err == nil:
-		if m.told {
+		if m.logged {
 			m.logger.InfoContext(ctx, "collector takes metrics again")
 		}
-		m.untold, m.told = nil, false
-	case !m.told && m.untold == nil:
-		m.untold = err
+		m.unlogged, m.logged = nil, false
+	case !m.logged && m.unlogged == nil:
+		m.unlogged = err
 	}
 	return nil
 }
 
-// tell is called when the collector has taken spans, or none are sent: that it does not
+// logFailure is called when the collector has taken spans, or none are sent: that it does not
 // take metrics has another reason then.
-func (m *metricExporter) tell(ctx context.Context) {
+func (m *metricExporter) logFailure(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.untold != nil {
-		m.logger.WarnContext(ctx, "collector does not take metrics", "check", m.judge.remedy(m.untold), "err", m.untold)
-		m.untold, m.told = nil, true
+	if m.unlogged != nil {
+		m.logger.WarnContext(ctx, "collector does not take metrics", "check", m.judge.remedy(m.unlogged), "err", m.unlogged)
+		m.unlogged, m.logged = nil, true
 	}
 }
 
@@ -151,7 +151,7 @@ func (m *metricExporter) tell(ctx context.Context) {
 func (m *metricExporter) excuse() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.untold = nil
+	m.unlogged = nil
 }
 
 // lost returns why the last export failed, nil if it did not.

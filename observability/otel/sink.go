@@ -55,7 +55,7 @@ type Sink struct {
 	writes    int64
 	// owed is a span of the last request, if the collector did not take that.
 	owed   *pending
-	warned bool // that the collector warns of what it takes was told
+	warned bool // that the collector warns of what it takes was logged
 	closed bool
 }
 
@@ -253,7 +253,7 @@ func (s *Sink) send(ctx context.Context, events []*observability.Event) error {
 		return s.ship(ctx, spans)
 	}
 	if s.figures != nil && s.counts.Spans+s.counts.Rejected == 0 {
-		s.figures.tell(ctx) // No span will tell whether the collector is there.
+		s.figures.logFailure(ctx) // No span will show whether the collector is there.
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (s *Sink) answered(ctx context.Context, first pending, taken bool) {
 	case wasAway || !taken:
 		s.figures.excuse()
 	default:
-		s.figures.tell(ctx)
+		s.figures.logFailure(ctx)
 	}
 }
 

@@ -60,7 +60,7 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 	} else if err != nil {
 		return err
 	}
-	v.tell(Finding{Severity: Damage, Kind: KindJournal, Conv: e.Conv, Key: key, Seq: e.Seq, Text: fmt.Sprintf(
+	v.emit(Finding{Severity: Damage, Kind: KindJournal, Conv: e.Conv, Key: key, Seq: e.Seq, Text: fmt.Sprintf(
 		"the journal lists conversation %s, which was at batch %d, and its log ends before that; restore the log folder from a copy", e.Conv, e.Seq)})
 	return nil
 }
@@ -101,7 +101,7 @@ func (v *verifier) timers(ctx context.Context) error {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil // It was answered meanwhile.
 		case unreadable(err):
-			v.tell(Finding{Severity: Note, Kind: KindTimer, Conv: name.Conv, Key: k.Key, Seq: name.First, Text: fmt.Sprintf(
+			v.emit(Finding{Severity: Note, Kind: KindTimer, Conv: name.Conv, Key: k.Key, Seq: name.First, Text: fmt.Sprintf(
 				"the timer cannot be read: %v; its key is enough to wake the conversation, and it is deleted then", err)})
 			return nil
 		}
@@ -181,7 +181,7 @@ func (v *verifier) asides(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		v.tell(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+		v.emit(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
 			"the conversation is set aside, and nobody opens it: %s; mend it, then put it back with parley log aside --put-back", a.Why)})
 		return nil
 	})
@@ -221,7 +221,7 @@ func (v *verifier) index(ctx context.Context) error {
 			}
 		}
 		if !present[name.Conv] {
-			v.tell(Finding{Severity: Damage, Kind: KindIndex, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+			v.emit(Finding{Severity: Damage, Kind: KindIndex, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
 				"conversation %q of agent %q was active on %s, and nothing of its log is there; restore the folder %s from a copy",
 				e.Address.ID, e.Address.Agent, e.Day, strings.TrimSuffix(storage.FolderOf(name.Conv), "/"))})
 		}

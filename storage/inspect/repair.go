@@ -74,7 +74,7 @@ func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOpti
 			return Summary{}, fmt.Errorf("repair: %w", err)
 		}
 	}
-	v := newVerifier(b, &r.opts.Options, func(f Finding) { r.tell(f, Left) })
+	v := newVerifier(b, &r.opts.Options, func(f Finding) { r.emit(f, Left) })
 	v.each = func(ctx context.Context, l *look) error { return r.conversation(ctx, v, l) }
 	r.verifier = v
 	var err error
@@ -96,7 +96,7 @@ type repairer struct {
 	report func(Action)
 }
 
-func (r *repairer) tell(f Finding, o Outcome) {
+func (r *repairer) emit(f Finding, o Outcome) {
 	if f.Severity == Damage {
 		o = Refused
 	}
@@ -121,11 +121,11 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error
 	for _, f := range l.findings {
 		switch {
 		case f.Severity == Note:
-			r.tell(f, Left)
+			r.emit(f, Left)
 		case refused:
-			r.tell(f, Refused)
+			r.emit(f, Refused)
 		case !r.opts.Write:
-			r.tell(f, Planned)
+			r.emit(f, Planned)
 		default:
 			for _, s := range f.steps {
 				if err := r.apply(ctx, l, s); err != nil {
@@ -133,7 +133,7 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error
 				}
 			}
 			mended = true
-			r.tell(f, Done)
+			r.emit(f, Done)
 		}
 	}
 	if !mended {

@@ -42,12 +42,12 @@ func newVerifier(b storage.Bucket, opts *Options, report func(Finding)) *verifie
 		bucket: storage.Retried(b, storage.Retry{}), opts: o, report: report,
 		logs: storage.NewLogs(b, &storage.LogOptions{MaxBatchBytes: o.MaxBatchBytes, Prefetch: o.Prefetch}),
 	}
-	v.each = func(_ context.Context, l *look) error { v.tell(l.findings...); return nil }
+	v.each = func(_ context.Context, l *look) error { v.emit(l.findings...); return nil }
 	return v
 }
 
-// tell reports findings.
-func (v *verifier) tell(findings ...Finding) {
+// emit reports findings.
+func (v *verifier) emit(findings ...Finding) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, f := range findings {
@@ -58,7 +58,7 @@ func (v *verifier) tell(findings ...Finding) {
 
 // find reports what belongs to no conversation.
 func (v *verifier) find(severity Severity, kind Kind, key, text string) {
-	v.tell(Finding{Severity: severity, Kind: kind, Key: key, Seq: -1, Text: text})
+	v.emit(Finding{Severity: severity, Kind: kind, Key: key, Seq: -1, Text: text})
 }
 
 // conversation looks at one conversation.

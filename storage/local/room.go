@@ -37,12 +37,12 @@ type Room struct {
 
 	mu    sync.Mutex
 	usage RoomUsage
-	short bool // the log was told so
+	short bool // so the log says
 }
 
 // RoomUsage is what a Room has seen.
 type RoomUsage struct {
-	// FreeBytes and ReserveBytes are 0 if the system does not tell.
+	// FreeBytes and ReserveBytes are 0 if the system does not say.
 	FreeBytes, ReserveBytes int64
 	// Refused counts the refusals.
 	Refused int64
@@ -94,7 +94,7 @@ func (r *Room) Allow(n int64) error {
 	}
 	if short := u.FreeBytes < enough; short != r.short {
 		r.short = short
-		r.tell()
+		r.logChange()
 	}
 	if u.FreeBytes-n >= u.ReserveBytes {
 		return nil
@@ -103,8 +103,8 @@ func (r *Room) Allow(n int64) error {
 	return &NoRoomError{Folder: r.folder, FreeBytes: u.FreeBytes, ReserveBytes: u.ReserveBytes, WantBytes: n}
 }
 
-// tell logs that the reserve was reached, or is free again. The caller holds mu.
-func (r *Room) tell() {
+// logChange logs that the reserve was reached, or is free again. The caller holds mu.
+func (r *Room) logChange() {
 	args := []any{"folder", r.folder, "free", r.usage.FreeBytes, "reserve", r.usage.ReserveBytes}
 	if r.short {
 		r.log.Warn("volume is down to its reserve, new work is refused; free space there", args...)
@@ -121,7 +121,7 @@ func (r *Room) Usage() RoomUsage {
 	return r.usage
 }
 
-// look measures the volume and reports whether the system tells. The caller holds mu.
+// look measures the volume and reports whether the system says. The caller holds mu.
 func (r *Room) look() bool {
 	disk, err := r.measure(r.folder)
 	if err != nil {

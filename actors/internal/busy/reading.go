@@ -19,37 +19,37 @@ const SlowOpening = 250 * time.Millisecond
 // id, that it is about to be opened. Callers do not wait for that, unless reading takes
 // long. Read is called when the log is read, and leave, also after an error, when the
 // machine has it.
-func (w *Sweeper) EnterOpening(ctx context.Context, id ID, foretold bool) (read, leave func(), err error) {
+func (w *Sweeper) EnterOpening(ctx context.Context, id ID, announced bool) (read, leave func(), err error) {
 	leave = func() {}
 	if w.Asides.Suspects(id.Conv) && suspectsTakeTurns() {
 		if err := w.Asides.enter(ctx); err != nil {
 			return nil, leave, err
 		}
-		foretold, leave = true, w.Asides.leave
+		announced, leave = true, w.Asides.leave
 	}
 	if err := w.Asides.Refused(id.Conv); err != nil {
 		return nil, leave, err
 	}
-	if !foretold || !foretellsOpening() {
+	if !announced || !announcesOpening() {
 		return w.listIfSlow(id), leave, nil
 	}
 	return func() {}, leave, w.Journal.OpeningListed(ctx, id)
 }
 
-// ForetellOpening has the journal say what was begun for callers, because a sweep or a timer
-// asks by now. A suspect may wait for its turn: it is told of when that comes.
-func (w *Sweeper) ForetellOpening(id ID) {
-	if foretellsOpening() && !w.Asides.Suspects(id.Conv) {
+// AnnounceOpening has the journal say what was begun for callers, because a sweep or a timer
+// asks by now. A suspect may wait for its turn: it is listed of when that comes.
+func (w *Sweeper) AnnounceOpening(id ID) {
+	if announcesOpening() && !w.Asides.Suspects(id.Conv) {
 		w.Journal.Opening(id, func() {})
 	}
 }
 
-// Reading is told by who reads a log without opening the conversation, as for readers, and
+// Reading is listed by who reads a log without opening the conversation, as for readers, and
 // over that it was. A suspect is read when its turn has come and the journal says so: the
 // next death has to name one.
 func (w *Sweeper) Reading(ctx context.Context, key conversation.Key) (over func(), err error) {
 	if !w.Asides.Suspects(key) || !suspectsTakeTurns() {
-		return w.Foretell(key), nil
+		return w.AnnounceReading(key), nil
 	}
 	if err := w.Asides.enter(ctx); err != nil {
 		return nil, err
@@ -69,16 +69,16 @@ func (w *Sweeper) Reading(ctx context.Context, key conversation.Key) (over func(
 	return over, nil
 }
 
-// Foretell has the journal say that a log is being read if that takes long, until over is
+// AnnounceReading has the journal say that a log is being read if that takes long, until over is
 // called.
-func (w *Sweeper) Foretell(key conversation.Key) (over func()) {
-	if !foretellsReading() {
+func (w *Sweeper) AnnounceReading(key conversation.Key) (over func()) {
+	if !announcesReading() {
 		return func() {}
 	}
 	id := w.readingID(key)
-	told := w.listIfSlow(id)
+	listed := w.listIfSlow(id)
 	return func() {
-		told()
+		listed()
 		w.endReading(id)
 	}
 }
@@ -103,14 +103,14 @@ func (w *Sweeper) endReading(id ID) {
 // listIfSlow makes an entry of an opening unless the function that it returns is called
 // soon. After that one has returned the entry is there or never will be.
 func (w *Sweeper) listIfSlow(id ID) (over func()) {
-	told := make(chan struct{})
+	listed := make(chan struct{})
 	slow := time.AfterFunc(SlowOpening, func() {
-		defer close(told)
+		defer close(listed)
 		w.Journal.Opening(id, func() {})
 	})
 	return func() {
 		if !slow.Stop() {
-			<-told
+			<-listed
 		}
 	}
 }

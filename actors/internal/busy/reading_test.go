@@ -56,9 +56,9 @@ func listedNow(t *testing.T, bucket storage.Bucket) []storage.JournalEntry {
 	return nil
 }
 
-// TestSlowReadIsForetold: a read that takes long stands in the journal until it is over, and
+// TestSlowReadIsAnnounced: a read that takes long stands in the journal until it is over, and
 // one of a suspect before it begins, one at a time.
-func TestSlowReadIsForetold(t *testing.T) {
+func TestSlowReadIsAnnounced(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		key := listed("x", "n").Conv
 		over, err := r.Reading(t.Context(), key)
@@ -111,9 +111,9 @@ func TestSlowReadIsForetold(t *testing.T) {
 	})
 }
 
-// TestOpeningUnderWayIsForetold: a log that is being opened for a caller stands in the journal
+// TestOpeningUnderWayIsAnnounced: a log that is being opened for a caller stands in the journal
 // once a sweep asks for the conversation, unless it is a suspect, which waits for its turn.
-func TestOpeningUnderWayIsForetold(t *testing.T) {
+func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
 		id := ID{listed("x", "n").Conv, "n-opening"}
 		read, leave, err := r.EnterOpening(t.Context(), id, false)
@@ -124,7 +124,7 @@ func TestOpeningUnderWayIsForetold(t *testing.T) {
 		if got := listedNow(t, bucket); len(got) != 0 {
 			t.Errorf("listed for a caller: %v", got)
 		}
-		r.ForetellOpening(id)
+		r.AnnounceOpening(id)
 		time.Sleep(time.Second)
 		if got := listedNow(t, bucket); len(got) != 1 || !got[0].Opening || isReading(got[0].Nonce) {
 			t.Errorf("listed for a sweep: %v", got)
@@ -133,7 +133,7 @@ func TestOpeningUnderWayIsForetold(t *testing.T) {
 		leave()
 		r.Journal.Opened(id)
 		r.Asides.suspect(map[conversation.Key][]death{id.Conv: {{entry: opened("x")}}})
-		r.ForetellOpening(id)
+		r.AnnounceOpening(id)
 		if got := r.Journal.Held(); len(got) != 0 {
 			t.Errorf("a suspect is listed before its turn: %v", got)
 		}

@@ -14,8 +14,8 @@ import (
 func sweepsOwnSet() bool  { return true }
 func awaitsAnswers() bool { return true }
 
-func foretellsOpening() bool  { return true }
-func foretellsReading() bool  { return true }
+func announcesOpening() bool  { return true }
+func announcesReading() bool  { return true }
 func suspectsTakeTurns() bool { return true }
 func asideBeforeAnswer() bool { return true }
 

@@ -24,8 +24,8 @@ const (
 	RuleDeleteRead        = "delete read"         // A sweep deletes the keys up to what it has read.
 	RuleListWriters       = "list writers"        // An entry is of one writer.
 	RuleListInFlight      = "list in flight"      // The journal in flight must list a writer, too.
-	RuleForetellOpening   = "foretell opening"    // Who is asked by a sweep is listed before the log is read.
-	RuleForetellReading   = "foretell reading"    // What takes long to read is listed meanwhile.
+	RuleAnnounceOpening   = "announce opening"    // Who is asked by a sweep is listed before the log is read.
+	RuleAnnounceReading   = "announce reading"    // What takes long to read is listed meanwhile.
 	RuleSuspectsTakeTurns = "suspects take turns" // Of those over whom nodes died one is opened at a time.
 	RuleAsideBeforeAnswer = "aside before answer" // A conversation is set aside before its entries go.
 	RuleKeepBytes         = "keep bytes"          // A number never gets other bytes.
@@ -35,7 +35,7 @@ const (
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	waitsForJournal, sweepsOwnSet, awaitsAnswers, sweepsAgain, asksOwners, asksClaimed, deletesRead, listsWriters, listsInFlight,
-	foretellsOpening, foretellsReading, suspectsTakeTurns, asideBeforeAnswer, keepsBytes, deletesLanded atomic.Bool
+	announcesOpening, announcesReading, suspectsTakeTurns, asideBeforeAnswer, keepsBytes, deletesLanded atomic.Bool
 
 	swept  sync.Map // what was swept once, by sweeper and member, for sweepsAgain
 	landed sync.Map // the set that has landed, by journal, for listsInFlight
@@ -48,7 +48,7 @@ func SetRule(name string, on bool) {
 		RuleWaitForJournal: &rules.waitsForJournal, RuleSweepOwnSet: &rules.sweepsOwnSet, RuleAwaitAnswers: &rules.awaitsAnswers,
 		RuleSweepAgain: &rules.sweepsAgain, RuleAskOwners: &rules.asksOwners, RuleAskClaimed: &rules.asksClaimed,
 		RuleDeleteRead: &rules.deletesRead, RuleListWriters: &rules.listsWriters, RuleListInFlight: &rules.listsInFlight,
-		RuleForetellOpening: &rules.foretellsOpening, RuleForetellReading: &rules.foretellsReading,
+		RuleAnnounceOpening: &rules.announcesOpening, RuleAnnounceReading: &rules.announcesReading,
 		RuleSuspectsTakeTurns: &rules.suspectsTakeTurns, RuleAsideBeforeAnswer: &rules.asideBeforeAnswer,
 		RuleKeepBytes: &rules.keepsBytes, RuleDeleteLanded: &rules.deletesLanded,
 	}[name]
@@ -61,8 +61,8 @@ func SetRule(name string, on bool) {
 func sweepsOwnSet() bool  { return !rules.sweepsOwnSet.Load() }
 func awaitsAnswers() bool { return !rules.awaitsAnswers.Load() }
 
-func foretellsOpening() bool  { return !rules.foretellsOpening.Load() }
-func foretellsReading() bool  { return !rules.foretellsReading.Load() }
+func announcesOpening() bool  { return !rules.announcesOpening.Load() }
+func announcesReading() bool  { return !rules.announcesReading.Load() }
 func suspectsTakeTurns() bool { return !rules.suspectsTakeTurns.Load() }
 func asideBeforeAnswer() bool { return !rules.asideBeforeAnswer.Load() }
 

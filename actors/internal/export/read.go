@@ -263,8 +263,8 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 	case errors.Is(err, errSkipped):
 		x.delay(t, x.opts.longestPause())
 	case errors.As(err, &newer): // A newer node will read it.
-		if !t.told {
-			t.told = true
+		if !t.logged {
+			t.logged = true
 			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
 		}
 		x.delay(t, x.opts.longestPause())

@@ -217,7 +217,7 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	}
 	c.failures++
 	c.last, c.lastAt = err.Error(), time.Now()
-	if !c.failing { // One that stays away is told of once.
+	if !c.failing { // One that stays away is logged once.
 		c.failing = true
 		o.log.Warn("sink does not take durable events; they wait in the logs", "err", err)
 	}

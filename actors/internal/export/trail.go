@@ -44,7 +44,7 @@ type trail struct {
 	behind  *list.Element // in Exporter.behind
 	since   time.Time     // when it fell behind
 	damaged int           // attempts to read it that found damage, in a row
-	told    bool          // that it cannot be read was logged
+	logged  bool          // that it cannot be read was logged
 }
 
 // item is the events of one batch, and of those after it that have none.

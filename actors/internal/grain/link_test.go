@@ -113,8 +113,8 @@ func TestStopDoesNotWaitForAHungPeer(t *testing.T) {
 	m.show(m.self, n.self, hung)
 	big := &wire.Push{Lines: make([]byte, 1<<20)}
 	for range 64 { // more than the stream takes
-		c.TellNode(n.self.Address(), big)
-		c.TellNode(hung.Address(), big)
+		c.SendNode(n.self.Address(), big)
+		c.SendNode(hung.Address(), big)
 	}
 	silent, err := net.Dial("tcp", c.Address()) // a client in the middle of its handshake
 	if err != nil {
@@ -174,7 +174,7 @@ func TestAskNode(t *testing.T) {
 		if got := reply.(*wire.Tip); !got.GetKnown() || got.GetSeq() != 4 {
 			t.Errorf("reply %v", got)
 		}
-		from.TellNode(b.Address(), &wire.Push{Conversation: "told"})
+		from.SendNode(b.Address(), &wire.Push{Conversation: "told"})
 		if got := await(t, told, "the message"); got != "told" {
 			t.Errorf("told %q", got)
 		}

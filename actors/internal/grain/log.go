@@ -24,9 +24,9 @@ func (h libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.next.Enabled(ctx, level)
 }
 
-// told is what the library reports about links and frames, at warn or error, that door and links tell
+// reported is what the library reports about links and frames, at warn or error, that door and links report
 // better: once, with the peer's address, and without the text of an error that may quote a frame.
-func told(message string) bool {
+func reported(message string) bool {
 	switch message {
 	case "EndpointReader failed to deserialize", "EndpointReader failed to handle message batch",
 		"EndpointReader failed to handle connect request", "EndpointReader received message with unknown target",
@@ -41,7 +41,7 @@ func told(message string) bool {
 
 // Handle implements slog.Handler.
 func (h libraryLog) Handle(ctx context.Context, r slog.Record) error {
-	if told(r.Message) {
+	if reported(r.Message) {
 		return nil
 	}
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)

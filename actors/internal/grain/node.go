@@ -99,9 +99,9 @@ func (c *Cluster) AskNode(ctx context.Context, address string, m proto.Message) 
 	return p, nil
 }
 
-// TellNode sends m to the member at address itself, at most once and without word of its fate. It does
+// SendNode sends m to the member at address itself, at most once and without word of its fate. It does
 // not block, and sends nothing to who is not in the view.
-func (c *Cluster) TellNode(address string, m proto.Message) {
+func (c *Cluster) SendNode(address string, m proto.Message) {
 	if m != nil && c.running.Load() && c.lookup.isUp(address) {
 		c.system.Root.Send(actor.NewPID(address, nodeName), m)
 	}

@@ -54,7 +54,7 @@ func (r *refusals) count(remote, reason string) (silent int, ok bool) {
 		clear(r.said)
 	}
 	key := refusal{host, reason}
-	if _, told := r.said[key]; told || len(r.said) >= maxRefusals {
+	if _, said := r.said[key]; said || len(r.said) >= maxRefusals {
 		r.silent++
 		return 0, false
 	}

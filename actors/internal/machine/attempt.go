@@ -305,15 +305,15 @@ func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started st
 		})
 	}
 	if cut && goOn {
-		m.tell(sub, noteContinue)
+		m.addNote(sub, noteContinue)
 	}
 }
 
 // again reports whether a call whose outcome is unknown may be run once more.
 func again(c conversation.ToolCall) bool { return c.Durable || c.Name == conversation.TaskTool }
 
-// tell leaves a note to the model that only it sees.
-func (m *Machine) tell(sub *conversation.Submission, text string) {
+// addNote leaves a note to the model that only it sees.
+func (m *Machine) addNote(sub *conversation.Submission, text string) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Child: sub.Child, Submission: sub.ID,
 		Text: text, Display: conversation.DisplayHidden,

@@ -55,7 +55,7 @@ func (m *Machine) responseFinished(in ResponseFinished) {
 		m.giveUp(sub, failure(conversation.CodeModelFailed, sayContinued, map[string]any{"reason": "continued", "times": sub.Continued}))
 	default:
 		m.enqueue(true, &conversation.HookDone{Submission: sub.ID, Hook: conversation.HookContinued})
-		m.tell(sub, in.Again)
+		m.addNote(sub, in.Again)
 		m.callModel(w)
 	}
 }

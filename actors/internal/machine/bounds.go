@@ -122,6 +122,6 @@ func (m *Machine) tooManyCalls(w *work) {
 		m.fail(w, failure(conversation.CodeOutputTooLong, sayTooManyCalls, map[string]any{"limit": limit}))
 		return
 	}
-	m.tell(m.sub(w), fmt.Sprintf(noteCalls, limit, limit))
+	m.addNote(m.sub(w), fmt.Sprintf(noteCalls, limit, limit))
 	m.callModel(w)
 }

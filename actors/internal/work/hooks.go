@@ -135,7 +135,7 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 // showSettlement tells the author of a settlement. Nobody waits for it.
 func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.Response) {
 	life := r.node.o.Life
-	told := &agent.Settlement{
+	settled := &agent.Settlement{
 		Address: v.created.Address(), UID: v.created.UID, Submission: v.id, Attempts: v.attempts,
 		Delivery: v.delivery, Outcome: e.Outcome, Error: e.Err, Message: v.message, Text: resp.Text, Usage: resp.Usage,
 	}
@@ -143,10 +143,10 @@ func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.R
 	log := r.o.Logger.With("submission", string(v.id), "hook", "Settled")
 	live, box := r.live(v, ""), r.senderOf(v)
 	r.spawn(func() {
-		err := r.node.o.History.Complete(life, r.o.Key, v.left, &told.Delivery)
+		err := r.node.o.History.Complete(life, r.o.Key, v.left, &settled.Delivery)
 		if err == nil {
 			s := u.within(live.Author(agent.WithDispatcher(life, box), map[string]any{"hook": "Settled"}), u.agent)
-			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, told) })
+			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, settled) })
 		}
 		if err != nil {
 			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))

@@ -302,11 +302,11 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 	case providers.TextEnd:
 		return machine.ModelEvent{Kind: machine.ModelSignature, Part: conversation.PartText, Text: e.Signature}, true
 	case providers.ToolCallEnd:
-		// Clients require a name; no tool has this one, so the model is told.
+		// Clients require a name; no tool has this one, so the model is shown.
 		name := cmp.Or(e.Name, "unnamed")
 		input := e.Arguments
 		if err := conversation.CheckPayload(input); err != nil {
-			// No tool takes a string, so the model is told.
+			// No tool takes a string, so the model is shown.
 			input, _ = json.Marshal(fmt.Sprintf("(left out: what was sent %v)", err))
 		}
 		tool, ok := setup.Tool(name)
@@ -360,11 +360,11 @@ var errInstructions = errors.New("evaluate instructions")
 
 // reasonOf is the kind of failure of a model call, for logs.
 func reasonOf(err error) any {
-	told := settlementError(err)
-	if reason, ok := told.Meta["reason"]; ok {
+	shown := settlementError(err)
+	if reason, ok := shown.Meta["reason"]; ok {
 		return reason
 	}
-	return string(told.Type)
+	return string(shown.Type)
 }
 
 // settlementError says in our words why a model call failed: a vendor's text
