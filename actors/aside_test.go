@@ -22,7 +22,7 @@ func TestFailuresToOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			opts := agents(chatAgent())
-			opts.Pace, opts.IdleShedAfter, opts.SweepEvery = longPace, time.Millisecond, tt.every
+			opts.Pace, opts.UnloadAfter, opts.SweepEvery = longPace, time.Millisecond, tt.every
 			n := w.start(setup{opts: opts, model: says(3)})
 			n.shed(chat("c"), 1)
 			mend := w.damage(chat("c"))

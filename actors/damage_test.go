@@ -59,7 +59,7 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 	t.Run("a reader finds it, the writer is in memory", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
-		opts.IdleShedAfter, opts.IdleAfter = time.Hour, time.Hour
+		opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour
 		n := w.start(setup{opts: opts, model: says(3)})
 		n.admit(chat("c"), "1", "hello")
 		w.untilSettled(chat("c"), 1)
@@ -97,7 +97,7 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 	t.Run("a checkpoint is of it", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
-		opts.CheckpointBatches, opts.IdleShedAfter, opts.IdleAfter = 1, time.Millisecond, 2*time.Millisecond
+		opts.CheckpointBatches, opts.UnloadAfter, opts.ForgetAfter = 1, time.Millisecond, 2*time.Millisecond
 		n := w.start(setup{opts: opts, model: says(3)})
 		n.shed(chat("c"), 1)
 		w.damage(chat("c"))

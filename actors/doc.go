@@ -33,20 +33,20 @@
 //     is exactly once.
 //  4. A reader is shown only what is durable. A read activates nothing.
 //  5. A conversation that is durably idle, and no other, goes out of memory after
-//     Options.IdleShedAfter, or sooner if all that is idle has more than
+//     Options.UnloadAfter, or sooner if all that is idle has more than
 //     Options.IdleBytes: what was used least recently goes first; or after a second while
 //     half of Options.Memory is in use. What is kept of it is its writer's name and
 //     position: the next activation here reads the log and goes on as that writer, without
-//     a claim, if nobody has written since. At Options.IdleAfter that is forgotten too.
+//     a claim, if nobody has written since. At Options.ForgetAfter that is forgotten too.
 //
 // With [Options.Cluster] several nodes share the bucket. Any of them takes any request
 // and asks the owner; the others' batches reach its readers by pushes, which are hints,
 // and reads make sure where a log ends. [Runtime.HandOver] gives everything to the
 // others in mid-turn.
 //
-// What happens is told as events of package observability: to Options.Sinks through
+// What happens is told as events of package observability: to EventOptions.Sinks through
 // internal/export, which remembers in the bucket whose events are behind, and to
-// Options.Observers at once. Nothing waits for either.
+// EventOptions.Observers at once. Nothing waits for either.
 //
 // After a crash everything is in the bucket: the other nodes, or the next start, sweep
 // the busy journals that the old incarnation left and activate whatever they list.

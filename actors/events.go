@@ -12,7 +12,7 @@ import (
 // checkSinks validates where events go: logs and metrics tell sinks apart by their names.
 func (o *Options) checkSinks() error {
 	names := map[string]bool{}
-	for i, s := range slices.Concat(o.Sinks, o.Observers) {
+	for i, s := range slices.Concat(o.Events.Sinks, o.Events.Observers) {
 		if s == nil {
 			return fmt.Errorf("sink or observer %d is nil", i)
 		}
@@ -26,13 +26,14 @@ func (o *Options) checkSinks() error {
 
 // export makes the exporter of this node, if there are sinks.
 func (r *Runtime) export() error {
-	if len(r.opts.Sinks) == 0 {
+	o := &r.opts.Events
+	if len(o.Sinks) == 0 {
 		r.events.Export(r.nodes.host.MemberID(), nil)
 		return nil
 	}
 	x, err := export.New(r.logs, r.bucket, &export.Options{
-		FlushRows: r.opts.EventGroup.Rows, FlushBytes: r.opts.EventGroup.Bytes, FlushEvery: r.opts.EventGroup.Every,
-		Memory: r.accounts.events, Logger: r.opts.Logger, Member: r.nodes.host.MemberID(), Sinks: r.opts.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.nodes.incarnations,
+		FlushRows: o.GroupEvents, FlushBytes: o.GroupBytes, FlushEvery: o.GroupEvery,
+		Memory: r.accounts.events, Logger: r.opts.Logger, Member: r.nodes.host.MemberID(), Sinks: o.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.nodes.incarnations,
 		Skip: func(key conversation.Key) bool {
 			return r.busy.Asides.Refused(key) != nil || r.busy.Asides.Suspects(key)
 		},

@@ -53,7 +53,7 @@ func TestSinksHaveNames(t *testing.T) {
 		"without a name":   {nil, []observability.Sink{named("")}, `named ""`},
 		"nothing in place": {[]observability.Sink{nil}, nil, "is nil"},
 	} {
-		err := (&Options{Sinks: test.sinks, Observers: test.observers}).checkSinks()
+		err := (&Options{Events: EventOptions{Sinks: test.sinks, Observers: test.observers}}).checkSinks()
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}

@@ -81,7 +81,7 @@ func TestEventsNameTheProvider(t *testing.T) {
 	}
 	sink := newMemorySink("memory")
 	n := w.start(setup{opts: actors.Options{
-		Providers: reg, Sinks: []observability.Sink{sink},
+		Providers: reg, Events: actors.EventOptions{Sinks: []observability.Sink{sink}},
 		Agents: []*agent.Agent{
 			{Name: "chat", Model: "google/gemini/2", Fallbacks: []string{"mine/m", "openai/gpt"}, ThinkingLevel: agent.ThinkingHigh},
 			{Name: "silent", Model: "openai/gpt"},

@@ -133,7 +133,7 @@ func TestEventsReachSinks(t *testing.T) {
 			model := make(stage)
 			sink, watching := newMemorySink("memory"), newMemorySink("watching")
 			opts := agents(talkative(content))
-			opts.Sinks, opts.Observers = []observability.Sink{sink}, []observability.Sink{watching}
+			opts.Events.Sinks, opts.Events.Observers = []observability.Sink{sink}, []observability.Sink{watching}
 			n := w.start(setup{opts: opts, model: model})
 			n.admit(chat("c"), "1", "please say "+secretWord)
 			c := model.next(t)
@@ -222,7 +222,7 @@ func TestEventsAreNotAwaited(t *testing.T) {
 		sink := newMemorySink("memory")
 		sink.breakDown(true)
 		opts := agents(talkative(false))
-		opts.Sinks = []observability.Sink{sink}
+		opts.Events.Sinks = []observability.Sink{sink}
 		first := l.run(part{opts: opts, cast: alone(says(3))})
 		first.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
@@ -277,7 +277,7 @@ func TestEventsOfRecovery(t *testing.T) {
 		broken, sink := newMemorySink("memory"), newMemorySink("memory")
 		broken.breakDown(true)
 		opts := doomed(talkative(false))
-		opts.Sinks = []observability.Sink{broken}
+		opts.Events.Sinks = []observability.Sink{broken}
 		dead := l.run(part{opts: opts, cast: alone(model.play)})
 		dead.admit(chat("c"), "1", "hello")
 		model.next(t).text("Once upon a time")
@@ -286,7 +286,7 @@ func TestEventsOfRecovery(t *testing.T) {
 		_ = dead.stop() // it has lost its bucket
 
 		opts = agents(talkative(false))
-		opts.Sinks = []observability.Sink{sink}
+		opts.Events.Sinks = []observability.Sink{sink}
 		alive := l.run(part{opts: opts, cast: alone(model.play)})
 		model.next(t).finish()
 		l.untilSettled(chat("c"), 1)
@@ -313,7 +313,7 @@ func TestObserversSeeDispatches(t *testing.T) {
 	model := make(stage)
 	kinds := make(chan string, 1)
 	opts := agents(talkative(false))
-	opts.Observers = []observability.Sink{&observability.Observer{
+	opts.Events.Observers = []observability.Sink{&observability.Callbacks{
 		SubmissionSettled: func(_ *observability.Envelope, s *observability.SubmissionSettled) { kinds <- s.Kind + " " + s.Outcome },
 	}}
 	n := w.start(setup{opts: opts, model: model})
@@ -346,7 +346,7 @@ func TestEventsWithoutWork(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				sink := newMemorySink("memory")
 				opts := agents(compacting(reminds(&work{}, 24*time.Hour)))
-				opts.Sinks = []observability.Sink{sink}
+				opts.Events.Sinks = []observability.Sink{sink}
 				c := &cast{models: map[string]script{"model": test.turns, "sum": tells("They talked.")}}
 				first := l.run(part{opts: opts, cast: c, windows: window})
 				first.admit(chat("c"), "1", words("hello"))
@@ -382,7 +382,7 @@ func TestObserverThatHangs(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		opts := agents(talkative(false))
-		opts.Observers = []observability.Sink{&observability.Observer{Any: func(observability.Event) { <-release }}}
+		opts.Events.Observers = []observability.Sink{&observability.Callbacks{Any: func(observability.Event) { <-release }}}
 		n := l.run(part{opts: opts, cast: alone(says(3))})
 		n.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)

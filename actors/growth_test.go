@@ -82,19 +82,19 @@ func TestWhatAConversationStores(t *testing.T) {
 	} {
 		t.Run(tt.pace.String(), func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				opts := actors.Options{Pace: tt.pace, IdleShedAfter: time.Second, IdleAfter: 2 * time.Second, CompactGrace: time.Minute}
+				opts := actors.Options{Pace: tt.pace, UnloadAfter: time.Second, ForgetAfter: 2 * time.Second, SegmentGrace: time.Minute}
 				opts.Agents = agents(chatAgent()).Agents
 				n := l.run(part{opts: opts, cast: alone(talks(text))})
 				for i := range *growthTurns {
 					if i%max(1, *growthTurns/activities) == 0 {
-						time.Sleep(opts.IdleAfter + time.Second)
+						time.Sleep(opts.ForgetAfter + time.Second)
 					}
 					r := n.admit(chat("c"), fmt.Sprint(i), "Go on.")
 					if _, err := n.rt.Read(t.Context(), chat("c"), r); err != nil {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(2 * opts.CompactGrace)
+				time.Sleep(2 * opts.SegmentGrace)
 				l.checkStored(chat("c"), float64(*growthTurns*replyBytes), tt.bytes)
 			})
 		})

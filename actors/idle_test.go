@@ -18,7 +18,7 @@ import (
 // shedding is a node whose conversations go out of memory at once when they are idle.
 func shedding(w *world) *node {
 	opts := agents(chatAgent())
-	opts.Pace, opts.IdleShedAfter = longPace, time.Millisecond
+	opts.Pace, opts.UnloadAfter = longPace, time.Millisecond
 	return w.start(setup{opts: opts, model: says(3)})
 }
 

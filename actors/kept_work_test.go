@@ -41,9 +41,9 @@ func keptOptions(sink observability.Sink) actors.Options {
 	a.Compaction.KeepRecentTokens = 100
 	a.Hooks.Settled = func(context.Context, *agent.Settlement) error { return nil }
 	o := agents(a, &agent.Agent{Name: "other", Model: spec})
-	o.CheckpointBatches, o.CompactBatches, o.CompactGrace = 12, 6, 100*time.Millisecond
+	o.CheckpointBatches, o.SegmentBatches, o.SegmentGrace = 12, 6, 100*time.Millisecond
 	o.AppendTimeout, o.DrainTimeout = time.Second, time.Second
-	o.Sinks, o.EventGroup.Every = []observability.Sink{sink}, 10*time.Millisecond
+	o.Events.Sinks, o.Events.GroupEvery = []observability.Sink{sink}, 10*time.Millisecond
 	return o
 }
 

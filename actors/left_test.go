@@ -357,7 +357,7 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 func TestIdleGivesWay(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
-	opts.IdleShedAfter, opts.IdleAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)
+	opts.UnloadAfter, opts.ForgetAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)
 	others := opts.Memory.Account("others", 0)
 	others.Add(5 << 20)
 	n := w.start(setup{opts: opts, model: says(1)})

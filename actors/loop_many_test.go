@@ -59,7 +59,7 @@ func TestManyConversations(t *testing.T) {
 		return nil
 	}
 	opts := agents(a)
-	opts.IdleShedAfter, opts.IdleAfter = 100*time.Millisecond, 200*time.Millisecond
+	opts.UnloadAfter, opts.ForgetAfter = 100*time.Millisecond, 200*time.Millisecond
 	opts.AdmitTimeout, opts.Pace = patience, time.Millisecond
 	n := w.start(setup{opts: opts, model: script(looped)})
 	n.admit(chat("warm"), "k", "count") // what is made once is made

@@ -64,7 +64,7 @@ func TestLogIsOpenedHoweverLong(t *testing.T) {
 	const turns = 200 // 8 at a time
 	at := chat("c")
 	opts := agents(chatAgent())
-	opts.CheckpointBatches, opts.CompactBatches = 10*turns, 10*turns // or they would be read for a segment
+	opts.CheckpointBatches, opts.SegmentBatches = 10*turns, 10*turns // or they would be read for a segment
 	slow := func(s *slowLog) func(storage.Bucket) storage.Bucket {
 		return func(b storage.Bucket) storage.Bucket {
 			s.Bucket, s.takes = b, 9*time.Second

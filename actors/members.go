@@ -76,15 +76,15 @@ func (e *MemberError) Unwrap() error { return e.Err }
 // checkMembership validates what concerns the membership of a bucket that others can reach,
 // or cannot, and fills it in.
 func (o *Options) checkMembership(exclusive bool) error {
-	if o.Advertise == "" && !exclusive {
+	if o.Address == "" && !exclusive {
 		name, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("option Advertise is empty and the host has no name: %w", err)
+			return fmt.Errorf("option Address is empty and the host has no name: %w", err)
 		}
-		o.Advertise = name
+		o.Address = name
 	}
-	if err := (storage.Member{ID: "check", Address: o.Advertise}).Validate(); err != nil {
-		return fmt.Errorf("option Advertise: %w", err)
+	if err := (storage.Member{ID: "check", Address: o.Address}).Validate(); err != nil {
+		return fmt.Errorf("option Address: %w", err)
 	}
 	return o.checkCluster(exclusive)
 }
@@ -121,7 +121,7 @@ var _ grain.Membership = (*members)(nil)
 func (m *members) Join(ctx context.Context, self grain.Member, publish func([]grain.Member)) error {
 	m.self = self
 	row := membership.Self{
-		ID: self.ID, Address: m.opts.Advertise, Version: softwareVersion(), Weight: m.opts.Cluster.weight(), Records: conversation.Types(),
+		ID: self.ID, Address: m.opts.Address, Version: softwareVersion(), Weight: m.opts.Cluster.weight(), Records: conversation.Types(),
 	}
 	o := &membership.Options{Logger: m.opts.Logger, Load: m.load, Publish: func(v membership.View) {
 		m.view.Store(&memberView{v, unreadIn(v.Members)})

@@ -71,7 +71,7 @@ func newMemberNode(t *testing.T, bucket storage.Bucket, id string) *memberNode {
 	t.Helper()
 	n := &memberNode{t: t, host: &memberHost{oracle: &oracle{}, id: id}, done: make(chan error, 1)}
 	var err error
-	if n.rt, err = newRuntime(storagetest.Through(bucket, n.carry), &Options{Advertise: id + ".example"}); err != nil {
+	if n.rt, err = newRuntime(storagetest.Through(bucket, n.carry), &Options{Address: id + ".example"}); err != nil {
 		t.Fatal(err)
 	}
 	n.host.members, n.host.single = n.rt.nodes.members, storage.IsExclusive(bucket)
@@ -428,8 +428,8 @@ func TestTheRowIsTheJournals(t *testing.T) {
 func TestMembershipOptionsAreChecked(t *testing.T) {
 	bucket := sharedBucket(t)
 	for name, opts := range map[string]*Options{
-		"address": {Advertise: "a\nb"},
-		"long":    {Advertise: strings.Repeat("x", 257)},
+		"address": {Address: "a\nb"},
+		"long":    {Address: strings.Repeat("x", 257)},
 	} {
 		if _, err := newRuntime(bucket, opts); err == nil || !strings.Contains(err.Error(), "option ") {
 			t.Errorf("%s: %v", name, err)

@@ -33,11 +33,12 @@ type Options struct {
 	FirstEvent, BetweenEvents, WholeCall time.Duration
 	// HookTimeout bounds a hook of an agent. Zero is 10 s.
 	HookTimeout time.Duration
-	// IdleShedAfter is how long an idle conversation stays in memory, and IdleAfter how
-	// long it stays this node's: until then the next submission reads the log again but
-	// needs no new claim on it. Both count from its last work. Zero is 30 s and 5 min;
-	// nothing stays longer than IdleAfter. IdleBytes may end both before.
-	IdleShedAfter, IdleAfter time.Duration
+	// UnloadAfter is how long a conversation with nothing to do stays in memory, and
+	// ForgetAfter how long this node remembers the writer of its log: until then the next
+	// message has the log read again, and its first batch claims nothing. Both count from
+	// its last work. Zero is 30 s and 5 min; nothing stays longer than ForgetAfter.
+	// IdleBytes may end both before.
+	UnloadAfter, ForgetAfter time.Duration
 	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
 	SweepEvery time.Duration
 	// AppendTimeout is how long an append may stay unresolved before its
@@ -50,13 +51,13 @@ type Options struct {
 	// CheckpointBatches is how many batches a log grows by until a checkpoint is
 	// stored, if it does not grow by 256 KiB before. Zero is 64.
 	CheckpointBatches int
-	// CompactBatches is how many batches wait until they are put into a segment together,
+	// SegmentBatches is how many batches wait until they are put into a segment together,
 	// when a checkpoint is stored and at the end of a turn. Zero is 32.
-	CompactBatches int
-	// CompactGrace is how long batches stay that are in a segment, for readers who are
+	SegmentBatches int
+	// SegmentGrace is how long batches stay that are in a segment, for readers who are
 	// about to read them. Zero is 10 min, and 10 s over an exclusive bucket, whose readers
 	// are in this process.
-	CompactGrace time.Duration
+	SegmentGrace time.Duration
 	// MaxWaiting bounds the callers, and the submissions, that wait in one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
@@ -75,9 +76,10 @@ type Options struct {
 	DispatchesAtOnce int
 	// Cluster makes this node one of several. Nil serves the bucket alone.
 	Cluster *ClusterOptions
-	// Advertise is the address at which people find this node, up to 256 bytes, as the
-	// members of a shared bucket show it. Zero is the name of the host.
-	Advertise string
+	// Address is where people find this node, up to 256 bytes, as the list of members of a
+	// shared bucket shows it. Zero is the name of the host. Nodes find each other at
+	// [ClusterOptions.Advertise].
+	Address string
 	// StrictReads makes every read that is not the continuation of a live one ask the
 	// bucket where the log ends, whatever node it comes to. Without it, a read without an
 	// offset may miss for a heartbeat what another node has acknowledged, while the
@@ -89,7 +91,7 @@ type Options struct {
 	// again while they are sent have half as much beside it.
 	FollowerBytes int64
 	// IdleBytes bounds what of the process is occupied by conversations with nothing to do,
-	// followers without readers, and the writers that are kept until IdleAfter: by their own
+	// followers without readers, and the writers that are kept until ForgetAfter: by their own
 	// count they hold half as much, as the rest is garbage not collected yet. Zero is
 	// 128 MiB. Over it what was used least recently leaves memory before its time, and
 	// while half of Memory is in use what was not used for a second. At most a quarter is
@@ -97,26 +99,26 @@ type Options struct {
 	IdleBytes int64
 	// Log tunes the object log.
 	Log *storage.LogOptions
-	// Sinks get the observability events of this node. Durable events reach all of them,
-	// whatever dies, at least once; live ones if they can. Adding a sink tells it nothing
-	// of the past.
-	Sinks []observability.Sink
-	// Observers get the same events at once and as best effort: what one does not take in
-	// time it never sees. [observability.Observer] is one. No two of Sinks and Observers may
-	// have the same name.
-	Observers []observability.Sink
-	// NoLiveEvents leaves durable events alone.
-	NoLiveEvents bool
-	// EventGroup bounds the durable events that sinks are given at once.
-	EventGroup EventGroup
+	// Events says who is given what happens on this node. Zero is nobody.
+	Events EventOptions
 }
 
-// EventGroup is complete when the first of its bounds is reached: so many events, so many
-// bytes by [observability.Size], or so long after the first of them. Zero is 10,000, 4 MiB
-// and 1 s.
-type EventGroup struct {
-	Rows, Bytes int
-	Every       time.Duration
+// EventOptions say where the observability events of a node go. No two of Sinks and
+// Observers may have the same name.
+type EventOptions struct {
+	// Sinks are given durable events at least once, whatever dies, and live ones if they
+	// can. A sink that is added is given nothing of the past.
+	Sinks []observability.Sink
+	// Observers are given the same events at once and as best effort: what one does not
+	// take in time it never sees. [observability.Callbacks] is one.
+	Observers []observability.Sink
+	// DurableOnly leaves live events out.
+	DurableOnly bool
+	// GroupEvents, GroupBytes and GroupEvery bound the durable events that a sink is given
+	// at once: so many, so many bytes by [observability.Size], or what comes so long after
+	// the first. Zero is 10,000, 4 MiB and 1 s.
+	GroupEvents, GroupBytes int
+	GroupEvery              time.Duration
 }
 
 // withDefaults validates the options and fills them in, for a bucket that others can reach
@@ -141,13 +143,13 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 		{"BetweenEvents", &out.BetweenEvents, 30 * time.Second},
 		{"WholeCall", &out.WholeCall, 10 * time.Minute},
 		{"HookTimeout", &out.HookTimeout, 10 * time.Second},
-		{"IdleShedAfter", &out.IdleShedAfter, 30 * time.Second},
-		{"IdleAfter", &out.IdleAfter, 5 * time.Minute},
+		{"UnloadAfter", &out.UnloadAfter, 30 * time.Second},
+		{"ForgetAfter", &out.ForgetAfter, 5 * time.Minute},
 		{"SweepEvery", &out.SweepEvery, 30 * time.Second},
 		{"AppendTimeout", &out.AppendTimeout, 30 * time.Second},
 		{"AdmitTimeout", &out.AdmitTimeout, 10 * time.Second},
 		{"DrainTimeout", &out.DrainTimeout, 10 * time.Second},
-		{"CompactGrace", &out.CompactGrace, grace},
+		{"SegmentGrace", &out.SegmentGrace, grace},
 	} {
 		if *d.value < 0 {
 			return out, fmt.Errorf("option %s is negative: %v", d.name, *d.value)
@@ -162,7 +164,7 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 		zero  int
 	}{
 		{"CheckpointBatches", &out.CheckpointBatches, 64},
-		{"CompactBatches", &out.CompactBatches, 32},
+		{"SegmentBatches", &out.SegmentBatches, 32},
 		{"MaxWaiting", &out.MaxWaiting, 1000},
 		{"MaxWaitingBytes", &out.MaxWaitingBytes, 64 << 20},
 		{"AsideAfter", &out.AsideAfter, 3},

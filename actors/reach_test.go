@@ -103,14 +103,14 @@ func TestDefaultsFollowTheBucket(t *testing.T) {
 	}{
 		"exclusive": {local.NewMemory(), nil, 50 * time.Millisecond, 10 * time.Second},
 		"shared":    {storagetest.Shared(local.NewMemory()), nil, 250 * time.Millisecond, 10 * time.Minute},
-		"author's":  {local.NewMemory(), &Options{Pace: time.Second, CompactGrace: time.Minute}, time.Second, time.Minute},
+		"author's":  {local.NewMemory(), &Options{Pace: time.Second, SegmentGrace: time.Minute}, time.Second, time.Minute},
 	} {
 		r, err := newRuntime(tt.bucket, tt.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.active.machines.Pace != tt.pace || r.opts.CompactGrace != tt.grace {
-			t.Errorf("%s: pace %v, grace %v; want %v, %v", name, r.active.machines.Pace, r.opts.CompactGrace, tt.pace, tt.grace)
+		if r.active.machines.Pace != tt.pace || r.opts.SegmentGrace != tt.grace {
+			t.Errorf("%s: pace %v, grace %v; want %v, %v", name, r.active.machines.Pace, r.opts.SegmentGrace, tt.pace, tt.grace)
 		}
 	}
 }

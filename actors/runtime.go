@@ -104,7 +104,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.logs, r.world = storage.NewLogs(r.bucket, o.Log), newWorld(m.unread)
 	r.active = &activations{
 		machines: r.machineConfig(), byKey: map[conversation.Key]running{},
-		resting: newResting(o.IdleAfter-o.IdleShedAfter, r.world.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8),
+		resting: newResting(o.ForgetAfter-o.UnloadAfter, r.world.began, r.accounts.idle.Shelf("writers"), o.IdleBytes/8),
 	}
 	r.nodes = &nodes{members: m, exclusive: exclusive, active: r.active}
 	m.reached = r.nodes.reached
@@ -119,11 +119,11 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 // furnish makes the rooms that a runtime needs before it has a host.
 func (r *Runtime) furnish() {
 	o := &r.opts
-	r.events = events.New(events.Options{Observers: o.Observers, Logger: o.Logger, DurableOnly: o.NoLiveEvents, Content: r.showsContent})
+	r.events = events.New(events.Options{Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Content: r.showsContent})
 	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
 		Logs: r.logs, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
-		SegmentBatches: o.CompactBatches, SegmentGrace: o.CompactGrace, Save: r.tasks.save, Ending: r.active.draining.Load,
+		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls,
@@ -137,9 +137,9 @@ func (r *Runtime) furnish() {
 func (r *Runtime) machineConfig() machine.Config {
 	o := &r.opts
 	return machine.Config{
-		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.IdleShedAfter, o.IdleAfter),
+		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.UnloadAfter, o.ForgetAfter),
 		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes, MaxBatchBytes: maxBatchBytes(o.Log),
-		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes, RestBatches: o.CompactBatches,
+		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes, RestBatches: o.SegmentBatches,
 	}
 }
 

@@ -662,7 +662,7 @@ func TestReadsActivateNothing(t *testing.T) {
 func TestPassivatedConversationIsReopened(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
-	opts.IdleAfter = time.Millisecond
+	opts.ForgetAfter = time.Millisecond
 	n := w.start(setup{opts: opts, model: says(3)})
 	for i := 1; i <= 3; i++ {
 		n.admit(chat("c"), fmt.Sprint(i), "hello")

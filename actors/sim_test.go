@@ -26,7 +26,7 @@ const (
 	simFirstEvent   = 4 * time.Second
 	simRetryPause   = 300 * time.Millisecond
 	simPace         = 250 * time.Millisecond
-	simCompactGrace = 500 * time.Millisecond
+	simSegmentGrace = 500 * time.Millisecond
 	simBatchBytes   = 1500         // little, so that what is enqueued together is split
 	simIdleBytes    = 2 * 24 << 10 // one idle conversation, of a crowded node
 )
@@ -96,8 +96,8 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	rt, err := newRuntime(site.Bucket, &Options{
 		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, Pace: simPace, RetryPause: simRetryPause,
-		IdleShedAfter: p.shedAfter, IdleAfter: p.idleAfter, IdleBytes: p.idleBytes, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
-		CheckpointBatches: p.logBatches, CompactBatches: p.logBatches, CompactGrace: simCompactGrace,
+		UnloadAfter: p.shedAfter, ForgetAfter: p.idleAfter, IdleBytes: p.idleBytes, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
+		CheckpointBatches: p.logBatches, SegmentBatches: p.logBatches, SegmentGrace: simSegmentGrace,
 	})
 	if err != nil {
 		return nil, err

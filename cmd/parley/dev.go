@@ -71,8 +71,8 @@ func devCommand() *cobra.Command {
 	return cmd
 }
 
-// devCompactBatches lets every turn end with a segment, so that a developer sees some.
-const devCompactBatches = 1
+// devSegmentBatches lets every turn end with a segment, so that a developer sees some.
+const devSegmentBatches = 1
 
 // dev serves the demo agent until ctx ends.
 func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
@@ -103,7 +103,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		agents: []*agent.Agent{assistant(cfg.model)}, providers: reg,
 		mounts: []parleyhttp.Mount{{Path: mountPath, Agent: "assistant"}},
 		edge:   parleyhttp.Options{Dev: isLoopback(listener.Addr())},
-		listen: listener.Addr().String(), log: log, compactBatches: devCompactBatches,
+		listen: listener.Addr().String(), log: log, segmentBatches: devSegmentBatches,
 		events: eventsConfig{Events: config.Events{Live: true, Stdout: cfg.events}, dev: true, out: out},
 	})
 	if err != nil {

@@ -46,16 +46,14 @@ type eventsConfig struct {
 // destinations are the open sinks of a node. Its owner closes them after the node has
 // ended.
 type destinations struct {
-	sinks, observers []observability.Sink
-	noLive           bool
-	group            actors.EventGroup
-	database         *lateDatabase // nil without one
-	closers          []func() error
+	options  actors.EventOptions // of the node
+	database *lateDatabase       // nil without one
+	closers  []func() error
 }
 
 // openEvents opens where the events of a node go. Nothing is sent yet.
 func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *slog.Logger) (_ *destinations, err error) {
-	d := &destinations{noLive: !cfg.Live}
+	d := &destinations{options: actors.EventOptions{DurableOnly: !cfg.Live}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -67,9 +65,9 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 			return nil, err
 		}
 		opts.Logger = log
-		d.group = actors.EventGroup{Rows: c.BatchRows, Bytes: c.BatchBytes, Every: c.FlushEvery}
+		d.options.GroupEvents, d.options.GroupBytes, d.options.GroupEvery = c.BatchRows, c.BatchBytes, c.FlushEvery
 		d.database = newLateDatabase(opts, bucket, log)
-		d.sinks, d.closers = append(d.sinks, d.database), append(d.closers, d.database.close)
+		d.addSink(d.database, d.database.close)
 	}
 	if cfg.JSONL != nil {
 		if err := d.openFile(cfg.JSONL.File, nil); err != nil {
@@ -84,7 +82,7 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 	}
 	// What people look at as it happens needs no cursor, and must not hold up the rest.
 	if cfg.Stdout {
-		d.observers, d.closers = append(d.observers, jsonl.NewWriter("stdout", cfg.out)), append(d.closers, outliveReaders())
+		d.addObserver(jsonl.NewWriter("stdout", cfg.out), outliveReaders())
 	}
 	if o := cfg.OTel; o != nil {
 		// It connects to nothing yet, so that nothing is to be interrupted.
@@ -94,8 +92,7 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 		if err != nil {
 			return nil, fmt.Errorf("send events to %s: %w", o.Endpoint, err)
 		}
-		d.observers = append(d.observers, sink)
-		d.closers = append(d.closers, func() error { closeOTel(sink, log); return nil })
+		d.addObserver(sink, func() error { closeOTel(sink, log); return nil })
 	}
 	return d, nil
 }
@@ -105,7 +102,7 @@ func (d *destinations) openFile(path string, opts *jsonl.Options) error {
 	if err != nil {
 		return err
 	}
-	d.sinks, d.closers = append(d.sinks, f), append(d.closers, f.Close)
+	d.addSink(f, f.Close)
 	return nil
 }
 
@@ -127,9 +124,12 @@ func closeOTel(sink *otel.Sink, log *slog.Logger) {
 	}
 }
 
-// fill makes the options of a node those of one that sends its events there.
-func (d *destinations) fill(o *actors.Options) {
-	o.Sinks, o.Observers, o.NoLiveEvents, o.EventGroup = d.sinks, d.observers, d.noLive, d.group
+func (d *destinations) addSink(s observability.Sink, closer func() error) {
+	d.options.Sinks, d.closers = append(d.options.Sinks, s), append(d.closers, closer)
+}
+
+func (d *destinations) addObserver(s observability.Sink, closer func() error) {
+	d.options.Observers, d.closers = append(d.options.Observers, s), append(d.closers, closer)
 }
 
 // run does what is to be done before the first event, until ctx ends.

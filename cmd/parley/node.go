@@ -40,8 +40,8 @@ type nodeConfig struct {
 	agents    []*agent.Agent
 	providers *providers.Registry
 	mounts    []parleyhttp.Mount
-	// compactBatches is that of actors.Options.
-	compactBatches int
+	// segmentBatches is that of actors.Options.
+	segmentBatches int
 	// reserveBytes is that of local.RoomOptions.
 	reserveBytes int64
 	// edge tunes the HTTP handler. Its Logger is log.
@@ -94,8 +94,8 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	}()
 	opts := &actors.Options{
 		Memory: budget,
-		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Advertise: cfg.listen,
-		CompactBatches: cfg.compactBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
+		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Address: cfg.listen,
+		SegmentBatches: cfg.segmentBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
 		IdleBytes: cfg.idleBytes,
 	}
 	switch {
@@ -124,7 +124,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	if b.events, err = openEvents(cfg.events, cfg.bucket, b.bucket, cfg.log); err != nil {
 		return nil, err
 	}
-	b.events.fill(opts)
+	opts.Events = b.events.options
 	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		},
 	}
 	if how.dev {
-		cfg.compactBatches = devCompactBatches
+		cfg.segmentBatches = devSegmentBatches
 	}
 	for _, a := range conf.Agents {
 		arm(a.Agent)

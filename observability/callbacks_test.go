@@ -20,7 +20,7 @@ import (
 // TestObserverCallsTheFunctionOfTheType sets every function by reflection, so that one
 // that is missing for a type, or wired to another, shows.
 func TestObserverCallsTheFunctionOfTheType(t *testing.T) {
-	var o observability.Observer
+	var o observability.Callbacks
 	var got []string
 	note := func(name string) func([]reflect.Value) []reflect.Value {
 		return func(args []reflect.Value) []reflect.Value {
@@ -61,7 +61,7 @@ func TestObserverCallsTheFunctionOfTheType(t *testing.T) {
 }
 
 func TestObserverWithoutFunctionsDoesNothing(t *testing.T) {
-	if err := (&observability.Observer{}).Write(t.Context(), sinktest.Sample()); err != nil {
+	if err := (&observability.Callbacks{}).Write(t.Context(), sinktest.Sample()); err != nil {
 		t.Error(err)
 	}
 }
@@ -69,7 +69,7 @@ func TestObserverWithoutFunctionsDoesNothing(t *testing.T) {
 func TestObserverContainsPanics(t *testing.T) {
 	var log bytes.Buffer
 	var seen []observability.Type
-	o := &observability.Observer{
+	o := &observability.Callbacks{
 		Any:    func(e observability.Event) { seen = append(seen, e.Type); panic("any") },
 		Idle:   func(*observability.Envelope, *observability.Idle) { panic(errors.New("idle")) },
 		Tool:   func(e *observability.Envelope, _ *observability.Tool) { seen = append(seen, e.Type) },
@@ -96,7 +96,7 @@ func TestObserverContainsPanics(t *testing.T) {
 
 func TestObserverDoesNotBeginWhenTheContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	o := &observability.Observer{Any: func(observability.Event) { cancel() }}
+	o := &observability.Callbacks{Any: func(observability.Event) { cancel() }}
 	if err := o.Write(ctx, sinktest.Sample()[:2]); err != nil {
 		t.Errorf("a Write that had begun: %v", err)
 	}
@@ -116,7 +116,7 @@ func newRecorder() (observability.Sink, func(*testing.T) []observability.Event) 
 	var mu sync.Mutex
 	var events []observability.Event
 	seen := map[string]bool{}
-	o := &observability.Observer{Any: func(e observability.Event) {
+	o := &observability.Callbacks{Any: func(e observability.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !seen[e.ID] {

@@ -7,11 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// Observer is a sink of functions for users of the library, one for each type of event,
+// Callbacks is a sink of functions for users of the library, one for each type of event,
 // each of which may be nil. They are called one after the other, in order; the envelope
 // is theirs to keep, the payload is read-only. A function that panics is logged, and the
 // others are called nevertheless.
-type Observer struct {
+type Callbacks struct {
 	// Any is called for every event, before the function of its type.
 	Any func(Event)
 
@@ -48,11 +48,11 @@ type Observer struct {
 }
 
 // Name implements [Sink].
-func (*Observer) Name() string { return "observer" }
+func (*Callbacks) Name() string { return "observer" }
 
 // Write implements [Sink]. It fails only if the context has ended before it begins:
 // functions cannot be interrupted, and are not called again for what they have seen.
-func (o *Observer) Write(ctx context.Context, events []Event) error {
+func (o *Callbacks) Write(ctx context.Context, events []Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("observe events: %w", err)
 	}
@@ -65,7 +65,7 @@ func (o *Observer) Write(ctx context.Context, events []Event) error {
 	return nil
 }
 
-func (o *Observer) observe(e *Event) {
+func (o *Callbacks) observe(e *Event) {
 	switch p := e.Payload.(type) {
 	case *SubmissionQueued:
 		call(o, o.SubmissionQueued, e, p)
@@ -126,7 +126,7 @@ func (o *Observer) observe(e *Event) {
 
 // call gives the function a copy of the envelope, because the slice of events is not
 // ours for longer than the Write.
-func call[P Payload](o *Observer, f func(*Envelope, P), e *Event, p P) {
+func call[P Payload](o *Callbacks, f func(*Envelope, P), e *Event, p P) {
 	if f == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func call[P Payload](o *Observer, f func(*Envelope, P), e *Event, p P) {
 	o.contain(e, func() { f(&env, p) })
 }
 
-func (o *Observer) contain(e *Event, f func()) {
+func (o *Callbacks) contain(e *Event, f func()) {
 	defer func() {
 		if p := recover(); p != nil && o.Logger != nil {
 			o.Logger.Error("observer panicked", "event", e.ID, "type", e.Type, "err", p, "stack", string(debug.Stack()))
