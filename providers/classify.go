@@ -17,7 +17,7 @@ func Classify(status int, code, message string) ErrorKind {
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		return KindContextOverflow
-	case code == codeQuota || containsAny(text, quotaWords) && messageWait(message) == 0:
+	case code == codeQuota || containsAny(text, quotaWords) && messageWait(message) == 0 && !containsAny(text, minuteWords):
 		return KindQuota
 	case status == http.StatusTooManyRequests || containsAny(text, rateLimitWords):
 		return KindRateLimit
@@ -57,6 +57,7 @@ var (
 		"usage_limit_reached", "usage_not_included", "gousagelimiterror", "freeusagelimiterror", "monthly usage limit reached",
 		"available balance", "out of budget", "quota exceeded", "subscription_sharing_",
 	}
+	minuteWords    = []string{"per_minute", "perminute", "per minute"}
 	rateLimitWords = []string{"rate limit", "rate_limit", "ratelimit", "too many requests", "throttling", "throttled", "resource_exhausted"}
 	overflowWords  = []string{
 		"context_length_exceeded", "context length", "context window", "context_window", "maximum context", "context size",

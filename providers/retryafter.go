@@ -61,30 +61,15 @@ func serverTime(h http.Header) time.Time {
 // bodyWait reads how long to wait from the error object of a body: seconds or a moment
 // in members of their own, or words of the message.
 func bodyWait(body []byte, now time.Time) time.Duration {
-	var top struct {
-		Error json.RawMessage `json:"error"`
-	}
-	body = firstElement(body)
-	if json.Unmarshal(body, &top) == nil && len(top.Error) > 0 && top.Error[0] == '{' {
-		body = top.Error
-	}
 	var o struct {
 		Message any     `json:"message"`
 		In      float64 `json:"resets_in_seconds"`
 		At      float64 `json:"resets_at"` // of the epoch
-		Details []struct {
-			Type  string `json:"@type"`
-			Delay string `json:"retryDelay"`
-		} `json:"details"`
 	}
 	// Members of other types leave theirs empty.
-	_ = json.Unmarshal(body, &o)
-	for _, d := range o.Details {
-		if strings.HasSuffix(d.Type, "google.rpc.RetryInfo") {
-			if wait := parseWait(d.Delay); wait > 0 {
-				return wait
-			}
-		}
+	_ = json.Unmarshal(errorObject(body), &o)
+	if wait := retryInfo(body); wait > 0 {
+		return wait
 	}
 	switch message, _ := o.Message.(string); {
 	case o.In > 0:
@@ -94,6 +79,45 @@ func bodyWait(body []byte, now time.Time) time.Duration {
 	default:
 		return messageWait(message)
 	}
+}
+
+// errorObject is the error of a body, or the body if it is one.
+func errorObject(body []byte) []byte {
+	var top struct {
+		Error json.RawMessage `json:"error"`
+	}
+	body = firstElement(body)
+	if json.Unmarshal(body, &top) == nil && len(top.Error) > 0 && top.Error[0] == '{' {
+		return top.Error
+	}
+	return body
+}
+
+// retryInfo reads the google.rpc.RetryInfo among the details of an error; 0 is none.
+func retryInfo(body []byte) time.Duration {
+	var o struct {
+		Details []struct {
+			Type  string `json:"@type"`
+			Delay string `json:"retryDelay"`
+		} `json:"details"`
+	}
+	_ = json.Unmarshal(errorObject(body), &o)
+	for _, d := range o.Details {
+		if strings.HasSuffix(d.Type, "google.rpc.RetryInfo") {
+			if wait := parseWait(d.Delay); wait > 0 {
+				return wait
+			}
+		}
+	}
+	return 0
+}
+
+// returning is the kind of an error whose body may say that a quota comes back by itself.
+func returning(kind ErrorKind, body []byte) ErrorKind {
+	if kind == KindQuota && retryInfo(body) > 0 {
+		return KindRateLimit
+	}
+	return kind
 }
 
 // waitWords finds how long to wait in a message, such as "try again in 6m0s", "retry in

@@ -216,6 +216,8 @@ func TestClassifyOrder(t *testing.T) {
 		want          providers.ErrorKind
 	}{
 		{400, "", "Too many tokens, throttling applied", providers.KindRateLimit},
+		{429, "RESOURCE_EXHAUSTED", "Quota exceeded for requests_per_minute", providers.KindRateLimit},
+		{429, "RESOURCE_EXHAUSTED", "Quota exceeded for requests_per_day", providers.KindQuota},
 		{400, "", "Input is too long for requested model.", providers.KindContextOverflow},
 		{429, "", "context length of queue", providers.KindRateLimit},
 		{413, "rate_limit_exceeded", "", providers.KindContextOverflow},
@@ -301,6 +303,13 @@ func TestRetryHints(t *testing.T) {
 		e := providers.ResponseError(429, tt.header, []byte(tt.body))
 		if e.RetryAfter != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, e.RetryAfter, tt.want)
+		}
+	}
+	// A quota that comes back soon is a limit of a rate.
+	spent := `{"code":429,"message":"Quota exceeded.","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"7s"}]}`
+	for _, e := range []*providers.Error{providers.ResponseError(429, nil, []byte(`{"error":`+spent+`}`)), providers.StreamError(0, []byte(spent), nil)} {
+		if e.Kind != providers.KindRateLimit || e.RetryAfter != 7*time.Second {
+			t.Errorf("a quota with RetryInfo: %+v", e)
 		}
 	}
 	e := providers.StreamError(0, []byte(`{"code":"rate_limit_exceeded","message":"Please try again in 2s."}`), []byte("the event"))

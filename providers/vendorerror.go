@@ -39,7 +39,7 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 			e.Err = errNoStream
 		}
 	} else {
-		e.Kind = Classify(status, code, message)
+		e.Kind = returning(Classify(status, code, message), body)
 		e.Err = &VendorError{Code: code, Message: message}
 	}
 	return e
@@ -86,7 +86,7 @@ func vendorError(body []byte) (code, message string) {
 func StreamError(status int, object, raw []byte) *Error {
 	named, code, message := ParseVendorError(object)
 	status = cmp.Or(status, named, StatusOf(code))
-	e := EventError(Classify(status, code, message), raw, &VendorError{Code: code, Message: message})
+	e := EventError(returning(Classify(status, code, message), object), raw, &VendorError{Code: code, Message: message})
 	e.Status = cmp.Or(status, http.StatusOK)
 	e.RetryAfter = bodyWait(object, time.Now())
 	return e
