@@ -18,8 +18,13 @@ import (
 // between two requests, when blocks are left out, and when encodings were dropped.
 // signatures are some of the codec's vendor.
 func RunHistory(t *testing.T, c providers.Codec, signatures []string) {
+	RunHistoryOf(t, c, "m", signatures)
+}
+
+// RunHistoryOf is RunHistory for a model of some id, of which a codec makes its own.
+func RunHistoryOf(t *testing.T, c providers.Codec, id string, signatures []string) {
 	for seed := range uint64(100) {
-		g := &conversations{r: rand.New(rand.NewPCG(seed, 1)), signatures: signatures}
+		g := &conversations{r: rand.New(rand.NewPCG(seed, 1)), id: id, signatures: signatures}
 		checkHistory(t, c, g)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -29,8 +34,8 @@ func RunHistory(t *testing.T, c providers.Codec, signatures []string) {
 
 func checkHistory(t *testing.T, c providers.Codec, g *conversations) {
 	models := []providers.Model{
-		{Provider: "p", ID: "m", Reasoning: true, Input: []string{providers.InputText, providers.InputImage}},
-		{Provider: "p", ID: "m", Input: []string{providers.InputText}},
+		{Provider: "p", ID: g.id, Reasoning: true, Input: []string{providers.InputText, providers.InputImage}},
+		{Provider: "p", ID: g.id, Input: []string{providers.InputText}},
 		{Provider: "p", ID: "other", Input: []string{providers.InputText, providers.InputImage}},
 	}
 	m := models[0]
@@ -83,6 +88,7 @@ func encoded(t *testing.T, c providers.Codec, m providers.Model, req providers.R
 // own.
 type conversations struct {
 	r          *rand.Rand
+	id         string // of the model
 	signatures []string
 }
 
@@ -119,7 +125,7 @@ func (g *conversations) text() string {
 
 // step is what the model said, and the results of its calls, some of them missing.
 func (g *conversations) step() []providers.Message {
-	said := providers.Message{Role: providers.RoleAssistant, Model: []string{"p/m", "p/other", ""}[g.r.IntN(3)]}
+	said := providers.Message{Role: providers.RoleAssistant, Model: []string{"p/" + g.id, "p/other", ""}[g.r.IntN(3)]}
 	results := providers.Message{Role: providers.RoleTool}
 	for range g.r.IntN(4) {
 		switch g.r.IntN(3) {

@@ -1,0 +1,86 @@
+package googlegenerativeai
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// The slugs to register the protocols under.
+const (
+	API       = "google-generative-ai"
+	APIVertex = "google-vertex"
+)
+
+const keyHeader = "X-Goog-Api-Key"
+
+// Options changes a protocol. Nil and every zero field work.
+type Options struct {
+	// Client makes the requests, see providers.HTTPOptions, and those of NewVertex for
+	// access tokens.
+	Client *http.Client
+	// MaxEventBytes limits one event of the stream, in bytes; 0 means
+	// sse.DefaultMaxEventBytes.
+	MaxEventBytes int
+	// Getenv looks up what NewVertex reads from the environment; nil means os.Getenv.
+	Getenv func(name string) string
+}
+
+func (o *Options) orDefault() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Getenv == nil {
+		out.Getenv = os.Getenv
+	}
+	return out
+}
+
+// New returns the protocol of API over HTTP. Its Close drops idle connections.
+func New(o *Options) *providers.HTTP {
+	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.orDefault().Client})
+}
+
+// NewCodec returns the codec of API alone, for other transports. It ignores
+// Options.Client.
+func NewCodec(o *Options) providers.Codec {
+	return codec{resource: func(id string) string { return collection("models", id) }, maxEventBytes: o.orDefault().MaxEventBytes}
+}
+
+// codec is the core. A variant differs in what it calls a model.
+type codec struct {
+	resource      func(id string) string
+	maxEventBytes int
+}
+
+// address returns the path of a request, and puts the key into its header.
+func (c codec) address(m providers.Model, o providers.Options, h http.Header) string {
+	switch {
+	case o.Bearer || providers.OwnBearer(m):
+		providers.SetBearer(h, m, o.APIKey)
+	case o.APIKey != "":
+		h.Set(keyHeader, o.APIKey)
+	}
+	return "/" + c.resource(m.ID) + ":streamGenerateContent?alt=sse"
+}
+
+// collection is the resource of a model, which may name its collection itself.
+func collection(name, id string) string {
+	if !strings.Contains(id, "/") {
+		id = name + "/" + id
+	}
+	return escaped(id)
+}
+
+// escaped escapes each element of a path.
+func escaped(path string) string {
+	elements := strings.Split(path, "/")
+	for i, e := range elements {
+		elements[i] = url.PathEscape(e)
+	}
+	return strings.Join(elements, "/")
+}

@@ -1,0 +1,202 @@
+package googlegenerativeai
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// The roles. Results of calls are the user's.
+const (
+	roleUser  = "user"
+	roleModel = "model"
+)
+
+// What stands in a result that has nothing to read.
+const (
+	noOutput    = "(no output)"
+	seeImage    = "(see the image)"
+	imagesBelow = "(see the image below)"
+	imagesOf    = "Images that were returned by "
+)
+
+type content struct {
+	Role  string `json:"role,omitempty"`
+	Parts []part `json:"parts"`
+}
+
+// part is one of its kinds. The order of its members is that of the vendor's own.
+type part struct {
+	Text      *string   `json:"text,omitempty"`
+	Thought   bool      `json:"thought,omitempty"`
+	Data      *blob     `json:"inlineData,omitempty"`
+	Call      *call     `json:"functionCall,omitempty"`
+	Response  *response `json:"functionResponse,omitempty"`
+	Signature string    `json:"thoughtSignature,omitempty"`
+}
+
+type blob struct {
+	MimeType string `json:"mimeType"`
+	Data     string `json:"data"`
+}
+
+type call struct {
+	ID   string          `json:"id,omitempty"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"`
+}
+
+type response struct {
+	ID       string `json:"id,omitempty"`
+	Name     string `json:"name"`
+	Response output `json:"response"`
+	Parts    []part `json:"parts,omitempty"`
+}
+
+type output struct {
+	Output *string `json:"output,omitempty"`
+	Error  *string `json:"error,omitempty"`
+}
+
+// encodeMessage returns the contents of a message: none if nothing of it is sent.
+func encodeMessage(s shape, msg providers.Message, e *providers.BodyEncoder) []content {
+	switch msg.Role {
+	case providers.RoleUser:
+		if parts := encodeParts(msg.Parts, e); len(parts) > 0 {
+			return []content{{Role: roleUser, Parts: parts}}
+		}
+	case providers.RoleAssistant:
+		if parts := encodeAssistant(s, msg.Parts); len(parts) > 0 {
+			return []content{{Role: roleModel, Parts: parts}}
+		}
+	case providers.RoleTool:
+		return encodeResults(s, msg.Parts, e)
+	}
+	return nil
+}
+
+func encodeParts(parts []providers.Part, e *providers.BodyEncoder) []part {
+	var out []part
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			out = append(out, part{Text: &p.Text})
+		case providers.Image:
+			out = append(out, part{Data: &blob{MimeType: p.MimeType, Data: e.Base64(p)}})
+		}
+	}
+	return out
+}
+
+// encodeAssistant returns the parts of a reply in their order, each with the signature that
+// it came with. A first call without one was made by another model, or before the vendor
+// signed calls.
+func encodeAssistant(s shape, parts []providers.Part) []part {
+	var out []part
+	called := false
+	for _, p := range parts {
+		switch p := p.(type) {
+		case providers.Text:
+			out = append(out, encodeText(p.Text, p.Signature, false)...)
+		case providers.Reasoning:
+			out = append(out, encodeText(p.Text, p.Signature, true)...)
+		case providers.ToolCall:
+			c := part{Call: &call{Name: p.Name, Args: p.Arguments}, Signature: p.Signature}
+			if s.ids {
+				c.Call.ID = callID(p.ID)
+			}
+			if s.signed && !called && c.Signature == "" {
+				c.Signature = skipSignature
+			}
+			called = true
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// encodeText returns text or reasoning as the parts that it was made of, as far as that
+// matters: one that was signed stays by itself, also an empty one.
+func encodeText(text, signature string, thought bool) []part {
+	before, rest, vendors, ok := unsigned(text, signature)
+	var out []part
+	if before != "" {
+		out = append(out, part{Text: &before, Thought: thought})
+	}
+	if ok {
+		out = append(out, part{Text: &rest, Thought: thought, Signature: vendors})
+	}
+	return out
+}
+
+// maxCallID is the longest id of a call that models take, in bytes.
+const maxCallID = 64
+
+// callID is the id of a call as it is sent, the same for call and result.
+func callID(id string) string {
+	if id == providers.PlainName(id, maxCallID) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:20])
+}
+
+// encodeResults returns the results of one step's calls in one content: the vendor counts
+// them there. Models that take no images in results are shown them in a content after it.
+func encodeResults(s shape, parts []providers.Part, e *providers.BodyEncoder) []content {
+	results, images := content{Role: roleUser}, content{Role: roleUser}
+	for _, p := range parts {
+		r, ok := p.(providers.ToolResult)
+		if !ok {
+			continue
+		}
+		out, shown := encodeResult(s, r, e)
+		results.Parts = append(results.Parts, part{Response: out})
+		if len(shown) > 0 {
+			images.Parts = append(append(images.Parts, part{Text: new(imagesOf + r.Name + ":")}), shown...)
+		}
+	}
+	switch {
+	case len(results.Parts) == 0:
+		return nil
+	case len(images.Parts) == 0:
+		return []content{results}
+	}
+	return []content{results, images}
+}
+
+// encodeResult returns a result, and the images of it that it cannot hold.
+func encodeResult(s shape, r providers.ToolResult, e *providers.BodyEncoder) (out *response, images []part) {
+	out = &response{Name: r.Name}
+	if s.ids {
+		out.ID = callID(r.CallID)
+	}
+	var texts []string
+	for _, p := range encodeParts(r.Content, e) {
+		if p.Text != nil {
+			texts = append(texts, *p.Text)
+			continue
+		}
+		images = append(images, p)
+	}
+	text := strings.Join(texts, "\n")
+	switch {
+	case text != "":
+	case len(images) == 0:
+		text = noOutput
+	case s.signed:
+		text = seeImage
+	default:
+		text = imagesBelow
+	}
+	if out.Response.Output = &text; r.IsError {
+		out.Response = output{Error: &text}
+	}
+	if s.signed {
+		out.Parts, images = images, nil
+	}
+	return out, images
+}

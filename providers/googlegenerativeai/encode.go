@@ -1,0 +1,176 @@
+package googlegenerativeai
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+type body struct {
+	System     *content          `json:"systemInstruction,omitempty"`
+	Tools      []toolset         `json:"tools,omitempty"`
+	Generation *generationConfig `json:"generationConfig,omitempty"`
+	// Contents come last: they alone change from call to call.
+	Contents json.RawMessage `json:"contents"`
+}
+
+type toolset struct {
+	Functions []function `json:"functionDeclarations"`
+}
+
+// function is a tool, whose schema stands in one of two members.
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	JSONSchema  json.RawMessage `json:"parametersJsonSchema,omitempty"`
+	OpenAPI     json.RawMessage `json:"parameters,omitempty"`
+}
+
+type generationConfig struct {
+	Temperature     *float64        `json:"temperature,omitempty"`
+	MaxOutputTokens int             `json:"maxOutputTokens,omitempty"`
+	Thinking        *thinkingConfig `json:"thinkingConfig,omitempty"`
+}
+
+// Encode implements providers.Codec.
+func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	b := body{}
+	if req.System != "" {
+		b.System = &content{Parts: []part{{Text: &req.System}}}
+	}
+	var err error
+	if b.Tools, err = encodeTools(m, req.Tools); err != nil {
+		return nil, err
+	}
+	config := generationConfig{Temperature: o.Temperature}
+	if config.Thinking, config.MaxOutputTokens = thinking(m, o); config != (generationConfig{}) {
+		b.Generation = &config
+	}
+	contents, err := encodeContents(m, req)
+	if err != nil {
+		return nil, err
+	}
+	var e providers.BodyEncoder
+	b.Contents = e.Place(contents...)
+	encoded, err := e.Encode(b)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	return &providers.Call{Path: c.address(m, o, header), Header: header, Body: encoded}, nil
+}
+
+func encodeTools(m providers.Model, tools []providers.Tool) ([]toolset, error) {
+	if len(tools) == 0 {
+		return nil, nil
+	}
+	set := toolset{Functions: make([]function, len(tools))}
+	for i, t := range tools {
+		schema := t.InputSchema
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		f := function{Name: t.Name, Description: t.Description}
+		var err error
+		if foreign(bareID(m.ID)) {
+			f.OpenAPI, err = openAPISchema(schema)
+		} else {
+			f.JSONSchema, err = jsonSchema(schema)
+		}
+		if err != nil {
+			return nil, err
+		}
+		set.Functions[i] = f
+	}
+	return []toolset{set}, nil
+}
+
+// fragment is a run of encoded contents without the brackets of an array. It does not
+// change.
+type fragment struct {
+	shape shape
+	text  *providers.Body // nil if there are none
+	// begins and ends tell that the first and the last content are the model's.
+	begins, ends bool
+}
+
+// encodeContents returns the pieces of the contents' array.
+func encodeContents(m providers.Model, req providers.Request) ([]*providers.Body, error) {
+	shape := shapeOf(m)
+	fragments := make([]fragment, 0, len(req.History)+1)
+	for _, block := range req.History {
+		f, err := providers.EncodeBlock(block, m, func(f fragment) bool { return f.shape == shape },
+			func(messages []providers.Message) (fragment, int64, error) { return encodeBlock(shape, messages) })
+		if err != nil {
+			return nil, err
+		}
+		fragments = append(fragments, f)
+	}
+	f, err := newFragment(shape, req.Messages)
+	if err != nil {
+		return nil, err
+	}
+	return join(append(fragments, f)), nil
+}
+
+func encodeBlock(s shape, messages []providers.Message) (fragment, int64, error) {
+	f, err := newFragment(s, messages)
+	if err != nil || f.text == nil {
+		return f, 0, err
+	}
+	return f, f.text.TextBytes(), nil
+}
+
+func newFragment(s shape, in []providers.Message) (fragment, error) {
+	f := fragment{shape: s}
+	var e providers.BodyEncoder
+	var out []content
+	for _, msg := range in {
+		for _, c := range encodeMessage(s, msg, &e) {
+			// A call is refused behind another content of the model.
+			if n := len(out); n > 0 && c.Role == roleModel && out[n-1].Role == roleModel {
+				out[n-1].Parts = append(out[n-1].Parts, c.Parts...)
+				continue
+			}
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 {
+		return f, nil
+	}
+	f.begins, f.ends = out[0].Role == roleModel, out[len(out)-1].Role == roleModel
+	text, err := e.Encode(out)
+	if err != nil {
+		return f, err
+	}
+	f.text = text.Inner(len("["), len("]\n"))
+	return f, nil
+}
+
+const (
+	openModel    = `{"role":"model","parts":[`
+	closeContent = `]}`
+)
+
+// join makes one array of fragments. Contents of the model that meet become one.
+func join(fragments []fragment) []*providers.Body {
+	out := make([]*providers.Body, 1, 2*len(fragments)+2)
+	out[0] = providers.NewBody("[")
+	comma := providers.NewBody(",")
+	ended := false
+	for _, f := range fragments {
+		if f.text == nil {
+			continue
+		}
+		text := f.text
+		if n := len(out); n > 1 {
+			if ended && f.begins {
+				out[n-1], text = out[n-1].Inner(0, len(closeContent)), text.Inner(len(openModel), 0)
+			}
+			out = append(out, comma)
+		}
+		out, ended = append(out, text), f.ends
+	}
+	return append(out, providers.NewBody("]"))
+}

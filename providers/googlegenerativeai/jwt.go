@@ -1,0 +1,73 @@
+package googlegenerativeai
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"time"
+)
+
+// assertionLife is how long an assertion may be used; the vendor takes no more.
+const assertionLife = time.Hour
+
+// assertion returns the JSON Web Token by which a service account asks for an access token
+// (RFC 7523), signed with RS256 (RFC 7518, section 3.3).
+func (f *credentialFile) assertion(now time.Time) (string, error) {
+	key, err := privateKey(f.PrivateKey)
+	if err != nil {
+		return "", err
+	}
+	head := struct {
+		Algorithm string `json:"alg"`
+		Type      string `json:"typ"`
+		KeyID     string `json:"kid,omitempty"`
+	}{"RS256", "JWT", f.PrivateKeyID}
+	claims := struct {
+		Issuer   string `json:"iss"`
+		Scope    string `json:"scope"`
+		Audience string `json:"aud"`
+		Issued   int64  `json:"iat"`
+		Expires  int64  `json:"exp"`
+	}{f.ClientEmail, scope, f.TokenURI, now.Unix(), now.Add(assertionLife).Unix()}
+	text := segment(head) + "." + segment(claims)
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
+	if err != nil {
+		return "", err
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
+}
+
+func segment(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("googlegenerativeai: a segment has no JSON form: " + err.Error())
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// privateKey reads a key in PEM: PKCS #8, or PKCS #1 of older files.
+func privateKey(text string) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("private_key is not in PEM")
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, errors.New("private_key is neither PKCS #8 nor PKCS #1")
+	}
+	key, ok := parsed.(*rsa.PrivateKey)
+	if !ok {
+		return nil, errors.New("private_key is no RSA key")
+	}
+	return key, nil
+}

@@ -1,0 +1,180 @@
+package googlegenerativeai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// The environment of APIVertex beside that of its credentials. The first project that is
+// set counts.
+const (
+	envProject    = "GOOGLE_CLOUD_PROJECT"
+	envOldProject = "GCLOUD_PROJECT"
+	envLocation   = "GOOGLE_CLOUD_LOCATION"
+	envKey        = "GOOGLE_CLOUD_API_KEY"
+)
+
+// What keeps a call without an API key from its address.
+var (
+	ErrNoProject  = errors.New("no project: set " + envProject + " or " + envOldProject + ", or an API key as " + envKey)
+	ErrNoLocation = errors.New("no location: set " + envLocation + ", to global for example, or an API key as " + envKey)
+)
+
+const (
+	locationName = "{location}"
+	catalogHost  = locationName + "-aiplatform.googleapis.com"
+	globalHost   = "aiplatform.googleapis.com"
+	global       = "global"
+)
+
+// NewVertex returns the protocol of APIVertex over HTTP. A call without an API key is
+// authorized by an access token of the application default credentials, which Close drops,
+// and idle connections with them.
+func NewVertex(o *Options) providers.Protocol {
+	options := o.orDefault()
+	adc := newCredentials(options.Getenv, options.Client)
+	v := &vertex{getenv: options.Getenv, tokens: &tokenSource{fetch: adc.token}, found: adc.found}
+	v.HTTP = providers.NewHTTP(codec{resource: vertexResource, maxEventBytes: options.MaxEventBytes},
+		&providers.HTTPOptions{Client: options.Client, Authorize: v.authorize, FindCredentials: v.find})
+	return v
+}
+
+// vertex completes what is called, and authorizes it.
+type vertex struct {
+	*providers.HTTP
+	getenv func(string) string
+	tokens *tokenSource
+	found  func() string
+}
+
+// Close implements io.Closer.
+func (v *vertex) Close() error {
+	v.tokens.close()
+	return v.HTTP.Close()
+}
+
+// Stream implements providers.Protocol.
+func (v *vertex) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+	return func(yield func(providers.Event, error) bool) {
+		if !isKey(o.APIKey) {
+			o.APIKey = ""
+		}
+		at, err := v.locate(m, o)
+		if err != nil {
+			yield(nil, &providers.Error{Kind: providers.KindUnresolved, Provider: m.Provider, Err: err})
+			return
+		}
+		v.HTTP.Stream(ctx, at, req, o)(yield)
+	}
+}
+
+// find says where the next token would come from, if the model can be called with one.
+func (v *vertex) find(m providers.Model) string {
+	if _, err := v.locate(m, providers.Options{}); err != nil {
+		return ""
+	}
+	return v.found()
+}
+
+// isKey reports whether a key is one, and not what stands in the place of keys where a
+// program finds its credentials elsewhere.
+func isKey(key string) bool {
+	key = strings.TrimSpace(key)
+	return key != "" && key != "gcp-vertex-credentials" && !(strings.HasPrefix(key, "<") && strings.HasSuffix(key, ">"))
+}
+
+var (
+	versioned = regexp.MustCompile(`/v\d+[a-z0-9]*$`)
+	// A location is part of a host.
+	locations = regexp.MustCompile(`^[a-z0-9-]+$`)
+)
+
+// locate finds what the path of a model is relative to. A base URL without a place for the
+// location is a server of somebody's own.
+func (v *vertex) locate(m providers.Model, o providers.Options) (providers.Model, error) {
+	base, location := strings.TrimRight(m.BaseURL, "/"), v.env(envLocation)
+	if base == "" {
+		base = "https://" + catalogHost
+	}
+	// What a key calls has neither project nor location: the key does.
+	byKey := o.APIKey != "" && !o.Bearer
+	whole := byKey || strings.HasPrefix(m.ID, "projects/")
+	switch {
+	case byKey:
+		base = strings.Replace(base, catalogHost, globalHost, 1)
+	case location == "" && (!whole || strings.Contains(base, locationName)):
+		return m, ErrNoLocation
+	case location != "" && !locations.MatchString(location):
+		return m, fmt.Errorf("%s=%q is no location", envLocation, location)
+	default:
+		base = strings.Replace(base, catalogHost, hostOf(location), 1)
+	}
+	if !versioned.MatchString(base) {
+		base += "/v1"
+	}
+	if !whole {
+		if v.project() == "" {
+			return m, ErrNoProject
+		}
+		base += "/projects/" + url.PathEscape(v.project()) + "/locations/" + location
+	}
+	m.BaseURL = strings.ReplaceAll(base, locationName, location)
+	return m, nil
+}
+
+// hostOf is the vendor's host for a location, which may be a multi-region.
+func hostOf(location string) string {
+	switch location {
+	case global:
+		return globalHost
+	case "us", "eu":
+		return "aiplatform." + location + ".rep.googleapis.com"
+	}
+	return strings.Replace(catalogHost, locationName, location, 1)
+}
+
+func (v *vertex) env(name string) string { return strings.TrimSpace(v.getenv(name)) }
+
+func (v *vertex) project() string {
+	if p := v.env(envProject); p != "" {
+		return p
+	}
+	return v.env(envOldProject)
+}
+
+// vertexResource is what a model is called: one of the vendor, of another publisher, or a
+// resource with its whole name.
+func vertexResource(id string) string {
+	if strings.HasPrefix(id, "projects/") || strings.HasPrefix(id, "publishers/") {
+		return escaped(id)
+	}
+	publisher, model, ok := strings.Cut(id, "/")
+	if !ok {
+		publisher, model = "google", id
+	}
+	return "publishers/" + url.PathEscape(publisher) + "/models/" + url.PathEscape(model)
+}
+
+// authorize gives a call without a key an access token. Headers of its own count as a key.
+func (v *vertex) authorize(ctx context.Context, r *http.Request, _ providers.Model, o providers.Options) error {
+	if o.APIKey != "" || r.Header.Get("Authorization") != "" || r.Header.Get(keyHeader) != "" {
+		return nil
+	}
+	t, err := v.tokens.get(ctx)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+t.value)
+	if t.quotaProject != "" && r.Header.Get("X-Goog-User-Project") == "" {
+		r.Header.Set("X-Goog-User-Project", t.quotaProject)
+	}
+	return nil
+}
