@@ -26,7 +26,7 @@ FUZZTIME ?= 1m
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
 LONGEST_VOLUMES := ./internal/clusterrun ./actors
-LONGEST  := ./actors ./internal/clusterrun ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
+LONGEST  := ./actors ./internal/clusterrun ./internal/cli/node ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
 
 # The linker takes half its time for what debuggers read, and vet has a run of its own.
 test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -vet=off

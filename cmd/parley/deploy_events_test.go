@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -174,7 +175,7 @@ func TestAnalyticsPage(t *testing.T) {
 	if block == nil {
 		t.Fatal("it shows no configuration")
 	}
-	opts := configOptions()
+	opts := cli.ConfigOptions()
 	opts.Env = func(name string) (string, bool) { return "secret", name == "CLICKHOUSE_PASSWORD" }
 	conf, err := config.Parse("parley.yaml", fmt.Appendf(nil, "agents: {echo: {mounts: [/agents/echo], model: demo/parrot}}\n%s", block[1]), opts)
 	if err != nil {

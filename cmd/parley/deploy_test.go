@@ -21,6 +21,9 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/keep"
+	"github.com/parleyrun/parley/internal/cli/node"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -116,13 +119,13 @@ func parsed(t *testing.T, args []string) (file string) {
 // has these variables.
 func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	t.Helper()
-	opts := configOptions()
+	opts := cli.ConfigOptions()
 	opts.Env = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	conf, err := config.Parse("parley.yaml", []byte(src), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := checkAgents("parley.yaml", conf); err != nil {
+	if err := node.CheckAgents("parley.yaml", conf); err != nil {
 		t.Error(err)
 	}
 	if conf.Cluster == nil || conf.Cluster.TLS == nil || conf.Cluster.Advertise == "" || conf.Admin.Listen == "" {
@@ -158,7 +161,7 @@ func answered(t *testing.T, path string) {
 // "parley cluster certs" fills.
 func namesFiles(t *testing.T, conf *config.Server, dir string) {
 	t.Helper()
-	want := config.TLS{CA: dir + "/" + caFile, Cert: dir + "/" + nodeFile, Key: dir + "/" + nodeKeyFile, Name: config.DefaultTLSName}
+	want := config.TLS{CA: dir + "/" + keep.CAFile, Cert: dir + "/" + keep.NodeFile, Key: dir + "/" + keep.NodeKeyFile, Name: config.DefaultTLSName}
 	if d := cmp.Diff(want, *conf.Cluster.TLS); d != "" {
 		t.Errorf("certificates (-want +got):\n%s", d)
 	}
@@ -220,7 +223,7 @@ func TestDeployKubernetes(t *testing.T) {
 	}
 	namesFiles(t, conf, mounts["<nil>parley-certs"])
 	certs := objects["Secret/parley-certs"].in("stringData")
-	if d := cmp.Diff([]string{caFile, nodeKeyFile, nodeFile}, slices.Sorted(maps.Keys(certs))); d != "" {
+	if d := cmp.Diff([]string{keep.CAFile, keep.NodeKeyFile, keep.NodeFile}, slices.Sorted(maps.Keys(certs))); d != "" {
 		t.Errorf("files of the Secret (-want +got):\n%s", d)
 	}
 	checkPorts(t, conf, box, objects["Service/parley"])

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 )
@@ -87,14 +87,14 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onFolder(t, data, func(b storage.Bucket) {
+	clitest.OnFolder(t, data, func(b storage.Bucket) {
 		if err := storage.EnsureFormat(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d bytes are stored for %d of text", endless(t, b, at, endlessBytes), endlessBytes)
 	})
 	t.Run("verify", func(t *testing.T) {
-		cmd := exec.Command(program, "log", "verify", "--data", data)
+		cmd := program.Command("log", "verify", "--data", data)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Start(); err != nil {
@@ -110,7 +110,7 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 			case err = <-ended:
 				asked = false
 			case <-time.After(5 * time.Millisecond):
-				if now, bad := (&node{cmd: cmd}).peakRSS(); bad == nil {
+				if now, bad := (&process{&clitest.Node{Cmd: cmd}}).peakRSS(); bad == nil {
 					peak = now
 				}
 			}
@@ -122,7 +122,7 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 	})
 	n := startDev(t, data)
 	if got := n.abort(t, at.ID); got != http.StatusOK {
-		t.Fatalf("abort: status %d\n%s", got, n.logs)
+		t.Fatalf("abort: status %d\n%s", got, n.Logs)
 	}
 	t.Logf("snapshot of %d bytes", n.readThrough(t, at.ID))
 	if all := n.readPages(t, at.ID); all < endlessBytes {
@@ -130,7 +130,7 @@ func TestMemoryOfAnEndlessReply(t *testing.T) {
 	}
 	peak, err := n.peakRSS()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, n.logs)
+		t.Fatalf("%v\n%s", err, n.Logs)
 	}
 	checkPeak(t, "dev", idle, peak)
 }
@@ -144,10 +144,10 @@ func checkPeak(t *testing.T, what string, idle, peak int64) {
 }
 
 // abort opens a log, and finds nothing to do. It is repeated while there is no answer yet.
-func (n *node) abort(t *testing.T, id string) (status int) {
+func (n *process) abort(t *testing.T, id string) (status int) {
 	t.Helper()
 	for range 10 {
-		resp, err := http.Post(n.base+"/"+id+"/abort", "application/json", nil)
+		resp, err := http.Post(n.Base+"/"+id+"/abort", "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,9 +160,9 @@ func (n *node) abort(t *testing.T, id string) (status int) {
 }
 
 // updates reads one page of updates.
-func (n *node) updates(t *testing.T, id, after string) ([]byte, http.Header) {
+func (n *process) updates(t *testing.T, id, after string) ([]byte, http.Header) {
 	t.Helper()
-	resp, err := http.Get(fmt.Sprintf("%s/%s?view=updates&offset=%s", n.base, id, after))
+	resp, err := http.Get(fmt.Sprintf("%s/%s?view=updates&offset=%s", n.Base, id, after))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +175,9 @@ func (n *node) updates(t *testing.T, id, after string) ([]byte, http.Header) {
 }
 
 // readThrough reads an answer and returns how long it is.
-func (n *node) readThrough(t *testing.T, id string) int64 {
+func (n *process) readThrough(t *testing.T, id string) int64 {
 	t.Helper()
-	resp, err := http.Get(n.base + "/" + id)
+	resp, err := http.Get(n.Base + "/" + id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func (n *node) readThrough(t *testing.T, id string) int64 {
 }
 
 // readPages reads all updates and returns how long they are.
-func (n *node) readPages(t *testing.T, id string) (all int64) {
+func (n *process) readPages(t *testing.T, id string) (all int64) {
 	t.Helper()
 	for offset := "-1"; ; {
 		page, next := n.updates(t, id, offset)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -30,7 +30,7 @@ func (s *stack) said(path string, after conversation.Offset) {
 		if a.status != http.StatusOK {
 			s.t.Fatalf("long-poll: %d %s", a.status, a.body)
 		}
-		for _, c := range into[[]conversation.Chunk](s.t, a.body) {
+		for _, c := range clitest.Into[[]conversation.Chunk](s.t, a.body) {
 			if c.Type == conversation.ChunkDelta {
 				return
 			}
@@ -94,7 +94,7 @@ func testAbort(t *testing.T, bucket storage.Bucket) {
 	}
 	running := s.accepted(path, `{"kind":"user","body":"long 10000"}`)
 	s.said(path, running.Offset)
-	queued := []receipt{s.accepted(path, hello), s.accepted(path, `{"kind":"signal","type":"t","body":"x"}`)}
+	queued := []clitest.Receipt{s.accepted(path, clitest.Hello), s.accepted(path, `{"kind":"signal","type":"t","body":"x"}`)}
 	s.aborted(path, true)
 	for _, r := range append(queued, running) {
 		if got := s.settle(path, r); got != conversation.OutcomeAborted {
@@ -104,7 +104,7 @@ func testAbort(t *testing.T, bucket storage.Bucket) {
 	head := s.snapshot(path).Offset
 	s.aborted(path, false)
 	raw := s.do("GET", path).body
-	snap := into[conversation.Snapshot](t, raw)
+	snap := clitest.Into[conversation.Snapshot](t, raw)
 	if snap.Offset != head {
 		t.Errorf("the abort of nothing moved the head from %s to %s", head, snap.Offset)
 	}
@@ -124,7 +124,7 @@ func testAbort(t *testing.T, bucket storage.Bucket) {
 		t.Errorf("another node shows something else:\n%s", d)
 	}
 	s.aborted(path, false)
-	if got := s.settle(path, s.accepted(path, hello)); got != conversation.OutcomeCompleted {
+	if got := s.settle(path, s.accepted(path, clitest.Hello)); got != conversation.OutcomeCompleted {
 		t.Errorf("the next message is %s", got)
 	}
 }
@@ -141,7 +141,7 @@ func testAbortInTool(t *testing.T, bucket storage.Bucket) {
 	})
 	const path = "/assistant/c"
 	r := s.accepted(path, `{"kind":"user","body":"time"}`)
-	await(t, running)
+	clitest.Await(t, running)
 	s.aborted(path, true)
 	if got := s.settle(path, r); got != conversation.OutcomeAborted {
 		t.Errorf("the submission is %s", got)
@@ -160,20 +160,13 @@ func TestHTTPAbortWhileDraining(t *testing.T) { onServers(t, testAbortWhileDrain
 func testAbortWhileDraining(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
-	s.settle(path, s.accepted(path, hello))
+	s.settle(path, s.accepted(path, clitest.Hello))
 	s.halt()
 	a := s.do("POST", path+"/abort")
 	s.refused(a, 503, conversation.CodeUnavailable)
 	if a.header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
-}
-
-// photo returns n bytes of anything.
-func photo(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{7}).Read(b) // it never fails
-	return b
 }
 
 // attach sends attachments and returns their ids.
@@ -203,9 +196,9 @@ func TestHTTPDownload(t *testing.T) { onServers(t, testDownload) }
 func testDownload(t *testing.T, bucket storage.Bucket) {
 	writing, other := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/a%2Fb"
-	contents := [][]byte{photo(1), photo(64 << 10), photo(3<<20 + 1), photo(1)}
+	contents := [][]byte{clitest.Photo(1), clitest.Photo(64 << 10), clitest.Photo(3<<20 + 1), clitest.Photo(1)}
 	ids := writing.attach(path, contents...)
-	foreign := writing.attach("/assistant/d", photo(2))[0]
+	foreign := writing.attach("/assistant/d", clitest.Photo(2))[0]
 	for _, s := range []*stack{writing, other} {
 		for i, id := range ids {
 			a := s.do("GET", fmt.Sprintf("%s/attachments/%s?x=y", path, id))
@@ -238,7 +231,7 @@ func TestHTTPDamagedAttachment(t *testing.T) { onServers(t, testDamagedAttachmen
 func testDamagedAttachment(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
-	small, large := photo(10), photo(1<<20)
+	small, large := clitest.Photo(10), clitest.Photo(1<<20)
 	ids := s.attach(path, small, large)
 	key := conversation.Address{Agent: "assistant", ID: "c"}.Key()
 	for _, content := range [][]byte{small, large} {
@@ -250,10 +243,10 @@ func testDamagedAttachment(t *testing.T, bucket storage.Bucket) {
 	}
 	s = startStack(t, bucket, noon)
 	e := s.refused(s.do("GET", path+"/attachments/"+string(ids[0])), 500, conversation.CodeAttachmentIntegrity)
-	if s.logs.with("level=ERROR", "ref="+e.Ref) == "" {
+	if s.logs.With("level=ERROR", "ref="+e.Ref) == "" {
 		t.Errorf("no line of the log has ref %s", e.Ref)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", s.url+"/agents"+path+"/attachments/"+string(ids[1]), nil)
 	if err != nil {
@@ -269,7 +262,7 @@ func testDamagedAttachment(t *testing.T, bucket storage.Bucket) {
 	if resp.StatusCode == http.StatusOK && (!errors.Is(err, io.ErrUnexpectedEOF) || n >= int64(len(large))) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	if s.logs.with("level=ERROR", "ref=err_", string(ids[1])) == "" {
+	if s.logs.With("level=ERROR", "ref=err_", string(ids[1])) == "" {
 		t.Error("the log does not tell of the large one")
 	}
 }

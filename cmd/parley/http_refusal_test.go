@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 )
@@ -25,15 +26,13 @@ type attempt struct {
 	code                            conversation.Code
 }
 
-const jsonType = "application/json"
-
 // posts are admissions that are refused whether the conversation exists or not.
 func posts(agent string) []attempt {
 	const invalid = conversation.CodeInvalidRequest
 	message := func(more string) string { return `{"kind":"user","body":"x",` + more + `}` }
 	image := func(more string) string { return message(`"attachments":[{"type":"image",` + more + `}]`) }
 	bodies := map[string]string{
-		"bare string": `"hello"`, "array": `[]`, "null": `null`, "nested": `{"message":` + hello + `}`, "no kind": `{"body":"x"}`,
+		"bare string": `"hello"`, "array": `[]`, "null": `null`, "nested": `{"message":` + clitest.Hello + `}`, "no kind": `{"body":"x"}`,
 		"other kind": `{"kind":"x","body":"x"}`, "no text": `{"kind":"user"}`, "text of another type": `{"kind":"user","body":1}`,
 		"no signal type": `{"kind":"signal","body":"x"}`, "empty signal type": `{"kind":"signal","type":"","body":"x"}`,
 		"tagName":    `{"kind":"signal","type":"t","body":"x","tagName":"1"}`,
@@ -50,23 +49,23 @@ func posts(agent string) []attempt {
 	}
 	path := agent + "/ID"
 	list := []attempt{
-		{"wait", "POST", path + "?wait", jsonType, hello, 400, invalid},
-		{"text/plain", "POST", path, "text/plain", hello, 415, conversation.CodeUnsupportedMediaType},
-		{"no media type", "POST", path, "", hello, 415, conversation.CodeUnsupportedMediaType},
-		{"empty body", "POST", path, jsonType, "", 400, conversation.CodeInvalidJSON},
-		{"cut body", "POST", path, jsonType, strings.TrimSuffix(hello, "}"), 400, conversation.CodeInvalidJSON},
-		{"two bodies", "POST", path, jsonType, hello + hello, 400, conversation.CodeInvalidJSON},
-		{"uid of another", "POST", path, jsonType, message(`"uid":"inst_other"`), 404, conversation.CodeInstanceNotFound},
-		{"uid of another with an image", "POST", path, jsonType, message(`"uid":"inst_other","attachments":[{"type":"image","mimeType":"a/b","data":"eA=="}]`), 404,
+		{"wait", "POST", path + "?wait", clitest.JSONType, clitest.Hello, 400, invalid},
+		{"text/plain", "POST", path, "text/plain", clitest.Hello, 415, conversation.CodeUnsupportedMediaType},
+		{"no media type", "POST", path, "", clitest.Hello, 415, conversation.CodeUnsupportedMediaType},
+		{"empty body", "POST", path, clitest.JSONType, "", 400, conversation.CodeInvalidJSON},
+		{"cut body", "POST", path, clitest.JSONType, strings.TrimSuffix(clitest.Hello, "}"), 400, conversation.CodeInvalidJSON},
+		{"two bodies", "POST", path, clitest.JSONType, clitest.Hello + clitest.Hello, 400, conversation.CodeInvalidJSON},
+		{"uid of another", "POST", path, clitest.JSONType, message(`"uid":"inst_other"`), 404, conversation.CodeInstanceNotFound},
+		{"uid of another with an image", "POST", path, clitest.JSONType, message(`"uid":"inst_other","attachments":[{"type":"image","mimeType":"a/b","data":"eA=="}]`), 404,
 			conversation.CodeInstanceNotFound},
-		{"blank id", "POST", agent + "/%20", jsonType, hello, 400, invalid},
-		{"long id", "POST", agent + "/" + strings.Repeat("a", 513), jsonType, hello, 400, invalid},
-		{"other agent", "POST", "/nobody/ID", jsonType, hello, 404, conversation.CodeRouteNotFound},
-		{"trailing slash", "POST", path + "/", jsonType, hello, 404, conversation.CodeRouteNotFound},
-		{"below", "POST", path + "/none", jsonType, hello, 404, conversation.CodeRouteNotFound},
+		{"blank id", "POST", agent + "/%20", clitest.JSONType, clitest.Hello, 400, invalid},
+		{"long id", "POST", agent + "/" + strings.Repeat("a", 513), clitest.JSONType, clitest.Hello, 400, invalid},
+		{"other agent", "POST", "/nobody/ID", clitest.JSONType, clitest.Hello, 404, conversation.CodeRouteNotFound},
+		{"trailing slash", "POST", path + "/", clitest.JSONType, clitest.Hello, 404, conversation.CodeRouteNotFound},
+		{"below", "POST", path + "/none", clitest.JSONType, clitest.Hello, 404, conversation.CodeRouteNotFound},
 	}
 	for name, body := range bodies {
-		list = append(list, attempt{name, "POST", path, jsonType, body, 400, invalid})
+		list = append(list, attempt{name, "POST", path, clitest.JSONType, body, 400, invalid})
 	}
 	return list
 }
@@ -77,13 +76,13 @@ func others(agent string) []attempt {
 	var list []attempt
 	for _, method := range []string{"PUT", "PATCH", "DELETE", "OPTIONS"} {
 		for _, below := range []string{"", "/abort", "/attachments/x"} {
-			list = append(list, attempt{method + below, method, path + below, jsonType, hello, 405, conversation.CodeMethodNotAllowed})
+			list = append(list, attempt{method + below, method, path + below, clitest.JSONType, clitest.Hello, 405, conversation.CodeMethodNotAllowed})
 		}
 	}
 	list = append(list,
 		attempt{"GET abort", "GET", path + "/abort", "", "", 405, conversation.CodeMethodNotAllowed},
 		attempt{"HEAD abort", "HEAD", path + "/abort", "", "", 405, ""},
-		attempt{"POST attachment", "POST", path + "/attachments/x", jsonType, hello, 405, conversation.CodeMethodNotAllowed},
+		attempt{"POST attachment", "POST", path + "/attachments/x", clitest.JSONType, clitest.Hello, 405, conversation.CodeMethodNotAllowed},
 		attempt{"HEAD attachment", "HEAD", path + "/attachments/x", "", "", 405, ""},
 		attempt{"abort of a blank id", "POST", agent + "/%20/abort", "", "", 400, conversation.CodeInvalidRequest},
 	)
@@ -104,12 +103,12 @@ func large(agent, photo string) []attempt {
 	}
 	path, whole := agent+"/ID", with(photo, "")
 	return []attempt{
-		{"image, uid of another", "POST", path, jsonType, with(photo, `,"uid":"inst_other"`), 404, absent},
-		{"image, uid and initialData", "POST", path, jsonType, with(photo, `,"uid":"u","initialData":1`), 400, invalid},
-		{"image, base64 wrong at its end", "POST", path, jsonType, with(photo[:len(photo)-8]+"*"+photo[len(photo)-7:], ""), 400, invalid},
-		{"image, then a wrong one", "POST", path, jsonType, strings.Replace(whole, `}]`, `},{"type":"image","mimeType":"image/png","data":"e"}]`, 1), 400, invalid},
-		{"image, JSON cut", "POST", path, jsonType, strings.TrimSuffix(whole, "}"), 400, conversation.CodeInvalidJSON},
-		{"image over the limit", "POST", path, jsonType, with(strings.Repeat("A", 14_680_068), ""), 400, invalid},
+		{"image, uid of another", "POST", path, clitest.JSONType, with(photo, `,"uid":"inst_other"`), 404, absent},
+		{"image, uid and initialData", "POST", path, clitest.JSONType, with(photo, `,"uid":"u","initialData":1`), 400, invalid},
+		{"image, base64 wrong at its end", "POST", path, clitest.JSONType, with(photo[:len(photo)-8]+"*"+photo[len(photo)-7:], ""), 400, invalid},
+		{"image, then a wrong one", "POST", path, clitest.JSONType, strings.Replace(whole, `}]`, `},{"type":"image","mimeType":"image/png","data":"e"}]`, 1), 400, invalid},
+		{"image, JSON cut", "POST", path, clitest.JSONType, strings.TrimSuffix(whole, "}"), 400, conversation.CodeInvalidJSON},
+		{"image over the limit", "POST", path, clitest.JSONType, with(strings.Repeat("A", 14_680_068), ""), 400, invalid},
 	}
 }
 
@@ -147,17 +146,17 @@ func testRefusalsLeaveNoConversation(t *testing.T, bucket storage.Bucket) {
 	if len(before) != 1 {
 		t.Fatalf("a new bucket has %v", before)
 	}
-	photo := base64.StdEncoding.EncodeToString(photo(sample.Of(10<<20, 1<<20)))
+	photo := base64.StdEncoding.EncodeToString(clitest.Photo(sample.Of(10<<20, 1<<20)))
 	s.leavesNothing(t, id, posts(agent))
 	s.leavesNothing(t, id, others(agent))
 	s.leavesNothing(t, id, large(agent, photo))
 	path := agent + "/ID"
 	list := []attempt{
-		{"no initialData", "POST", path, jsonType, hello, 400, conversation.CodeInvalidRequest},
-		{"initialData", "POST", path, jsonType, `{"kind":"user","body":"x","initialData":{"repo":1}}`, 400, conversation.CodeInvalidRequest},
-		{"initialData of an image", "POST", path, jsonType, `{"kind":"user","body":"x","initialData":7,"attachments":[{"type":"image","mimeType":"image/png","data":"` +
+		{"no initialData", "POST", path, clitest.JSONType, clitest.Hello, 400, conversation.CodeInvalidRequest},
+		{"initialData", "POST", path, clitest.JSONType, `{"kind":"user","body":"x","initialData":{"repo":1}}`, 400, conversation.CodeInvalidRequest},
+		{"initialData of an image", "POST", path, clitest.JSONType, `{"kind":"user","body":"x","initialData":7,"attachments":[{"type":"image","mimeType":"image/png","data":"` +
 			photo + `"}]}`, 400, conversation.CodeInvalidRequest},
-		{"initialData, must not exist", "POST", path, jsonType, `{"kind":"user","body":"x","uid":null}`, 400, conversation.CodeInvalidRequest},
+		{"initialData, must not exist", "POST", path, clitest.JSONType, `{"kind":"user","body":"x","uid":null}`, 400, conversation.CodeInvalidRequest},
 		{"HEAD", "HEAD", path, "", "", 404, ""},
 		{"abort", "POST", path + "/abort", "", "", 200, ""},
 	}
@@ -192,19 +191,19 @@ func testRefusalsLeaveTheConversation(t *testing.T, bucket storage.Bucket) {
 
 	s := startStack(t, bucket, noon)
 	before := s.do("GET", agent+"/"+id)
-	photo := base64.StdEncoding.EncodeToString(photo(sample.Of(10<<20, 1<<20)))
+	photo := base64.StdEncoding.EncodeToString(clitest.Photo(sample.Of(10<<20, 1<<20)))
 	s.leavesNothing(t, id, posts(agent))
 	s.leavesNothing(t, id, others(agent))
 	image := `"attachments":[{"type":"image","mimeType":"image/png","data":"` + photo + `"}]}`
-	beyond := (into[conversation.Snapshot](t, before.body).Offset + 1).String()
+	beyond := (clitest.Into[conversation.Snapshot](t, before.body).Offset + 1).String()
 	s.leavesNothing(t, id, []attempt{
-		{"must not exist", "POST", path, jsonType, `{"kind":"user","body":"x","uid":null}`, 409, conversation.CodeInstanceExists},
-		{"image, uid of another", "POST", path, jsonType, `{"kind":"user","body":"x","uid":"inst_other",` + image, 404, conversation.CodeInstanceNotFound},
-		{"image, must not exist", "POST", path, jsonType, `{"kind":"user","body":"x","uid":null,` + image, 409, conversation.CodeInstanceExists},
-		{"other payload", "POST", path, jsonType, strings.Replace(keyed, `"x"`, `"y"`, 1), 409, conversation.CodeSubmissionConflict},
-		{"image, other payload", "POST", path, jsonType, strings.TrimSuffix(keyed, "}") + "," + image, 409, conversation.CodeSubmissionConflict},
-		{"other payload, must not exist", "POST", path, jsonType, strings.Replace(keyed, `"x"`, `"y","uid":null`, 1), 409, conversation.CodeSubmissionConflict},
-		{"replay", "POST", path, jsonType, keyed, 202, ""},
+		{"must not exist", "POST", path, clitest.JSONType, `{"kind":"user","body":"x","uid":null}`, 409, conversation.CodeInstanceExists},
+		{"image, uid of another", "POST", path, clitest.JSONType, `{"kind":"user","body":"x","uid":"inst_other",` + image, 404, conversation.CodeInstanceNotFound},
+		{"image, must not exist", "POST", path, clitest.JSONType, `{"kind":"user","body":"x","uid":null,` + image, 409, conversation.CodeInstanceExists},
+		{"other payload", "POST", path, clitest.JSONType, strings.Replace(keyed, `"x"`, `"y"`, 1), 409, conversation.CodeSubmissionConflict},
+		{"image, other payload", "POST", path, clitest.JSONType, strings.TrimSuffix(keyed, "}") + "," + image, 409, conversation.CodeSubmissionConflict},
+		{"other payload, must not exist", "POST", path, clitest.JSONType, strings.Replace(keyed, `"x"`, `"y","uid":null`, 1), 409, conversation.CodeSubmissionConflict},
+		{"replay", "POST", path, clitest.JSONType, keyed, 202, ""},
 		{"beyond the head", "GET", path + "?view=updates&offset=" + beyond, "", "", 500, conversation.CodeStreamStoreFailure},
 		{"attachment", "GET", path + "/attachments/att_x", "", "", 404, conversation.CodeAttachmentNotFound},
 		{"abort", "POST", path + "/abort", "", "", 200, ""},
@@ -224,10 +223,10 @@ func (s *stack) tooLong(path string) {
 		s.t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(systemTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(clitest.Timeout)); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST /agents%s HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n{", path, jsonType, 256<<20+1); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /agents%s HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n{", path, clitest.JSONType, 256<<20+1); err != nil {
 		s.t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -235,7 +234,7 @@ func (s *stack) tooLong(path string) {
 		s.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusBadRequest || resp.Header.Get("Content-Type") != jsonType {
+	if resp.StatusCode != http.StatusBadRequest || resp.Header.Get("Content-Type") != clitest.JSONType {
 		s.t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
 	}
 	if d := cmp.Diff(before, s.listing("")); d != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,8 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
@@ -28,17 +28,6 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
-
-// newStore returns a bucket's backend that outlives the stacks over it.
-func newStore(t *testing.T) *local.Store {
-	store := local.NewMemory()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
-}
 
 // onServers runs a test over every server of buckets there is, under the race detector
 // over that of this process alone, since it sees no other. Stacks over the bucket it is
@@ -74,7 +63,7 @@ func onTwoServers(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) 
 }
 
 func onMemory(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
-	t.Run("memory", func(t *testing.T) { test(t, newStore(t)) })
+	t.Run("memory", func(t *testing.T) { test(t, clitest.NewStore(t)) })
 }
 
 // onServer opens a bucket of a server that nobody else uses.
@@ -101,31 +90,7 @@ type stack struct {
 	held   chan struct{}
 	stop   context.CancelFunc
 	ended  chan error
-	logs   *lines
-}
-
-// lines is a log that is written and read at the same time.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-// with returns the line that contains every word, "" if there is none.
-func (l *lines) with(words ...string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-			return line
-		}
-	}
-	return ""
+	logs   *clitest.Lines
 }
 
 // heldReader tells when a reader is held.
@@ -143,6 +108,15 @@ func (r heldReader) Wait(ctx context.Context, at conversation.Address, after con
 	return r.Reader.Wait(ctx, at, after)
 }
 
+type clockInput struct {
+	Zone string `json:"zone,omitempty"`
+}
+
+type clockOutput struct {
+	Time string `json:"time"`
+	Zone string `json:"zone"`
+}
+
 type clockFunc func(context.Context, clockInput) (clockOutput, error)
 
 func noon(context.Context, clockInput) (clockOutput, error) {
@@ -157,8 +131,8 @@ func stackAgents(t *testing.T, tool clockFunc) []*agent.Agent {
 		t.Fatal(err)
 	}
 	return []*agent.Agent{
-		{Name: "assistant", Model: demoModel, Tools: []agent.Tool{agent.NewTool("time", "Tell the time.", tool, nil)}},
-		{Name: "strict", Model: demoModel, InitialData: schema},
+		{Name: "assistant", Model: cli.DemoModel, Tools: []agent.Tool{agent.NewTool("time", "Tell the time.", tool, nil)}},
+		{Name: "strict", Model: cli.DemoModel, InitialData: schema},
 	}
 }
 
@@ -172,7 +146,7 @@ func startStack(t *testing.T, bucket storage.Bucket, tool clockFunc) *stack {
 // startPaced is startStack with a model that needs pace for a word.
 func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.Duration) *stack {
 	t.Helper()
-	s := &stack{t: t, logs: &lines{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
+	s := &stack{t: t, logs: &clitest.Lines{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reg := providers.NewRegistry(nil)
 	reg.RegisterProtocol(demo.API, demo.New(pace))
 	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {
@@ -226,9 +200,9 @@ func (s *stack) halt() {
 			close(s.ended)
 		}
 		if err != nil {
-			s.t.Errorf("run: %v\n%s", err, s.logs.with())
+			s.t.Errorf("run: %v\n%s", err, s.logs.With())
 		}
-	case <-time.After(systemTimeout):
+	case <-time.After(clitest.Timeout):
 		s.t.Fatal("the runtime does not end")
 	}
 }
@@ -254,7 +228,7 @@ func (s *stack) post(path, body string) answer {
 
 func (s *stack) send(method, path, media, body string) answer {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), systemTimeout)
+	ctx, cancel := context.WithTimeout(s.t.Context(), clitest.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, s.url+"/agents"+path, strings.NewReader(body))
 	if err != nil {
@@ -276,36 +250,22 @@ func (s *stack) send(method, path, media, body string) answer {
 }
 
 // accepted posts a message that must be admitted.
-func (s *stack) accepted(path, body string) receipt {
+func (s *stack) accepted(path, body string) clitest.Receipt {
 	s.t.Helper()
 	a := s.post(path, body)
 	if a.status != http.StatusAccepted {
 		s.t.Fatalf("POST %s: %d %s", path, a.status, a.body)
 	}
-	return into[receipt](s.t, a.body)
-}
-
-func into[T any](t *testing.T, text string) T {
-	t.Helper()
-	var v T
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return v
-}
-
-type refusal struct {
-	Type, Message, Details, Ref, Dev string
-	Meta                             map[string]any
+	return clitest.Into[clitest.Receipt](s.t, a.body)
 }
 
 // refused checks an error response as a whole.
-func (s *stack) refused(a answer, status int, code conversation.Code) refusal {
+func (s *stack) refused(a answer, status int, code conversation.Code) clitest.Refusal {
 	s.t.Helper()
 	if a.status != status {
 		s.t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
 	}
-	e := into[struct{ Error refusal }](s.t, a.body).Error
+	e := clitest.Into[struct{ Error clitest.Refusal }](s.t, a.body).Error
 	if e.Type != string(code) || e.Message == "" || e.Details == "" || e.Dev != "" {
 		s.t.Errorf("error %+v, want %s", e, code)
 	}
@@ -345,7 +305,7 @@ func (s *stack) objects(agent, id string) map[string]int64 {
 
 // settle long-polls from a receipt until its submission is settled and returns
 // the outcome.
-func (s *stack) settle(path string, r receipt) conversation.Outcome {
+func (s *stack) settle(path string, r clitest.Receipt) conversation.Outcome {
 	s.t.Helper()
 	next := r.Offset.String()
 	for {
@@ -353,7 +313,7 @@ func (s *stack) settle(path string, r receipt) conversation.Outcome {
 		if a.status != http.StatusOK {
 			s.t.Fatalf("long-poll: %d %s", a.status, a.body)
 		}
-		for _, c := range into[[]conversation.Chunk](s.t, a.body) {
+		for _, c := range clitest.Into[[]conversation.Chunk](s.t, a.body) {
 			if c.Type == conversation.ChunkSettled && c.SubmissionID == r.SubmissionID {
 				return c.Outcome
 			}
@@ -368,16 +328,7 @@ func (s *stack) snapshot(path string) conversation.Snapshot {
 	if a.status != http.StatusOK {
 		s.t.Fatalf("GET %s: %d %s", path, a.status, a.body)
 	}
-	return into[conversation.Snapshot](s.t, a.body)
-}
-
-func await(t *testing.T, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(systemTimeout):
-		t.Fatal("timed out")
-	}
+	return clitest.Into[conversation.Snapshot](s.t, a.body)
 }
 
 // transcript is a conversation as a client keeps it: a snapshot, and chunks
@@ -475,11 +426,11 @@ func (d *transcript) until(r *sse.Reader, enough func(next conversation.Offset) 
 		}
 		switch e.Name {
 		case "data":
-			for _, c := range into[[]conversation.Chunk](d.t, string(e.Data)) {
+			for _, c := range clitest.Into[[]conversation.Chunk](d.t, string(e.Data)) {
 				d.apply(c)
 			}
 		case "control":
-			d.Offset = into[struct{ StreamNextOffset conversation.Offset }](d.t, string(e.Data)).StreamNextOffset
+			d.Offset = clitest.Into[struct{ StreamNextOffset conversation.Offset }](d.t, string(e.Data)).StreamNextOffset
 			if enough(d.Offset) {
 				return
 			}

@@ -14,11 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/providers/sse"
 	"github.com/parleyrun/parley/storage"
 )
-
-const hello = `{"kind":"user","body":"hello"}`
 
 func TestHTTPCreateAndContinue(t *testing.T) { onServers(t, testCreateAndContinue) }
 
@@ -28,11 +27,11 @@ func testCreateAndContinue(t *testing.T, bucket storage.Bucket) {
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=-1&live=sse"} {
 		s.refused(s.do("GET", path+query), 404, conversation.CodeStreamNotFound)
 	}
-	a := s.post(path+"?x=y", hello)
+	a := s.post(path+"?x=y", clitest.Hello)
 	if a.status != http.StatusAccepted {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	first := into[receipt](t, a.body)
+	first := clitest.Into[clitest.Receipt](t, a.body)
 	url := s.url + "/agents" + path
 	if first.StreamURL != url || a.header.Get("Location") != url || first.Offset != 0 ||
 		a.header.Get("Stream-Next-Offset") != first.Offset.String() || !strings.HasPrefix(string(first.UID), "inst_") || first.Deduplicated {
@@ -74,19 +73,19 @@ func testRefusedCreation(t *testing.T, bucket storage.Bucket) {
 		{"uid with an image", "/assistant/c", jsonType, `{"kind":"user","body":"x","uid":"inst_1","attachments":[` + image + `]}`, 404, conversation.CodeInstanceNotFound, "inst_1"},
 		{"uid and initialData", "/strict/c", jsonType, `{"kind":"user","body":"x","uid":"u","initialData":{"repo":"r"}}`, 400, conversation.CodeInvalidRequest, "initialData"},
 		{"initialData of a wrong type", "/strict/c", jsonType, `{"kind":"user","body":"x","initialData":{"repo":1}}`, 400, conversation.CodeInvalidRequest, "repo"},
-		{"initialData missing", "/strict/c", jsonType, hello, 400, conversation.CodeInvalidRequest, "initialData"},
+		{"initialData missing", "/strict/c", jsonType, clitest.Hello, 400, conversation.CodeInvalidRequest, "initialData"},
 		{"initialData with an image", "/strict/c", jsonType, `{"kind":"user","body":"x","initialData":7,"attachments":[` + image + `]}`, 400, conversation.CodeInvalidRequest, "initialData"},
 		{"empty attachment", "/assistant/c", jsonType, `{"kind":"user","body":"x","attachments":[` + image + "," + empty + `]}`, 400, conversation.CodeInvalidRequest, "attachments[1].data"},
 		{"tagName", "/assistant/c", jsonType, `{"kind":"signal","type":"t","body":"x","tagName":"a b"}`, 400, conversation.CodeInvalidRequest, "tagName"},
-		{"nested message", "/assistant/c", jsonType, `{"message":` + hello + `}`, 400, conversation.CodeInvalidRequest, "nested"},
-		{"wait", "/assistant/c?wait=1", jsonType, hello, 400, conversation.CodeInvalidRequest, "wait"},
+		{"nested message", "/assistant/c", jsonType, `{"message":` + clitest.Hello + `}`, 400, conversation.CodeInvalidRequest, "nested"},
+		{"wait", "/assistant/c?wait=1", jsonType, clitest.Hello, 400, conversation.CodeInvalidRequest, "wait"},
 		{"no JSON", "/assistant/c", jsonType, "{", 400, conversation.CodeInvalidJSON, ""},
 		{"no body", "/assistant/c", jsonType, "", 400, conversation.CodeInvalidJSON, "empty"},
 		{"no body and no type", "/assistant/c", "", "", 415, conversation.CodeUnsupportedMediaType, "Content-Type"},
-		{"other type", "/assistant/c", "text/plain", hello, 415, conversation.CodeUnsupportedMediaType, "text/plain"},
-		{"blank id", "/assistant/%20", jsonType, hello, 400, conversation.CodeInvalidRequest, "blank"},
-		{"no id", "/assistant/", jsonType, hello, 400, conversation.CodeInvalidRequest, "blank"},
-		{"other agent", "/nobody/c", jsonType, hello, 404, conversation.CodeRouteNotFound, ""},
+		{"other type", "/assistant/c", "text/plain", clitest.Hello, 415, conversation.CodeUnsupportedMediaType, "text/plain"},
+		{"blank id", "/assistant/%20", jsonType, clitest.Hello, 400, conversation.CodeInvalidRequest, "blank"},
+		{"no id", "/assistant/", jsonType, clitest.Hello, 400, conversation.CodeInvalidRequest, "blank"},
+		{"other agent", "/nobody/c", jsonType, clitest.Hello, 404, conversation.CodeRouteNotFound, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := *s
@@ -115,7 +114,7 @@ func testRefusedContinuation(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path, keyed = "/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`
 	raw := s.post(path, keyed)
-	first := into[receipt](t, raw.body)
+	first := clitest.Into[clitest.Receipt](t, raw.body)
 	s.settle(path, first)
 	before, head := s.objects("strict", "c"), s.do("HEAD", path).header.Get("Stream-Next-Offset")
 	for _, tt := range []struct {
@@ -195,7 +194,7 @@ func testAttachments(t *testing.T, bucket storage.Bucket) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("blobs (-want +got):\n%s", d)
 	}
-	parts := into[struct {
+	parts := clitest.Into[struct {
 		Messages []struct{ Parts []map[string]any }
 	}](t, s.do("GET", path).body).Messages[0].Parts
 	ids := map[any]bool{}
@@ -245,7 +244,7 @@ func testTrace(t *testing.T, bucket storage.Bucket) {
 	const path, parent, state = "/assistant/c", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b,c=d"
 	want := map[conversation.SubmissionID]conversation.Trace{}
 	for _, trace := range []conversation.Trace{{Parent: parent, State: state}, {}, {Parent: parent}} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/agents"+path, strings.NewReader(hello))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/agents"+path, strings.NewReader(clitest.Hello))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +260,7 @@ func testTrace(t *testing.T, bucket storage.Bucket) {
 		if err != nil || resp.StatusCode != http.StatusAccepted {
 			t.Fatal(resp.Status, err)
 		}
-		want[into[receipt](t, string(b)).SubmissionID] = trace
+		want[clitest.Into[clitest.Receipt](t, string(b)).SubmissionID] = trace
 	}
 	got := map[conversation.SubmissionID]conversation.Trace{}
 	key := conversation.Address{Agent: "assistant", ID: "c"}.Key()
@@ -291,9 +290,9 @@ func TestHTTPBeyondHead(t *testing.T) { onServers(t, testBeyondHead) }
 func testBeyondHead(t *testing.T, bucket storage.Bucket) {
 	lagging, writing := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/c"
-	writing.settle(path, writing.accepted(path, hello))
+	writing.settle(path, writing.accepted(path, clitest.Hello))
 	old := lagging.snapshot(path).Offset
-	writing.settle(path, writing.accepted(path, hello))
+	writing.settle(path, writing.accepted(path, clitest.Hello))
 	head := writing.snapshot(path).Offset
 	if head <= old {
 		t.Fatalf("head %s after %s", head, old)
@@ -304,8 +303,8 @@ func testBeyondHead(t *testing.T, bucket storage.Bucket) {
 	}
 	for _, live := range []string{"", "&live=long-poll", "&live=sse"} {
 		e := lagging.refused(lagging.do("GET", path+"?view=updates&offset="+(head+1).String()+live), 500, conversation.CodeStreamStoreFailure)
-		if !strings.Contains(e.Details, head.String()) || lagging.logs.with("level=WARN", e.Ref) == "" || lagging.logs.with("level=ERROR", e.Ref) != "" {
-			t.Errorf("details %q, logged %q", e.Details, lagging.logs.with(e.Ref))
+		if !strings.Contains(e.Details, head.String()) || lagging.logs.With("level=WARN", e.Ref) == "" || lagging.logs.With("level=ERROR", e.Ref) != "" {
+			t.Errorf("details %q, logged %q", e.Details, lagging.logs.With(e.Ref))
 		}
 	}
 }
@@ -316,7 +315,7 @@ func testEventStreamEqualsSnapshot(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	s.accepted(path, `{"kind":"user","body":"think"}`)
-	ctx, cancel := context.WithTimeout(t.Context(), systemTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", s.url+"/agents"+path+"?view=updates&offset=-1&live=sse", nil)
 	if err != nil {
@@ -342,7 +341,7 @@ func testEventStreamEqualsSnapshot(t *testing.T, bucket storage.Bucket) {
 	events := sse.NewReader(resp.Body, nil)
 	d.until(events, func(conversation.Offset) bool { return len(d.Settlements) == 3 })
 	a := s.do("GET", path)
-	want := into[conversation.Snapshot](t, a.body)
+	want := clitest.Into[conversation.Snapshot](t, a.body)
 	if d.Offset < want.Offset {
 		d.until(events, func(next conversation.Offset) bool { return next >= want.Offset })
 	}
@@ -350,7 +349,7 @@ func testEventStreamEqualsSnapshot(t *testing.T, bucket storage.Bucket) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(into[map[string]any](t, a.body), into[map[string]any](t, string(got))); diff != "" {
+	if diff := cmp.Diff(clitest.Into[map[string]any](t, a.body), clitest.Into[map[string]any](t, string(got))); diff != "" {
 		t.Errorf("stream and snapshot differ (-snapshot +stream):\n%s", diff)
 	}
 }
@@ -360,7 +359,7 @@ func TestHTTPLongPollWakes(t *testing.T) { onServers(t, testLongPollWakes) }
 func testLongPollWakes(t *testing.T, bucket storage.Bucket) {
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
-	s.settle(path, s.accepted(path, hello))
+	s.settle(path, s.accepted(path, clitest.Hello))
 	head := s.snapshot(path).Offset
 	select { // what settle left
 	case <-s.held:
@@ -369,9 +368,9 @@ func testLongPollWakes(t *testing.T, bucket storage.Bucket) {
 	answered := make(chan answer, 1)
 	go func() { answered <- s.do("GET", path+"?view=updates&live=long-poll&offset="+head.String()) }()
 	<-s.held
-	r := s.accepted(path, hello)
+	r := s.accepted(path, clitest.Hello)
 	a := <-answered
-	chunks := into[[]conversation.Chunk](t, a.body)
+	chunks := clitest.Into[[]conversation.Chunk](t, a.body)
 	if a.status != http.StatusOK || len(chunks) == 0 || chunks[0].Type != conversation.ChunkAppended ||
 		chunks[0].Message.SubmissionID != r.SubmissionID || a.header.Get("Stream-Next-Offset") < r.Offset.String() {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
@@ -393,13 +392,13 @@ func testDrain(t *testing.T, bucket storage.Bucket) {
 	}
 	s := startStack(t, bucket, tool)
 	s.accepted("/assistant/c", `{"kind":"user","body":"time"}`)
-	await(t, running)
+	clitest.Await(t, running)
 	s.stop()
-	await(t, told)
+	clitest.Await(t, told)
 	refuse := func() {
 		t.Helper()
 		for _, path := range []string{"/assistant/c", "/assistant/other"} {
-			a := s.post(path, hello)
+			a := s.post(path, clitest.Hello)
 			e := s.refused(a, 503, conversation.CodeUnavailable)
 			if a.header.Get("Retry-After") == "" || strings.Contains(e.Details, e.Message) {
 				t.Errorf("Retry-After %q, %+v", a.header.Get("Retry-After"), e)
@@ -423,7 +422,7 @@ func TestHTTPDamagedLog(t *testing.T) { onServers(t, testDamagedLog) }
 func testDamagedLog(t *testing.T, bucket storage.Bucket) {
 	const path = "/assistant/c"
 	s := startStack(t, bucket, noon)
-	s.settle(path, s.accepted(path, hello))
+	s.settle(path, s.accepted(path, clitest.Hello))
 	s.halt()
 	secret := []byte("not a batch, but a secret")
 	if err := s.bucket.Put(t.Context(), storage.LogKey(conversation.Address{Agent: "assistant", ID: "c"}.Key(), 0), storage.Bytes(secret)); err != nil {
@@ -438,10 +437,10 @@ func testDamagedLog(t *testing.T, bucket storage.Bucket) {
 		t.Run(tt.method+tt.query, func(t *testing.T) {
 			s := *s
 			s.t = t
-			a := s.send(tt.method, path+tt.query, "application/json", hello)
+			a := s.send(tt.method, path+tt.query, "application/json", clitest.Hello)
 			e := s.refused(a, 500, conversation.CodeInternal)
-			if s.logs.with("level=ERROR", "ref="+e.Ref) == "" || strings.Contains(a.body, "log/") || strings.Contains(a.body, "secret") {
-				t.Errorf("%s, logged %q", a.body, s.logs.with(e.Ref))
+			if s.logs.With("level=ERROR", "ref="+e.Ref) == "" || strings.Contains(a.body, "log/") || strings.Contains(a.body, "secret") {
+				t.Errorf("%s, logged %q", a.body, s.logs.With(e.Ref))
 			}
 		})
 	}
@@ -449,7 +448,7 @@ func testDamagedLog(t *testing.T, bucket storage.Bucket) {
 		t.Errorf("the conversation changed (-before +after):\n%s", d)
 	}
 	// Others are not affected.
-	s.settle("/assistant/d", s.accepted("/assistant/d", hello))
+	s.settle("/assistant/d", s.accepted("/assistant/d", clitest.Hello))
 }
 
 // TestHTTPBrokenEscape: such a path is refused before there is a request.

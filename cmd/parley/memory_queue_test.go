@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/sample"
 )
 
@@ -45,10 +46,10 @@ func TestMemoryOfFatQueue(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "key")
 	t.Setenv("GOMEMLIMIT", fmt.Sprint(maxQueueRSS))
 	n := startDev(t, t.TempDir(), "--model", "openai/reader")
-	at := n.url(t, "fat")
+	at := n.URL(t, "fat")
 	path := at.String()
 
-	var taken []receipt
+	var taken []clitest.Receipt
 	for i := range fatTries {
 		body, err := json.Marshal(map[string]string{"kind": "user", "body": fatBody(i)})
 		if err != nil {
@@ -56,13 +57,13 @@ func TestMemoryOfFatQueue(t *testing.T) {
 		}
 		resp, err := http.Post(path, "application/json", strings.NewReader(string(body)))
 		if err != nil {
-			t.Fatalf("%v\n%s", err, n.logs)
+			t.Fatalf("%v\n%s", err, n.Logs)
 		}
 		answer, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		switch {
 		case resp.StatusCode == http.StatusAccepted:
-			var r receipt
+			var r clitest.Receipt
 			if err := json.Unmarshal(answer, &r); err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +81,7 @@ func TestMemoryOfFatQueue(t *testing.T) {
 		t.Fatalf("abort: %v, %v", resp, err)
 	}
 	last := taken[len(taken)-1]
-	newReader(t, last.Offset).until(at, last.Offset, settled(last.SubmissionID))
+	clitest.NewReader(t, last.Offset).Until(at, last.Offset, clitest.Settled(last.SubmissionID))
 	readFat(t, path, len(taken))
 	peak, err := n.peakRSS()
 	if err == nil && peak > maxQueueRSS {

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/internal/sample"
 )
@@ -143,32 +144,32 @@ func (g *gallery) look(r *http.Request) error {
 }
 
 // postPicture sends picture n to a conversation of its own.
-func (n *node) postPicture(i int) (receipt, error) {
+func (n *process) postPicture(i int) (clitest.Receipt, error) {
 	head := fmt.Sprintf(`{"kind":"user","body":"This is picture %d","attachments":[{"type":"image","mimeType":"image/png","data":"`, i)
 	const tail = `"}]}`
 	body := io.MultiReader(strings.NewReader(head), newPicture(i), strings.NewReader(tail))
-	req, err := http.NewRequestWithContext(n.t.Context(), http.MethodPost, fmt.Sprintf("%s/picture-%d", n.base, i), body)
+	req, err := http.NewRequestWithContext(n.T.Context(), http.MethodPost, fmt.Sprintf("%s/picture-%d", n.Base, i), body)
 	if err != nil {
-		return receipt{}, err
+		return clitest.Receipt{}, err
 	}
 	req.ContentLength = int64(len(head) + pictureText + len(tail))
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return receipt{}, err
+		return clitest.Receipt{}, err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusAccepted {
-		return receipt{}, fmt.Errorf("status %d, %w: %s", resp.StatusCode, err, answer)
+		return clitest.Receipt{}, fmt.Errorf("status %d, %w: %s", resp.StatusCode, err, answer)
 	}
-	var r receipt
+	var r clitest.Receipt
 	return r, json.Unmarshal(answer, &r)
 }
 
 // peakRSS returns the most memory the process ever had, in bytes.
-func (n *node) peakRSS() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
+func (n *process) peakRSS() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
@@ -181,16 +182,16 @@ func (n *node) peakRSS() (int64, error) {
 }
 
 // peakWithin checks and returns the most memory the process ever had, in bytes.
-func (n *node) peakWithin(most int64) int64 {
-	n.t.Helper()
+func (n *process) peakWithin(most int64) int64 {
+	n.T.Helper()
 	peak, err := n.peakRSS()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "linux":
-		n.t.Log("this system does not tell the peak memory of a process: everything but that was checked")
+		n.T.Log("this system does not tell the peak memory of a process: everything but that was checked")
 	case err != nil:
-		n.t.Fatal(err)
+		n.T.Fatal(err)
 	case peak > most:
-		n.t.Errorf("peak of %d MiB, want at most %d", peak>>20, most>>20)
+		n.T.Errorf("peak of %d MiB, want at most %d", peak>>20, most>>20)
 	}
 	return peak
 }
@@ -207,20 +208,20 @@ func TestMemoryOfManyPictures(t *testing.T) {
 	n := startDev(t, t.TempDir(), "--model", "openai/gallery")
 	idle, _ := n.peakRSS()
 
-	receipts, failures := make([]receipt, pictures), make([]error, pictures)
+	receipts, failures := make([]clitest.Receipt, pictures), make([]error, pictures)
 	var posts sync.WaitGroup
 	for i := range pictures {
 		posts.Go(func() { receipts[i], failures[i] = n.postPicture(i) })
 	}
 	posts.Wait()
 	if err := errors.Join(failures...); err != nil {
-		t.Fatalf("admissions: %v\n%s", err, n.logs)
+		t.Fatalf("admissions: %v\n%s", err, n.Logs)
 	}
 	admitted, _ := n.peakRSS()
 	for i, r := range receipts {
-		at := n.url(t, fmt.Sprintf("picture-%d", i))
-		newReader(t, r.Offset).until(at, r.Offset, settled(r.SubmissionID))
-		if got := settlements(history(t, at), r.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
+		at := n.URL(t, fmt.Sprintf("picture-%d", i))
+		clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
+		if got := clitest.Settlements(clitest.History(t, at), r.SubmissionID); !cmp.Equal(got, []conversation.Outcome{conversation.OutcomeCompleted}) {
 			t.Errorf("settlements of picture %d are %v", i, got)
 		}
 	}

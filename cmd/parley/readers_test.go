@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
 // deafReaders ask for a path, all at once, and read no more than the head of the answer.
@@ -59,17 +61,17 @@ func TestMemoryOfDeafReaders(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "key")
 	n := startDev(t, t.TempDir(), "--model", "openai/brief")
 	body := `{"kind":"user","body":"` + strings.Repeat("x", size) + `"}`
-	resp, err := http.Post(n.base+"/long", "application/json", strings.NewReader(body))
+	resp, err := http.Post(n.Base+"/long", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var r receipt
+	var r clitest.Receipt
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || resp.StatusCode != http.StatusAccepted {
 		t.Fatalf("status %d, %v", resp.StatusCode, err)
 	}
-	at := n.url(t, "long")
-	newReader(t, r.Offset).until(at, r.Offset, settled(r.SubmissionID))
+	at := n.URL(t, "long")
+	clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))
 	paths := []string{at.Path + "?view=updates&live=sse&offset=-1", at.Path}
 	for _, path := range paths { // what one of them costs is there
 		deafReaders(t, 1, at.Host, path)

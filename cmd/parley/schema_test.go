@@ -32,7 +32,7 @@ agents:
 		t.Fatal(err)
 	}
 	n := startProgram(t, "serve", "--quiet", "--config", file)
-	host := n.base[:strings.LastIndex(n.base, "/")]
+	host := n.Base[:strings.LastIndex(n.Base, "/")]
 
 	post := func(path, data string) (int, string) {
 		body := strings.NewReader(`{"kind":"user","body":"x","initialData":` + data + `}`)

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// program is all of it.
+var program = clitest.New(commands)
+
+func TestMain(m *testing.M) { program.Main(m) }
+
+// lean has a test use the program without the race detector, whose memory is not that of
+// the program. Parallel tests must not: they share what is run.
+func lean(t *testing.T) {
+	t.Helper()
+	file, err := proc.Build(t.Context(), "cmd/parley", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := program.File
+	program.File = file
+	t.Cleanup(func() { program.File = all })
+}
+
+// process is a running "parley dev" or "parley serve".
+type process struct{ *clitest.Node }
+
+// startDev starts the program on a data folder and waits until it serves.
+func startDev(t *testing.T, data string, args ...string) *process {
+	t.Helper()
+	return &process{program.StartDev(t, data, args...)}
+}
+
+// startProgram starts a command that prints a URL first, and waits for that.
+func startProgram(t *testing.T, args ...string) *process {
+	t.Helper()
+	return &process{program.Start(t, args...)}
+}

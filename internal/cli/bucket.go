@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// OpenBucket opens a bucket without a node over it.
+func OpenBucket(at config.Bucket) (storage.Bucket, func() error, error) {
+	if at.Endpoint != "" {
+		bucket, err := at.Open()
+		return bucket, func() error { return nil }, err
+	}
+	// To open a folder makes it; a mistyped name must not.
+	if info, err := os.Stat(at.Dir); err != nil || !info.IsDir() {
+		return nil, nil, fmt.Errorf("open the data folder: %s is no folder; name an existing one with --data, or in the configuration file", at.Dir)
+	}
+	store, err := local.Open(at.Dir, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the data folder: %w", err)
+	}
+	return store, store.Close, nil
+}
+
+// OpenExisting opens a bucket that conversations were kept in: a folder that is none of
+// Parley's stays as it is, and one that is in use is an error with its exit code.
+func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
+	if info, err := os.Stat(at.Dir); at.Endpoint == "" && err == nil && info.IsDir() {
+		if _, err := os.Stat(filepath.Join(at.Dir, "db")); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("open the data folder: %s is no data folder: no conversation was ever kept there; name another one with --data, or in the configuration file", at.Dir)
+		}
+	}
+	bucket, closeBucket, err := OpenBucket(at)
+	var locked *local.LockedError
+	if errors.As(err, &locked) {
+		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w)", at.Dir, locked.Err)
+		return nil, nil, &ExitError{Code: ExitRefused, Err: err}
+	}
+	return bucket, closeBucket, err
+}

@@ -1,0 +1,59 @@
+package clitest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/s3front"
+	"github.com/parleyrun/parley/storage"
+)
+
+// Endpoint is a store behind a network, as an operator has it, and its bucket.
+type Endpoint struct {
+	Address string
+	Bucket  storage.Bucket
+	Line    string // of a configuration
+
+	mu     sync.Mutex
+	probes []string // Requests below probe/.
+}
+
+// NewEndpoint serves a store. Changed requests are those of a proxy before it; nil
+// changes nothing.
+func NewEndpoint(t *testing.T, change func(*http.Request)) *Endpoint {
+	t.Helper()
+	store := NewStore(t)
+	front := s3front.New(store)
+	e := &Endpoint{Bucket: store}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		if at := r.URL.Path + r.URL.Query().Get("prefix"); strings.Contains(at, "/probe/") {
+			e.probes = append(e.probes, r.Method+" "+at)
+		}
+		e.mu.Unlock()
+		if change != nil {
+			change(r)
+		}
+		front.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	e.Address = server.Listener.Addr().String()
+	e.Line = fmt.Sprintf("bucket: {endpoint: %q, name: %s, secure: false}", e.Address, s3front.Bucket)
+	return e
+}
+
+// Take returns the requests below probe/ since the last call.
+func (e *Endpoint) Take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	taken := e.probes
+	e.probes = nil
+	return taken
+}
+
+// DropCondition is a proxy that does not pass on what makes a create one.
+func DropCondition(r *http.Request) { r.Header.Del("If-None-Match") }

@@ -1,0 +1,167 @@
+package clitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/providers/catalog"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// Keys lists a bucket.
+func Keys(t *testing.T, b storage.Bucket, prefix string) []string {
+	t.Helper()
+	page, err := b.List(t.Context(), storage.ListQuery{Prefix: prefix})
+	if err != nil || page.More {
+		t.Fatal(err, page.More)
+	}
+	var all []string
+	for _, k := range page.Keys {
+		all = append(all, k.Key)
+	}
+	return all
+}
+
+// OnFolder opens the bucket of a folder for as long as look runs.
+func OnFolder(t *testing.T, dir string, look func(storage.Bucket)) {
+	t.Helper()
+	store, err := local.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	look(store)
+}
+
+// WithoutKeys empties the variables that hold keys, or name other servers.
+func WithoutKeys(t *testing.T) {
+	t.Helper()
+	t.Setenv("OPENAI_BASE_URL", "")
+	t.Setenv("ANTHROPIC_BASE_URL", "")
+	for _, p := range catalog.Builtin() {
+		for _, k := range p.EnvKeys {
+			t.Setenv(k.Name, "")
+		}
+		for _, set := range p.EnvSets {
+			for _, name := range set {
+				t.Setenv(name, "")
+			}
+		}
+	}
+}
+
+// Photo returns n bytes of anything.
+func Photo(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(b) // it never fails
+	return b
+}
+
+// JSONType is the media type of messages, Hello is one.
+const (
+	JSONType = "application/json"
+	Hello    = `{"kind":"user","body":"hello"}`
+)
+
+// NewStore returns a bucket's backend that outlives the stacks over it.
+func NewStore(t *testing.T) *local.Store {
+	store := local.NewMemory()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// Lines is a log that is written and read at the same time.
+type Lines struct {
+	mu  sync.Mutex
+	Buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buf.Write(p)
+}
+
+// With returns the line that contains every word, "" if there is none.
+func (l *Lines) With(words ...string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.Buf.String()) {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			return line
+		}
+	}
+	return ""
+}
+
+// Into decodes JSON.
+func Into[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return v
+}
+
+// Refusal is the member error of an answer of the protocol.
+type Refusal struct {
+	Type, Message, Details, Ref, Dev string
+	Meta                             map[string]any
+}
+
+// Await waits until done is closed.
+func Await(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(Timeout):
+		t.Fatal("timed out")
+	}
+}
+
+// Write makes a file and returns its name.
+func Write(t *testing.T, name, content string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// EchoConfig is a configuration on a free port with more lines on top.
+func EchoConfig(t *testing.T, dir string, more ...string) string {
+	t.Helper()
+	return Write(t, filepath.Join(dir, "parley.yaml"), strings.Join(more, "\n")+`
+listen: 127.0.0.1:0
+agents:
+  echo:
+    mounts: [/agents/echo]
+    model: demo/parrot
+    instructions: You are terse.
+`)
+}
+
+// DirBucket is the line of a configuration that keeps conversations in a folder data of dir.
+func DirBucket(dir string) string {
+	return fmt.Sprintf("bucket: {dir: %q}", filepath.Join(dir, "data"))
+}

@@ -1,0 +1,166 @@
+// Package clitest runs commands for the tests of their rooms, and talks to the nodes that
+// they start.
+//
+// A [Program] runs in the process of a test, or as a process of its own: that is the binary
+// of the test, started again, so that nothing is built for it and the test cache knows
+// what a test has run. A test package has one, and its TestMain calls [Program.Main].
+package clitest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+)
+
+// asProgram is the variable that has the binary of a test be the program.
+const asProgram = "PARLEY_TEST_AS_PROGRAM"
+
+// Program is the program with the commands of some rooms.
+type Program struct {
+	rooms []func() []*cobra.Command
+	// File is what is started as a process, by default the binary of the test.
+	File string
+}
+
+// New returns the program with the commands of these rooms.
+func New(rooms ...func() []*cobra.Command) *Program {
+	return &Program{rooms: rooms, File: os.Args[0]}
+}
+
+func (p *Program) root() *cobra.Command {
+	var all []*cobra.Command
+	for _, room := range p.rooms {
+		all = append(all, room()...)
+	}
+	return cli.Root(all...)
+}
+
+// Main runs the tests, or the program if the process was started as that.
+func (p *Program) Main(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		cli.Main(p.root())
+	}
+	os.Exit(m.Run())
+}
+
+// Run runs the program in this process and returns its exit code.
+func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	return cli.Run(ctx, p.root(), args, out, errOut)
+}
+
+// Output runs the program in this process and returns what it printed.
+func (p *Program) Output(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	code = p.Run(ctx, args, &out, &errOut)
+	if ctx.Err() != nil {
+		t.Fatalf("%v goes on and on: %s%s", args, out.String(), errOut.String())
+	}
+	return code, out.String(), errOut.String()
+}
+
+// Serving runs a command in this process until its banner is complete and returns what it
+// printed.
+func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+	defer cancel()
+	var out bytes.Buffer
+	var errOut Lines
+	seen := WriterFunc(func(p []byte) (int, error) {
+		out.Write(p)
+		if bytes.Contains(p, []byte("Ctrl-C stops it.")) {
+			cancel()
+		}
+		return len(p), nil
+	})
+	if code := p.Run(ctx, args, seen, &errOut); code != 0 {
+		t.Errorf("%v: exit %d, %s", args, code, errOut.Buf.String())
+	}
+	return out.String(), errOut.Buf.String()
+}
+
+// Command is the program as a process that is not started yet.
+func (p *Program) Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(p.File, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+// StartDev starts the program on a data folder and waits until it serves.
+func (p *Program) StartDev(t *testing.T, data string, args ...string) *Node {
+	t.Helper()
+	return p.Start(t, append([]string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+}
+
+// Start starts a command that prints a URL first, and waits for that.
+func (p *Program) Start(t *testing.T, args ...string) *Node {
+	t.Helper()
+	return p.StartIn(t, nil, &strings.Builder{}, args...)
+}
+
+// StartLogged is Start with another place for the logs.
+func (p *Program) StartLogged(t *testing.T, logs io.Writer, args ...string) *Node {
+	t.Helper()
+	return p.StartIn(t, nil, logs, args...)
+}
+
+// StartIn is StartLogged with more in its environment.
+func (p *Program) StartIn(t *testing.T, env []string, logs io.Writer, args ...string) *Node {
+	t.Helper()
+	n := &Node{T: t, Done: make(chan error, 1)}
+	n.Logs, _ = logs.(*strings.Builder)
+	n.Cmd = p.Command(args...)
+	n.Cmd.Env = append(n.Cmd.Env, env...)
+	stdout, err := n.Cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Cmd.Stderr = logs
+	if err := n.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	go func() { n.Done <- n.Cmd.Wait() }()
+	t.Cleanup(n.Kill)
+	if err != nil {
+		n.Kill()
+		t.Fatalf("read the URL: %v\n%s", err, logs)
+	}
+	n.Base = strings.TrimSpace(line)
+	return n
+}
+
+// Certificates makes a folder of "parley cluster certs", which the program must have.
+func (p *Program) Certificates(t *testing.T, dir string, args ...string) config.TLS {
+	t.Helper()
+	code, out, errOut := p.Output(t, append([]string{"cluster", "certs", dir}, args...)...)
+	if code != 0 || errOut != "" {
+		t.Fatalf("exit %d, %s", code, errOut)
+	}
+	_, paste, _ := strings.Cut(out, "\ncluster:\n")
+	src := "bucket: {endpoint: s3.example.com, name: words}\nagents: {echo: {model: demo/parrot}}\ncluster:\n  listen: 10.0.0.5:7946\n" + paste
+	conf, err := config.Parse("p.yaml", []byte(src), cli.ConfigOptions())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, src)
+	}
+	return *conf.Cluster.TLS
+}
+
+// WriterFunc is an io.Writer.
+type WriterFunc func(p []byte) (int, error)
+
+// Write implements io.Writer.
+func (f WriterFunc) Write(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,110 @@
+package clitest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+)
+
+// Reader is a client that resumes from its last offset and checks that nothing
+// comes twice or out of order.
+type Reader struct {
+	t        *testing.T
+	position conversation.Position
+	Text     strings.Builder
+	Chunks   []conversation.Chunk
+}
+
+// NewReader returns one that goes on after an offset.
+func NewReader(t *testing.T, after conversation.Offset) *Reader {
+	return &Reader{t: t, position: conversation.Position{Batch: after, Index: 1 << 30}}
+}
+
+// Until follows a conversation, over one connection, until done says so.
+func (r *Reader) Until(at *url.URL, after conversation.Offset, done func(conversation.Chunk) bool) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), Timeout)
+	defer cancel()
+	connections := 0
+	c, err := client.New(at.String(), &client.Options{Header: func(context.Context) (http.Header, error) {
+		if connections++; connections > 1 {
+			return nil, errors.New("the connection broke")
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for update, err := range c.Observe(ctx, after, nil) {
+		if err != nil {
+			r.t.Fatalf("follow %s: %v", at, err)
+		}
+		for _, chunk := range update.Chunks {
+			r.take(chunk)
+			if done(chunk) {
+				return
+			}
+		}
+	}
+}
+
+func (r *Reader) take(c conversation.Chunk) {
+	r.t.Helper()
+	if c.Position.Compare(r.position) <= 0 {
+		r.t.Errorf("chunk %s at %v comes after %v", c.Type, c.Position, r.position)
+	}
+	if step := c.Position.Batch - r.position.Batch; step == 0 && c.Position.Index != r.position.Index+1 {
+		r.t.Errorf("chunk index %d follows %d in batch %d", c.Position.Index, r.position.Index, int64(c.Position.Batch))
+	}
+	r.position = c.Position
+	if c.Type == conversation.ChunkStarted {
+		r.Text.WriteByte(' ') // another step is another part
+	}
+	r.Text.WriteString(c.Delta)
+	r.Chunks = append(r.Chunks, c)
+}
+
+// Receipt is the body of a 202.
+type Receipt = client.Receipt
+
+// Admitted sends a message and returns its receipt.
+func Admitted(t *testing.T, at *url.URL, key, text string) Receipt {
+	t.Helper()
+	c, err := client.New(at.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rcpt, err := c.Send(t.Context(), client.Message{Body: text, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rcpt
+}
+
+// Settled is for [Reader.Until]: the submission is settled.
+func Settled(id conversation.SubmissionID) func(conversation.Chunk) bool {
+	return func(c conversation.Chunk) bool {
+		_, ok := cli.SettlementOf(c, id)
+		return ok
+	}
+}
+
+// Settlements are the outcomes of a submission; there is to be one.
+func Settlements(s conversation.Snapshot, id conversation.SubmissionID) (outcomes []conversation.Outcome) {
+	for _, e := range s.Settlements {
+		if e.SubmissionID == id {
+			outcomes = append(outcomes, e.Outcome)
+		}
+	}
+	return outcomes
+}
+
+// Offset is where a client resumes: a data frame is the chunks of whole batches.
+func (r *Reader) Offset() conversation.Offset { return r.position.Batch }

@@ -1,0 +1,180 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+)
+
+// byHand is why a conversation is set aside that somebody has named.
+const byHand = "an operator has set it aside"
+
+// asideConfig is what "parley log aside" is told.
+type asideConfig struct {
+	logConfig
+	set, putBack bool
+}
+
+func logAsideCommand() *cobra.Command {
+	cfg := &asideConfig{}
+	cmd := &cobra.Command{
+		Use:   "aside",
+		Short: "List the conversations that are set aside, and put them back",
+		Long: "aside lists the conversations that no node opens, because it failed again and again or ended\n" +
+			"the process: since when, after how many failures, and why. Reads and messages of them are\n" +
+			"refused as conversation_set_aside. Nothing of them is lost.\n\n" +
+			"With --put-back, and one conversation, nodes open it again at their next sweep and go on with\n" +
+			"what it owes. Mend what kept it from being opened first, such as a damaged log, a bug, or too\n" +
+			"little memory: otherwise it is set aside again. With --set, nodes leave one alone from their\n" +
+			"next sweep on; one that has it in memory goes on with it.\n\n" +
+			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
+		Example: "  parley log aside --config parley.yaml\n  parley log aside --config parley.yaml --put-back --agent assistant --id hello\n" +
+			"  parley log aside --put-back --conv 0123456789abcdef0123456789abcdef",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	cfg.bucketFlags(cmd)
+	cmd.Flags().BoolVar(&cfg.putBack, "put-back", false, "have one conversation opened again")
+	cmd.Flags().BoolVar(&cfg.set, "set", false, "have one conversation left alone")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print lines of JSON")
+	cmd.MarkFlagsMutuallyExclusive("put-back", "set")
+	return cmd
+}
+
+func (cfg *asideConfig) run(ctx context.Context, out io.Writer) error {
+	conv, err := cfg.key()
+	if err != nil {
+		return err
+	}
+	if conv == "" && (cfg.set || cfg.putBack) {
+		return errors.New("--put-back and --set take one conversation: --agent and --id, or --conv")
+	}
+	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+		p := &findingPrinter{out: out, json: cfg.json}
+		if _, err := storage.CheckFormat(ctx, b); err != nil {
+			return cfg.explain(at, err)
+		}
+		switch {
+		case cfg.putBack:
+			err = putBack(ctx, b, conv, p)
+		case cfg.set:
+			err = cfg.setAside(ctx, b, conv, p)
+		default:
+			err = listAside(ctx, b, conv, p)
+		}
+		return cfg.explain(at, errors.Join(err, p.err))
+	})
+}
+
+// putBack puts a conversation back and says so.
+func putBack(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+	err := storage.PutBack(ctx, b, conv)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return fmt.Errorf("conversation %s is not set aside", conv)
+	case err != nil && storage.Damaged(err):
+		return fmt.Errorf("%w; mend the log first: parley log repair --conv %s", err, conv)
+	case err != nil:
+		return err
+	case !p.json:
+		p.write(fmt.Sprintf("conversation %s is put back; nodes notice at their next sweep, within 30 s\n", conv))
+	}
+	return nil
+}
+
+func (cfg *asideConfig) setAside(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+	did, err := storage.SetAside(ctx, b, storage.Aside{
+		Conv: conv, Agent: cfg.agent, ID: cfg.id, At: conversation.TimeOf(time.Now()), Why: byHand,
+	})
+	switch {
+	case err != nil || p.json:
+		return err
+	case !did:
+		p.write(fmt.Sprintf("conversation %s was set aside before\n", conv))
+	default:
+		p.write(fmt.Sprintf("conversation %s is set aside; nodes notice at their next sweep, within 30 s\n", conv))
+	}
+	return nil
+}
+
+// listAside prints what is set aside, or whether one conversation is.
+func listAside(ctx context.Context, b storage.Bucket, only conversation.Key, p *findingPrinter) error {
+	keys, err := storage.ListAside(ctx, b)
+	if err != nil {
+		return err
+	}
+	n := int64(0)
+	for _, key := range keys {
+		if only != "" && key != only {
+			continue
+		}
+		a, err := storage.ReadAside(ctx, b, key)
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			continue // It was put back meanwhile.
+		case storage.Damaged(err):
+			a = storage.Aside{Conv: key, Why: fmt.Sprintf("why cannot be read: %v", err)}
+		case err != nil:
+			return err
+		}
+		n++
+		p.aside(a)
+	}
+	if !p.json {
+		p.write(fmt.Sprintf("%s set aside\n", cli.Count(n, "conversation")))
+	}
+	return nil
+}
+
+func (p *findingPrinter) aside(a storage.Aside) {
+	if p.json {
+		p.value(a)
+		return
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "conversation %s", a.Conv)
+	if a.Agent != "" {
+		fmt.Fprintf(&s, ", %q of agent %q", a.ID, a.Agent)
+	}
+	if a.At != 0 {
+		fmt.Fprintf(&s, ", since %s", a.At)
+	}
+	if a.Failures > 0 {
+		fmt.Fprintf(&s, ", after %s", cli.Count(int64(a.Failures), "failure"))
+	}
+	fmt.Fprintf(&s, "\n  %s\n", a.Why)
+	p.write(s.String())
+}
+
+// isMended puts a conversation back whose log was mended, if it is set aside.
+func isMended(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+	if _, err := storage.ReadAside(ctx, b, conv); errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	return putBack(ctx, b, conv, p)
+}
+
+// stillAside says of a conversation whose log had nothing to mend that it is set aside, if it
+// is: that was for another reason, or it was mended before.
+func stillAside(ctx context.Context, b storage.Bucket, conv conversation.Key, p *findingPrinter) error {
+	a, err := storage.ReadAside(ctx, b, conv)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case !p.json:
+		p.write(fmt.Sprintf("it is still set aside: %s\n  once that is mended: parley log aside --put-back --conv %s\n", a.Why, conv))
+	}
+	return nil
+}

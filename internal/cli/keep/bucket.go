@@ -1,0 +1,125 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+)
+
+// bucketCheckConfig is what "parley bucket check" is told.
+type bucketCheckConfig struct {
+	file string
+	data string
+}
+
+func bucketCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bucket",
+		Short: "Look at a bucket",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(bucketCheckCommand())
+	return cmd
+}
+
+func bucketCheckCommand() *cobra.Command {
+	cfg := bucketCheckConfig{}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Find out whether a bucket does what Parley needs, and how fast it is",
+		Long: "check asks the bucket of a configuration file, by some 600 requests, whether it does what\n" +
+			"the log rests on: conditional creates of which exactly one wins, and reads and listings\n" +
+			"that show every earlier write. It prints what it found and how long the requests took.\n\n" +
+			"A server does the same before it serves a bucket over an endpoint, and takes a good result\n" +
+			"for a day; check always asks anew. The embedded bucket of a folder is never asked at a\n" +
+			"start; with --data, or a file that names a folder, the figures are those of its disk.\n" +
+			"While a server has the folder, it cannot be checked; a bucket over an endpoint can.\n\n" +
+			"What is stored for the check is removed. An empty bucket is left empty.\n\n" +
+			"Exit code: 0 if every check passed, 1 anything else.",
+		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return checkBucket(cmd.Context(), cfg, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file that names the bucket")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "check this data folder; no configuration file is read then")
+	cmd.MarkFlagsMutuallyExclusive("config", "data")
+	return cmd
+}
+
+// checkBucket probes a bucket and prints what came of it.
+func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err error) {
+	at := config.Bucket{Dir: cfg.data}
+	if cfg.data == "" {
+		conf, err := config.Load(cfg.file, cli.ConfigOptions())
+		if err != nil {
+			return err
+		}
+		at = conf.Bucket
+	}
+	bucket, closeBucket, err := cli.OpenBucket(at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeBucket()) }()
+	reach, cancel := storage.WithFirstAnswer(ctx)
+	defer cancel()
+	stamped, err := storage.CheckFormat(reach, bucket)
+	if err != nil {
+		return at.Explain(err)
+	}
+	var report *storage.ProbeReport
+	if keep := stamped && at.Endpoint != ""; keep {
+		report, err = storage.EnsureProbed(ctx, bucket, at.Endpoint, time.Now(), &storage.ProbeOptions{Fresh: true})
+	} else {
+		report, err = storage.Probe(ctx, bucket, nil)
+	}
+	if printErr := printProbe(out, at, report); printErr != nil {
+		return printErr
+	}
+	if err != nil {
+		return at.Explain(err)
+	}
+	if at.Endpoint == "" {
+		_, err = fmt.Fprintln(out, "\nA start does not probe the embedded bucket: the figures are for you.")
+	}
+	return err
+}
+
+// printProbe prints a report as two tables.
+func printProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "parley bucket check: %s\n\nCHECK\tRESULT\tFOUND\n", at.Place())
+	for _, c := range r.Checks {
+		result := "ok"
+		if !c.OK {
+			result = "FAILED"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, result, c.Found)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	fmt.Fprint(w, "\nREQUEST\tCOUNT\tP50\tP99\tMAX\n")
+	for _, l := range r.Latencies {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", l.Op, l.Count, millis(l.P50), millis(l.P99), millis(l.Max))
+	}
+	fmt.Fprintf(w, "\n%d requests in %s\n", r.Requests, r.Took.Round(time.Millisecond))
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	return nil
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }

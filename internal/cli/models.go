@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/catalog"
+	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/providers/mistralconversations"
+	"github.com/parleyrun/parley/providers/openaicompletions"
+	"github.com/parleyrun/parley/providers/openairesponses"
+)
+
+// DemoModel needs no key and no network.
+const DemoModel = "demo/parrot"
+
+// NewProviders registers what this program can call: the providers of the catalog, those
+// that the environment puts in their place, and the configured ones in the place of both.
+func NewProviders(pace time.Duration, env func(string) string, configured map[string]providers.Registration) (*providers.Registry, error) {
+	reg := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: env})
+	reg.RegisterProtocol(demo.API, demo.New(pace))
+	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
+	reg.RegisterProtocol(anthropicmessages.API, anthropicmessages.New(nil))
+	reg.RegisterProtocol(openairesponses.API, openairesponses.New(nil))
+	reg.RegisterProtocol(openairesponses.APIAzure, openairesponses.NewAzure(&openairesponses.Options{Getenv: env}))
+	reg.RegisterProtocol(openairesponses.APICodex, openairesponses.NewCodex(nil))
+	reg.RegisterProtocol(mistralconversations.API, mistralconversations.New(nil))
+	all := fromEnvironment(env)
+	all["demo"] = demo.Registration()
+	maps.Copy(all, configured)
+	for id, r := range all {
+		if err := reg.RegisterProvider(id, r); err != nil {
+			return nil, err
+		}
+	}
+	return reg, nil
+}
+
+// fromEnvironment registers servers that variables name in the place of a vendor's. What
+// stands at OPENAI_BASE_URL rarely speaks anything but chat-completions, whatever format
+// the vendor's own models are called in.
+func fromEnvironment(env func(string) string) map[string]providers.Registration {
+	all, input := map[string]providers.Registration{}, []string{providers.InputText, providers.InputImage}
+	if url := strings.TrimSpace(env("OPENAI_BASE_URL")); url != "" {
+		all["openai"] = providers.Registration{API: openaicompletions.API, BaseURL: url, Input: input}
+	}
+	if url := strings.TrimSpace(env("ANTHROPIC_BASE_URL")); url != "" {
+		all["anthropic"] = providers.Registration{BaseURL: url, Input: input}
+	}
+	return all
+}
+
+// Allow registers the provider of a model that somebody names on the command line, where
+// no configuration could, if the catalog does not list the model.
+func Allow(reg *providers.Registry, spec string) error {
+	if _, err := reg.Resolve(spec); !errors.Is(err, providers.ErrUnlistedModel) {
+		return nil // what else is wrong shows where the model is checked
+	}
+	provider, _, _ := strings.Cut(spec, "/")
+	return reg.RegisterProvider(provider, providers.Registration{})
+}
+
+// BuiltinProviders are the ids that need no configuration.
+func BuiltinProviders() []string { return append(catalogProviders(), "demo") }
+
+// catalogProviders are the ids whose registration may leave everything out.
+func catalogProviders() []string { return slices.Sorted(maps.Keys(catalog.Builtin())) }
+
+// protocols are the API slugs a configured provider may speak.
+func protocols() []string {
+	return []string{anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex, mistralconversations.API, providers.APIEdgeAIBinding}
+}
+
+// CheckModel tells a user what is wrong with a model before anything starts. other
+// is what they may do instead of setting a key.
+func CheckModel(reg *providers.Registry, spec, other string) error {
+	m, err := reg.Resolve(spec)
+	provider, _, _ := strings.Cut(spec, "/")
+	_, missing := reg.Endpoint(m)
+	switch {
+	case errors.Is(err, providers.ErrUnlistedModel):
+		return fmt.Errorf("model %q cannot be used: the catalog does not list it; parley models --provider %s shows what it lists, "+
+			"and providers: {%s: {}} in the configuration allows every model", spec, provider, provider)
+	case err != nil:
+		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>; parley models lists others", spec, err, DemoModel)
+	case !reg.Speaks(m.API) && m.API != providers.APIEdgeAIBinding:
+		return fmt.Errorf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", spec, m.API)
+	case missing != nil:
+		return fmt.Errorf("model %q cannot be used: %w; set it and start again, or %s", spec, missing, other)
+	case reg.Credentials(m) == "" && needsKey(m):
+		if names := reg.EnvKeys(provider); len(names) > 0 {
+			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, names[len(names)-1], other)
+		}
+		return fmt.Errorf("model %q needs a token: name its variable with apiKeyEnv of %s in the configuration, or %s", spec, provider, other)
+	}
+	return nil
+}
+
+// needsKey reports whether a model is called at its vendor's, without anything that may be
+// a key among its headers. A server of one's own may need none.
+func needsKey(m providers.Model) bool {
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cf-Aig-Authorization"} {
+		if m.Headers[name] != "" {
+			return false
+		}
+	}
+	models := catalog.Builtin()[m.Provider].Models
+	return models != nil && slices.ContainsFunc(models(), func(c providers.CatalogModel) bool { return c.BaseURL == m.BaseURL })
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// TestProvidersOfTheEnvironment: the catalog says in which format a vendor is called, and a
+// variable of ours puts another server in its place.
+func TestProvidersOfTheEnvironment(t *testing.T) {
+	configured := map[string]providers.Registration{"openai": {BaseURL: "http://configured/v1"}}
+	for _, tt := range []struct {
+		env        map[string]string
+		configured map[string]providers.Registration
+		spec       string
+		want       string // API and base URL, or why not
+	}{
+		{nil, nil, "openai/gpt-5", "openai-responses https://api.openai.com/v1"},
+		{nil, nil, "openai/not-listed", "not listed"},
+		{map[string]string{"OPENAI_BASE_URL": " http://own/v1\n"}, nil, "openai/gpt-5", "openai-completions http://own/v1"},
+		{map[string]string{"OPENAI_BASE_URL": "http://own/v1"}, nil, "openai/not-listed", "openai-completions http://own/v1"},
+		{map[string]string{"OPENAI_BASE_URL": " "}, nil, "openai/gpt-5", "openai-responses https://api.openai.com/v1"},
+		{map[string]string{"OPENAI_BASE_URL": "http://own/v1"}, configured, "openai/gpt-5", "openai-responses http://configured/v1"},
+		{nil, configured, "openai/not-listed", "openai-responses http://configured/v1"},
+		{map[string]string{"ANTHROPIC_BASE_URL": "http://own"}, nil, "anthropic/not-listed", "anthropic-messages http://own"},
+		{nil, nil, "anthropic/claude-opus-4-6", "anthropic-messages https://api.anthropic.com"},
+		{nil, nil, "azure-openai-responses/gpt-5", "azure-openai-responses "},
+	} {
+		reg, err := NewProviders(0, func(name string) string { return tt.env[name] }, tt.configured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := reg.Resolve(tt.spec)
+		if got := m.API + " " + m.BaseURL; err == nil && got != tt.want || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, %s: got %q, %v; want %q", tt.env, tt.spec, got, err, tt.want)
+		}
+		if err == nil && !reg.Speaks(m.API) {
+			t.Errorf("%s: nobody speaks %s", tt.spec, m.API)
+		}
+	}
+	reg, err := NewProviders(0, func(name string) string { return map[string]string{"OPENAI_BASE_URL": "http://own"}[name] }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := reg.Resolve("openai/gpt-5"); err != nil || m.ContextWindow != 400_000 || m.Cost.Input != 1.25 {
+		t.Errorf("a server of one's own has models that nobody knows: %+v, %v", m, err)
+	}
+}

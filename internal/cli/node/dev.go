@@ -1,0 +1,184 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/agent"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/providers/demo"
+)
+
+// devConfig is what "parley dev" is told.
+type devConfig struct {
+	listen string
+	data   string
+	model  string
+	// file is the configuration to serve instead of the demo agent, "" for none.
+	file  string
+	quiet bool
+	// events prints them.
+	events bool
+}
+
+func devCommand() *cobra.Command {
+	cfg := devConfig{}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Serve on this machine, durably, with nothing to set up",
+		Long: "dev serves one agent over HTTP, with all conversations in a local folder.\n" +
+			"Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
+			"With --config it serves the agents of that file instead, and again whenever the file changes.\n\n" +
+			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
+			"place for them: parley stats and parley trace read it.",
+		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.file == "" {
+				return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			if cmd.Flags().Changed("model") {
+				return fmt.Errorf("--model is for the demo agent; with --config, set the models in %s", cfg.file)
+			}
+			// What is not given stays with the file.
+			if !cmd.Flags().Changed("listen") {
+				cfg.listen = ""
+			}
+			if !cmd.Flags().Changed("data") {
+				cfg.data = ""
+			}
+			return devFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", "./.parley", "folder that keeps the conversations")
+	cmd.Flags().StringVar(&cfg.model, "model", cli.DemoModel, "model as provider/model")
+	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file and reload it when it changes; --listen and --data are then by default what it says")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
+	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and what is printed otherwise to standard error")
+	return cmd
+}
+
+// devSegmentBatches lets every turn end with a segment, so that a developer sees some.
+const devSegmentBatches = 1
+
+// dev serves the demo agent until ctx ends.
+func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(errOut, "text", false, hidden)
+	if err != nil {
+		return err
+	}
+	reg, err := cli.NewProviders(demo.DefaultPace, os.Getenv, nil)
+	if err != nil {
+		return err
+	}
+	if err := cli.Allow(reg, cfg.model); err != nil {
+		return err
+	}
+	hidden.Add(reg.Secrets()...)
+	if err := cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo"); err != nil {
+		return err
+	}
+	listener, err := listenClients(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	n, err := newBackend(nodeConfig{
+		bucket: config.Bucket{Dir: cfg.data},
+		agents: []*agent.Agent{assistant(cfg.model)}, providers: reg,
+		mounts: []parleyhttp.Mount{{Path: cli.MountPath, Agent: "assistant"}},
+		edge:   parleyhttp.Options{Dev: isLoopback(listener.Addr())},
+		listen: listener.Addr().String(), log: log, segmentBatches: devSegmentBatches,
+		events: eventsConfig{Events: config.Events{Live: true, Stdout: cfg.events}, dev: true, out: out},
+	})
+	if err != nil {
+		return lockedOut(err)
+	}
+	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
+	handler := guarded(&config.Server{}, true, n.handler)
+	said := out
+	if cfg.events {
+		said = errOut
+	}
+	return serveNode(ctx, n, handler, listener, func() { banner(said, cfg, listener.Addr()) })
+}
+
+// listen opens a listener; remedy is what to do when the address is taken.
+func listen(address, remedy string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; %s", address, err, remedy)
+	}
+	return l, nil
+}
+
+// isLoopback reports whether only this machine can reach the address: then errors
+// may tell their causes.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// localURL is how this machine reaches a listener, also one on every address.
+func localURL(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + addr.String()
+}
+
+// goRun matches where "go run" keeps what it runs: a temporary folder, or its cache.
+var goRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/`)
+
+// invocation is how the user calls this program: "go run" leaves nothing on PATH.
+func invocation(args []string) string {
+	if goRun.MatchString(filepath.ToSlash(args[0])) {
+		return "go run ./cmd/parley"
+	}
+	return args[0]
+}
+
+// banner tells a newcomer what to do next.
+func banner(out io.Writer, cfg devConfig, addr net.Addr) {
+	url := localURL(addr) + cli.MountPath
+	if cfg.quiet {
+		fmt.Fprintln(out, url)
+		return
+	}
+	self := invocation(os.Args)
+	fmt.Fprintf(out, `parley dev: agent "assistant", model %s, data in %s
+
+  %s/<any id>
+
+Try it in another shell:
+
+  curl -X POST %s/hello -H 'Content-Type: application/json' -d '{"kind":"user","body":"help"}'
+  curl %s/hello
+  curl -N '%s/hello?view=updates&offset=-1&live=sse'
+
+or, with the reply as it comes:
+
+  %s send %s/hello 'long 100'
+
+Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the answer goes on.
+`, cfg.model, cfg.data, url, url, url, url, self, url)
+	if strings.HasPrefix(cfg.model, "demo/") {
+		fmt.Fprintf(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… %s dev --model openai/<model>\n", self)
+	}
+	fmt.Fprintln(out, "Ctrl-C stops it.")
+}

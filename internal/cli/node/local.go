@@ -1,0 +1,99 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/config"
+)
+
+// forbidden is the error envelope of the protocol, with a type of this middleware's own.
+const forbidden = `{"error":{"type":"forbidden","message":"The request is not allowed.","details":%q}}`
+
+// home is what "parley dev" requires of requests, since it asks nobody who they are. A
+// page from elsewhere may send requests here without reading the answers, and reads
+// them, too, where a name of its own leads to this machine.
+type home struct {
+	// origins are the pages that may write, beside those of no origin.
+	origins origins
+	// hosts are further names under which the server is meant.
+	hosts []string
+}
+
+// newHome returns the rules for a configuration.
+func newHome(conf *config.Server) home {
+	h := home{origins: origins{list: conf.CORS.Origins, loopback: true}}
+	if u, err := url.Parse(conf.PublicURL); err == nil && u.Host != "" {
+		// In the letters in which browsers send them.
+		h.hosts = append(h.hosts, strings.ToLower(u.Hostname()))
+		h.origins.list = append(slices.Clone(h.origins.list), u.Scheme+"://"+strings.ToLower(u.Host))
+	}
+	return h
+}
+
+// middleware refuses what was not meant for this server, or not by its user.
+func (h home) middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !h.named(r):
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev answers under localhost or a loopback address. Use one of them in the URL, or parley serve."))
+		case !h.wanted(r):
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev takes writes from pages of this machine alone. List the origin at cors.origins of a configuration file."))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// named reports whether the request names this server: by a loopback name or address, by
+// the address that it came to, or as configured. A port may follow, whichever it is: it
+// may have been mapped.
+func (h home) named(r *http.Request) bool {
+	u := url.URL{Host: r.Host}
+	name := strings.ToLower(u.Hostname())
+	if loopbackName(name) || slices.Contains(h.hosts, name) {
+		return true
+	}
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return at != nil && at.IP.Equal(net.ParseIP(name))
+}
+
+// wanted reports whether a request only reads, or is of a page that may write, or of no
+// page at all: browsers say which one a write is of.
+func (h home) wanted(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return true
+	}
+	if origins := r.Header.Values("Origin"); len(origins) > 0 {
+		return len(origins) == 1 && h.origins.allow(origins[0])
+	}
+	return r.Header.Get("Sec-Fetch-Site") != "cross-site"
+}
+
+// refuse answers with an error of the protocol's form. A stranger's body holds nothing.
+func refuse(w http.ResponseWriter, r *http.Request, status int, envelope string) {
+	parleyhttp.LeaveBody(w, r)
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(envelope)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(envelope))
+}
+
+// warnOpen says that anybody who reaches an address may use every conversation.
+func warnOpen(log *slog.Logger, addr net.Addr, auth config.Auth, remedy string) {
+	if auth.Bearer == "" && !isLoopback(addr) {
+		log.Warn("whoever reaches this address may read and write every conversation", "listen", addr.String(), "remedy", remedy)
+	}
+}

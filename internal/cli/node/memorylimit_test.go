@@ -1,0 +1,97 @@
+package node
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"testing"
+	"testing/fstest"
+)
+
+func TestFindMemory(t *testing.T) {
+	files := func(pairs ...string) fstest.MapFS {
+		out := fstest.MapFS{}
+		for i := 0; i < len(pairs); i += 2 {
+			out[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
+		}
+		return out
+	}
+	const meminfo, total = "proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 17 kB\n"
+	for _, c := range []struct {
+		name       string
+		configured int64
+		soft       int64
+		root       fstest.MapFS
+		want       memoryLimit
+	}{
+		{"nothing is known", 0, 0, files(), memoryLimit{from: "nothing"}},
+		{"machine", 0, 0, files(meminfo, total), memoryLimit{bytes: 8 << 30, from: "machine"}},
+		{"container", 0, 0, files(meminfo, total, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "536870912\n"),
+			memoryLimit{bytes: 512 << 20, from: "container"}},
+		{"container without a limit", 0, 0, files(meminfo, total, "proc/self/cgroup", "0::/\n", "sys/fs/cgroup/memory.max", "max\n"),
+			memoryLimit{bytes: 8 << 30, from: "machine"}},
+		{"smallest of nested groups", 0, 0, files("proc/self/cgroup", "0::/pod/one\n",
+			"sys/fs/cgroup/pod/one/memory.max", "max\n", "sys/fs/cgroup/pod/memory.max", "1000000\n", "sys/fs/cgroup/memory.max", "2000000\n"),
+			memoryLimit{bytes: 1_000_000, from: "container"}},
+		{"older container", 0, 0, files("sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n", "proc/self/cgroup", "4:memory:/x\n"),
+			memoryLimit{bytes: 256 << 20, from: "container"}},
+		{"older container without a limit", 0, 0, files(meminfo, total, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+			memoryLimit{bytes: 8 << 30, from: "machine"}},
+		{"GOMEMLIMIT wins", 0, 100 << 20, files(meminfo, total), memoryLimit{bytes: 100 << 20, from: "GOMEMLIMIT", soft: true}},
+		{"configured wins", 7 << 20, 100 << 20, files(meminfo, total), memoryLimit{bytes: 7 << 20, from: "limits.memoryBytes"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := debug.SetMemoryLimit(-1)
+			defer debug.SetMemoryLimit(before)
+			debug.SetMemoryLimit(1<<63 - 1)
+			if c.soft > 0 {
+				debug.SetMemoryLimit(c.soft)
+			}
+			if got := findMemory(c.configured, c.root); got != c.want {
+				t.Errorf("found %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestBudgetEndsWithItsNode: what one node has told the collector is no limit of the next
+// one, as after a reload.
+func TestBudgetEndsWithItsNode(t *testing.T) {
+	const none = 1<<63 - 1
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(none))
+	container := fstest.MapFS{
+		"proc/self/cgroup":         {Data: []byte("0::/\n")},
+		"sys/fs/cgroup/memory.max": {Data: []byte("1099511627776\n")},
+	}
+	log := slog.New(slog.DiscardHandler)
+	for _, configured := range []int64{0, 1 << 41, 0} {
+		budget, forget := newBudget(configured, container, log)
+		want := max(configured, 1<<40)
+		if got := budget.Limit(); got != want/2 {
+			t.Errorf("%d configured: a budget of %d, want %d", configured, got, want/2)
+		}
+		if got := debug.SetMemoryLimit(-1); got != heapLimit(want) {
+			t.Errorf("%d configured: the collector knows %d, want %d", configured, got, heapLimit(want))
+		}
+		forget()
+	}
+	n, err := newBackend(nodeConfig{memory: true, memoryBytes: 1 << 40, log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+	if got := debug.SetMemoryLimit(-1); got != none {
+		t.Errorf("a node that is closed leaves a limit of %d", got)
+	}
+}
+
+// TestHeapLimit leaves room beside the heap: a process of 512 MiB needs about 50 for what is no heap, and 100 for
+// what comes while the collector works.
+func TestHeapLimit(t *testing.T) {
+	for limit, want := range map[int64]int64{90: 60, 600 << 20: 400 << 20, 8 << 30: 8<<30 - 256<<20} {
+		if got := heapLimit(limit); got != want {
+			t.Errorf("of %d bytes the heap gets %d, want %d", limit, got, want)
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/cli/keep"
+	"github.com/parleyrun/parley/internal/cli/talk"
+)
+
+// program has what these tests run.
+var program = clitest.New(Commands, talk.Commands, keep.Commands)
+
+func TestMain(m *testing.M) { program.Main(m) }

@@ -1,0 +1,296 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+)
+
+const (
+
+	// maxMessageBytes and maxIDBytes are the limits a server has by default.
+	maxMessageBytes = 4 << 20
+	maxIDBytes      = 512
+
+	// runPage is how many batches a run reads at once.
+	runPage = 64
+)
+
+type runConfig struct {
+	file    string
+	message string
+	id      string
+	data    string
+	json    bool
+}
+
+func runCommand() *cobra.Command {
+	cfg := runConfig{}
+	cmd := &cobra.Command{
+		Use:   "run <file.yaml> -m <message>",
+		Short: "Send one message to the agent of a file, in this process, and print the reply",
+		Long: "run reads one agent from a file, sends it a message and prints the reply as it comes. It\n" +
+			"serves nothing and reads no parley.yaml.\n\n" +
+			"Without --data nothing is kept. With it the conversation lives in that folder: run again\n" +
+			"with the same --id to go on with it. A run that was interrupted there, or killed, is\n" +
+			"carried on by the next one.\n\n" +
+			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
+		Example: "  parley run agent.yaml -m 'hello'\n" +
+			"  git diff | parley run reviewer.yaml -m - --json\n" +
+			"  parley run agent.yaml --data ./conversations --id trip -m 'and on Sunday?'",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return errors.New("run takes one file with an agent; put the message in quotes behind -m: parley run agent.yaml -m 'hello'")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg.file = args[0]
+			if !cmd.Flags().Changed("message") {
+				return fmt.Errorf("run needs a message: parley run %s -m 'hello', or -m - to read it from standard input", cfg.file)
+			}
+			return runAgent(cmd.Context(), cfg, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVarP(&cfg.message, "message", "m", "", "the message; - reads it from standard input, without the line ends after it")
+	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation, by default a fresh one")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversation; by default nothing is kept")
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print one JSON object at the end, and nothing before")
+	return cmd
+}
+
+// runAgent is one message to the agent of a file.
+func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.Writer) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(errOut, "text", true, hidden)
+	if err != nil {
+		return err
+	}
+	single, err := config.LoadSingle(cfg.file, cli.ConfigOptions())
+	if err != nil {
+		return err
+	}
+	reg, err := registryOf(single.Providers)
+	if err != nil {
+		return fmt.Errorf("%s: %w", cfg.file, err)
+	}
+	hidden.Add(reg.Secrets()...)
+	if err := checkAgent(reg, single.Agent); err != nil {
+		return fmt.Errorf("%s: %w", cfg.file, err)
+	}
+	fresh := cfg.id == ""
+	if fresh {
+		cfg.id = cli.NewKey()
+	}
+	if err := checkID(cfg.id); err != nil {
+		return err
+	}
+	if cfg.message, err = readMessage(cfg.message, in); err != nil {
+		return err
+	}
+	n, err := newBackend(nodeConfig{
+		bucket: config.Bucket{Dir: cfg.data}, memory: cfg.data == "",
+		agents: []*agent.Agent{single.Agent}, providers: reg,
+		log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if fresh && cfg.data != "" {
+		fmt.Fprintf(errOut, "parley: this is conversation %s; go on with it by --data %s --id %s\n", cfg.id, cfg.data, cfg.id)
+	}
+	show, end := func(conversation.Chunk) {}, func() {}
+	if !cfg.json {
+		show, end = cli.ShowChunks(out, false)
+	}
+	x := &exchange{node: n, at: conversation.Address{Agent: single.Agent.Name, ID: cfg.id}, show: show}
+	err = errors.Join(x.run(ctx, cfg.message), n.close())
+	end()
+	switch {
+	case x.result == nil && ctx.Err() != nil:
+		return interrupted(cfg, x.admitted)
+	case err != nil:
+		return err
+	}
+	if cfg.json {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(x.result); err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
+	}
+	return cli.ExitOf(x.result.Outcome)
+}
+
+// interrupted says what becomes of a message that was interrupted.
+func interrupted(cfg runConfig, admitted bool) error {
+	text := "interrupted"
+	switch {
+	case cfg.data != "" && admitted:
+		text = fmt.Sprintf("interrupted; the next run with --data %s carries it on", cfg.data)
+	case cfg.data != "":
+		text = fmt.Sprintf("interrupted; if the message was accepted, the next run with --data %s carries it on", cfg.data)
+	}
+	return &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New(text)}
+}
+
+// checkID refuses what a server would refuse as a conversation's id.
+func checkID(id string) error {
+	switch {
+	case strings.TrimFunc(id, unicode.IsSpace) == "":
+		return errors.New("--id is blank; leave it out for a fresh one")
+	case !utf8.ValidString(id):
+		return errors.New("--id is not valid UTF-8")
+	case len(id) > maxIDBytes:
+		return fmt.Errorf("--id has %d bytes; at most %d are allowed", len(id), maxIDBytes)
+	}
+	return nil
+}
+
+// readMessage returns the message of a command line.
+func readMessage(message string, in io.Reader) (string, error) {
+	if message == "-" {
+		b, err := io.ReadAll(io.LimitReader(in, maxMessageBytes+2))
+		if err != nil {
+			return "", fmt.Errorf("read the message from standard input: %w", err)
+		}
+		message = strings.TrimRight(string(b), "\r\n")
+	}
+	switch {
+	case message == "":
+		return "", errors.New("the message is empty; write it behind -m, or pipe it to -m -")
+	case len(message) > maxMessageBytes:
+		return "", fmt.Errorf("the message is longer than the limit of %d bytes", maxMessageBytes)
+	case !utf8.ValidString(message):
+		return "", errors.New("the message is not valid UTF-8; convert it first, for example with iconv")
+	}
+	return message, nil
+}
+
+// runResult is what --json prints.
+type runResult struct {
+	ID           string                        `json:"id"`
+	Agent        string                        `json:"agent"`
+	SubmissionID conversation.SubmissionID     `json:"submissionId"`
+	UID          conversation.UID              `json:"uid"`
+	Outcome      conversation.Outcome          `json:"outcome"`
+	Text         string                        `json:"text"`
+	Data         []conversation.NamedData      `json:"data,omitempty"`
+	Metadata     json.RawMessage               `json:"metadata,omitempty"`
+	Error        *conversation.SettlementError `json:"error,omitempty"`
+}
+
+// exchange is one message to a conversation of a node, and the reply.
+type exchange struct {
+	node     *backend
+	at       conversation.Address
+	show     func(conversation.Chunk)
+	admitted bool
+	result   *runResult // nil until the message is settled
+}
+
+// run runs the node until the message is settled.
+func (x *exchange) run(ctx context.Context, message string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	life, stop := context.WithCancel(ctx)
+	defer stop()
+	g.Go(func() error { return x.node.run(life) })
+	g.Go(func() error {
+		defer stop()
+		select {
+		case <-x.node.runtime.Ready():
+		case <-ctx.Done():
+			return nil // the node says why
+		}
+		return x.send(ctx, message)
+	})
+	return g.Wait()
+}
+
+// send admits the message and follows the conversation until it is settled.
+func (x *exchange) send(ctx context.Context, message string) error {
+	receipt, err := x.node.runtime.Admit(ctx, conversation.Admission{
+		Address: x.at, Key: cli.NewKey(), Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: message},
+	})
+	if err != nil {
+		return fmt.Errorf("send the message: %w", err)
+	}
+	x.admitted = true
+	if err := x.follow(ctx, receipt); err != nil {
+		return fmt.Errorf("follow the reply: %w", err)
+	}
+	page, err := x.node.runtime.Reader().Snapshot(ctx, x.at)
+	if err != nil {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	var s conversation.Snapshot
+	encoded, err := page.Bytes(ctx)
+	if err == nil {
+		err = json.Unmarshal(encoded, &s)
+	}
+	if err != nil {
+		return fmt.Errorf("decode the reply: %w", err)
+	}
+	x.result = resultOf(x.at, receipt, s)
+	return nil
+}
+
+// follow shows what is recorded after the message until its settlement.
+func (x *exchange) follow(ctx context.Context, receipt conversation.Receipt) error {
+	reader, next := x.node.runtime.Reader(), receipt.Offset
+	for settled := false; !settled; {
+		page, err := reader.Updates(ctx, x.at, next, runPage)
+		if err != nil {
+			return err
+		}
+		var chunks []conversation.Chunk
+		encoded, err := page.Bytes(ctx)
+		if err == nil {
+			err = json.Unmarshal(encoded, &chunks)
+		}
+		if err != nil {
+			return fmt.Errorf("decode chunks: %w", err)
+		}
+		for _, c := range chunks {
+			x.show(c)
+			if _, ok := cli.SettlementOf(c, receipt.SubmissionID); ok {
+				settled = true
+			}
+		}
+		next = page.Next
+		if settled || !page.UpToDate {
+			continue
+		}
+		if err := reader.Wait(ctx, x.at, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resultOf reads the reply to a message out of its conversation.
+func resultOf(at conversation.Address, receipt conversation.Receipt, s conversation.Snapshot) *runResult {
+	r := &runResult{ID: at.ID, Agent: at.Agent, SubmissionID: receipt.SubmissionID, UID: receipt.UID}
+	m, end := s.Reply(receipt.SubmissionID)
+	if end != nil {
+		r.Outcome, r.Error = end.Outcome, end.Error
+	}
+	if m != nil {
+		r.Text, r.Data, r.Metadata = m.Text(), m.Data(), m.Metadata
+	}
+	return r
+}

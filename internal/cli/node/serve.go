@@ -1,0 +1,266 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/agent"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/storage"
+)
+
+// serveConfig is what "parley serve" is told.
+type serveConfig struct {
+	file      string
+	logFormat string
+	quiet     bool
+	// insecure lets the nodes of this machine talk without certificates.
+	insecure bool
+	// strictReads is strictReads of the file, if that does not say so already.
+	strictReads bool
+}
+
+func serveCommand() *cobra.Command {
+	cfg := serveConfig{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the agents of a configuration file",
+		Long: "serve runs the agents of a configuration file over HTTP, with all conversations in the\n" +
+			"folder or the bucket that the file names.\n\n" +
+			"SIGTERM and Ctrl-C stop it in order: what is under way is released, and the next start\n" +
+			"carries it on. A second signal ends it at once, which loses nothing either.\n\n" +
+			"Several nodes: give each the same file with a bucket at an endpoint and a section cluster,\n" +
+			"and start it on each machine. They find each other in the bucket; nothing else is needed.\n" +
+			"A node may come or go at any time. Without that section a node serves its bucket alone,\n" +
+			"and does not start while another one does. Nodes know each other by certificates, which\n" +
+			"\"parley cluster certs\" makes; --insecure-cluster is for several nodes on one machine:\n\n" +
+			"  cluster:\n" +
+			"    listen: 0.0.0.0:7946\n" +
+			"    advertise: 10.0.0.5:7946   # or advertiseEnv: POD_IP\n" +
+			"    tls: {ca: ca.pem, cert: node.pem, key: node-key.pem}\n\n" +
+			"With events: {clickhouse: {addresses: [127.0.0.1:9000]}} it sends observability events there;\n" +
+			"jsonl, stdout and otel are other destinations. Conversations never wait for them.\n\n" +
+			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
+			"whoever reaches it; with pprof: true beside listen also /debug/pprof/, for go tool pprof.\n\n" +
+			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
+			"other nodes took this one for dead: start it again; 1 anything else.",
+		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json\n  parley serve --config node-1.yaml --insecure-cluster",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fmt.Errorf("serve takes no argument; name the file behind --config: parley serve --config %s", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serveFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file")
+	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text or json")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
+	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
+	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")
+	return cmd
+}
+
+// serveFile serves a configuration until ctx ends.
+func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(errOut, cfg.logFormat, cfg.quiet, hidden)
+	if err != nil {
+		return err
+	}
+	conf, err := config.Load(cfg.file, cli.ConfigOptions())
+	if err != nil {
+		return err
+	}
+	if err := CheckAgents(cfg.file, conf); err != nil {
+		return err
+	}
+	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
+		if err := checkCluster(cfg.file, conf, cfg.insecure); err != nil {
+			return err
+		}
+	}
+	listener, err := listenClients(conf.Listen, "set another address at listen in "+cfg.file, log)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	observed, err := newObserver(cfg.file, conf, log)
+	if err != nil {
+		return err
+	}
+	defer observed.close()
+	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
+	}
+	observed.process = func() admin.Process { return n.process(listener) }
+	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
+	handler := guarded(conf, false, n.handler)
+	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
+		return serveNode(ctx, n, handler, listener, func() {
+			more := clusterLines(conf, n.runtime.Status(), observed.address())
+			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+cfg.file, conf, listener.Addr(), cfg.quiet, more...)
+		})
+	})
+	return explainCluster(conf, err)
+}
+
+// besideEvents is where a banner goes: not where events do.
+func besideEvents(conf *config.Server, out, errOut io.Writer) io.Writer {
+	if conf.Events.Stdout {
+		return errOut
+	}
+	return out
+}
+
+// registryOf registers the providers of a configuration.
+func registryOf(configured map[string]providers.Registration) (*providers.Registry, error) {
+	return cli.NewProviders(demo.DefaultPace, os.Getenv, configured)
+}
+
+// CheckAgents tells a user which agent's models cannot be called.
+func CheckAgents(file string, conf *config.Server) error {
+	reg, err := registryOf(conf.Providers)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, a := range conf.Agents {
+		if err := checkAgent(reg, a.Agent); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// checkAgent looks at every model that an agent and its subagents name: one that
+// cannot be called would be found out only when it is needed.
+func checkAgent(reg *providers.Registry, a *agent.Agent) error {
+	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
+		if spec == "" { // the parent's, or the conversation's
+			continue
+		}
+		if err := cli.CheckModel(reg, spec, fmt.Sprintf("use %q, which is offline", cli.DemoModel)); err != nil {
+			return fmt.Errorf("agent %q: %w", a.Name, err)
+		}
+	}
+	for _, sub := range a.Subagents {
+		if err := checkAgent(reg, sub); err != nil {
+			return fmt.Errorf("agent %q: sub%w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// manner says how a configuration is served.
+type manner struct {
+	// dev is "parley dev".
+	dev bool
+	// insecure lets nodes talk without certificates.
+	insecure bool
+	// measure is that of nodeConfig.
+	measure func(storage.Bucket) storage.Bucket
+	// out is standard output.
+	out io.Writer
+	// secrets get those of the configuration.
+	secrets *cli.Secrets
+}
+
+// newConfigured builds the node of a configuration.
+func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*backend, error) {
+	reg, err := registryOf(conf.Providers)
+	if err != nil {
+		return nil, err
+	}
+	how.secrets.Add(cli.SecretsOf(conf)...)
+	how.secrets.Add(reg.Secrets()...)
+	cfg := nodeConfig{
+		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
+		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
+		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
+		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
+		edge: parleyhttp.Options{
+			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
+			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
+			SpoolBytes: conf.Limits.SpoolBytes, ReaderBytes: conf.Limits.ReaderBytes,
+		},
+	}
+	if how.dev {
+		cfg.segmentBatches = devSegmentBatches
+	}
+	for _, a := range conf.Agents {
+		arm(a.Agent)
+		cfg.agents = append(cfg.agents, a.Agent)
+		for _, path := range a.Mounts {
+			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})
+		}
+	}
+	if len(cfg.mounts) == 0 {
+		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
+	}
+	n, err := newBackend(cfg)
+	return n, lockedOut(err)
+}
+
+// guarded puts the middleware of a configuration before a handler. CORS comes
+// first, so that preflights pass and a page can read why it was refused.
+func guarded(conf *config.Server, dev bool, next http.Handler) http.Handler {
+	handler := origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
+	if dev {
+		return newHome(conf).middleware(handler)
+	}
+	return handler
+}
+
+// serves names what a configuration serves: every mount and what answers there.
+func serves(conf *config.Server) []string {
+	var lines []string
+	for _, a := range conf.Agents {
+		for _, path := range a.Mounts {
+			lines = append(lines, fmt.Sprintf("%s (%s, model %s)", path, a.Agent.Name, a.Agent.Model))
+		}
+	}
+	return lines
+}
+
+// serveBanner says where everything is, and more.
+func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr, quiet bool, more ...string) {
+	base := localURL(addr)
+	if quiet {
+		for _, a := range conf.Agents {
+			for _, path := range a.Mounts {
+				fmt.Fprintln(out, base+strings.TrimSuffix(path, "/"))
+			}
+		}
+		return
+	}
+	fmt.Fprintf(out, "%s, conversations in %s\n\n", title, conf.Bucket.Place())
+	for _, a := range conf.Agents {
+		for _, path := range a.Mounts {
+			fmt.Fprintf(out, "  %s/<any id>  agent %q, model %s\n", base+strings.TrimSuffix(path, "/"), a.Agent.Name, a.Agent.Model)
+		}
+	}
+	if conf.PublicURL != "" {
+		fmt.Fprintf(out, "\nClients reach it under %s.\n", conf.PublicURL)
+	}
+	for _, line := range more {
+		fmt.Fprintln(out, "\n"+line)
+	}
+	fmt.Fprintln(out, "\nCtrl-C stops it.")
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/providers"
+)
+
+// Secrets are what the log of the process never holds. They become more while it runs:
+// a configuration is read after the log is there, and may be read again. The zero value
+// hides nothing, nor does nil. It is safe for concurrent use.
+type Secrets struct {
+	mu    sync.RWMutex
+	known []string
+}
+
+// Add makes the log hide more.
+func (s *Secrets) Add(values ...string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range values {
+		if v != "" && !slices.Contains(s.known, v) {
+			s.known = append(s.known[:len(s.known):len(s.known)], v)
+		}
+	}
+}
+
+func (s *Secrets) all() []string {
+	if s == nil {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.known
+}
+
+// hide returns a text without secrets.
+func (s *Secrets) hide(text string) string { return providers.HideSecrets(text, s.all()) }
+
+// Hidden returns an error whose text has no secrets, as the end of a program prints it.
+func (s *Secrets) Hidden(err error) error {
+	return providers.HideInError(err, s.all())
+}
+
+// SecretsOf are the secrets of a configuration, but for those of its providers, which
+// [providers.Registry.Secrets] knows.
+func SecretsOf(conf *config.Server) []string {
+	found := []string{conf.Bucket.AccessKey, conf.Bucket.SecretKey, conf.Auth.Bearer}
+	if c := conf.Events.ClickHouse; c != nil {
+		found = append(found, c.Password)
+	}
+	if o := conf.Events.OTel; o != nil {
+		for _, value := range o.Headers {
+			found = append(found, value)
+		}
+	}
+	return found
+}
+
+// hiding is a handler that hides secrets in what it hands on. A value that is neither
+// text nor an error, and would be written with a secret in it, is handed on as text.
+type hiding struct {
+	secrets *Secrets
+	next    slog.Handler
+}
+
+var _ slog.Handler = (*hiding)(nil)
+
+// Enabled implements slog.Handler.
+func (h *hiding) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h *hiding) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, r.Level, h.secrets.hide(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(h.attr(a))
+		return true
+	})
+	return h.next.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *hiding) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &hiding{h.secrets, h.next.WithAttrs(h.attrs(attrs))}
+}
+
+// WithGroup implements slog.Handler.
+func (h *hiding) WithGroup(name string) slog.Handler {
+	return &hiding{h.secrets, h.next.WithGroup(name)}
+}
+
+func (h *hiding) attrs(attrs []slog.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = h.attr(a)
+	}
+	return out
+}
+
+func (h *hiding) attr(a slog.Attr) slog.Attr {
+	v := a.Value.Resolve()
+	switch v.Kind() {
+	case slog.KindString:
+		v = slog.StringValue(h.secrets.hide(v.String()))
+	case slog.KindGroup:
+		v = slog.GroupValue(h.attrs(v.Group())...)
+	case slog.KindAny:
+		text := fmt.Sprint(v.Any())
+		if b, ok := v.Any().([]byte); ok {
+			text = string(b)
+		}
+		if hidden := h.secrets.hide(text); hidden != text {
+			v = slog.StringValue(hidden)
+		}
+	}
+	return slog.Attr{Key: h.secrets.hide(a.Key), Value: v}
+}
+
+// NewLogger returns the log of a server, which holds none of the secrets.
+func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog.Logger, error) {
+	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if quiet {
+		opts.Level = slog.LevelWarn
+	}
+	switch format {
+	case "text":
+		return slog.New(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
+	case "json":
+		return slog.New(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
+	}
+	return nil, fmt.Errorf("--log-format %q is not known; use text or json", format)
+}

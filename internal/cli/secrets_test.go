@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/config"
+)
+
+// saying is a value that says itself what it is.
+type saying struct{ text string }
+
+func (s saying) LogValue() slog.Value { return slog.GroupValue(slog.String("text", s.text)) }
+
+func TestLogHidesSecrets(t *testing.T) {
+	const secret = `to"ps<ecret`
+	for name, tell := range map[string]func(*slog.Logger){
+		"message":  func(l *slog.Logger) { l.Info("it is " + secret) },
+		"text":     func(l *slog.Logger) { l.Info("it", "is", secret) },
+		"error":    func(l *slog.Logger) { l.Info("it", "err", fmt.Errorf("call: %w", errors.New(secret))) },
+		"bytes":    func(l *slog.Logger) { l.Info("it", "body", []byte(secret)) },
+		"list":     func(l *slog.Logger) { l.Info("it", "all", []string{"a", secret}) },
+		"struct":   func(l *slog.Logger) { l.Info("it", "conf", config.Auth{Bearer: secret}) },
+		"group":    func(l *slog.Logger) { l.Info("it", slog.Group("g", slog.Group("h", "k", secret))) },
+		"valuer":   func(l *slog.Logger) { l.Info("it", "is", saying{secret}) },
+		"with":     func(l *slog.Logger) { l.With("k", secret).WithGroup("g").Info("it") },
+		"in group": func(l *slog.Logger) { l.WithGroup("g").With("a", 1).Info("it", "k", secret) },
+		"key":      func(l *slog.Logger) { l.Info("it", secret, 1) },
+	} {
+		for _, format := range []string{"text", "json"} {
+			t.Run(name+" as "+format, func(t *testing.T) {
+				var out bytes.Buffer
+				hidden := &Secrets{}
+				log, err := NewLogger(&out, format, false, hidden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				hidden.Add(secret)
+				tell(log)
+				if got := out.String(); strings.Contains(got, "ecret<") || strings.Contains(got, "ps") || !strings.Contains(got, "[secret]") {
+					t.Errorf("the line is %s", got)
+				}
+			})
+		}
+	}
+}
+
+func TestSecretsOfConfiguration(t *testing.T) {
+	hidden := &Secrets{}
+	hidden.Add(SecretsOf(&config.Server{
+		Bucket: config.Bucket{AccessKey: "access-key", SecretKey: "bucket-key"}, Auth: config.Auth{Bearer: "bearer-token"},
+		Events: config.Events{ClickHouse: &config.ClickHouse{Password: "ch-password"}, OTel: &config.OTel{Headers: map[string]string{"a": "otel-header"}}},
+	})...)
+	err := errors.New("access-key bucket-key bearer-token ch-password otel-header")
+	got := hidden.Hidden(fmt.Errorf("serve: %w", err))
+	if want := "serve: " + strings.TrimSpace(strings.Repeat("[secret] ", 5)); got.Error() != want || !errors.Is(got, err) {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}

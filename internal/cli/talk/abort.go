@@ -1,0 +1,48 @@
+package talk
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func abortCommand() *cobra.Command {
+	tokenEnv := ""
+	cmd := &cobra.Command{
+		Use:   "abort <conversation URL>",
+		Short: "Abort what a conversation is doing and everything queued behind it",
+		Long: "abort asks the server to end the running message of a conversation and all that wait\n" +
+			"behind it. What was said so far stays; each of them settles as aborted, shortly after.",
+		Args: oneURL("abort"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return abort(cmd.Context(), tokenEnv, args[0], cmd.OutOrStdout())
+		},
+	}
+	tokenFlag(cmd, &tokenEnv)
+	return cmd
+}
+
+// abort asks once, and the client does not repeat it: that could end a message that
+// was sent in between.
+func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
+	at, err := conversationURL(rawURL)
+	if err != nil {
+		return err
+	}
+	c, err := newClient(at, tokenEnv, nil)
+	if err != nil {
+		return err
+	}
+	aborted, err := c.Abort(ctx)
+	if err != nil {
+		return fmt.Errorf("abort: %w", readable(err))
+	}
+	said := "nothing to abort"
+	if aborted {
+		said = "aborting"
+	}
+	_, err = fmt.Fprintln(out, said)
+	return err
+}

@@ -1,0 +1,10 @@
+// Package talk has the commands that talk to a conversation of a server: send, tail and
+// abort. They are clients, and know nothing of a node.
+package talk
+
+import "github.com/spf13/cobra"
+
+// Commands are those of this room.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{sendCommand(), tailCommand(), abortCommand()}
+}

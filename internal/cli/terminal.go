@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// terminal is the standard output or error of the program. What models and clients say
+// reaches it, and must not move the cursor, change a title or turn text around: of
+// control characters it passes on line ends and tabs alone, and writes the others, and
+// the characters that override the direction of text, as JSON would: \u001b. So lines of
+// JSON say what they said. It judges characters one by one, so it is all the same to it
+// how they are spread over writes. It is safe for concurrent use.
+type terminal struct {
+	mu   sync.Mutex
+	out  io.Writer
+	held []byte // of the last write: the beginning of a character, or a carriage return
+}
+
+func newTerminal(out io.Writer) *terminal { return &terminal{out: out} }
+
+// Write implements io.Writer.
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.held) == 0 && !bytes.ContainsFunc(p, func(r rune) bool { return steers(r) || r == utf8.RuneError }) {
+		return t.out.Write(p)
+	}
+	text := p
+	if len(t.held) > 0 {
+		text = append(t.held, p...)
+		t.held = nil
+	}
+	clean := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case !utf8.FullRune(text), string(text) == "\r":
+			t.held = append(t.held, text...)
+			size = len(text)
+		case r == '\r' && text[1] == '\n': // It ends a line.
+		case r == utf8.RuneError && size == 1:
+			clean = utf8.AppendRune(clean, utf8.RuneError)
+		case steers(r):
+			clean = fmt.Appendf(clean, `\u%04x`, r)
+		default:
+			clean = append(clean, text[:size]...)
+		}
+		text = text[size:]
+	}
+	if _, err := t.out.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// steers reports whether a character tells a terminal what to do rather than what to
+// show.
+func steers(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
