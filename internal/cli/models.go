@@ -12,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/providers/googlegenerativeai"
 	"github.com/parleyrun/parley/providers/mistralconversations"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/providers/openairesponses"
@@ -30,6 +31,8 @@ func NewProviders(pace time.Duration, env func(string) string, configured map[st
 	reg.RegisterProtocol(openairesponses.API, openairesponses.New(nil))
 	reg.RegisterProtocol(openairesponses.APIAzure, openairesponses.NewAzure(&openairesponses.Options{Getenv: env}))
 	reg.RegisterProtocol(openairesponses.APICodex, openairesponses.NewCodex(nil))
+	reg.RegisterProtocol(googlegenerativeai.API, googlegenerativeai.New(nil))
+	reg.RegisterProtocol(googlegenerativeai.APIVertex, googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env}))
 	reg.RegisterProtocol(mistralconversations.API, mistralconversations.New(nil))
 	all := fromEnvironment(env)
 	all["demo"] = demo.Registration()
@@ -74,7 +77,10 @@ func catalogProviders() []string { return slices.Sorted(maps.Keys(catalog.Builti
 
 // protocols are the API slugs a configured provider may speak.
 func protocols() []string {
-	return []string{anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex, mistralconversations.API, providers.APIEdgeAIBinding}
+	return []string{
+		anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex,
+		googlegenerativeai.API, googlegenerativeai.APIVertex, mistralconversations.API, providers.APIEdgeAIBinding,
+	}
 }
 
 // CheckModel tells a user what is wrong with a model before anything starts. other
@@ -95,7 +101,11 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 		return fmt.Errorf("model %q cannot be used: %w; set it and start again, or %s", spec, missing, other)
 	case reg.Credentials(m) == "" && needsKey(m):
 		if names := reg.EnvKeys(provider); len(names) > 0 {
-			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, names[len(names)-1], other)
+			way := names[len(names)-1]
+			if sets := catalog.Builtin()[provider].EnvSets; len(sets) > 0 {
+				way += ", or " + strings.Join(sets[0], " + ") + ","
+			}
+			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, way, other)
 		}
 		return fmt.Errorf("model %q needs a token: name its variable with apiKeyEnv of %s in the configuration, or %s", spec, provider, other)
 	}

@@ -88,6 +88,28 @@ func TestModelsOfOneProvider(t *testing.T) {
 	}
 }
 
+// TestModelsOfVertex: where the credentials are that no variable holds.
+func TestModelsOfVertex(t *testing.T) {
+	for want, env := range map[string]map[string]string{
+		"":                               {"GOOGLE_APPLICATION_CREDENTIALS": "f.json"},
+		"metadata server":                {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global"},
+		"GOOGLE_APPLICATION_CREDENTIALS": {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global", "GOOGLE_APPLICATION_CREDENTIALS": "f.json"},
+		"GOOGLE_CLOUD_API_KEY":           {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global", "GOOGLE_CLOUD_API_KEY": "k"},
+	} {
+		clitest.WithoutKeys(t)
+		t.Setenv("HOME", t.TempDir())
+		t.Setenv("CLOUDSDK_CONFIG", "")
+		for name, value := range env {
+			t.Setenv(name, value)
+		}
+		_, out, errOut := program.Output(t, "models", "--provider", "google-vertex", "--json")
+		got := clitest.Into[modelsReport](t, out).Models
+		if len(got) == 0 || got[0].Credentials != want || !got[0].Callable {
+			t.Errorf("%v: %+v, %q; want %q", env, got, errOut, want)
+		}
+	}
+}
+
 // TestModelsOfAFile lists what a configuration registers, as it would be called.
 func TestModelsOfAFile(t *testing.T) {
 	clitest.WithoutKeys(t)
@@ -124,7 +146,8 @@ func TestModelsMistakes(t *testing.T) {
 		"check without key":       {[]string{"models", "check", "groq/llama-3.1-8b-instant"}, "set GROQ_API_KEY"},
 		"check without token":     {[]string{"models", "check", "openai-codex/new"}, "needs a token"},
 		"check without account":   {[]string{"models", "check", "cloudflare-workers-ai/m"}, "needs the environment variable CLOUDFLARE_ACCOUNT_ID"},
-		"check of another format": {[]string{"models", "check", "google/new"}, "google-generative-ai"},
+		"check of another format": {[]string{"models", "check", "amazon-bedrock/new"}, "bedrock-converse-stream"},
+		"check without place":     {[]string{"models", "check", "google-vertex/new"}, "GOOGLE_APPLICATION_CREDENTIALS + GOOGLE_CLOUD_PROJECT + GOOGLE_CLOUD_LOCATION"},
 	} {
 		code, _, errOut := program.Output(t, tt.args...)
 		if code != 1 || !strings.Contains(errOut, tt.want) {
