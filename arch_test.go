@@ -44,7 +44,7 @@ type row struct {
 
 // packages is the table of docs/architecture.md. A package comes with its row.
 func packages() []row {
-	return append(modelVendors(), []row{
+	return slices.Concat([]row{
 		{"conversation", 0, ground, nil, nil},
 		{"memory", 0, ground, nil, nil},
 		{"internal/reduce", 0, suite, nil, nil},
@@ -88,7 +88,13 @@ func packages() []row {
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
 		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
+	}, modelVendors(), harnesses())
+}
 
+// harnesses are the rows of what tests, measures and wires.
+func harnesses() []row {
+	return []row{
+		{"agenttest", 4, suite, list("actors", "agent", "client", "conversation", "http", "observability", "providers", "storage", "storage/local", "storage/storagetest"), nil},
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},
@@ -121,7 +127,7 @@ func packages() []row {
 		{"examples/quickstart", 4, command, nil, list("github.com/gorilla/mux", "golang.org/x/sync")},
 		{"examples/research", 4, command, nil, list("golang.org/x/sync")},
 		{"examples/support", 4, command, nil, list("golang.org/x/sync")},
-	}...)
+	}
 }
 
 // modelVendors are the rows of what speaks to models.

@@ -1,0 +1,240 @@
+package agenttest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+type place struct {
+	City string `json:"city"`
+}
+
+type weather struct {
+	Celsius float64 `json:"celsius"`
+}
+
+// forecast is an agent with one tool, which is told of its calls.
+func forecast(called func(context.Context, string) error) *agent.Agent {
+	look := func(ctx context.Context, in place) (weather, error) {
+		return weather{21.5}, called(ctx, in.City)
+	}
+	return &agent.Agent{Name: "concierge", Model: "openai/gpt-5", Tools: []agent.Tool{agent.NewTool("weather", "Look it up.", look, nil)}}
+}
+
+func TestHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := agenttest.NewModel(
+			agenttest.Answer{Delay: 30 * time.Second, Reasoning: "Where?", Calls: []agenttest.ToolCall{{"weather", place{"Kiel"}}}},
+			agenttest.Say("It is warm."),
+		)
+		a := forecast(func(context.Context, string) error { return nil })
+		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+		c := h.Conversation("concierge", "room/7")
+		if reply := c.Ask("Shall we walk?"); reply.Text != "It is warm." {
+			t.Errorf("the reply is %q", reply.Text)
+		}
+		want := "user: Shall we walk?\nassistant: It is warm.\n  weather({\"city\":\"Kiel\"}) = {\"celsius\":21.5}\n"
+		if diff := cmp.Diff(want, c.Transcript()); diff != "" {
+			t.Errorf("transcript (-want +got):\n%s", diff)
+		}
+		asked := model.Requests()
+		if len(asked) != 2 || asked[0].Last() != "Shall we walk?" || asked[1].Last() != `{"celsius":21.5}` || asked[0].Model != "openai/gpt-5" {
+			t.Errorf("asked %+v", asked)
+		}
+		if len(asked[0].Tools) == 0 || model.Left() != 0 {
+			t.Errorf("%d tools were shown, %d answers are left", len(asked[0].Tools), model.Left())
+		}
+	})
+}
+
+func TestCrashInATool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := agenttest.NewModel(agenttest.Call("weather", place{"Kiel"}), agenttest.Say("It is warm."))
+		var h *agenttest.Host
+		calls := 0
+		a := forecast(func(ctx context.Context, city string) error {
+			if calls++; calls > 1 {
+				return nil
+			}
+			h.Crash()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		h = agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+		before := h.Runtime()
+		c := h.Conversation("concierge", "1")
+		if reply := c.Ask("Hello"); reply.Text != "It is warm." {
+			t.Errorf("the reply is %q", reply.Text)
+		}
+		if h.Runtime() == before || calls != 1 {
+			t.Errorf("%d calls; another runtime: %v", calls, h.Runtime() != before)
+		}
+		if got := c.Transcript(); !strings.Contains(got, "weather({\"city\":\"Kiel\"}) ! ") {
+			t.Errorf("the outcome of the call is known: %s", got)
+		}
+	})
+}
+
+// TestCrashAtWrite visits every write of a conversation; the reply is the same after each crash.
+func TestCrashAtWrite(t *testing.T) {
+	crashes := 0
+	for n := 1; ; n++ {
+		crashed := false
+		synctest.Test(t, func(t *testing.T) {
+			model := agenttest.NewModel(agenttest.Say("Hello yourself."))
+			a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5"}
+			h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+			before := h.Runtime()
+			h.CrashAtWrite(n)
+			c := h.Conversation("concierge", "1")
+			if got := c.Ask("Hello").Text; got != "Hello yourself." {
+				t.Errorf("write %d: the reply is %q", n, got)
+			}
+			if got := strings.Count(c.Transcript(), "user:"); got != 1 {
+				t.Errorf("write %d: the message is there %d times", n, got)
+			}
+			crashed = h.Runtime() != before
+		})
+		if !crashed {
+			break
+		}
+		crashes++
+	}
+	if crashes < 3 {
+		t.Errorf("%d writes crashed", crashes)
+	}
+}
+
+func TestTimePasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nap := func(ctx context.Context, _ struct{}) (string, error) {
+			return "awake", agent.Sleep(ctx, "nap", 72*time.Hour)
+		}
+		a := &agent.Agent{Name: "sleeper", Model: "openai/gpt-5", Tools: []agent.Tool{agent.NewTool("nap", "Sleep.", nap, &agent.ToolOptions{Durable: true})}}
+		model := agenttest.NewModel(agenttest.Call("nap", nil), agenttest.Say("Good morning."))
+		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+		began := time.Now()
+		if reply := h.Conversation("sleeper", "1").Ask("Sleep well"); reply.Text != "Good morning." {
+			t.Errorf("the reply is %q", reply.Text)
+		}
+		if slept := time.Since(began); slept < 72*time.Hour || slept > 73*time.Hour {
+			t.Errorf("slept for %v", slept)
+		}
+	})
+}
+
+func TestModelsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5", Fallbacks: []string{"anthropic/claude"}}
+		down := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer {
+			return agenttest.Fail(&providers.Error{Kind: providers.KindOverloaded, Status: 529})
+		})
+		other := agenttest.NewModel(agenttest.Say("Here."), agenttest.Stall(), agenttest.Fail(errors.New("no such thing")))
+		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: map[string]*agenttest.Model{"openai/gpt-5": down, "anthropic/claude": other}})
+		c := h.Conversation("concierge", "1")
+		if reply := c.Ask("Anybody?"); reply.Text != "Here." || len(down.Requests()) == 0 {
+			t.Errorf("the reply is %q after %d calls of the model that is down", reply.Text, len(down.Requests()))
+		}
+		var failed *client.SettledError
+		if _, err := c.Settle(client.Message{Body: "And now?"}); !errors.As(err, &failed) || !errors.Is(err, client.ErrFailed) {
+			t.Errorf("a model that stalls and then fails: %v", err)
+		}
+		if !strings.Contains(c.Transcript(), "failed: ") {
+			t.Errorf("the transcript does not tell: %s", c.Transcript())
+		}
+	})
+}
+
+func TestEventsAndRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { return agenttest.Say("You said " + r.Last()) })
+		a := &agent.Agent{Name: "parrot", Model: "openai/gpt-5"}
+		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+		c := h.Conversation("parrot", "1")
+		c.Ask("one")
+		h.Restart()
+		if reply := c.Ask("two"); reply.Text != "You said two" {
+			t.Errorf("the reply is %q", reply.Text)
+		}
+		h.Restart()
+		time.Sleep(time.Minute)
+		settled := 0
+		for _, e := range h.Events() {
+			if e.Type == "submission_settled" {
+				settled++
+			}
+		}
+		if settled != 2 {
+			t.Errorf("%d settlements among %d events", settled, len(h.Events()))
+		}
+	})
+}
+
+// TestRealTime does without a bubble.
+func TestRealTime(t *testing.T) {
+	a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5"}
+	h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: agenttest.NewModel(agenttest.Say("Hello."), agenttest.Say("Still here."))})
+	c := h.Conversation("concierge", "1")
+	c.Ask("Hello?")
+	s, err := c.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	seen := make(chan string, 1)
+	go func() {
+		for u, err := range c.Observe(ctx, s.Offset, nil) {
+			if err != nil {
+				seen <- err.Error()
+				return
+			}
+			for _, chunk := range u.Chunks {
+				if chunk.Type == conversation.ChunkSettled {
+					seen <- "settled"
+					return
+				}
+			}
+		}
+	}()
+	c.Ask("Are you there?")
+	if got := <-seen; got != "settled" {
+		t.Errorf("an observer saw %s", got)
+	}
+}
+
+// recorder is a test that may fail without failing this one.
+type recorder struct {
+	testing.TB
+	errs []string
+}
+
+func (r *recorder) Error(args ...any) { r.errs = append(r.errs, fmt.Sprint(args...)) }
+
+func TestModelWithoutAnswersFailsTheTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		a := &agent.Agent{Name: "concierge", Model: "openai/gpt-5"}
+		h := agenttest.New(r, []*agent.Agent{a}, &agenttest.Options{Logger: slog.New(slog.DiscardHandler)})
+		if _, err := h.Conversation("concierge", "1").Settle(client.Message{Body: "Hello"}); !errors.Is(err, client.ErrFailed) {
+			t.Errorf("settled with %v", err)
+		}
+		if len(r.errs) != 1 || !strings.Contains(r.errs[0], `model openai/gpt-5 has given its 0 answers and is asked "Hello"`) {
+			t.Errorf("the test failed with %q", r.errs)
+		}
+	})
+}

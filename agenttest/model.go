@@ -1,0 +1,290 @@
+package agenttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// Answer is what a model answers to one call. The zero Answer is an empty text.
+type Answer struct {
+	// Delay is how long the model takes before it says anything.
+	Delay time.Duration
+	// Reasoning, Text and Calls are what it says, in this order.
+	Reasoning, Text string
+	// Calls are the tools that it calls.
+	Calls []ToolCall
+	// Err ends the answer after what was said: a [*providers.Error] says by its kind whether the
+	// call is repeated, any other error fails for good.
+	Err error
+	// Stalls lets it say no more after that, and not end.
+	Stalls bool
+	// StopReason is why it ends. Zero is [providers.StopStop], or StopToolUse with Calls.
+	StopReason providers.StopReason
+	// Usage is what the call is counted as. Zero is a token for each word said.
+	Usage providers.Usage
+	// Then, if it is set, makes the answer of what the model is asked, in place of all this.
+	Then func(Request) Answer
+}
+
+// ToolCall is a call of a tool by a model.
+type ToolCall struct {
+	Name string
+	// Arguments are encoded as JSON. Nil is {}.
+	Arguments any
+}
+
+// Say answers with a text.
+func Say(text string) Answer { return Answer{Text: text} }
+
+// Call calls one tool. The arguments are encoded as JSON; nil is {}.
+func Call(tool string, arguments any) Answer {
+	return Answer{Calls: []ToolCall{{tool, arguments}}}
+}
+
+// Fail fails the call of the model: with a [*providers.Error] of a kind such as
+// [providers.KindOverloaded] it is repeated.
+func Fail(err error) Answer { return Answer{Err: err} }
+
+// Stall never answers.
+func Stall() Answer { return Answer{Stalls: true} }
+
+// Request is what a model was asked.
+type Request struct {
+	// Model is what the agent names it by: "openai/gpt-5".
+	Model string
+	// System, Messages and Tools are what it was shown, as [providers.Request] has them.
+	System   string
+	Messages []providers.Message
+	Tools    []providers.Tool
+	// ThinkingLevel is how much it may reason.
+	ThinkingLevel providers.ThinkingLevel
+}
+
+// Last is the text of the last message, or that of the results of tools.
+func (r Request) Last() string {
+	if len(r.Messages) == 0 {
+		return ""
+	}
+	var out []string
+	for _, part := range r.Messages[len(r.Messages)-1].Parts {
+		switch p := part.(type) {
+		case providers.Text:
+			out = append(out, p.Text)
+		case providers.ToolResult:
+			for _, c := range p.Content {
+				if text, ok := c.(providers.Text); ok {
+					out = append(out, text.Text)
+				}
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// Model answers calls with what the test has told it to, one after the other. A call that comes again
+// because of a crash is answered as before it, from where the answer was cut off: a test need not know
+// what was recorded. A call for which there is no answer fails the test. Its methods may be called from
+// any goroutine.
+type Model struct {
+	mu      sync.Mutex
+	answers []Answer
+	given   int
+	asked   []Request
+	before  map[string]givenTo // by question
+	always  func(Request) Answer
+}
+
+// givenTo is an answer to a question, and who asked.
+type givenTo struct {
+	answer int
+	asker  *process
+}
+
+// NewModel returns a model that gives these answers in this order.
+func NewModel(answers ...Answer) *Model {
+	return &Model{answers: answers, before: map[string]givenTo{}}
+}
+
+// ModelFunc returns a model whose answer to a call is that of answer, which may be called concurrently.
+func ModelFunc(answer func(Request) Answer) *Model { return &Model{always: answer} }
+
+// Add appends answers.
+func (m *Model) Add(answers ...Answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers = append(m.answers, answers...)
+}
+
+// Requests are the calls so far, those included that were repeated or cut off.
+func (m *Model) Requests() []Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.asked)
+}
+
+// Left is how many answers nobody has asked for.
+func (m *Model) Left() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.answers) - m.given
+}
+
+// next returns the answer to a request of a process in one of its conversations.
+func (m *Model) next(p *process, session string, r Request) Answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, r)
+	if m.always != nil {
+		return m.always(r)
+	}
+	question, said := question(r.Messages)
+	question = session + question
+	g, again := m.before[question]
+	switch {
+	case again && g.asker != p: // It was asked before a crash.
+	case m.given < len(m.answers):
+		g.answer = m.given
+		m.given++
+	default:
+		err := fmt.Errorf("model %s has given its %d answers and is asked %.200q", r.Model, len(m.answers), r.Last())
+		p.host.t.Error(err)
+		return Fail(err)
+	}
+	g.asker = p
+	m.before[question] = g
+	a := m.answers[g.answer]
+	if rest, ok := strings.CutPrefix(a.Text, said); ok && said != "" {
+		a.Text, a.Reasoning = rest, ""
+	}
+	return a
+}
+
+// api is the slug of the protocol that all models of a host speak.
+const api = "agenttest"
+
+// newRegistry makes the providers of what the agents and the options name.
+func (p *process) newRegistry() (*providers.Registry, error) {
+	h := p.host
+	r := providers.NewRegistry(nil)
+	r.RegisterProtocol(api, protocol{p})
+	specs := map[string]bool{}
+	for _, a := range h.agents {
+		name(a, specs)
+	}
+	for spec := range h.opts.Models {
+		specs[spec] = true
+	}
+	for spec := range specs {
+		provider, _, _ := strings.Cut(spec, "/")
+		err := r.RegisterProvider(provider, providers.Registration{
+			API: api, BaseURL: "agenttest:", ContextWindow: new(1_000_000), MaxTokens: new(100_000), Reasoning: new(true),
+			Input: []string{providers.InputText, providers.InputImage},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("model %q: %w", spec, err)
+		}
+	}
+	return r, nil
+}
+
+// name collects the models that an agent and its subagents name.
+func name(a *agent.Agent, specs map[string]bool) {
+	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
+		if spec != "" {
+			specs[spec] = true
+		}
+	}
+	for _, sub := range a.Subagents {
+		name(sub, specs)
+	}
+}
+
+// protocol is how the runtime asks the models.
+type protocol struct{ *process }
+
+// Stream implements providers.Protocol.
+func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+	return providers.NewStream(ctx, m, func(out *providers.Assembler) error {
+		spec := m.Provider + "/" + m.ID
+		model := p.host.opts.Models[spec]
+		if model == nil {
+			model = p.host.opts.Model
+		}
+		r := Request{Model: spec, System: req.System, Messages: req.Messages, Tools: req.Tools, ThinkingLevel: o.ThinkingLevel}
+		if p.dead.Load() {
+			return context.Canceled
+		}
+		a := model.next(p.process, o.SessionID, r)
+		if a.Then != nil {
+			a = a.Then(r)
+		}
+		return a.say(ctx, out)
+	})
+}
+
+// say gives the answer.
+func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
+	pause := time.NewTimer(a.Delay)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if a.Reasoning != "" {
+		out.Reasoning(a.Reasoning, "")
+		out.EndReasoning("")
+	}
+	if a.Text != "" {
+		out.Text(a.Text)
+	}
+	for i, c := range a.Calls {
+		arguments, err := json.Marshal(c.Arguments)
+		if err != nil {
+			return fmt.Errorf("arguments of a call of %s: %w", c.Name, err)
+		}
+		if c.Arguments == nil {
+			arguments = []byte("{}")
+		}
+		index := out.StartCall(fmt.Sprintf("call-%d", i+1), c.Name)
+		out.CallArguments(index, string(arguments))
+		out.EndCall(index, "")
+	}
+	if a.Stalls {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if a.Err != nil {
+		if e, ok := errors.AsType[*providers.Error](a.Err); ok {
+			return e
+		}
+		return &providers.Error{Kind: providers.KindInvalidRequest, Err: a.Err}
+	}
+	out.Finish(a.done())
+	return nil
+}
+
+func (a Answer) done() providers.Done {
+	d := providers.Done{StopReason: a.StopReason, Usage: a.Usage}
+	if d.StopReason == "" {
+		d.StopReason = providers.StopStop
+		if len(a.Calls) > 0 {
+			d.StopReason = providers.StopToolUse
+		}
+	}
+	if d.Usage == (providers.Usage{}) {
+		thought := int64(len(strings.Fields(a.Reasoning)))
+		d.Usage = providers.Usage{Reasoning: thought, Output: thought + int64(len(strings.Fields(a.Text))+len(a.Calls))}
+	}
+	return d
+}

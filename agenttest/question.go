@@ -1,0 +1,53 @@
+package agenttest
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// note is a message by which a runtime tells the model that it was interrupted.
+var note = regexp.MustCompile(`(?s)^<(?:advisory>|[A-Za-z][^>]*\stype="[^"]*(?:interrupt|continu|abort)[^"]*").*>$`)
+
+// question is what a model was asked before it was interrupted, in a form that can be compared, and
+// what it has said to that already.
+func question(messages []providers.Message) (asked, said string) {
+	for len(messages) > 0 {
+		m := messages[len(messages)-1]
+		text, only := texts(m)
+		if !only || m.Role == providers.RoleTool || m.Role == providers.RoleUser && !note.MatchString(text) {
+			break
+		}
+		if m.Role == providers.RoleAssistant {
+			said = text + said
+		}
+		messages = messages[:len(messages)-1]
+	}
+	var out strings.Builder
+	for _, m := range messages {
+		fmt.Fprintf(&out, "\n%s", m.Role)
+		for _, p := range m.Parts {
+			if image, ok := p.(providers.Image); ok {
+				p = providers.Text{Text: fmt.Sprintf("%s of %d bytes", image.MimeType, image.Content.Size())}
+			}
+			fmt.Fprintf(&out, " %T%+q", p, p)
+		}
+	}
+	return out.String(), said
+}
+
+// texts joins the texts of a message and reports whether there is nothing else but reasoning in it.
+func texts(m providers.Message) (text string, only bool) {
+	for _, p := range m.Parts {
+		switch p := p.(type) {
+		case providers.Text:
+			text += p.Text
+		case providers.Reasoning:
+		default:
+			return "", false
+		}
+	}
+	return text, true
+}
