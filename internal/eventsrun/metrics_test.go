@@ -17,7 +17,8 @@ type metrics struct {
 	behind  int // Conversations.
 	lost    int // Logs.
 	stored  int // Events, durable and live.
-	dropped int // Live events.
+	emitted int // Live events.
+	dropped int // Of those.
 	failing bool
 	fails   int // Writes.
 	busy    int // Conversations.
@@ -39,6 +40,9 @@ func (n *node) scrape(ctx context.Context) (metrics, error) {
 // live is how many live events it counts as stored. Nothing is under way, and there is
 // one sink.
 func (m metrics) live() int { return m.stored - m.shipped }
+
+// underWay is how many live events are neither stored nor dropped.
+func (m metrics) underWay() int { return m.emitted - m.live() - m.dropped }
 
 var (
 	sampleLine = regexp.MustCompile(`^(parley_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
@@ -68,7 +72,7 @@ func parseMetrics(text string) (m metrics, err error) {
 	for name, field := range map[string]*int{
 		"parley_events_shipped_total": &m.shipped, "parley_events_waiting": &m.waiting, "parley_events_behind": &m.behind,
 		"parley_events_lost_total": &m.lost, "parley_events_stored_total": &m.stored, "parley_events_failures_total": &m.fails,
-		"parley_events_failing": &failing, "parley_busy": &m.busy,
+		"parley_events_failing": &failing, "parley_events_emitted_total": &m.emitted, "parley_busy": &m.busy,
 	} {
 		n, ok := sums[name]
 		if !ok {
@@ -89,11 +93,11 @@ func TestParseMetrics(t *testing.T) {
 		"parley_info{address=\"127.0.0.1:1\",member=\"m1\",version=\"v\"} 1\nparley_busy 3\n" +
 		"parley_events_shipped_total 1.5e+06\nparley_events_waiting 4\nparley_events_behind 5\nparley_events_lost_total 0\n" +
 		"parley_events_stored_total{sink=\"clickhouse\"} 1.500009e+06\nparley_events_failures_total{sink=\"clickhouse\"} 7\n" +
-		"parley_events_failing{sink=\"clickhouse\"} 1\n" +
+		"parley_events_failing{sink=\"clickhouse\"} 1\nparley_events_emitted_total{sink=\"clickhouse\"} 16\n" +
 		"parley_events_dropped_total{sink=\"clickhouse\",type=\"log\"} 2\nparley_events_dropped_total{sink=\"clickhouse\",type=\"text_delta\"} 3\n"
 	got, err := parseMetrics(text)
-	want := metrics{member: "m1", shipped: 1_500_000, waiting: 4, behind: 5, stored: 1_500_009, dropped: 5, failing: true, fails: 7, busy: 3}
-	if err != nil || got != want || got.live() != 9 {
+	want := metrics{member: "m1", shipped: 1_500_000, waiting: 4, behind: 5, stored: 1_500_009, emitted: 16, dropped: 5, failing: true, fails: 7, busy: 3}
+	if err != nil || got != want || got.live() != 9 || got.underWay() != 2 {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	if _, err := parseMetrics(strings.ReplaceAll(text, "parley_events_waiting", "parley_other")); err == nil {

@@ -318,9 +318,10 @@ func (r *run) scrapeAll(ctx context.Context) (map[string]metrics, error) {
 	return out, nil
 }
 
-// catchUp waits until nothing is to be exported any more. Nobody posts. A conversation is
-// in a busy journal until all its events are stored or an export journal lists it, so the
-// busy journals are looked at first.
+// catchUp waits until nothing is to be exported any more, live events included: what they
+// come to in the end is compared with what they had come to then. Nobody posts. A
+// conversation is in a busy journal until all its events are stored or an export journal
+// lists it, so the busy journals are looked at first.
 func (r *run) catchUp(ctx context.Context) error {
 	var left string
 	err := until(ctx, "the nodes have caught up", func() (bool, error) {
@@ -341,7 +342,7 @@ func (r *run) catchUp(ctx context.Context) error {
 			busy += n
 		}
 		for _, m := range all {
-			busy += m.waiting + m.behind + m.busy
+			busy += m.waiting + m.behind + m.busy + m.underWay()
 		}
 		return busy == 0, nil
 	})
