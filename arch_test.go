@@ -119,7 +119,7 @@ func harnesses() []row {
 		{"internal/sample/volumes", 2, tool, nil, nil},
 		{"internal/table", 2, tool, nil, nil},
 		{"internal/threads", 2, tool, nil, nil},
-		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
+		{"internal/noderun", 4, suite, list("conversation", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
 
 		{"cmd/parley", 4, command, nil, list("github.com/spf13/cobra")},
 		{"cmd/parley-bench", 4, command, nil, list("github.com/spf13/cobra")},
@@ -428,30 +428,38 @@ func neverArrows() []arrow {
 
 // TestRoomsKeepApart follows imports to their end.
 func TestRoomsKeepApart(t *testing.T) {
+	for _, a := range neverArrows() {
+		reached := reachedFrom(t, a.from)
+		if len(reached) == 0 && a.from != "actors/internal/series" {
+			t.Errorf("%s imports nothing: the test looks at another package", a.from)
+		}
+		for p := range reached {
+			if slices.ContainsFunc(a.never, func(n string) bool { return within(p, n) }) {
+				t.Errorf("%s imports %s, directly or not: %s", a.from, p, a.why)
+			}
+		}
+	}
+}
+
+// reachedFrom returns what a package imports of the module, directly or not, without its
+// tests.
+func reachedFrom(t *testing.T, from string) map[string]bool {
+	t.Helper()
 	own := map[string][]string{}
 	for _, f := range goFiles(t) {
 		if o, _ := importsOf(f); !f.test {
 			own[f.dir] = append(own[f.dir], o...)
 		}
 	}
-	for _, a := range neverArrows() {
-		if own[a.from] == nil && a.from != "actors/internal/series" {
-			t.Errorf("%s imports nothing: the test looks at another package", a.from)
-		}
-		seen, waiting := map[string]bool{}, slices.Clone(own[a.from])
-		for len(waiting) > 0 {
-			p := waiting[0]
-			waiting = waiting[1:]
-			if seen[p] {
-				continue
-			}
-			seen[p] = true
+	reached := map[string]bool{}
+	for waiting := slices.Clone(own[from]); len(waiting) > 0; {
+		p := waiting[0]
+		if waiting = waiting[1:]; !reached[p] {
+			reached[p] = true
 			waiting = append(waiting, own[p]...)
-			if slices.ContainsFunc(a.never, func(n string) bool { return within(p, n) }) {
-				t.Errorf("%s imports %s, directly or not: %s", a.from, p, a.why)
-			}
 		}
 	}
+	return reached
 }
 
 // TestTheShellStaysThin bounds the fields of the two types at which all rooms meet. One that
@@ -492,32 +500,19 @@ func TestTheShellStaysThin(t *testing.T) {
 // TestParleyIsTheProductAlone: what measures it, breaks it or stands in for others in its
 // tests is no part of the program.
 func TestParleyIsTheProductAlone(t *testing.T) {
-	own := map[string][]string{}
-	for _, f := range goFiles(t) {
-		if o, _ := importsOf(f); !f.test {
-			own[f.dir] = append(own[f.dir], o...)
-		}
-	}
 	foreign := list("cmd/parley-bench", "internal/fakemodel", "internal/proc", "internal/s3front")
 	for _, r := range packages() {
 		if r.role == suite {
 			foreign = append(foreign, r.pkg)
 		}
 	}
-	seen, waiting := map[string]bool{}, list("cmd/parley")
-	for len(waiting) > 0 {
-		p := waiting[0]
-		waiting = waiting[1:]
-		if seen[p] {
-			continue
-		}
-		seen[p] = true
-		waiting = append(waiting, own[p]...)
+	reached := reachedFrom(t, "cmd/parley")
+	for p := range reached {
 		if slices.ContainsFunc(foreign, func(f string) bool { return within(p, f) }) {
 			t.Errorf("cmd/parley imports %s, directly or not", p)
 		}
 	}
-	if !seen["actors"] {
+	if !reached["actors"] {
 		t.Error("cmd/parley does not import actors: the test looks at another program")
 	}
 }

@@ -139,11 +139,7 @@ func TestFind(t *testing.T) {
 
 // TestChildren: they say where they are, and end in order when they are told to.
 func TestChildren(t *testing.T) {
-	r, err := proc.StartReaper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := proc.ReaperOf(t)
 	for _, args := range [][]string{{bench.ModelCommand}, {bench.BucketCommand, "--dir", t.TempDir()}} {
 		p, err := r.Start(proc.Command{Args: append([]string{built.bench}, args...), Log: filepath.Join(t.TempDir(), "log")})
 		if err != nil {

@@ -56,12 +56,7 @@ func TestServer(t *testing.T) {
 // TestAgainst measures a server that is there already, with a model that is not the
 // bench's own.
 func TestAgainst(t *testing.T) {
-	reaper, err := proc.StartReaper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reaper.Close()
-	p, err := reaper.Start(proc.Command{Args: []string{built.parley, "serve", "--quiet", "--config", echoConfig(t, dirBucket(t))}})
+	p, err := proc.ReaperOf(t).Start(proc.Command{Args: []string{built.parley, "serve", "--quiet", "--config", echoConfig(t, dirBucket(t))}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (n *node) String() string { return fmt.Sprintf("node %d", n.number+1) }
 // newSite makes one node over a folder, or several over an endpoint. None runs yet.
 func newSite(t *testing.T, nodes int) *site {
 	t.Helper()
-	s := &site{program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token}, reaper: noderun.StartReaper(t)}
+	s := &site{program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token}, reaper: proc.ReaperOf(t)}
 	if *keepFlag != "" {
 		s.dir = *keepFlag
 	}
@@ -78,7 +78,10 @@ func newSite(t *testing.T, nodes int) *site {
 		s.place = noderun.NewBucket(t, s.store)
 	}
 	s.env = append(s.env, s.place.Env()...)
-	ports := noderun.FreePorts(t, "127.0.0.1", 3*nodes+1)
+	ports, err := proc.FreeAddresses("127.0.0.1", 3*nodes+1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.models = ports[3*nodes]
 	for i := range nodes {
 		n := &node{site: s, number: i, http: ports[3*i], admin: ports[3*i+1], config: filepath.Join(s.dir, fmt.Sprintf("node-%d.yaml", i+1))}

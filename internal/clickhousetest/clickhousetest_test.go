@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // way is one of the ways to reach a server.
@@ -230,33 +229,9 @@ func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
 	}
 }
 
-const dirEnv = "PARLEY_CLICKHOUSETEST_DIR"
-
-// TestServerEndsWithItsProcess runs itself in another process that ends without any
-// cleanup.
 func TestServerEndsWithItsProcess(t *testing.T) {
-	if dir := os.Getenv(dirEnv); dir != "" {
-		s, err := clickhousetest.Run(t.Context(), &clickhousetest.Options{Dir: dir})
-		fmt.Println(s.Addr(), err)
-		os.Exit(0)
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestServerEndsWithItsProcess$")
-	cmd.Env = append(os.Environ(), dirEnv+"="+t.TempDir(), "PARLEY_TEST_CLICKHOUSE=")
-	out, err := cmd.Output()
-	address, _, _ := strings.Cut(string(out), " ")
-	if _, _, bad := net.SplitHostPort(address); err != nil || bad != nil {
-		t.Fatalf("the other process: %v: %s", err, out)
-	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			return
-		}
-		conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("the server at %s goes on", address)
-		}
-	}
+	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
+	proc.EndsWithItsProcess(t, func() string { return clickhousetest.Start(t, &clickhousetest.Options{}).Addr() })
 }
 
 // failing is a test that is expected to fail.

@@ -103,10 +103,12 @@ const configuration = `<clickhouse>
 `
 
 func (i installed) start(ctx context.Context, s *Server) (*proc.Process, error) {
-	for _, address := range []*string{&s.native, &s.web} {
-		if err := choosePort(address); err != nil {
+	if port(s.native) == "0" {
+		free, err := proc.FreeAddresses("127.0.0.1", 2)
+		if err != nil {
 			return nil, err
 		}
+		s.native, s.web = free[0], free[1]
 	}
 	dir, err := filepath.Abs(s.dir)
 	if err != nil {
@@ -152,19 +154,6 @@ func answers(ctx context.Context, s *Server, p *proc.Process) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// choosePort replaces port 0 by one that nobody has, for now.
-func choosePort(address *string) error {
-	if port(*address) != "0" {
-		return nil
-	}
-	l, err := net.Listen("tcp", *address)
-	if err != nil {
-		return err
-	}
-	*address = l.Addr().String()
-	return l.Close()
 }
 
 func port(address string) string {

@@ -92,7 +92,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
 	place := noderun.NewBucket(t, s3server.Versitygw(t))
 	c := &cluster{
-		subnet: fmt.Sprintf("127.0.%d", clusters.Add(1)), reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
+		subnet: fmt.Sprintf("127.0.%d", clusters.Add(1)), reaper: proc.ReaperOf(t), http: noderun.NewClient(answerWithin), ca: newAuthority(t), model: fakemodel.New(nil),
 	}
 	var err error
 	if c.bucket, _, err = place.Open(); err != nil {
@@ -136,7 +136,10 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 func (c *cluster) add(t *testing.T, i int, endpoint string) *node {
 	t.Helper()
 	n := &node{c: c, number: i, ip: fmt.Sprintf("%s.%d", c.subnet, 11+i), changed: make(chan struct{})}
-	ports := noderun.FreePorts(t, n.ip, 3)
+	ports, err := proc.FreeAddresses(n.ip, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
 	n.http, n.peers, n.admin = ports[0], ports[1], ports[2]
 	for from := range c.between {
 		n.callers = append(n.callers, newPath(c.between[from][i], c.between[i][from]))

@@ -79,7 +79,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(vendor.Close)
 	c := &cluster{
 		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, &clickhousetest.Options{}),
-		reaper: noderun.StartReaper(t), http: noderun.NewClient(answerWithin),
+		reaper: proc.ReaperOf(t), http: noderun.NewClient(answerWithin),
 		env: place.Env(),
 	}
 	var b strings.Builder
@@ -109,7 +109,10 @@ func (c *cluster) start(ctx context.Context) (*node, error) {
 	n := &node{c: c, number: len(c.all) + 1}
 	c.mu.Unlock()
 	host := fmt.Sprintf("127.0.0.%d", 40+n.number) // Nobody else takes a port of it.
-	ports := noderun.FreePorts(c.t, host, 3)
+	ports, err := proc.FreeAddresses(host, 3)
+	if err != nil {
+		return nil, err
+	}
 	n.http, n.peers, n.home = ports[0], ports[1], ports[2]
 	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", n.number))
 	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s}\n%s", n.http, n.home, n.peers, c.common)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -208,7 +209,7 @@ func TestLostLogIsNoticed(t *testing.T) {
 // TestServerFlawsAreNoticed shows that a server that ends by itself is told from
 // one that was killed.
 func TestServerFlawsAreNoticed(t *testing.T) {
-	dir, reaper := t.TempDir(), noderun.StartReaper(t)
+	dir, reaper := t.TempDir(), proc.ReaperOf(t)
 	start := func(name string, p noderun.Place) *server {
 		s, err := startServer(reaper, serverConfig{Place: p, Vendor: "http://127.0.0.1:1", Ledger: filepath.Join(dir, name+".ledger")}, filepath.Join(dir, name))
 		if err != nil {

@@ -71,7 +71,7 @@ func newRun(t *testing.T, p noderun.Place, cycles []cycle) *run {
 		report: newReport(),
 	}
 	r.vendor = startVendor(t, r.events)
-	r.reaper = noderun.StartReaper(t)
+	r.reaper = proc.ReaperOf(t)
 	r.client = newClient(r.events)
 	r.readCtx, r.endReads = context.WithCancel(context.Background())
 	return r

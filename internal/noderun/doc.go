@@ -1,24 +1,20 @@
-// Package noderun starts real node processes and talks to them as clients do, for the
-// system tests.
+// Package noderun talks to real node processes as clients do, for the system tests.
 //
 // The tests of internal/attackrun, internal/killrun, internal/clusterrun and
-// internal/eventsrun call it, and those of the programs; nothing else may. What is broken when, and what must hold
-// then, is theirs. Here is what they have in common: processes that no test leaves
-// behind, the [Place] of their data, a [Client] and a [Reader] that check every answer by
-// itself, the [Story] that a log tells, with the [Projection] that a reader's [Sight] is
-// compared with, the program's own look at a bucket with [Verify], and the [Notes] of what
-// is wrong. Package proc is called for the processes.
+// internal/eventsrun call it, and those of the programs; nothing else may. What is broken
+// when, and what must hold then, is theirs. Here is what they have in common: the [Place] of
+// their data, a [Client] and a [Reader] that check every answer by itself, the [Story] that a
+// log tells, with the [Projection] that a reader's [Sight] is compared with, the program's
+// own look at a bucket with [Verify], and the [Notes] of what is wrong. Package proc runs the
+// processes.
 //
 // Guarantees:
 //
-//  1. A process ends before the test is over whose reaper [StartReaper] has started.
-//  2. Whatever a node may not answer in any state is an error that [Broken] reports.
+//  1. Whatever a node may not answer in any state is an error that [Broken] reports.
 //     Any other error may be due to what was broken on purpose.
-//  3. What a Reader has is without a gap, in order and each chunk once, and what came
+//  2. What a Reader has is without a gap, in order and each chunk once, and what came
 //     again was the same.
 //
 // Everything is safe for concurrent use, except a Story and its Projection. A Reader is
 // used by one goroutine that follows, and by any that look at what it has.
-//
-// After a crash of the test process no process is left.
 package noderun

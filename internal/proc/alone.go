@@ -2,10 +2,13 @@ package proc
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parleyrun/parley/internal/sample"
 )
@@ -17,8 +20,11 @@ const childOf = "PARLEY_TEST_CHILD_OF"
 type Test interface {
 	Context() context.Context
 	Name() string
+	TempDir() string
 	Helper()
+	Cleanup(func())
 	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
 }
 
 // Child is a process that runs the calling test alone, and ends with it. In it IsChild
@@ -48,4 +54,37 @@ func Isolated(t Test) bool {
 		t.Errorf("in a process of its own: %v\n%s", err, out)
 	}
 	return true
+}
+
+// gone bounds how long what an ended process has left may go on.
+const gone = time.Minute
+
+// EndsWithItsProcess fails the calling test unless a server ends with the process that
+// started it. Listen starts one and returns its address. It is called in a process of its
+// own, which ends without any cleanup.
+func EndsWithItsProcess(t Test, listen func() (address string)) {
+	t.Helper()
+	const says = "\nlistens at "
+	if IsChild(t) {
+		fmt.Printf("%s%s\n", says, listen())
+		os.Exit(0)
+	}
+	cmd := Child(t)
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // What it leaves there goes with this test.
+	out, err := cmd.Output()
+	_, address, _ := strings.Cut(string(out), says)
+	address = strings.TrimSpace(address)
+	if _, _, bad := net.SplitHostPort(address); err != nil || bad != nil {
+		t.Fatalf("the other process: %v: %s", err, out)
+	}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		if time.Since(began) > gone {
+			t.Fatalf("the server at %s goes on", address)
+		}
+	}
 }

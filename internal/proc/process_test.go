@@ -22,20 +22,6 @@ import (
 // fails.
 const liveness = time.Minute
 
-func reaper(t *testing.T) *proc.Reaper {
-	t.Helper()
-	r, err := proc.StartReaper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return r
-}
-
 func start(t *testing.T, r *proc.Reaper, script string) *proc.Process {
 	t.Helper()
 	return startAs(t, r, proc.Command{Env: []string{"SAYS=hello"}, Log: t.TempDir() + "/log"}, script)
@@ -80,7 +66,7 @@ func TestProcessEnds(t *testing.T) {
 		}, -1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, reaper(t), c.script)
+			p := start(t, proc.ReaperOf(t), c.script)
 			<-p.Ready()
 			c.ask(p)
 			<-p.Ended()
@@ -92,7 +78,7 @@ func TestProcessEnds(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	r := reaper(t)
+	r := proc.ReaperOf(t)
 	if line, err := start(t, r, "echo at $SAYS; exec sleep 60").Await(t.Context()); line != "at hello" || err != nil {
 		t.Errorf("a process that is ready says %q, %v", line, err)
 	}
@@ -110,7 +96,7 @@ func TestAwait(t *testing.T) {
 // TestCommand shows what a process is given, and where what it prints goes.
 func TestCommand(t *testing.T) {
 	t.Setenv("PARLEY_PROC_OTHER", "other")
-	dir, r := t.TempDir(), reaper(t)
+	dir, r := t.TempDir(), proc.ReaperOf(t)
 	log := filepath.Join(dir, "log")
 	run := func(c proc.Command, script string) *proc.Process {
 		c.Log = log
@@ -154,7 +140,7 @@ func TestStop(t *testing.T) {
 		"not at all":   {fmt.Sprintf(onTERM, ""), 50 * time.Millisecond, "went on for 50ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, reaper(t), c.script)
+			p := start(t, proc.ReaperOf(t), c.script)
 			<-p.Ready()
 			err := p.Stop(c.within)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -167,7 +153,7 @@ func TestStop(t *testing.T) {
 			}
 		})
 	}
-	killed, gone := start(t, reaper(t), "echo; exec sleep 60"), start(t, reaper(t), "exit 4")
+	killed, gone := start(t, proc.ReaperOf(t), "echo; exec sleep 60"), start(t, proc.ReaperOf(t), "exit 4")
 	killed.Kill()
 	if err := killed.Stop(liveness); err != nil {
 		t.Errorf("a process that was killed is stopped with %v", err)
@@ -179,7 +165,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestFlaws(t *testing.T) {
-	p := start(t, reaper(t), "exit 0")
+	p := start(t, proc.ReaperOf(t), "exit 0")
 	<-p.Ended()
 	for name, c := range map[string]struct{ out, want string }{
 		"a clean log": {"level=INFO msg=\"joined\"\n", ""},
@@ -208,7 +194,7 @@ func TestFlaws(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	var one, other *proc.Process
 	t.Run("inner", func(t *testing.T) {
-		r := reaper(t)
+		r := proc.ReaperOf(t)
 		one, other = start(t, r, "echo; exec sleep 600"), start(t, r, "echo; exec sleep 600")
 		<-one.Ready()
 		<-other.Ready()
@@ -228,7 +214,7 @@ func TestNothingIsLeft(t *testing.T) {
 // TestStartAfterTheEnd: nobody would reap what is started then.
 func TestStartAfterTheEnd(t *testing.T) {
 	var r *proc.Reaper
-	t.Run("test", func(t *testing.T) { r = reaper(t) })
+	t.Run("test", func(t *testing.T) { r = proc.ReaperOf(t) })
 	if _, err := r.Start(proc.Command{Args: []string{"sleep", "60"}}); !errors.Is(err, proc.ErrClosed) {
 		t.Errorf("a process after its test: %v, want ErrClosed", err)
 	}
@@ -271,7 +257,7 @@ const roleEnv = "PARLEY_PROC_TEST_ROLE"
 // cleanup or is killed. What that starts holds a pipe open.
 func TestNothingOutlivesItsOwner(t *testing.T) {
 	if fifo := os.Getenv(roleEnv); fifo != "" {
-		r := reaper(t)
+		r := proc.ReaperOf(t)
 		<-start(t, r, "exec 4>"+fifo+"; echo; exec sleep 600").Ready()
 		fmt.Println(tempDir(t, r))
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -346,7 +332,7 @@ func tempDir(t *testing.T, r *proc.Reaper) string {
 
 func TestTempDir(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	r := reaper(t)
+	r := proc.ReaperOf(t)
 	dirs := []string{tempDir(t, r), tempDir(t, r)}
 	for range 2 {
 		if err := r.Close(); err != nil {

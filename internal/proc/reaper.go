@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,37 @@ func StartReaper() (*Reaper, error) {
 		return nil, fmt.Errorf("start reaper: %w", err)
 	}
 	return &Reaper{pipe: pipe, cmd: cmd}, nil
+}
+
+// ReaperOf starts a reaper for the processes of a test. When t ends, what still runs is
+// killed and waited for.
+func ReaperOf(t Test) *Reaper {
+	t.Helper()
+	r, err := StartReaper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return r
+}
+
+// FreeAddresses returns n addresses of a host that nobody listens on, for now. A process
+// with a loopback address of its own has them for good: nobody else takes a port there while
+// it is down.
+func FreeAddresses(host string, n int) (addresses []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			return nil, fmt.Errorf("find a free address: %w", err)
+		}
+		defer l.Close() // At the end, so that none comes twice.
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
 }
 
 // Close kills what still runs and waits for it. Nothing is started afterwards.

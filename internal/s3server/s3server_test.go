@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/s3"
@@ -117,38 +117,10 @@ func testServerEndsWithItsTest(t *testing.T, start func(testing.TB) *s3server.Se
 	}
 }
 
-const roleEnv = "PARLEY_S3SERVER_TEST_ROLE"
-
-// TestServerEndsWithItsProcess runs itself in another process that ends without
-// any cleanup.
 func TestServerEndsWithItsProcess(t *testing.T) {
-	if start := programs()[os.Getenv(roleEnv)]; start != nil {
-		fmt.Println(start(t).Endpoint)
-		os.Exit(0)
-	}
-	for name := range programs() {
-		t.Run(name, func(t *testing.T) { endsWithItsProcess(t, name) })
-	}
-}
-
-func endsWithItsProcess(t *testing.T, name string) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestServerEndsWithItsProcess$")
-	cmd.Env = append(os.Environ(), roleEnv+"="+name, "TMPDIR="+t.TempDir())
-	out, err := cmd.Output()
-	endpoint := strings.TrimSpace(string(out))
-	if _, _, bad := net.SplitHostPort(endpoint); err != nil || bad != nil {
-		t.Fatalf("the other process: %v: %s", err, out)
-	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		conn, err := net.Dial("tcp", endpoint)
-		if err != nil {
-			return
-		}
-		conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("the server at %s goes on", endpoint)
-		}
-	}
+	onPrograms(t, func(t *testing.T, start func(testing.TB) *s3server.Server) {
+		proc.EndsWithItsProcess(t, func() string { return start(t).Endpoint })
+	})
 }
 
 // failing is a test that is expected to fail.

@@ -2,7 +2,6 @@ package s3server
 
 import (
 	"crypto/rand"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -82,17 +81,13 @@ func start(t testing.TB, p program) *Server {
 			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, s.output())
 		}
 	})
-	reaper, err := proc.StartReaper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := reaper.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	reaper := proc.ReaperOf(t)
 	for attempt := range startAttempts {
-		s.Endpoint = freePort(t)
+		free, err := proc.FreeAddresses("127.0.0.1", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Endpoint = free[0]
 		args, env := p.command(s, attempt)
 		if s.run(t, reaper, append([]string{file}, args...), env) {
 			return s
@@ -152,14 +147,3 @@ func (s *Server) answers(t testing.TB, ended <-chan struct{}) bool {
 
 // output returns the end of what the server has printed.
 func (s *Server) output() string { return proc.Tail(s.log(), shownOutput) }
-
-// freePort returns an address nobody listens on, for now.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -103,10 +102,11 @@ func equal(n int) []nodeSpec { return slices.Repeat([]nodeSpec{{weight: 1}}, n) 
 
 // start starts the node of a place and waits until it is ready.
 func (n *nodes) start(ctx context.Context, place int) error {
-	admin, err := freeAddress()
+	free, err := proc.FreeAddresses("127.0.0.1", 1)
 	if err != nil {
 		return err
 	}
+	admin := free[0]
 	spec := n.specs[place]
 	bucket := map[string]any{"endpoint": n.bucket.Endpoint, "name": n.bucket.Name, "prefix": n.bucket.Prefix, "secure": n.bucket.Secure}
 	if n.bucket.Region != "" {
@@ -154,16 +154,6 @@ func observed(at string, profiled bool) map[string]any {
 		section["pprof"] = true
 	}
 	return section
-}
-
-// freeAddress is one that nobody listens on, for now.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free address: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // await waits until a node is ready.

@@ -170,9 +170,11 @@ func (r *runner) fresh(ctx context.Context, folder string, profiled bool) (*chil
 	}
 	admin := ""
 	if profiled {
-		if admin, err = freeAddress(); err != nil {
+		free, err := proc.FreeAddresses("127.0.0.1", 1)
+		if err != nil {
 			return nil, err
 		}
+		admin = free[0]
 		sections["admin"] = observed(admin, true)
 	}
 	if err := writeConf(file, model, sections); err != nil {
