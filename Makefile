@@ -28,6 +28,8 @@ ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse)
 LONGEST_VOLUMES := ./internal/clusterrun ./actors
 LONGEST  := ./actors ./internal/clusterrun ./internal/cli/node ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
 
+# Tests have more memory than processors. Those of memory collect garbage as programs do.
+test quick volumes mutants race: export GOGC ?= 400
 # The linker takes half its time for what debuggers read, and vet has a run of its own.
 test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -vet=off
 

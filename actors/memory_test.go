@@ -49,7 +49,9 @@ func peak(t *testing.T, most int, run func(*testing.T)) {
 		fmt.Printf("%s\n", status)
 		return
 	}
-	out, err := proc.Child(t).CombinedOutput()
+	child := proc.Child(t)
+	child.Env = append(child.Env, "GOGC=")
+	out, err := child.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out[max(0, len(out)-4000):])
 	}

@@ -13,9 +13,11 @@ var program = clitest.New(commands)
 func TestMain(m *testing.M) { program.Main(m) }
 
 // lean has a test use the program without the race detector, whose memory is not that of
-// the program. Parallel tests must not: they share what is run.
+// the program, and let it collect garbage as it does by itself. Parallel tests must not: they
+// share what is run.
 func lean(t *testing.T) {
 	t.Helper()
+	t.Setenv("GOGC", "")
 	file, err := proc.Build(t.Context(), "cmd/parley", false)
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (n *node) String() string { return fmt.Sprintf("node %d", n.number+1) }
 // newSite makes one node over a folder, or several over an endpoint. None runs yet.
 func newSite(t *testing.T, nodes int) *site {
 	t.Helper()
-	s := &site{program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token}, reaper: proc.ReaperOf(t)}
+	s := &site{program: program(t), dir: t.TempDir(), env: []string{"ATTACK_TOKEN=" + token, "GOGC="}, reaper: proc.ReaperOf(t)}
 	if *keepFlag != "" {
 		s.dir = *keepFlag
 	}

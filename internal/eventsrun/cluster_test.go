@@ -80,7 +80,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, &clickhousetest.Options{}),
 		reaper: proc.ReaperOf(t), http: noderun.NewClient(answerWithin),
-		env: place.Env(),
+		env: append(place.Env(), "GOGC="),
 	}
 	var b strings.Builder
 	b.WriteString(place.Config())
