@@ -135,6 +135,7 @@ func modelVendors() []row {
 	return []row{
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/catalog", 3, vendor, list("providers"), nil},
+		{"providers/edge", 4, command, nil, nil},
 		{"providers/googlegenerativeai", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/mistralconversations", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},

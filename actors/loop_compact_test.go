@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/edge"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -265,6 +267,22 @@ func TestCompactionWithinASubmission(t *testing.T) {
 	}
 }
 
+// smallBinding is the binding of an edge platform that takes no request.
+type smallBinding struct{}
+
+func (smallBinding) Run(context.Context, string, *providers.Body, providers.EdgeRunOptions) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusRequestEntityTooLarge}, nil
+}
+
+// asksBinding calls the model by a binding that refuses the request as too large.
+func asksBinding(ctx context.Context, req providers.Request, _ *providers.Assembler) error {
+	m := providers.Model{Provider: "test", ID: "model", Edge: &providers.Edge{Binding: smallBinding{}}}
+	for _, err := range edge.New(nil).Stream(ctx, m, req, providers.Options{}) {
+		return err
+	}
+	return nil
+}
+
 // TestOverflow: what is too long, however a vendor says so, is shortened once.
 func TestOverflow(t *testing.T) {
 	inWords := providers.ResponseError(400, nil, []byte(`{"error":{"message":"prompt is too long: 1200 tokens > 1000 maximum"}}`))
@@ -277,7 +295,8 @@ func TestOverflow(t *testing.T) {
 		fail script
 		off  bool
 	}{
-		"413": {fails(tooLong), false}, "vendor's words": {fails(inWords), false}, "silent": {silent, false}, "no room": {noRoom, false}, "off": {fails(tooLong), true},
+		"edge binding": {asksBinding, false},
+		"413":          {fails(tooLong), false}, "vendor's words": {fails(inWords), false}, "silent": {silent, false}, "no room": {noRoom, false}, "off": {fails(tooLong), true},
 	} {
 		for _, again := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, again %v", name, again), func(t *testing.T) {

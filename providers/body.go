@@ -20,6 +20,8 @@ import (
 type Body struct {
 	parts []bodyPart
 	size  int64
+	// watch sees every reader that Open makes; it may be nil.
+	watch func(*bodyReader)
 }
 
 // bodyPart is some text and the image after it, if there is one.
@@ -60,7 +62,13 @@ func (b *Body) Inner(front, back int) *Body {
 // it is closed, and holds a piece of one at a time. An error of an image is an
 // *Error of KindImageUnavailable or KindImageUnreadable; an image that is not what
 // it was shows before its last piece is read. Close may be called during a Read.
-func (b *Body) Open(ctx context.Context) io.ReadCloser { return b.open(ctx) }
+func (b *Body) Open(ctx context.Context) io.ReadCloser {
+	r := b.open(ctx)
+	if b.watch != nil {
+		b.watch(r)
+	}
+	return r
+}
 
 func (b *Body) open(ctx context.Context) *bodyReader {
 	ctx, cancel := context.WithCancel(ctx)

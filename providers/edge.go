@@ -8,7 +8,8 @@ import (
 
 // APIEdgeAIBinding is the slug of an edge platform's binding to its models. It has no
 // endpoint, so a registration with it needs no BaseURL, and nothing else either. No
-// protocol for it is registered by itself: calls fail until one is.
+// protocol for it is registered by itself: calls fail until one is, which package edge
+// beside this one has.
 const APIEdgeAIBinding = "edge-ai-binding"
 
 // edgeCatalog is the provider whose catalog entries are those of the edge platform.
@@ -95,6 +96,8 @@ type EdgeError struct {
 	// Status and StatusText are those of the response; the text may be empty.
 	Status     int
 	StatusText string
+	// Err is what the response says, a *VendorError, or nil.
+	Err error
 }
 
 // Type is the error's type, "edge_ai_binding_error".
@@ -112,6 +115,9 @@ func (e *EdgeError) Meta() map[string]any {
 	}
 	return meta
 }
+
+// Unwrap returns what the response says.
+func (e *EdgeError) Unwrap() error { return e.Err }
 
 // Error names the status, and the reason if there is one.
 func (e *EdgeError) Error() string {

@@ -24,6 +24,10 @@ type HTTPOptions struct {
 	// request reads what will be sent, from its beginning. ctx is that of the call. An
 	// error that is not an *Error is reported as KindAuth.
 	Authorize func(ctx context.Context, r *http.Request, m Model, o Options) error
+	// Do sends calls in place of Client, where a vendor is reached by other ways than an
+	// address: then the model needs no BaseURL, and Authorize is not asked. An error that
+	// is not an *Error is reported as KindNetwork.
+	Do func(ctx context.Context, m Model, c *Call) (*http.Response, error)
 	// FindCredentials says where Authorize would find credentials, see CredentialFinder.
 	FindCredentials func(m Model) string
 }
@@ -36,6 +40,7 @@ type HTTP struct {
 	client    *http.Client
 	owned     bool
 	authorize func(context.Context, *http.Request, Model, Options) error
+	do        func(context.Context, Model, *Call) (*http.Response, error)
 	find      func(Model) string
 }
 
@@ -49,8 +54,8 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
 	}
-	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, find: o.FindCredentials}
-	if h.client != nil {
+	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, do: o.Do, find: o.FindCredentials}
+	if h.client != nil || h.do != nil {
 		return h
 	}
 	h.owned = true
@@ -123,21 +128,41 @@ func (h *HTTP) call(ctx context.Context, m Model, req Request, o Options, a *Ass
 	if err != nil {
 		return errorOf(KindInvalidRequest, err)
 	}
-	hreq, err := newRequest(ctx, m, call)
-	if err != nil {
-		return &Error{Kind: KindInvalidRequest, Err: err}
-	}
 	up := &upload{ctx: ctx, body: call.Body}
 	defer up.end()
-	up.attach(hreq)
-	if err := h.finishRequest(ctx, hreq, m, topts); err != nil {
-		return err
+	if h.do != nil {
+		err = h.hand(ctx, m, call, up, a)
+	} else {
+		err = h.post(ctx, m, call, topts, up, a)
 	}
-	err = HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
 	if failure := up.end(); failure != nil && !a.finished {
 		return failure // whatever the vendor made of half a request
 	}
 	return err
+}
+
+// post makes the request of a call at the model's address.
+func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upload, a *Assembler) error {
+	hreq, err := newRequest(ctx, m, call)
+	if err != nil {
+		return &Error{Kind: KindInvalidRequest, Err: err}
+	}
+	up.attach(hreq)
+	if err := h.finishRequest(ctx, hreq, m, o); err != nil {
+		return err
+	}
+	return HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
+}
+
+// hand gives a call to HTTPOptions.Do.
+func (h *HTTP) hand(ctx context.Context, m Model, call *Call, up *upload, a *Assembler) error {
+	handed := *call
+	handed.Body = up.watched()
+	resp, err := h.do(ctx, m, &handed)
+	if err != nil {
+		return errorOf(KindNetwork, err)
+	}
+	return h.read(resp, m, a)
 }
 
 // finishRequest authorizes a request that is otherwise whole.
@@ -171,6 +196,11 @@ func (h *HTTP) exchange(hreq *http.Request, m Model, a *Assembler) error {
 	if err != nil {
 		return &Error{Kind: KindNetwork, Err: err}
 	}
+	return h.read(resp, m, a)
+}
+
+// read feeds a from a response, and closes it.
+func (h *HTTP) read(resp *http.Response, m Model, a *Assembler) error {
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
 		return refusal(m, responseError(resp))
@@ -257,10 +287,21 @@ func (u *upload) attach(r *http.Request) {
 
 func (u *upload) open() io.ReadCloser {
 	r := u.body.open(u.ctx)
+	u.add(r)
+	return r
+}
+
+func (u *upload) add(r *bodyReader) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.opened = append(u.opened, r)
-	return r
+}
+
+// watched is the body for one who opens it on his own.
+func (u *upload) watched() *Body {
+	b := *u.body
+	b.watch = u.add
+	return &b
 }
 
 // end closes what the transport still has open. It returns why an image could not

@@ -111,6 +111,13 @@ func (r *Registry) register(id string, entry registered) {
 	r.registered[id] = entry
 }
 
+// Registered reports whether a provider is registered under an id; the catalog does not
+// count.
+func (r *Registry) Registered(id string) bool {
+	_, ok := r.entry(id)
+	return ok
+}
+
 // RegisterProtocol makes p the protocol of an api slug; the last one wins, also over
 // those that a program brings along.
 func (r *Registry) RegisterProtocol(api string, p Protocol) {

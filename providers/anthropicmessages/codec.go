@@ -20,6 +20,9 @@ type Options struct {
 	// MaxEventBytes limits one event of the stream, in bytes; 0 means
 	// sse.DefaultMaxEventBytes.
 	MaxEventBytes int
+	// Binding makes requests for the binding of an edge platform: they do not name the
+	// model, the system prompt is one text, and nothing is marked for a prompt cache.
+	Binding bool
 }
 
 // New returns the protocol over HTTP. Its Close drops idle connections.
@@ -36,9 +39,10 @@ func NewCodec(o *Options) providers.Codec {
 	if o == nil {
 		o = &Options{}
 	}
-	return codec{maxEventBytes: o.MaxEventBytes}
+	return codec{maxEventBytes: o.MaxEventBytes, binding: o.Binding}
 }
 
 type codec struct {
 	maxEventBytes int
+	binding       bool
 }

@@ -24,10 +24,11 @@ const (
 )
 
 type body struct {
-	Model       string          `json:"model"`
-	MaxTokens   int             `json:"max_tokens"`
-	Stream      bool            `json:"stream"`
-	System      []block         `json:"system,omitempty"`
+	Model     *string `json:"model,omitempty"`
+	MaxTokens int     `json:"max_tokens"`
+	Stream    bool    `json:"stream"`
+	// System is a []block, a string, or nil for none.
+	System      any             `json:"system,omitempty"`
 	Tools       []tool          `json:"tools,omitempty"`
 	Messages    json.RawMessage `json:"messages"`
 	Thinking    *thinking       `json:"thinking,omitempty"`
@@ -67,14 +68,25 @@ type cacheControl struct {
 
 // Encode implements providers.Codec.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
-	messages, err := encodeMessages(m, req)
+	var mark *cacheControl
+	if !c.binding {
+		mark = ephemeral(m)
+	}
+	messages, err := encodeMessages(m, req, mark)
 	if err != nil {
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Model: m.ID, Stream: true, Messages: e.Place(messages...)}
-	if !blank(req.System) {
-		b.System = []block{{Type: blockText, Text: req.System, CacheControl: ephemeral(m)}}
+	b := body{Stream: true, Messages: e.Place(messages...)}
+	if !c.binding {
+		b.Model = &m.ID
+	}
+	switch {
+	case blank(req.System):
+	case c.binding:
+		b.System = req.System
+	default:
+		b.System = []block{{Type: blockText, Text: req.System, CacheControl: mark}}
 	}
 	eager := m.Compat.SupportsEagerToolInputStreaming.Or(providers.OnHost(m, "anthropic.com"))
 	for _, t := range req.Tools {
@@ -85,7 +97,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		b.Tools = append(b.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema, Eager: eager})
 	}
 	if n := len(b.Tools); n > 0 && m.Compat.SupportsCacheControlOnTools.Or(true) {
-		b.Tools[n-1].CacheControl = ephemeral(m)
+		b.Tools[n-1].CacheControl = mark
 	}
 	b.think(m, req.Messages, o)
 	if (b.Thinking == nil || b.Thinking.Type == thinkingOff) && m.Compat.SupportsTemperature.Or(true) {

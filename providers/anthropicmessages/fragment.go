@@ -39,10 +39,10 @@ func opening(side string) string {
 	return openAssistant
 }
 
-// encodeMessages returns the pieces of the messages' array. The last message of the
-// user's side is marked for the prompt cache, so history that holds it is encoded
-// with what comes after it.
-func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body, error) {
+// encodeMessages returns the pieces of the messages' array. The last message of
+// the user's side is marked for the prompt cache, if there is a mark, so history that
+// holds it is encoded with what comes after it.
+func encodeMessages(m providers.Model, req providers.Request, mark *cacheControl) ([]*providers.Body, error) {
 	tail, unsigned := req.Messages, m.Compat.AllowEmptySignature.Or(false)
 	for n := len(req.History); ; n-- {
 		var last *fragment
@@ -59,11 +59,11 @@ func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body
 			}
 			fragments, last = append(fragments, f), f
 		}
-		f, err := newFragment(last, tail, ephemeral(m), unsigned)
+		f, err := newFragment(last, tail, mark, unsigned)
 		if err != nil {
 			return nil, err
 		}
-		if f.asked || n == 0 {
+		if mark == nil || f.asked || n == 0 {
 			return join(append(fragments, f)), nil
 		}
 		tail = slices.Concat(providers.TransformBlock(m, req.History[n-1]), tail)

@@ -25,6 +25,9 @@ type Options struct {
 	// MaxTokensField is FieldMaxTokens or FieldMaxCompletionTokens; empty means
 	// the choice is made by host.
 	MaxTokensField string
+	// Binding makes requests for the binding of an edge platform: they do not name the
+	// model, and beside the messages have what every model there takes.
+	Binding bool
 }
 
 // New returns the protocol over HTTP. Its Close drops idle connections.
@@ -41,11 +44,12 @@ func NewCodec(o *Options) providers.Codec {
 	if o == nil {
 		o = &Options{}
 	}
-	return codec{maxEventBytes: o.MaxEventBytes, maxTokensField: o.MaxTokensField, vendors: vendors()}
+	return codec{maxEventBytes: o.MaxEventBytes, maxTokensField: o.MaxTokensField, binding: o.Binding, vendors: vendors()}
 }
 
 type codec struct {
 	maxEventBytes  int
 	maxTokensField string
+	binding        bool
 	vendors        []vendor
 }

@@ -98,8 +98,23 @@ var unknown = providers.Compat{
 	SupportsStore: providers.FlagOff, SupportsDeveloperRole: providers.FlagOff, MaxTokensField: FieldMaxTokens,
 }
 
+// shownBy is how history has to look by what is known of a model's server.
+func shownBy(m providers.Model, k providers.Compat) shown {
+	return shown{
+		toolName:           k.RequiresToolResultName.Or(false),
+		assistantAfterTool: k.RequiresAssistantAfterToolResult.Or(false),
+		nonNull:            k.RequiresNonNullAssistantContent.Or(false),
+		thinkingAsText:     k.RequiresThinkingAsText.Or(false),
+		shortIDs:           ownHost(m),
+		reasoningContent:   m.Reasoning && k.RequiresReasoningContentOnAssistantMessages.Or(false),
+	}
+}
+
 // dialectOf returns what a model's server takes.
 func (c codec) dialectOf(m providers.Model) dialect {
+	if c.binding {
+		return dialect{shown: shownBy(m, m.Compat), usage: true, effort: true, strict: true, maxTokens: FieldMaxCompletionTokens}
+	}
 	derived, known, host := unknown, false, providers.Host(m)
 	for _, v := range c.vendors {
 		if m.Provider == v.id || providers.Under(host, v.host) {
@@ -116,14 +131,7 @@ func (c codec) dialectOf(m providers.Model) dialect {
 	}
 	k := m.Compat.Over(derived)
 	d := dialect{
-		shown: shown{
-			toolName:           k.RequiresToolResultName.Or(false),
-			assistantAfterTool: k.RequiresAssistantAfterToolResult.Or(false),
-			nonNull:            k.RequiresNonNullAssistantContent.Or(false),
-			thinkingAsText:     k.RequiresThinkingAsText.Or(false),
-			shortIDs:           ownHost(m),
-			reasoningContent:   m.Reasoning && k.RequiresReasoningContentOnAssistantMessages.Or(false),
-		},
+		shown: shownBy(m, k),
 		store: k.SupportsStore.Or(true), developer: m.Reasoning && k.SupportsDeveloperRole.Or(true),
 		effort: k.SupportsReasoningEffort.Or(true), usage: k.SupportsUsageInStreaming.Or(true), strict: k.SupportsStrictMode.Or(false),
 		zaiToolStream: k.ZaiToolStream.Or(false), toolsWithHistory: k.RequiresToolsWithToolHistory.Or(false),

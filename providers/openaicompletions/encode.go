@@ -9,7 +9,7 @@ import (
 )
 
 type body struct {
-	Model               string          `json:"model"`
+	Model               *string         `json:"model,omitempty"`
 	Messages            json.RawMessage `json:"messages"`
 	Stream              bool            `json:"stream"`
 	StreamOptions       *streamOptions  `json:"stream_options,omitempty"`
@@ -108,7 +108,12 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Model: m.ID, Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature}
+	b := body{Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature}
+	if c.binding {
+		m = providers.Model{} // nothing of it but the messages
+	} else {
+		b.Model = &m.ID
+	}
 	b.Provider = m.Compat.OpenRouterRouting
 	if m.Compat.VercelGatewayRouting != "" {
 		b.ProviderOptions = &gatewayOptions{m.Compat.VercelGatewayRouting}
