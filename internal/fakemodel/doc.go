@@ -3,12 +3,13 @@
 // last user message. Tests start it on 127.0.0.1 and point a provider at it; what
 // they then see went over a real connection.
 //
-// It serves POST /v1/chat/completions, POST /v1/messages and, of Mistral, POST
-// /mistral/v1/chat/completions, streamed or whole. Beside them, POST
-// /release/{gate} opens a gate, GET /gate/{gate} answers once it is open, so that
-// tools of a test can wait, too, both with 204; and GET /requests lists the calls
-// seen as JSON. It imports the standard library alone and is imported by commands
-// and tests.
+// It serves POST /v1/chat/completions, POST /v1/messages, of Mistral POST
+// /mistral/v1/chat/completions, and of Google POST /v1beta/models/{model}:{method}
+// and the paths of Vertex AI under /v1, with its metadata server, streamed or whole.
+// Beside them, POST /release/{gate} opens a gate, GET /gate/{gate} answers once it is
+// open, so that tools of a test can wait, too, both with 204; and GET /requests
+// lists the calls seen as JSON. It imports the standard library alone and is
+// imported by commands and tests.
 //
 // # The command language
 //

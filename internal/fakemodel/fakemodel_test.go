@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/googlegenerativeai"
 	"github.com/parleyrun/parley/providers/mistralconversations"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/providers/providertest"
@@ -29,19 +31,27 @@ type client struct {
 }
 
 // formats are the real codecs; every test of behaviour runs through all of them.
-func formats() map[string]struct {
-	path string
-	new  func() *providers.HTTP
-} {
-	return map[string]struct {
-		path string
-		new  func() *providers.HTTP
-	}{
-		openaicompletions.API: {"/v1", func() *providers.HTTP { return openaicompletions.New(nil) }},
-		anthropicmessages.API: {"", func() *providers.HTTP { return anthropicmessages.New(nil) }},
+func formats() map[string]format {
+	return map[string]format{
+		openaicompletions.API: {"/v1", func(string) providers.Protocol { return openaicompletions.New(nil) }},
+		anthropicmessages.API: {"", func(string) providers.Protocol { return anthropicmessages.New(nil) }},
 
-		mistralconversations.API: {"/mistral", func() *providers.HTTP { return mistralconversations.New(nil) }},
+		mistralconversations.API: {"/mistral", func(string) providers.Protocol { return mistralconversations.New(nil) }},
+
+		googlegenerativeai.API: {"/v1beta", func(string) providers.Protocol { return googlegenerativeai.New(nil) }},
+		googlegenerativeai.APIVertex: {"", func(url string) providers.Protocol {
+			values := map[string]string{
+				"GOOGLE_CLOUD_PROJECT": "proj", "GOOGLE_CLOUD_LOCATION": "global", "GCE_METADATA_HOST": strings.TrimPrefix(url, "http://"), "CLOUDSDK_CONFIG": "none",
+			}
+			return googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: func(name string) string { return values[name] }})
+		}},
 	}
+}
+
+// format is a codec over HTTP, to be called at a path of a server's URL.
+type format struct {
+	path string
+	new  func(url string) providers.Protocol
 }
 
 func start(t *testing.T, api string, o *fakemodel.Options) *client {
@@ -49,8 +59,7 @@ func start(t *testing.T, api string, o *fakemodel.Options) *client {
 	f := formats()[api]
 	c := &client{model: fakemodel.New(o)}
 	c.server = httptest.NewServer(c.model)
-	protocol := f.new()
-	c.protocol = protocol
+	c.protocol = f.new(c.server.URL)
 	c.of = providers.Model{
 		Provider: "fake", ID: "m1", API: api, BaseURL: c.server.URL + f.path, Reasoning: true,
 		Input: []string{providers.InputText, providers.InputImage},
@@ -58,7 +67,7 @@ func start(t *testing.T, api string, o *fakemodel.Options) *client {
 	t.Cleanup(func() {
 		c.server.CloseClientConnections()
 		c.server.Close()
-		if err := protocol.Close(); err != nil {
+		if err := c.protocol.(io.Closer).Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -272,6 +281,48 @@ func (c *client) replay(t *testing.T, history []providers.Message) (reply, resul
 		reply.Parts = append(reply.Parts, providers.Text{Text: text})
 	}
 	return reply, results
+}
+
+// TestGoogleChecksSignatures plays steps with reasoning, two calls and an image in a result
+// by a model that signs, which then answers what another model has called.
+func TestGoogleChecksSignatures(t *testing.T) {
+	for _, api := range []string{googlegenerativeai.API, googlegenerativeai.APIVertex} {
+		t.Run(api, func(t *testing.T) {
+			c := start(t, api, nil)
+			c.of.ID = "gemini-3-pro"
+			picture := providers.Image{MimeType: "image/png", Content: providers.Bytes("bytes")}
+			history := []providers.Message{user(`reasoning=2 say="Once." tool=a {"n":"<1>"} tool=b then tool=a then say="Well."`)}
+			for step, calls := range []int{2, 1, 0} {
+				events, failure, broken := providertest.Collect(c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, providers.Options{}))
+				if failure != nil || broken != nil {
+					t.Fatalf("step %d: %v, %s, %v", step, failure, failureBody(failure), broken)
+				}
+				reply, results := providertest.Said(c.of.Spec(), events), providers.Message{Role: providers.RoleTool}
+				for _, p := range reply.Parts {
+					if call, ok := p.(providers.ToolCall); ok {
+						results.Parts = append(results.Parts, providers.ToolResult{CallID: call.ID, Name: call.Name, Content: []providers.Part{picture}})
+					}
+				}
+				if len(results.Parts) != calls {
+					t.Fatalf("step %d: said %+v", step, reply)
+				}
+				history = append(history, reply, results)
+			}
+			for _, id := range []string{"gemini-3-flash", "gemini-2.5-pro"} { // other models, one that has no ids
+				c.of.ID = id
+				if got, failure := c.ask(t, providers.Options{}, append(history, user("tokens=1"))...); got.Text != "w1" {
+					t.Errorf("%s: %+v, %s", id, got, failureBody(failure))
+				}
+			}
+		})
+	}
+}
+
+func failureBody(e *providers.Error) string {
+	if e == nil {
+		return ""
+	}
+	return string(e.Body)
 }
 
 func TestImagesAreDescribed(t *testing.T) {

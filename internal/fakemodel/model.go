@@ -79,6 +79,12 @@ func New(o *Options) *Model {
 	m.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, completions{}) })
 	m.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, messages{}) })
 	m.mux.HandleFunc("POST /mistral/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, mistral{}) })
+	for _, path := range []string{
+		"/v1beta/models/{call}", "/v1/publishers/google/models/{call}", "/v1/projects/{project}/locations/{location}/publishers/google/models/{call}",
+	} {
+		m.mux.HandleFunc("POST "+path, m.answerGoogle)
+	}
+	m.mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", m.grant)
 	m.mux.HandleFunc("POST /release/{gate}", func(w http.ResponseWriter, r *http.Request) {
 		m.Release(r.PathValue("gate"))
 		w.WriteHeader(http.StatusNoContent)

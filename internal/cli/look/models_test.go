@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/catalog"
 )
@@ -107,6 +108,23 @@ func TestModelsOfVertex(t *testing.T) {
 		if len(got) == 0 || got[0].Credentials != want || !got[0].Callable {
 			t.Errorf("%v: %+v, %q; want %q", env, got, errOut, want)
 		}
+	}
+}
+
+// TestModelsCheckOfVertex calls a model with the token of a machine.
+func TestModelsCheckOfVertex(t *testing.T) {
+	vendor := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: "kept-secret"}))
+	defer vendor.Close()
+	clitest.WithoutKeys(t)
+	for name, value := range map[string]string{
+		"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global", "GCE_METADATA_HOST": strings.TrimPrefix(vendor.URL, "http://"), "CLOUDSDK_CONFIG": t.TempDir(),
+	} {
+		t.Setenv(name, value)
+	}
+	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: google-vertex/gemini-3-flash-preview}}\nproviders: {google-vertex: {baseUrl: \""+vendor.URL+"\"}}\n")
+	code, out, errOut := program.Output(t, "models", "check", "google-vertex/gemini-3-flash-preview", "--config", file)
+	if code != 0 || !strings.Contains(out, "credentials from metadata server\n") || !strings.Contains(out, `it said "You said: `) {
+		t.Errorf("exit %d, %s%s", code, out, errOut)
 	}
 }
 
