@@ -93,7 +93,7 @@ func TestHooksDecorateAResponse(t *testing.T) {
 	}, parts); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)
 	}
-	if seen.Text != "Let me see.\n\nIt is sunny." || seen.StopReason != "stop" || seen.Message != m.ID || seen.Step != 2 || seen.Attempt != 1 {
+	if seen.Text != "Let me see.\n\nIt is sunny." || seen.StopReason != "stop" || seen.Message != m.ID || seen.Number != 2 || seen.Attempt != 1 {
 		t.Errorf("the hook was shown %+v", seen)
 	}
 	types := map[string]bool{}

@@ -23,7 +23,7 @@ func TestPrepareHoldsForOneCall(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent(returning("first", "one"))
 		a.Prepare = func(_ context.Context, turn *agent.Turn, s *agent.Setup) error {
-			switch turn.Step {
+			switch turn.Number {
 			case 2:
 				s.Model, s.Instructions = "test/big", s.Instructions+" Think."
 				s.Tools = append(s.Tools, returning("second", "two"))
@@ -114,7 +114,7 @@ func TestFallbacks(t *testing.T) {
 				}
 				kept := l.fold(chat("c")).Exchanges("")
 				for _, sub := range kept {
-					if steps := sub.Steps(); len(steps) != 1 || steps[0].Model != "test/third" {
+					if steps := sub.Turns(); len(steps) != 1 || steps[0].Model != "test/third" {
 						t.Errorf("the steps are %+v, want one of test/third", steps)
 					}
 				}
@@ -297,7 +297,7 @@ func TestFallbackOfAnotherModel(t *testing.T) {
 		a := chatAgent(returning("look", "fog"))
 		a.Fallbacks = []string{"test/second"}
 		a.Prepare = func(_ context.Context, turn *agent.Turn, s *agent.Setup) error {
-			if turn.Step > 1 {
+			if turn.Number > 1 {
 				s.Model = "test/strong"
 			}
 			return nil

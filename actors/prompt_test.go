@@ -341,11 +341,11 @@ func TestInstructionsAreEvaluatedBeforeEveryModelCall(t *testing.T) {
 	w.untilSettled(chat("c"), 1)
 
 	turn := agent.Turn{
-		Address: chat("c"), UID: r.UID, Submission: r.SubmissionID, Attempt: 1, Step: 1,
+		Address: chat("c"), UID: r.UID, Submission: r.SubmissionID, Attempt: 1, Number: 1,
 		Delivery: adm.Delivery, InitialData: adm.InitialData,
 	}
 	want := []agent.Turn{turn, turn, turn}
-	want[1].Step = 2
+	want[1].Number = 2
 	want[2].Attempt = 2
 	if diff := cmp.Diff(want, ts.facts()); diff != "" {
 		t.Errorf("facts of the turns (-want +got):\n%s", diff)

@@ -63,7 +63,7 @@ type Agent struct {
 	// reach.
 	Subagents []*Agent
 
-	// ToolConcurrency bounds the calls of one step that run at once; the others
+	// ToolConcurrency bounds the calls of one turn that run at once; the others
 	// wait for their turn, in call order; tasks of subagents are calls too. Zero means
 	// [DefaultToolConcurrency], 1 runs one after the other.
 	ToolConcurrency int
@@ -105,7 +105,7 @@ type Events struct {
 	Content bool
 }
 
-// DefaultToolConcurrency is how many calls of a step run at once.
+// DefaultToolConcurrency is how many calls of a turn run at once.
 const DefaultToolConcurrency = 16
 
 // Defaults of [Durability].

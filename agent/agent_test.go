@@ -132,7 +132,7 @@ func TestAgentTool(t *testing.T) {
 }
 
 func TestInstructionsFor(t *testing.T) {
-	turn := &agent.Turn{Step: 2, Delivery: conversation.Delivery{Body: "hi"}}
+	turn := &agent.Turn{Number: 2, Delivery: conversation.Delivery{Body: "hi"}}
 	if got, err := (&agent.Agent{Instructions: "Be kind."}).InstructionsFor(t.Context(), turn); got != "Be kind." || err != nil {
 		t.Errorf("text: got %q, %v", got, err)
 	}

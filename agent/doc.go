@@ -24,7 +24,7 @@
 //
 // [NewTool] makes a tool from a function; the schema the model sees comes from the
 // input type. What does not fit never reaches the function: the model is told what
-// to correct. Calls of one step run in parallel, up to [Agent.ToolConcurrency]. An
+// to correct. Calls of one turn run in parallel, up to [Agent.ToolConcurrency]. An
 // error is shown to the model and does not end the submission. A tool that returns
 // a [Result] can end the response or show images. A [DataWriter] shows clients
 // structured data beside the text.

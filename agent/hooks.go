@@ -29,7 +29,7 @@ type Hooks struct {
 	ResponseStarted func(ctx context.Context, t *Turn) (metadata map[string]any, err error)
 
 	// WouldStop is called whenever the response would end: the model has called no
-	// tool, or every tool of the step asked for the end ([Result.Terminate]). A
+	// tool, or every tool of the turn asked for the end ([Result.Terminate]). A
 	// text that is not blank goes to the model as an advisory, which clients do not
 	// see, and the response goes on; empty lets it end. A submission goes on
 	// [MaxContinuations] times; to ask for more fails it. WouldStop is not called for
@@ -37,7 +37,7 @@ type Hooks struct {
 	WouldStop func(ctx context.Context, r *Response) (again string, err error)
 
 	// ResponseFinished is called once the model has ended a response, WouldStop has
-	// let it, and its last step is durable, before the submission settles as
+	// let it, and its last turn is durable, before the submission settles as
 	// completed. What it returns is merged deeply onto the metadata; nil leaves it as
 	// it is. It may write data (see [DataWriter]). It is not called for a response
 	// that fails or is aborted.
@@ -61,7 +61,7 @@ func (h *Hooks) any() bool {
 // Response is the facts of a response that has ended or would. It is read-only and
 // valid during the call it is handed to.
 type Response struct {
-	// Turn is that of the attempt that ends the response. Step is 0 if an earlier
+	// Turn is that of the attempt that ends the response. Number is 0 if an earlier
 	// attempt made the last model call.
 	Turn
 	// Message is the response in the transcript.
@@ -70,7 +70,7 @@ type Response struct {
 	Text string
 	// StopReason is the model's reason to end, such as "stop" or "length".
 	StopReason string
-	// Usage is the sum over the steps of the response, in tokens.
+	// Usage is the sum over the turns of the response, in tokens.
 	Usage conversation.Usage
 	// Continuations counts how often WouldStop has made this submission go on, over
 	// all attempts.
@@ -96,7 +96,7 @@ type Settlement struct {
 	// it says as far as it came, its text parts joined by blank lines.
 	Message conversation.MessageID
 	Text    string
-	// Usage is the sum over the steps of the response, in tokens.
+	// Usage is the sum over the turns of the response, in tokens.
 	Usage conversation.Usage
 }
 

@@ -10,7 +10,7 @@ import (
 // included. Zero fields mean the defaults.
 type Limits struct {
 	// ResponseBytes bounds what models say in a response, or in the work on a task:
-	// text, reasoning and signatures of all its steps, and within one reply the
+	// text, reasoning and signatures of all its turns, and within one reply the
 	// arguments of its calls too. Every part counts 256 bytes more. Beyond it the
 	// submission fails with model_output_too_long. Zero is [DefaultResponseBytes], the
 	// most is [conversation.MaxResponseText].

@@ -24,8 +24,8 @@ type Result struct {
 	// Output is shown to the model as JSON; nil is null.
 	Output any
 
-	// Terminate asks to end the response after this step, without asking the model again.
-	// It ends if every call of the step asks for it. A call that failed asks for
+	// Terminate asks to end the response after this turn, without asking the model again.
+	// It ends if every call of the turn asks for it. A call that failed asks for
 	// nothing.
 	Terminate bool
 

@@ -20,7 +20,7 @@ type Setup struct {
 	ThinkingLevel ThinkingLevel
 	// Instructions are the system prompt.
 	Instructions string
-	// Tools are what the model may call. The calls of this step run the tools of this
+	// Tools are what the model may call. The calls of this turn run the tools of this
 	// setup; a durable call that is resumed runs the tool of the setup made then.
 	Tools []Tool
 	// Subagents are whom the model may hand tasks to.

@@ -18,8 +18,8 @@ type Turn struct {
 	Submission conversation.SubmissionID
 	// Attempt counts the tries at the submission, from 1.
 	Attempt int
-	// Step counts the model calls of this attempt, from 1.
-	Step int
+	// Number counts the model calls of this attempt, from 1.
+	Number int
 	// Delivery is what the caller sent.
 	Delivery conversation.Delivery
 	// InitialData is what the conversation was created with; nil if nothing.

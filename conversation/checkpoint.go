@@ -66,7 +66,7 @@ type (
 	}
 	partForm struct {
 		Kind         string          `json:"kind"`
-		Step         int             `json:"step,omitempty"` // of the submission, from 1
+		Turn         int             `json:"step,omitempty"` // of the submission, from 1
 		Text         string          `json:"text,omitempty"`
 		Streaming    bool            `json:"streaming,omitempty"`
 		Signature    string          `json:"signature,omitempty"`
@@ -90,7 +90,7 @@ type (
 	submissionForm struct {
 		Submission
 		Delivered MessageID `json:"delivered"`
-		Steps     []Step    `json:"steps,omitempty"` // without their parts, which messages have
+		Turns     []Turn    `json:"steps,omitempty"` // without their parts, which messages have
 		Elapsed   [2]int64  `json:"elapsed"`
 	}
 )
@@ -163,8 +163,8 @@ func (p *part) signed() bool {
 
 func formOf(s *Submission) submissionForm {
 	f := submissionForm{Submission: *s, Delivered: s.delivered, Elapsed: s.elapsed}
-	for _, st := range s.steps {
-		f.Steps = append(f.Steps, st.facts())
+	for _, t := range s.turns {
+		f.Turns = append(f.Turns, t.facts())
 	}
 	return f
 }
@@ -174,13 +174,13 @@ func (s *State) messageForm(m *message) messageForm {
 	if m.meta != nil {
 		f.Meta, _ = EncodeJSON(m.meta) // it was decoded from JSON
 	}
-	var steps []*step
+	var turns []*turn
 	if m.sub != nil {
-		steps = m.sub.steps
+		turns = m.sub.turns
 	}
 	for _, p := range m.parts {
 		pf := partForm{
-			Kind: p.kind, Step: slices.Index(steps, p.step) + 1, Text: p.text.String(), Streaming: p.streaming,
+			Kind: p.kind, Turn: slices.Index(turns, p.turn) + 1, Text: p.text.String(), Streaming: p.streaming,
 			Signature: p.signature, Sealed: p.sealed, More: p.more, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate,
 			ErrorText: p.errorText, DurationMs: p.durationMs,
@@ -288,9 +288,9 @@ func (f *submissionForm) submission() *Submission {
 	sub := new(Submission) // not a part of f, which would be kept
 	*sub = f.Submission
 	sub.delivered, sub.elapsed = f.Delivered, f.Elapsed
-	for _, st := range f.Steps {
-		sub.steps = append(sub.steps, &step{
-			turn: st.Turn, model: st.Model, completed: st.Completed, stop: st.StopReason, usage: st.Usage, note: st.Note,
+	for _, t := range f.Turns {
+		sub.turns = append(sub.turns, &turn{
+			id: t.ID, model: t.Model, completed: t.Completed, stop: t.StopReason, usage: t.Usage, note: t.Note,
 		})
 	}
 	return sub
@@ -339,12 +339,12 @@ func (s *State) restoreMessage(f *messageForm) error {
 		if pf.File != nil {
 			p.file = *pf.File
 		}
-		var st *step
-		if pf.Step != 0 {
-			if m.sub == nil || pf.Step < 0 || pf.Step > len(m.sub.steps) {
-				return fmt.Errorf("part of step %d", pf.Step)
+		var t *turn
+		if pf.Turn != 0 {
+			if m.sub == nil || pf.Turn < 0 || pf.Turn > len(m.sub.turns) {
+				return fmt.Errorf("part of turn %d", pf.Turn)
 			}
-			st = m.sub.steps[pf.Step-1]
+			t = m.sub.turns[pf.Turn-1]
 		}
 		if p.call != "" {
 			if s.calls[p.call] != nil || m.sub == nil {
@@ -356,7 +356,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 				m.sub.brought += s.recorded[p.call][i].brought()
 			}
 		}
-		m.add(st, p)
+		m.add(t, p)
 	}
 	s.byID[m.view.ID] = m
 	s.messages = append(s.messages, m)

@@ -152,8 +152,8 @@ func (s *State) foldChildSettled(r *ChildSettled) error {
 		return s.bad(r, "subagent %s is not under way", r.Child)
 	}
 	sub := s.children[i]
-	if st := sub.lastStep(); st != nil && !st.completed {
-		return s.bad(r, "subagent %s has a step under way", r.Child)
+	if t := sub.lastTurn(); t != nil && !t.completed {
+		return s.bad(r, "subagent %s has a turn under way", r.Child)
 	}
 	for _, c := range s.children {
 		if c.Parent == sub.ID && !c.Settled {

@@ -40,8 +40,8 @@ func TestSubagentIsHidden(t *testing.T) {
 	}
 	child := s.ChildOf("call_1")
 	var got []string
-	for _, st := range child.Steps() {
-		got = append(got, fmt.Sprint(st.Turn, st.Note, len(st.Parts)))
+	for _, st := range child.Turns() {
+		got = append(got, fmt.Sprint(st.ID, st.Note, len(st.Parts)))
 	}
 	if diff := cmp.Diff([]string{"turn_22", "Go on.0"}, got); diff != "" || child.Agent != "helper" || child.Delivery.Body != "Look it up." {
 		t.Errorf("the subagent %+v has done (-want +got):\n%s", child, diff)
@@ -94,7 +94,7 @@ func TestImagesOfTools(t *testing.T) {
 	apply(t, s, called("call_1"), completed("res_1", "turn_1"), &conversation.ToolSettled{
 		Call: "call_1", Output: json.RawMessage(`1`), Attachments: []conversation.Attachment{image}, Terminate: true, At: at,
 	}, settled("sub_1"))
-	call := s.Submission("sub_1").Steps()[0].Parts[0].Tool
+	call := s.Submission("sub_1").Turns()[0].Parts[0].Tool
 	if !call.Terminate || cmp.Diff([]conversation.Attachment{image}, call.Images) != "" {
 		t.Errorf("the model's view is %+v", call)
 	}

@@ -19,22 +19,22 @@ func (s *State) Complete(r Record) {
 	case *ToolCalled:
 		if m := s.byID[r.Message]; m != nil && m.sub != nil {
 			r.Origin = s.origin(m.sub)
-			r.Turn = m.sub.OpenStep()
+			r.Turn = m.sub.OpenTurn()
 		}
 	case *ToolSettled:
 		if p := s.calls[r.Call]; p != nil {
-			r.Origin, r.Name, r.Turn = s.origin(p.sub), p.name, p.step.turn
+			r.Origin, r.Name, r.Turn = s.origin(p.sub), p.name, p.turn.id
 		}
 	case *StepCompleted:
-		r.Origin, r.Model = s.stepFacts(r.Message)
+		r.Origin, r.Model = s.turnFacts(r.Message)
 		if r.StopReason != ReasonInterrupted {
 			r.Calls = s.callNames(r.Message)
 		}
 	case *StepDropped:
-		r.Origin, r.Model = s.stepFacts(r.Message)
+		r.Origin, r.Model = s.turnFacts(r.Message)
 	case *ChildStarted:
 		if p := s.calls[r.Call]; p != nil {
-			r.Origin, r.Turn = s.asked(p.sub), p.step.turn
+			r.Origin, r.Turn = s.asked(p.sub), p.turn.id
 		}
 	case *ChildSettled:
 		s.completeChild(r)
@@ -54,7 +54,7 @@ func (s *State) completeChild(r *ChildSettled) {
 		r.Origin, r.Agent, r.Call, r.Submission = s.origin(c), c.Agent, c.Call, c.ID
 		r.DurationMs = sinceMs(c.AdmittedAt, r.At)
 		if p := s.calls[c.Call]; p != nil {
-			r.Turn = p.step.turn
+			r.Turn = p.turn.id
 		}
 	}
 }
@@ -89,20 +89,20 @@ func (s *State) asked(sub *Submission) Origin {
 	return Origin{Root: s.root(sub).ID, Parent: sub.Child}
 }
 
-// stepFacts are the origin and the model of the step under way in a response.
-func (s *State) stepFacts(id MessageID) (Origin, string) {
+// turnFacts are the origin and the model of the turn under way in a response.
+func (s *State) turnFacts(id MessageID) (Origin, string) {
 	m := s.byID[id]
 	if m == nil || m.sub == nil {
 		return Origin{}, ""
 	}
 	model := ""
-	if st := m.sub.lastStep(); st != nil {
-		model = st.model
+	if t := m.sub.lastTurn(); t != nil {
+		model = t.model
 	}
 	return s.origin(m.sub), model
 }
 
-// callNames are the calls of the step under way in a response.
+// callNames are the calls of the turn under way in a response.
 func (s *State) callNames(id MessageID) (out []CallName) {
 	m := s.byID[id]
 	if m == nil || m.sub == nil {

@@ -16,7 +16,7 @@
 //  1. The offset of batch n is n. A read at offset n returns what was recorded
 //     after batch n; [Start] (-1) is before batch 0.
 //  2. Chunks are a pure function of one batch, except that conversation-reset
-//     chunks of a compaction or of a withdrawn step need the state at their batch.
+//     chunks of a compaction or of a withdrawn turn need the state at their batch.
 //  3. For every k ≤ n: the snapshot at k, reduced with the chunks of batches
 //     k+1..n, equals the snapshot at n. Tested over random histories.
 //  4. A record line of a type this version does not know is kept as [Unknown]

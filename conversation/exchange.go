@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Step is one model round trip of a submission, or, when Note is set, a note of
+// Turn is one model round trip of a submission, or, when Note is set, a note of
 // the runtime to the model between two of them.
-type Step struct {
-	Turn       TurnID     `json:"turn,omitempty"`
+type Turn struct {
+	ID         TurnID     `json:"turn,omitempty"`
 	Model      string     `json:"model,omitempty"`
 	Completed  bool       `json:"completed,omitempty"`
 	StopReason string     `json:"stopReason,omitempty"`
 	Usage      Usage      `json:"usage,omitzero"`
 	Note       string     `json:"note,omitempty"`
-	Parts      []StepPart `json:"parts,omitempty"`
+	Parts      []TurnPart `json:"parts,omitempty"`
 }
 
-// StepPart is one part of a step as the model sees it. Exactly one of Text and
+// TurnPart is one part of a turn as the model sees it. Exactly one of Text and
 // Tool is meaningful: Tool is nil for text and reasoning.
 //
 // Signature is what the vendor wants back with the part, which may be all there is of it.
-type StepPart struct {
+type TurnPart struct {
 	Kind      PartKind  `json:"kind,omitempty"`
 	Text      string    `json:"text,omitempty"`
 	Signature string    `json:"signature,omitempty"`
@@ -44,57 +44,57 @@ type ToolCall struct {
 	ErrorText    string          `json:"errorText,omitempty"`
 }
 
-// Steps returns the model's view of what was done for the submission, oldest
+// Turns returns the model's view of what was done for the submission, oldest
 // first. The values are copies, but share JSON bytes and stored outputs with the state.
-func (s *Submission) Steps() []Step {
-	out := make([]Step, 0, len(s.steps))
-	for _, st := range s.steps {
-		out = append(out, st.view())
+func (s *Submission) Turns() []Turn {
+	out := make([]Turn, 0, len(s.turns))
+	for _, t := range s.turns {
+		out = append(out, t.view())
 	}
 	return out
 }
 
-// LastStep returns the newest step, or note, as Steps does, and whether there is one.
-func (s *Submission) LastStep() (Step, bool) {
-	if len(s.steps) == 0 {
-		return Step{}, false
+// LastTurn returns the newest turn, or note, as Turns does, and whether there is one.
+func (s *Submission) LastTurn() (Turn, bool) {
+	if len(s.turns) == 0 {
+		return Turn{}, false
 	}
-	return s.steps[len(s.steps)-1].view(), true
+	return s.turns[len(s.turns)-1].view(), true
 }
 
-// Usage is what all steps have used.
+// Usage is what all turns have used.
 func (s *Submission) Usage() Usage {
 	var sum Usage
-	for _, st := range s.steps {
-		sum.Add(st.usage)
+	for _, t := range s.turns {
+		sum.Add(t.usage)
 	}
 	return sum
 }
 
-func (st *step) view() Step {
-	v := st.facts()
-	for _, p := range st.parts {
-		v.Parts = append(v.Parts, p.stepPart())
+func (t *turn) view() Turn {
+	v := t.facts()
+	for _, p := range t.parts {
+		v.Parts = append(v.Parts, p.turnPart())
 	}
 	return v
 }
 
-// facts is a step without its parts.
-func (st *step) facts() Step {
-	return Step{Turn: st.turn, Model: st.model, Completed: st.completed, StopReason: st.stop, Usage: st.usage, Note: st.note}
+// facts is a turn without its parts.
+func (t *turn) facts() Turn {
+	return Turn{ID: t.id, Model: t.model, Completed: t.completed, StopReason: t.stop, Usage: t.usage, Note: t.note}
 }
 
-func (p *part) stepPart() StepPart {
+func (p *part) turnPart() TurnPart {
 	switch p.kind {
 	case PartTypeReasoning:
-		return StepPart{Kind: PartReasoning, Text: p.text.String(), Signature: p.signature}
+		return TurnPart{Kind: PartReasoning, Text: p.text.String(), Signature: p.signature}
 	case PartTypeTool:
-		return StepPart{Signature: p.signature, Tool: &ToolCall{
+		return TurnPart{Signature: p.signature, Tool: &ToolCall{
 			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
 		}}
 	}
-	return StepPart{Kind: PartText, Text: p.text.String(), Signature: p.signature}
+	return TurnPart{Kind: PartText, Text: p.text.String(), Signature: p.signature}
 }
 
 // PartBytes is what a part of a response counts beside its text, in [Submission.Said]:
@@ -105,8 +105,8 @@ const PartBytes = 256
 // signatures, and [PartBytes] for each part that is text or reasoning.
 func (s *Submission) Said() int {
 	sum := 0
-	for _, st := range s.steps {
-		for _, p := range st.parts {
+	for _, t := range s.turns {
+		for _, p := range t.parts {
 			if p.kind != PartTypeTool {
 				sum += PartBytes + p.text.len() + len(p.signature)
 			}
@@ -154,10 +154,10 @@ func (o *StoredOutput) bytes() int {
 
 func (r *StepRecorded) brought() int { return PartBytes + len(r.Output) }
 
-// OpenStep returns the turn of the step under way, or "".
-func (s *Submission) OpenStep() TurnID {
-	if st := s.lastStep(); st != nil && !st.completed {
-		return st.turn
+// OpenTurn returns the id of the turn under way, or "".
+func (s *Submission) OpenTurn() TurnID {
+	if t := s.lastTurn(); t != nil && !t.completed {
+		return t.id
 	}
 	return ""
 }
@@ -166,10 +166,10 @@ func (s *Submission) OpenStep() TurnID {
 // order.
 func (s *Submission) OpenCalls() []ToolCall {
 	var out []ToolCall
-	for _, st := range s.steps {
-		for _, p := range st.parts {
+	for _, t := range s.turns {
+		for _, p := range t.parts {
 			if p.kind == PartTypeTool && !p.settled {
-				out = append(out, *p.stepPart().Tool)
+				out = append(out, *p.turnPart().Tool)
 			}
 		}
 	}
@@ -196,8 +196,8 @@ func (s *State) Exchanges(id SubmissionID) []*Submission {
 	return out
 }
 
-// tried reports whether there was an attempt; a released one leaves its steps.
-func (s *Submission) tried() bool { return s.Attempts > 0 || len(s.steps) > 0 }
+// tried reports whether there was an attempt; a released one leaves its turns.
+func (s *Submission) tried() bool { return s.Attempts > 0 || len(s.turns) > 0 }
 
 // ElapsedNow is the part of [Submission.Elapsed] that belongs to the attempt
 // under way.

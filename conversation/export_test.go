@@ -19,7 +19,7 @@ func (s *State) CheckSums() error {
 	}
 	for _, sub := range slices.Concat(s.submissions, s.children) {
 		n := 0
-		for _, st := range sub.steps {
+		for _, st := range sub.turns {
 			for _, p := range st.parts {
 				n += p.brought()
 				for i := range s.recorded[p.call] {

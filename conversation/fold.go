@@ -165,8 +165,8 @@ func (s *State) foldParked(r *Parked) error {
 	if !sub.Running || sub.Child != "" {
 		return s.bad(r, "submission %s is not running", sub.ID)
 	}
-	if st := sub.lastStep(); st != nil && !st.completed {
-		return s.bad(r, "turn %s is under way", st.turn)
+	if t := sub.lastTurn(); t != nil && !t.completed {
+		return s.bad(r, "turn %s is under way", t.id)
 	}
 	sub.Parked, sub.ParkedAt = r, s.head
 	sub.Running = false
@@ -186,8 +186,8 @@ func (s *State) foldRetry(r *RetryScheduled) error {
 	if err != nil {
 		return err
 	}
-	if st := sub.lastStep(); st != nil && !st.completed {
-		return s.bad(r, "turn %s is under way", st.turn)
+	if t := sub.lastTurn(); t != nil && !t.completed {
+		return s.bad(r, "turn %s is under way", t.id)
 	}
 	sub.Retry = r
 	return nil
@@ -204,8 +204,8 @@ func (s *State) foldStarted(r *ResponseStarted) error {
 	if err := s.belongs(r, sub); err != nil {
 		return err
 	}
-	if st := sub.lastStep(); st != nil && !st.completed {
-		return s.bad(r, "turn %s is under way", st.turn)
+	if t := sub.lastTurn(); t != nil && !t.completed {
+		return s.bad(r, "turn %s is under way", t.id)
 	}
 	if sub.Message == "" {
 		m := &message{sub: sub, view: Message{
@@ -225,12 +225,12 @@ func (s *State) foldStarted(r *ResponseStarted) error {
 	} else if sub.Message != r.Message {
 		return s.bad(r, "the response of %s is %s", sub.ID, sub.Message)
 	}
-	sub.steps = append(sub.steps, &step{turn: r.Turn, model: r.Model})
+	sub.turns = append(sub.turns, &turn{id: r.Turn, model: r.Model})
 	return nil
 }
 
 func (s *State) foldDelta(r *Delta) error {
-	m, st, err := s.openStep(r, r.Message)
+	m, t, err := s.openTurn(r, r.Message)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (s *State) foldDelta(r *Delta) error {
 	if seen != nil && !more {
 		seen.end()
 	}
-	m.add(st, &part{kind: kind, text: words{grown: []byte(text)}, streaming: true, more: more})
+	m.add(t, &part{kind: kind, text: words{grown: []byte(text)}, streaming: true, more: more})
 	return nil
 }
 
@@ -272,28 +272,28 @@ func (m *message) room(text string) string {
 }
 
 func (s *State) foldPartDone(r *PartDone) error {
-	_, st, err := s.openStep(r, r.Message)
+	_, t, err := s.openTurn(r, r.Message)
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(st.parts) {
+	for _, p := range slices.Backward(t.parts) {
 		if p.kind == PartTypeReasoning {
 			p.signature = r.Signature
 			return nil
 		}
 	}
-	return s.bad(r, "turn %s has no reasoning", st.turn)
+	return s.bad(r, "turn %s has no reasoning", t.id)
 }
 
 func (s *State) foldPartSigned(r *PartSigned) error {
-	m, st, err := s.openStep(r, r.Message)
+	m, t, err := s.openTurn(r, r.Message)
 	if err != nil {
 		return err
 	}
 	if r.Call != "" {
 		p := s.calls[r.Call]
-		if p == nil || p.step != st {
-			return s.bad(r, "turn %s has no call %s", st.turn, r.Call)
+		if p == nil || p.turn != t {
+			return s.bad(r, "turn %s has no call %s", t.id, r.Call)
 		}
 		p.signature = r.Signature
 		return nil
@@ -305,7 +305,7 @@ func (s *State) foldPartSigned(r *PartSigned) error {
 	p := m.last()
 	if p == nil || !p.goesOn(kind) {
 		p = &part{kind: kind}
-		m.add(st, p)
+		m.add(t, p)
 	}
 	p.signature, p.sealed = r.Signature, true
 	p.text.end()
@@ -313,7 +313,7 @@ func (s *State) foldPartSigned(r *PartSigned) error {
 }
 
 func (s *State) foldCalled(r *ToolCalled) error {
-	m, st, err := s.openStep(r, r.Message)
+	m, t, err := s.openTurn(r, r.Message)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (s *State) foldCalled(r *ToolCalled) error {
 		seen.end()
 	}
 	p := &part{kind: PartTypeTool, name: r.Name, data: r.Input, call: r.Call, providerCall: r.ProviderCall, durable: r.Durable, sub: m.sub}
-	m.add(st, p)
+	m.add(t, p)
 	s.calls[r.Call] = p
 	m.sub.brought += p.brought()
 	return nil
@@ -370,14 +370,14 @@ func (s *State) foldStored(r *OutputStored) error {
 }
 
 func (s *State) foldCompleted(r *StepCompleted) error {
-	m, st, err := s.openStep(r, r.Message)
+	m, t, err := s.openTurn(r, r.Message)
 	if err != nil {
 		return err
 	}
-	if st.turn != r.Turn {
-		return s.bad(r, "turn %s is under way, not %s", st.turn, r.Turn)
+	if t.id != r.Turn {
+		return s.bad(r, "turn %s is under way, not %s", t.id, r.Turn)
 	}
-	st.completed, st.stop, st.usage = true, r.StopReason, r.Usage
+	t.completed, t.stop, t.usage = true, r.StopReason, r.Usage
 	m.sub.Retry = nil
 	for _, p := range m.parts {
 		p.end()
@@ -422,7 +422,7 @@ func (s *State) foldAdvisory(r *Advisory) error {
 		if err != nil {
 			return err
 		}
-		sub.steps = append(sub.steps, &step{note: r.Text, completed: true})
+		sub.turns = append(sub.turns, &turn{note: r.Text, completed: true})
 	}
 	return nil
 }
@@ -432,17 +432,17 @@ func (s *State) foldDropped(r *StepDropped) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(m.sub.steps, func(st *step) bool { return st.note == "" && st.turn == r.Turn })
+	i := slices.IndexFunc(m.sub.turns, func(t *turn) bool { return t.note == "" && t.id == r.Turn })
 	if i < 0 {
 		return s.bad(r, "unknown turn %s", r.Turn)
 	}
-	dropped := m.sub.steps[i]
+	dropped := m.sub.turns[i]
 	for _, p := range dropped.parts {
 		delete(s.calls, p.call)
 		m.sub.brought -= p.brought()
 	}
-	m.sub.steps = slices.Delete(m.sub.steps, i, i+1)
-	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.step == dropped })
+	m.sub.turns = slices.Delete(m.sub.turns, i, i+1)
+	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.turn == dropped })
 	for _, p := range dropped.parts {
 		m.said -= p.text.len()
 	}
@@ -472,11 +472,11 @@ func (p *part) hidden() bool { return p.sealed && p.text.len() == 0 }
 // goesOn reports whether text of a kind belongs to the part.
 func (p *part) goesOn(kind string) bool { return p.streaming && !p.sealed && p.kind == kind }
 
-func (m *message) add(st *step, p *part) {
-	p.step = st
+func (m *message) add(t *turn, p *part) {
+	p.turn = t
 	m.parts = append(m.parts, p)
-	if st != nil {
-		st.parts = append(st.parts, p)
+	if t != nil {
+		t.parts = append(t.parts, p)
 	}
 }
 

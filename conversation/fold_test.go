@@ -63,7 +63,7 @@ func hidden(message conversation.MessageID, sub conversation.SubmissionID, turn 
 	return &conversation.ResponseStarted{Message: message, Submission: sub, Child: "child_1", Turn: turn, At: at}
 }
 
-// running returns a state in which sub_1 has a step under way and sub_2 waits.
+// running returns a state in which sub_1 has a turn under way and sub_2 waits.
 func running(t *testing.T) *conversation.State {
 	t.Helper()
 	s := conversation.NewState()
@@ -98,17 +98,17 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"response after release": {records{
 			completed("res_1", "turn_1"), &conversation.AttemptReleased{Submission: "sub_1", Attempt: 1}, started("res_1", "sub_1", "turn_2"),
 		}, "submission sub_1 is not running"},
-		"step inside a step":    {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is under way"},
+		"turn inside a turn":    {records{started("res_1", "sub_1", "turn_2")}, "turn turn_1 is under way"},
 		"other response":        {records{completed("res_1", "turn_1"), started("res_9", "sub_1", "turn_2")}, "the response of sub_1 is res_1"},
 		"response is a message": {records{completed("res_1", "turn_1"), settled("sub_1"), attempt("sub_2", 1), started("msg_1", "sub_2", "turn_2")}, "message msg_1 exists"},
 		"text of nothing":       {records{text("res_9")}, "unknown response res_9"},
 		"text of a user":        {records{text("msg_1")}, "unknown response msg_1"},
-		"text after the step":   {records{completed("res_1", "turn_1"), text("res_1")}, "has no step under way"},
+		"text after the turn":   {records{completed("res_1", "turn_1"), text("res_1")}, "has no turn under way"},
 		"signature of nothing":  {records{&conversation.PartDone{Message: "res_9"}}, "unknown response res_9"},
 		"signature of text":     {records{text("res_1"), &conversation.PartDone{Message: "res_1"}}, "turn turn_1 has no reasoning"},
 		"call of nothing":       {records{&conversation.ToolCalled{Message: "res_9", Call: "call_1"}}, "unknown response res_9"},
 		"call twice":            {records{called("call_1"), called("call_1")}, "call call_1 exists"},
-		"call after the step":   {records{completed("res_1", "turn_1"), called("call_1")}, "has no step under way"},
+		"call after the turn":   {records{completed("res_1", "turn_1"), called("call_1")}, "has no turn under way"},
 		"outcome of nothing":    {records{ok}, "unknown call call_1"},
 		"outcome of a withdrawn call": {records{
 			called("call_1"), &conversation.StepDropped{Message: "res_1", Turn: "turn_1"}, ok,
@@ -120,7 +120,7 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"output of another's":    {records{called("call_1"), others}, `submission sub_1 belongs to "", not to "child_1"`},
 		"end of nothing":         {records{completed("res_9", "turn_1")}, "unknown response res_9"},
 		"end of another turn":    {records{completed("res_1", "turn_9")}, "turn turn_1 is under way, not turn_9"},
-		"end twice":              {records{completed("res_1", "turn_1"), completed("res_1", "turn_1")}, "has no step under way"},
+		"end twice":              {records{completed("res_1", "turn_1"), completed("res_1", "turn_1")}, "has no turn under way"},
 		"data of nothing":        {records{&conversation.DataWritten{Message: "msg_1", Name: "n"}}, "unknown response msg_1"},
 		"metadata of nothing":    {records{&conversation.MetadataMerged{Message: "res_9"}}, "unknown response res_9"},
 		"metadata not an object": {records{&conversation.MetadataMerged{Message: "res_1", Metadata: json.RawMessage(`[]`)}}, "metadata: "},
@@ -132,16 +132,16 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"note to nothing":        {records{&conversation.Advisory{Message: "a", Submission: "sub_9", Text: "x", Display: conversation.DisplayHidden}}, "unknown submission sub_9"},
 		"abort of nothing":       {records{&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_9"}}}, "unknown submission sub_9"},
 		"settlement of nothing":  {records{settled("sub_9")}, "unknown submission sub_9"},
-		"settlement of a step":   {records{settled("sub_1")}, "submission sub_1 has a step under way"},
+		"settlement of a turn":   {records{settled("sub_1")}, "submission sub_1 has a turn under way"},
 		"settlement twice":       {records{settled("sub_2"), settled("sub_2")}, "submission sub_2 is settled"},
 		"withdrawal of nothing":  {records{&conversation.StepDropped{Message: "res_9"}}, "unknown response res_9"},
 		"withdrawal of no turn":  {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
 		"durable step of no one": {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
 		"parking of nothing":     {records{&conversation.Parked{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"parking in a step":      {records{&conversation.Parked{Submission: "sub_1"}}, "turn turn_1 is under way"},
+		"parking in a turn":      {records{&conversation.Parked{Submission: "sub_1"}}, "turn turn_1 is under way"},
 		"parking in the queue":   {records{&conversation.Parked{Submission: "sub_2"}}, "submission sub_2 is not running"},
 		"retry of nothing":       {records{&conversation.RetryScheduled{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"retry in a step":        {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is under way"},
+		"retry in a turn":        {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is under way"},
 		"retry of another's":     {records{&conversation.RetryScheduled{Submission: "sub_2", Child: "child_1"}}, `submission sub_2 belongs to "", not to "child_1"`},
 		"after the deletion":     {records{&conversation.ConversationDeleted{}, admitted(3)}, "the conversation was not created"},
 		"deletion twice":         {records{&conversation.ConversationDeleted{}, &conversation.ConversationDeleted{}}, "the conversation was not created"},
@@ -191,9 +191,9 @@ func TestTasksThatCannotFollow(t *testing.T) {
 		}, `belongs to "child_1", not to ""`},
 		"response hides itself": {records{completed("res_1", "turn_1"), hidden("res_1", "sub_1", "turn_2")}, `belongs to "", not to "child_1"`},
 		"summary of no task":    {records{&conversation.Compacted{Child: "child_9"}}, "subagent child_9 is not under way"},
-		"task ends in a step": {records{
+		"task ends in a turn": {records{
 			called("call_1"), task(1, "call_1"), hidden("res_2", "task_1", "turn_2"), taskDone(1),
-		}, "subagent child_1 has a step under way"},
+		}, "subagent child_1 has a turn under way"},
 	} {
 		t.Run(name, func(t *testing.T) { cannotFollow(t, c) })
 	}
@@ -315,7 +315,7 @@ func TestQueue(t *testing.T) {
 		return out
 	}
 	sub := s.Submission("sub_1")
-	if !sub.Running || sub.Writer != "w_1" || sub.Attempts != 1 || sub.Message != "res_1" || sub.OpenStep() != "turn_1" {
+	if !sub.Running || sub.Writer != "w_1" || sub.Attempts != 1 || sub.Message != "res_1" || sub.OpenTurn() != "turn_1" {
 		t.Errorf("running submission is %+v", sub)
 	}
 	apply(t, s, &conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_2"}}, admitted(3))
@@ -379,8 +379,8 @@ func TestModelView(t *testing.T) {
 		called("call_1"), called("call_2"), &conversation.DataWritten{Message: "res_1", Name: "plan"}, delta(conversation.PartText, "b"))
 	apply(t, s, completed("res_1", "turn_1"), &conversation.ToolSettled{Call: "call_2", Failed: true, ErrorText: "no", ElapsedMs: 150})
 	sub := s.Submission("sub_1")
-	if sub.OpenStep() != "" || sub.Elapsed() != 150*time.Millisecond {
-		t.Errorf("step %q is open after %v", sub.OpenStep(), sub.Elapsed())
+	if sub.OpenTurn() != "" || sub.Elapsed() != 150*time.Millisecond {
+		t.Errorf("turn %q is open after %v", sub.OpenTurn(), sub.Elapsed())
 	}
 	one := conversation.ToolCall{Call: "call_1", Name: "label", Input: json.RawMessage(`{}`)}
 	two := conversation.ToolCall{Call: "call_2", Name: "label", Input: json.RawMessage(`{}`), Settled: true, Failed: true, ErrorText: "no"}
@@ -393,15 +393,15 @@ func TestModelView(t *testing.T) {
 		&conversation.Advisory{Message: "note_3", Submission: "sub_1", Display: conversation.DisplayHidden},
 		started("res_1", "sub_1", "turn_2"), delta(conversation.PartText, "lost"), called("call_3"))
 	apply(t, s, &conversation.StepDropped{Message: "res_1", Turn: "turn_2"}, started("res_1", "sub_1", "turn_3"), delta(conversation.PartText, "c"))
-	want := []conversation.Step{
-		{Turn: "turn_1", Completed: true, StopReason: "stop", Parts: []conversation.StepPart{
+	want := []conversation.Turn{
+		{ID: "turn_1", Completed: true, StopReason: "stop", Parts: []conversation.TurnPart{
 			{Kind: conversation.PartReasoning, Text: "hmm", Signature: "sig"}, {Kind: conversation.PartText, Text: "a"},
 			{Tool: &one}, {Tool: &two}, {Kind: conversation.PartText, Text: "b"},
 		}},
 		{Completed: true, Note: "Go on."},
-		{Turn: "turn_3", Parts: []conversation.StepPart{{Kind: conversation.PartText, Text: "c"}}},
+		{ID: "turn_3", Parts: []conversation.TurnPart{{Kind: conversation.PartText, Text: "c"}}},
 	}
-	if diff := cmp.Diff(want, sub.Steps()); diff != "" {
+	if diff := cmp.Diff(want, sub.Turns()); diff != "" {
 		t.Error(diff)
 	}
 	var texts []string
@@ -415,8 +415,8 @@ func TestModelView(t *testing.T) {
 	if diff := cmp.Diff([]string{"hmm", "a", "b", "c"}, texts); diff != "" {
 		t.Errorf("texts of the response:\n%s", diff)
 	}
-	if sub.OpenStep() != "turn_3" {
-		t.Errorf("step %q is open", sub.OpenStep())
+	if sub.OpenTurn() != "turn_3" {
+		t.Errorf("turn %q is open", sub.OpenTurn())
 	}
 }
 
@@ -478,7 +478,7 @@ func TestStoredOutputs(t *testing.T) {
 	if got, want := s.Brought("sub_1")-before, len(`"a part"`)+len(out.Head)+len(out.Tail)+2*128; got != want {
 		t.Errorf("it counts %d bytes, want %d", got, want)
 	}
-	calls := func(x []conversation.Step) (list []*conversation.StoredOutput) {
+	calls := func(x []conversation.Turn) (list []*conversation.StoredOutput) {
 		for _, p := range x[0].Parts {
 			list = append(list, p.Tool.Stored)
 		}
@@ -494,7 +494,7 @@ func TestStoredOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*conversation.State{s, restored} {
-		if diff := cmp.Diff(want, calls(s.Submission("sub_1").Steps())); diff != "" {
+		if diff := cmp.Diff(want, calls(s.Submission("sub_1").Turns())); diff != "" {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}
 		if shown := s.Snapshot().Messages[2].Parts[0]; string(shown.Output) != `"a part"` || shown.State != conversation.StateOutputAvailable {
@@ -514,7 +514,7 @@ func TestStoredOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, calls(x[0].Steps)); diff != "" {
+	if diff := cmp.Diff(want, calls(x[0].Turns)); diff != "" {
 		t.Errorf("in history (-want +got):\n%s", diff)
 	}
 }
@@ -533,7 +533,7 @@ func TestSignedParts(t *testing.T) {
 	apply(t, s, sign(reasoning, "r1"), delta(reasoning, "a"), sign(reasoning, "r2"), delta(reasoning, "b"), sign(reasoning, "r3"),
 		delta(text, "c"), sign(reasoning, "r4"), delta(text, "d"), sign(text, "t1"), delta(text, "e"), called("call_1"),
 		&conversation.PartSigned{Must: true, Message: "res_1", Call: "call_1", Signature: "c1"}, sign(text, "t2"))
-	want := []conversation.StepPart{
+	want := []conversation.TurnPart{
 		{Kind: reasoning, Signature: "r1"}, {Kind: reasoning, Text: "a", Signature: "r2"}, {Kind: reasoning, Text: "b", Signature: "r3"},
 		{Kind: text, Text: "c"}, {Kind: reasoning, Signature: "r4"}, {Kind: text, Text: "d", Signature: "t1"}, {Kind: text, Text: "e"},
 		{Tool: &conversation.ToolCall{Call: "call_1", Name: "label", Input: json.RawMessage(`{}`)}, Signature: "c1"},
@@ -541,8 +541,8 @@ func TestSignedParts(t *testing.T) {
 	}
 	check := func(when string, s *conversation.State) {
 		t.Helper()
-		step, _ := s.Submission("sub_1").LastStep()
-		if diff := cmp.Diff(want, step.Parts); diff != "" {
+		last, _ := s.Submission("sub_1").LastTurn()
+		if diff := cmp.Diff(want, last.Parts); diff != "" {
 			t.Errorf("%s, what the model sees (-want +got):\n%s", when, diff)
 		}
 		shown := s.Snapshot().Messages
@@ -581,7 +581,7 @@ func TestExchanges(t *testing.T) {
 	for _, sub := range s.Exchanges("sub_3") {
 		got = append(got, sub.ID)
 	}
-	// sub_1 has left a step, though its attempt does not count; sub_2 never ran.
+	// sub_1 has left a turn, though its attempt does not count; sub_2 never ran.
 	if diff := cmp.Diff([]conversation.SubmissionID{"sub_1", "sub_3"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -631,11 +631,11 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 			t.Errorf("%s: state of %d bytes, %v", name, len(b), err)
 		}
 	}
-	// A step that is withdrawn makes room again.
+	// A turn that is withdrawn makes room again.
 	apply(&conversation.StepDropped{Message: "out", Turn: "t1"}, &conversation.ResponseStarted{Message: "out", Submission: "s", Turn: "t2"})
 	say(conversation.PartText, half)
 	messages := s.Snapshot().Messages
 	if text := messages[len(messages)-1].Text(); text != half {
-		t.Errorf("after a step was withdrawn there are %d bytes, want %d", len(text), len(half))
+		t.Errorf("after a turn was withdrawn there are %d bytes, want %d", len(text), len(half))
 	}
 }

@@ -110,7 +110,7 @@ func fold(t *testing.T, list []conversation.Record) {
 			}
 		}
 		for _, sub := range s.Unsettled() {
-			sub.Steps()
+			sub.Turns()
 			sub.OpenCalls()
 			s.Exchanges(sub.ID)
 		}

@@ -17,13 +17,13 @@ import (
 //     an attempt has to be durable before anything runs.
 //   - Submissions run in admission order, one at a time; others may be admitted
 //     at any moment.
-//   - A step is closed, and its calls have outcomes, before the next step opens
+//   - A turn is closed, and its calls have outcomes, before the next turn opens
 //     and before the submission settles. A recovery or an abort does the same.
 //   - Data parts and metadata are written only while no text part is streaming.
-//   - Metadata stands at most on the first step's response_started.
-//   - Only the step under way is withdrawn, and none of its calls has an outcome.
+//   - Metadata stands at most on the first turn's response_started.
+//   - Only the turn under way is withdrawn, and none of its calls has an outcome.
 //   - A subagent works for a call without an outcome, and has ended before that call
-//     has one; so have the calls of its steps.
+//     has one; so have the calls of its turns.
 //   - A deletion waits until nothing is owed, and ends its batch.
 //
 // Every prefix of such a history is one too, so histories end anywhere.
@@ -44,8 +44,8 @@ type work struct {
 	turn      conversation.TurnID
 	attempt   int
 	running   bool
-	started   bool // the response has its first step
-	open      bool // a step is under way
+	started   bool // the response has its first turn
+	open      bool // a turn is under way
 	streaming bool // the last part is text or reasoning
 	over      bool // settled
 	calls     []conversation.CallID
@@ -226,7 +226,7 @@ func (g *generator) run(w *work) {
 		if g.chance(10) {
 			g.release(w)
 		}
-		g.step(w)
+		g.takeTurn(w)
 		if !w.over {
 			g.between(w)
 		}
@@ -246,7 +246,7 @@ func (g *generator) release(w *work) {
 	g.attempt(w)
 }
 
-func (g *generator) openStep(w *work) {
+func (g *generator) openTurn(w *work) {
 	w.turn = conversation.TurnID(g.next("turn"))
 	w.open, w.streaming = true, false
 	r := &conversation.ResponseStarted{
@@ -259,8 +259,8 @@ func (g *generator) openStep(w *work) {
 	g.add(r)
 }
 
-func (g *generator) step(w *work) {
-	g.openStep(w)
+func (g *generator) takeTurn(w *work) {
+	g.openTurn(w)
 	for range 1 + g.r.IntN(9) {
 		switch n := g.r.IntN(100); {
 		case n < 4:
@@ -277,7 +277,7 @@ func (g *generator) step(w *work) {
 					Must: true, Submission: w.sub, Child: w.child, Model: "anthropic/x", Reason: "rate_limit", Until: g.now(), Rounds: 1, At: g.now(),
 				})
 			}
-			g.openStep(w)
+			g.openTurn(w)
 		case n < 24:
 			g.call(w)
 		case n < 34:
@@ -288,7 +288,7 @@ func (g *generator) step(w *work) {
 			g.delta(w)
 		}
 	}
-	g.closeStep(w, pick(g.r, "stop", "tool_use", "length"))
+	g.closeTurn(w, pick(g.r, "stop", "tool_use", "length"))
 	g.settleCalls(w)
 }
 
@@ -329,7 +329,7 @@ func (g *generator) decorate(w *work) {
 	g.add(&conversation.MetadataMerged{Message: w.message, Metadata: meta})
 }
 
-func (g *generator) closeStep(w *work, reason string) {
+func (g *generator) closeTurn(w *work, reason string) {
 	if !w.open {
 		return
 	}
@@ -414,20 +414,20 @@ func (g *generator) subagent(w *work, call conversation.CallID) {
 		Child: c.child, Submission: c.sub, Call: call, Agent: "sub", Prompt: g.text(), At: g.now(),
 	})
 	for range g.r.IntN(3) {
-		g.openStep(c)
+		g.openTurn(c)
 		for range g.r.IntN(4) {
 			switch n := g.r.IntN(100); {
 			case n < 10:
 				g.add(&conversation.StepDropped{Message: c.message, Child: c.child, Turn: c.turn})
 				c.open, c.calls = false, nil
-				g.openStep(c)
+				g.openTurn(c)
 			case n < 40:
 				g.call(c)
 			default:
 				g.delta(c)
 			}
 		}
-		g.closeStep(c, "stop")
+		g.closeTurn(c, "stop")
 		for _, id := range c.calls {
 			if g.chance(30) {
 				g.subagent(c, id)
@@ -450,7 +450,7 @@ func (g *generator) subagent(w *work, call conversation.CallID) {
 
 // closeAll ends what a lost or aborted attempt left open.
 func (g *generator) closeAll(w *work, reason, text string) {
-	g.closeStep(w, reason)
+	g.closeTurn(w, reason)
 	for _, id := range w.calls {
 		g.add(&conversation.ToolSettled{Call: id, Failed: true, ErrorText: text, At: g.now()})
 	}
@@ -519,7 +519,7 @@ func (g *generator) continueQueue() {
 	}
 }
 
-// between is what happens from one step to the next.
+// between is what happens from one turn to the next.
 func (g *generator) between(w *work) {
 	switch n := g.r.IntN(100); {
 	case n < 8:

@@ -30,7 +30,7 @@ type Exchange struct {
 	Delivery   Delivery     `json:"delivery"`
 	// Left says where Delivery stands if that has no more than its kind and attachments.
 	Left  *Left  `json:"left,omitempty"`
-	Steps []Step `json:"steps,omitempty"`
+	Turns []Turn `json:"steps,omitempty"`
 }
 
 // HistoryPage is a run of closed history: messages, settlements and exchanges that
@@ -182,7 +182,7 @@ func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 	for _, sub := range s.submissions[:over] {
 		going[sub.ID] = true
 		if sub.tried() {
-			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
+			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Turns: sub.Turns()})
 		}
 	}
 	settled := 0

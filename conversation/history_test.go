@@ -126,7 +126,7 @@ func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage
 		out.Exchanges = append(out.Exchanges, x...)
 	}
 	for _, sub := range s.Exchanges("") {
-		out.Exchanges = append(out.Exchanges, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
+		out.Exchanges = append(out.Exchanges, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Turns: sub.Turns()})
 	}
 	for _, sub := range s.Unsettled() {
 		out.Unsettled = append(out.Unsettled, sub.ID)

@@ -107,7 +107,7 @@ func (p *part) snapshot() Part {
 
 // Project returns the chunks of a batch of the conversation id. A batch with a
 // structural boundary is one conversation-reset: at creation its snapshot follows
-// from the batch alone; for a compaction or a withdrawn step, at is called for
+// from the batch alone; for a compaction or a withdrawn turn, at is called for
 // the state's snapshot at this batch. at may be nil for batches known to have
 // neither; needing it then is an error.
 func Project(id ConversationID, b Batch, at func() (*Snapshot, error)) ([]Chunk, error) {

@@ -87,7 +87,7 @@ const (
 // ReasonTimer is the reason of a [Parked] submission that waits for a time alone.
 const ReasonTimer = "timer"
 
-// ReasonInterrupted is the stop reason of a step that was closed by recovery.
+// ReasonInterrupted is the stop reason of a turn that was closed by recovery.
 const ReasonInterrupted = "interrupted"
 
 // CompactionReason says why a history was compacted.
@@ -101,7 +101,7 @@ const (
 	CompactionManual    CompactionReason = "manual"
 )
 
-// Usage counts the tokens of a model step.
+// Usage counts the tokens of a turn.
 type Usage struct {
 	Input      int64 `json:"input,omitempty"`
 	Output     int64 `json:"output,omitempty"`
@@ -255,7 +255,7 @@ type (
 		At         Time         `json:"at,omitempty"`
 	}
 
-	// ResponseStarted opens a step of the response. Every step of a submission has
+	// ResponseStarted opens a turn of the response. Every turn of a submission has
 	// the same message and its own turn. Child, here and in other records, is the
 	// subagent conversation it belongs to: then no client sees it. WaitMs is the time
 	// from the model call to its first word.
@@ -280,7 +280,7 @@ type (
 		Text    string         `json:"text"`
 	}
 
-	// PartDone signs the last reasoning part of a step, again if it was signed before, and
+	// PartDone signs the last reasoning part of a turn, again if it was signed before, and
 	// leaves it open. It stands where not every node reads PartSigned.
 	PartDone struct {
 		Message   MessageID      `json:"message"`
@@ -336,7 +336,7 @@ type (
 	// ToolSettled is the single outcome of a call: Output, or ErrorText when
 	// Failed. DurationMs is the handler's time; nil if it did not run to an end.
 	// Attachments are images that belong to the output. Terminate asks to end the
-	// response if all calls of the step do.
+	// response if all calls of the turn do.
 	ToolSettled struct {
 		Origin
 		Call        CallID          `json:"call"`
@@ -353,10 +353,10 @@ type (
 		At          Time            `json:"at"`
 	}
 
-	// StepCompleted closes a step. ElapsedMs is the monotonic time since its
+	// StepCompleted closes a turn. ElapsedMs is the monotonic time since its
 	// attempt started, DurationMs that of its model call, of which WaitMs went by before
 	// the first word. Retries counts the failed calls that it repeats, and Calls are the
-	// step's, which run now.
+	// turn's, which run now.
 	StepCompleted struct {
 		Origin
 		Message    MessageID      `json:"message"`
@@ -425,7 +425,7 @@ type (
 		At          Time             `json:"at"`
 	}
 
-	// StepDropped withdraws a step from the transcript. Reason is the kind of failure.
+	// StepDropped withdraws a turn from the transcript. Reason is the kind of failure.
 	StepDropped struct {
 		Origin
 		Message    MessageID      `json:"message"`
@@ -440,7 +440,7 @@ type (
 	}
 
 	// Compacted replaces the model's view of everything before FirstKept by a
-	// summary. Before counts the exchanges it stands for. Of FirstKept itself, steps
+	// summary. Before counts the exchanges it stands for. Of FirstKept itself, turns
 	// before FirstTurn are part of the summary; empty keeps all of them. The transcript
 	// stays. After counts the exchanges that are left as they are, Tokens what the model
 	// was shown before, about; Detached says that the work it was made for was over by then.
@@ -505,7 +505,7 @@ type (
 		At         Time           `json:"at"`
 	}
 
-	// ChildSettled ends a subagent conversation; its usage is that of all its steps.
+	// ChildSettled ends a subagent conversation; its usage is that of all its turns.
 	ChildSettled struct {
 		Origin
 		Child      ConversationID `json:"child"`

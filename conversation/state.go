@@ -108,7 +108,7 @@ type message struct {
 // part is what the public view and the model's view share of one part.
 type part struct {
 	kind      string // a PartType; DataPrefix for data
-	step      *step  // nil outside a response
+	turn      *turn  // nil outside a response
 	text      words
 	streaming bool // of text, as clients see it: no other part has begun since
 	signature string
@@ -141,10 +141,10 @@ func (p *part) end() {
 	p.text.end()
 }
 
-// step is one model round trip of a response, or a note of the runtime to the
+// turn is one model round trip of a response, or a note of the runtime to the
 // model between two of them.
-type step struct {
-	turn      TurnID
+type turn struct {
+	id        TurnID
 	model     string
 	completed bool
 	stop      string
@@ -179,7 +179,7 @@ type Submission struct {
 	Dispatched bool `json:"dispatched,omitempty"`
 	// DispatchDepth is how many dispatches by agents led to it.
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
-	// Message is the response, empty before its first step.
+	// Message is the response, empty before its first turn.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it
 	// Parked is what the submission waits for, nil if it does not, and ParkedAt the
@@ -204,7 +204,7 @@ type Submission struct {
 	Parent SubmissionID   `json:"parent,omitempty"`
 
 	delivered MessageID // its own message in the transcript
-	steps     []*step
+	turns     []*turn
 	brought   int        // see [State.Brought]
 	elapsed   [2]int64   // milliseconds: earlier attempts, current attempt
 	compacted *Compacted // of a subagent
@@ -335,24 +335,24 @@ func (s *State) response(r Record, id MessageID) (*message, error) {
 	return m, s.belongs(r, m.sub)
 }
 
-// openStep returns the response and its step under way.
-func (s *State) openStep(r Record, id MessageID) (*message, *step, error) {
+// openTurn returns the response and its turn under way.
+func (s *State) openTurn(r Record, id MessageID) (*message, *turn, error) {
 	m, err := s.response(r, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := m.sub.lastStep()
-	if st == nil || st.completed {
-		return nil, nil, s.bad(r, "response %s has no step under way", id)
+	t := m.sub.lastTurn()
+	if t == nil || t.completed {
+		return nil, nil, s.bad(r, "response %s has no turn under way", id)
 	}
-	return m, st, nil
+	return m, t, nil
 }
 
-// lastStep returns the newest model step, skipping notes, or nil.
-func (s *Submission) lastStep() *step {
-	for i := len(s.steps) - 1; i >= 0; i-- {
-		if s.steps[i].note == "" {
-			return s.steps[i]
+// lastTurn returns the newest turn, skipping notes, or nil.
+func (s *Submission) lastTurn() *turn {
+	for i := len(s.turns) - 1; i >= 0; i-- {
+		if s.turns[i].note == "" {
+			return s.turns[i]
 		}
 	}
 	return nil
@@ -386,8 +386,8 @@ func (s *State) settle(r *SubmissionSettled) error {
 	if err != nil {
 		return err
 	}
-	if st := sub.lastStep(); st != nil && !st.completed {
-		return s.bad(r, "submission %s has a step under way", r.Submission)
+	if t := sub.lastTurn(); t != nil && !t.completed {
+		return s.bad(r, "submission %s has a turn under way", r.Submission)
 	}
 	for _, c := range s.children {
 		if s.root(c) == sub && !c.Settled {

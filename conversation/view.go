@@ -94,7 +94,7 @@ type Signal struct {
 }
 
 // Message is one message of the transcript. An assistant message is one whole
-// response, all steps of its submission.
+// response, all turns of its submission.
 type Message struct {
 	ID           MessageID       `json:"id"`
 	Role         Role            `json:"role"`

@@ -294,7 +294,7 @@ func brokenBy(finish string) string {
 	return ""
 }
 
-// finish translates the stop reason of a step.
+// finish translates the stop reason of a turn.
 func (p *projection) finish(stop string) string {
 	switch stop {
 	case "tool_use":

@@ -44,7 +44,7 @@ func newAgent(w *world) *agent.Agent {
 		Name:  agentName,
 		Model: modelSpec,
 		InstructionsFunc: func(_ context.Context, t *agent.Turn) (string, error) {
-			return fmt.Sprintf("%s %d %d %s", t.Submission, t.Attempt, t.Step, t.Delivery.Body), nil
+			return fmt.Sprintf("%s %d %d %s", t.Submission, t.Attempt, t.Number, t.Delivery.Body), nil
 		},
 		Tools: []agent.Tool{
 			agent.NewTool("work", "Work for a while.", a.work, nil),
@@ -139,7 +139,7 @@ func (a *author) finished(ctx context.Context, r *agent.Response) (map[string]an
 			return nil, err
 		}
 	}
-	if !strings.HasSuffix(r.Text, said(w.seed, body, lastStep(w.seed, body))) && r.Step > 0 {
+	if !strings.HasSuffix(r.Text, said(w.seed, body, lastStep(w.seed, body))) && r.Number > 0 {
 		w.trace.Violate("hook", "the response to %s is shown as %q", body, r.Text)
 	}
 	return a.decorate(ctx, "finished", body)

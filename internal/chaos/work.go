@@ -139,16 +139,16 @@ func (w *world) checkOutcome(r *conversation.ToolSettled, c *conversation.ToolCa
 // checkRecord checks what a settled submission says.
 func (w *world) checkRecord(rec *record) {
 	sub, body := rec.sub, rec.sub.Delivery.Body
-	if open := sub.OpenCalls(); len(open) > 0 || sub.OpenStep() != "" {
-		w.trace.Violate(body, "settled with the step %q and calls %v open", sub.OpenStep(), open)
+	if open := sub.OpenCalls(); len(open) > 0 || sub.OpenTurn() != "" {
+		w.trace.Violate(body, "settled with the turn %q and calls %v open", sub.OpenTurn(), open)
 	}
 	last := 0
-	for _, st := range sub.Steps() {
-		if st.Note != "" || !st.Completed || st.StopReason != string(providers.StopStop) && st.StopReason != string(providers.StopToolUse) {
+	for _, t := range sub.Turns() {
+		if t.Note != "" || !t.Completed || t.StopReason != string(providers.StopStop) && t.StopReason != string(providers.StopToolUse) {
 			continue
 		}
 		var text strings.Builder
-		for _, p := range st.Parts {
+		for _, p := range t.Parts {
 			if p.Tool == nil && p.Kind == conversation.PartText {
 				text.WriteString(p.Text)
 			}

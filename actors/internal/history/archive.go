@@ -560,7 +560,7 @@ func (a *Archive) show(
 	var exchanges []conversation.Exchange
 	for i, x := range list[max(0, first):] {
 		if i == 0 && first >= 0 {
-			x.Steps = prompt.StepsSince(x.Steps, of.After.FirstTurn)
+			x.Turns = prompt.TurnsSince(x.Turns, of.After.FirstTurn)
 		}
 		exchanges = append(exchanges, x)
 	}

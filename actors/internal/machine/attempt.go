@@ -16,12 +16,12 @@ const (
 	phaseStarting       phase = iota // attempt_started, or child_started, is on its way
 	phaseStartDelivery               // the author sees the delivery
 	phaseModel                       // a model call is under way
-	phaseCalling                     // the step's calls are on their way to the log
+	phaseCalling                     // the turn's calls are on their way to the log
 	phaseTools                       // tools run
 	phaseRetry                       // a failed model call waits to be repeated, here
 	phaseWaiting                     // it waits for so long that nothing is done meanwhile
 	phaseCompacting                  // a model call waits for a summary of its context
-	phaseEnding                      // the response's last step is on its way to the log
+	phaseEnding                      // the response's last turn is on its way to the log
 	phaseFinishResponse              // the author sees the response
 )
 
@@ -39,11 +39,11 @@ type work struct {
 	wait       int64                         // milliseconds until its first word
 	repeated   int                           // failed calls before it that it repeats
 	opened     bool                          // response_started of the turn is recorded
-	step       int                           // model calls of this attempt, repetitions not counted
+	turns      int                           // model calls of this attempt, repetitions not counted
 	tries      tries                         // of the model call
 	lost       []string                      // models that no repetition helps
 	until      conversation.Time             // of phaseWaiting
-	cutOff     int                           // steps in a row that ended at the model's limit in a call, or with too many calls
+	cutOff     int                           // turns in a row that ended at the model's limit in a call, or with too many calls
 	said       int                           // bytes of the response so far, see [conversation.Submission.Said]
 	speaks     ModelEventKind                // kind of the part under way, ModelDone if there is none
 	calls      int                           // of the reply so far
@@ -170,14 +170,14 @@ func (m *Machine) proceed(w *work) {
 // answered reports whether a response has come to its end, so that only the author's
 // look at it is missing.
 func answered(sub *conversation.Submission) bool {
-	last, ok := sub.LastStep()
+	last, ok := sub.LastTurn()
 	return ok && last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && ends(last)
 }
 
-// ends reports whether no model call follows a completed step: nothing was called,
+// ends reports whether no model call follows a completed turn: nothing was called,
 // or all that was called asked for the end.
-func ends(st conversation.Step) bool {
-	return !slices.ContainsFunc(st.Parts, func(p conversation.StepPart) bool {
+func ends(t conversation.Turn) bool {
+	return !slices.ContainsFunc(t.Parts, func(p conversation.TurnPart) bool {
 		return p.Tool != nil && !p.Tool.Terminate
 	})
 }
@@ -232,7 +232,7 @@ func (m *Machine) endWork(w *work) {
 	m.tasks = slices.DeleteFunc(slices.Clone(m.tasks), func(t *work) bool { return t == w })
 }
 
-// resume takes over what an earlier writer left: half-written steps are closed
+// resume takes over what an earlier writer left: half-written turns are closed
 // and kept, calls without an outcome that cannot be run again get one, and the first
 // submission is tried again, within its limits.
 func (m *Machine) resume() {
@@ -270,21 +270,21 @@ func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started st
 		if c.Settled {
 			continue
 		}
-		m.closeStep(c, notStarted, started, goOn)
+		m.closeTurn(c, notStarted, started, goOn)
 		if !goOn {
 			m.enqueue(true, &conversation.ChildSettled{Child: c.Child, Outcome: conversation.OutcomeAborted, Usage: c.Usage(), At: m.env.Wall})
 		}
 	}
-	m.closeStep(sub, notStarted, started, goOn)
+	m.closeTurn(sub, notStarted, started, goOn)
 }
 
-// closeStep ends the step under way and its calls. Calls of a step whose stream
-// never ended did not start; calls of a completed step may have. If text was cut
+// closeTurn ends the turn under way and its calls. Calls of a turn whose stream
+// never ended did not start; calls of a completed turn may have. If text was cut
 // off, with no outcome of a call after it, the model that goes on is told so.
-func (m *Machine) closeStep(sub *conversation.Submission, notStarted, started string, goOn bool) {
+func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started string, goOn bool) {
 	text, cut, half := started, false, false
-	if turn := sub.OpenStep(); turn != "" {
-		last, _ := sub.LastStep()
+	if turn := sub.OpenTurn(); turn != "" {
+		last, _ := sub.LastTurn()
 		text, cut, half = notStarted, hasText(last), true
 		end := &conversation.StepCompleted{
 			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
@@ -320,7 +320,7 @@ func (m *Machine) addNote(sub *conversation.Submission, text string) {
 	})
 }
 
-func hasText(s conversation.Step) bool {
+func hasText(s conversation.Turn) bool {
 	for _, p := range s.Parts {
 		if p.Tool == nil && p.Text != "" {
 			return true

@@ -27,9 +27,9 @@ func (m *Machine) finish(w *work) {
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 	default:
 		w.phase = phaseFinishResponse
-		last, _ := sub.LastStep()
+		last, _ := sub.LastTurn()
 		m.emit(FinishResponse{
-			Gen: m.newGen(w), Submission: w.submission, Turn: last.Turn, Attempt: sub.Attempts, Step: w.step,
+			Gen: m.newGen(w), Submission: w.submission, Turn: last.ID, Attempt: sub.Attempts, Number: w.turns,
 		})
 	}
 }

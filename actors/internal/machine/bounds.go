@@ -37,7 +37,7 @@ func (m *Machine) mayStill(w *work, n int) bool {
 	if w.said += n; w.said <= limit {
 		return true
 	}
-	m.completeStep(w, ModelEvent{StopReason: stopError})
+	m.completeTurn(w, ModelEvent{StopReason: stopError})
 	m.skip(w, m.sub(w).OpenCalls(), toolTooLong)
 	m.fail(w, tooLong(sayTooMuch, limit, w.said))
 	return false
@@ -76,7 +76,7 @@ func (m *Machine) mayCall(w *work, arguments int) bool {
 	if brought <= limit {
 		return true
 	}
-	m.completeStep(w, ModelEvent{StopReason: stopError})
+	m.completeTurn(w, ModelEvent{StopReason: stopError})
 	m.skip(w, m.sub(w).OpenCalls(), toolNotStarted)
 	m.fail(w, tooLong(sayBroughtMuch, limit, brought))
 	return false
@@ -102,7 +102,7 @@ func (m *Machine) fit(w *work, done *conversation.ToolSettled) {
 
 // replied is how much the calls of the last reply have brought, their arguments included.
 func (m *Machine) replied(w *work) (n int) {
-	last, _ := m.sub(w).LastStep()
+	last, _ := m.sub(w).LastTurn()
 	for _, p := range last.Parts {
 		if c := p.Tool; c != nil {
 			n += len(c.Input) + len(c.Output) + len(c.ErrorText)
@@ -111,12 +111,12 @@ func (m *Machine) replied(w *work) (n int) {
 	return n
 }
 
-// tooManyCalls ends a step whose reply has more calls than it may. Like one that ends
+// tooManyCalls ends a turn whose reply has more calls than it may. Like one that ends
 // at the model's own limit it runs none of them, and the model may try again; what it
 // wanted to call is told by a note and not by as many outcomes.
 func (m *Machine) tooManyCalls(w *work) {
 	limit := m.limits().MaxCalls
-	m.completeStep(w, ModelEvent{StopReason: stopLength})
+	m.completeTurn(w, ModelEvent{StopReason: stopLength})
 	m.skip(w, m.sub(w).OpenCalls(), toolTooMany)
 	if w.cutOff++; w.cutOff > maxCutOff {
 		m.fail(w, failure(conversation.CodeOutputTooLong, sayTooManyCalls, map[string]any{"limit": limit}))

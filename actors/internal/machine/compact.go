@@ -78,7 +78,7 @@ func (m *Machine) summarize(j *compaction, instructions string) {
 	e := Summarize{Gen: j.gen, Reason: j.reason, Instructions: instructions}
 	if j.work != nil {
 		e.Submission, j.origin = j.work.submission, m.state.Origin(j.work.submission)
-		if last, ok := m.sub(j.work).LastStep(); ok {
+		if last, ok := m.sub(j.work).LastTurn(); ok {
 			j.tokens = last.Usage.Total
 		}
 	}

@@ -62,7 +62,7 @@ type (
 		Submission conversation.SubmissionID
 		Turn       conversation.TurnID
 		Attempt    int
-		Step       int
+		Number     int
 		Avoid      []string
 		Without    []conversation.AttachmentID
 	}
@@ -113,7 +113,7 @@ type (
 		Submission conversation.SubmissionID
 		Turn       conversation.TurnID
 		Attempt    int
-		Step       int
+		Number     int
 	}
 	// Checkpoint stores, at the shell's leisure, what the log folds to at an offset.
 	// Closed was cut out of the state for good: the shell keeps it, after

@@ -230,7 +230,7 @@ type (
 		Instructions string
 	}
 	// Summarized delivers the summary that gen asked for: of all before FirstKept, and
-	// of its steps before FirstTurn. Before counts the exchanges before FirstKept.
+	// of its turns before FirstTurn. Before counts the exchanges before FirstKept.
 	// Nothing says that there is nothing to leave out, Err that there is no summary.
 	Summarized struct {
 		Gen       int

@@ -17,7 +17,7 @@ type Limits struct {
 	Patience time.Duration
 	// Timeout bounds the monotonic time of all attempts at one submission.
 	Timeout time.Duration
-	// ToolConcurrency bounds the calls of a step that run at once, at least 1.
+	// ToolConcurrency bounds the calls of a turn that run at once, at least 1.
 	ToolConcurrency int
 	// MaxResponse bounds what models say in a response, or in a subagent's work, in
 	// bytes as [conversation.Submission.Said] counts them, and MaxCalls the calls of one

@@ -64,7 +64,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 	case machine.Reply:
 		fmt.Fprintf(w, "reply %d: %s\n", e.To, answerText(e.Value))
 	case machine.CallModel:
-		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d step=%d", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
+		fmt.Fprintf(w, "call-model gen=%d %s %s attempt=%d number=%d", e.Gen, e.Submission, e.Turn, e.Attempt, e.Number)
 		if len(e.Avoid) > 0 {
 			fmt.Fprintf(w, " avoid=%s", strings.Join(e.Avoid, ","))
 		}
@@ -87,7 +87,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 	case machine.Summarize:
 		fmt.Fprintf(w, "summarize gen=%d %s%s%s\n", e.Gen, e.Reason, suffix(" ", string(e.Submission)), suffix(": ", e.Instructions))
 	case machine.FinishResponse:
-		fmt.Fprintf(w, "finish-response gen=%d %s %s attempt=%d step=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Step)
+		fmt.Fprintf(w, "finish-response gen=%d %s %s attempt=%d number=%d\n", e.Gen, e.Submission, e.Turn, e.Attempt, e.Number)
 	case machine.Checkpoint:
 		closed := 0
 		for _, p := range e.Closed {
@@ -320,12 +320,12 @@ func printState(w *strings.Builder, s *conversation.State) {
 func printContext(w *strings.Builder, s *conversation.State, id conversation.SubmissionID) {
 	for _, x := range s.Exchanges(id) {
 		fmt.Fprintf(w, "%s %s %q\n", x.ID, x.Delivery.Kind, x.Delivery.Body)
-		for _, st := range x.Steps() {
+		for _, st := range x.Turns() {
 			if st.Note != "" {
 				fmt.Fprintf(w, "  note %q\n", st.Note)
 				continue
 			}
-			fmt.Fprintf(w, "  %s %s\n", st.Turn, st.StopReason)
+			fmt.Fprintf(w, "  %s %s\n", st.ID, st.StopReason)
 			for _, p := range st.Parts {
 				switch {
 				case p.Tool == nil:

@@ -107,7 +107,7 @@ func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
 // callLost ends work whose model call is not repeated.
 func (m *Machine) callLost(w *work, name string, e ModelEvent) {
 	if w.opened {
-		m.completeStep(w, ModelEvent{StopReason: stopError})
+		m.completeTurn(w, ModelEvent{StopReason: stopError})
 	} else {
 		w.unheard = &conversation.FailedCall{Turn: w.turn, Model: name, Facts: w.facts, DurationMs: m.askedMs(w), Retries: w.repeated}
 	}
@@ -156,7 +156,7 @@ func (m *Machine) nextCall(w *work) {
 		m.callModel(w)
 		return
 	}
-	w.step++
+	w.turns++
 	w.tries = tries{rounds: s.Rounds, blind: s.Blind, waited: time.Duration(s.WaitedMs) * time.Millisecond}
 	w.repeated = s.Rounds
 	if s.Until > m.now() {

@@ -56,26 +56,26 @@ func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
 	})
 }
 
-// textOf is what a subagent says in the end, as JSON. The last step may go on with what
+// textOf is what a subagent says in the end, as JSON. The last turn may go on with what
 // was said before a process died: then both are.
 func textOf(sub *conversation.Submission) []byte {
 	var text string
-	steps := sub.Steps()
-	for i, st := range slices.Backward(steps) {
-		last := i == len(steps)-1
-		if !last && st.Note == "" && (st.StopReason != conversation.ReasonInterrupted || calls(st)) {
+	turns := sub.Turns()
+	for i, t := range slices.Backward(turns) {
+		last := i == len(turns)-1
+		if !last && t.Note == "" && (t.StopReason != conversation.ReasonInterrupted || calls(t)) {
 			break
 		}
-		text = said(st) + text
+		text = said(t) + text
 	}
 	out, _ := conversation.EncodeJSON(conversation.CutText(text, conversation.MaxPayloadBytes)) // a string has its JSON
 	return out
 }
 
-// said is the text of a step.
-func said(st conversation.Step) string {
+// said is the text of a turn.
+func said(t conversation.Turn) string {
 	var texts []string
-	for _, p := range st.Parts {
+	for _, p := range t.Parts {
 		if p.Tool == nil && p.Kind == conversation.PartText {
 			texts = append(texts, p.Text)
 		}
@@ -83,6 +83,6 @@ func said(st conversation.Step) string {
 	return strings.Join(texts, "\n\n")
 }
 
-func calls(st conversation.Step) bool {
-	return slices.ContainsFunc(st.Parts, func(p conversation.StepPart) bool { return p.Tool != nil })
+func calls(t conversation.Turn) bool {
+	return slices.ContainsFunc(t.Parts, func(p conversation.TurnPart) bool { return p.Tool != nil })
 }

@@ -13,8 +13,8 @@ func (m *Machine) runTools(w *work) {
 	w.phase = phaseTools
 	if w.gen == 0 || w.turn == "" { // no model call of this attempt has begun anything
 		m.newGen(w)
-		last, _ := m.sub(w).LastStep()
-		w.turn = last.Turn
+		last, _ := m.sub(w).LastTurn()
+		w.turn = last.ID
 	}
 	w.waiting, w.running, w.parked = m.sub(w).OpenCalls(), 0, nil
 	m.startTools(w)
@@ -85,7 +85,7 @@ func (m *Machine) outcome(w *work, state []StateWrite, done *conversation.ToolSe
 	if w.running > 0 || len(w.waiting) > 0 {
 		return
 	}
-	if last, _ := m.sub(w).LastStep(); ends(last) {
+	if last, _ := m.sub(w).LastTurn(); ends(last) {
 		m.ended(w)
 		return
 	}

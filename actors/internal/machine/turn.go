@@ -10,15 +10,15 @@ import (
 // maxCutOff is how often a model that reaches its limit in the middle of a call may try again.
 const maxCutOff = 3
 
-// stopLength is the stop reason of a step that ended at the model's limit.
+// stopLength is the stop reason of a turn that ended at the model's limit.
 const stopLength = "length"
 
-// stopError is the stop reason of a step that broke off for good.
+// stopError is the stop reason of a turn that broke off for good.
 const stopError = "error"
 
 // callModel asks for the next model call.
 func (m *Machine) callModel(w *work) {
-	w.step++
+	w.turns++
 	w.tries, w.compacted, w.repeated = tries{}, false, 0
 	m.startCall(w)
 }
@@ -34,7 +34,7 @@ func (m *Machine) startCall(w *work) {
 	w.turn = conversation.TurnID(m.ids.next("turn_"))
 	m.emit(CallModel{
 		Gen: m.newGen(w), Submission: w.submission, Turn: w.turn,
-		Attempt: m.state.Submission(m.work.submission).Attempts, Step: w.step, Avoid: slices.Concat(w.lost, w.tries.failed), Without: w.bare.images,
+		Attempt: m.state.Submission(m.work.submission).Attempts, Number: w.turns, Avoid: slices.Concat(w.lost, w.tries.failed), Without: w.bare.images,
 	})
 }
 
@@ -118,7 +118,7 @@ func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 }
 
 func (m *Machine) modelDone(w *work, e ModelEvent) {
-	m.completeStep(w, e)
+	m.completeTurn(w, e)
 	calls := m.sub(w).OpenCalls()
 	if e.Full && (w.child == "" || len(calls) > 0) { // nothing follows the end of a task
 		m.compactSoon(w)
@@ -184,7 +184,7 @@ func reasonOf(err *conversation.SettlementError) string {
 // askedMs is how long ago the model call was asked for, in milliseconds.
 func (m *Machine) askedMs(w *work) int64 { return int64((m.env.Mono - w.asked) / time.Millisecond) }
 
-func (m *Machine) completeStep(w *work, e ModelEvent) {
+func (m *Machine) completeTurn(w *work, e ModelEvent) {
 	if e.Kind != ModelDone { // the reply ends before its end
 		e.Facts = w.facts
 	}

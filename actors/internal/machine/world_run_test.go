@@ -49,8 +49,8 @@ func (w *world) callModel(e machine.CallModel) {
 		violate("%s is worked on before it is durable", e.Submission)
 	}
 	sub := w.m.State().Submission(e.Submission)
-	if sub.OpenStep() != "" || len(sub.OpenCalls()) > 0 {
-		violate("model call with the open step %q and calls %+v", sub.OpenStep(), sub.OpenCalls())
+	if sub.OpenTurn() != "" || len(sub.OpenCalls()) > 0 {
+		violate("model call with the open turn %q and calls %+v", sub.OpenTurn(), sub.OpenCalls())
 	}
 	if w.limits.DeliveryStartedHook && sub.Child == "" && !sub.DeliveryStarted {
 		violate("model call before the author has seen %s", sub.ID)
@@ -67,8 +67,8 @@ func (w *world) callModel(e machine.CallModel) {
 
 func (w *world) runTool(e machine.RunTool) {
 	sub := w.attempted(e.Submission)
-	if sub.OpenStep() != "" {
-		violate("tool of %s before its step is over", e.Submission)
+	if sub.OpenTurn() != "" {
+		violate("tool of %s before its turn is over", e.Submission)
 	}
 	running := 0
 	for _, c := range w.tools {
@@ -121,7 +121,7 @@ func (w *world) finishResponse(e machine.FinishResponse) {
 	switch {
 	case !w.limits.ResponseFinishedHook || w.busy(e.Submission):
 		violate("%+v beside others", e)
-	case sub == nil || !sub.Running || sub.Settled || sub.OpenStep() != "" || len(sub.OpenCalls()) > 0:
+	case sub == nil || !sub.Running || sub.Settled || sub.OpenTurn() != "" || len(sub.OpenCalls()) > 0:
 		violate("the response of %s is shown before its end is durable", e.Submission)
 	}
 	w.ending = &e

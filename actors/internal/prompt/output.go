@@ -18,7 +18,7 @@ const (
 	maxOutput = 64 << 10
 	// minOutput is a page of text, however small the window.
 	minOutput = 4 << 10
-	// outputShare is the part of a window that one output may take: a step has several.
+	// outputShare is the part of a window that one output may take: a turn has several.
 	outputShare = 16
 	tokenBytes  = 4
 )

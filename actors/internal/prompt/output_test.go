@@ -27,7 +27,7 @@ func resultOf(t testing.TB, c *conversation.ToolCall, most int) (string, []provi
 	t.Helper()
 	c.Settled, c.Call, c.Name = true, "call_1", "look"
 	out, err := prompt.NewRenderer(nil).Messages(t.Context(), key, []conversation.Exchange{{
-		Steps: []conversation.Step{{Completed: true, Parts: []conversation.StepPart{{Tool: c}}}},
+		Turns: []conversation.Turn{{Completed: true, Parts: []conversation.TurnPart{{Tool: c}}}},
 	}}, prompt.View{Output: most})
 	if err != nil {
 		t.Fatal(err)

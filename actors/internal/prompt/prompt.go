@@ -23,7 +23,7 @@ import (
 func Exchanges(s *conversation.State, id conversation.SubmissionID) []conversation.Exchange {
 	var out []conversation.Exchange
 	for _, sub := range s.Exchanges(id) {
-		out = append(out, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Steps: sub.Steps()})
+		out = append(out, conversation.Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Turns: sub.Turns()})
 	}
 	return out
 }
@@ -39,16 +39,16 @@ func Since(exchanges []conversation.Exchange, c *conversation.Compacted) (open [
 		return exchanges, true
 	}
 	open = slices.Clone(exchanges[i:])
-	open[0].Steps = StepsSince(open[0].Steps, c.FirstTurn)
+	open[0].Turns = TurnsSince(open[0].Turns, c.FirstTurn)
 	return open, false
 }
 
-// StepsSince drops the steps before a turn, "" none of them.
-func StepsSince(steps []conversation.Step, turn conversation.TurnID) []conversation.Step {
+// TurnsSince drops the turns before a turn, "" none of them.
+func TurnsSince(turns []conversation.Turn, turn conversation.TurnID) []conversation.Turn {
 	if turn == "" {
-		return steps
+		return turns
 	}
-	return steps[max(0, slices.IndexFunc(steps, func(st conversation.Step) bool { return st.Turn == turn })):]
+	return turns[max(0, slices.IndexFunc(turns, func(t conversation.Turn) bool { return t.ID == turn })):]
 }
 
 // Summary shows a model what was left out.
@@ -102,8 +102,8 @@ func (r *Renderer) Messages(
 			return nil, err
 		}
 		out = append(out, m)
-		for _, st := range x.Steps {
-			m, err := v.stepMessages(st)
+		for _, t := range x.Turns {
+			m, err := v.turnMessages(t)
 			if err != nil {
 				return nil, err
 			}
@@ -134,17 +134,17 @@ func (v *view) deliveryMessage(d conversation.Delivery) (providers.Message, erro
 	return m, err
 }
 
-// stepMessages renders a step: what the model said and called, then the results
+// turnMessages renders a turn: what the model said and called, then the results
 // in call order. A note is shown as a user message, which every vendor takes in
 // mid-conversation.
-func (v *view) stepMessages(st conversation.Step) ([]providers.Message, error) {
-	if st.Note != "" {
-		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(st.Note))
+func (v *view) turnMessages(t conversation.Turn) ([]providers.Message, error) {
+	if t.Note != "" {
+		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(t.Note))
 		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: note}}}}, nil
 	}
-	said := providers.Message{Role: providers.RoleAssistant, Model: st.Model}
+	said := providers.Message{Role: providers.RoleAssistant, Model: t.Model}
 	results := providers.Message{Role: providers.RoleTool}
-	for _, p := range st.Parts {
+	for _, p := range t.Parts {
 		switch {
 		case p.Tool != nil:
 			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input, Signature: p.Signature})

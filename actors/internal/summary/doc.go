@@ -4,7 +4,7 @@
 //
 // Guarantees:
 //
-//  1. A cut never separates a call from its outcome: a model step and the outcomes of
+//  1. A cut never separates a call from its outcome: a model turn and the outcomes of
 //     its calls are one unit, and so is a delivery.
 //  2. What is kept is the newest units of about the tokens asked for, and at least
 //     the last one. The delivery that is being answered is always kept.

@@ -18,7 +18,7 @@ const (
 	maxOutcome = 2000
 )
 
-// unit is what a cut does not divide: a delivery, or a step with the outcomes of its
+// unit is what a cut does not divide: a delivery, or a turn with the outcomes of its
 // calls and the notes after it.
 type unit struct {
 	exchange int
@@ -26,7 +26,7 @@ type unit struct {
 	bytes    int
 }
 
-// Cut says what stays: exchanges from First on; of that one, steps from Turn on, or
+// Cut says what stays: exchanges from First on; of that one, turns from Turn on, or
 // all if it is empty.
 type Cut struct {
 	First int
@@ -47,7 +47,7 @@ func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Cu
 		kept += units[at].bytes
 	}
 	if at == 0 || at == 1 && units[0].turn == "" && units[1].exchange == units[0].exchange {
-		return Cut{}, false // a delivery stays with its steps
+		return Cut{}, false // a delivery stays with its turns
 	}
 	return Cut{First: units[at].exchange, Turn: units[at].turn}, true
 }
@@ -59,14 +59,14 @@ func unitsOf(list []conversation.Exchange, first conversation.TurnID) []unit {
 		if !skip {
 			units = append(units, unit{exchange: i, bytes: deliveryBytes(x.Delivery)})
 		}
-		for _, st := range x.Steps {
-			skip = skip && st.Turn != first
+		for _, t := range x.Turns {
+			skip = skip && t.ID != first
 			switch {
 			case skip:
-			case st.Note != "" && len(units) > 0:
-				units[len(units)-1].bytes += len(st.Note)
-			case st.Note == "":
-				units = append(units, unit{exchange: i, turn: st.Turn, bytes: stepBytes(st)})
+			case t.Note != "" && len(units) > 0:
+				units[len(units)-1].bytes += len(t.Note)
+			case t.Note == "":
+				units = append(units, unit{exchange: i, turn: t.ID, bytes: turnBytes(t)})
 			}
 		}
 	}
@@ -81,9 +81,9 @@ func deliveryBytes(d conversation.Delivery) int {
 	return n
 }
 
-func stepBytes(st conversation.Step) int {
-	n := len(st.Note)
-	for _, p := range st.Parts {
+func turnBytes(t conversation.Turn) int {
+	n := len(t.Note)
+	for _, p := range t.Parts {
 		n += len(p.Text)
 		if t := p.Tool; t != nil {
 			n += len(t.Name) + len(t.Input) + len(t.Output) + len(t.ErrorText) + imageBytes*len(t.Images)
@@ -118,13 +118,13 @@ func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limi
 		if !skip && (!last || cut.Turn != "") {
 			lines = append(lines, said(x.Delivery))
 		}
-		for _, st := range x.Steps {
-			if last && (cut.Turn == "" || st.Turn == cut.Turn) {
+		for _, t := range x.Turns {
+			if last && (cut.Turn == "" || t.ID == cut.Turn) {
 				break
 			}
-			skip = skip && st.Turn != first
+			skip = skip && t.ID != first
 			if !skip {
-				lines = append(lines, stepText(st)...)
+				lines = append(lines, turnText(t)...)
 			}
 		}
 	}
@@ -143,9 +143,9 @@ func said(d conversation.Delivery) string {
 	return text
 }
 
-func stepText(st conversation.Step) []string {
+func turnText(t conversation.Turn) []string {
 	var lines []string
-	for _, p := range st.Parts {
+	for _, p := range t.Parts {
 		switch {
 		case p.Tool != nil:
 			lines = append(lines, fmt.Sprintf("Call %s: %s", p.Tool.Name, p.Tool.Input), outcome(p.Tool))

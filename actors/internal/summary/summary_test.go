@@ -15,7 +15,7 @@ import (
 )
 
 // talk makes exchanges: each word is a delivery of that many bytes, followed by the
-// sizes of its steps.
+// sizes of its turns.
 func talk(lines ...string) []conversation.Exchange {
 	var out []conversation.Exchange
 	turn := 0
@@ -30,9 +30,9 @@ func talk(lines ...string) []conversation.Exchange {
 		x.Delivery = conversation.Delivery{Kind: conversation.KindUser, Body: strings.Repeat("u", sizes[0])}
 		for _, n := range sizes[1:] {
 			turn++
-			x.Steps = append(x.Steps, conversation.Step{
-				Turn: conversation.TurnID(fmt.Sprint("turn_", turn)), Completed: true,
-				Parts: []conversation.StepPart{{Kind: conversation.PartText, Text: strings.Repeat("a", n)}},
+			x.Turns = append(x.Turns, conversation.Turn{
+				ID: conversation.TurnID(fmt.Sprint("turn_", turn)), Completed: true,
+				Parts: []conversation.TurnPart{{Kind: conversation.PartText, Text: strings.Repeat("a", n)}},
 			})
 		}
 		out = append(out, x)
@@ -55,7 +55,7 @@ func TestPlan(t *testing.T) {
 		{"within an exchange", talk("40 40", "40 40 40 40"), "", 20, summary.Cut{First: 1, Turn: "turn_3"}, true},
 		{"the last is kept, however long", talk("40 40", "40 4000"), "", 1, summary.Cut{First: 1, Turn: "turn_2"}, true},
 		{"a delivery alone is not left out", talk("40 40"), "", 1, summary.Cut{}, false},
-		{"a delivery and a step are", talk("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
+		{"a delivery and a turn are", talk("40 40 40"), "", 1, summary.Cut{First: 0, Turn: "turn_2"}, true},
 		{"what was cut before is no more", talk("40 40 40"), "turn_2", 1, summary.Cut{}, false},
 		{"but what came after", talk("40 40 40 40"), "turn_2", 1, summary.Cut{First: 0, Turn: "turn_3"}, true},
 		{"a message without an answer", talk("40 40", "40"), "", 1, summary.Cut{First: 1}, true},
@@ -74,7 +74,7 @@ func TestText(t *testing.T) {
 	list[0].Delivery = conversation.Delivery{
 		Kind: conversation.KindUser, Body: "Look at this", Attachments: []conversation.Attachment{{}, {}},
 	}
-	list[0].Steps[0].Parts = []conversation.StepPart{
+	list[0].Turns[0].Parts = []conversation.TurnPart{
 		{Kind: conversation.PartReasoning, Text: "hm"}, {Kind: conversation.PartText, Text: "I see."},
 		{Tool: &conversation.ToolCall{Name: "weather", Input: json.RawMessage(`{"city":"Bern"}`), Settled: true, Output: json.RawMessage(`"sun"`)}},
 		{Tool: &conversation.ToolCall{Name: "label", Input: json.RawMessage(`{}`), Settled: true, Failed: true, ErrorText: "no such label"}},

@@ -62,7 +62,7 @@ type summaryJob struct {
 // summarize starts a summary; [machine.Summarized] brings it.
 func (r *Runner) summarize(e machine.Summarize, v *view) {
 	job := &summaryJob{
-		node: r.node, key: r.o.Key, gen: e.Gen, before: v.shown.After, exchanges: settledSteps(v.exchanges), instructions: e.Instructions,
+		node: r.node, key: r.o.Key, gen: e.Gen, before: v.shown.After, exchanges: settledTurns(v.exchanges), instructions: e.Instructions,
 	}
 	if v.id == "" { // nobody works
 		job.author = r.agentOnly(v)
@@ -94,11 +94,11 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 	})
 }
 
-// settledSteps leaves out steps under way: they may be withdrawn, and a view cannot
+// settledTurns leaves out turns under way: they may be withdrawn, and a view cannot
 // begin at what is not there.
-func settledSteps(list []conversation.Exchange) []conversation.Exchange {
+func settledTurns(list []conversation.Exchange) []conversation.Exchange {
 	for i := range list {
-		list[i].Steps = slices.DeleteFunc(list[i].Steps, func(st conversation.Step) bool { return st.Note == "" && !st.Completed })
+		list[i].Turns = slices.DeleteFunc(list[i].Turns, func(t conversation.Turn) bool { return t.Note == "" && !t.Completed })
 	}
 	return list
 }
@@ -154,7 +154,7 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	}, nil
 }
 
-// list returns what the model sees, oldest first, and from which step on; beyond the
+// list returns what the model sees, oldest first, and from which turn on; beyond the
 // newest room bytes only its names.
 func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchange, conversation.TurnID, error) {
 	var list []conversation.Exchange

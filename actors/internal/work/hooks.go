@@ -106,7 +106,7 @@ func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.Response) {
 	w := r.begin(e.Gen, v)
 	ag := w.author.agent
-	resp.Turn, resp.Continuations = *v.turn(e.Step), v.continued
+	resp.Turn, resp.Continuations = *v.turn(e.Number), v.continued
 	log := r.o.Logger.With("submission", string(e.Submission))
 	live, box := r.live(v, e.Turn), r.senderOf(v)
 	r.spawn(func() {

@@ -26,7 +26,7 @@ func (r *Runner) callModel(e machine.CallModel, v *view) {
 	w := r.begin(e.Gen, v)
 	limits := r.node.o.Agents[v.created.Agent].Limits.WithDefaults()
 	call := &modelCall{
-		node: r.node, key: r.o.Key, author: w.author, turn: v.turn(e.Step), fresh: v.message == "" && v.child == "",
+		node: r.node, key: r.o.Key, author: w.author, turn: v.turn(e.Number), fresh: v.message == "" && v.child == "",
 		avoid: e.Avoid, exchanges: v.exchanges, session: string(v.created.ConversationID),
 		shown: lessOf(v.shown, e.Without), archive: r.o.Archive,
 		limits: providers.Limits{ReplyBytes: limits.ResponseBytes, ArgumentBytes: limits.ArgumentBytes, Calls: limits.CallsPerReply},

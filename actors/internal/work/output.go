@@ -113,8 +113,8 @@ func (o *outputs) find(ctx context.Context, id conversation.CallID) (*conversati
 
 func callIn(list []conversation.Exchange, id conversation.CallID) *conversation.ToolCall {
 	for _, x := range list {
-		for _, st := range x.Steps {
-			for _, p := range st.Parts {
+		for _, t := range x.Turns {
+			for _, p := range t.Parts {
 				if p.Tool != nil && p.Tool.Call == id {
 					return p.Tool
 				}

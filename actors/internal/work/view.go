@@ -70,9 +70,9 @@ func (v *view) seen(s *conversation.State) *view {
 }
 
 // turn is the facts an author's functions get of a turn.
-func (v *view) turn(step int) *agent.Turn {
+func (v *view) turn(number int) *agent.Turn {
 	t := &agent.Turn{
-		Address: v.created.Address(), UID: v.created.UID, Step: step, Delivery: v.delivery, InitialData: v.created.InitialData,
+		Address: v.created.Address(), UID: v.created.UID, Number: number, Delivery: v.delivery, InitialData: v.created.InitialData,
 	}
 	if v.root != nil {
 		t.Submission, t.Attempt = v.root.id, v.root.attempts
@@ -89,12 +89,12 @@ func (v *view) place(turn conversation.TurnID) observability.Place {
 func responseOf(sub *conversation.Submission) *agent.Response {
 	resp := &agent.Response{Message: sub.Message, Usage: sub.Usage()}
 	var texts []string
-	for _, st := range sub.Steps() {
-		if st.Note != "" {
+	for _, t := range sub.Turns() {
+		if t.Note != "" {
 			continue
 		}
-		resp.StopReason = st.StopReason
-		for _, p := range st.Parts {
+		resp.StopReason = t.StopReason
+		for _, p := range t.Parts {
 			if p.Tool == nil && p.Kind == conversation.PartText {
 				texts = append(texts, p.Text)
 			}
