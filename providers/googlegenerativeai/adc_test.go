@@ -173,6 +173,28 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
+// TestTokenIsKept for the next calls, also one that is said to last for ever.
+func TestTokenIsKept(t *testing.T) {
+	for _, seconds := range []string{"3599", "999999999999999999"} {
+		asked := 0
+		file := userFile(t, newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			asked++
+			io.WriteString(w, `{"access_token":"granted","expires_in":`+seconds+`}`)
+		}))
+		values := map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": file, "GOOGLE_CLOUD_PROJECT": "proj", "GOOGLE_CLOUD_LOCATION": "global"}
+		var got request
+		protocol, m := serve(t, googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env(values)}), recorder(&got))
+		for range 2 {
+			if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, ask("x"), providers.Options{})); failure != nil || broken != nil {
+				t.Fatal(failure, broken)
+			}
+		}
+		if asked != 1 || got.header["Authorization"] != "Bearer granted" {
+			t.Errorf("%s: asked %d times, authorized by %q", seconds, asked, got.header["Authorization"])
+		}
+	}
+}
+
 func TestMetadataServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.Header.Get("Metadata-Flavor") != "Google" || r.URL.Path != "/computeMetadata/v1/instance/service-accounts/default/token" {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
@@ -104,7 +105,7 @@ func encodeAssistant(s shape, parts []providers.Part) []part {
 		case providers.Reasoning:
 			out = append(out, encodeText(p.Text, p.Signature, true)...)
 		case providers.ToolCall:
-			c := part{Call: &call{Name: p.Name, Args: p.Arguments}, Signature: p.Signature}
+			c := part{Call: &call{Name: callName(p.Name), Args: p.Arguments}, Signature: p.Signature}
 			if s.ids {
 				c.Call.ID = callID(p.ID)
 			}
@@ -132,8 +133,22 @@ func encodeText(text, signature string, thought bool) []part {
 	return out
 }
 
-// maxCallID is the longest id of a call that models take, in bytes.
-const maxCallID = 64
+// Longest names that the vendor takes, in bytes.
+const (
+	maxCallID   = 64
+	maxCallName = 64
+)
+
+// named is a name of a function that the vendor takes.
+var named = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]*$`)
+
+// callName is the name of a call, which a model may have made up.
+func callName(name string) string {
+	if len(name) <= maxCallName && named.MatchString(name) {
+		return name
+	}
+	return "_" + providers.PlainName(name, maxCallName-1)
+}
 
 // callID is the id of a call as it is sent, the same for call and result.
 func callID(id string) string {
@@ -170,7 +185,7 @@ func encodeResults(s shape, parts []providers.Part, e *providers.BodyEncoder) []
 
 // encodeResult returns a result, and the images of it that it cannot hold.
 func encodeResult(s shape, r providers.ToolResult, e *providers.BodyEncoder) (out *response, images []part) {
-	out = &response{Name: r.Name}
+	out = &response{Name: callName(r.Name)}
 	if s.ids {
 		out.ID = callID(r.CallID)
 	}

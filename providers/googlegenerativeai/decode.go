@@ -232,7 +232,7 @@ func stop(c *candidate, raw []byte) (providers.StopReason, error) {
 	switch c.FinishReason {
 	case "STOP":
 		return providers.StopStop, nil
-	case "MAX_TOKENS":
+	case "MAX_TOKENS", "CONTINUATION":
 		return providers.StopLength, nil
 	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR",
 		"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":

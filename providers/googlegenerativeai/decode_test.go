@@ -39,7 +39,7 @@ var recording = providertest.Payloads(
 	saying(`{"executableCode":{"code":"1"},"thoughtSignature":"lost"}`),
 	saying(signs(`{"functionCall":{"id":"c1","name":"add","args":{"n": 12345678901234567890}}}`, "c2lnMg==")+`,{"functionCall":{"id":"c1","name":"now"}}`),
 	`{"usageMetadata":{"trafficType":"ON_DEMAND","cachedContentTokenCount":12}}`,
-	`{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2lnMw=="}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":20,"toolUsePromptTokenCount":1,"candidatesTokenCount":5,"thoughtsTokenCount":4},"modelVersion":"gemini-3-pro","responseId":"r1"}`,
+	`{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2lnMw=="}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":20,"toolUsePromptTokenCount":1,"candidatesTokenCount":5,"thoughtsTokenCount":4}}`,
 )
 
 func read(t *testing.T, payloads ...string) ([]providers.Event, *providers.Error) {
@@ -150,6 +150,7 @@ func TestDecodeEnds(t *testing.T) {
 		{[]string{saying(says("a"), `,"finishReason":"STOP"`)}, providers.StopStop},
 		{[]string{saying(`{"functionCall":{"name":"f"}}`, `,"finishReason":"STOP"`)}, providers.StopToolUse},
 		{[]string{ends("MAX_TOKENS")}, providers.StopLength},
+		{[]string{ends("CONTINUATION")}, providers.StopLength},
 		{[]string{ends("SAFETY")}, providers.StopContentFilter},
 		{[]string{ends("RECITATION")}, providers.StopContentFilter},
 		{[]string{ends("IMAGE_SAFETY")}, providers.StopContentFilter},

@@ -273,7 +273,13 @@ func TestEncodeHistory(t *testing.T) {
 		{"reasoning of its own", third, []providers.Message{said(own, providers.Reasoning{Text: "hm"}, providers.Text{Text: "a"})}, model(`{"text":"hm","thought":true}`, text)},
 		{"an empty text", third, []providers.Message{said(own, providers.Text{Text: "a"}, providers.Text{Signature: "0:s"})}, model(text, `{"text":"","thoughtSignature":"s"}`)},
 		{"signed in another format", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: `{"phase":"x"}`})}, model(text)},
-		{"signed by nobody", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "1:"})}, model(text)},
+		{"signed by nobody", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "0:"})}, model(text)},
+		{"a name that is none", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: "1 more"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
+			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"_1_more"`)},
+		{"a long name", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: strings.Repeat("f", 65)}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
+			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"_`+strings.Repeat("f", 63)+`"`)},
+		{"a name with dots", second, []providers.Message{said("q/m", providers.ToolCall{ID: "c1", Name: "a.b:c-1"}), results(providers.ToolResult{CallID: "c1", Content: []providers.Part{ok}})},
+			strings.ReplaceAll(model(call(""))+","+users(answer("", `{"output":"ok"}`)), `"f"`, `"a.b:c-1"`)},
 		{"of a longer text", third, []providers.Message{said(own, providers.Text{Text: "a", Signature: "2:s"})}, model(text)},
 		{"of half a rune", third, []providers.Message{said(own, providers.Text{Text: "é", Signature: "1:s"})}, model(`{"text":"é"}`)},
 	} {
@@ -353,6 +359,19 @@ func TestPromptsGrowAtTheirEnd(t *testing.T) {
 func TestHistoryBlocks(t *testing.T) {
 	for _, id := range []string{"m", third.ID} {
 		providertest.RunHistoryOf(t, googlegenerativeai.NewCodec(nil), id, []string{"0:c2ln", "1:c2ln", "5:c2ln", "{}"})
+	}
+}
+
+// TestBlocksOfAnotherShape: what a block holds was made for a model of which other things
+// were known.
+func TestBlocksOfAnotherShape(t *testing.T) {
+	m := providers.Model{Provider: "p", ID: "gemini-robotics-er-2"}
+	req := providers.Request{History: []*providers.Block{providers.NewBlock([]providers.Message{user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1"))})}}
+	for _, words := range []providers.ThinkingMap{nil, {"low": new("low")}, nil} {
+		m.Thinking = words
+		if got := encode(t, m, req, providers.Options{}); strings.Contains(got, "skip_thought_signature_validator") != (words != nil) {
+			t.Errorf("%v: %s", words, got)
+		}
 	}
 }
 

@@ -89,6 +89,8 @@ func TestVertexOnTheWire(t *testing.T) {
 		"brackets": {"<authenticated>", nil, "/v1beta/projects/proj/locations/global" + model + rest, map[string]string{"Authorization": "Bearer granted", "X-Goog-User-Project": "payer"}},
 		"header": {"", map[string]string{"Authorization": "Bearer own"}, "/v1beta/projects/proj/locations/global" + model + rest,
 			map[string]string{"Authorization": "Bearer own"}},
+		"key in a header": {"", map[string]string{"X-Goog-Api-Key": "own"}, "/v1beta/projects/proj/locations/global" + model + rest,
+			map[string]string{"X-Goog-Api-Key": "own"}},
 		"who pays": {"", map[string]string{"X-Goog-User-Project": "other"}, "/v1beta/projects/proj/locations/global" + model + rest,
 			map[string]string{"Authorization": "Bearer granted", "X-Goog-User-Project": "other"}},
 	} {
