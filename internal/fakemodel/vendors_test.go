@@ -1,0 +1,62 @@
+package fakemodel_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// TestVendorsTakeTurns changes the vendor at every turn, through all formats forwards and
+// backwards: each accepts what the others left behind. A turn has reasoning, two calls at
+// once, an image of the user and one of a tool.
+func TestVendorsTakeTurns(t *testing.T) {
+	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes(fakemodel.PictureHead)}
+	ask := user(`reasoning=2 say="One moment." tool=a {"città":"<Nîmes>"} tool=b then say="Done with both."`)
+	ask.Parts = append([]providers.Part{picture}, ask.Parts...)
+	clients := map[string]*client{}
+	for api := range formats() {
+		c := start(t, api, nil)
+		if c.of.Provider = api; strings.HasPrefix(api, "google-") {
+			c.of.ID = "gemini-3-pro" // which checks what it has signed
+		}
+		clients[api] = c
+	}
+	order := slices.Sorted(maps.Keys(clients))
+	back := slices.Clone(order)
+	slices.Reverse(back)
+	var history []providers.Message
+	for n, api := range slices.Concat(order, back) {
+		history = append(history, ask)
+		for _, calls := range []int{2, 0} {
+			reply := clients[api].reply(t, history)
+			history = append(history, reply)
+			results := providers.Message{Role: providers.RoleTool}
+			for _, p := range reply.Parts {
+				if c, ok := p.(providers.ToolCall); ok {
+					results.Parts = append(results.Parts, providers.ToolResult{CallID: c.ID, Name: c.Name, Content: []providers.Part{providers.Text{Text: "r"}, picture}})
+				}
+			}
+			if len(results.Parts) != calls {
+				t.Fatalf("turn %d, %s: said %+v, want %d calls", n, api, reply, calls)
+			}
+			if calls > 0 {
+				history = append(history, results)
+			}
+		}
+	}
+}
+
+// reply asks and returns what was said, as a runtime keeps it.
+func (c *client) reply(t *testing.T, history []providers.Message) providers.Message {
+	t.Helper()
+	events, failure, broken := providertest.Collect(c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, providers.Options{}))
+	if failure != nil || broken != nil {
+		t.Fatalf("%s: %v, %s, %v", c.of.API, failure, failureBody(failure), broken)
+	}
+	return providertest.Said(c.of.Spec(), events)
+}
