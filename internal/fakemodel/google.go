@@ -21,10 +21,8 @@ type google struct {
 // googleCall has all members that the vendor takes of those that are known here: it refuses
 // others.
 type googleCall struct {
-	System struct {
-		Parts []googlePart `json:"parts"`
-	} `json:"systemInstruction"`
-	Tools []struct {
+	System googleContent `json:"systemInstruction"`
+	Tools  []struct {
 		Functions []struct {
 			Name        string          `json:"name"`
 			Description string          `json:"description"`
@@ -40,10 +38,12 @@ type googleCall struct {
 			Budget  *int   `json:"thinkingBudget"`
 		} `json:"thinkingConfig"`
 	} `json:"generationConfig"`
-	Contents []struct {
-		Role  string       `json:"role"`
-		Parts []googlePart `json:"parts"`
-	} `json:"contents"`
+	Contents []googleContent `json:"contents"`
+}
+
+type googleContent struct {
+	Role  string       `json:"role"`
+	Parts []googlePart `json:"parts"`
 }
 
 type googlePart struct {
@@ -166,6 +166,9 @@ func (g google) decode(body []byte) (*prompt, error) {
 func (p *prompt) addReply(g google, parts []googlePart, repeats bool) error {
 	t := turn{side: sideAssistant}
 	for _, part := range parts {
+		if part.Text == nil && part.Signature != "" {
+			part.Text = new("") // as an empty one
+		}
 		switch {
 		case part.Call != nil:
 			c, err := g.call(part, len(t.calls))
@@ -192,8 +195,12 @@ func (p *prompt) addReply(g google, parts []googlePart, repeats bool) error {
 
 // call reads the n-th call of a reply. Those without an id get one by their place.
 func (g google) call(part googlePart, n int) (call, error) {
-	c := call{part.Call.ID, part.Call.Name, string(part.Call.Args)}
-	switch wanted := signCall(c.name, part.Call.Args); {
+	args := part.Call.Args
+	if len(args) == 0 { // some clients leave out what is empty
+		args = json.RawMessage("{}")
+	}
+	c := call{part.Call.ID, part.Call.Name, string(args)}
+	switch wanted := signCall(c.name, args); {
 	case !strings.HasPrefix(c.args, "{"):
 		return c, fmt.Errorf("args of call %q are no object", c.name)
 	case g.signs() && c.id == "":
