@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -33,6 +34,24 @@ type Limits struct {
 	// fails likewise. Zero is [DefaultCallsPerReply].
 	CallsPerReply int
 
+	// Turns bounds the model calls of one submission, those of its subagents included: a
+	// model that never stops calling tools ends there. Calls that failed and were repeated,
+	// and summaries, do not count. What is over this bound, or one of the next three, fails
+	// with submission_limit_reached before the next model call, or at the call of a tool. They
+	// are counted by what is recorded, so a crash does not begin them anew. Zero is
+	// [DefaultTurns].
+	Turns int
+
+	// ToolCalls bounds what these model calls ask for, be it that a call is refused. Zero is
+	// [DefaultToolCalls].
+	ToolCalls int
+
+	// Tokens bounds what these model calls use, input and output, and Dollars what they cost at
+	// the prices that are known of the models. One call may go beyond either. Zero is no
+	// bound.
+	Tokens  int64
+	Dollars float64
+
 	// Dispatches bounds the messages that the tools and hooks of one submission
 	// [Dispatch] while one node works on it; those that a call which runs again has sent
 	// before do not count. Zero is [DefaultDispatches].
@@ -50,6 +69,8 @@ const (
 	DefaultArgumentBytes = conversation.MaxPayloadBytes
 	DefaultOutputBytes   = 32 << 20
 	DefaultCallsPerReply = 128
+	DefaultTurns         = 100
+	DefaultToolCalls     = 1000
 	DefaultDispatches    = 100
 	DefaultDispatchDepth = 16
 )
@@ -60,6 +81,8 @@ func (l Limits) WithDefaults() Limits {
 	l.ArgumentBytes = cmp.Or(l.ArgumentBytes, DefaultArgumentBytes)
 	l.OutputBytes = cmp.Or(l.OutputBytes, DefaultOutputBytes)
 	l.CallsPerReply = cmp.Or(l.CallsPerReply, DefaultCallsPerReply)
+	l.Turns = cmp.Or(l.Turns, DefaultTurns)
+	l.ToolCalls = cmp.Or(l.ToolCalls, DefaultToolCalls)
 	l.Dispatches = cmp.Or(l.Dispatches, DefaultDispatches)
 	l.DispatchDepth = cmp.Or(l.DispatchDepth, DefaultDispatchDepth)
 	return l
@@ -75,12 +98,20 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 		{"ArgumentBytes", a.Limits.ArgumentBytes, DefaultArgumentBytes},
 		{"OutputBytes", a.Limits.OutputBytes, DefaultOutputBytes},
 		{"CallsPerReply", a.Limits.CallsPerReply, DefaultCallsPerReply},
+		{"Turns", a.Limits.Turns, DefaultTurns},
+		{"ToolCalls", a.Limits.ToolCalls, DefaultToolCalls},
 		{"Dispatches", a.Limits.Dispatches, DefaultDispatches},
 		{"DispatchDepth", a.Limits.DispatchDepth, DefaultDispatchDepth},
 	} {
 		if l.value < 0 {
 			bad("Limits."+l.name, "is %d; use 1 or more, or 0 for the default of %d", l.value, l.zero)
 		}
+	}
+	if a.Limits.Tokens < 0 {
+		bad("Limits.Tokens", "is %d; use 1 or more, or 0 for no bound", a.Limits.Tokens)
+	}
+	if !(a.Limits.Dollars >= 0) || math.IsInf(a.Limits.Dollars, 1) {
+		bad("Limits.Dollars", "is %v; use more than 0, or 0 for no bound", a.Limits.Dollars)
 	}
 	if a.Limits.ResponseBytes > conversation.MaxResponseText {
 		bad("Limits.ResponseBytes", "is %d; use at most %d, which is what is kept of a response", a.Limits.ResponseBytes, conversation.MaxResponseText)

@@ -13,19 +13,21 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 10
+const Reducer = 11
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
 // leftReducer of one that has not, signedReducer of one with signatures, retryReducer of one
-// in which a model call is to be repeated later, and refusedReducer of one in which an image
-// was refused.
+// in which a model call is to be repeated later, refusedReducer of one in which an image
+// was refused, and storedReducer of one with a stored output. The newest is of one that has
+// what an unsettled submission has cost.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
 	signedReducer  = 7
 	retryReducer   = 8
 	refusedReducer = 9
+	storedReducer  = 10
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -145,12 +147,15 @@ func (s *State) reducer() int {
 			version = max(version, signedReducer)
 		}
 		if slices.ContainsFunc(m.parts, func(p *part) bool { return p.stored != nil }) {
-			return Reducer
+			version = max(version, storedReducer)
 		}
 	}
 	for _, sub := range s.bySub { // likewise
 		if sub.Retry != nil {
 			version = max(version, retryReducer)
+		}
+		if !sub.Settled && slices.ContainsFunc(sub.turns, func(t *turn) bool { return t.dollars != 0 }) {
+			return Reducer
 		}
 	}
 	return version
@@ -290,7 +295,7 @@ func (f *submissionForm) submission() *Submission {
 	sub.delivered, sub.elapsed = f.Delivered, f.Elapsed
 	for _, t := range f.Turns {
 		sub.turns = append(sub.turns, &turn{
-			id: t.ID, model: t.Model, completed: t.Completed, stop: t.StopReason, usage: t.Usage, note: t.Note,
+			id: t.ID, model: t.Model, completed: t.Completed, stop: t.StopReason, usage: t.Usage, dollars: t.Dollars, note: t.Note,
 		})
 	}
 	return sub

@@ -39,6 +39,7 @@ const (
 	CodeOutputTooLong  Code = "model_output_too_long"
 	CodeRetryExhausted Code = "submission_retry_exhausted"
 	CodeTimeout        Code = "submission_timeout"
+	CodeLimitReached   Code = "submission_limit_reached"
 	CodeAborted        Code = "submission_aborted"
 )
 

@@ -13,6 +13,7 @@ type Turn struct {
 	Completed  bool       `json:"completed,omitempty"`
 	StopReason string     `json:"stopReason,omitempty"`
 	Usage      Usage      `json:"usage,omitzero"`
+	Dollars    float64    `json:"dollars,omitempty"` // what it has cost
 	Note       string     `json:"note,omitempty"`
 	Parts      []TurnPart `json:"parts,omitempty"`
 }
@@ -81,7 +82,7 @@ func (t *turn) view() Turn {
 
 // facts is a turn without its parts.
 func (t *turn) facts() Turn {
-	return Turn{ID: t.id, Model: t.model, Completed: t.completed, StopReason: t.stop, Usage: t.usage, Note: t.note}
+	return Turn{ID: t.id, Model: t.model, Completed: t.completed, StopReason: t.stop, Usage: t.usage, Dollars: t.dollars, Note: t.note}
 }
 
 func (p *part) turnPart() TurnPart {
@@ -115,21 +116,61 @@ func (s *Submission) Said() int {
 	return sum
 }
 
+// Spent is what the work on a submission of a client has taken so far, that of its subagents
+// included.
+type Spent struct {
+	// Turns are the model calls that have ended, and ToolCalls what they asked for, be it that
+	// the call never ran.
+	Turns, ToolCalls int
+	// Tokens are those of these model calls, by [Usage].Total, and Dollars their price.
+	Tokens  int64
+	Dollars float64
+}
+
+func (s *Spent) add(sub *Submission) {
+	for _, t := range sub.turns {
+		if t.completed {
+			s.Turns++
+		}
+		s.Tokens += t.usage.Total
+		s.Dollars += t.dollars
+		for _, p := range t.parts {
+			if p.kind == PartTypeTool {
+				s.ToolCalls++
+			}
+		}
+	}
+}
+
+// Spent returns what was spent on the submission of a client to which a submission belongs.
+func (s *State) Spent(id SubmissionID) Spent {
+	var sum Spent
+	s.eachOf(id, sum.add)
+	return sum
+}
+
+// eachOf calls visit for the submission of a client to which a submission belongs, and for those of
+// its subagents.
+func (s *State) eachOf(id SubmissionID, visit func(*Submission)) {
+	sub := s.bySub[id]
+	if sub == nil {
+		return
+	}
+	root := s.root(sub)
+	visit(root)
+	for _, c := range s.children {
+		if s.root(c) == root {
+			visit(c)
+		}
+	}
+}
+
 // Brought is how much the calls of a response have brought, those of its subagents
 // included: the bytes of arguments, outputs, error texts and recorded steps, and
 // [PartBytes] for each.
 func (s *State) Brought(id SubmissionID) int {
-	sub := s.bySub[id]
-	if sub == nil {
-		return 0
-	}
-	root := s.root(sub)
-	sum := root.brought
-	for _, c := range s.children {
-		if s.root(c) == root {
-			sum += c.brought
-		}
-	}
+	sum := 0
+	s.eachOf(id, func(sub *Submission) { sum += sub.brought })
 	return sum
 }
 

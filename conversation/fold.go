@@ -378,6 +378,9 @@ func (s *State) foldCompleted(r *StepCompleted) error {
 		return s.bad(r, "turn %s is under way, not %s", t.id, r.Turn)
 	}
 	t.completed, t.stop, t.usage = true, r.StopReason, r.Usage
+	if r.Facts.Price != nil {
+		t.dollars = r.Facts.Price.Total
+	}
 	m.sub.Retry = nil
 	for _, p := range m.parts {
 		p.end()

@@ -219,8 +219,12 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		t.Errorf("an image refused: %d", got)
 	}
 	stored := &conversation.OutputStored{Call: "call_1", StoredOutput: conversation.StoredOutput{Size: 1}}
-	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}, stored); got != conversation.Reducer {
+	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}, stored); got != 10 {
 		t.Errorf("an output stored: %d", got)
+	}
+	paid := &conversation.StepCompleted{Message: "res_1", Turn: "turn_1", Facts: conversation.CallFacts{Price: &conversation.Price{Total: 0.5}}}
+	if got := reducer(0, paid); got != conversation.Reducer {
+		t.Errorf("a call that has a price: %d", got)
 	}
 }
 

@@ -149,6 +149,7 @@ type turn struct {
 	completed bool
 	stop      string
 	usage     Usage
+	dollars   float64 // that it has cost
 	note      string
 	parts     []*part
 }

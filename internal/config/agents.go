@@ -118,6 +118,10 @@ func (r *reader) definition(a *agent.Agent) []field {
 				{name: "argumentBytes", example: "4194304", read: r.whole(func(n int64) { a.Limits.ArgumentBytes = int(n) })},
 				{name: "outputBytes", example: "33554432", read: r.whole(func(n int64) { a.Limits.OutputBytes = int(n) })},
 				{name: "callsPerReply", example: "128", read: r.whole(func(n int64) { a.Limits.CallsPerReply = int(n) })},
+				{name: "turns", example: "100", read: r.whole(func(n int64) { a.Limits.Turns = int(n) })},
+				{name: "toolCalls", example: "1000", read: r.whole(func(n int64) { a.Limits.ToolCalls = int(n) })},
+				{name: "tokens", example: "2000000", read: r.whole(func(n int64) { a.Limits.Tokens = n })},
+				{name: "dollars", example: "2.5", read: r.dollars(&a.Limits.Dollars, "US dollars")},
 			})
 		}},
 		{name: "initialData", example: "{type: object}", read: r.schema(&a.InitialData)},

@@ -70,7 +70,8 @@
 //	  echo:
 //	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
 //	     events: {content: true}, thinkingLevel: off, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object},
-//	     limits: {responseBytes: 16777216, argumentBytes: 4194304, outputBytes: 33554432, callsPerReply: 128}}
+//	     limits: {responseBytes: 16777216, argumentBytes: 4194304, outputBytes: 33554432, callsPerReply: 128,
+//	              turns: 100, toolCalls: 1000, tokens: 2000000, dollars: 2.5}}
 //	  desk:
 //	    model: anthropic/claude-opus-4-6
 //	    fallbacks: [openai/gpt-5, local/m1]      # asked in this order when the one before fails for good

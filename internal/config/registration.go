@@ -224,24 +224,27 @@ func (r *reader) cost(dst **providers.Rates) func(value) {
 	return func(v value) {
 		var rates providers.Rates
 		r.fields(v, []field{
-			{name: "input", example: "3", read: r.price(&rates.Input)},
-			{name: "output", example: "15", read: r.price(&rates.Output)},
-			{name: "cacheRead", example: "0.3", read: r.price(&rates.CacheRead)},
-			{name: "cacheWrite", example: "3.75", read: r.price(&rates.CacheWrite)},
+			{name: "input", example: "3", read: r.dollars(&rates.Input, perMillion)},
+			{name: "output", example: "15", read: r.dollars(&rates.Output, perMillion)},
+			{name: "cacheRead", example: "0.3", read: r.dollars(&rates.CacheRead, perMillion)},
+			{name: "cacheWrite", example: "3.75", read: r.dollars(&rates.CacheWrite, perMillion)},
 		})
 		*dst = &rates
 	}
 }
 
-// price reads a number of dollars.
-func (r *reader) price(dst *float64) func(value) {
+// perMillion is the unit of prices.
+const perMillion = "US dollars per million tokens"
+
+// dollars reads an amount of them, in the unit that is wanted.
+func (r *reader) dollars(dst *float64, want string) func(value) {
 	return func(v value) {
 		if !r.is(v, number) {
 			return
 		}
 		n, err := strconv.ParseFloat(v.node.text, 64)
 		if err != nil || !(n >= 0 && n <= 1e6) { // not a NaN either
-			r.blame(v, fault{"is " + quote(v.node.text) + ", want US dollars per million tokens, from 0 on", "write for example " + v.example})
+			r.blame(v, fault{"is " + quote(v.node.text) + ", want " + want + ", from 0 on", "write for example " + v.example})
 			return
 		}
 		*dst = n

@@ -64,21 +64,51 @@ func (m *Machine) mayAsk(w *work) bool {
 	case brought > limits.MaxBrought+muchSmall:
 		m.fail(w, tooLong(sayBroughtMuch, limits.MaxBrought, brought))
 	default:
-		return true
+		err := m.overspent(w)
+		if err != nil {
+			m.fail(w, err)
+		}
+		return err == nil
 	}
 	return false
+}
+
+// overspent says what a submission has spent as much of as it may, nil if nothing. It is counted over
+// all that the log has of it: a model that always calls a tool would not end in another attempt.
+func (m *Machine) overspent(w *work) *conversation.SettlementError {
+	limits, spent := m.limits(), m.state.Spent(w.submission)
+	switch {
+	case spent.Turns >= limits.MaxTurns:
+		return reached("turns", limits.MaxTurns, spent.Turns)
+	case limits.MaxTokens > 0 && spent.Tokens >= limits.MaxTokens:
+		return reached("tokens", limits.MaxTokens, spent.Tokens)
+	case limits.MaxDollars > 0 && spent.Dollars >= limits.MaxDollars:
+		return reached("dollars", limits.MaxDollars, spent.Dollars)
+	}
+	return nil
+}
+
+func reached(what string, limit, spent any) *conversation.SettlementError {
+	return failure(conversation.CodeLimitReached, sayLimitReached, map[string]any{"bound": what, "limit": limit, "spent": spent})
 }
 
 // mayCall reports whether a call with so many bytes of arguments may be added to a
 // response, and ends the work if not.
 func (m *Machine) mayCall(w *work, arguments int) bool {
-	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)+conversation.PartBytes+arguments
-	if brought <= limit {
+	limits, spent := m.limits(), m.state.Spent(w.submission)
+	brought := m.state.Brought(w.submission) + conversation.PartBytes + arguments
+	var err *conversation.SettlementError
+	switch {
+	case brought > limits.MaxBrought:
+		err = tooLong(sayBroughtMuch, limits.MaxBrought, brought)
+	case spent.ToolCalls >= limits.MaxToolCalls:
+		err = reached("toolCalls", limits.MaxToolCalls, spent.ToolCalls)
+	default:
 		return true
 	}
 	m.completeTurn(w, ModelEvent{StopReason: stopError})
 	m.skip(w, m.sub(w).OpenCalls(), toolNotStarted)
-	m.fail(w, tooLong(sayBroughtMuch, limit, brought))
+	m.fail(w, err)
 	return false
 }
 

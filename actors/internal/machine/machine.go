@@ -29,6 +29,11 @@ type Limits struct {
 	// MaxReply bounds what the calls of one reply bring, in bytes: a model is shown all of
 	// it at once.
 	MaxReply int
+	// MaxTurns and MaxToolCalls bound what a submission takes as [conversation.Spent] counts
+	// it, and MaxTokens and MaxDollars too, unless they are 0.
+	MaxTurns, MaxToolCalls int
+	MaxTokens              int64
+	MaxDollars             float64
 	// DeliveryStartedHook says that a delivery is shown to its author before the first model
 	// call for it, ResponseFinishedHook a response before it settles, SettledHook a settlement.
 	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool

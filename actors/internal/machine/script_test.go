@@ -201,6 +201,10 @@ func (s *script) configure() {
 	s.limits.MaxBrought = s.number("brought", s.limits.MaxBrought)
 	s.limits.MaxReply = s.number("reply", s.limits.MaxReply)
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
+	s.limits.MaxTurns = s.number("turns", s.limits.MaxTurns)
+	s.limits.MaxToolCalls = s.number("toolcalls", s.limits.MaxToolCalls)
+	s.limits.MaxTokens = int64(s.number("tokens", int(s.limits.MaxTokens)))
+	s.limits.MaxDollars = float64(s.number("dollars", int(s.limits.MaxDollars)))
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
 	s.unread = nil
@@ -476,6 +480,13 @@ func (s *script) model() machine.Input {
 			e = machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: json.RawMessage(data)}
 		case "metadata":
 			e = machine.ModelEvent{Kind: machine.ModelMetadata, Input: json.RawMessage(rest)}
+		case "paid": // a model call that took so many tokens and as many dollars
+			n, err := strconv.Atoi(rest)
+			if err != nil {
+				s.d.Fatalf(s.t, "%v", err)
+			}
+			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Usage: conversation.Usage{Total: int64(n)}}
+			e.Facts.Price = &conversation.Price{Total: float64(n)}
 		case "done", "full":
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest, Full: kind == "full"}
 		case "failed", "overflow", "fallback":

@@ -35,6 +35,7 @@ const (
 	sayAskedLater     = "The model %s cannot answer now and asks to wait. It is asked again at %v."
 	sayCutOff         = "The model reached its length limit again and again."
 	sayContinued      = "The reply was continued as often as allowed and never came to an end."
+	sayLimitReached   = "The submission took as much as it may."
 	sayTimeout        = "The submission used up its total time."
 )
 

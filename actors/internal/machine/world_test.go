@@ -55,6 +55,7 @@ type world struct {
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
 	short   bool // what models say is cut off
+	turned  int  // model calls that have ended for the submission
 	said    map[conversation.TurnID]*spoken
 	logged  map[conversation.TurnID]*spoken
 	turns   map[conversation.MessageID]conversation.TurnID // the newest of each response in the log
@@ -130,6 +131,9 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.short = true
 		w.limits.MaxBrought, w.limits.MaxReply = 1500+w.r.IntN(3000), 1000+w.r.IntN(2000)
 		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
+	} else if w.chance(20) {
+		w.short = true
+		w.limits.MaxTurns, w.limits.MaxToolCalls = 1+w.r.IntN(6), 1+w.r.IntN(6)
 	}
 	w.limits.ToolConcurrency, w.limits.ResponseFinishedHook = 1+w.r.IntN(3), w.chance(50)
 	w.limits.DeliveryStartedHook, w.limits.SettledHook = w.chance(30), w.chance(50)
@@ -285,8 +289,14 @@ func (w *world) landed() conversation.Offset {
 		switch r := r.(type) {
 		case *conversation.SubmissionSettled:
 			w.seen["settled "+string(r.Outcome)]++
+			w.turned = 0 // one submission is worked on at a time
 			if r.Error != nil {
 				w.seen[string(r.Error.Type)]++
+			}
+		case *conversation.StepCompleted:
+			w.seen[string(r.Type())]++
+			if w.turned++; w.turned > w.limits.MaxTurns {
+				violate("turn %d of a submission, which may have %d", w.turned, w.limits.MaxTurns)
 			}
 		case *conversation.ResponseStarted:
 			w.turns[r.Message] = r.Turn
