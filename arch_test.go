@@ -29,7 +29,7 @@ const (
 	vendor  role = "vendor"  // one implementation of a seam: named by commands and tests only
 	suite   role = "suite"   // holds tests: imported by tests only
 	tool    role = "tool"    // knows nothing of the product: imported by suites, commands and tests only
-	command role = "command" // wires everything
+	command role = "command" // wires everything: the programs, and package parley, of which they are made
 )
 
 // row is what one package may import: packages of this module and foreign
@@ -88,7 +88,7 @@ func packages() []row {
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
 		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
-	}, modelVendors(), harnesses())
+	}, modelVendors(), harnesses(), programs())
 }
 
 // harnesses are the rows of what tests, measures and wires.
@@ -120,10 +120,17 @@ func harnesses() []row {
 		{"internal/table", 2, tool, nil, nil},
 		{"internal/threads", 2, tool, nil, nil},
 		{"internal/noderun", 4, suite, list("conversation", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
+	}
+}
 
-		{"cmd/parley", 4, command, nil, list("github.com/spf13/cobra")},
+// programs are the rows of what people run.
+func programs() []row {
+	return []row{
+		{".", 4, command, nil, nil},
+		{"cmd/parley", 4, command, nil, nil},
 		{"cmd/parley-bench", 4, command, nil, list("github.com/spf13/cobra")},
 		{"cmd/parley-bench/internal/bench", 4, command, nil, list("golang.org/x/sync")},
+		{"examples/hello", 4, command, nil, nil},
 		{"examples/quickstart", 4, command, nil, list("github.com/gorilla/mux", "golang.org/x/sync")},
 		{"examples/research", 4, command, nil, list("golang.org/x/sync")},
 		{"examples/support", 4, command, nil, list("golang.org/x/sync")},
@@ -263,6 +270,8 @@ func importsOf(f file) (own, foreign []string) {
 		p := strings.Trim(spec.Path.Value, `"`)
 		first, _, _ := strings.Cut(p, "/")
 		switch {
+		case p == module:
+			own = append(own, ".")
 		case strings.HasPrefix(p, module+"/"):
 			own = append(own, strings.TrimPrefix(p, module+"/"))
 		case strings.Contains(first, "."):
@@ -660,7 +669,7 @@ func TestDocsShowTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile("(?m)^\\| ([0-4]) \\| (`[a-z0-9/`, -]+`) \\|").FindAllStringSubmatch(string(page), -1)
+	rows := regexp.MustCompile("(?m)^\\| ([0-4]) \\| (`[a-z0-9/.`, -]+`) \\|").FindAllStringSubmatch(string(page), -1)
 	var have, want []string
 	for _, m := range rows {
 		for pkg := range strings.SplitSeq(m[2], ", ") { // some share a row

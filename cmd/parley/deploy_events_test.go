@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -175,7 +174,7 @@ func TestAnalyticsPage(t *testing.T) {
 	if block == nil {
 		t.Fatal("it shows no configuration")
 	}
-	opts := cli.ConfigOptions()
+	opts := program.Brings.ConfigOptions()
 	opts.Env = func(name string) (string, bool) { return "secret", name == "CLICKHOUSE_PASSWORD" }
 	conf, err := config.Parse("parley.yaml", fmt.Appendf(nil, "agents: {echo: {mounts: [/agents/echo], model: demo/parrot}}\n%s", block[1]), opts)
 	if err != nil {
@@ -186,7 +185,7 @@ func TestAnalyticsPage(t *testing.T) {
 	}
 	commands := regexp.MustCompile("`parley ([a-z][^`]*)`").FindAllSubmatch(src, -1)
 	for _, m := range commands {
-		cmd, rest, err := rootCommand().Find(strings.Fields(string(m[1])))
+		cmd, rest, err := program.Root().Find(strings.Fields(string(m[1])))
 		if err == nil {
 			err = cmd.ParseFlags(rest)
 		}

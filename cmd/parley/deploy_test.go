@@ -21,7 +21,6 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/internal/admin"
-	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/keep"
 	"github.com/parleyrun/parley/internal/cli/node"
 	"github.com/parleyrun/parley/internal/config"
@@ -99,7 +98,7 @@ func documents(t *testing.T, name string) []tree {
 // value of --config.
 func parsed(t *testing.T, args []string) (file string) {
 	t.Helper()
-	cmd, rest, err := rootCommand().Find(args)
+	cmd, rest, err := program.Root().Find(args)
 	if err != nil || cmd.RunE == nil {
 		t.Errorf("%q: %v", args, err)
 		return ""
@@ -119,13 +118,13 @@ func parsed(t *testing.T, args []string) (file string) {
 // has these variables.
 func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	t.Helper()
-	opts := cli.ConfigOptions()
+	opts := program.Brings.ConfigOptions()
 	opts.Env = func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	conf, err := config.Parse("parley.yaml", []byte(src), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := node.CheckAgents("parley.yaml", conf); err != nil {
+	if err := node.CheckAgents(&program.Brings, "parley.yaml", conf); err != nil {
 		t.Error(err)
 	}
 	if conf.Cluster == nil || conf.Cluster.TLS == nil || conf.Cluster.Advertise == "" || conf.Admin.Listen == "" {

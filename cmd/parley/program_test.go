@@ -3,12 +3,21 @@ package main
 import (
 	"testing"
 
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/cli/keep"
+	"github.com/parleyrun/parley/internal/cli/look"
+	"github.com/parleyrun/parley/internal/cli/node"
+	"github.com/parleyrun/parley/internal/cli/talk"
 	"github.com/parleyrun/parley/internal/proc"
 )
 
 // program is all of it.
-var program = clitest.New(commands)
+var program = clitest.New(rooms()...)
+
+func rooms() []cli.Room {
+	return []cli.Room{node.Commands, talk.Commands, look.Commands, keep.Commands}
+}
 
 func TestMain(m *testing.M) { program.Main(m) }
 

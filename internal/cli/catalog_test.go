@@ -28,8 +28,8 @@ func TestStartLeavesTheCatalogPacked(t *testing.T) {
 	allocated := func(spec string) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		cli.ConfigOptions()
-		reg, err := cli.NewProviders(0, os.Getenv, map[string]providers.Registration{
+		(&cli.Program{}).ConfigOptions()
+		reg, err := (&cli.Program{}).NewProviders(0, os.Getenv, map[string]providers.Registration{
 			"own": {API: "openai-completions", BaseURL: "http://own/v1"}, "groq": {},
 		})
 		if err != nil {

@@ -22,8 +22,9 @@ import (
 const DemoModel = "demo/parrot"
 
 // NewProviders registers what this program can call: the providers of the catalog, those
-// that the environment puts in their place, and the configured ones in the place of both.
-func NewProviders(pace time.Duration, env func(string) string, configured map[string]providers.Registration) (*providers.Registry, error) {
+// that the environment puts in their place, those of the program, and the configured ones
+// in the place of all.
+func (p *Program) NewProviders(pace time.Duration, env func(string) string, configured map[string]providers.Registration) (*providers.Registry, error) {
 	reg := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: env})
 	reg.RegisterProtocol(demo.API, demo.New(pace))
 	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
@@ -36,6 +37,10 @@ func NewProviders(pace time.Duration, env func(string) string, configured map[st
 	reg.RegisterProtocol(mistralconversations.API, mistralconversations.New(nil))
 	all := fromEnvironment(env)
 	all["demo"] = demo.Registration()
+	for api, protocol := range p.Protocols {
+		reg.RegisterProtocol(api, protocol)
+	}
+	maps.Copy(all, p.Providers)
 	maps.Copy(all, configured)
 	for id, r := range all {
 		if err := reg.RegisterProvider(id, r); err != nil {

@@ -28,7 +28,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 		{nil, nil, "anthropic/claude-opus-4-6", "anthropic-messages https://api.anthropic.com"},
 		{nil, nil, "azure-openai-responses/gpt-5", "azure-openai-responses "},
 	} {
-		reg, err := NewProviders(0, func(name string) string { return tt.env[name] }, tt.configured)
+		reg, err := (&Program{}).NewProviders(0, func(name string) string { return tt.env[name] }, tt.configured)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 			t.Errorf("%s: nobody speaks %s", tt.spec, m.API)
 		}
 	}
-	reg, err := NewProviders(0, func(name string) string { return map[string]string{"OPENAI_BASE_URL": "http://own"}[name] }, nil)
+	reg, err := (&Program{}).NewProviders(0, func(name string) string { return map[string]string{"OPENAI_BASE_URL": "http://own"}[name] }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,8 @@
 //
 // The commands are in rooms by who reads what they print: node (dev, serve, run), talk
 // (send, tail, abort), look (stats, trace, events, models) and keep (log, bucket, cluster).
-// A room gives its commands to [Root], and no room imports another. Here is what more than
+// A [Room] makes its commands, and no room imports another. All of them know the
+// [Program], which is what an author has compiled in. Here is what more than
 // one of them needs: exit codes, the registry of models, what the log must hide, how chunks
 // and figures are printed, and which buckets and databases a configuration names.
 package cli
@@ -13,28 +14,46 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/internal/threads"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
 )
+
+// Program is what a program has beside what is ours. The zero value has nothing. It does
+// not change while commands run. The fields are those of the package parley at the root.
+type Program struct {
+	Agents     []*agent.Agent
+	Providers  map[string]providers.Registration
+	Protocols  map[string]providers.Protocol
+	Middleware []func(http.Handler) http.Handler
+	Mounts     map[string]http.Handler
+	Observers  []observability.Sink
+}
+
+// Room makes the commands of a room.
+type Room func(*Program) []*cobra.Command
 
 // Main runs the program as the process: with its arguments, until a signal asks it to end,
 // and ends the process. A second signal ends it at once.
-func Main(root *cobra.Command) {
+func (p *Program) Main(rooms ...Room) {
 	threads.Spread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := Run(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
+	code := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr, rooms...)
 	stop()
 	os.Exit(code)
 }
 
-// Root is the program with these commands and its own.
-func Root(commands ...*cobra.Command) *cobra.Command {
+// Root is the program with the commands of these rooms and its own.
+func (p *Program) Root(rooms ...Room) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "parley",
 		Short: "Durable AI-agent conversations",
@@ -43,8 +62,13 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 			"Start with \"parley dev\".",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(p.check(), fromVariables(cmd, os.LookupEnv))
+		},
 	}
-	root.AddCommand(commands...)
+	for _, room := range rooms {
+		root.AddCommand(room(p)...)
+	}
 	root.AddCommand(versionCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
@@ -52,10 +76,10 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// Run is the whole program apart from the process: it returns the exit code. A root runs
-// once.
-func Run(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
+// Run is the whole program apart from the process: it returns the exit code.
+func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer, rooms ...Room) int {
 	out, errOut = newTerminal(out), newTerminal(errOut)
+	root := p.Root(rooms...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

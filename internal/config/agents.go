@@ -16,43 +16,44 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// agents reads the agents of a server, sorted by name.
+// agents reads the agents of a server.
 func (r *reader) agents(dst *[]Agent) func(value) {
 	return func(v value) {
-		first := map[string]value{} // mounts
 		for _, entry := range r.entries(v, "{mounts: [/agents/echo], model: openai/gpt-5}") {
 			a := Agent{Agent: &agent.Agent{Name: entry.name}}
+			about := r.definition
+			if own, ok := r.own(entry.name); ok {
+				a.Agent, about = own, r.overriding
+			}
 			r.seen[entry.at.String()] = entry
 			served := []field{
-				{name: "mounts", example: "[/agents/echo]", read: r.mounts(&a.Mounts, first)},
+				{name: "mounts", example: "[/agents/echo]", read: r.mounts(&a.Mounts)},
 				{name: "events", example: "{content: true}", read: r.agentEvents(&a.Agent.Events)},
 			}
-			r.fields(entry, append(served, r.definition(a.Agent)...))
+			r.fields(entry, append(served, about(a.Agent)...))
 			if entry.node.kind == mapping {
 				*dst = append(*dst, a)
 			}
 		}
-		if v.node.kind == mapping && len(v.node.pairs) == 0 {
+		if v.node.kind == mapping && len(v.node.pairs) == 0 && len(r.opts.Agents) == 0 {
 			r.blame(v, fault{"is empty, but a server has agents to serve", "write for example " + v.example})
 		}
-		slices.SortFunc(*dst, func(a, b Agent) int { return strings.Compare(a.Agent.Name, b.Agent.Name) })
 	}
 }
 
-// mounts reads where an agent is mounted; first holds the mounts of the file so
-// far.
-func (r *reader) mounts(dst *[]string, first map[string]value) func(value) {
+// mounts reads where an agent is mounted.
+func (r *reader) mounts(dst *[]string) func(value) {
 	return func(v value) {
 		for _, item := range r.items(v) {
 			mount, ok := r.checked(item, checkMount)
 			if !ok {
 				continue
 			}
-			if other, ok := first[mount]; ok {
+			if other, ok := r.mounted[mount]; ok {
 				r.blame(item, fault{fmt.Sprintf("%s is %s already, on line %d", quote(mount), other.at, other.line), "give each agent a path of its own"})
 				continue
 			}
-			first[mount] = item
+			r.mounted[mount] = item
 			*dst = append(*dst, mount)
 		}
 	}

@@ -17,6 +17,8 @@ const (
 type Server struct {
 	// Listen is the address to listen on. Default 127.0.0.1:3000.
 	Listen string
+	// ListenGiven tells that the file has it.
+	ListenGiven bool
 	// PublicURL is the origin, and possibly a path prefix, under which clients
 	// reach the server; "" means the scheme and host of each request.
 	PublicURL string
@@ -35,7 +37,8 @@ type Server struct {
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration
-	// Agents are sorted by name; there is at least one.
+	// Agents are those of the file and of the program, sorted by name; there is at least
+	// one. They are this value's.
 	Agents []Agent
 }
 

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -55,6 +56,18 @@ func options() *config.Options {
 	}
 }
 
+// brought are the agents of a program.
+func brought() []*agent.Agent {
+	return []*agent.Agent{
+		{
+			Name: "desk", Description: "Helps.", Model: "demo/parrot", Fallbacks: []string{"demo/other"}, ToolConcurrency: 3,
+			InstructionsFunc: func(context.Context, *agent.Turn) (string, error) { return "", nil },
+			Limits:           agent.Limits{ResponseBytes: 7, OutputBytes: 8}, Subagents: []*agent.Agent{{Name: "sub", Description: "Looks."}},
+		},
+		{Name: "echo", Model: "openai/gpt-5", Instructions: "You are terse."},
+	}
+}
+
 // files lists the yaml files of a folder of testdata.
 func files(tb testing.TB, folder string) []string {
 	tb.Helper()
@@ -72,16 +85,21 @@ func parse(tb testing.TB, folder, name string) (server *config.Server, single *c
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if folder == "server" {
+	switch folder {
+	case "server":
 		server, err = config.Parse(filepath.Base(name), src, options())
-	} else {
+	case "program":
+		opts := options()
+		opts.Agents = brought()
+		server, err = config.Parse(filepath.Base(name), src, opts)
+	default:
 		single, err = config.ParseSingle(filepath.Base(name), src, options())
 	}
 	return server, single, err
 }
 
 func TestGolden(t *testing.T) {
-	for _, folder := range []string{"server", "run"} {
+	for _, folder := range []string{"server", "program", "run"} {
 		for _, name := range files(t, folder) {
 			t.Run(folder+"/"+filepath.Base(name), func(t *testing.T) {
 				server, single, err := parse(t, folder, name)

@@ -91,6 +91,10 @@
 // parent's thinkingLevel unless it sets its own. toolConcurrency bounds the tasks
 // that run at once. Package agent says what each of them means.
 //
+// A program may bring agents of its own along ([Options.Agents]). One that the file does
+// not name is mounted at /agents/<name>; of one that it names it may say everything but
+// subagents and initialData, and what it does not say is as the program has it.
+//
 // The file of "parley run" has the keys of one agent, without mounts, beside name
 // and providers; the name defaults to that of the file.
 //

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/parleyrun/parley/agent"
 )
 
 // maxFile bounds a file, in bytes.
@@ -20,6 +22,10 @@ type Options struct {
 	// Providers are the ids of the built-in providers, which a model may name
 	// beside those of the file; empty accepts every id.
 	Providers []string
+	// Agents are those that the program brings along, valid and of different names. A file
+	// may say where one is mounted, and override some of what it says about itself; those
+	// it does not name are mounted at [DefaultMount].
+	Agents []*agent.Agent
 	// Catalog are those of Providers whose registration may leave out what it says where
 	// and how models are called.
 	Catalog []string

@@ -44,11 +44,13 @@ type reader struct {
 	// that have a mistake.
 	seen   map[string]value
 	blamed map[string]bool
+	// mounted holds the mounts of the file so far.
+	mounted map[string]value
 }
 
 // newReader returns the document of a file, nil if there is none to read.
 func newReader(file string, src []byte, opts *Options, must string) (*reader, *node) {
-	r := &reader{file: file, must: must, seen: map[string]value{}, blamed: map[string]bool{}}
+	r := &reader{file: file, must: must, seen: map[string]value{}, blamed: map[string]bool{}, mounted: map[string]value{}}
 	if opts != nil {
 		r.opts = *opts
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/parleyrun/parley/providers"
 )
@@ -32,8 +33,11 @@ func (r *reader) server(root value) *Server {
 		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: r.admin(&s.Admin)},
 		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
-		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: true},
+		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: len(r.opts.Agents) == 0},
 	})
+	r.complete(&s.Agents, (*path)(nil).key("agents"))
+	slices.SortFunc(s.Agents, func(a, b Agent) int { return strings.Compare(a.Agent.Name, b.Agent.Name) })
+	s.ListenGiven = r.written(root, "listen")
 	r.shared(root)
 	r.ports(root, s)
 	for _, a := range s.Agents {

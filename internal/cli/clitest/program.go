@@ -27,35 +27,34 @@ const asProgram = "PARLEY_TEST_AS_PROGRAM"
 
 // Program is the program with the commands of some rooms.
 type Program struct {
-	rooms []func() []*cobra.Command
+	rooms []cli.Room
+	// Brings is what the program has beside what is ours.
+	Brings cli.Program
 	// File is what is started as a process, by default the binary of the test.
 	File string
 }
 
 // New returns the program with the commands of these rooms.
-func New(rooms ...func() []*cobra.Command) *Program {
+func New(rooms ...cli.Room) *Program {
 	return &Program{rooms: rooms, File: os.Args[0]}
 }
 
-func (p *Program) root() *cobra.Command {
-	var all []*cobra.Command
-	for _, room := range p.rooms {
-		all = append(all, room()...)
-	}
-	return cli.Root(all...)
+// Root is the program before it has run.
+func (p *Program) Root() *cobra.Command {
+	return p.Brings.Root(p.rooms...)
 }
 
 // Main runs the tests, or the program if the process was started as that.
 func (p *Program) Main(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		cli.Main(p.root())
+		p.Brings.Main(p.rooms...)
 	}
 	os.Exit(m.Run())
 }
 
 // Run runs the program in this process and returns its exit code.
 func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	return cli.Run(ctx, p.root(), args, out, errOut)
+	return p.Brings.Run(ctx, args, out, errOut, p.rooms...)
 }
 
 // Output runs the program in this process and returns what it printed.
@@ -152,7 +151,7 @@ func (p *Program) Certificates(t *testing.T, dir string, args ...string) config.
 	}
 	_, paste, _ := strings.Cut(out, "\ncluster:\n")
 	src := "bucket: {endpoint: s3.example.com, name: words}\nagents: {echo: {model: demo/parrot}}\ncluster:\n  listen: 10.0.0.5:7946\n" + paste
-	conf, err := config.Parse("p.yaml", []byte(src), cli.ConfigOptions())
+	conf, err := config.Parse("p.yaml", []byte(src), (&cli.Program{}).ConfigOptions())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, src)
 	}

@@ -25,8 +25,8 @@ type asideConfig struct {
 	set, putBack bool
 }
 
-func logAsideCommand() *cobra.Command {
-	cfg := &asideConfig{}
+func logAsideCommand(p *cli.Program) *cobra.Command {
+	cfg := &asideConfig{logConfig: logConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "aside",
 		Short: "List the conversations that are set aside, and put them back",

@@ -17,23 +17,26 @@ import (
 
 // bucketCheckConfig is what "parley bucket check" is told.
 type bucketCheckConfig struct {
-	file string
-	data string
+	program *cli.Program
+	file    string
+	data    string
+	// named tells that somebody has named the file.
+	named bool
 }
 
-func bucketCommand() *cobra.Command {
+func bucketCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bucket",
 		Short: "Look at a bucket",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(bucketCheckCommand())
+	cmd.AddCommand(bucketCheckCommand(p))
 	return cmd
 }
 
-func bucketCheckCommand() *cobra.Command {
-	cfg := bucketCheckConfig{}
+func bucketCheckCommand(p *cli.Program) *cobra.Command {
+	cfg := bucketCheckConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find out whether a bucket does what Parley needs, and how fast it is",
@@ -49,6 +52,7 @@ func bucketCheckCommand() *cobra.Command {
 		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.named = cmd.Flags().Changed("config")
 			return checkBucket(cmd.Context(), cfg, cmd.OutOrStdout())
 		},
 	}
@@ -62,7 +66,7 @@ func bucketCheckCommand() *cobra.Command {
 func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err error) {
 	at := config.Bucket{Dir: cfg.data}
 	if cfg.data == "" {
-		conf, err := config.Load(cfg.file, cli.ConfigOptions())
+		conf, err := cfg.program.Config(cfg.file, cfg.named)
 		if err != nil {
 			return err
 		}

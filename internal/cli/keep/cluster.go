@@ -29,25 +29,26 @@ const (
 
 // clusterConfig is what the commands of "parley cluster" are told.
 type clusterConfig struct {
-	file string
-	json bool
-	undo bool
-	wait time.Duration
+	program *cli.Program
+	file    string
+	json    bool
+	undo    bool
+	wait    time.Duration
 }
 
-func clusterCommand() *cobra.Command {
+func clusterCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Look at the nodes that share a bucket, and prepare them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterStatusCommand(), clusterDrainCommand(), clusterCertsCommand())
+	cmd.AddCommand(clusterStatusCommand(p), clusterDrainCommand(p), clusterCertsCommand())
 	return cmd
 }
 
-func clusterStatusCommand() *cobra.Command {
-	cfg := clusterConfig{}
+func clusterStatusCommand(p *cli.Program) *cobra.Command {
+	cfg := clusterConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the nodes that share a bucket",
@@ -75,7 +76,7 @@ func clusterStatusCommand() *cobra.Command {
 
 // open opens the bucket of the configuration file.
 func (cfg clusterConfig) open(ctx context.Context) (*config.Server, storage.Bucket, error) {
-	conf, err := config.Load(cfg.file, cli.ConfigOptions())
+	conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
 	if err != nil {
 		return nil, nil, err
 	}

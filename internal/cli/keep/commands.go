@@ -2,9 +2,13 @@
 // bucket and log.
 package keep
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+)
 
 // Commands are those of this room.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{clusterCommand(), bucketCommand(), logCommand()}
+func Commands(p *cli.Program) []*cobra.Command {
+	return []*cobra.Command{clusterCommand(p), bucketCommand(p), logCommand(p)}
 }

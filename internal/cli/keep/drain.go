@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-func clusterDrainCommand() *cobra.Command {
-	cfg := clusterConfig{}
+func clusterDrainCommand(p *cli.Program) *cobra.Command {
+	cfg := clusterConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
 		Short: "Let a node hand over its conversations",

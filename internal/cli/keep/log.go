@@ -25,6 +25,7 @@ const (
 
 // logConfig is what the commands of "parley log" are told.
 type logConfig struct {
+	program         *cli.Program
 	data, file      string // where the bucket is
 	agent, id, conv string // which conversation; all empty is every one
 	from, to        int64
@@ -32,14 +33,14 @@ type logConfig struct {
 	cut             bool
 }
 
-func logCommand() *cobra.Command {
+func logCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Look into the logs of a bucket, check them, repair them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(logDumpCommand(), logVerifyCommand(), logRepairCommand(), logAsideCommand())
+	cmd.AddCommand(logDumpCommand(p), logVerifyCommand(p), logRepairCommand(p), logAsideCommand(p))
 	return cmd
 }
 
@@ -55,8 +56,8 @@ func (cfg *logConfig) bucketFlags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("agent", "conv")
 }
 
-func logDumpCommand() *cobra.Command {
-	cfg := &logConfig{}
+func logDumpCommand(p *cli.Program) *cobra.Command {
+	cfg := &logConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "dump [object key]",
 		Short: "Print what an object holds, or the log of a conversation",
@@ -79,8 +80,8 @@ func logDumpCommand() *cobra.Command {
 	return cmd
 }
 
-func logVerifyCommand() *cobra.Command {
-	cfg := &logConfig{}
+func logVerifyCommand(p *cli.Program) *cobra.Command {
+	cfg := &logConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that what is stored is whole",
@@ -106,8 +107,8 @@ func logVerifyCommand() *cobra.Command {
 	return cmd
 }
 
-func logRepairCommand() *cobra.Command {
-	cfg := &logConfig{}
+func logRepairCommand(p *cli.Program) *cobra.Command {
+	cfg := &logConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "repair",
 		Short: "Mend what can be mended without a guess",
@@ -164,7 +165,7 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 func (cfg *logConfig) with(use func(at config.Bucket, b storage.Bucket) error) (err error) {
 	at := config.Bucket{Dir: cfg.data}
 	if cfg.file != "" {
-		conf, err := config.Load(cfg.file, cli.ConfigOptions())
+		conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
 		if err != nil {
 			return err
 		}

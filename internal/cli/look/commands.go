@@ -2,9 +2,13 @@
 // events and models. None of them serves anything.
 package look
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+)
 
 // Commands are those of this room.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{statsCommand(), traceCommand(), eventsCommand(), modelsCommand()}
+func Commands(p *cli.Program) []*cobra.Command {
+	return []*cobra.Command{statsCommand(p), traceCommand(p), eventsCommand(p), modelsCommand(p)}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-func eventsCommand() *cobra.Command {
+func eventsCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Make events again from the bucket, print their schema, prepare a database",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(replayCommand(), schemaCommand(), migrateCommand())
+	cmd.AddCommand(replayCommand(p), schemaCommand(), migrateCommand(p))
 	return cmd
 }
 
@@ -40,10 +40,13 @@ func schemaCommand() *cobra.Command {
 }
 
 // migrateConfig is what "parley events migrate" is told.
-type migrateConfig struct{ file, dsn string }
+type migrateConfig struct {
+	program   *cli.Program
+	file, dsn string
+}
 
-func migrateCommand() *cobra.Command {
-	cfg := &migrateConfig{}
+func migrateCommand(p *cli.Program) *cobra.Command {
+	cfg := &migrateConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make or upgrade the tables of events in ClickHouse",
@@ -69,7 +72,7 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 		}
 		opts.TTLDays, opts.KeepExpiry = config.DefaultTTLDays, true
 	} else {
-		conf, err := config.Load(cfg.file, cli.ConfigOptions())
+		conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
 		if err != nil {
 			return orNamed("--clickhouse names a database, --config a configuration file", err)
 		}

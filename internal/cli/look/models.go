@@ -21,12 +21,13 @@ import (
 
 // modelsConfig is what "parley models" is told.
 type modelsConfig struct {
+	program          *cli.Program
 	config, provider string
 	json             bool
 }
 
-func modelsCommand() *cobra.Command {
-	cfg := modelsConfig{}
+func modelsCommand(p *cli.Program) *cobra.Command {
+	cfg := modelsConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "List the models that can be named, and try one",
@@ -55,13 +56,13 @@ func modelsCommand() *cobra.Command {
 func (cfg *modelsConfig) registry(hidden *cli.Secrets) (*providers.Registry, error) {
 	var configured map[string]providers.Registration
 	if cfg.config != "" {
-		conf, err := config.Load(cfg.config, cli.ConfigOptions())
+		conf, err := config.Load(cfg.config, cfg.program.ConfigOptions())
 		if err != nil {
 			return nil, err
 		}
 		configured = conf.Providers
 	}
-	reg, err := cli.NewProviders(0, os.Getenv, configured)
+	reg, err := cfg.program.NewProviders(0, os.Getenv, configured)
 	if err == nil {
 		hidden.Add(reg.Secrets()...)
 	}

@@ -34,14 +34,15 @@ const (
 
 // replayConfig is what "parley events replay" is told.
 type replayConfig struct {
+	program             *cli.Program
 	file, data          string // where the bucket is
 	agent, since, until string
 	to, dsn, output     string
 	dry, quiet          bool
 }
 
-func replayCommand() *cobra.Command {
-	cfg := &replayConfig{}
+func replayCommand(p *cli.Program) *cobra.Command {
+	cfg := &replayConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Make events again from the logs of the bucket, and store them",
@@ -91,7 +92,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	}
 	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}}
 	if cfg.data == "" {
-		if conf, err = config.Load(cfg.file, cli.ConfigOptions()); err != nil {
+		if conf, err = config.Load(cfg.file, cfg.program.ConfigOptions()); err != nil {
 			return orNamed("--data names the data folder of parley dev, --config a configuration file", err)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 
 // sourceConfig says where events are read from.
 type sourceConfig struct {
+	program           *cli.Program
 	config, file, dsn string
 	errOut            io.Writer
 }
@@ -70,7 +71,7 @@ func (cfg *sourceConfig) open(ctx context.Context, in io.Reader) (source, error)
 }
 
 func (cfg *sourceConfig) openConfig(ctx context.Context, file string) (source, error) {
-	conf, err := config.Load(file, cli.ConfigOptions())
+	conf, err := config.Load(file, cfg.program.ConfigOptions())
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ type statsConfig struct {
 	json                bool
 }
 
-func statsCommand() *cobra.Command {
-	cfg := &statsConfig{}
+func statsCommand(p *cli.Program) *cobra.Command {
+	cfg := &statsConfig{source: sourceConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show what the events say: outcomes, latencies, tokens, costs, errors",

@@ -23,8 +23,8 @@ type traceConfig struct {
 	json   bool
 }
 
-func traceCommand() *cobra.Command {
-	cfg := &traceConfig{}
+func traceCommand(p *cli.Program) *cobra.Command {
+	cfg := &traceConfig{source: sourceConfig{program: p}}
 	cmd := &cobra.Command{
 		Use:   "trace <submission id>",
 		Short: "Show the timeline of one submission as a tree",

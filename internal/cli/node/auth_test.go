@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -136,7 +137,7 @@ func TestConfiguredCORS(t *testing.T) {
 // page can read why it was refused.
 func TestPreflightPassesBeforeAuth(t *testing.T) {
 	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
-	h := guarded(conf, false, teapot())
+	h := guarded(&cli.Program{}, conf, false, teapot())
 	r := httptest.NewRequest(http.MethodOptions, "/x", nil)
 	r.Header.Set("Origin", "https://app.example.com")
 	r.Header.Set("Access-Control-Request-Method", "POST")
@@ -184,7 +185,7 @@ func TestStrangersHoldNothing(t *testing.T) {
 				raw, ended := make(pipes), make(chan error, 1)
 				log := slog.New(slog.DiscardHandler)
 				go func() {
-					ended <- serveHTTP(ctx, newConnections(raw, 0, log), guarded(conf, tt.dev, teapot()), func() {}, log)
+					ended <- serveHTTP(ctx, newConnections(raw, 0, log), guarded(&cli.Program{}, conf, tt.dev, teapot()), func() {}, log)
 				}()
 				conn, there := net.Pipe()
 				defer conn.Close()

@@ -2,9 +2,13 @@
 // the providers, the runtime and HTTP, and names the sinks of events.
 package node
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+)
 
 // Commands are those of this room.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{devCommand(), serveCommand(), runCommand()}
+func Commands(p *cli.Program) []*cobra.Command {
+	return []*cobra.Command{devCommand(p), serveCommand(p), runCommand(p)}
 }

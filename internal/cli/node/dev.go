@@ -14,17 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/agent"
-	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
-	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/providers"
 )
 
 // devConfig is what "parley dev" is told.
 type devConfig struct {
-	listen string
-	data   string
-	model  string
+	program *cli.Program
+	listen  string
+	data    string
+	// model is that of every agent, "" for those that they name.
+	model string
 	// file is the configuration to serve instead of the demo agent, "" for none.
 	file  string
 	quiet bool
@@ -32,8 +33,12 @@ type devConfig struct {
 	events bool
 }
 
-func devCommand() *cobra.Command {
-	cfg := devConfig{}
+func devCommand(p *cli.Program) *cobra.Command {
+	cfg := devConfig{program: p}
+	model, usage := cli.DemoModel, "model as provider/model"
+	if len(p.Agents) > 0 {
+		model, usage = "", "model of every agent, as provider/model; by default what the agents name"
+	}
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Serve on this machine, durably, with nothing to set up",
@@ -63,7 +68,7 @@ func devCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
 	cmd.Flags().StringVar(&cfg.data, "data", "./.parley", "folder that keeps the conversations")
-	cmd.Flags().StringVar(&cfg.model, "model", cli.DemoModel, "model as provider/model")
+	cmd.Flags().StringVar(&cfg.model, "model", model, usage)
 	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file and reload it when it changes; --listen and --data are then by default what it says")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
 	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and what is printed otherwise to standard error")
@@ -81,7 +86,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	reg, err := cli.NewProviders(demo.DefaultPace, os.Getenv, nil)
+	reg, err := registryOf(cfg.program, nil)
 	if err != nil {
 		return err
 	}
@@ -89,7 +94,8 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	hidden.Add(reg.Secrets()...)
-	if err := cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo"); err != nil {
+	conf, err := cfg.served(reg)
+	if err != nil {
 		return err
 	}
 	listener, err := listenClients(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
@@ -97,24 +103,58 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	defer listener.Close()
-	n, err := newBackend(nodeConfig{
-		bucket: config.Bucket{Dir: cfg.data},
-		agents: []*agent.Agent{assistant(cfg.model)}, providers: reg,
-		mounts: []parleyhttp.Mount{{Path: cli.MountPath, Agent: "assistant"}},
-		edge:   parleyhttp.Options{Dev: isLoopback(listener.Addr())},
-		listen: listener.Addr().String(), log: log, segmentBatches: devSegmentBatches,
-		events: eventsConfig{Events: config.Events{Live: true, Stdout: cfg.events}, dev: true, out: out},
-	})
+	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, registry: reg, dev: true, out: out, secrets: hidden}, log)
 	if err != nil {
-		return lockedOut(err)
+		return err
 	}
 	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
-	handler := guarded(&config.Server{}, true, n.handler)
+	handler := guarded(cfg.program, conf, true, n.handler)
 	said := out
 	if cfg.events {
 		said = errOut
 	}
-	return serveNode(ctx, n, handler, listener, func() { banner(said, cfg, listener.Addr()) })
+	return serveNode(ctx, n, handler, listener, func() {
+		if len(cfg.program.Agents) == 0 {
+			banner(said, cfg, listener.Addr())
+			return
+		}
+		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, trial(cfg.program, conf, listener.Addr())...)
+	})
+}
+
+// served is what "parley dev" serves without a file: the agents of the program, or the
+// demo's.
+func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
+	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}, Events: config.Events{Live: true, Stdout: cfg.events}}
+	if len(cfg.program.Agents) == 0 {
+		conf.Agents = []config.Agent{{Agent: assistant(cfg.model), Mounts: []string{cli.MountPath}}}
+		return conf, cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo")
+	}
+	for _, a := range cfg.program.Agents {
+		if cfg.model != "" {
+			a = withModel(a, cfg.model)
+		}
+		if err := checkAgent(reg, a); err != nil {
+			return nil, err
+		}
+		conf.Agents = append(conf.Agents, config.Agent{Agent: a, Mounts: []string{config.DefaultMount(a.Name)}})
+	}
+	return conf, nil
+}
+
+// withModel returns an agent that calls one model for everything.
+func withModel(a *agent.Agent, model string) *agent.Agent {
+	c := *a
+	c.Model, c.Fallbacks, c.Compaction.Model, c.Subagents = model, nil, "", nil
+	for _, sub := range a.Subagents {
+		c.Subagents = append(c.Subagents, withModel(sub, "")) // It has its parent's.
+	}
+	return &c
+}
+
+// trial says how an agent is tried.
+func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
+	return []string{fmt.Sprintf("Try it in another shell:\n\n  %s send %s%s/hello 'Hello!'", invocation(p, os.Args), localURL(addr), conf.Agents[0].Mounts[0])}
 }
 
 // listen opens a listener; remedy is what to do when the address is taken.
@@ -146,8 +186,11 @@ func localURL(addr net.Addr) string {
 var goRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/`)
 
 // invocation is how the user calls this program: "go run" leaves nothing on PATH.
-func invocation(args []string) string {
+func invocation(p *cli.Program, args []string) string {
 	if goRun.MatchString(filepath.ToSlash(args[0])) {
+		if len(p.Agents) > 0 {
+			return "go run ."
+		}
 		return "go run ./cmd/parley"
 	}
 	return args[0]
@@ -160,7 +203,7 @@ func banner(out io.Writer, cfg devConfig, addr net.Addr) {
 		fmt.Fprintln(out, url)
 		return
 	}
-	self := invocation(os.Args)
+	self := invocation(cfg.program, os.Args)
 	fmt.Fprintf(out, `parley dev: agent "assistant", model %s, data in %s
 
   %s/<any id>

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -40,6 +41,8 @@ type eventsConfig struct {
 	dev bool
 	// out is standard output, for Stdout.
 	out io.Writer
+	// observers are those that the program brings along, who outlive the node.
+	observers []observability.Sink
 }
 
 // destinations are the open sinks of a node. Its owner closes them after the node has
@@ -52,7 +55,7 @@ type destinations struct {
 
 // openEvents opens where the events of a node go. Nothing is sent yet.
 func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *slog.Logger) (_ *destinations, err error) {
-	d := &destinations{options: actors.EventOptions{DurableOnly: !cfg.Live}}
+	d := &destinations{options: actors.EventOptions{DurableOnly: !cfg.Live, Observers: slices.Clone(cfg.observers)}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())

@@ -157,7 +157,7 @@ func TestLoopbackCORS(t *testing.T) {
 
 func TestBanner(t *testing.T) {
 	var out bytes.Buffer
-	banner(&out, devConfig{data: "./.parley", model: cli.DemoModel}, &net.TCPAddr{IP: net.IPv6zero, Port: 7})
+	banner(&out, devConfig{program: &cli.Program{}, data: "./.parley", model: cli.DemoModel}, &net.TCPAddr{IP: net.IPv6zero, Port: 7})
 	for _, want := range []string{"http://127.0.0.1:7/agents/assistant/hello", " send http://127.0.0.1:7/agents", "OPENAI_API_KEY", "./.parley"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("banner lacks %q:\n%s", want, out.String())
@@ -167,11 +167,11 @@ func TestBanner(t *testing.T) {
 		t.Error("causes of errors are for this machine only")
 	}
 	for _, path := range []string{"/tmp/go-build12/b001/exe/parley", "/cache/ed/" + strings.Repeat("e0", 32) + "-d/parley"} {
-		if got := invocation([]string{path}); got != "go run ./cmd/parley" {
+		if got := invocation(&cli.Program{}, []string{path}); got != "go run ./cmd/parley" {
 			t.Errorf("called by go run, the program tells %q", got)
 		}
 	}
-	if got := invocation([]string{"bin/parley"}); got != "bin/parley" {
+	if got := invocation(&cli.Program{}, []string{"bin/parley"}); got != "bin/parley" {
 		t.Errorf("called as bin/parley, the program tells %q", got)
 	}
 }

@@ -61,7 +61,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	defer listener.Close()
 	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
-		return startConfigured(ctx, conf, listener.Addr(), manner{dev: true, out: out, secrets: hidden}, log)
+		return startConfigured(ctx, conf, listener.Addr(), manner{program: cfg.program, dev: true, out: out, secrets: hidden}, log)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	changes := make(chan struct{}, 1)
@@ -111,7 +111,7 @@ func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how 
 		ended = errors.Join(n.run(life), n.close())
 	}()
 	g := &generation{
-		conf: conf, handler: guarded(conf, true, n.handler), drain: n.handler.Drain, done: done,
+		conf: conf, handler: guarded(how.program, conf, true, n.handler), drain: n.handler.Drain, done: done,
 		stop: func() error { cancel(); <-done; return ended },
 	}
 	select {
@@ -146,7 +146,7 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 		file: cfg.file, log: log,
 		read: func() ([]byte, error) { return os.ReadFile(cfg.file) },
 		load: func() (*config.Server, error) {
-			conf, err := config.Load(cfg.file, cli.ConfigOptions())
+			conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
 			if err != nil {
 				return nil, err
 			}
@@ -160,7 +160,7 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 			if conf.Cluster != nil {
 				return nil, fmt.Errorf("%s: dev serves its bucket alone; serve a cluster with parley serve --config %s, or try its agents on a folder of their own with --data", cfg.file, cfg.file)
 			}
-			return conf, CheckAgents(cfg.file, conf)
+			return conf, CheckAgents(cfg.program, cfg.file, conf)
 		},
 	}
 }

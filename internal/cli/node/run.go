@@ -30,6 +30,7 @@ const (
 )
 
 type runConfig struct {
+	program *cli.Program
 	file    string
 	message string
 	id      string
@@ -37,8 +38,8 @@ type runConfig struct {
 	json    bool
 }
 
-func runCommand() *cobra.Command {
-	cfg := runConfig{}
+func runCommand(p *cli.Program) *cobra.Command {
+	cfg := runConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "run <file.yaml> -m <message>",
 		Short: "Send one message to the agent of a file, in this process, and print the reply",
@@ -80,11 +81,11 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if err != nil {
 		return err
 	}
-	single, err := config.LoadSingle(cfg.file, cli.ConfigOptions())
+	single, err := cfg.single()
 	if err != nil {
 		return err
 	}
-	reg, err := registryOf(single.Providers)
+	reg, err := registryOf(cfg.program, single.Providers)
 	if err != nil {
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
@@ -134,6 +135,16 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 		}
 	}
 	return cli.ExitOf(x.result.Outcome)
+}
+
+// single returns the agent that is named: one of the program, or that of a file.
+func (cfg *runConfig) single() (*config.Single, error) {
+	for _, a := range cfg.program.Agents {
+		if a.Name == cfg.file {
+			return &config.Single{Agent: a}, nil
+		}
+	}
+	return config.LoadSingle(cfg.file, cfg.program.ConfigOptions())
 }
 
 // interrupted says what becomes of a message that was interrupted.

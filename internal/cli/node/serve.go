@@ -24,7 +24,14 @@ import (
 
 // serveConfig is what "parley serve" is told.
 type serveConfig struct {
-	file      string
+	program *cli.Program
+	file    string
+	// named tells that somebody has named the file.
+	named bool
+	// listen and data override the file, "" does not.
+	listen, data string
+	// open lets everybody in who reaches an address that the platform has given.
+	open      bool
 	logFormat string
 	quiet     bool
 	// insecure lets the nodes of this machine talk without certificates.
@@ -33,8 +40,8 @@ type serveConfig struct {
 	strictReads bool
 }
 
-func serveCommand() *cobra.Command {
-	cfg := serveConfig{}
+func serveCommand(p *cli.Program) *cobra.Command {
+	cfg := serveConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the agents of a configuration file",
@@ -65,15 +72,44 @@ func serveCommand() *cobra.Command {
 			return fmt.Errorf("serve takes no argument; name the file behind --config: parley serve --config %s", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.named = cmd.Flags().Changed("config")
 			return serveFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file")
+	cmd.Flags().StringVar(&cfg.file, "config", cli.DefaultConfig, "the configuration file")
+	cmd.Flags().StringVar(&cfg.listen, "listen", "", "address to listen on, in place of that of the file; port 0 picks a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversations, in place of the bucket of the file")
+	cmd.Flags().BoolVar(&cfg.open, "insecure", false, "let everybody in who reaches 0.0.0.0:$PORT")
 	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text or json")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
 	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
 	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")
 	return cmd
+}
+
+// load reads the configuration, and what overrides it.
+func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
+	conf, err := cfg.program.Config(cfg.file, cfg.named)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.data != "" {
+		if conf.Cluster != nil {
+			return nil, fmt.Errorf("--data: %s has a section cluster, whose nodes share a bucket; leave one of them out", cfg.file)
+		}
+		conf.Bucket = config.Bucket{Dir: cfg.data}
+	}
+	switch port := env("PORT"); {
+	case cfg.listen != "":
+		conf.Listen = cfg.listen
+	case conf.ListenGiven || port == "":
+	case conf.Auth.Bearer == "" && !cfg.open:
+		return nil, fmt.Errorf("PORT is %s, but whoever reaches it could read and write every conversation: set auth: {bearerEnv: PARLEY_TOKEN} in %s, "+
+			"give --insecure if something before it asks who they are, or name an address with --listen", port, cfg.file)
+	default:
+		conf.Listen = net.JoinHostPort("0.0.0.0", port)
+	}
+	return conf, nil
 }
 
 // serveFile serves a configuration until ctx ends.
@@ -84,11 +120,11 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	if err != nil {
 		return err
 	}
-	conf, err := config.Load(cfg.file, cli.ConfigOptions())
+	conf, err := cfg.load(os.Getenv)
 	if err != nil {
 		return err
 	}
-	if err := CheckAgents(cfg.file, conf); err != nil {
+	if err := CheckAgents(cfg.program, cfg.file, conf); err != nil {
 		return err
 	}
 	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
@@ -106,13 +142,13 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return err
 	}
 	defer observed.close()
-	n, err := newConfigured(conf, listener.Addr(), manner{insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
+	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
 	}
 	observed.process = func() admin.Process { return n.process(listener) }
 	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
-	handler := guarded(conf, false, n.handler)
+	handler := guarded(cfg.program, conf, false, n.handler)
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
 			more := clusterLines(conf, n.runtime.Status(), observed.address())
@@ -131,13 +167,13 @@ func besideEvents(conf *config.Server, out, errOut io.Writer) io.Writer {
 }
 
 // registryOf registers the providers of a configuration.
-func registryOf(configured map[string]providers.Registration) (*providers.Registry, error) {
-	return cli.NewProviders(demo.DefaultPace, os.Getenv, configured)
+func registryOf(p *cli.Program, configured map[string]providers.Registration) (*providers.Registry, error) {
+	return p.NewProviders(demo.DefaultPace, os.Getenv, configured)
 }
 
 // CheckAgents tells a user which agent's models cannot be called.
-func CheckAgents(file string, conf *config.Server) error {
-	reg, err := registryOf(conf.Providers)
+func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
+	reg, err := registryOf(p, conf.Providers)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -170,6 +206,9 @@ func checkAgent(reg *providers.Registry, a *agent.Agent) error {
 
 // manner says how a configuration is served.
 type manner struct {
+	program *cli.Program
+	// registry has the models; nil makes one.
+	registry *providers.Registry
 	// dev is "parley dev".
 	dev bool
 	// insecure lets nodes talk without certificates.
@@ -184,9 +223,12 @@ type manner struct {
 
 // newConfigured builds the node of a configuration.
 func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*backend, error) {
-	reg, err := registryOf(conf.Providers)
-	if err != nil {
-		return nil, err
+	reg := how.registry
+	if reg == nil {
+		var err error
+		if reg, err = registryOf(how.program, conf.Providers); err != nil {
+			return nil, err
+		}
 	}
 	how.secrets.Add(cli.SecretsOf(conf)...)
 	how.secrets.Add(reg.Secrets()...)
@@ -194,7 +236,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
-		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out},
+		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: how.program.Observers},
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
@@ -219,8 +261,10 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 }
 
 // guarded puts the middleware of a configuration before a handler. CORS comes
-// first, so that preflights pass and a page can read why it was refused.
-func guarded(conf *config.Server, dev bool, next http.Handler) http.Handler {
+// first, so that preflights pass and a page can read why it was refused. What the program
+// brings along stands behind that.
+func guarded(p *cli.Program, conf *config.Server, dev bool, next http.Handler) http.Handler {
+	next = extended(p, next)
 	handler := origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
 	if dev {
 		return newHome(conf).middleware(handler)

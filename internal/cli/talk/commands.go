@@ -2,9 +2,13 @@
 // abort. They are clients, and know nothing of a node.
 package talk
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+)
 
 // Commands are those of this room.
-func Commands() []*cobra.Command {
+func Commands(*cli.Program) []*cobra.Command {
 	return []*cobra.Command{sendCommand(), tailCommand(), abortCommand()}
 }

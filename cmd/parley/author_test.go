@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parleyrun/parley"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+)
+
+// ownModel is a format of an author's, in which every model says its own name.
+type ownModel struct{}
+
+// Stream implements providers.Protocol.
+func (ownModel) Stream(_ context.Context, m providers.Model, _ providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
+	return func(yield func(providers.Event, error) bool) {
+		_ = yield(providers.TextDelta{Text: "I am " + m.ID + " at " + m.BaseURL}, nil) && yield(providers.Done{StopReason: providers.StopStop}, nil)
+	}
+}
+
+// seen are the types of events that an observer was told of.
+type seen struct {
+	mu    sync.Mutex
+	types map[observability.Type]int
+}
+
+// Name implements observability.Sink.
+func (*seen) Name() string { return "seen" }
+
+// Write implements observability.Sink.
+func (s *seen) Write(_ context.Context, events []observability.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		s.types[e.Type]++
+	}
+	return nil
+}
+
+// marked is middleware that notes its name in the order in which it was passed.
+func marked(name string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Add("Passed", name)
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// TestProgramOfAnAuthor serves what an author can bring along, in each way there is.
+func TestProgramOfAnAuthor(t *testing.T) {
+	watcher := &seen{types: map[observability.Type]int{}}
+	p := &parley.Program{
+		Agents:    []*agent.Agent{{Name: "desk", Model: "house/large"}},
+		Providers: map[string]providers.Registration{"house": {API: "own-words", BaseURL: "http://127.0.0.1:1"}},
+		Protocols: map[string]providers.Protocol{"own-words": ownModel{}},
+		Middleware: []func(http.Handler) http.Handler{
+			marked("first"), marked("second"),
+		},
+		Mounts: map[string]http.Handler{
+			"GET /hello/{name}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello ", r.PathValue("name")) }),
+		},
+		Observers: []observability.Sink{watcher},
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := clitest.Write(t, "own.yaml", "listen: 127.0.0.1:0\nbucket: {dir: data2}\nproviders: {house: {api: own-words, baseUrl: \"http://127.0.0.1:2\"}}\n")
+	for name, tt := range map[string]struct {
+		args []string
+		said string
+	}{
+		"dev":             {[]string{"dev", "--listen", "127.0.0.1:0"}, "I am large at http://127.0.0.1:1"},
+		"dev with a file": {[]string{"dev", "--config", file}, "I am large at http://127.0.0.1:2"},
+		"serve":           {[]string{"serve", "--listen", "127.0.0.1:0"}, "I am large at http://127.0.0.1:1"},
+		"another model":   {[]string{"dev", "--listen", "127.0.0.1:0", "--model", "house/small"}, "I am small at http://127.0.0.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
+			defer stop()
+			r, w := io.Pipe()
+			ended := make(chan int, 1)
+			var logs clitest.Lines
+			go func() {
+				ended <- p.Run(ctx, append(tt.args, "--quiet"), w, &logs)
+				w.CloseWithError(errors.New("it has ended"))
+			}()
+			line := make([]byte, 200)
+			n, err := r.Read(line)
+			if err != nil {
+				t.Fatalf("%v: %s", err, logs.Buf.String())
+			}
+			go func() { _, _ = io.Copy(io.Discard, r) }()
+			base := strings.TrimSpace(string(line[:n]))
+			var out bytes.Buffer
+			// An id that a ServeMux would clean away.
+			if code := p.Run(ctx, []string{"send", base + "/a%2F..%2Fb", "hello"}, &out, &logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.said+"\n") {
+				t.Errorf("send: exit %d, %s%s", code, out.String(), logs.Buf.String())
+			}
+			resp, err := http.Get(strings.TrimSuffix(base, "/agents/desk") + "/hello/world")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "hello world" || strings.Join(resp.Header["Passed"], " ") != "first second" {
+				t.Errorf("its own handler: %q, %v, passed %q", body, err, resp.Header["Passed"])
+			}
+			stop()
+			if code := <-ended; code != 0 {
+				t.Errorf("exit %d, %s", code, logs.Buf.String())
+			}
+			watcher.mu.Lock()
+			defer watcher.mu.Unlock()
+			if watcher.types[observability.TypeSubmissionSettled] != 1 {
+				t.Errorf("observed %v", watcher.types)
+			}
+			clear(watcher.types)
+		})
+	}
+}
+
+// TestAuthorsMistakes are found before anything is served.
+func TestAuthorsMistakes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.WithoutKeys(t)
+	desk := &agent.Agent{Name: "desk", Model: "demo/parrot"}
+	for name, tt := range map[string]struct {
+		program parley.Program
+		args    []string
+		want    string
+	}{
+		"no name":       {parley.Program{Agents: []*agent.Agent{{Model: "demo/parrot"}}}, []string{"dev"}, "Name"},
+		"two names":     {parley.Program{Agents: []*agent.Agent{desk, desk}}, []string{"serve"}, `two agents of the program are named "desk"`},
+		"no key":        {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"dev"}, "set OPENAI_API_KEY"},
+		"no key, serve": {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"serve"}, "set OPENAI_API_KEY"},
+		"no provider":   {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "nobody/m"}}}, []string{"dev"}, `model "nobody/m" cannot be used`},
+		"no agent":      {parley.Program{}, []string{"serve"}, "create it"},
+		"no such agent": {parley.Program{Agents: []*agent.Agent{desk}}, []string{"run", "other", "-m", "x"}, "read other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
+			defer stop()
+			if code := tt.program.Run(ctx, tt.args, &out, &errOut); code != 1 || !strings.Contains(errOut.String(), tt.want) {
+				t.Errorf("exit %d, %q, %q; want exit 1 and %q", code, out.String(), errOut.String(), tt.want)
+			}
+		})
+	}
+}

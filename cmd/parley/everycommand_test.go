@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// binary is the program of examples/hello, built as its author builds it, and notes what was run of it.
+type binary struct {
+	*clitest.Program
+	ran []string
+}
+
+// want runs a command, and looks for a text in what it prints.
+func (b *binary) want(t *testing.T, command string, code int, text string, args ...string) string {
+	t.Helper()
+	b.ran = append(b.ran, command)
+	cmd := b.Command(append(strings.Fields(command), args...)...)
+	out, _ := cmd.CombinedOutput() // The code says it.
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), text) {
+		t.Errorf("%s %q: exit %d, %s\nwant exit %d and %q", command, args, got, out, code, text)
+	}
+	return string(out)
+}
+
+// leaves are the commands that do something.
+func leaves(c *cobra.Command) (all []string) {
+	for _, sub := range c.Commands() {
+		all = append(all, leaves(sub)...)
+	}
+	if _, name, ok := strings.Cut(c.CommandPath(), " "); ok && (len(all) == 0 || name == "models") {
+		all = append(all, name)
+	}
+	return all
+}
+
+// TestEveryCommand runs each command of Parley in the binary of an author.
+func TestEveryCommand(t *testing.T) {
+	file, err := proc.Build(t.Context(), "examples/hello", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	b := &binary{Program: clitest.New(rooms()...)}
+	b.File = file
+	submission := b.talked(t)
+	b.looked(t, submission)
+	b.served(t)
+	all := leaves(b.Root())
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(b.ran))) {
+		if !slices.Contains(all, name) {
+			t.Errorf("%s is no command", name)
+		}
+		all = slices.DeleteFunc(all, func(c string) bool { return c == name })
+	}
+	if len(all) > 0 {
+		t.Errorf("not run: %q", all)
+	}
+}
+
+// talked has a conversation with the agent, over a kill, in the folder that is the default.
+func (b *binary) talked(t *testing.T) (submission string) {
+	b.want(t, "run", 0, "The tool time says", "hello", "-m", "time")
+	b.ran = append(b.ran, "dev")
+	n := b.Start(t, "dev", "--quiet", "--listen", "127.0.0.1:0")
+	if !strings.HasSuffix(n.Base, "/agents/hello") {
+		t.Errorf("serves %s", n.Base)
+	}
+	var receipt clitest.Receipt
+	if err := json.Unmarshal([]byte(b.want(t, "send", 0, "sub_", "--no-wait", "--key", "k", n.Base+"/x", "long 40")), &receipt); err != nil {
+		t.Fatal(err)
+	}
+	n.Kill()
+	n = b.Start(t, "dev", "--quiet", "--listen", "127.0.0.1:0")
+	b.want(t, "send", 0, "40\n[completed]", "--key", "k", n.Base+"/x", "long 40")
+	b.want(t, "abort", 0, "nothing to abort", n.Base+"/x")
+	b.ran = append(b.ran, "tail")
+	tail := b.Command("tail", n.Base+"/x")
+	out, err := tail.StdoutPipe()
+	if err == nil {
+		err = tail.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, len("user: "))
+	if _, err := out.Read(first); err != nil || string(first) != "user: " {
+		t.Errorf("tail prints %q, %v", first, err)
+	}
+	if err := tail.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	if err := tail.Wait(); err != nil {
+		t.Errorf("tail: %v", err)
+	}
+	if err := n.End(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, n.Logs)
+	}
+	return string(receipt.SubmissionID)
+}
+
+// looked looks at what that has left behind.
+func (b *binary) looked(t *testing.T, submission string) {
+	b.want(t, "stats", 0, "completed        1")
+	b.want(t, "trace", 0, "turn demo/parrot", submission)
+	b.want(t, "events replay", 0, `"submission_settled"`, "--data", ".parley", "--to", "stdout")
+	b.want(t, "events schema", 0, "$schema")
+	b.want(t, "events migrate", 1, "names no ClickHouse", "--config", conf(t))
+	b.want(t, "models", 0, "anthropic/", "--provider", "anthropic")
+	b.want(t, "models check", 0, "it said", "demo/parrot")
+	b.want(t, "log dump", 0, "schemaVersion", "format.json")
+	b.want(t, "log verify", 0, "0 damaged")
+	b.want(t, "log repair", 0, "0 damaged", "--write")
+	b.want(t, "log aside", 0, "0 conversations set aside")
+	b.want(t, "bucket check", 0, "requests in", "--data", ".parley")
+	b.want(t, "cluster certs", 0, "certs/ca.pem", "certs")
+	b.want(t, "cluster status", 1, "the bucket is a folder", "--config", conf(t))
+	b.want(t, "cluster drain", 1, "the bucket is a folder", "--config", conf(t), "x")
+	b.want(t, "version", 0, "stored format")
+}
+
+// conf is a configuration that mounts the agent elsewhere, with other instructions.
+func conf(t *testing.T) string {
+	return clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), `
+listen: 127.0.0.1:1
+bucket: {dir: data}
+agents:
+  hello: {mounts: [/front], instructions: Be terse., limits: {callsPerReply: 3}, durability: {maxAttempts: 2}}
+  more: {model: demo/parrot, mounts: [/more]}
+`)
+}
+
+// served serves the agent as an operator wants it, and without anything from one.
+func (b *binary) served(t *testing.T) {
+	b.ran = append(b.ran, "serve")
+	t.Setenv("PARLEY_LISTEN", "127.0.0.1:0")
+	n := b.Start(t, "serve", "--quiet", "--config", conf(t))
+	if !strings.HasSuffix(n.Base, "/front") {
+		t.Errorf("serves %s", n.Base)
+	}
+	b.want(t, "send", 0, "The tool time says", n.Base+"/x", "time")
+	if err := n.End(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, n.Logs)
+	}
+	n = b.Start(t, "serve", "--quiet")
+	if !strings.HasSuffix(n.Base, "/agents/hello") {
+		t.Errorf("without a file it serves %s", n.Base)
+	}
+	if err := n.End(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, n.Logs)
+	}
+	b.want(t, "serve", 1, "none.yaml", "--config", "none.yaml")
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/clitest"
+)
+
+// TestServeListens says where: as the flag, else the file, else the platform, which may be
+// open to everybody only if somebody says so.
+func TestServeListens(t *testing.T) {
+	t.Setenv("TEST_PARLEY_TOKEN", "s3cret")
+	const agents, auth, given = "agents: {echo: {model: demo/parrot}}\n", "auth: {bearerEnv: TEST_PARLEY_TOKEN}\n", "listen: 127.0.0.1:4000\n"
+	for name, tt := range map[string]struct {
+		file, flag, port string
+		open             bool
+		want             string // or what the error says
+	}{
+		"nothing":             {agents, "", "", false, "127.0.0.1:3000"},
+		"the file":            {agents + given, "", "", false, "127.0.0.1:4000"},
+		"the flag":            {agents + given, "127.0.0.1:5000", "", false, "127.0.0.1:5000"},
+		"the platform":        {agents + auth, "", "8080", false, "0.0.0.0:8080"},
+		"the platform, open":  {agents, "", "8080", true, "0.0.0.0:8080"},
+		"the platform, not":   {agents, "", "8080", false, "give --insecure"},
+		"the file before it":  {agents + given, "", "8080", false, "127.0.0.1:4000"},
+		"the flag before all": {agents, "127.0.0.1:5000", "8080", false, "127.0.0.1:5000"},
+	} {
+		cfg := serveConfig{program: &cli.Program{}, listen: tt.flag, open: tt.open, file: clitest.Write(t, filepath.Join(t.TempDir(), "p.yaml"), tt.file)}
+		conf, err := cfg.load(func(name string) string {
+			if name != "PORT" {
+				t.Errorf("%s: asks for %s", name, name)
+			}
+			return tt.port
+		})
+		if err != nil && !strings.Contains(err.Error(), tt.want) || err == nil && conf.Listen != tt.want {
+			t.Errorf("%s: %+v, %v; want %s", name, conf, err, tt.want)
+		}
+	}
+}
+
+// TestServeInAnotherFolder overrides the bucket, and not that of several nodes.
+func TestServeInAnotherFolder(t *testing.T) {
+	file := clitest.Write(t, filepath.Join(t.TempDir(), "p.yaml"), "agents: {echo: {model: demo/parrot}}\nbucket: {endpoint: s3.example.com, name: words}\n")
+	cfg := serveConfig{program: &cli.Program{}, file: file, data: "other"}
+	conf, err := cfg.load(func(string) string { return "" })
+	if err != nil || conf.Bucket.Dir != "other" || conf.Bucket.Endpoint != "" {
+		t.Errorf("%+v, %v", conf, err)
+	}
+	clitest.Write(t, file, "agents: {echo: {model: demo/parrot}}\nbucket: {endpoint: s3.example.com, name: words}\ncluster: {listen: \"10.0.0.5:7946\"}\n")
+	if conf, err := cfg.load(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "leave one of them out") {
+		t.Errorf("of a cluster: %+v, %v", conf, err)
+	}
+}

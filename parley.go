@@ -1,0 +1,78 @@
+// Package parley is the program as a library: "parley" with the agents of an author
+// compiled in. A main of one line is a whole program:
+//
+//	func main() { parley.Main(concierge) }
+//
+// It has every command of cmd/parley, which is the same without an agent. "go run . dev"
+// serves the agents on this machine, each at /agents/<its name>, and "go run . serve" does so
+// for others. What operators decide is in parley.yaml, which may be missing: where to
+// listen, which bucket keeps the conversations, who may come in, where events go, how
+// several nodes share the work. It may name an agent of the program to mount it elsewhere or
+// to override its model, limits, instructions and others of its fields. A flag goes before
+// a variable, such as PARLEY_LISTEN for --listen, and that before the file; where a
+// platform sets PORT, and nothing says where to listen, serve listens there.
+//
+// An author who wants less than the program uses the packages below it: actors is the
+// runtime, http serves it, and neither needs this one. Nothing here may be imported by
+// them. The program wires what is public, and the commands are internal.
+//
+// A [Program] is not changed while it runs, and is run once. What its agents, handlers and
+// observers do is called from many goroutines.
+package parley
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/keep"
+	"github.com/parleyrun/parley/internal/cli/look"
+	"github.com/parleyrun/parley/internal/cli/node"
+	"github.com/parleyrun/parley/internal/cli/talk"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+)
+
+// Main runs the program with these agents as the process, and ends the process.
+func Main(agents ...*agent.Agent) { (&Program{Agents: agents}).Main() }
+
+// Program is what an author compiles in beside what Parley has. The zero value is the
+// program parley.
+type Program struct {
+	// Agents are served beside those of parley.yaml. Names are unique.
+	Agents []*agent.Agent
+	// Providers are model vendors by the id that a model names, in place of built-in ones
+	// of that id. Those of parley.yaml come before them.
+	Providers map[string]providers.Registration
+	// Protocols are formats in which models are called, by the api that a provider names.
+	Protocols map[string]providers.Protocol
+	// Middleware is put before Mounts and the agents, the first outermost, behind CORS and
+	// the token of parley.yaml. One that answers by itself leaves the body with LeaveBody of
+	// package http.
+	Middleware []func(http.Handler) http.Handler
+	// Mounts are handlers beside the agents', by pattern of [http.ServeMux].
+	Mounts map[string]http.Handler
+	// Observers get the events of a node at once, as best effort: what one does not take in
+	// time it never sees. [observability.Observer] makes one of a function.
+	Observers []observability.Sink
+}
+
+// Main runs the program as the process, with its arguments, until it is done or a signal
+// asks it to end, and ends the process.
+func (p *Program) Main() {
+	brings := cli.Program(*p)
+	brings.Main(rooms()...)
+}
+
+// Run runs a command in this process, as Main does, until it is done or ctx ends, and
+// returns its exit code.
+func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	brings := cli.Program(*p)
+	return brings.Run(ctx, args, stdout, stderr, rooms()...)
+}
+
+func rooms() []cli.Room {
+	return []cli.Room{node.Commands, talk.Commands, look.Commands, keep.Commands}
+}
