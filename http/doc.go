@@ -40,8 +40,8 @@
 //     small, and is in memory once for all it is written to. A data frame and its
 //     control frame leave with one flush.
 //  7. Live responses end when the client leaves, when it does not read for
-//     [Options.SlowReader], when a read fails and at [Handler.Drain]; nothing
-//     else ends them, also not the server's own timeouts.
+//     [Options.SlowReader], when a read fails, at [Handler.Drain] and at the end of a
+//     [Server]; nothing else ends them, also not the server's own timeouts.
 //  8. On every route a client has [Options.SlowReader] for each 64 KiB of an answer and
 //     [Options.SlowSender] for each 16 KiB of a body, whatever limits the server has, and
 //     loses its connection if it takes longer. A body that is not read, such as that of a
@@ -57,7 +57,9 @@
 //
 // Authentication and CORS are middleware before the handler; what refuses a request
 // there calls [LeaveBody]. The time for headers and between requests is the server's to
-// bound: set ReadHeaderTimeout and IdleTimeout.
+// bound, and so is the order in which it ends: [Serve] does both for a runtime and its
+// handler, [Server] with more to say. With a server of another kind set ReadHeaderTimeout
+// and IdleTimeout, and call [Handler.Drain] before its Shutdown.
 //
 // A [Handler] is safe for concurrent use and starts no goroutine that outlives a
 // request. It keeps nothing that a crash could lose: an admission or an abort is

@@ -22,7 +22,7 @@ type waitingRoom interface {
 // write fails or the handler drains. Errors before the first byte are the
 // caller's to render.
 func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
-	ctx, leave, err := h.live.enter(r.Context())
+	ctx, leave, err := h.enterLive(r.Context())
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (h *Handler) updates(w *response, r *http.Request, at conversation.Address,
 // longPoll answers as soon as there is a batch after the offset, whether it shows
 // anything or not, and with nothing when the window ends.
 func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
-	live, leave, err := h.live.enter(r.Context())
+	live, leave, err := h.enterLive(r.Context())
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 )
@@ -183,9 +183,8 @@ func TestStrangersHoldNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				raw, ended := make(pipes), make(chan error, 1)
-				log := slog.New(slog.DiscardHandler)
 				go func() {
-					ended <- serveHTTP(ctx, newConnections(raw, 0, log), guarded(&cli.Program{}, conf, tt.dev, teapot()), func() {}, log)
+					ended <- (&parleyhttp.Server{Handler: guarded(&cli.Program{}, conf, tt.dev, teapot())}).Serve(ctx, raw)
 				}()
 				conn, there := net.Pipe()
 				defer conn.Close()

@@ -98,7 +98,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	listener, err := listenClients(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
+	listener, err := openDoor(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
@@ -23,10 +20,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-const (
-	// closeTimeout bounds the wait for requests that are still open at the end.
-	closeTimeout = 2 * time.Second
-)
+const ()
 
 // nodeConfig is what a node is made of: dev, serve and run each make one.
 type nodeConfig struct {
@@ -184,77 +178,18 @@ func (b *backend) close() error {
 	return errors.Join(err, b.store.Close())
 }
 
-// serveNode runs a node and its HTTP server until ctx ends or one of them fails,
-// then stops both in order: conversations handed over to other nodes while requests
-// are still taken, then no new requests, live streams ended, what is left released.
-// handler is the node's behind its middleware. ready is called once requests are
-// taken. It closes the node.
-func serveNode(ctx context.Context, b *backend, handler http.Handler, l *connections, ready func()) error {
-	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
-	serving, endServing := context.WithCancel(failed)
-	running, endRunning := context.WithCancel(failed)
-	g.Go(func() error {
-		defer endServing()
-		return b.run(running)
-	})
-	g.Go(func() error {
-		defer endServing()
-		select {
-		case <-ctx.Done():
-		case <-serving.Done():
-			return nil
-		}
-		if err := b.runtime.HandOver(serving); err != nil && serving.Err() == nil {
-			b.log.Warn("not everything was handed over; the other nodes take it over", "err", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		defer endRunning()
-		select {
-		case <-b.runtime.Ready():
-		case <-serving.Done():
-			return nil
-		}
-		ready()
-		return serveHTTP(serving, l, handler, b.handler.Drain, b.log)
-	})
-	return errors.Join(g.Wait(), b.close())
-}
+// Run implements parleyhttp.Runtime.
+func (b *backend) Run(ctx context.Context) error { return b.run(ctx) }
 
-// serveHTTP serves until ctx ends or the listener fails. Then drain is called,
-// which must make live responses end, and open requests have closeTimeout. One that
-// takes longer is cut off, which is no error: a client must not decide how a server
-// ends.
-func serveHTTP(ctx context.Context, l *connections, handler http.Handler, drain func(), log *slog.Logger) error {
-	server := &http.Server{
-		ConnState: l.changed,
-		// Bodies and answers have the handler's limits; the last of these is for middleware.
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		<-ctx.Done()
-		drain()
-		l.endSpare()
-		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		err := server.Shutdown(shut)
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			log.Warn("requests are still open")
-			err = nil
-		}
-		return errors.Join(err, server.Close())
-	})
-	g.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve http: %w", err)
-		}
-		return nil
-	})
-	return g.Wait()
+// Ready implements parleyhttp.Runtime.
+func (b *backend) Ready() <-chan struct{} { return b.runtime.Ready() }
+
+// HandOver implements parleyhttp.Runtime.
+func (b *backend) HandOver(ctx context.Context) error { return b.runtime.HandOver(ctx) }
+
+// serveNode runs a node and serves its handler behind its middleware, until ctx ends or one
+// of them fails, and closes the node. ready is called once requests are taken.
+func serveNode(ctx context.Context, b *backend, handler http.Handler, d *door, ready func()) error {
+	d.server.Handler = handler
+	return errors.Join(d.server.Run(ctx, d, b, ready), b.close())
 }

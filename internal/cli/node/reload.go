@@ -29,6 +29,8 @@ const (
 	reloadLatest = time.Second
 	// reloadRetry is what a client is told to wait during a reload.
 	reloadRetry = time.Second
+	// retireTimeout bounds the wait for requests that are still open when a node is exchanged.
+	retireTimeout = 2 * time.Second
 )
 
 // devFile serves a configuration in dev mode until ctx ends, and again whenever
@@ -54,7 +56,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	}
 	defer watcher.Close()
 	remedy := "set another address at listen in " + cfg.file + ", or give one with --listen"
-	listener, err := listenClients(conf.Listen, remedy, log)
+	listener, err := openDoor(conf.Listen, remedy, log)
 	if err != nil {
 		return err
 	}
@@ -77,8 +79,8 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 			return nil
 		}
 		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet)
-		// The reloader drains: it knows which handler is the last.
-		return serveHTTP(ctx, listener, &r.serving, func() {}, log)
+		listener.server.Handler = &r.serving
+		return listener.server.Serve(ctx, listener)
 	})
 	return g.Wait()
 }
@@ -269,7 +271,7 @@ func (r *reloader) retire(g *generation) error {
 	select {
 	case <-left:
 	case <-g.done:
-	case <-time.After(closeTimeout):
+	case <-time.After(retireTimeout):
 		r.log.Warn("requests are still open")
 	}
 	return g.stop()

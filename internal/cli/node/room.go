@@ -71,9 +71,9 @@ func (d *admitting) Admit(ctx context.Context, a conversation.Admission) (conver
 }
 
 // process is what /metrics shows of a node's process.
-func (b *backend) process(clients *connections) admin.Process {
+func (b *backend) process(d *door) admin.Process {
 	files := b.handler.Spooled()
-	p := admin.Process{Connections: clients.count(), ConnectionsMost: clients.most, SpoolBytes: files.Used, SpoolRefused: files.Refused}
+	p := admin.Process{Connections: d.server.Connections(), ConnectionsMost: d.server.MaxConnections, SpoolBytes: files.Used, SpoolRefused: files.Refused}
 	for folder, room := range map[string]*local.Room{"data": b.data, "spool": b.spool} {
 		if room != nil {
 			u := room.Usage()

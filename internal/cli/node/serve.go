@@ -132,7 +132,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 			return err
 		}
 	}
-	listener, err := listenClients(conf.Listen, "set another address at listen in "+cfg.file, log)
+	listener, err := openDoor(conf.Listen, "set another address at listen in "+cfg.file, log)
 	if err != nil {
 		return err
 	}

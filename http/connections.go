@@ -1,4 +1,4 @@
-package node
+package http
 
 import (
 	"container/list"
@@ -36,19 +36,6 @@ type connections struct {
 	at     map[net.Conn]*list.Element
 	ending bool // spare ones are closed
 	closed bool // none is accepted
-}
-
-// listenClients is listen for as many clients as the process has files for.
-func listenClients(address, remedy string, log *slog.Logger) (*connections, error) {
-	own, err := divideOwn(log)
-	if err != nil {
-		return nil, err
-	}
-	l, err := listen(address, remedy)
-	if err != nil {
-		return nil, err
-	}
-	return newConnections(l, own.connections, log), nil
 }
 
 func newConnections(l net.Listener, most int, log *slog.Logger) *connections {

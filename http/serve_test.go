@@ -1,0 +1,336 @@
+package http_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// closeTimeout is how long requests under way have at the end.
+const closeTimeout = 2 * time.Second
+
+// pipes is a listener of connections within the process: those a bubble can wait for.
+type pipes chan net.Conn
+
+// Accept implements net.Listener.
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (p pipes) Close() error {
+	defer func() { _ = recover() }() // closed already
+	close(p)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// dial connects a client that the test's end closes.
+func (p pipes) dial(t *testing.T) net.Conn {
+	here, there := net.Pipe()
+	t.Cleanup(func() { _ = here.Close() })
+	p <- there
+	return here
+}
+
+// logged is a log, and a Server's Logger that writes it.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// steps notes what happens in which order.
+type steps struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *steps) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, what)
+}
+
+// lived is a runtime that is only run.
+type lived struct {
+	steps
+	ready    chan struct{}
+	fails    chan error
+	handOver func(context.Context) error
+}
+
+func newLived() *lived {
+	return &lived{ready: make(chan struct{}), fails: make(chan error, 1), handOver: func(context.Context) error { return nil }}
+}
+
+// Run implements parleyhttp.Runtime.
+func (l *lived) Run(ctx context.Context) error {
+	defer l.note("the runtime ends")
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-l.fails:
+		return err
+	}
+}
+
+// Ready implements parleyhttp.Runtime.
+func (l *lived) Ready() <-chan struct{} { return l.ready }
+
+// HandOver implements parleyhttp.Runtime.
+func (l *lived) HandOver(ctx context.Context) error {
+	l.note("handing over")
+	return l.handOver(ctx)
+}
+
+// get sends a request on a connection of its own, and returns the answer with its body
+// still to be read.
+func get(t *testing.T, c net.Conn, path string) *http.Response {
+	t.Helper()
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// TestServeEndsInOrder: requests are taken once the runtime is ready and while it hands
+// over; live responses end then, behind any middleware, and the runtime last. Clients that
+// say nothing hold up nobody.
+func TestServeEndsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		rt, l, logs := newLived(), make(pipes, 20), &logged{}
+		ctx, stop := context.WithCancel(t.Context())
+		s := &parleyhttp.Server{Logger: logs.logger(), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.h.ServeHTTP(w, r) // as middleware does
+		})}
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, l, rt, func() { rt.note("ready") }) }()
+		synctest.Wait()
+		if len(rt.all) != 0 {
+			t.Errorf("before the runtime is ready: %q", rt.all)
+		}
+		close(rt.ready)
+		for range 10 {
+			l.dial(t) // and says nothing
+		}
+		const path = "/agents/assistant/c1"
+		rest := get(t, l.dial(t), path) // and keeps the connection
+		_, _ = io.Copy(io.Discard, rest.Body)
+		var live []*http.Response
+		for range 3 {
+			live = append(live, get(t, l.dial(t), path+"?view=updates&offset=-1&live=sse"))
+		}
+		synctest.Wait()
+		if n := s.Connections(); n != 14 {
+			t.Errorf("%d connections", n)
+		}
+		rt.handOver = func(context.Context) error {
+			if resp := get(t, l.dial(t), path); resp.StatusCode != http.StatusOK {
+				t.Errorf("a request while it hands over is answered %d", resp.StatusCode)
+			}
+			return errors.New("nobody is there")
+		}
+		var readers sync.WaitGroup
+		for _, resp := range live {
+			readers.Go(func() {
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					t.Errorf("a live response ends with %v", err)
+				}
+				rt.note("a live response ends")
+			})
+		}
+		begun := time.Now()
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+		readers.Wait()
+		if took := time.Since(begun); took > 100*time.Millisecond {
+			t.Errorf("ends after %v", took)
+		}
+		want := []string{"ready", "handing over", "a live response ends", "a live response ends", "a live response ends", "the runtime ends"}
+		if d := cmp.Diff(want, rt.all); d != "" {
+			t.Errorf("order (-want +got):\n%s", d)
+		}
+		if !strings.Contains(logs.String(), "not everything was handed over") || s.Connections() != 0 {
+			t.Errorf("%d connections, logged %s", s.Connections(), logs)
+		}
+	})
+}
+
+// TestServeEndsWithItsParts: whichever fails ends the other, before requests are taken and
+// after.
+func TestServeEndsWithItsParts(t *testing.T) {
+	broken := errors.New("broken")
+	for name, fail := range map[string]func(*lived, pipes){
+		"the runtime, at once": func(rt *lived, _ pipes) { rt.fails <- broken },
+		"the runtime":          func(rt *lived, _ pipes) { close(rt.ready); synctest.Wait(); rt.fails <- broken },
+		"the listener":         func(rt *lived, l pipes) { close(rt.ready); synctest.Wait(); _ = l.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, l, ended := newLived(), make(pipes), make(chan error, 1)
+				go func() { ended <- parleyhttp.Serve(t.Context(), l, http.NotFoundHandler(), rt) }()
+				synctest.Wait()
+				fail(rt, l)
+				if err := <-ended; !errors.Is(err, broken) && !errors.Is(err, net.ErrClosed) {
+					t.Errorf("ends with %v", err)
+				}
+				if _, open := <-l; open || rt.all[len(rt.all)-1] != "the runtime ends" {
+					t.Errorf("listener open: %v, %q", open, rt.all)
+				}
+			})
+		})
+	}
+}
+
+// TestServeEndsBeforeItIsReady ends a start, whose listener nobody else closes.
+func TestServeEndsBeforeItIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		rt, l, ended := newLived(), make(pipes), make(chan error, 1)
+		go func() { ended <- parleyhttp.Serve(ctx, l, http.NotFoundHandler(), rt) }()
+		synctest.Wait()
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+		if _, open := <-l; open {
+			t.Error("the listener is open")
+		}
+	})
+}
+
+// TestOpenRequestDoesNotFailTheEnd ends a server while a client is still sending.
+func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		l, logs, ended := make(pipes), &logged{}, make(chan error, 1)
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		s := &parleyhttp.Server{Handler: handler, Logger: logs.logger()}
+		go func() { ended <- s.Serve(ctx, l) }()
+		if _, err := io.WriteString(l.dial(t), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stop()
+		begun := time.Now()
+		if err := <-ended; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+		if took := time.Since(begun); took != closeTimeout || !strings.Contains(logs.String(), "requests are still open") {
+			t.Errorf("ends after %v, logged %s", took, logs)
+		}
+	})
+}
+
+// TestConnectionsHaveABound takes two connections in a bubble, with room for no more. A
+// third client waits while both are busy, and takes the place of one that gets idle.
+func TestConnectionsHaveABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		logs, ended := &logged{}, make(chan error, 1)
+		release := map[string]chan struct{}{"/first": make(chan struct{}), "/second": make(chan struct{}), "/third": make(chan struct{})}
+		raw := make(pipes, 10)
+		s := &parleyhttp.Server{MaxConnections: 2, Logger: logs.logger(), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-release[r.URL.Path]
+		})}
+		go func() { ended <- s.Serve(ctx, raw) }()
+		var answers [3]atomic.Int64
+		conns := [3]net.Conn{}
+		for i, path := range []string{"/first", "/second", "/third"} {
+			conns[i] = raw.dial(t)
+			go func() {
+				if _, err := io.WriteString(conns[i], "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+					return
+				}
+				if resp, err := http.ReadResponse(bufio.NewReader(conns[i]), nil); err == nil {
+					answers[i].Store(int64(resp.StatusCode))
+				}
+			}()
+			synctest.Wait()
+		}
+		if n := s.Connections(); n != 2 || answers[2].Load() != 0 {
+			t.Errorf("%d, and a third was answered %d", n, answers[2].Load())
+		}
+		if !strings.Contains(logs.String(), "all connections are in use") {
+			t.Errorf("logged %s", logs)
+		}
+		close(release["/third"])
+		close(release["/first"])
+		synctest.Wait()
+		if n := s.Connections(); n > 2 || answers[0].Load() != 200 || answers[1].Load() != 0 || answers[2].Load() != 200 {
+			t.Errorf("%d, answers %d %d %d", n, answers[0].Load(), answers[1].Load(), answers[2].Load())
+		}
+		close(release["/second"])
+		// The one that was idle has lost its place.
+		if _, err := conns[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("read of the first one: %v", err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+		synctest.Wait()
+		if n := s.Connections(); n != 0 {
+			t.Errorf("%d at the end", n)
+		}
+	})
+}
+
+// TestFullServerEnds ends a server while a client waits for a place.
+func TestFullServerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		ended, raw := make(chan error, 1), make(pipes, 10)
+		s := &parleyhttp.Server{MaxConnections: 1, Handler: http.NotFoundHandler()}
+		go func() { ended <- s.Serve(ctx, raw) }()
+		raw.dial(t)
+		synctest.Wait()
+		stop()
+		begun := time.Now()
+		if err := <-ended; err != nil || time.Since(begun) >= closeTimeout {
+			t.Errorf("ends with %v after %v", err, time.Since(begun))
+		}
+	})
+}
