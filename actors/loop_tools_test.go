@@ -126,8 +126,8 @@ func TestToolsThatGoWrong(t *testing.T) {
 			return none[len(none)], nil
 		}, 0, "tool bad crashed"},
 		"says too much": {func(context.Context, <-chan struct{}) (any, error) {
-			return strings.Repeat("x", conversation.MaxPayloadBytes), nil
-		}, 0, "its output is left out: it has 4194306 bytes, at most 4194304 are taken"},
+			return strings.Repeat("x", conversation.MaxOutputBytes), nil
+		}, 0, "its output is left out: it has 33554434 bytes, at most 33554432 are taken"},
 		"says what has no JSON": {func(context.Context, <-chan struct{}) (any, error) { return func() {}, nil }, 0, "encode output of tool bad"},
 		"shows what is no image": {func(context.Context, <-chan struct{}) (any, error) {
 			return agent.Result{Images: []agent.Image{{MimeType: "text/html", Data: []byte("x")}}}, nil

@@ -299,7 +299,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 }
 
 // TestMemoryOfManyOutcomes: what the calls of a response bring together is bounded. Every
-// call runs once, and the model reads of each that is left out.
+// call runs once, and the model reads of each that is left out, or a part of it.
 func TestMemoryOfManyOutcomes(t *testing.T) {
 	calls, size, fit := longTurnsOfMemory, longTurnsOfMemory<<20/48, 5
 	peak(t, 384<<20, func(t *testing.T) {
@@ -311,13 +311,16 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 		}, nil)
 		w, at, a := newWorld(t), chat("c"), chatAgent(big)
 		a.Limits.OutputBytes = (fit + 1) * size
-		left := 0
+		left, parts := 0, 0
 		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
 			defer out.Finish(providers.Done{StopReason: providers.StopStop})
 			if last := req.Messages[len(req.Messages)-1]; last.Role == providers.RoleTool {
 				for _, p := range last.Parts {
-					if result := p.(providers.ToolResult); result.IsError {
+					switch result := p.(providers.ToolResult); {
+					case result.IsError:
 						left++
+					case strings.Contains(result.Content[0].(providers.Text).Text, "bytes are left out here"):
+						parts++
 					}
 				}
 				out.Text("done")
@@ -332,8 +335,10 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 		w.until("the settlement", func() bool {
 			return len(w.settledAfter(at, got.Offset)) > 0
 		})
-		if int(runs.Load()) != calls || left != max(0, calls-fit) {
-			t.Errorf("%d runs of %d calls, and %d outcomes are left out, want %d", runs.Load(), calls, left, max(0, calls-fit))
+		// Models are shown parts of whole outputs, too.
+		stored := len(only[*conversation.OutputStored](w.records(at)))
+		if int(runs.Load()) != calls || left+parts != calls || left+stored != max(0, calls-fit) {
+			t.Errorf("%d runs of %d calls: %d outcomes are left out, of %d a part is recorded, want %d", runs.Load(), calls, left, stored, max(0, calls-fit))
 		}
 	})
 }

@@ -58,7 +58,7 @@ func TestToolOutputIsBounded(t *testing.T) {
 	type want struct{ name, problem string }
 	wants := []want{
 		{"deep", "is nested 1001 deep"}, {"bottomless", "is nested 10000 deep"}, {"deepest", ""},
-		{"large", fmt.Sprintf("has %d bytes", limit+1)}, {"largest", ""},
+		{"large", ""}, {"largest", ""}, // of the former a part is recorded
 	}
 	wants = wants[:sample.Of(len(wants), 4)]
 	for i, want := range wants {

@@ -179,14 +179,14 @@ func (p *part) brought() int {
 	if p.kind != PartTypeTool {
 		return 0
 	}
-	return PartBytes + len(p.data) + len(p.output) + len(p.errorText) + p.stored.bytes()
+	return PartBytes + len(p.data) + len(p.output) + len(p.errorText) + p.stored.Bytes()
 }
 
 // pieceBytes is about what a [StoredPiece] takes.
 const pieceBytes = 128
 
-// bytes is about what is kept of the output.
-func (o *StoredOutput) bytes() int {
+// Bytes is about what is kept of the output, 0 of nil.
+func (o *StoredOutput) Bytes() int {
 	if o == nil {
 		return 0
 	}

@@ -365,7 +365,7 @@ func (s *State) foldStored(r *OutputStored) error {
 		return err
 	}
 	p.stored = &r.StoredOutput
-	p.sub.brought += p.stored.bytes()
+	p.sub.brought += p.stored.Bytes()
 	return nil
 }
 

@@ -321,7 +321,7 @@ func (s *State) Bytes() int {
 	for _, m := range s.byID {
 		n += PartBytes
 		for _, p := range m.parts {
-			n += PartBytes + p.text.len() + len(p.signature) + len(p.data) + len(p.output) + len(p.errorText) + p.stored.bytes()
+			n += PartBytes + p.text.len() + len(p.signature) + len(p.data) + len(p.output) + len(p.errorText) + p.stored.Bytes()
 		}
 	}
 	for _, steps := range s.recorded {

@@ -14,6 +14,10 @@ const (
 	MaxPayloadNesting = 1000
 )
 
+// MaxOutputBytes bounds an output of a tool of which a part is recorded: as much as the
+// calls of a response may bring together.
+const MaxOutputBytes = 32 << 20
+
 // PayloadError says why a value is not taken.
 type PayloadError struct{ Reason string }
 
@@ -23,9 +27,14 @@ func (e *PayloadError) Error() string { return e.Reason }
 // CheckPayload reports whether a value from outside may be recorded: it must be
 // JSON of at most MaxPayloadBytes, nested at most MaxPayloadNesting deep. The
 // error is a [*PayloadError].
-func CheckPayload(raw json.RawMessage) error {
-	if len(raw) > MaxPayloadBytes {
-		return &PayloadError{fmt.Sprintf("has %d bytes, at most %d are taken", len(raw), MaxPayloadBytes)}
+func CheckPayload(raw json.RawMessage) error { return checkPayload(raw, MaxPayloadBytes) }
+
+// CheckOutput is CheckPayload of an output that may have MaxOutputBytes.
+func CheckOutput(raw json.RawMessage) error { return checkPayload(raw, MaxOutputBytes) }
+
+func checkPayload(raw json.RawMessage, most int) error {
+	if len(raw) > most {
+		return &PayloadError{fmt.Sprintf("has %d bytes, at most %d are taken", len(raw), most)}
 	}
 	if deepest := nesting(raw); deepest > MaxPayloadNesting {
 		return &PayloadError{fmt.Sprintf("is nested %d deep, at most %d is taken", deepest, MaxPayloadNesting)}

@@ -86,6 +86,8 @@ func stored(records []conversation.Record) int {
 			size += conversation.TextBytes(r.Text)
 		case *conversation.ToolSettled:
 			size += len(r.Output) + conversation.TextBytes(r.ErrorText)
+		case *conversation.OutputStored:
+			size += r.Bytes() + conversation.TextBytes(r.Head) + conversation.TextBytes(r.Tail)
 		case *conversation.ChildStarted:
 			size += conversation.TextBytes(r.Prompt)
 		case *conversation.Compacted:
@@ -152,6 +154,8 @@ func weight(r conversation.Record) int {
 		return len(r.Data)
 	case *conversation.MetadataMerged:
 		return len(r.Metadata)
+	case *conversation.OutputStored:
+		return r.Bytes()
 	case *conversation.ImagesRefused:
 		return refusedBytes * len(r.Attachments)
 	}

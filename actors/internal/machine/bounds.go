@@ -112,22 +112,54 @@ func (m *Machine) mayCall(w *work, arguments int) bool {
 	return false
 }
 
-// fit leaves out an outcome for which its response has no room. The model reads that in
-// its place.
-func (m *Machine) fit(w *work, done *conversation.ToolSettled) {
+// minStored is the least room in which a part of an output may be recorded: with less,
+// what says where the others are would have no room.
+const minStored = 16 << 10
+
+// outputRoom is how much of the output of a call is recorded, 0 if nothing may be stored:
+// not every node reads what says so, or the response has had its share.
+func (m *Machine) outputRoom(w *work) int {
+	limits := m.limits()
+	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission), limits.MaxReply-m.replied(w))
+	if room < minStored || !m.allRead(conversation.TypeOutputStored) {
+		return 0
+	}
+	return room
+}
+
+// storedOutput is what says where the whole output is, if a part of it is recorded.
+func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSettled) []conversation.Record {
+	if in.Stored == nil || done.Failed {
+		return nil
+	}
+	if !m.allRead(conversation.TypeOutputStored) { // any more
+		leaveOutput(done, fmt.Sprintf(toolOutputLong, in.Stored.Size))
+		return nil
+	}
+	if m.fit(w, done, in.Stored); done.Failed {
+		return nil
+	}
+	return []conversation.Record{&conversation.OutputStored{Must: true, Call: in.Call, Child: w.child, StoredOutput: *in.Stored}}
+}
+
+// fit leaves out an outcome for which its response has no room, with what says where all of
+// it is stored, if anything does. The model reads that in its place.
+func (m *Machine) fit(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) {
 	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)
-	n := len(done.Output) + len(done.ErrorText)
-	say := ""
+	size := len(done.Output) + len(done.ErrorText)
+	n, say := size+stored.Bytes(), ""
+	if stored != nil {
+		size = int(stored.Size)
+	}
 	switch reply, most := m.replied(w), m.limits().MaxReply; {
 	case n > max(limit-brought, smallOutcome):
-		say = fmt.Sprintf(toolNoRoom, n, brought, limit)
+		say = fmt.Sprintf(toolNoRoom, size, brought, limit)
 	case n > max(most-reply, smallOutcome):
-		say = fmt.Sprintf(toolReplyFull, n, reply, most)
+		say = fmt.Sprintf(toolReplyFull, size, reply, most)
 	default:
 		return
 	}
-	done.Output, done.Attachments, done.Terminate = nil, nil, false
-	done.Failed, done.ErrorText = true, say
+	leaveOutput(done, say)
 }
 
 // replied is how much the calls of the last reply have brought, their arguments included.
@@ -135,7 +167,7 @@ func (m *Machine) replied(w *work) (n int) {
 	last, _ := m.sub(w).LastTurn()
 	for _, p := range last.Parts {
 		if c := p.Tool; c != nil {
-			n += len(c.Input) + len(c.Output) + len(c.ErrorText)
+			n += len(c.Input) + len(c.Output) + len(c.ErrorText) + c.Stored.Bytes()
 		}
 	}
 	return n

@@ -68,7 +68,8 @@ type (
 	}
 	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
-	// earlier try of the call has finished.
+	// earlier try of the call has finished. Room is how many bytes of output are recorded: of
+	// a longer one a part is, and all of it is stored; 0 if nothing may be stored.
 	RunTool struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -77,6 +78,7 @@ type (
 		Name       string
 		Input      json.RawMessage
 		Recorded   []conversation.StepRecorded
+		Room       int
 	}
 	// StoreTimer stores the timer of the submission which the durable batch at an
 	// offset has parked; [TimerStored] answers.

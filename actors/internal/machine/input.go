@@ -170,11 +170,13 @@ type (
 	}
 	// ToolDone delivers the outcome of a call of the work gen. Output is valid JSON
 	// unless Failed; ErrorText is for the model and for clients. NotRun says that no
-	// handler ran, so there is no duration. State is what the handler wrote.
+	// handler ran, so there is no duration. State is what the handler wrote. Stored is where
+	// all of an output is of which Output is a part, nil for one that is whole.
 	ToolDone struct {
 		Gen       int
 		Call      conversation.CallID
 		Output    json.RawMessage
+		Stored    *conversation.StoredOutput
 		Images    []conversation.Attachment
 		Terminate bool
 		State     []StateWrite

@@ -77,6 +77,9 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		for _, s := range e.Recorded {
 			fmt.Fprintf(w, " %s=%s", s.Name, s.Output)
 		}
+		if e.Room != conversation.MaxPayloadBytes {
+			fmt.Fprintf(w, " room=%d", e.Room)
+		}
 		fmt.Fprintln(w)
 	case machine.StoreTimer:
 		fmt.Fprintf(w, "store-timer %d until=%s\n", int64(e.At), e.Until)
@@ -206,6 +209,8 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s %s%s signature=%s", r.Message, r.Kind, r.Call, r.Signature)
 	case *conversation.ImagesRefused:
 		return fmt.Sprintf("%s %s", r.Attachments, r.Model)
+	case *conversation.OutputStored:
+		return fmt.Sprintf("%s%s size=%d pieces=%d", childText(r.Child), r.Call, r.Size, len(r.Pieces))
 	case *conversation.ToolCalled:
 		s := childText(r.Child) + fmt.Sprintf("%s %s %s %s", r.Message, r.Call, r.Name, r.Input)
 		if r.Durable {
@@ -213,20 +218,7 @@ func recordText(r conversation.Record) string {
 		}
 		return s
 	case *conversation.ToolSettled:
-		s := childText(r.Child) + fmt.Sprintf("%s output=%s", r.Call, r.Output)
-		if r.Failed {
-			s = childText(r.Child) + fmt.Sprintf("%s failed: %s", r.Call, r.ErrorText)
-		}
-		for _, a := range r.Attachments {
-			s += fmt.Sprintf(" %s=%s", a.ID, a.MimeType)
-		}
-		if r.Terminate {
-			s += " terminate"
-		}
-		if r.DurationMs != nil {
-			s += fmt.Sprintf(" took=%dms", *r.DurationMs)
-		}
-		return s + elapsedText(r.ElapsedMs)
+		return outcomeText(r)
 	case *conversation.StepCompleted:
 		return childText(r.Child) + fmt.Sprintf("%s %s %s%s", r.Message, r.Turn, r.StopReason, elapsedText(r.ElapsedMs))
 	case *conversation.StepDropped:
@@ -257,6 +249,23 @@ func recordText(r conversation.Record) string {
 		return s
 	}
 	return fmt.Sprintf("%+v", r)
+}
+
+func outcomeText(r *conversation.ToolSettled) string {
+	s := childText(r.Child) + fmt.Sprintf("%s output=%s", r.Call, r.Output)
+	if r.Failed {
+		s = childText(r.Child) + fmt.Sprintf("%s failed: %s", r.Call, r.ErrorText)
+	}
+	for _, a := range r.Attachments {
+		s += fmt.Sprintf(" %s=%s", a.ID, a.MimeType)
+	}
+	if r.Terminate {
+		s += " terminate"
+	}
+	if r.DurationMs != nil {
+		s += fmt.Sprintf(" took=%dms", *r.DurationMs)
+	}
+	return s + elapsedText(r.ElapsedMs)
 }
 
 func childText(id conversation.ConversationID) string {

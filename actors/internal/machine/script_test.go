@@ -218,7 +218,7 @@ func (s *script) configure() {
 
 // newer are the records that were added to those that version 8 began with: some node does
 // not read them.
-var newer = []conversation.RecordType{conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused}
+var newer = []conversation.RecordType{conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored}
 
 // crash replaces the machine. The batch in flight lands or is gone.
 func (s *script) crash() {
@@ -297,6 +297,9 @@ func (s *script) input() machine.Input {
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Output: json.RawMessage(s.arg("output")),
 			Failed: s.d.HasArg("failed"), ErrorText: s.arg("failed"), Duration: s.duration("took", 0),
 			Terminate: s.d.HasArg("terminate"), State: s.state(),
+		}
+		if s.d.HasArg("stored") { // so many pieces, of which a part is in the output
+			in.Stored = &conversation.StoredOutput{Size: 5_000_000, Head: "a", Tail: "z", Pieces: make([]conversation.StoredPiece, s.number("stored", 0))}
 		}
 		if s.d.HasArg("image") {
 			in.Images = []conversation.Attachment{{SHA256: "00ff", MimeType: s.arg("image"), Size: 2}}

@@ -45,7 +45,7 @@ func (m *Machine) startWaiting() {
 func (m *Machine) runTool(w *work, c conversation.ToolCall) {
 	m.emit(RunTool{
 		Gen: w.gen, Submission: w.submission, Turn: w.turn, Call: c.Call, Name: c.Name, Input: c.Input,
-		Recorded: m.state.Recorded(c.Call),
+		Recorded: m.state.Recorded(c.Call), Room: m.outputRoom(w),
 	})
 }
 
@@ -68,17 +68,23 @@ func (m *Machine) toolDone(in ToolDone) {
 	case len(done.Output) == 0:
 		done.Output = nullOutput
 	}
-	state := in.State
-	if size := stored(append(stateRecords(state), done)); size > m.cfg.MaxBatchBytes {
-		done.Output, done.Attachments, done.Terminate, state = nil, nil, false, nil
-		done.Failed, done.ErrorText = true, fmt.Sprintf(toolTooLarge, size, m.cfg.MaxBatchBytes)
+	state, with := in.State, m.storedOutput(w, in, done)
+	if size := stored(slices.Concat(stateRecords(state), with, []conversation.Record{done})); size > m.cfg.MaxBatchBytes {
+		state, with = nil, nil
+		leaveOutput(done, fmt.Sprintf(toolTooLarge, size, m.cfg.MaxBatchBytes))
 	}
-	m.outcome(w, state, done)
+	m.outcome(w, state, done, with...)
+}
+
+// leaveOutput records a text for the model in place of an output.
+func leaveOutput(done *conversation.ToolSettled, say string) {
+	done.Output, done.Attachments, done.Terminate = nil, nil, false
+	done.Failed, done.ErrorText = true, say
 }
 
 // outcome records the outcome of a call, in one batch with what belongs to it.
 func (m *Machine) outcome(w *work, state []StateWrite, done *conversation.ToolSettled, with ...conversation.Record) {
-	m.fit(w, done)
+	m.fit(w, done, nil)
 	m.enqueue(true, append(append(stateRecords(state), with...), done)...)
 	w.running--
 	m.startTools(w)

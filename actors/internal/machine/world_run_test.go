@@ -116,6 +116,20 @@ func (w *world) recorded(r *conversation.StepRecorded) {
 	}
 }
 
+// beside checks that what says where an output is stands with an outcome that has a part of
+// it, and that every node reads it.
+func (w *world) beside(r *conversation.OutputStored, b conversation.Batch) {
+	if !slices.ContainsFunc(b.Records, func(other conversation.Record) bool {
+		done, ok := other.(*conversation.ToolSettled)
+		return ok && done.Call == r.Call && !done.Failed
+	}) {
+		violate("output of %s is stored without its outcome", r.Call)
+	}
+	if slices.Contains(w.unread, r.Type()) {
+		violate("output of %s is stored, which not every node reads", r.Call)
+	}
+}
+
 func (w *world) finishResponse(e machine.FinishResponse) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
@@ -275,6 +289,9 @@ func (w *world) useTool() {
 	}
 	if w.chance(10) {
 		in.Images = []conversation.Attachment{{SHA256: "00ff", MimeType: "image/png", Size: 2}}
+	}
+	if c.Room > 0 && w.chance(20) {
+		in.Stored = &conversation.StoredOutput{Size: 1 << 20, Head: "a", Tail: "z", Pieces: []conversation.StoredPiece{{SHA256: "00ff", Size: 1 << 20}}}
 	}
 	w.stale = append(w.stale, in)
 	w.note("tool %s failed=%v", c.Call, in.Failed)

@@ -304,6 +304,9 @@ func (w *world) landed() conversation.Offset {
 		case *conversation.StepRecorded:
 			w.seen[string(r.Type())]++
 			w.recorded(r)
+		case *conversation.OutputStored:
+			w.seen[string(r.Type())]++
+			w.beside(r, b)
 		case *conversation.Delta:
 			turn := w.turns[r.Message]
 			if w.logged[turn] == nil {

@@ -38,21 +38,66 @@ const sayCut = "\n\n[%d of %d bytes are left out here. Read on with the tool " +
 // cutNote is more than what sayCut takes, in bytes.
 const cutNote = 256
 
-// Output is the outcome of a call as a text, whole.
+// Output is the outcome of a call as a text, as much of it as is recorded.
 func Output(t *conversation.ToolCall) string {
 	if t.Failed {
 		return t.ErrorText
 	}
-	return outputText(t.Output)
+	return OutputText(t.Output)
 }
 
-// outputText shows a string as it is and anything else as JSON.
-func outputText(raw json.RawMessage) string {
+// OutputText shows a string as it is and anything else as JSON.
+func OutputText(raw json.RawMessage) string {
 	var s string
 	if bytes.HasPrefix(raw, []byte(`"`)) && json.Unmarshal(raw, &s) == nil {
 		return s
 	}
 	return string(raw)
+}
+
+// sayPart stands where the middle of an output is left out of what people are shown.
+const sayPart = "\n\n[%d of %d bytes are left out here.]\n\n"
+
+// Part returns the beginning and the end of a text, which take at most so many bytes together
+// as JSON and are at most half of it, and both as people are shown them.
+func Part(text string, most int) (head, tail, shown string) {
+	most = min(most, len(text)/2)
+	head, tail = text[:boundary(text, most*2/3)], text[boundary(text, len(text)-most/3):]
+	for conversation.TextBytes(head) > most*2/3 {
+		head = head[:boundary(head, len(head)/2)]
+	}
+	for conversation.TextBytes(tail) > most/3 {
+		tail = tail[boundary(tail, len(tail)-len(tail)/2):]
+	}
+	return head, tail, head + fmt.Sprintf(sayPart, len(text)-len(head)-len(tail), len(text)) + tail
+}
+
+// Pieces cuts a text into pieces of at most so many bytes, none within a character.
+func Pieces(text string, most int) (pieces []string) {
+	for len(text) > most {
+		n := boundary(text, most)
+		pieces, text = append(pieces, text[:n]), text[n:]
+	}
+	return append(pieces, text)
+}
+
+// outputOf is a call's outcome as the model is shown it.
+func (v *view) outputOf(t *conversation.ToolCall) string {
+	o := t.Stored
+	if o == nil || t.Failed {
+		return shorten(Output(t), v.output, t.Call)
+	}
+	room := len(o.Head) + len(o.Tail)
+	if v.output > 0 {
+		room = min(room, max(v.output-cutNote, 0))
+	}
+	head, tail := o.Head[:boundary(o.Head, room*2/3)], o.Tail[boundary(o.Tail, len(o.Tail)-room/3):]
+	return cut(head, tail, int(o.Size), t.Call)
+}
+
+// cut is a text of so many bytes with its beginning and its end alone.
+func cut(head, tail string, size int, call conversation.CallID) string {
+	return head + fmt.Sprintf(sayCut, size-len(head)-len(tail), size, call, len(head)) + tail
 }
 
 // shorten returns a text of more than so many bytes with its beginning and its end alone, 0
@@ -62,9 +107,7 @@ func shorten(text string, most int, call conversation.CallID) string {
 		return text
 	}
 	room := max(most-cutNote, 0)
-	head := boundary(text, room*2/3)
-	tail := boundary(text, len(text)-room/3)
-	return text[:head] + fmt.Sprintf(sayCut, tail-head, len(text), call, head) + text[tail:]
+	return cut(text[:boundary(text, room*2/3)], text[boundary(text, len(text)-room/3):], len(text), call)
 }
 
 // boundary is the last beginning of a character at or before a place.
@@ -76,9 +119,9 @@ func boundary(text string, at int) int {
 	return at
 }
 
-// Shortened reports whether messages hold an output that shorten has shortened to so many
-// bytes. One that looks like it counts, too.
-func Shortened(messages []providers.Message, most int) bool {
+// Shortened reports whether messages hold an output of which a part is left out. One that
+// looks like it counts, too.
+func Shortened(messages []providers.Message) bool {
 	sign := "Read on with the tool " + conversation.ReadOutputTool + ": call"
 	for _, m := range messages {
 		for _, p := range m.Parts {
@@ -86,8 +129,7 @@ func Shortened(messages []providers.Message, most int) bool {
 			if !ok || len(r.Content) == 0 {
 				continue
 			}
-			// What was shortened is about as long as may be.
-			if text, ok := r.Content[0].(providers.Text); ok && len(text.Text) > most/2 && strings.Contains(text.Text, sign) {
+			if text, ok := r.Content[0].(providers.Text); ok && strings.Contains(text.Text, sign) {
 				return true
 			}
 		}
@@ -95,25 +137,31 @@ func Shortened(messages []providers.Message, most int) bool {
 	return false
 }
 
+// Window is what is in memory of an output of Size bytes: those from At on.
+type Window struct {
+	Text     string
+	At, Size int
+}
+
 // Piece returns what is read of an output from a byte on, or, if find is not empty, from a
 // little before its first place at or after that, with where it stands: together at most so
-// many bytes. It is false if find is not there.
-func Piece(output string, from int, find string, most int) (string, bool) {
-	from = boundary(output, from)
+// many bytes, which the window has to have. It is false if find is not there.
+func (w Window) Piece(from int, find string, most int) (string, bool) {
+	from = boundary(w.Text, from-w.At)
 	if find != "" {
-		at := strings.Index(output[from:], find)
+		at := strings.Index(w.Text[from:], find)
 		if at < 0 {
 			return "", false
 		}
-		from = boundary(output, from+at-beforeFind)
+		from = boundary(w.Text, from+at-BeforeFind)
 	}
-	end := boundary(output, from+max(most-cutNote, 0))
-	where := fmt.Sprintf("[bytes %d to %d of %d", from, end, len(output))
-	if end < len(output) {
-		where += fmt.Sprintf("; read on from %d", end)
+	end := boundary(w.Text, from+max(most-cutNote, 0))
+	where := fmt.Sprintf("[bytes %d to %d of %d", w.At+from, w.At+end, w.Size)
+	if w.At+end < w.Size {
+		where += fmt.Sprintf("; read on from %d", w.At+end)
 	}
-	return where + "]\n" + output[from:end], true
+	return where + "]\n" + w.Text[from:end], true
 }
 
-// beforeFind is how much is shown before what was found, in bytes.
-const beforeFind = 200
+// BeforeFind is how much is shown before what was found, in bytes.
+const BeforeFind = 200

@@ -61,7 +61,7 @@ func TestLongOutputs(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: shown as %q", tt.name, got)
 		}
-		if shortened := prompt.Shortened(messages, tt.most); shortened != (tt.want != "") {
+		if shortened := prompt.Shortened(messages); shortened != (tt.want != "") {
 			t.Errorf("%s: shortened: %v", tt.name, shortened)
 		}
 	}
@@ -84,8 +84,76 @@ func TestPiece(t *testing.T) {
 		{"found before", "needle", 1001, 266, "", false},
 		{"not there", "x", 0, 266, "", false},
 	} {
-		if got, ok := prompt.Piece(text, tt.from, tt.find, tt.most); got != tt.want || ok != tt.ok {
+		if got, ok := (prompt.Window{Text: text, Size: len(text)}).Piece(tt.from, tt.find, tt.most); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: %q, %v", tt.name, got, ok)
+		}
+	}
+}
+
+// TestStoredOutput: of one that is stored the model is shown what is recorded of it, or less
+// if it may see less, and how to read on.
+func TestStoredOutput(t *testing.T) {
+	long := strings.Repeat("0123456789", 1000)
+	stored := &conversation.StoredOutput{Size: 10_000, Head: long[:600], Tail: long[9700:]}
+	recorded := json.RawMessage(`"what people see"`)
+	for _, tt := range []struct {
+		name string
+		call conversation.ToolCall
+		most int
+		want string
+	}{
+		{"all that is recorded", conversation.ToolCall{Output: recorded, Stored: stored}, 0,
+			long[:600] + "\n\n[9100 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 600.]\n\n" + long[9700:]},
+		{"all of it has room", conversation.ToolCall{Output: recorded, Stored: stored}, 5000,
+			long[:600] + "\n\n[9100 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 600.]\n\n" + long[9700:]},
+		{"less", conversation.ToolCall{Output: recorded, Stored: stored}, 406,
+			long[:100] + "\n\n[9850 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 100.]\n\n" + long[9950:]},
+		{"of images", conversation.ToolCall{Output: json.RawMessage(`{"output":"","images":[]}`), Stored: stored}, 406,
+			long[:100] + "\n\n[9850 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 100.]\n\n" + long[9950:]},
+	} {
+		got, messages := resultOf(t, &tt.call, tt.most)
+		if got != tt.want {
+			t.Errorf("%s: shown as %q", tt.name, got)
+		}
+		if !prompt.Shortened(messages) {
+			t.Errorf("%s: it is not said that there is more", tt.name)
+		}
+	}
+}
+
+func TestPart(t *testing.T) {
+	for _, text := range []string{strings.Repeat("0123456789", 1000), strings.Repeat("\x00€\n", 2000), strings.Repeat("\u2028", 3000)} {
+		head, tail, shown := prompt.Part(text, 3000)
+		note := fmt.Sprintf("\n\n[%d of %d bytes are left out here.]\n\n", len(text)-len(head)-len(tail), len(text))
+		if !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || shown != head+note+tail {
+			t.Errorf("%.10q: shown as %q", text, shown)
+		}
+		if h, l := conversation.TextBytes(head), conversation.TextBytes(tail); h > 2000 || h < 900 || l > 1000 || l < 400 {
+			t.Errorf("%.10q: %d and %d bytes, at most 2000 and 1000", text, h, l)
+		}
+		if !utf8.ValidString(shown) {
+			t.Errorf("%.10q: cut within a character", text)
+		}
+	}
+}
+
+// TestPartOfAShortText: what is long as JSON may be short as a text.
+func TestPartOfAShortText(t *testing.T) {
+	if head, tail, shown := prompt.Part("0123456789", 1000); head != "012" || tail != "9" || shown != "012\n\n[6 of 10 bytes are left out here.]\n\n9" {
+		t.Errorf("shown as %q, of %q and %q", shown, head, tail)
+	}
+}
+
+func TestPieces(t *testing.T) {
+	for text, want := range map[string]int{"": 1, "0123456789": 1, "0123456789a": 2, strings.Repeat("€", 7): 3, strings.Repeat("😀", 6): 3} {
+		got := prompt.Pieces(text, 10)
+		if strings.Join(got, "") != text || len(got) != want {
+			t.Errorf("%q: %q", text, got)
+		}
+		for _, p := range got {
+			if len(p) > 10 || !utf8.ValidString(p) {
+				t.Errorf("%q has the piece %q", text, p)
+			}
 		}
 	}
 }
@@ -107,7 +175,7 @@ func FuzzOutput(f *testing.F) {
 		next := regexp.MustCompile(`; read on from (\d+)\]\n`)
 		var read strings.Builder
 		for from := 0; ; {
-			piece, ok := prompt.Piece(text, from, "", most)
+			piece, ok := prompt.Window{Text: text, Size: len(text)}.Piece(from, "", most)
 			where, part, _ := strings.Cut(piece, "\n")
 			if !ok || len(piece) > most {
 				t.Fatalf("from %d: %v, %d bytes", from, ok, len(piece))

@@ -179,7 +179,7 @@ func callID(t *conversation.ToolCall) string {
 }
 
 func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error) {
-	text := shorten(Output(t), v.output, t.Call)
+	text := v.outputOf(t)
 	shown, err := v.images(t.Images)
 	return providers.ToolResult{
 		CallID: callID(t), Name: t.Name, IsError: t.Failed, Content: append([]providers.Part{providers.Text{Text: text}}, shown...),

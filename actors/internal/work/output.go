@@ -3,14 +3,18 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 )
 
 // outputInput is what a model reads on in an output with.
@@ -45,8 +49,7 @@ func (n *Node) outputBytes(spec string) int {
 
 // shortened reports whether the model is shown a part of an output.
 func (c *modelCall) shortened(blocks []*providers.Block, now []providers.Message) bool {
-	return prompt.Shortened(now, c.shown.Output) ||
-		slices.ContainsFunc(blocks, func(b *providers.Block) bool { return prompt.Shortened(b.Messages(), c.shown.Output) })
+	return prompt.Shortened(now) || slices.ContainsFunc(blocks, func(b *providers.Block) bool { return prompt.Shortened(b.Messages()) })
 }
 
 // outputs are those of a view, in which one call reads.
@@ -86,16 +89,114 @@ func (o *outputs) read(ctx context.Context, raw json.RawMessage, most int) (out 
 	if t == nil || !t.Settled {
 		return nil, fmt.Sprintf(sayReadUnknown, in.Call), nil
 	}
-	whole := prompt.Output(t)
-	if in.From > len(whole) {
-		return nil, fmt.Sprintf(sayReadBeyond, len(whole)), nil
+	w, err := o.window(ctx, t, in, most)
+	switch {
+	case err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrUnavailable):
+		return nil, sayReadLost, err
+	case err != nil:
+		return nil, sayReadLater, err
 	}
-	piece, ok := prompt.Piece(whole, in.From, in.Find, most)
+	if in.From > w.Size {
+		return nil, fmt.Sprintf(sayReadBeyond, w.Size), nil
+	}
+	piece, ok := w.Piece(in.From, in.Find, most)
 	if !ok {
 		return nil, fmt.Sprintf(sayReadNowhere, in.From), nil
 	}
 	out, err = conversation.EncodeJSON(piece)
 	return out, "", err
+}
+
+// window returns as much of a call's output as a call needs that reads most bytes of it.
+func (o *outputs) window(ctx context.Context, t *conversation.ToolCall, in outputInput, most int) (prompt.Window, error) {
+	if t.Stored == nil || t.Failed {
+		whole := prompt.Output(t)
+		return prompt.Window{Text: whole, Size: len(whole)}, nil
+	}
+	w := prompt.Window{Size: int(t.Stored.Size)}
+	var sizes []int // of the pieces in the window
+	for _, p := range t.Stored.Pieces {
+		end := w.At + len(w.Text) + int(p.Size)
+		if end <= in.From && w.Text == "" {
+			w.At = end
+			continue
+		}
+		text, err := o.piece(ctx, p)
+		if err != nil {
+			return w, err
+		}
+		w.Text, sizes = w.Text+text, append(sizes, len(text))
+		begin := max(in.From-w.At, 0)
+		if in.Find != "" {
+			found := strings.Index(w.Text[begin:], in.Find)
+			for found < 0 && len(w.Text)-sizes[0] >= len(in.Find)+prompt.BeforeFind {
+				w.Text, w.At, sizes = w.Text[sizes[0]:], w.At+sizes[0], sizes[1:]
+			}
+			if found < 0 {
+				continue
+			}
+			begin += found
+		}
+		if len(w.Text)-begin >= most {
+			break
+		}
+	}
+	return w, nil
+}
+
+// piece reads a piece of an output.
+func (o *outputs) piece(ctx context.Context, p conversation.StoredPiece) (string, error) {
+	var digest storage.Digest
+	if err := digest.UnmarshalText([]byte(p.SHA256)); err != nil {
+		return "", fmt.Errorf("read output: %w", err)
+	}
+	content, err := storage.OpenBlob(ctx, o.node.o.Bucket, o.key, digest, p.Size)
+	if err != nil {
+		return "", fmt.Errorf("read output: %w", err)
+	}
+	text, err := io.ReadAll(content)
+	if err = errors.Join(err, content.Close()); err != nil {
+		return "", fmt.Errorf("read output: %w", err)
+	}
+	return string(text), nil
+}
+
+const (
+	// partBytes is as much as a model may be shown of any output.
+	partBytes = 64 << 10
+	// storedPiece is what is read at once of an output that is stored, and storesAtOnce how
+	// many a node stores at a time: each is in memory twice.
+	storedPiece  = 1 << 20
+	storesAtOnce = 4
+)
+
+// store stores an output that is too long for a record, and returns what is recorded of it:
+// what people are shown, and what of it belongs to models.
+func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.StoredOutput, error) {
+	if err := conversation.CheckOutput(raw); err != nil {
+		return nil, nil, refusal(fmt.Sprintf(sayOutputRefused, err))
+	}
+	select {
+	case c.node.storing <- struct{}{}:
+		defer func() { <-c.node.storing }()
+	case <-c.ctx.Done():
+		return nil, nil, c.ctx.Err()
+	}
+	held := 2 * int64(len(raw)) // and as much again as a text
+	c.node.o.Calls.Add(held)
+	defer c.node.o.Calls.Add(-held)
+	text := strings.ToValidUTF8(prompt.OutputText(raw), "\uFFFD")
+	head, tail, shown := prompt.Part(text, min(c.node.PartBytes, c.effect.Room/4))
+	out := &conversation.StoredOutput{Size: int64(len(text)), Head: head, Tail: tail}
+	for _, piece := range prompt.Pieces(text, storedPiece) {
+		body := storage.Bytes([]byte(piece))
+		if err := c.put(body, sayOutputLost); err != nil {
+			return nil, nil, err
+		}
+		out.Pieces = append(out.Pieces, conversation.StoredPiece{SHA256: storage.Digest(body.SHA256).String(), Size: body.Size})
+	}
+	raw, err := conversation.EncodeJSON(shown)
+	return raw, out, err
 }
 
 // find returns a call by its id, nil if it is not in the view.

@@ -34,7 +34,8 @@ type NodeOptions struct {
 	// Calls counts what models are being shown.
 	Calls *memory.Account
 	// FirstEvent, BetweenEvents and WholeCall bound a model call, HookTimeout a hook, and
-	// StoreTimeout the storing of an image. RetryPause is that of a summary that failed for a
+	// StoreTimeout the storing of an image, or of a
+	// piece of an output. RetryPause is that of a summary that failed for a
 	// passing reason.
 	FirstEvent, BetweenEvents, WholeCall, HookTimeout, StoreTimeout, RetryPause time.Duration
 	// DispatchesAtOnce bounds the messages of tools and hooks that are admitted at once.
@@ -51,15 +52,19 @@ type NodeOptions struct {
 type Node struct {
 	// ViewBytes is how much a model is shown, in bytes of text. It is set before use.
 	ViewBytes int
+	// PartBytes is how much is recorded of an output that is stored: what people are shown
+	// of it, and once more at most as much for models. It is set before use.
+	PartBytes int
 
-	o      NodeOptions
-	gate   *gate
-	health health
+	o       NodeOptions
+	gate    *gate
+	health  health
+	storing chan struct{} // has an element for each output that is being stored
 }
 
 // NewNode returns a node at which nothing is done yet.
 func NewNode(o NodeOptions) *Node {
-	return &Node{ViewBytes: maxViewBytes, o: o, gate: newGate(o.DispatchesAtOnce)}
+	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce)}
 }
 
 // Dispatches returns how many messages of tools and hooks wait for their turn, and how many

@@ -7,6 +7,7 @@ const (
 	sayNotStarted     = "The agent could not start on the message."
 	sayNoTools        = "This call did not run: the agent could not prepare its tools. It may help to call again."
 	sayOutputRefused  = "The tool ran, but its output is left out: it %v."
+	sayOutputLost     = "The tool ran, but its output could not be stored. Call it again if it is still needed."
 	sayImageLost      = "The tool ran, but its images could not be stored. Call it again if they are still needed."
 	sayUnknownTool    = "There is no tool named %q. Use one of the tools you were given."
 	sayOutputTooLong  = "The model's reply was cut off: it has more %s than the %d that it may have."
@@ -28,6 +29,7 @@ const (
 	sayReadUnknown = "You are shown no output of a call %q. Use an id that stands where an output was left out."
 	sayReadBeyond  = "The output has %d bytes, and nothing after them."
 	sayReadNowhere = "The output does not have this text at or after byte %d."
+	sayReadLost    = "The output is not stored any more as it was. Call the tool again if it is still needed."
 	sayReadLater   = "The output cannot be read now. Call again later if it is still needed."
 
 	// What a model that writes a summary is told.

@@ -109,7 +109,7 @@ func (c *toolCall) perform() (machine.Input, error) {
 	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
-		done.Output, done.Images, err = c.keep(out)
+		err = c.keep(out, &done)
 		done.Terminate = out.Terminate
 	}
 	if err != nil {
@@ -163,41 +163,46 @@ type shownImage struct {
 	Filename string                    `json:"filename,omitempty"`
 }
 
-// keep stores the images of an outcome and returns what is recorded of it.
-func (c *toolCall) keep(out *agent.Outcome) (json.RawMessage, []conversation.Attachment, error) {
-	raw := out.Output
-	if err := conversation.CheckPayload(raw); err != nil {
-		return nil, nil, refusal(fmt.Sprintf(sayOutputRefused, err))
+// keep stores the images of an outcome, and its output if that is too long for a record, and
+// sets what is recorded of it.
+func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) {
+	if c.effect.Room > 0 && len(out.Output) > c.effect.Room {
+		raw := out.Output
+		out.Output = nil // while it is stored nobody needs it
+		done.Output, done.Stored, err = c.store(raw)
+	} else if err := conversation.CheckPayload(out.Output); err != nil {
+		return refusal(fmt.Sprintf(sayOutputRefused, err))
+	} else {
+		done.Output = out.Output
 	}
-	if len(out.Images) == 0 {
-		return raw, nil, nil
+	if err != nil || len(out.Images) == 0 {
+		return err
 	}
-	shown := shownOutput{Output: raw}
-	if len(raw) == 0 {
+	shown := shownOutput{Output: done.Output}
+	if len(shown.Output) == 0 {
 		shown.Output = json.RawMessage("null")
 	}
-	var images []conversation.Attachment
 	for i, m := range out.Images {
 		body := storage.Bytes(m.Data)
-		if err := c.put(body); err != nil {
-			return nil, nil, err
+		if err := c.put(body, sayImageLost); err != nil {
+			return err
 		}
 		at := conversation.Attachment{
 			ID: c.imageID(i), SHA256: storage.Digest(body.SHA256).String(), MimeType: m.MimeType, Size: body.Size, Filename: m.Filename,
 		}
-		images = append(images, at)
+		done.Images = append(done.Images, at)
 		shown.Images = append(shown.Images, shownImage{at.ID, at.MimeType, at.Size, at.Filename})
 	}
-	raw, err := conversation.EncodeJSON(shown)
-	return raw, images, err
+	done.Output, err = conversation.EncodeJSON(shown)
+	return err
 }
 
-func (c *toolCall) put(body storage.Body) error {
+func (c *toolCall) put(body storage.Body, say string) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.node.o.StoreTimeout+time.Duration(body.Size>>20)*time.Second)
 	defer cancel()
 	if err := storage.PutBlob(ctx, c.node.o.Bucket, c.options.Key, body); err != nil {
-		c.node.o.Logger.Warn("image of a tool is not stored", "conversation", string(c.options.Key), "call", string(c.effect.Call), "err", err)
-		return refusal(sayImageLost)
+		c.node.o.Logger.Warn("what a tool returned is not stored", "conversation", string(c.options.Key), "call", string(c.effect.Call), "err", err)
+		return refusal(say)
 	}
 	return nil
 }

@@ -1,0 +1,191 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
+)
+
+// hugeOutput is too long for a record, and has lines that tell where they stand.
+func hugeOutput() string {
+	var out strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&out, "line %d of the whole report\n", i)
+	}
+	return out.String()
+}
+
+// blobs are the keys of what is stored of attachments and outputs.
+func (l *loop) blobs() (keys []string) {
+	for key := range l.listing() {
+		if storage.KindOf(key) == storage.KindAttachment {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// TestOutputBeyondARecord: the model sees the beginning and the end, and reads on where it
+// wants, in the response that brought the output and after a restart; people see a part.
+func TestOutputBeyondARecord(t *testing.T) {
+	huge := hugeOutput()
+	for _, who := range []string{"model", "child"} {
+		t.Run(who, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				report := returning("report", huge)
+				work := inTurn(asks("report"), reads(t, ""), reads(t, `,"from":2500000`), reads(t, `,"from":100,"find":"line 123456 of"`),
+					reads(t, `,"find":"line 200000"`), reads(t, `,"from":100000000`), tells("done"))
+				a := withSubagents(chatAgent(report), researcher(report))
+				c := &cast{models: map[string]script{"model": work}}
+				if who == "child" {
+					c.models = map[string]script{"model": inTurn(asks(task("researcher", "Report.")), tells("done")), "child": work}
+				}
+				windows := map[string]int{"model": 32_768, "child": 32_768}
+				n := l.run(part{opts: agents(a), cast: c, page: 1, windows: windows})
+				n.admit(chat("c"), "1", "go")
+				l.completes(chat("c"), 1)
+				got := c.requests(who)
+				if len(got) != 7 || offered(got[0].req) != 0 || offered(got[1].req) != 1 {
+					t.Fatalf("%d requests, of which some have the tool and some not", len(got))
+				}
+				first := lastResult(got[1].req)
+				if len(first) > 8<<10 || !strings.HasPrefix(first, "line 0 of") || !strings.HasSuffix(first, "line 199999 of the whole report\n") {
+					t.Errorf("the model is shown %d bytes of the output: %.80q", len(first), first)
+				}
+				for i, want := range []string{
+					fmt.Sprintf("[bytes 0 to 7936 of %d; read on from 7936]\nline 0 of", len(huge)), "[bytes 2500000 to 2507936 of", "line 123456 of the whole report\n",
+					"error: The output does not have this text at or after byte 0.", fmt.Sprintf("error: The output has %d bytes, and nothing after them.", len(huge)),
+				} {
+					result := lastResult(got[2+i].req)
+					wants(t, fmt.Sprint("result ", i), result, want)
+					if _, text, _ := strings.Cut(result, "]\n"); len(result) > 8<<10 || i < 3 && !strings.Contains(huge, text) {
+						t.Errorf("result %d has %d bytes: %.80q", i, len(result), result)
+					}
+				}
+				stored := only[*conversation.OutputStored](batchWith(l, chat("c"), func(r *conversation.ToolSettled) bool { return strings.HasPrefix(string(r.Output), `"line 0`) }))
+				if len(stored) != 1 || stored[0].Size != int64(len(huge)) || len(stored[0].Pieces) != len(l.blobs()) || len(l.blobs()) < 4 {
+					t.Errorf("recorded as stored: %d outputs, in %d pieces", len(stored), len(l.blobs()))
+				}
+				if who == "child" {
+					return // nobody sees it afterwards
+				}
+				var shown string
+				if p := toolParts(n.snapshot(chat("c")))[0]; p.State != conversation.StateOutputAvailable || json.Unmarshal(p.Output, &shown) != nil {
+					t.Errorf("people are shown %s", p.State)
+				}
+				if len(shown) > 66<<10 || !strings.HasPrefix(shown, "line 0 of") || !strings.HasSuffix(shown, "line 199999 of the whole report\n") || strings.Contains(shown, "read_output") {
+					t.Errorf("people are shown %d bytes: %.80q", len(shown), shown)
+				}
+				wants(t, "what people are shown", shown, fmt.Sprintf("of %d bytes are left out here.]", len(huge)))
+				n.die()
+				c = alone(inTurn(reads(t, `,"from":4000000`), tells("seen")))
+				n = l.run(part{opts: agents(a), cast: c, page: 1, windows: windows})
+				n.admit(chat("c"), "2", "and?")
+				l.completes(chat("c"), 2)
+				wants(t, "the result after a restart", lastResult(c.requests("model")[1].req), "[bytes 4000000 to 4007936 of")
+			})
+		})
+	}
+}
+
+// TestStoredOutputWithImages: people find the images, and the model sees them, beside a part
+// of the output. A piece that is gone is told of.
+func TestStoredOutputWithImages(t *testing.T) {
+	picture := drawn(t, 9, 9)
+	draw := agent.NewTool("draw", "Draws.", func(context.Context, struct{}) (agent.Result, error) {
+		return agent.Result{Output: map[string]string{"text": hugeOutput()}, Images: []agent.Image{{MimeType: "image/png", Data: picture}}}, nil
+	}, nil)
+	inLoop(t, func(t *testing.T, l *loop) {
+		c := alone(inTurn(asks("draw"), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			for _, key := range l.blobs() {
+				if err := l.bucket.Delete(ctx, key); err != nil {
+					t.Error(err)
+				}
+			}
+			return reads(t, "")(ctx, req, a)
+		}, tells("done")))
+		n := l.run(part{opts: agents(chatAgent(draw)), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		seen := shown(c.requests("model")[1].req)
+		wants(t, "the result", seen[len(seen)-1], `{"text":"line 0 of`, `report\n"}`, "|[image/png]")
+		var out struct {
+			Output string
+			Images []struct{ MimeType string }
+		}
+		if err := json.Unmarshal(toolParts(n.snapshot(chat("c")))[0].Output, &out); err != nil || len(out.Images) != 1 || out.Images[0].MimeType != "image/png" {
+			t.Errorf("people are shown %+v, %v", out, err)
+		}
+		wants(t, "what people are shown", out.Output, `{"text":"line 0 of`, "bytes are left out here.]")
+		wants(t, "the result of reading", lastResult(c.requests("model")[2].req), "error: The output is not stored any more as it was.")
+	})
+}
+
+// TestDeathBeforeAStoredOutputIsRecorded: who dies between storing an output and recording it
+// leaves what belongs to nobody, and the next one that stores the same is not disturbed.
+func TestDeathBeforeAStoredOutputIsRecorded(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var pieces atomic.Int32
+		reached := make(chan struct{})
+		decide := func(op storagetest.Op) storagetest.Kind {
+			switch kind := storage.KindOf(op.Key); {
+			case op.Method != http.MethodPut:
+			case kind == storage.KindAttachment:
+				pieces.Add(1)
+			case kind == storage.KindBatch && pieces.Load() > 0:
+				if pieces.Swap(-1000) > 0 {
+					close(reached)
+				}
+				return storagetest.ErrorBefore
+			case kind == storage.KindBatch && pieces.Load() < 0:
+				return storagetest.ErrorBefore
+			}
+			return 0
+		}
+		a := chatAgent(returning("report", hugeOutput()))
+		n := l.run(part{opts: agents(a), cast: alone(asks("report")), decide: decide})
+		n.admit(chat("c"), "1", "go")
+		await(t, reached, "the batch after the pieces")
+		n.die()
+		before := len(l.blobs())
+		if got := only[*conversation.OutputStored](l.records(chat("c"))); before < 4 || len(got) != 0 {
+			t.Fatalf("%d pieces are stored, and %d outputs recorded", before, len(got))
+		}
+		c := alone(inTurn(asks("report"), tells("done")))
+		l.run(part{opts: agents(a), cast: c})
+		l.completes(chat("c"), 1)
+		wants(t, "the request after a restart", strings.Join(shown(c.requests("")[0].req), "\n"), "The outcome of this call is unknown")
+		if got := only[*conversation.OutputStored](l.records(chat("c"))); len(got) != 1 || len(l.blobs()) != before {
+			t.Errorf("%d pieces are stored, %d before, and %d outputs recorded", len(l.blobs()), before, len(got))
+		}
+	})
+}
+
+// TestOutputThatCannotBeStored is told to the model, and the response goes on.
+func TestOutputThatCannotBeStored(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		c := alone(inTurn(asks("report"), tells("done")))
+		n := l.run(part{opts: agents(chatAgent(returning("report", hugeOutput()))), cast: c, decide: func(op storagetest.Op) storagetest.Kind {
+			if storage.KindOf(op.Key) == storage.KindAttachment {
+				return storagetest.ErrorBefore
+			}
+			return 0
+		}})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		wants(t, "the result", lastResult(c.requests("model")[1].req), "error: The tool ran, but its output could not be stored.")
+		if got := only[*conversation.OutputStored](l.records(chat("c"))); len(got) != 0 {
+			t.Errorf("%d outputs are recorded", len(got))
+		}
+	})
+}
