@@ -28,6 +28,7 @@ const (
 	simPace         = 250 * time.Millisecond
 	simSegmentGrace = 500 * time.Millisecond
 	simBatchBytes   = 1500         // little, so that what is enqueued together is split
+	simPartBytes    = 200          // of an output that is stored, so that it has room in a batch
 	simIdleBytes    = 2 * 24 << 10 // one idle conversation, of a crowded node
 )
 
@@ -104,6 +105,7 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	}
 	fleet.watch(rt.accounts.idle)
 	rt.history.PageBytes, rt.active.machines.MaxBatchBytes = 600, simBatchBytes
+	rt.work.PartBytes = simPartBytes
 	rt.world.entropy = func(key conversation.Key) io.Reader { return site.Entropy(string(key)) }
 	h := newSimHost(site, fleet)
 	h.rt = rt

@@ -28,6 +28,7 @@ const (
 	didDrop        schedule.Deed = "step dropped"
 	didTool        schedule.Deed = "tool call"
 	didToolFail    schedule.Deed = "tool failed"
+	didStore       schedule.Deed = "output stored"
 	didData        schedule.Deed = "data written"
 	didHook        schedule.Deed = "hook "
 	didRead        schedule.Deed = "page read"
@@ -75,7 +76,7 @@ func (p Profile) wanted() map[schedule.Deed]int {
 		didAck: 2500, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,
 		didConflict: 20, didWrongUID: 30, didExist: 10, didPrecheck: 200, didKnown: 20, didAsk: 2000, didAttach: 100, didImage: 100, didAbort: 100, didFindNothing: 100,
 		didSettle + "completed": 1000, didSettle + "failed": 100, didSettle + "aborted": 100,
-		didWait: 10, didDrop: 100, didToolFail: 300, didData: 500, didSnapshot: 300, didLeave: 500,
+		didWait: 10, didDrop: 100, didToolFail: 300, didStore: 20, didData: 500, didSnapshot: 300, didLeave: 500,
 		didRestore: 500, didPage: 50, didDamage: 100, didMeetDamage: 30,
 		didCrash: 500, didTwoCrash: 30, didDrain: 100, didCutDrain: 20, didOutage: 100, didLate: 500,
 		didSegment: 1000, didDelete: 4000, didOrphan: 1,

@@ -18,6 +18,9 @@ const (
 	// toolTimeout bounds the tool that has a bound, and errWork is what a failed one says.
 	toolTimeout = time.Second
 	errWork     = "the work went wrong"
+	// outputBytes is what the calls of a response may bring: less than a long output has, so
+	// that all of it is stored and a part recorded.
+	outputBytes = 1 << 20
 )
 
 // progress is the data that tools and hooks write: the N-th of its source.
@@ -52,6 +55,7 @@ func newAgent(w *world) *agent.Agent {
 		},
 		ToolConcurrency: 2,
 		Durability:      agent.Durability{MaxAttempts: maxAttempts},
+		Limits:          agent.Limits{OutputBytes: outputBytes},
 		Data:            []agent.Data{a.data},
 		Hooks:           agent.Hooks{ResponseStarted: a.started, ResponseFinished: a.finished},
 	}
@@ -95,7 +99,13 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	return worked(in), nil
 }
 
-func worked(in workInput) string { return fmt.Sprintf("worked %d ms", in.Millis) }
+func worked(in workInput) string {
+	report := fmt.Sprintf("worked %d ms", in.Millis)
+	if in.Millis%13 == 0 {
+		report += strings.Repeat(".", outputBytes) + report
+	}
+	return report
+}
 
 // hookMode is what a hook does for a response.
 type hookMode int

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/storage"
 )
 
 // checkAborts checks that an abort ends what it covers, and nothing else is aborted.
@@ -63,6 +65,7 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 	work := map[conversation.SubmissionID]*record{}
 	byMessage := map[conversation.MessageID]*record{}
 	calls := map[conversation.CallID]*conversation.ToolCalled{}
+	stored := map[conversation.CallID]*conversation.OutputStored{}
 	outcomes := map[conversation.CallID]int{}
 	data := map[string][]int{}
 	for _, b := range log.batches {
@@ -81,9 +84,11 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 				byMessage[r.Message].merged = append(byMessage[r.Message].merged, r.Metadata)
 			case *conversation.ToolCalled:
 				calls[r.Call] = r
+			case *conversation.OutputStored:
+				stored[r.Call] = r
 			case *conversation.ToolSettled:
 				outcomes[r.Call]++
-				w.checkOutcome(r, calls[r.Call], data[string(r.Call)])
+				w.checkOutcome(at.Key(), r, calls[r.Call], stored[r.Call], data[string(r.Call)])
 			case *conversation.DataWritten:
 				var p progress
 				if err := json.Unmarshal(r.Data, &p); err != nil || slices.Contains(data[p.From], p.N) {
@@ -110,7 +115,7 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 }
 
 // checkOutcome checks the outcome of a call that its tool has brought to an end.
-func (w *world) checkOutcome(r *conversation.ToolSettled, c *conversation.ToolCalled, written []int) {
+func (w *world) checkOutcome(conv conversation.Key, r *conversation.ToolSettled, c *conversation.ToolCalled, stored *conversation.OutputStored, written []int) {
 	if r.Failed {
 		w.shown.Add(didToolFail)
 	}
@@ -127,12 +132,38 @@ func (w *world) checkOutcome(r *conversation.ToolSettled, c *conversation.ToolCa
 		w.trace.Violate(string(r.Call), "its outcome is recorded and it ran %d times", started)
 	case len(written) != wrote || !slices.IsSorted(written):
 		w.trace.Violate(string(r.Call), "its outcome is recorded after data %v, it wrote %d", written, wrote)
-	case !r.Failed && (json.Unmarshal(r.Output, &out) != nil || out != worked(in)):
+	case !r.Failed && (json.Unmarshal(r.Output, &out) != nil || stored == nil && out != worked(in)):
 		w.trace.Violate(string(r.Call), "the input was %s, the output is %s", c.Input, r.Output)
+	case stored != nil:
+		w.checkStored(conv, r, stored, out, worked(in))
 	case !r.Failed && (in.Millis%7 == 0 || in.Millis%11 == 0):
 		w.trace.Violate(string(r.Call), "it failed and its outcome is %s", r.Output)
 	case r.Failed && r.ErrorText == errWork && in.Millis%7 != 0:
 		w.trace.Violate(string(r.Call), "it did not fail and its outcome is %q", r.ErrorText)
+	}
+}
+
+// checkStored checks that an output of which a part is recorded is there.
+func (w *world) checkStored(conv conversation.Key, r *conversation.ToolSettled, s *conversation.OutputStored, shown, want string) {
+	w.shown.Add(didStore)
+	var got strings.Builder
+	for _, p := range s.Pieces {
+		var digest storage.Digest
+		err := digest.UnmarshalText([]byte(p.SHA256))
+		if err == nil {
+			var content io.ReadCloser
+			if content, err = storage.OpenBlob(context.Background(), w.bucket, conv, digest, p.Size); err == nil {
+				_, err = io.Copy(&got, content)
+				err = errors.Join(err, content.Close())
+			}
+		}
+		if err != nil {
+			w.trace.Violate(string(r.Call), "a piece of its output cannot be read: %v", err)
+			return
+		}
+	}
+	if got.String() != want || r.Failed || s.Size != int64(len(want)) || !strings.HasPrefix(shown, s.Head) || !strings.HasSuffix(shown, s.Tail) {
+		w.trace.Violate(string(r.Call), "%d bytes of its output are stored, of %d; it is recorded as %s %s", got.Len(), len(want), r.Output, r.ErrorText)
 	}
 }
 
