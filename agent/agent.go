@@ -35,6 +35,10 @@ type Agent struct {
 	// [ThinkingOff]. Models that cannot reason ignore it.
 	ThinkingLevel ThinkingLevel
 
+	// Generation says how the model writes its replies: temperature, length, where to stop,
+	// whether to call a tool.
+	Generation Generation
+
 	// Instructions is the system prompt. At most one of Instructions and
 	// InstructionsFunc may be set.
 	Instructions string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ func TestValidateAccepts(t *testing.T) {
 			State: []agent.StateDefinition{agent.NewState("n", 1), agent.NewState("m", 1)}, Data: []agent.Data{agent.NewDataWriter[int]("n", nil)},
 			Compaction: agent.Compaction{Off: true, ReserveTokens: 1, KeepRecentTokens: 1, Model: "p/small", Instructions: "Keep names."},
 			Durability: agent.Durability{MaxAttempts: 1, Timeout: time.Second, Patience: time.Minute}, ToolConcurrency: 1,
+			Generation: agent.Generation{Temperature: new(2.0), MaxOutputTokens: 1, StopSequences: []string{"END"}, ToolChoice: agent.TaskTool},
 		},
 	} {
 		if err := a.Validate(); err != nil {
@@ -71,6 +73,15 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"dispatch depth", func(a *agent.Agent) { a.Limits.DispatchDepth = -1 }, "Limits.DispatchDepth", "default of 16"},
 		{"empty schema", func(a *agent.Agent) { a.InitialData = new(agent.Schema) }, "InitialData", "NewSchema"},
 		{"empty tool", func(a *agent.Agent) { a.Tools = append(a.Tools, agent.Tool{}) }, "Tools[1]", "NewTool"},
+		{"temperature", func(a *agent.Agent) { a.Generation.Temperature = new(2.5) }, "Generation.Temperature", "use 0 to 2"},
+		{"no temperature", func(a *agent.Agent) { a.Generation.Temperature = new(math.NaN()) }, "Generation.Temperature", "use 0 to 2"},
+		{"output tokens", func(a *agent.Agent) { a.Generation.MaxOutputTokens = -1 }, "Generation.MaxOutputTokens", "or 0 for"},
+		{"stops", func(a *agent.Agent) { a.Generation.StopSequences = []string{"a", "b", "c", "d", "e"} }, "Generation.StopSequences", "at most 4"},
+		{"empty stop", func(a *agent.Agent) { a.Generation.StopSequences = []string{"a", ""} }, "Generation.StopSequences[1]", "is empty"},
+		{"tool that is not there", func(a *agent.Agent) { a.Generation.ToolChoice = "nothing" }, "Generation.ToolChoice", "is no tool of the agent"},
+		{"turns", func(a *agent.Agent) { a.Limits.Turns = -1 }, "Limits.Turns", "default of 100"},
+		{"tokens", func(a *agent.Agent) { a.Limits.Tokens = -1 }, "Limits.Tokens", "or 0 for no bound"},
+		{"dollars", func(a *agent.Agent) { a.Limits.Dollars = math.Inf(1) }, "Limits.Dollars", "or 0 for no bound"},
 		{"tools at once", func(a *agent.Agent) { a.ToolConcurrency = -1 }, "ToolConcurrency", "default of 16"},
 		{"bad fallback", func(a *agent.Agent) { a.Fallbacks = []string{"p/m", "gpt"} }, "Fallbacks[1]", "provider/model"},
 		{"fallback twice", func(a *agent.Agent) { a.Fallbacks = []string{"p/m", "p/m"} }, "Fallbacks[1]", "asked before already"},

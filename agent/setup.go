@@ -18,6 +18,8 @@ type Setup struct {
 	Fallbacks []string
 	// ThinkingLevel is how much the model may reason; empty means [ThinkingOff].
 	ThinkingLevel ThinkingLevel
+	// Generation says how the model writes.
+	Generation Generation
 	// Instructions are the system prompt.
 	Instructions string
 	// Tools are what the model may call. The calls of this turn run the tools of this
@@ -29,6 +31,12 @@ type Setup struct {
 
 // Tool returns the tool of that name, and whether there is one.
 func (s *Setup) Tool(name string) (Tool, bool) { return findTool(s.Tools, name) }
+
+// offers reports whether a model is shown a tool of that name.
+func (s *Setup) offers(name string) bool {
+	_, ok := s.Tool(name)
+	return ok || name == TaskTool && len(s.Subagents) > 0
+}
 
 // Subagent returns the subagent of that name, and whether there is one.
 func (s *Setup) Subagent(name string) (*Agent, bool) {
@@ -49,9 +57,10 @@ func (s *Setup) Subagent(name string) (*Agent, bool) {
 func (a *Agent) SetupFor(ctx context.Context, t *Turn) (*Setup, error) {
 	ctx = withReadOnlyState(ctx)
 	s := &Setup{
-		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel,
+		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel, Generation: a.Generation,
 		Tools: slices.Clone(a.Tools), Subagents: slices.Clone(a.Subagents),
 	}
+	s.Generation.StopSequences = slices.Clone(a.Generation.StopSequences)
 	var err error
 	if s.Instructions, err = a.InstructionsFor(ctx, t); err != nil {
 		return nil, err
@@ -59,7 +68,7 @@ func (a *Agent) SetupFor(ctx context.Context, t *Turn) (*Setup, error) {
 	if err := a.prepare(ctx, t, s); err != nil {
 		return nil, err
 	}
-	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), toolIssues(s.Tools), a.taskIssues(s.Subagents))
+	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), toolIssues(s.Tools), a.taskIssues(s.Subagents))
 	if len(issues) > 0 {
 		return nil, &SetupError{Agent: a.Name, Issues: issues}
 	}

@@ -60,7 +60,8 @@ func (a *Agent) Validate() error {
 // commonIssues checks what agents and subagents have in common, without models and
 // subagents.
 func (a *Agent) commonIssues() []Issue {
-	issues := thinkingIssues(a.ThinkingLevel)
+	offered := Setup{Tools: a.Tools, Subagents: a.Subagents}
+	issues := append(thinkingIssues(a.ThinkingLevel), a.Generation.issues(offered.offers)...)
 	if a.Instructions != "" && a.InstructionsFunc != nil {
 		issues = append(issues, Issue{"InstructionsFunc", "is set beside Instructions; keep one of the two"})
 	}

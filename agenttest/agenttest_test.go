@@ -238,3 +238,31 @@ func TestModelWithoutAnswersFailsTheTest(t *testing.T) {
 		}
 	})
 }
+
+// TestGeneration: what an agent says of its model's writing is what the model is asked with, and
+// Prepare has the last word.
+func TestGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := forecast(func(context.Context, string) error { return nil })
+		a.Generation = agent.Generation{Temperature: new(0.25), MaxOutputTokens: 400, StopSequences: []string{"END"}}
+		a.Prepare = func(_ context.Context, turn *agent.Turn, s *agent.Setup) error {
+			if turn.Number == 1 {
+				s.Generation.ToolChoice = "weather"
+				s.Generation.StopSequences[0] = "STOP"
+			}
+			return nil
+		}
+		model := agenttest.NewModel(agenttest.Call("weather", place{"Kiel"}), agenttest.Say("Warm."))
+		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+		h.Conversation("concierge", "1").Ask("Well?")
+		var got []agent.Generation
+		for _, r := range model.Requests() {
+			got = append(got, r.Generation)
+		}
+		first, second := a.Generation, a.Generation
+		first.ToolChoice, first.StopSequences = "weather", []string{"STOP"}
+		if diff := cmp.Diff([]agent.Generation{first, second}, got); diff != "" {
+			t.Errorf("asked with (-want +got):\n%s", diff)
+		}
+	})
+}

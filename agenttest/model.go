@@ -66,8 +66,10 @@ type Request struct {
 	System   string
 	Messages []providers.Message
 	Tools    []providers.Tool
-	// ThinkingLevel is how much it may reason.
+	// ThinkingLevel is how much it may reason, and Generation how it writes; MaxOutputTokens
+	// are the model's own where the agent sets none.
 	ThinkingLevel providers.ThinkingLevel
+	Generation    agent.Generation
 }
 
 // Last is the text of the last message, or that of the results of tools.
@@ -221,6 +223,9 @@ func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.R
 			model = p.host.opts.Model
 		}
 		r := Request{Model: spec, System: req.System, Messages: req.Messages, Tools: req.Tools, ThinkingLevel: o.ThinkingLevel}
+		r.Generation = agent.Generation{
+			Temperature: o.Temperature, MaxOutputTokens: o.MaxTokens, StopSequences: o.Stop, ToolChoice: agent.ToolChoice(o.ToolChoice),
+		}
 		if p.dead.Load() {
 			return context.Canceled
 		}

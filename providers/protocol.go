@@ -76,9 +76,37 @@ type Options struct {
 	MaxTokens int
 	// Temperature is sent if it is not nil.
 	Temperature *float64
+	// Stop are texts at which the model ends its answer, which does not have them. A protocol
+	// without them refuses the call.
+	Stop []string
+	// ToolChoice says whether the model has to call a tool; it counts only where there are
+	// some. A model that cannot reason and be told so does not reason.
+	ToolChoice ToolChoice
 	// SessionID is a stable name of the conversation, which some vendors use to
 	// find their prompt cache. Empty means none.
 	SessionID string
 	// Limits bound the reply.
 	Limits Limits
 }
+
+// ToolChoice is ToolAuto, ToolRequired, ToolNone, or the name of the tool that has to be
+// called.
+type ToolChoice string
+
+// What is no name of a tool. ToolAuto leaves it to the model.
+const (
+	ToolAuto     ToolChoice = ""
+	ToolRequired ToolChoice = "required"
+	ToolNone     ToolChoice = "none"
+)
+
+// Tool is the name of the tool that has to be called, "" if there is none such.
+func (c ToolChoice) Tool() string {
+	if c == ToolRequired || c == ToolNone {
+		return ""
+	}
+	return string(c)
+}
+
+// Forces reports whether a tool has to be called.
+func (c ToolChoice) Forces() bool { return c != ToolAuto && c != ToolNone }

@@ -122,7 +122,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 				{name: "turns", example: "100", read: r.whole(func(n int64) { a.Limits.Turns = int(n) })},
 				{name: "toolCalls", example: "1000", read: r.whole(func(n int64) { a.Limits.ToolCalls = int(n) })},
 				{name: "tokens", example: "2000000", read: r.whole(func(n int64) { a.Limits.Tokens = n })},
-				{name: "dollars", example: "2.5", read: r.dollars(&a.Limits.Dollars, "US dollars")},
+				{name: "dollars", example: "2.5", read: r.float(&a.Limits.Dollars, "US dollars", maxDollars)},
 			})
 		}},
 		{name: "initialData", example: "{type: object}", read: r.schema(&a.InitialData)},

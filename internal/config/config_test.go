@@ -297,6 +297,9 @@ func showAgent(indent string, a *agent.Agent, mounts []string) string {
 	if a.Limits != (agent.Limits{}) {
 		out += fmt.Sprintf("%s  limits %+v\n", indent, a.Limits)
 	}
+	if g := a.Generation; g.Temperature != nil {
+		out += fmt.Sprintf("%s  generation %v %d %q %q\n", indent, *g.Temperature, g.MaxOutputTokens, g.StopSequences, g.ToolChoice)
+	}
 	if len(a.Fallbacks) > 0 {
 		out += fmt.Sprintf("%s  fallbacks %q\n", indent, a.Fallbacks)
 	}

@@ -61,12 +61,28 @@ func (r *reader) subagents(dst *[]*agent.Agent, depth int) func(value) {
 	}
 }
 
+// generation reads how a model writes.
+func (r *reader) generation(dst *agent.Generation) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "temperature", example: "0.2", read: func(v value) {
+				dst.Temperature = new(float64)
+				r.float(dst.Temperature, "a temperature", 2)(v)
+			}},
+			{name: "maxOutputTokens", example: "4000", read: r.whole(func(n int64) { dst.MaxOutputTokens = int(n) })},
+			{name: "stopSequences", example: "[END]", read: r.texts(&dst.StopSequences)},
+			{name: "toolChoice", example: "required", read: r.text((*string)(&dst.ToolChoice))},
+		})
+	}
+}
+
 // common is what agents and subagents may say about themselves.
 func (r *reader) common(a *agent.Agent, depth int) []field {
 	return []field{
 		{name: "fallbacks", example: "[anthropic/claude-opus-4-6]", read: r.fallbacks(&a.Fallbacks)},
 		{name: "instructions", example: `"You are terse."`, read: r.text(&a.Instructions)},
 		{name: "thinkingLevel", example: "medium", read: r.text((*string)(&a.ThinkingLevel))},
+		{name: "generation", example: "{temperature: 0.2}", read: r.generation(&a.Generation)},
 		{name: "toolConcurrency", example: "16", read: r.whole(func(n int64) { a.ToolConcurrency = int(n) })},
 		{name: "compaction", example: "{reserveTokens: 20000, keepRecentTokens: 8000}", read: r.compaction(&a.Compaction)},
 		{name: "subagents", example: "[" + exampleSubagent + "]", read: r.subagents(&a.Subagents, depth+1)},

@@ -224,10 +224,10 @@ func (r *reader) cost(dst **providers.Rates) func(value) {
 	return func(v value) {
 		var rates providers.Rates
 		r.fields(v, []field{
-			{name: "input", example: "3", read: r.dollars(&rates.Input, perMillion)},
-			{name: "output", example: "15", read: r.dollars(&rates.Output, perMillion)},
-			{name: "cacheRead", example: "0.3", read: r.dollars(&rates.CacheRead, perMillion)},
-			{name: "cacheWrite", example: "3.75", read: r.dollars(&rates.CacheWrite, perMillion)},
+			{name: "input", example: "3", read: r.float(&rates.Input, perMillion, maxDollars)},
+			{name: "output", example: "15", read: r.float(&rates.Output, perMillion, maxDollars)},
+			{name: "cacheRead", example: "0.3", read: r.float(&rates.CacheRead, perMillion, maxDollars)},
+			{name: "cacheWrite", example: "3.75", read: r.float(&rates.CacheWrite, perMillion, maxDollars)},
 		})
 		*dst = &rates
 	}
@@ -236,15 +236,18 @@ func (r *reader) cost(dst **providers.Rates) func(value) {
 // perMillion is the unit of prices.
 const perMillion = "US dollars per million tokens"
 
-// dollars reads an amount of them, in the unit that is wanted.
-func (r *reader) dollars(dst *float64, want string) func(value) {
+// maxDollars is more than anybody means.
+const maxDollars = 1e6
+
+// float reads a number from 0 on, up to most, of what is wanted.
+func (r *reader) float(dst *float64, want string, most float64) func(value) {
 	return func(v value) {
 		if !r.is(v, number) {
 			return
 		}
 		n, err := strconv.ParseFloat(v.node.text, 64)
-		if err != nil || !(n >= 0 && n <= 1e6) { // not a NaN either
-			r.blame(v, fault{"is " + quote(v.node.text) + ", want " + want + ", from 0 on", "write for example " + v.example})
+		if err != nil || !(n >= 0 && n <= most) { // not a NaN either
+			r.blame(v, fault{"is " + quote(v.node.text) + ", want " + want + ", from 0 to " + strconv.FormatFloat(most, 'f', -1, 64), "write for example " + v.example})
 			return
 		}
 		*dst = n

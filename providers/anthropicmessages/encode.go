@@ -34,6 +34,13 @@ type body struct {
 	Thinking    *thinking       `json:"thinking,omitempty"`
 	Output      *outputConfig   `json:"output_config,omitempty"`
 	Temperature *float64        `json:"temperature,omitempty"`
+	Stop        []string        `json:"stop_sequences,omitempty"`
+	ToolChoice  *toolChoice     `json:"tool_choice,omitempty"`
+}
+
+type toolChoice struct {
+	Type string `json:"type"`
+	Name string `json:"name,omitempty"`
 }
 
 type thinking struct {
@@ -77,7 +84,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Stream: true, Messages: e.Place(messages...)}
+	b := body{Stream: true, Messages: e.Place(messages...), Stop: o.Stop}
 	if !c.binding {
 		b.Model = &m.ID
 	}
@@ -99,6 +106,12 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if n := len(b.Tools); n > 0 && m.Compat.SupportsCacheControlOnTools.Or(true) {
 		b.Tools[n-1].CacheControl = mark
 	}
+	if len(b.Tools) > 0 {
+		b.ToolChoice = choose(o.ToolChoice)
+	}
+	if o.ToolChoice.Forces() && len(b.Tools) > 0 && o.ThinkingLevel != "" {
+		o.ThinkingLevel = providers.ThinkingOff // the vendor takes one of the two
+	}
 	b.think(m, req.Messages, o)
 	if (b.Thinking == nil || b.Thinking.Type == thinkingOff) && m.Compat.SupportsTemperature.Or(true) {
 		b.Temperature = o.Temperature
@@ -109,6 +122,20 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	return &providers.Call{Path: "/v1/messages", Header: header(m, req, o), Body: encoded}, nil
+}
+
+// choose is nil for what the vendor does by itself.
+func choose(c providers.ToolChoice) *toolChoice {
+	switch c {
+	case providers.ToolAuto:
+		return nil
+	case providers.ToolNone:
+		return &toolChoice{Type: "none"}
+	case providers.ToolRequired:
+		return &toolChoice{Type: "any"}
+	default:
+		return &toolChoice{Type: "tool", Name: c.Tool()}
+	}
 }
 
 // header has the key, and what leads a conversation to where its prompt is cached.

@@ -10,6 +10,7 @@ import (
 type body struct {
 	System     *content          `json:"systemInstruction,omitempty"`
 	Tools      []toolset         `json:"tools,omitempty"`
+	ToolConfig *toolConfig       `json:"toolConfig,omitempty"`
 	Generation *generationConfig `json:"generationConfig,omitempty"`
 	// Contents come last: they alone change from call to call.
 	Contents json.RawMessage `json:"contents"`
@@ -27,8 +28,18 @@ type function struct {
 	OpenAPI     json.RawMessage `json:"parameters,omitempty"`
 }
 
+type toolConfig struct {
+	Calling callingConfig `json:"functionCallingConfig"`
+}
+
+type callingConfig struct {
+	Mode    string   `json:"mode"`
+	Allowed []string `json:"allowedFunctionNames,omitempty"`
+}
+
 type generationConfig struct {
 	Temperature     *float64        `json:"temperature,omitempty"`
+	Stop            []string        `json:"stopSequences,omitempty"`
 	MaxOutputTokens int             `json:"maxOutputTokens,omitempty"`
 	Thinking        *thinkingConfig `json:"thinkingConfig,omitempty"`
 }
@@ -43,9 +54,13 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if b.Tools, err = encodeTools(m, req.Tools); err != nil {
 		return nil, err
 	}
-	config := generationConfig{Temperature: o.Temperature}
-	if config.Thinking, config.MaxOutputTokens = thinking(m, o); config != (generationConfig{}) {
-		b.Generation = &config
+	if len(req.Tools) > 0 {
+		b.ToolConfig = choose(o.ToolChoice)
+	}
+	config := &generationConfig{Temperature: o.Temperature, Stop: o.Stop}
+	config.Thinking, config.MaxOutputTokens = thinking(m, o)
+	if config.Thinking != nil || config.MaxOutputTokens > 0 || config.Temperature != nil || len(config.Stop) > 0 {
+		b.Generation = config
 	}
 	contents, err := encodeContents(m, req)
 	if err != nil {
@@ -59,6 +74,21 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	}
 	header := http.Header{}
 	return &providers.Call{Path: c.address(m, o, header), Header: header, Body: encoded}, nil
+}
+
+// choose is nil for what the vendor does by itself.
+func choose(c providers.ToolChoice) *toolConfig {
+	if c == providers.ToolAuto {
+		return nil
+	}
+	config := &toolConfig{callingConfig{Mode: "ANY"}}
+	if c == providers.ToolNone {
+		config.Calling.Mode = "NONE"
+	}
+	if name := c.Tool(); name != "" {
+		config.Calling.Allowed = []string{name}
+	}
+	return config
 }
 
 func encodeTools(m providers.Model, tools []providers.Tool) ([]toolset, error) {

@@ -15,6 +15,8 @@ type body struct {
 	Tools           []tool          `json:"tools,omitempty"`
 	MaxTokens       int             `json:"max_tokens,omitempty"`
 	Temperature     *float64        `json:"temperature,omitempty"`
+	Stop            []string        `json:"stop,omitempty"`
+	ToolChoice      any             `json:"tool_choice,omitempty"`
 	PromptMode      string          `json:"prompt_mode,omitempty"`
 	ReasoningEffort string          `json:"reasoning_effort,omitempty"`
 	PromptCacheKey  string          `json:"prompt_cache_key,omitempty"`
@@ -39,13 +41,16 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Model: m.ID, Messages: e.Place(messages...), Stream: true, MaxTokens: o.MaxTokens, Temperature: o.Temperature}
+	b := body{Model: m.ID, Messages: e.Place(messages...), Stream: true, MaxTokens: o.MaxTokens, Temperature: o.Temperature, Stop: o.Stop}
 	for _, t := range req.Tools {
 		parameters := t.InputSchema
 		if len(parameters) == 0 {
 			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
 		b.Tools = append(b.Tools, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: parameters}})
+	}
+	if len(b.Tools) > 0 {
+		b.ToolChoice = choose(o.ToolChoice)
 	}
 	b.think(m.Thinking, o.ThinkingLevel)
 	h, key := http.Header{}, providers.SessionKey(o)
@@ -61,6 +66,18 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	return &providers.Call{Path: "/v1/chat/completions", Header: h, Body: encoded}, nil
+}
+
+// choose is a word, an object that names a tool, or nil for what the vendor does by itself.
+func choose(c providers.ToolChoice) any {
+	switch c {
+	case providers.ToolAuto:
+		return nil
+	case providers.ToolNone, providers.ToolRequired:
+		return c
+	default:
+		return map[string]any{"type": "function", "function": map[string]string{"name": c.Tool()}}
+	}
 }
 
 // Words for how much to think, where a model's map has none.

@@ -19,6 +19,8 @@ type body struct {
 	MaxTokens           int             `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
 	Temperature         *float64        `json:"temperature,omitempty"`
+	Stop                []string        `json:"stop,omitempty"`
+	ToolChoice          any             `json:"tool_choice,omitempty"`
 	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
 	PromptCacheKept     string          `json:"prompt_cache_retention,omitempty"`
 
@@ -108,7 +110,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	var e providers.BodyEncoder
-	b := body{Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature}
+	b := body{Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature, Stop: o.Stop}
 	if c.binding {
 		m = providers.Model{} // nothing of it but the messages
 	} else {
@@ -126,6 +128,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	}
 	if tools := encodeTools(req.Tools, d); len(tools) > 0 || d.toolsWithHistory && called {
 		b.Tools, b.ToolStream = &tools, d.zaiToolStream && len(tools) > 0
+		b.ToolChoice = toolChoice(o.ToolChoice, len(tools))
 	}
 	if d.maxTokens == FieldMaxTokens {
 		b.MaxTokens = o.MaxTokens
@@ -149,6 +152,18 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	return &providers.Call{Path: "/chat/completions", Header: d.header(m, req, o), Body: encoded}, nil
+}
+
+// toolChoice is a word, or an object that names a tool.
+func toolChoice(c providers.ToolChoice, tools int) any {
+	switch name := c.Tool(); {
+	case c == providers.ToolAuto || tools == 0:
+		return nil
+	case name == "":
+		return c
+	default:
+		return map[string]any{"type": "function", "function": map[string]string{"name": name}}
+	}
 }
 
 // limitThinking gives thinking a budget in tokens, under the name that the server has for

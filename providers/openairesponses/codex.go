@@ -89,7 +89,10 @@ func (codex) finish(b *body, m providers.Model, req providers.Request, o provide
 		b.Instructions = codexInstructions
 	}
 	b.Text = &textOptions{Verbosity: "low"}
-	b.ToolChoice, b.ParallelToolCalls = "auto", true
+	b.ParallelToolCalls = true
+	if b.ToolChoice == nil {
+		b.ToolChoice = "auto"
+	}
 	b.Include = []string{includeEncrypted}
 	b.MaxOutputTokens = 0
 	for i := range b.Tools {

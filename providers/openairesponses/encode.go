@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -23,7 +24,7 @@ type body struct {
 	Model             string           `json:"model"`
 	Instructions      string           `json:"instructions,omitempty"`
 	Tools             []tool           `json:"tools,omitempty"`
-	ToolChoice        string           `json:"tool_choice,omitempty"`
+	ToolChoice        any              `json:"tool_choice,omitempty"`
 	ParallelToolCalls bool             `json:"parallel_tool_calls,omitempty"`
 	Input             json.RawMessage  `json:"input"`
 	Stream            bool             `json:"stream"`
@@ -55,6 +56,12 @@ type tool struct {
 	Parameters  json.RawMessage `json:"parameters"`
 	// Strict is sent in any case: its default is not false.
 	Strict *bool `json:"strict"`
+}
+
+// named is the tool that has to be called.
+type named struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
 }
 
 // inputItem is one item of the input. Which members it has depends on its type.
@@ -93,6 +100,9 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if err != nil {
 		return nil, err
 	}
+	if len(o.Stop) > 0 {
+		return nil, fmt.Errorf("models of %s have no stop sequences: leave them out", m.API)
+	}
 	providers.SetCopilot(header, m, req)
 	b := &body{Model: m.ID, Stream: true}
 	for _, t := range req.Tools {
@@ -101,6 +111,11 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
 		b.Tools = append(b.Tools, tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: parameters, Strict: new(false)})
+	}
+	if name := o.ToolChoice.Tool(); name != "" && len(b.Tools) > 0 {
+		b.ToolChoice = named{"function", name}
+	} else if o.ToolChoice != providers.ToolAuto && len(b.Tools) > 0 {
+		b.ToolChoice = o.ToolChoice
 	}
 	if o.MaxTokens > 0 && m.Compat.SupportsMaxOutputTokens.Or(true) {
 		b.MaxOutputTokens = max(o.MaxTokens, minOutput)

@@ -1,10 +1,13 @@
 package providertest
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/providers"
 )
@@ -71,4 +74,38 @@ func Canonical(t *testing.T, s string) string {
 		t.Fatal(err)
 	}
 	return string(out)
+}
+
+// Choices checks what options make of a request with the tools look and find: the members of the
+// body that differ from those without, as JSON.
+func Choices(t *testing.T, c providers.Codec, m providers.Model, options map[string]providers.Options) {
+	t.Helper()
+	req := providers.Request{
+		Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "Hi"}}}},
+		Tools:    []providers.Tool{{Name: "look"}, {Name: "find"}},
+	}
+	members := func(o providers.Options) (out map[string]json.RawMessage) {
+		if err := json.Unmarshal([]byte(Encoded(t, c, m, req, o)), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	without := members(providers.Options{})
+	for want, o := range options {
+		got := members(o)
+		for k, v := range without {
+			if bytes.Equal(v, got[k]) {
+				delete(got, k)
+			} else if got[k] == nil {
+				got[k] = json.RawMessage("null")
+			}
+		}
+		b, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(Canonical(t, want), Canonical(t, string(b))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
 }

@@ -164,7 +164,11 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
 	call, watch := c.node.watch(ctx)
 	defer watch.end()
-	opts := providers.Options{ThinkingLevel: cmp.Or(c.thinking, providers.ThinkingOff), SessionID: c.session, Limits: c.limits}
+	g := &setup.Generation
+	opts := providers.Options{
+		ThinkingLevel: cmp.Or(c.thinking, providers.ThinkingOff), SessionID: c.session, Limits: c.limits,
+		Temperature: g.Temperature, MaxTokens: g.MaxOutputTokens, Stop: g.StopSequences, ToolChoice: providers.ToolChoice(g.ToolChoice),
+	}
 	c.request(req)
 	progress := newProgress(c.live)
 	for e, err := range c.node.o.Providers.Stream(call, c.model, req, opts) {
