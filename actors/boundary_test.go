@@ -19,7 +19,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The run of a story: the model calls a plain and a durable tool, then hands a task to
+// The run of a story: the model calls a plain tool, whose output is too long for a record,
+// and a durable one, then hands a task to
 // a subagent which calls a tool and answers, then answers. The second step fills its
 // window, so that the first is summarized while the subagent works.
 
@@ -29,7 +30,8 @@ func (p *life) agent() *agent.Agent {
 		return chatAgent(p.waits())
 	}
 	look := p.plain("look", "fog")
-	a := withSubagents(compacting(p.plain("plain", "plainly"), p.deploy()), researcher(look))
+	a := withSubagents(compacting(p.plain("plain", strings.Repeat("plainly ", 3_000)), p.deploy()), researcher(look))
+	a.Limits.OutputBytes = 20_000
 	a.Compaction.KeepRecentTokens = 5
 	a.Hooks = agent.Hooks{
 		DeliveryStarted: func(ctx context.Context, _ *agent.Turn) error { return p.whole(ctx, "delivery hook", "") },
@@ -221,9 +223,11 @@ func (s *story) ran(what string, call conversation.CallID) (n int) {
 func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 	t.Helper()
 	names, settled, succeeded := map[conversation.CallID]string{}, map[conversation.CallID]int{}, map[string]int{}
-	children, unsettled := 0, 0
+	stored, children, unsettled := map[conversation.CallID]bool{}, 0, 0
 	for _, f := range facts {
 		switch r := f.record.(type) {
+		case *conversation.OutputStored:
+			stored[r.Call] = true
 		case *conversation.ToolCalled:
 			names[r.Call] = r.Name
 		case *conversation.ToolSettled:
@@ -233,6 +237,9 @@ func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 			switch n := s.ran("tool "+name, r.Call); {
 			case !r.Failed:
 				succeeded[name]++
+				if stored[r.Call] != (name == "plain") {
+					t.Errorf("the output of %s is stored: %v", name, stored[r.Call])
+				}
 				if plain && n != 1 {
 					t.Errorf("%s succeeded and ran %d times", name, n)
 				}
