@@ -131,9 +131,9 @@ func programs() []row {
 		{"cmd/parley-bench", 4, command, nil, list("github.com/spf13/cobra")},
 		{"cmd/parley-bench/internal/bench", 4, command, nil, list("golang.org/x/sync")},
 		{"examples/hello", 4, command, nil, nil},
-		{"examples/quickstart", 4, command, nil, list("github.com/gorilla/mux", "golang.org/x/sync")},
-		{"examples/research", 4, command, nil, list("golang.org/x/sync")},
-		{"examples/support", 4, command, nil, list("golang.org/x/sync")},
+		{"examples/quickstart", 4, command, nil, nil},
+		{"examples/research", 4, command, nil, nil},
+		{"examples/support", 4, command, nil, nil},
 	}
 }
 
@@ -168,7 +168,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/fsnotify/fsnotify":          {code: list("internal/cli/node")},
 		"github.com/google/go-cmp":              {code: list("storage/storagetest", "providers/providertest", "observability/sinktest", "internal/chaos"), tests: list("")},
 		"github.com/google/jsonschema-go":       {code: list("agent")},
-		"github.com/gorilla/mux":                {code: list("http", "examples")},
+		"github.com/gorilla/mux":                {code: list("http")},
 		"github.com/klauspost/compress":         {code: list("storage/segment"), tests: list("storage", "internal/clickhousetest")},
 		"github.com/minio/minio-go":             {code: list("storage/s3")},
 		"github.com/oklog/ulid":                 {code: list("actors", "http", "internal/cli")},
@@ -179,7 +179,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"go.opentelemetry.io/otel":              {code: list("observability/otel")},
 		"go.opentelemetry.io/proto":             {tests: list("observability/otel")},
 		"golang.org/x/image":                    {code: list("providers/picture")},
-		"golang.org/x/sync":                     {code: list("actors", "http", "cmd", "examples", "internal/admin", "internal/cli")},
+		"golang.org/x/sync":                     {code: list("actors", "http", "cmd", "internal/admin", "internal/cli")},
 		"google.golang.org/grpc":                {code: list("actors")},
 		"google.golang.org/protobuf":            {code: list("actors"), tests: list("observability/otel")},
 	}

@@ -145,33 +145,22 @@ func TestNoTestIsSkipped(t *testing.T) {
 	}
 }
 
-// TestReadmeAgentIsAnExample keeps the README's first program compiled: its lines
-// stand, in this order and without others between, in the example of package
-// agent.
-func TestReadmeAgentIsAnExample(t *testing.T) {
+// TestReadmeProgramIsAnExample keeps the README's first program compiled and run: it is
+// examples/hello, apart from its comment.
+func TestReadmeProgramIsAnExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	example, err := os.ReadFile("agent/example_test.go")
+	example, err := os.ReadFile("examples/hello/main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
-	if block == nil {
-		t.Fatal("README.md has no Go program")
+	_, program, _ := bytes.Cut(example, []byte("\n"))
+	if block == nil || !bytes.Equal(block[1], program) {
+		t.Errorf("the first Go program of README.md is not examples/hello/main.go:\n%s", program)
 	}
-	if !strings.Contains(unindented(example), unindented(block[1])) {
-		t.Errorf("the first Go program of README.md is not part of agent/example_test.go:\n%s", block[1])
-	}
-}
-
-func unindented(b []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }
 
 // pages are what people read from top to bottom, so without CHANGELOG.md.

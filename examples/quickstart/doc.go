@@ -1,11 +1,12 @@
-// Command quickstart serves an agent of its own: a program that uses Parley as a
-// library. It registers an agent with a tool, a schema for what conversations begin
-// with, data for clients and hooks; mounts it on its own router behind its own
-// middleware; and runs.
+// Command quickstart is a hotel's concierge: a program with an agent of its own, which has
+// a tool, a schema for what conversations begin with, and data for clients to draw; with
+// middleware before it and a handler beside it.
 //
-//	go run ./examples/quickstart
+//	go run ./examples/quickstart dev
+//	curl http://127.0.0.1:5173/agents/concierge/room-7 -H 'X-Token: open-sesame' \
+//	  -H 'Content-Type: application/json' -d '{"kind":"user","body":"time","initialData":{"name":"Ada"}}'
+//	curl http://127.0.0.1:5173/agents/concierge/room-7 -H 'X-Token: open-sesame'
 //
-// It keeps its conversations in ./quickstart-data and needs no key: the demo model
-// is offline. Set OPENAI_API_KEY and -model openai/<model>, or ANTHROPIC_API_KEY and
-// -model anthropic/<model>, for a real one of the catalog.
+// It needs no key: the demo model is offline. With OPENAI_API_KEY or ANTHROPIC_API_KEY set,
+// dev --model openai/<model> or anthropic/<model> calls a real one.
 package main

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley"
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/fakemodel"
@@ -53,22 +55,22 @@ func start(t *testing.T) (*vendor, *client.Conversation) {
 	t.Helper()
 	v := &vendor{fakemodel.New(nil), make(chan struct{}, 100), make(chan struct{}, 100)}
 	server := httptest.NewServer(v)
+	t.Setenv("OPENAI_BASE_URL", server.URL+"/v1")
+	t.Setenv("ANTHROPIC_BASE_URL", server.URL)
 	ctx, cancel := context.WithCancel(context.Background())
-	cfg := config{
-		listen: "127.0.0.1:0", data: t.TempDir(), lead: "openai/lead", fallback: "anthropic/second", critic: "anthropic/critic",
-		openAIURL: server.URL + "/v1", anthropicURL: server.URL,
-	}
+	p := &parley.Program{Agents: []*agent.Agent{newTeam("openai/lead", "anthropic/second", "anthropic/critic", newLibrary())}}
 	r, w := io.Pipe()
-	ended := make(chan error, 1)
+	var logs bytes.Buffer
+	ended := make(chan int, 1)
+	data := t.TempDir() // made first, it goes last
 	go func() {
-		err := run(ctx, cfg, w)
-		w.CloseWithError(err)
-		ended <- err
+		ended <- p.Run(ctx, []string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, w, &logs)
+		w.Close()
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		if code := <-ended; code != 0 {
+			t.Errorf("exit %d, %s", code, &logs)
 		}
 		server.CloseClientConnections()
 		server.Close()

@@ -10,12 +10,11 @@
 //
 // Run it, and talk to it. The first message says who the customer is:
 //
-//	go run ./examples/support
-//	curl http://127.0.0.1:8080/agents/support/1 -H 'Content-Type: application/json' \
+//	go run ./examples/support dev
+//	curl http://127.0.0.1:5173/agents/support/1 -H 'Content-Type: application/json' \
 //	  -d '{"kind":"user","body":"Refund my kettle, A1.","initialData":{"customer":"c-1"}}'
-//	curl http://127.0.0.1:8080/agents/support/1
+//	curl http://127.0.0.1:5173/agents/support/1
 //
-// It keeps its conversations in ./support-data. The model is called with
-// OPENAI_API_KEY, where OPENAI_BASE_URL says; without a key it is the offline demo,
-// which only repeats.
+// The model is called with OPENAI_API_KEY, where OPENAI_BASE_URL says; without a key there
+// is dev --model demo/parrot, which is offline and only repeats.
 package main

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +22,7 @@ import (
 // childEnv holds what this binary needs to be the program, as JSON.
 const childEnv = "SUPPORT_TEST_CHILD"
 
-// childConfig is config for another process.
+// childConfig is what another process is told; it finds the model by a variable.
 type childConfig struct{ Data, Model, Shop string }
 
 func TestMain(m *testing.M) {
@@ -31,10 +30,8 @@ func TestMain(m *testing.M) {
 	if json.Unmarshal([]byte(os.Getenv(childEnv)), &child) != nil {
 		os.Exit(m.Run())
 	}
-	cfg := config{listen: "127.0.0.1:0", data: child.Data, model: "openai/m1", openAIURL: child.Model}
 	s := &branch{newStock(), child.Shop}
-	fmt.Fprintln(os.Stderr, run(context.Background(), cfg, s, slog.New(slog.DiscardHandler), os.Stdout))
-	os.Exit(1)
+	os.Exit(serve(context.Background(), child.Data, s, slog.New(slog.DiscardHandler), os.Stdout, os.Stderr))
 }
 
 // branch is a shop that pays by a service, which outlives it.
@@ -129,7 +126,7 @@ func startChild(t *testing.T, child childConfig) (mount string, kill func()) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+string(spec))
+	cmd.Env = append(os.Environ(), childEnv+"="+string(spec), "OPENAI_BASE_URL="+child.Model)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley"
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/internal/fakemodel"
 )
@@ -30,21 +32,24 @@ func startModel(t *testing.T) (m *fakemodel.Model, url string) {
 	return m, server.URL + "/v1"
 }
 
-// start runs the program and returns where its conversations are, and what ends it.
-func start(t *testing.T, cfg config, s shop, log *slog.Logger) (mount string, stop func()) {
+// start runs the program over a model, and returns where its conversations are, and what
+// ends it.
+func start(t *testing.T, model string, s shop, log *slog.Logger) (mount string, stop func()) {
 	t.Helper()
+	t.Setenv("OPENAI_BASE_URL", model)
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
-	ended := make(chan error, 1)
+	var logs bytes.Buffer
+	ended := make(chan int, 1)
+	data := t.TempDir() // made first, it goes last
 	go func() {
-		err := run(ctx, cfg, s, log, w)
-		w.CloseWithError(err)
-		ended <- err
+		ended <- serve(ctx, data, s, log, w, &logs)
+		w.Close()
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		if code := <-ended; code != 0 {
+			t.Errorf("exit %d, %s", code, &logs)
 		}
 	})
 	t.Cleanup(stop)
@@ -54,6 +59,12 @@ func start(t *testing.T, cfg config, s shop, log *slog.Logger) (mount string, st
 		t.Fatal(err)
 	}
 	return string(bytes.TrimSpace(line[:n])), stop
+}
+
+// serve is the program with another shop.
+func serve(ctx context.Context, data string, s shop, log *slog.Logger, out, errOut io.Writer) int {
+	p := &parley.Program{Agents: []*agent.Agent{newAgent("openai/m1", s, log)}}
+	return p.Run(ctx, []string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, out, errOut)
 }
 
 func open(t *testing.T, mount, id string) *client.Conversation {
@@ -91,8 +102,7 @@ func TestDesk(t *testing.T) {
 	model, url := startModel(t)
 	goods := newStock()
 	var log bytes.Buffer
-	mount, stop := start(t, config{listen: "127.0.0.1:0", data: t.TempDir(), model: "openai/m1", openAIURL: url},
-		goods, slog.New(slog.NewTextHandler(&log, nil)))
+	mount, stop := start(t, url, goods, slog.New(slog.NewTextHandler(&log, nil)))
 	ada := open(t, mount, "ada")
 	told := func() string {
 		requests := model.Requests()
@@ -143,8 +153,7 @@ func TestDesk(t *testing.T) {
 // of why.
 func TestDeskKnowsItsCustomers(t *testing.T) {
 	model, url := startModel(t)
-	mount, _ := start(t, config{listen: "127.0.0.1:0", data: t.TempDir(), model: "openai/m1", openAIURL: url},
-		newStock(), slog.New(slog.DiscardHandler))
+	mount, _ := start(t, url, newStock(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	eve := open(t, mount, "eve")
