@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // maxData is the longest data of an attachment, in characters: 14 × 1024 × 1024.
@@ -20,20 +21,21 @@ func imageOf(before string, n int64) io.Reader {
 // TestAttachmentDataLimit goes to the limit and past it with real bytes. An escape
 // counts as the one character it stands for.
 func TestAttachmentDataLimit(t *testing.T) {
-	for _, tt := range []struct {
+	all := []struct {
 		name   string
 		before string // of one character
 		length int64
 		ok     bool
 	}{
 		{"at_the_limit", "A", maxData, true},
+		{"one_over_in_characters", `\u0041`, maxData + 1, false},
 		{"at_the_limit_in_characters", `\u0041`, maxData, true},
 		{"one_group_less", "A", maxData - 4, true},
 		{"one_over", "A", maxData + 1, false},
-		{"one_over_in_characters", `\u0041`, maxData + 1, false},
 		{"one_group_over", "A", maxData + 4, false},
 		{"far_over", "A", 2 * maxData, false},
-	} {
+	}
+	for _, tt := range sample.Of(all, all[:2]) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, nil)
 			h.rt.onStage = func(b conversation.Blob) {

@@ -226,9 +226,6 @@ func TestAdmissionLimits(t *testing.T) {
 	attributes := func(n int) string {
 		return `{"kind":"signal","body":"","type":"t","attributes":{"a":"` + strings.Repeat("x", n-8) + `"}}`
 	}
-	image := func(n int) string {
-		return withAttachments("", `{"type":"image","mimeType":"image/png","data":"`+strings.Repeat("A", n)+`"}`)
-	}
 	for _, tt := range []struct {
 		name    string
 		change  func(*parleyhttp.Options)
@@ -246,7 +243,6 @@ func TestAdmissionLimits(t *testing.T) {
 			withAttachments("", strings.Repeat(`{"type":"image","mimeType":"a/b","data":"eA=="},`, 2)+"{}"), "2"},
 		{"attachments_default", nil, withAttachments("", strings.Repeat(pngJSON+",", 15)+pngJSON),
 			withAttachments("", strings.Repeat(pngJSON+",", 16)+pngJSON), "16"},
-		{"attachment_data", nil, image(14_680_064), image(14_680_068), "14680064"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, tt.change)

@@ -262,16 +262,17 @@ func TestPushThatCannotBeDecoded(t *testing.T) {
 
 // TestStoredPushesAreBounded: what nobody reads is not kept without end.
 func TestStoredPushesAreBounded(t *testing.T) {
+	h := newHistory(t)
+	h.turn(0)
+	known := len(h.pushes)
+	for i := range 20 {
+		long := admitted(conversation.SubmissionID(fmt.Sprint("long_", i)), 100+i)
+		long.Delivery.Body = strings.Repeat("x", 1<<20)
+		h.add(long)
+	}
 	for _, during := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			h, g := newHistory(t), newGates()
-			h.turn(0)
-			known := len(h.pushes)
-			for i := range 20 {
-				long := admitted(conversation.SubmissionID(fmt.Sprint("long_", i)), 100+i)
-				long.Delivery.Body = strings.Repeat("x", 1<<20)
-				h.add(long)
-			}
+			g := newGates()
 			source := newBucket(h.pushes[:known]...)
 			s := start(t, source, &follower.Options{Tip: noIdea})
 			if during {

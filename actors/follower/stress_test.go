@@ -7,15 +7,16 @@ import (
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // TestReadersUnderBadPushes has a writer whose pushes are dropped, doubled,
 // reordered and forged, and readers that resume where they were. Every reader
 // must see the projection of the log, batch by batch, and nothing else.
 func TestReadersUnderBadPushes(t *testing.T) {
-	const readers = 50
-	h := turns(t, 280)
-	h.pushes, h.fragments = h.pushes[:2000], h.fragments[:2000]
+	readers, pushes := sample.Of(50, 10), sample.Of(2000, 400)
+	h := turns(t, pushes*280/2000)
+	h.pushes, h.fragments = h.pushes[:pushes], h.fragments[:pushes]
 	for name, options := range map[string]*follower.Options{
 		"retained": nil,
 		"cold":     {RetainBytes: 2 << 10},
@@ -37,7 +38,7 @@ func TestReadersUnderBadPushes(t *testing.T) {
 			group.Wait()
 			stats := s.Stats()
 			t.Logf("%+v", stats)
-			if stats.Loads < 20 {
+			if stats.Loads < int64(pushes)/100 {
 				t.Errorf("only %d loads: the pushes did no harm", stats.Loads)
 			}
 		})
