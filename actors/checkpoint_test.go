@@ -30,8 +30,9 @@ func remembers() script {
 	}
 }
 
-// longTurns is how many turns a long conversation has, whose node has ended in order.
-var longTurns = sample.Of(130, 80)
+// longTurns is how many turns a long conversation has, whose node has ended in order, and
+// longPage of what size its pages are.
+var longTurns, longPage = sample.Of(130, 30), sample.Of(0, 24<<10)
 
 // longObjects are the objects of that conversation, which is made once.
 var longObjects struct {
@@ -54,7 +55,7 @@ func makeLong(t *testing.T, w *world) map[string][]byte {
 	t.Helper()
 	opts := agents(chatAgent())
 	opts.CheckpointBatches = 8
-	n := w.start(setup{opts: opts, model: remembers()})
+	n := w.start(setup{opts: opts, model: remembers(), page: longPage})
 	for i := range longTurns {
 		n.admit(chat("c"), fmt.Sprint(i), "hello")
 		if i%10 == 9 {
@@ -144,7 +145,7 @@ func checkLong(t *testing.T, w *world, n *node) {
 func TestOpeningALongConversation(t *testing.T) {
 	w := newWorld(t)
 	longConversation(t, w)
-	n := w.start(setup{opts: agents(chatAgent()), model: remembers()})
+	n := w.start(setup{opts: agents(chatAgent()), model: remembers(), page: longPage})
 	n.counts.Reset()
 	if _, err := n.rt.Precheck(t.Context(), message(chat("c"), "new", "hello")); err != nil {
 		t.Fatal(err)
@@ -178,7 +179,7 @@ func TestCheckpointIsNeverTrusted(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				checkLong(t, w, w.start(setup{opts: agents(chatAgent()), model: remembers()}))
+				checkLong(t, w, w.start(setup{opts: agents(chatAgent()), model: remembers(), page: longPage}))
 			})
 		}
 	}
@@ -195,7 +196,7 @@ func TestCheckpointAheadOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := w.start(setup{opts: agents(chatAgent()), model: remembers()})
+	n := w.start(setup{opts: agents(chatAgent()), model: remembers(), page: longPage})
 	n.admit(chat("c"), "next", "and now?")
 	w.until("the answer", func() bool {
 		return len(only[*conversation.SubmissionSettled](w.records(chat("c")))) == len(only[*conversation.SubmissionAdmitted](w.records(chat("c"))))

@@ -33,6 +33,14 @@ func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSim
 // ShowAtMost bounds what a model is shown, in place of maxViewBytes.
 func (r *Runtime) ShowAtMost(bytes int) { r.work.ViewBytes = bytes }
 
+// SetPageBytes sets about how large the pages of a runtime's history are, which does not run
+// yet; 0 changes nothing.
+func (r *Runtime) SetPageBytes(n int) {
+	if n > 0 {
+		r.history.PageBytes = n
+	}
+}
+
 // SetWall sets the wall clock of a runtime that does not run yet.
 func (r *Runtime) SetWall(wall func() time.Time) { r.world.wall = wall }
 
@@ -52,9 +60,7 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 	if err != nil {
 		return nil, nil, err
 	}
-	if page > 0 {
-		rt.history.PageBytes = page
-	}
+	rt.SetPageBytes(page)
 	if f.Wall != nil {
 		rt.world.wall = f.Wall
 	}

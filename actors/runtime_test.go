@@ -257,6 +257,7 @@ type setup struct {
 	hold  func(storagetest.Op) // see storagetest.Plan
 	// shared makes the bucket one that others can reach, as that of a cluster is.
 	shared bool
+	page   int // see [actors.LocalFleet]
 }
 
 // newNode makes a node without a runtime, and tells the options how it logs and asks a
@@ -339,6 +340,7 @@ func (w *world) build(s setup) *node {
 	if n.rt, err = actors.New(bucket, &s.opts); err != nil {
 		w.tb.Fatal(err)
 	}
+	n.rt.SetPageBytes(s.page)
 	return n
 }
 
