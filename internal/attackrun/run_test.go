@@ -39,8 +39,8 @@ type plan struct {
 
 func newPlan(nodes int) plan {
 	p := plan{
-		nodes: nodes, seed: *seedFlag, alone: 4 * time.Second, attacked: 8 * time.Second, rest: time.Second, between: 4 * time.Second,
-		size: 10, stall: 2 * time.Second, kinds: kinds(),
+		nodes: nodes, seed: *seedFlag, alone: sample.Of(4*time.Second, time.Second), attacked: sample.Of(8*time.Second, 2*time.Second), rest: time.Second,
+		between: sample.Of(4*time.Second, 2*time.Second), size: sample.Of(10, 4), stall: 2 * time.Second, kinds: kinds(),
 	}
 	if *longFlag {
 		p.alone, p.attacked, p.rest, p.between, p.size, p.stall = time.Minute, 15*time.Minute, 8*time.Second, 40*time.Second, 40, 13*time.Second

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // talk is a conversation. One client has it at a time.
@@ -74,7 +75,8 @@ func (k *talk) next() message {
 type load struct {
 	client  *client
 	clients int
-	idle    chan *talk // With nobody.
+	think   time.Duration // Of a client between two messages.
+	idle    chan *talk    // With nobody.
 
 	mu     sync.Mutex
 	rounds []round
@@ -90,7 +92,7 @@ type round struct {
 
 // newLoad makes clients and conversations, in the order of a seed.
 func newLoad(c *client, seed uint64, clients, talks int) *load {
-	l := &load{client: c, clients: clients, idle: make(chan *talk, talks)}
+	l := &load{client: c, clients: clients, think: sample.Of(0, 500*time.Millisecond), idle: make(chan *talk, talks)}
 	for i := range talks {
 		l.idle <- newTalk(seed, i)
 	}
@@ -116,6 +118,7 @@ func (l *load) run(ctx, over context.Context) error {
 					cancel(errors.New("another client failed"))
 				}
 				l.idle <- k
+				_ = noderun.Pause(over, l.think)
 			}
 		})
 	}
