@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/observability"
 )
 
 // TestContentIsBounded: however much is said, no event has more than its bound, and what
 // it has is the beginning of what was said.
 func TestContentIsBounded(t *testing.T) {
-	const calls = 100
+	calls := sample.Of(100, 10)
 	huge := strings.Repeat("aü", 1<<19)
 	var records []conversation.Record
 	said := map[string]string{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -47,6 +48,9 @@ func (s *store) holds(want []observability.Event) error {
 // same compares what the events say in JSON, where a nil map is an empty one and
 // invalid UTF-8 is U+FFFD.
 func same(got, want *observability.Event) error {
+	if reflect.DeepEqual(got, want) {
+		return nil // As nearly all are, and it is found sooner so.
+	}
 	g, err := got.AppendJSON(nil)
 	if err != nil {
 		return fmt.Errorf("stored event %s: %w", want.ID, err)
