@@ -127,7 +127,7 @@ func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *sto
 // found at its end.
 func TestLargeBlob(t *testing.T) {
 	const allowed = 4 << 20
-	size := sample.Of[int64](32<<20, 20<<20)
+	size := sample.Of[int64](32<<20, 8<<20)
 	good, flipped := bodyOf(t, size, -1), bodyOf(t, size, size-size/3)
 	onBuckets(t, func(t *testing.T, b storage.Bucket, sent *storagetest.Counter) {
 		read := func() (int64, error) {

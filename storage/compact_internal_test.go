@@ -1,16 +1,21 @@
 package storage
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/parleyrun/parley/internal/sample"
+)
 
 // TestMergesStayCheap merges the segments of a long conversation as they come: what is
 // written again is a few times the data, and what is left is few and large.
 func TestMergesStayCheap(t *testing.T) {
-	const compactions, rewrites = 20_000, 3.1
+	const rewrites = 3.1
+	compactions := sample.Of[int64](20_000, 4_000)
 	for _, size := range []int64{300, 1500, 5000, 12_000, 100_000} {
 		c := &Compactor{logs: &Logs{sizes: defaultSizes()}}
 		var data, written int64
 		most := 0
-		for i := range int64(compactions) {
+		for i := range compactions {
 			ref := SegmentRef{First: i, Last: i, Size: size + size*(i%7)} // replies differ
 			c.refs = append(c.refs, ref)
 			data += ref.Size
