@@ -25,8 +25,10 @@ FUZZTIME ?= 1m
 # With a ClickHouse server of one's own the engine is not installed.
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
-LONGEST_VOLUMES := ./internal/clusterrun ./actors
-LONGEST  := ./actors ./internal/clusterrun ./internal/cli/node ./cmd/parley ./storage/storagetest ./internal/attackrun ./observability/clickhouse ./storage ./test/clients
+LONGEST_VOLUMES := ./internal/clusterrun ./actors ./internal/attackrun ./test/clients ./storage/storagetest ./cmd/parley ./internal/eventsrun
+LONGEST  := ./actors ./internal/clusterrun ./cmd/parley ./internal/eventsrun ./test/clients ./internal/cli/node ./internal/attackrun ./observability/clickhouse ./cmd/parley-bench ./internal/killrun ./storage ./storage/storagetest
+# How many packages are tested at a time: of what waits for processes, two leave a processor idle.
+AT_ONCE  ?= 3
 
 # Tests have more memory than processors. Those of memory collect garbage as programs do.
 test quick volumes mutants race: export GOGC ?= 400
@@ -34,16 +36,19 @@ test quick volumes mutants race: export GOGC ?= 400
 test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -vet=off
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine race lint soak bench generate vuln build clean
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine race lint soak bench generate vuln build clean beside
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The race run comes last, so that the closing lines are those of go test.
+# The volumes and the mutants run beside the race run, whose lines come as they are: theirs
+# come at once, when they are over. Together they take two processors to the end.
 test: needs ## Run every check and every test, as CI does
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target volumes mutants
-	@$(MAKE) --no-print-directory race
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target beside volumes mutants
+
+beside:
+	@$(MAKE) --no-print-directory --output-sync=none AT_ONCE=2 race
 
 # Cheap checks, beside what is fetched and built.
 ready: servers clients $(ENGINE_IF_NEEDED) format tidy vet staticcheck
@@ -78,7 +83,7 @@ mutants: ## Run the suites of the log with its rules switched off: they must not
 
 volumes: ## Run in full, without the race detector, what the race run has a sample of
 	@echo "$(GO) test of the volumes"
-	@volumes=$$($(GO) run ./internal/sample/volumes $(LONGEST_VOLUMES)) && $(GO) test $$volumes
+	@volumes=$$($(GO) run ./internal/sample/volumes $(LONGEST_VOLUMES)) && $(GO) test -p 2 $$volumes
 
 servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
@@ -87,7 +92,7 @@ clients: $(CLIENTS) ## Install the packages of the client suite, as its lock fil
 engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
 
 race: servers clients $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
-	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -p 3 -timeout 30m $(LONGEST) ./...
+	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
 
 build: ## Build the programs into ./bin
 	$(GO) build -o $(BIN)/ ./cmd/parley ./cmd/parley-bench
