@@ -39,13 +39,16 @@ func TestValidateAccepts(t *testing.T) {
 	}
 }
 
+// mistake is a definition with one mistake, and what is said of it.
+type mistake struct {
+	name  string
+	spoil func(a *agent.Agent)
+	field string
+	says  string
+}
+
 func TestValidateNamesEveryMistake(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		spoil func(a *agent.Agent)
-		field string
-		says  string
-	}{
+	namesMistakes(t, []mistake{
 		{"no name", func(a *agent.Agent) { a.Name = "" }, "Name", "does not match"},
 		{"upper case", func(a *agent.Agent) { a.Name = "Triage" }, "Name", "does not match"},
 		{"long name", func(a *agent.Agent) { a.Name = strings.Repeat("a", 64) }, "Name", "does not match"},
@@ -73,15 +76,6 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"dispatch depth", func(a *agent.Agent) { a.Limits.DispatchDepth = -1 }, "Limits.DispatchDepth", "default of 16"},
 		{"empty schema", func(a *agent.Agent) { a.InitialData = new(agent.Schema) }, "InitialData", "NewSchema"},
 		{"empty tool", func(a *agent.Agent) { a.Tools = append(a.Tools, agent.Tool{}) }, "Tools[1]", "NewTool"},
-		{"temperature", func(a *agent.Agent) { a.Generation.Temperature = new(2.5) }, "Generation.Temperature", "use 0 to 2"},
-		{"no temperature", func(a *agent.Agent) { a.Generation.Temperature = new(math.NaN()) }, "Generation.Temperature", "use 0 to 2"},
-		{"output tokens", func(a *agent.Agent) { a.Generation.MaxOutputTokens = -1 }, "Generation.MaxOutputTokens", "or 0 for"},
-		{"stops", func(a *agent.Agent) { a.Generation.StopSequences = []string{"a", "b", "c", "d", "e"} }, "Generation.StopSequences", "at most 4"},
-		{"empty stop", func(a *agent.Agent) { a.Generation.StopSequences = []string{"a", ""} }, "Generation.StopSequences[1]", "is empty"},
-		{"tool that is not there", func(a *agent.Agent) { a.Generation.ToolChoice = "nothing" }, "Generation.ToolChoice", "is no tool of the agent"},
-		{"turns", func(a *agent.Agent) { a.Limits.Turns = -1 }, "Limits.Turns", "default of 100"},
-		{"tokens", func(a *agent.Agent) { a.Limits.Tokens = -1 }, "Limits.Tokens", "or 0 for no bound"},
-		{"dollars", func(a *agent.Agent) { a.Limits.Dollars = math.Inf(1) }, "Limits.Dollars", "or 0 for no bound"},
 		{"tools at once", func(a *agent.Agent) { a.ToolConcurrency = -1 }, "ToolConcurrency", "default of 16"},
 		{"bad fallback", func(a *agent.Agent) { a.Fallbacks = []string{"p/m", "gpt"} }, "Fallbacks[1]", "provider/model"},
 		{"fallback twice", func(a *agent.Agent) { a.Fallbacks = []string{"p/m", "p/m"} }, "Fallbacks[1]", "asked before already"},
@@ -99,7 +93,31 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 			a.Data = []agent.Data{agent.NewDataWriter[int]("n", nil), agent.NewDataWriter[string]("n", nil)}
 		}, "Data[1]", "Data[0]"},
 		{"tool twice", func(a *agent.Agent) { a.Tools = append(a.Tools, labelTool()) }, "Tools[1]", "Tools[0]"},
-	} {
+	})
+	err := (&agent.Agent{Durability: agent.Durability{MaxAttempts: -1, Timeout: -1}}).Validate()
+	var def *agent.DefinitionError
+	if !errors.As(err, &def) || len(def.Issues) != 4 {
+		t.Errorf("all at once: got %v, want 4 issues", err)
+	}
+}
+
+func TestValidateNamesMistakesOfBounds(t *testing.T) {
+	namesMistakes(t, []mistake{
+		{"temperature", func(a *agent.Agent) { a.Generation.Temperature = new(2.5) }, "Generation.Temperature", "use 0 to 2"},
+		{"no temperature", func(a *agent.Agent) { a.Generation.Temperature = new(math.NaN()) }, "Generation.Temperature", "use 0 to 2"},
+		{"output tokens", func(a *agent.Agent) { a.Generation.MaxOutputTokens = -1 }, "Generation.MaxOutputTokens", "or 0 for"},
+		{"stops", func(a *agent.Agent) { a.Generation.StopSequences = []string{"a", "b", "c", "d", "e"} }, "Generation.StopSequences", "at most 4"},
+		{"empty stop", func(a *agent.Agent) { a.Generation.StopSequences = []string{"a", ""} }, "Generation.StopSequences[1]", "is empty"},
+		{"tool that is not there", func(a *agent.Agent) { a.Generation.ToolChoice = "nothing" }, "Generation.ToolChoice", "is no tool of the agent"},
+		{"turns", func(a *agent.Agent) { a.Limits.Turns = -1 }, "Limits.Turns", "default of 100"},
+		{"tokens", func(a *agent.Agent) { a.Limits.Tokens = -1 }, "Limits.Tokens", "or 0 for no bound"},
+		{"dollars", func(a *agent.Agent) { a.Limits.Dollars = math.Inf(1) }, "Limits.Dollars", "or 0 for no bound"},
+	})
+}
+
+func namesMistakes(t *testing.T, mistakes []mistake) {
+	t.Helper()
+	for _, tc := range mistakes {
 		t.Run(tc.name, func(t *testing.T) {
 			a := valid()
 			tc.spoil(a)
@@ -114,11 +132,6 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 				t.Errorf("text %q lacks the field", def)
 			}
 		})
-	}
-	err := (&agent.Agent{Durability: agent.Durability{MaxAttempts: -1, Timeout: -1}}).Validate()
-	var def *agent.DefinitionError
-	if !errors.As(err, &def) || len(def.Issues) != 4 {
-		t.Errorf("all at once: got %v, want 4 issues", err)
 	}
 }
 

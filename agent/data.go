@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
 )
 
 // Data is a kind of structured data that an agent shows to clients beside its
@@ -85,7 +87,7 @@ func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
 		err = w.schema.Validate(ctx, raw)
 	}
 	if err == nil {
-		write, ok := ctx.Value(dataKey{}).(func(context.Context, string, json.RawMessage) error)
+		write, ok := ctx.Value(seam.Data{}).(func(context.Context, string, json.RawMessage) error)
 		if !ok {
 			err = ErrNoResponse
 		} else {
@@ -96,13 +98,4 @@ func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
 		return fmt.Errorf("write data %s: %w", w.name, err)
 	}
 	return nil
-}
-
-// dataKey is the context key of where data goes.
-type dataKey struct{}
-
-// WithData returns a context in which data writers hand what they write to a
-// function. The runtime calls it before tools and hooks; tests of tools may.
-func WithData(ctx context.Context, write func(ctx context.Context, name string, data json.RawMessage) error) context.Context {
-	return context.WithValue(ctx, dataKey{}, write)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 )
 
 type rating struct {
@@ -20,7 +21,7 @@ type rating struct {
 type written []string
 
 func (w *written) context(ctx context.Context) context.Context {
-	return agent.WithData(ctx, func(_ context.Context, name string, data json.RawMessage) error {
+	return agenthost.WithData(ctx, func(_ context.Context, name string, data json.RawMessage) error {
 		*w = append(*w, name+" "+string(data))
 		return nil
 	})
@@ -49,7 +50,7 @@ func TestDataWriter(t *testing.T) {
 		t.Errorf("outside a response: %v", err)
 	}
 	away := errors.New("away")
-	refusing := agent.WithData(t.Context(), func(context.Context, string, json.RawMessage) error { return away })
+	refusing := agenthost.WithData(t.Context(), func(context.Context, string, json.RawMessage) error { return away })
 	if err := bounded.Write(refusing, rating{4}); !errors.Is(err, away) {
 		t.Errorf("refused: %v", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/parleyrun/parley/agent/internal/seam"
+
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -79,7 +81,7 @@ func Text(body string) Message {
 // submission_conflict. Messages to one conversation that are sent at the same time
 // have no order, and one that is tried again after an error counts as another, so
 // both need keys of their own. In a hook, submission and hook take the place of the
-// call. Outside both, as in a test without [WithCall], the key is random.
+// call. Outside both, as in a test that gives it no call, the key is random.
 //
 // How many messages a submission may dispatch, and how many may follow from one another,
 // is bounded by the [Limits] of the agent: an agent that answers itself comes to an end.
@@ -87,7 +89,7 @@ func Text(body string) Message {
 // The error is [ErrNoDispatcher], a [*DispatchLimitError], a [*conversation.Error], or the runtime's; after
 // one of the latter it may not be known whether the message was taken.
 func Dispatch(ctx context.Context, to conversation.Address, m Message) (conversation.Receipt, error) {
-	d, ok := ctx.Value(dispatcherKey{}).(Dispatcher)
+	d, ok := ctx.Value(seam.Dispatcher{}).(dispatcher)
 	err := error(ErrNoDispatcher)
 	var a conversation.Admission
 	if ok {
@@ -157,20 +159,9 @@ func (m *Message) check(to conversation.Address) error {
 	return nil
 }
 
-// Dispatcher takes what tools and hooks send. Every [conversation.Dispatcher] is
-// one. Implementations are safe for concurrent use.
-type Dispatcher interface {
-	// Admit accepts a delivery durably.
+// dispatcher is agenthost.Dispatcher.
+type dispatcher interface {
 	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
-}
-
-// dispatcherKey is the context key of a Dispatcher.
-type dispatcherKey struct{}
-
-// WithDispatcher returns a context in which [Dispatch] sends by d. The runtime
-// calls it before tools and hooks; tests of tools may.
-func WithDispatcher(ctx context.Context, d Dispatcher) context.Context {
-	return context.WithValue(ctx, dispatcherKey{}, d)
 }
 
 // originKey is the context key of an *origin.

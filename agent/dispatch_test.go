@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -38,7 +39,7 @@ func (o *office) keys() []string {
 	return keys
 }
 
-var _ agent.Dispatcher = conversation.Dispatcher(nil)
+var _ agenthost.Dispatcher = conversation.Dispatcher(nil)
 
 func desk(id string) conversation.Address { return conversation.Address{Agent: "desk", ID: id} }
 
@@ -59,7 +60,7 @@ func TestDispatch(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var o office
-			receipt, err := agent.Dispatch(agent.WithDispatcher(t.Context(), &o), desk("1"), tc.m)
+			receipt, err := agent.Dispatch(agenthost.WithDispatcher(t.Context(), &o), desk("1"), tc.m)
 			if err != nil || receipt.SubmissionID != "sub_1" {
 				t.Fatalf("got %+v, %v", receipt, err)
 			}
@@ -81,7 +82,7 @@ func TestDispatchRefuses(t *testing.T) {
 	invalid := conversation.CodeInvalidRequest
 	conflict := conversation.Errorf(conversation.CodeSubmissionConflict, "taken")
 	var o office
-	ctx := agent.WithDispatcher(t.Context(), &o)
+	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	for _, tc := range []struct {
 		name string
 		ctx  context.Context
@@ -102,7 +103,7 @@ func TestDispatchRefuses(t *testing.T) {
 		{"uid and data", ctx, desk("1"), agent.Message{Condition: conversation.Condition{Set: true}, InitialData: json.RawMessage("1")}, invalid, "contradict"},
 		{"data", ctx, desk("1"), agent.Message{InitialData: json.RawMessage("{")}, invalid, "initial data is not JSON"},
 		{"key", ctx, desk("1"), agent.Message{IdempotencyKey: strings.Repeat("ü", 257)}, invalid, "more than 256 characters"},
-		{"admission", agent.WithDispatcher(t.Context(), &office{refuse: conflict}), desk("1"), agent.Text("x"), conflict.Code, "taken"},
+		{"admission", agenthost.WithDispatcher(t.Context(), &office{refuse: conflict}), desk("1"), agent.Text("x"), conflict.Code, "taken"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			receipt, err := agent.Dispatch(tc.ctx, tc.to, tc.m)
@@ -143,8 +144,8 @@ func TestDispatchKeysAreStable(t *testing.T) {
 	var records journal
 	run := func(call conversation.CallID) []string {
 		var o office
-		ctx := agent.WithDispatcher(agent.WithSteps(t.Context(), &records), &o)
-		if _, err := tool.Run(agent.WithCall(ctx, agent.Call{ID: call}), nil); err != nil {
+		ctx := agenthost.WithDispatcher(agenthost.WithSteps(t.Context(), &records), &o)
+		if _, err := tool.Run(agenthost.WithCall(ctx, agent.Call{ID: call}), nil); err != nil {
 			t.Error(err)
 		}
 		return o.keys()
@@ -173,7 +174,7 @@ func TestDispatchKeysAreStable(t *testing.T) {
 
 func TestDispatchKeysOfHooks(t *testing.T) {
 	var o office
-	ctx := agent.WithDispatcher(t.Context(), &o)
+	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	send := func(ctx context.Context) error {
 		_, err := agent.Dispatch(ctx, desk("1"), agent.Text("x"))
 		return err
@@ -213,7 +214,7 @@ func TestDispatchKeysOfHooks(t *testing.T) {
 
 func TestDispatchKeysOutsideACall(t *testing.T) {
 	var o office
-	ctx := agent.WithDispatcher(t.Context(), &o)
+	ctx := agenthost.WithDispatcher(t.Context(), &o)
 	tool := durable(func(ctx context.Context) (conversation.Receipt, error) {
 		_, err := agent.Step(ctx, "s", func(ctx context.Context) (conversation.Receipt, error) {
 			return agent.Dispatch(ctx, desk("1"), agent.Text("x"))
@@ -224,7 +225,7 @@ func TestDispatchKeysOutsideACall(t *testing.T) {
 		return agent.Dispatch(ctx, desk("1"), agent.Text("x"))
 	})
 	for range 2 {
-		if _, err := tool.Run(agent.WithSteps(ctx, &journal{}), nil); err != nil {
+		if _, err := tool.Run(agenthost.WithSteps(ctx, &journal{}), nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -57,10 +57,11 @@
 //
 // # Testing your tools
 //
-// A tool is called like a function: [Tool.Run] with a JSON input. What the runtime
-// puts into the context a test puts there by [WithCall], [WithState], [WithSteps],
-// [WithData] and [WithDispatcher]. [Agent.SetupFor], [Agent.StartDelivery],
-// [Agent.BeforeStop] and their like call what an author wrote as the runtime does.
+// Package agenttest runs an agent with a model that says what the test wants. A tool
+// alone is called like a function: [Tool.Run] with a JSON input. What the runtime puts
+// into the context a test puts there by package agenthost. [Agent.SetupFor],
+// [Agent.StartDelivery], [Agent.BeforeStop] and their like call what an author wrote as
+// the runtime does.
 //
 // # Guarantees
 //

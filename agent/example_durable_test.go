@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -70,8 +71,8 @@ func ExampleStep() {
 
 	records := memory{}
 	for range 2 {
-		ctx := agent.WithCall(context.Background(), agent.Call{ID: "call_01"})
-		out, err := tool.Call(agent.WithSteps(ctx, records), json.RawMessage(`{"order":"A7"}`))
+		ctx := agenthost.WithCall(context.Background(), agent.Call{ID: "call_01"})
+		out, err := tool.Call(agenthost.WithSteps(ctx, records), json.RawMessage(`{"order":"A7"}`))
 		fmt.Println(string(out), err)
 		dies = false
 	}
@@ -103,7 +104,7 @@ func ExampleState() {
 		},
 	}
 
-	ctx := agent.WithState(context.Background(), memory{})
+	ctx := agenthost.WithState(context.Background(), memory{})
 	for _, item := range []string{"pen", "ink"} {
 		out, err := shop.Tools[0].Call(ctx, json.RawMessage(`{"item":"`+item+`"}`))
 		fmt.Println(string(out), err)
@@ -143,8 +144,8 @@ func ExampleDispatch() {
 		return agent.Dispatch(ctx, to, agent.Text("Please look at "+call.Address.ID))
 	}, nil)
 
-	ctx := agent.WithCall(context.Background(), agent.Call{ID: "call_01", Address: conversation.Address{Agent: "support", ID: "42"}})
-	_, err := escalate.Call(agent.WithDispatcher(ctx, desks{}), nil)
+	ctx := agenthost.WithCall(context.Background(), agent.Call{ID: "call_01", Address: conversation.Address{Agent: "support", ID: "42"}})
+	_, err := escalate.Call(agenthost.WithDispatcher(ctx, desks{}), nil)
 	fmt.Println(err)
 	// Output:
 	// to desk/night-shift under call_01/1: Please look at 42

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -60,7 +61,7 @@ func ExampleHooks() {
 		},
 	}
 
-	ctx := agent.WithState(context.Background(), memory{})
+	ctx := agenthost.WithState(context.Background(), memory{})
 	fmt.Println(a.StartDelivery(ctx, &agent.Turn{}))
 	metadata, err := a.FinishResponse(ctx, &agent.Response{Usage: conversation.Usage{Total: 120}})
 	fmt.Println(string(metadata), err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -88,7 +89,7 @@ func ExampleCallFrom() {
 	}
 	tool := agent.NewTool("refund", "Refund an order.", refund, nil)
 
-	ctx := agent.WithCall(context.Background(), agent.Call{ID: "call_01"})
+	ctx := agenthost.WithCall(context.Background(), agent.Call{ID: "call_01"})
 	out, _ := tool.Call(ctx, json.RawMessage(`{"cents": 1250}`))
 	fmt.Println(string(out))
 	// Output:
@@ -117,7 +118,7 @@ func ExampleDataWriter() {
 	fmt.Println(librarian.Validate())
 
 	// A test of a tool collects what it writes.
-	ctx := agent.WithData(context.Background(), func(ctx context.Context, name string, data json.RawMessage) error {
+	ctx := agenthost.WithData(context.Background(), func(ctx context.Context, name string, data json.RawMessage) error {
 		fmt.Println(name, string(data))
 		return nil
 	})

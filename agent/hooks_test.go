@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -99,7 +100,7 @@ func TestHooksAndState(t *testing.T) {
 			return add(ctx)
 		},
 	}}
-	ctx := agent.WithState(t.Context(), newShelf())
+	ctx := agenthost.WithState(t.Context(), newShelf())
 	_, started := a.StartResponse(ctx, &agent.Turn{})
 	_, stop := a.BeforeStop(ctx, &agent.Response{})
 	_, finished := a.FinishResponse(ctx, &agent.Response{})

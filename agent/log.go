@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"log/slog"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
 )
 
 // Bounds of what one [Log] tells, in bytes: of its message, and of all its attributes.
@@ -10,18 +12,6 @@ const (
 	MaxLogMessage    = 8 << 10
 	MaxLogAttributes = 8 << 10
 )
-
-// LogFunc takes what an author logs. Attributes hold what JSON can tell, and nothing
-// that the author still has: nil, bool, int64, uint64, float64, string, []any and
-// map[string]any. It does not wait for anybody.
-type LogFunc func(level slog.Level, message string, attributes map[string]any)
-
-type logKey struct{}
-
-// WithLog returns a context whose author logs go to f. A runtime calls it.
-func WithLog(ctx context.Context, f LogFunc) context.Context {
-	return context.WithValue(ctx, logKey{}, f)
-}
 
 // Log tells whoever observes the conversation something about the call or hook that ctx
 // belongs to: an observability event of type "log", best effort. What it says is shown
@@ -36,7 +26,7 @@ func WithLog(ctx context.Context, f LogFunc) context.Context {
 //
 // Outside of a runtime it does nothing. It may be called from any goroutine.
 func Log(ctx context.Context, level slog.Level, message string, args ...any) {
-	f, ok := ctx.Value(logKey{}).(LogFunc)
+	f, ok := ctx.Value(seam.Log{}).(func(level slog.Level, message string, attributes map[string]any))
 	if !ok {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 )
 
 // logged returns what a runtime is told.
@@ -20,7 +21,7 @@ func logged(t *testing.T, message string, args ...any) (string, map[string]any) 
 	t.Helper()
 	var said string
 	var got map[string]any
-	ctx := agent.WithLog(context.Background(), func(_ slog.Level, message string, attributes map[string]any) {
+	ctx := agenthost.WithLog(context.Background(), func(_ slog.Level, message string, attributes map[string]any) {
 		said, got = message, attributes
 	})
 	agent.Log(ctx, slog.LevelInfo, message, args...)

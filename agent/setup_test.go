@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -175,11 +176,11 @@ func TestSetupReadsStateOnly(t *testing.T) {
 		return err
 	}
 	store := newShelf("plan", `"team"`)
-	s, err := a.SetupFor(agent.WithState(t.Context(), store), &agent.Turn{})
+	s, err := a.SetupFor(agenthost.WithState(t.Context(), store), &agent.Turn{})
 	if err != nil || s.Instructions != "team" || s.Model != "p/team" || store.taken != 0 {
 		t.Errorf("got %+v, %v after %d writes", s, err, store.taken)
 	}
-	if text, err := a.InstructionsFor(agent.WithState(t.Context(), store), &agent.Turn{}); text != "team" || err != nil || store.taken != 0 {
+	if text, err := a.InstructionsFor(agenthost.WithState(t.Context(), store), &agent.Turn{}); text != "team" || err != nil || store.taken != 0 {
 		t.Errorf("instructions alone: got %q, %v after %d writes", text, err, store.taken)
 	}
 }

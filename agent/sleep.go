@@ -48,7 +48,7 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 // time beyond the year 9998, or one that cannot be recorded.
 func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	fail := func(err error) error { return &StepError{Step: name, Err: err} }
-	s, _ := ctx.Value(stepsKey{}).(*steps)
+	s := stepsFrom(ctx)
 	switch {
 	case s == nil:
 		return fail(ErrNoSteps)
@@ -64,7 +64,7 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	}
 	end := time.Now()
 	end = end.Add(at.Sub(s.now())) // by the monotonic clock
-	if p, ok := s.recorder.(Parker); ok && p.Park(end) {
+	if p, ok := s.recorder.(parker); ok && p.Park(end) {
 		return ErrParked
 	}
 	return wait(ctx, end)
@@ -72,7 +72,7 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 
 // now is the time by the clock that sleeps go by.
 func (s *steps) now() time.Time {
-	if c, ok := s.recorder.(Clock); ok {
+	if c, ok := s.recorder.(clock); ok {
 		return c.Now().Round(0)
 	}
 	return time.Now().Round(0)
@@ -83,7 +83,7 @@ type inStepKey struct{}
 
 // dueTime returns what was recorded for a sleep, or records it.
 func (s *steps) dueTime(ctx context.Context, name string, until time.Time) (time.Time, error) {
-	raw, ok := s.recorder.Recorded(name)
+	raw, ok := s.Recorded(name)
 	if !ok {
 		if y := until.UTC().Year(); y < 0 || y > 9998 {
 			return until, fmt.Errorf("the year %d is out of range", y)
@@ -92,7 +92,7 @@ func (s *steps) dueTime(ctx context.Context, name string, until time.Time) (time
 		// A part of a millisecond is a whole one, so that no sleep is too short.
 		at := conversation.TimeOf(until.Add(ahead + time.Millisecond - 1))
 		raw, _ = json.Marshal(at) // a time has its JSON
-		if err := s.recorder.Record(context.WithoutCancel(ctx), name, raw); err != nil {
+		if err := s.Record(context.WithoutCancel(ctx), name, raw); err != nil {
 			return until, fmt.Errorf("record time: %w", err)
 		}
 	}
@@ -119,17 +119,8 @@ func wait(ctx context.Context, until time.Time) error {
 	}
 }
 
-// Parker is a [StepRecorder] that can put a call away while it sleeps. Without it every
-// sleep blocks. Implementations are safe for concurrent use.
-type Parker interface {
-	// Park reports whether the run of the call has to end because it would sleep until
-	// a time, which has a monotonic reading. If not, it just blocks.
-	Park(until time.Time) bool
-}
-
-// Clock is a [StepRecorder] with a clock that sleeps go by. Without it they go by the
-// wall clock of the machine, as it is when they are looked at. Implementations are safe
-// for concurrent use.
-type Clock interface {
-	Now() time.Time
-}
+// parker is agenthost.Parker, and clock agenthost.Clock.
+type (
+	parker interface{ Park(until time.Time) bool }
+	clock  interface{ Now() time.Time }
+)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 )
 
 // bed is a recorder that puts calls away which would sleep for longer than patience.
@@ -48,7 +49,7 @@ func TestSleep(t *testing.T) {
 		run := func(limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			_, err := naps(time.Hour).Run(agent.WithSteps(ctx, &records), nil)
+			_, err := naps(time.Hour).Run(agenthost.WithSteps(ctx, &records), nil)
 			return err
 		}
 		if err := run(20 * time.Minute); !errors.Is(err, context.DeadlineExceeded) {
@@ -67,7 +68,7 @@ func TestSleepIsNeverTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Microsecond)
 		began := time.Now()
-		_, err := naps(time.Second+time.Nanosecond).Run(agent.WithSteps(t.Context(), &journal{}), nil)
+		_, err := naps(time.Second+time.Nanosecond).Run(agenthost.WithSteps(t.Context(), &journal{}), nil)
 		if took := time.Since(began); err != nil || took <= time.Second || took > time.Second+time.Millisecond {
 			t.Errorf("a second and a bit took %v, %v", took, err)
 		}
@@ -81,7 +82,7 @@ func TestSleepParks(t *testing.T) {
 		b := &bed{patience: time.Minute}
 		began := time.Now()
 		for range 2 {
-			if _, err := naps(time.Hour).Run(agent.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrParked) {
+			if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrParked) {
 				t.Errorf("ends with %v", err)
 			}
 			time.Sleep(time.Minute)
@@ -90,7 +91,7 @@ func TestSleepParks(t *testing.T) {
 			t.Errorf("parked until %v, began at %v", b.parked, began)
 		}
 		time.Sleep(57*time.Minute + 30*time.Second)
-		if _, err := naps(time.Hour).Run(agent.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {
+		if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {
 			t.Errorf("over after %v with %v", time.Since(began), err)
 		}
 	})
@@ -122,7 +123,7 @@ func TestSleepThatCannotBe(t *testing.T) {
 	} {
 		ctx := t.Context()
 		if tc.records != nil {
-			ctx = agent.WithSteps(ctx, tc.records)
+			ctx = agenthost.WithSteps(ctx, tc.records)
 		}
 		var failed *agent.StepError
 		if err := tc.sleep(ctx); !errors.As(err, &failed) || tc.is != nil && !errors.Is(err, tc.is) {
@@ -147,7 +148,7 @@ func ExampleSleep() {
 
 	yesterday := time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
 	records := memory{"a day": json.RawMessage(`"` + yesterday + `"`)} // by the first run
-	out, err := remind.Call(agent.WithSteps(context.Background(), records), json.RawMessage(`{"whom":"Ann"}`))
+	out, err := remind.Call(agenthost.WithSteps(context.Background(), records), json.RawMessage(`{"whom":"Ann"}`))
 	fmt.Println(string(out), err)
 	// Output:
 	// "called Ann" <nil>
@@ -169,12 +170,12 @@ func TestSleepByItsClock(t *testing.T) {
 			records := &clocked{ahead: ahead}
 			began := time.Now()
 			for range 2 { // the second run finds it over
-				if _, err := naps(time.Minute).Run(agent.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
+				if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
 					t.Errorf("%v ahead: over after %v with %v", ahead, time.Since(began), err)
 				}
 			}
 			records.ahead -= 30 * time.Second
-			if _, err := naps(time.Minute).Run(agent.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != 90*time.Second {
+			if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != 90*time.Second {
 				t.Errorf("by a clock that is behind: over after %v with %v", time.Since(began), err)
 			}
 		})

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"regexp"
 
+	"github.com/parleyrun/parley/agent/internal/seam"
+
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -243,35 +245,14 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("stored value of state %s does not fit its type: %s", e.State, joinIssues(e.Issues))
 }
 
-// Store is where the runtime keeps the state of one conversation. Implementations
-// are safe for concurrent use.
-type Store interface {
-	// Get returns the JSON stored under a name, and whether there is any. The bytes
-	// are shared and must not be changed.
+// store is agenthost.Store.
+type store interface {
 	Get(name string) (json.RawMessage, bool, error)
-	// Update calls fn once with what is stored, nil for nothing, while no other
-	// Update of the conversation runs, and takes what fn returns: JSON to store, the
-	// value null to remove, nil to leave what is there. An error of fn is returned
-	// as it is and nothing is taken. A panic of fn passes through and leaves the
-	// store usable.
-	//
-	// Whose write it is says ctx: that of a call ([CallFrom]) is made durable by the
-	// batch with its outcome and no earlier one, because a durable tool that runs
-	// again writes again.
 	Update(ctx context.Context, name string, fn func(old json.RawMessage) (json.RawMessage, error)) error
 }
 
-// storeKey is the context key of a Store.
-type storeKey struct{}
-
-// WithState returns a context in which state is kept in a store. The runtime calls
-// it before tools, hooks and [Agent.SetupFor]; tests of tools may.
-func WithState(ctx context.Context, s Store) context.Context {
-	return context.WithValue(ctx, storeKey{}, s)
-}
-
-func storeFrom(ctx context.Context) (Store, error) {
-	s, ok := ctx.Value(storeKey{}).(Store)
+func storeFrom(ctx context.Context) (store, error) {
+	s, ok := ctx.Value(seam.State{}).(store)
 	if !ok {
 		return nil, ErrNoState
 	}
@@ -279,9 +260,9 @@ func storeFrom(ctx context.Context) (Store, error) {
 }
 
 // readOnly is a store that takes nothing.
-type readOnly struct{ Store }
+type readOnly struct{ store }
 
-// Update implements [Store].
+// Update implements store.
 func (readOnly) Update(context.Context, string, func(json.RawMessage) (json.RawMessage, error)) error {
 	return ErrReadOnly
 }
@@ -292,5 +273,5 @@ func withReadOnlyState(ctx context.Context) context.Context {
 	if err != nil {
 		return ctx
 	}
-	return WithState(ctx, readOnly{s})
+	return context.WithValue(ctx, seam.State{}, readOnly{s})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -83,7 +84,7 @@ func TestStateReads(t *testing.T) {
 			if tc.stored != "" {
 				store.values["cart"] = json.RawMessage(tc.stored)
 			}
-			ctx := agent.WithState(t.Context(), store)
+			ctx := agenthost.WithState(t.Context(), store)
 			got, err := state.Get(ctx)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("value (-want +got):\n%s", diff)
@@ -114,7 +115,7 @@ func TestStateReads(t *testing.T) {
 
 // TestStateIsReadWithoutTime reads in a context that has ended, as hooks may.
 func TestStateIsReadWithoutTime(t *testing.T) {
-	ctx, cancel := context.WithCancel(agent.WithState(t.Context(), newShelf("count", "7")))
+	ctx, cancel := context.WithCancel(agenthost.WithState(t.Context(), newShelf("count", "7")))
 	cancel()
 	if got, err := agent.NewState("count", 0).Get(ctx); got != 7 || err != nil {
 		t.Errorf("got %d, %v, want 7", got, err)
@@ -126,7 +127,7 @@ func TestStateWritesWhatChanges(t *testing.T) {
 	list := agent.NewState[[]string]("list", nil)
 	object := agent.NewState("object", map[string]any{})
 	store := newShelf("object", `{"b":[1],"a":{"x":12345678901234567890}}`)
-	ctx := agent.WithState(t.Context(), store)
+	ctx := agenthost.WithState(t.Context(), store)
 	same := map[string]any{"a": map[string]any{"x": json.Number("12345678901234567890")}, "b": []int{1}}
 	for i, tc := range []struct {
 		name  string
@@ -169,7 +170,7 @@ func TestStateValuesAreCopies(t *testing.T) {
 	shared := map[string]int{"a": 1}
 	state := agent.NewState("counts", shared)
 	shared["a"] = 2
-	ctx := agent.WithState(t.Context(), newShelf())
+	ctx := agenthost.WithState(t.Context(), newShelf())
 	first, err := state.Get(ctx)
 	if err != nil || first["a"] != 1 {
 		t.Fatalf("got %v, %v: the initial value follows its variable", first, err)
@@ -197,12 +198,12 @@ func TestStateRefuses(t *testing.T) {
 		says string
 	}{
 		{"no conversation", t.Context(), 1, agent.ErrNoState, ""},
-		{"no store", agent.WithState(t.Context(), nil), 1, agent.ErrNoState, ""},
-		{"broken store", agent.WithState(t.Context(), broken), 1, away, ""},
-		{"no JSON", agent.WithState(t.Context(), newShelf()), func() {}, nil, "unsupported type"},
-		{"too large", agent.WithState(t.Context(), newShelf()), strings.Repeat("x", conversation.MaxPayloadBytes), nil, "at most"},
-		{"infinity", agent.WithState(t.Context(), newShelf()), math.Inf(1), nil, "unsupported value"},
-		{"null beside an initial value", agent.WithState(t.Context(), newShelf()), nil, nil, `null cannot be stored beside the initial value "x"`},
+		{"no store", agenthost.WithState(t.Context(), nil), 1, agent.ErrNoState, ""},
+		{"broken store", agenthost.WithState(t.Context(), broken), 1, away, ""},
+		{"no JSON", agenthost.WithState(t.Context(), newShelf()), func() {}, nil, "unsupported type"},
+		{"too large", agenthost.WithState(t.Context(), newShelf()), strings.Repeat("x", conversation.MaxPayloadBytes), nil, "at most"},
+		{"infinity", agenthost.WithState(t.Context(), newShelf()), math.Inf(1), nil, "unsupported value"},
+		{"null beside an initial value", agenthost.WithState(t.Context(), newShelf()), nil, nil, `null cannot be stored beside the initial value "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := state.Set(tc.ctx, tc.set)
@@ -226,7 +227,7 @@ func TestStateUpdatesAreAtomic(t *testing.T) {
 	tool := agent.NewTool("count", "Count.", func(ctx context.Context, _ struct{}) (int, error) {
 		return state.Update(ctx, func(n int) int { return n + 1 })
 	}, nil)
-	ctx := agent.WithState(t.Context(), newShelf())
+	ctx := agenthost.WithState(t.Context(), newShelf())
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
@@ -252,7 +253,7 @@ func TestStateOutlivesAPanic(t *testing.T) {
 		return state.Update(ctx, func(int) int { panic("secret") })
 	}, nil)
 	store := newShelf()
-	ctx := agent.WithState(t.Context(), store)
+	ctx := agenthost.WithState(t.Context(), store)
 	var crash *agent.PanicError
 	if _, err := tool.Run(ctx, nil); !errors.As(err, &crash) {
 		t.Errorf("got %v, want a PanicError", err)
@@ -309,7 +310,7 @@ func FuzzStateRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		store := newShelf()
 		store.values["cart"] = raw
-		ctx := agent.WithState(t.Context(), store)
+		ctx := agenthost.WithState(t.Context(), store)
 		got, err := state.Get(ctx)
 		var unfit *agent.StateError
 		if err != nil {

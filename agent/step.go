@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"unicode/utf8"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -59,14 +60,14 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 	var zero T
 	fail := func(err error) (T, error) { return zero, &StepError{Step: name, Err: err} }
 
-	s, _ := ctx.Value(stepsKey{}).(*steps)
+	s := stepsFrom(ctx)
 	if s == nil {
 		return fail(ErrNoSteps)
 	}
 	if err := s.begin(name); err != nil {
 		return fail(err)
 	}
-	raw, ok := s.recorder.Recorded(name)
+	raw, ok := s.Recorded(name)
 	if !ok {
 		result, err := runStep(ctx, s, name, fn)
 		if err != nil {
@@ -80,7 +81,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		}
 		// What fn did is done, so time that has run out must not keep it from being
 		// recorded; the recorder has a limit of its own.
-		if err := s.recorder.Record(context.WithoutCancel(ctx), name, raw); err != nil {
+		if err := s.Record(context.WithoutCancel(ctx), name, raw); err != nil {
 			return fail(fmt.Errorf("record result: %w", err))
 		}
 	}
@@ -96,7 +97,7 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 	done := false
 	defer func() {
 		if !done {
-			s.forget(name)
+			s.run.Forget(name)
 		}
 	}()
 	result, err = fn(context.WithValue(withStepOrigin(withReadOnlyState(ctx), name), inStepKey{}, true))
@@ -104,58 +105,45 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 	return result, err
 }
 
-// StepRecorder keeps the steps of one call. Implementations are safe for
-// concurrent use.
-type StepRecorder interface {
-	// Recorded returns the result of a step that was recorded in this or an earlier
-	// run of the call, and whether there is one. The bytes are shared and must not be
-	// changed.
+// recorder is agenthost.StepRecorder.
+type recorder interface {
 	Recorded(name string) (json.RawMessage, bool)
-	// Record makes a result durable before it returns. The context carries the
-	// call's values and no limit of the tool; the recorder ends with its run. After
-	// an error it is not known whether the result is durable.
 	Record(ctx context.Context, name string, output json.RawMessage) error
 }
 
-// stepsKey is the context key of *steps.
-type stepsKey struct{}
-
-// steps is what [Step] needs in one run of a call.
+// steps are those of one run of a call.
 type steps struct {
-	recorder StepRecorder
-	mu       sync.Mutex
-	begun    map[string]bool
+	recorder
+	run *seam.Run
 }
 
-// WithSteps returns a context in which [Step] records to r. The runtime calls it
-// before each run of a durable tool's call, once per run; tests of tools may.
-func WithSteps(ctx context.Context, r StepRecorder) context.Context {
-	return context.WithValue(ctx, stepsKey{}, &steps{recorder: r, begun: map[string]bool{}})
+// stepsFrom returns nil where there are none.
+func stepsFrom(ctx context.Context) *steps {
+	run, _ := ctx.Value(seam.Steps{}).(*seam.Run)
+	if run == nil {
+		return nil
+	}
+	r, ok := run.Recorder.(recorder)
+	if !ok {
+		return nil
+	}
+	return &steps{r, run}
 }
 
 // withoutSteps returns a context in which there are none.
 func withoutSteps(ctx context.Context) context.Context {
-	if ctx.Value(stepsKey{}) == nil {
+	if ctx.Value(seam.Steps{}) == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, stepsKey{}, (*steps)(nil))
+	return context.WithValue(ctx, seam.Steps{}, (*seam.Run)(nil))
 }
 
 func (s *steps) begin(name string) error {
 	if name == "" || len(name) > maxStepName || !utf8.ValidString(name) {
 		return fmt.Errorf("name must be UTF-8 of 1 to %d bytes", maxStepName)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.begun[name] {
+	if !s.run.Begin(name) {
 		return errors.New("name is used twice in one call; give every step its own")
 	}
-	s.begun[name] = true
 	return nil
-}
-
-func (s *steps) forget(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.begun, name)
 }

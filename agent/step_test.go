@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -75,11 +76,11 @@ func TestStepsRunOnce(t *testing.T) {
 		t.Error("the tool is not durable")
 	}
 	var records journal
-	if _, err := tool.Run(agent.WithSteps(t.Context(), &records), nil); err == nil {
+	if _, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil); err == nil {
 		t.Fatal("the first run did not crash")
 	}
 	crash = false
-	out, err := tool.Run(agent.WithSteps(t.Context(), &records), nil)
+	out, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
 	if err != nil || string(out.Output) != `"one!two!"` {
 		t.Errorf("got %v, %v", out, err)
 	}
@@ -102,7 +103,7 @@ func TestStepReturnsWhatIsRecorded(t *testing.T) {
 	})
 	var records journal
 	for run := range 2 {
-		out, err := tool.Run(agent.WithSteps(t.Context(), &records), nil)
+		out, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
 		if err != nil || string(out.Output) != `"9007199254740993 18446744073709551615 \"\""` {
 			t.Errorf("run %d: got %+v, %v", run, out, err)
 		}
@@ -154,7 +155,7 @@ func TestStepFails(t *testing.T) {
 				got = tc.run(ctx, tc.step)
 				return nil, nil
 			})
-			if _, err := tool.Run(agent.WithSteps(t.Context(), tc.records), nil); err != nil {
+			if _, err := tool.Run(agenthost.WithSteps(t.Context(), tc.records), nil); err != nil {
 				t.Fatal(err)
 			}
 			if got == nil || !strings.Contains(got.Error(), tc.says) || tc.is != nil && !errors.Is(got, tc.is) {
@@ -197,7 +198,7 @@ func TestStepMayBeTriedAgain(t *testing.T) {
 			}
 		}
 	})
-	if out, err := tool.Run(agent.WithSteps(t.Context(), &journal{}), nil); err != nil || string(out.Output) != "2" {
+	if out, err := tool.Run(agenthost.WithSteps(t.Context(), &journal{}), nil); err != nil || string(out.Output) != "2" {
 		t.Errorf("got %+v, %v", out, err)
 	}
 }
@@ -213,7 +214,7 @@ func TestStepsNeedADurableTool(t *testing.T) {
 		t.Errorf("without a recorder: %v", err)
 	}
 	plain := agent.NewTool("plain", "Is not durable.", func(ctx context.Context, _ struct{}) (int, error) { return try(ctx) }, nil)
-	if _, err := plain.Run(agent.WithSteps(t.Context(), &journal{}), nil); !errors.Is(err, agent.ErrNoSteps) {
+	if _, err := plain.Run(agenthost.WithSteps(t.Context(), &journal{}), nil); !errors.Is(err, agent.ErrNoSteps) {
 		t.Errorf("in a tool that is not durable: %v", err)
 	}
 }
@@ -232,7 +233,7 @@ func TestStepsReadStateOnly(t *testing.T) {
 		}
 		return state.Update(ctx, func(m int) int { return m + n })
 	})
-	ctx := agent.WithSteps(agent.WithState(t.Context(), newShelf()), &journal{})
+	ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newShelf()), &journal{})
 	if out, err := tool.Run(ctx, nil); err != nil || string(out.Output) != "10" {
 		t.Errorf("got %+v, %v", out, err)
 	}
@@ -257,11 +258,11 @@ func TestStepsAtTheSameTime(t *testing.T) {
 		return got, nil
 	})
 	var records journal
-	first, err := tool.Run(agent.WithSteps(t.Context(), &records), nil)
+	first, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := tool.Run(agent.WithSteps(t.Context(), &records), nil)
+	second, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
 	if err != nil || !slices.Equal(first.Output, second.Output) || len(records.results) != 40 {
 		t.Errorf("got %s, then %s, %v, with %d records", first.Output, second.Output, err, len(records.results))
 	}
@@ -279,7 +280,7 @@ func TestStepIsRecordedThoughTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var records journal
 		began := time.Now()
-		out, err := tool.Run(agent.WithSteps(t.Context(), &records), nil)
+		out, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
 		if err != nil || string(out.Output) != "7" || string(records.results["slow"]) != "7" || records.ctxErr != nil {
 			t.Errorf("got %+v, %v, recorded %s with a context that says %v", out, err, records.results["slow"], records.ctxErr)
 		}

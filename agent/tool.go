@@ -146,7 +146,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, e
 // Run checks the input, runs the function and returns what it came to. Empty input
 // stands for an empty object, because some models send nothing to a tool without
 // parameters. Steps are there only if the tool is durable and ctx has them, see
-// [WithSteps].
+// agenthost.WithSteps.
 //
 // The error is an [*InputError], [*PanicError], [*OutputError], [*ResultError] or
 // [*TimeoutError], or the function's own. A function that ignores its context is

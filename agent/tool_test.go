@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -263,7 +264,7 @@ func TestToolLearnsItsFacts(t *testing.T) {
 		}
 		return c.Address.ID + " " + string(c.ID), nil
 	}, nil)
-	ctx := agent.WithCall(t.Context(), agent.Call{Address: conversation.Address{Agent: "a", ID: "42"}, ID: "call_1"})
+	ctx := agenthost.WithCall(t.Context(), agent.Call{Address: conversation.Address{Agent: "a", ID: "42"}, ID: "call_1"})
 	if got, err := tool.Call(ctx, nil); err != nil || string(got) != `"42 call_1"` {
 		t.Errorf("got %s, %v", got, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/parleyrun/parley/agent/internal/seam"
+
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -45,18 +47,9 @@ type Call struct {
 	InitialData json.RawMessage
 }
 
-// callKey is the context key of a Call.
-type callKey struct{}
-
-// WithCall returns a context that carries the facts of a call. The runtime calls
-// it before [Tool.Run]; tests of tools may.
-func WithCall(ctx context.Context, c Call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
-}
-
 // CallFrom returns the facts of the call whose tool function was handed ctx. It
 // reports false outside a call.
 func CallFrom(ctx context.Context) (Call, bool) {
-	c, ok := ctx.Value(callKey{}).(Call)
+	c, ok := ctx.Value(seam.Call{}).(Call)
 	return c, ok
 }

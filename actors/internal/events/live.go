@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
 )
@@ -40,7 +40,7 @@ func (l *Live) Log(level slog.Level, message string, attributes map[string]any) 
 
 // Author returns a context in which what an author logs is told, with what it is about.
 func (l *Live) Author(ctx context.Context, about map[string]any) context.Context {
-	return agent.WithLog(ctx, func(level slog.Level, message string, attributes map[string]any) {
+	return agenthost.WithLog(ctx, func(level slog.Level, message string, attributes map[string]any) {
 		maps.Copy(attributes, about)
 		l.Log(level, message, attributes)
 	})

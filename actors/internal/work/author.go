@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -127,5 +128,5 @@ func (u *author) within(ctx context.Context, who *agent.Agent) stateScope {
 		return stateScope{ctx: ctx}
 	}
 	w := newStateWrites(u.state, who)
-	return stateScope{agent.WithState(ctx, w), w}
+	return stateScope{agenthost.WithState(ctx, w), w}
 }

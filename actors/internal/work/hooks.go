@@ -8,6 +8,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -63,7 +64,7 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 		return nil
 	}
 	log := c.node.o.Logger.With("conversation", string(c.key), "submission", string(c.turn.Submission), "hook", "ResponseStarted")
-	s := c.author.within(c.live.Author(agent.WithDispatcher(ctx, c.sender), map[string]any{"hook": "ResponseStarted"}), ag)
+	s := c.author.within(c.live.Author(agenthost.WithDispatcher(ctx, c.sender), map[string]any{"hook": "ResponseStarted"}), ag)
 	metadata := c.node.decorate(s.ctx, log, func(ctx context.Context) (json.RawMessage, error) {
 		return ag.StartResponse(ctx, c.turn)
 	})
@@ -84,7 +85,7 @@ func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 	live, box := r.live(v, ""), r.senderOf(v)
 	r.spawn(func() {
 		err := r.node.o.History.Complete(w.ctx, r.o.Key, v.left, &turn.Delivery)
-		s := w.author.within(live.Author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
+		s := w.author.within(live.Author(agenthost.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
 		if err == nil {
 			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, ag.StartDelivery(ctx, turn) })
 		}
@@ -113,7 +114,7 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 		if err := r.node.o.History.Complete(w.ctx, r.o.Key, v.left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
 			log.Warn("delivery cannot be shown to a hook", "err", err)
 		}
-		s := w.author.within(live.Author(agent.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
+		s := w.author.within(live.Author(agenthost.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, r.node, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
 		if err != nil && w.ctx.Err() == nil {
@@ -121,7 +122,7 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 		}
 		if out.Again = again; again == "" {
 			out.Metadata = r.node.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
-				return ag.FinishResponse(agent.WithData(ctx, w.feed.writer(ctx, w.author)), resp)
+				return ag.FinishResponse(agenthost.WithData(ctx, w.feed.writer(ctx, w.author)), resp)
 			})
 		}
 		out.State = s.writes.take()
@@ -145,7 +146,7 @@ func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.R
 	r.spawn(func() {
 		err := r.node.o.History.Complete(life, r.o.Key, v.left, &settled.Delivery)
 		if err == nil {
-			s := u.within(live.Author(agent.WithDispatcher(life, box), map[string]any{"hook": "Settled"}), u.agent)
+			s := u.within(live.Author(agenthost.WithDispatcher(life, box), map[string]any{"hook": "Settled"}), u.agent)
 			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, settled) })
 		}
 		if err != nil {

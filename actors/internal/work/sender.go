@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -19,7 +20,7 @@ type sender struct {
 	sent       atomic.Int64
 }
 
-var _ agent.Dispatcher = (*sender)(nil)
+var _ agenthost.Dispatcher = (*sender)(nil)
 
 // senderOf returns the sender of the work on a submission, which all of it shares.
 func (r *Runner) senderOf(v *view) *sender {
@@ -31,7 +32,7 @@ func (r *Runner) senderOf(v *view) *sender {
 	return r.sender
 }
 
-// Admit implements [agent.Dispatcher]. What a repetition finds sent already does not
+// Admit implements [agenthost.Dispatcher]. What a repetition finds sent already does not
 // count.
 func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	if s.depth >= s.limits.DispatchDepth {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -43,7 +44,7 @@ func newState(v *view) *authorState {
 }
 
 // stateWrites is what one call or hook reads and writes of an author's state. It
-// implements [agent.Store].
+// implements [agenthost.Store].
 type stateWrites struct {
 	state *authorState
 	agent *agent.Agent
@@ -55,13 +56,13 @@ type stateWrites struct {
 	written map[string]int // bytes of the newest value
 }
 
-var _ agent.Store = (*stateWrites)(nil)
+var _ agenthost.Store = (*stateWrites)(nil)
 
 func newStateWrites(state *authorState, ag *agent.Agent) *stateWrites {
 	return &stateWrites{state: state, agent: ag, over: make(chan struct{}), gate: make(chan struct{}, 1), written: map[string]int{}}
 }
 
-// Get implements [agent.Store].
+// Get implements [agenthost.Store].
 func (w *stateWrites) Get(name string) (json.RawMessage, bool, error) {
 	if err := w.known(name); err != nil {
 		return nil, false, err
@@ -72,7 +73,7 @@ func (w *stateWrites) Get(name string) (json.RawMessage, bool, error) {
 	return v, ok, nil
 }
 
-// Update implements [agent.Store].
+// Update implements [agenthost.Store].
 func (w *stateWrites) Update(ctx context.Context, name string, fn func(json.RawMessage) (json.RawMessage, error)) error {
 	if err := w.known(name); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -120,8 +121,8 @@ func (c *toolCall) perform() (machine.Input, error) {
 
 // use runs the tool, and gives up one that goes on beyond its limit.
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
-	ctx := agent.WithDispatcher(agent.WithCall(c.ctx, c.call), c.sender)
-	ctx = agent.WithData(ctx, c.feed.writer(c.ctx, c.author))
+	ctx := agenthost.WithDispatcher(agenthost.WithCall(c.ctx, c.call), c.sender)
+	ctx = agenthost.WithData(ctx, c.feed.writer(c.ctx, c.author))
 	ctx = c.live.Author(ctx, map[string]any{"tool": c.effect.Name, "toolCallId": string(c.effect.Call)})
 	s := c.author.within(ctx, c.author.agent)
 	ctx, c.writes = s.ctx, s.writes
@@ -134,7 +135,7 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	defer giveUp(nil)
 	if tool.Durable() {
 		c.parked.stop, c.parked.giveUp = stop, giveUp
-		ctx = agent.WithSteps(ctx, newSteps(c))
+		ctx = agenthost.WithSteps(ctx, newSteps(c))
 	}
 	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.effect.Input) })
 	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
@@ -219,16 +220,16 @@ func (c *toolCall) imageID(n int) conversation.AttachmentID {
 }
 
 // steps records the steps of one run of a durable tool's call. It implements
-// [agent.StepRecorder].
+// [agenthost.StepRecorder].
 type steps struct {
 	call     *toolCall
 	recorded map[string]json.RawMessage
 }
 
 var (
-	_ agent.StepRecorder = (*steps)(nil)
-	_ agent.Parker       = (*steps)(nil)
-	_ agent.Clock        = (*steps)(nil)
+	_ agenthost.StepRecorder = (*steps)(nil)
+	_ agenthost.Parker       = (*steps)(nil)
+	_ agenthost.Clock        = (*steps)(nil)
 )
 
 func newSteps(c *toolCall) *steps {
@@ -239,23 +240,23 @@ func newSteps(c *toolCall) *steps {
 	return s
 }
 
-// Recorded implements [agent.StepRecorder]. What this run records is not asked for
+// Recorded implements [agenthost.StepRecorder]. What this run records is not asked for
 // again.
 func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 	raw, ok := s.recorded[name]
 	return raw, ok
 }
 
-// Park implements [agent.Parker].
+// Park implements [agenthost.Parker].
 func (s *steps) Park(until time.Time) bool { return s.call.parked.park(until) }
 
-// Now implements [agent.Clock].
+// Now implements [agenthost.Clock].
 func (s *steps) Now() time.Time { return s.call.options.Now() }
 
 // errStepLost says that a step may not be durable: the conversation is handed on.
 var errStepLost = errors.New("the run is over")
 
-// Record implements [agent.StepRecorder].
+// Record implements [agenthost.StepRecorder].
 func (s *steps) Record(_ context.Context, name string, output json.RawMessage) error {
 	c := s.call
 	done := make(chan error, 1)

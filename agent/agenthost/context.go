@@ -1,0 +1,95 @@
+package agenthost
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// WithCall returns a context that carries the facts of a call, for [agent.CallFrom]. It is needed before
+// [agent.Tool.Run].
+func WithCall(ctx context.Context, c agent.Call) context.Context {
+	return context.WithValue(ctx, seam.Call{}, c)
+}
+
+// WithData returns a context in which data writers hand what they write to a function.
+func WithData(ctx context.Context, write func(ctx context.Context, name string, data json.RawMessage) error) context.Context {
+	return context.WithValue(ctx, seam.Data{}, write)
+}
+
+// Dispatcher takes what tools and hooks send. Every [conversation.Dispatcher] is one. Implementations
+// are safe for concurrent use.
+type Dispatcher interface {
+	// Admit accepts a delivery durably.
+	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
+}
+
+// WithDispatcher returns a context in which [agent.Dispatch] sends by d.
+func WithDispatcher(ctx context.Context, d Dispatcher) context.Context {
+	return context.WithValue(ctx, seam.Dispatcher{}, d)
+}
+
+// WithLog returns a context in which [agent.Log] hands what authors log to a function, which waits for
+// nobody. Attributes hold what JSON can tell, and nothing that the author still has: nil, bool, int64,
+// uint64, float64, string, []any and map[string]any.
+func WithLog(ctx context.Context, log func(level slog.Level, message string, attributes map[string]any)) context.Context {
+	return context.WithValue(ctx, seam.Log{}, log)
+}
+
+// Store is where a host keeps the state of one conversation. Implementations are safe for concurrent
+// use.
+type Store interface {
+	// Get returns the JSON stored under a name, and whether there is any. The bytes are shared
+	// and must not be changed.
+	Get(name string) (json.RawMessage, bool, error)
+	// Update calls fn once with what is stored, nil for nothing, while no other Update of the
+	// conversation runs, and takes what fn returns: JSON to store, the value null to remove, nil
+	// to leave what is there. An error of fn is returned as it is and nothing is taken. A panic
+	// of fn passes through and leaves the store usable.
+	//
+	// Whose write it is says ctx: that of a call ([agent.CallFrom]) is made durable by the batch
+	// with its outcome and no earlier one, because a durable tool that runs again writes again.
+	Update(ctx context.Context, name string, fn func(old json.RawMessage) (json.RawMessage, error)) error
+}
+
+// WithState returns a context in which state is kept in a store. It is needed before tools, hooks and
+// [agent.Agent.SetupFor].
+func WithState(ctx context.Context, s Store) context.Context {
+	return context.WithValue(ctx, seam.State{}, s)
+}
+
+// StepRecorder keeps the steps of one call. One that is a [Parker] or a [Clock] too decides about
+// sleeps. Implementations are safe for concurrent use.
+type StepRecorder interface {
+	// Recorded returns the result of a step that was recorded in this or an earlier run of the
+	// call, and whether there is one. The bytes are shared and must not be changed.
+	Recorded(name string) (json.RawMessage, bool)
+	// Record makes a result durable before it returns. The context carries the call's values
+	// and no limit of the tool; the recorder ends with its run. After an error it is not known
+	// whether the result is durable.
+	Record(ctx context.Context, name string, output json.RawMessage) error
+}
+
+// Parker is a [StepRecorder] that can put a call away while it sleeps. Without it every sleep blocks.
+type Parker interface {
+	// Park reports whether the run of the call has to end because it would sleep until a time,
+	// which has a monotonic reading. If not, it just blocks.
+	Park(until time.Time) bool
+}
+
+// Clock is a [StepRecorder] with a clock that sleeps go by. Without it they go by the wall clock of the
+// machine, as it is when they are looked at.
+type Clock interface {
+	Now() time.Time
+}
+
+// WithSteps returns a context in which [agent.Step] records to r. It is needed once for each run of a
+// durable tool's call.
+func WithSteps(ctx context.Context, r StepRecorder) context.Context {
+	return context.WithValue(ctx, seam.Steps{}, &seam.Run{Recorder: r})
+}
