@@ -228,3 +228,23 @@ func TestOffsetBeyondTheHeadIsAWarning(t *testing.T) {
 		t.Errorf("log %q", got)
 	}
 }
+
+// TestRefsAreLoggedSomewhere: without a log, what a client was told a ref of is in the
+// default one, and nothing else is.
+func TestRefsAreLoggedSomewhere(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(newLog(&log))
+	h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = nil })
+	h.rt.fail = func(string) error { return conversation.Unavailable(time.Second, errors.New("busy")) }
+	wantError(t, h.do("GET", "/c1"), 503, conversation.CodeUnavailable)
+	if log.Len() > 0 {
+		t.Errorf("logged %s", &log)
+	}
+	h.rt.fail = func(string) error { return errors.New("broken") }
+	e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "ref="+e.Ref) || !strings.Contains(got, "broken") {
+		t.Errorf("ref %s, logged %s", e.Ref, got)
+	}
+}

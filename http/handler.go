@@ -33,7 +33,8 @@ type Mount struct {
 
 // Options configure a [Handler]. Nil and every zero field mean the default.
 type Options struct {
-	// Logger receives errors and dropped readers; nil discards them.
+	// Logger receives errors and dropped readers. Nil discards them, but for errors of which
+	// a client is told a ref: these go to slog.Default(), as it was when the handler was made.
 	Logger *slog.Logger
 	// PublicURL is the origin, and possibly a path prefix, under which clients
 	// reach the handler ("https://agents.example.com"). Empty means the scheme and
@@ -103,7 +104,7 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		v = *o
 	}
-	v.Logger = fallback(v.Logger, slog.New(slog.DiscardHandler))
+	v.Logger = fallback(v.Logger, slog.New(onlyRefs{slog.Default().Handler()}))
 	v.MaxBodyBytes = fallback(v.MaxBodyBytes, 256<<20)
 	v.MaxTextBytes = fallback(v.MaxTextBytes, 4<<20)
 	v.MaxAttachments = fallback(v.MaxAttachments, 16)

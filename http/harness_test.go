@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,6 +35,7 @@ func newHarness(t testing.TB, change func(*parleyhttp.Options)) *harness {
 	keys, refs := 0, 0
 	opts := &parleyhttp.Options{
 		TempDir: temp,
+		Logger:  slog.New(slog.DiscardHandler),
 		NewKey:  func() string { keys++; return fmt.Sprintf("key-%d", keys) },
 		NewRef:  func() string { refs++; return fmt.Sprintf("err_%d", refs) },
 	}
