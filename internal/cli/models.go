@@ -101,7 +101,7 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 	case err != nil:
 		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>; parley models lists others", spec, err, DemoModel)
 	case !reg.Speaks(m.API) && m.API != providers.APIEdgeAIBinding:
-		return fmt.Errorf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", spec, m.API)
+		return &UnspokenError{Spec: spec, API: m.API}
 	case missing != nil:
 		return fmt.Errorf("model %q cannot be used: %w; set it and start again, or %s", spec, missing, other)
 	case reg.Credentials(m) == "" && needsKey(m):
@@ -115,6 +115,14 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 		return fmt.Errorf("model %q needs a token: name its variable with apiKeyEnv of %s in the configuration, or %s", spec, provider, other)
 	}
 	return nil
+}
+
+// UnspokenError is a model in a format that the program does not speak.
+type UnspokenError struct{ Spec, API string }
+
+// Error implements error.
+func (e *UnspokenError) Error() string {
+	return fmt.Sprintf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", e.Spec, e.API)
 }
 
 // needsKey reports whether a model is called at its vendor's, without anything that may be

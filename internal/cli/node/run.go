@@ -90,7 +90,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
 	hidden.Add(reg.Secrets()...)
-	if err := checkAgent(reg, single.Agent); err != nil {
+	if err := checkAgent(reg, single.Agent, nil); err != nil {
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
 	fresh := cfg.id == ""

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -124,7 +125,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	if err != nil {
 		return err
 	}
-	if err := CheckAgents(cfg.program, cfg.file, conf); err != nil {
+	if err := CheckAgents(cfg.program, cfg.file, conf, log); err != nil {
 		return err
 	}
 	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
@@ -172,13 +173,13 @@ func registryOf(p *cli.Program, configured map[string]providers.Registration) (*
 }
 
 // CheckAgents tells a user which agent's models cannot be called.
-func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
+func CheckAgents(p *cli.Program, file string, conf *config.Server, log *slog.Logger) error {
 	reg, err := registryOf(p, conf.Providers)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	for _, a := range conf.Agents {
-		if err := checkAgent(reg, a.Agent); err != nil {
+		if err := checkAgent(reg, a.Agent, log); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
@@ -186,18 +187,25 @@ func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
 }
 
 // checkAgent looks at every model that an agent and its subagents name: one that
-// cannot be called would be found out only when it is needed.
-func checkAgent(reg *providers.Registry, a *agent.Agent) error {
+// cannot be called would be found out only when it is needed. One in a format that the
+// program does not speak is only warned of, where there is a log: others may answer for it.
+func checkAgent(reg *providers.Registry, a *agent.Agent, log *slog.Logger) error {
 	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
 		if spec == "" { // the parent's, or the conversation's
 			continue
 		}
-		if err := cli.CheckModel(reg, spec, fmt.Sprintf("use %q, which is offline", cli.DemoModel)); err != nil {
+		err := cli.CheckModel(reg, spec, fmt.Sprintf("use %q, which is offline", cli.DemoModel))
+		var unspoken *cli.UnspokenError
+		if errors.As(err, &unspoken) && log != nil {
+			log.Warn("calls of a model will fail: this program does not speak its format", "agent", a.Name, "model", spec, "api", unspoken.API)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("agent %q: %w", a.Name, err)
 		}
 	}
 	for _, sub := range a.Subagents {
-		if err := checkAgent(reg, sub); err != nil {
+		if err := checkAgent(reg, sub, log); err != nil {
 			return fmt.Errorf("agent %q: sub%w", a.Name, err)
 		}
 	}

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/providers"
 )
 
 // TestServeListens says where: as the flag, else the file, else the platform, which may be
@@ -52,5 +54,23 @@ func TestServeInAnotherFolder(t *testing.T) {
 	clitest.Write(t, file, "agents: {echo: {model: demo/parrot}}\nbucket: {endpoint: s3.example.com, name: words}\ncluster: {listen: \"10.0.0.5:7946\"}\n")
 	if conf, err := cfg.load(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "leave one of them out") {
 		t.Errorf("of a cluster: %+v, %v", conf, err)
+	}
+}
+
+// TestUnspokenModelsAreWarnedOf: a model in a format that the program does not speak keeps
+// nobody from starting.
+func TestUnspokenModelsAreWarnedOf(t *testing.T) {
+	conf, logs := named("echo"), &clitest.Lines{}
+	conf.Providers = map[string]providers.Registration{"own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}}
+	conf.Agents[0].Agent.Fallbacks = []string{"own/m"}
+	if err := CheckAgents(&cli.Program{}, "p.yaml", conf, slog.New(slog.NewTextHandler(logs, nil))); err != nil {
+		t.Error(err)
+	}
+	if logs.With("level=WARN", "agent=echo", "model=own/m", "api=unheard") == "" {
+		t.Errorf("logged %s", logs.Buf.String())
+	}
+	conf.Agents[0].Agent.Fallbacks = []string{"nobody/m"}
+	if err := CheckAgents(&cli.Program{}, "p.yaml", conf, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a provider that nobody knows is none that fails later")
 	}
 }
