@@ -147,6 +147,7 @@ func (c codec) dialectOf(m providers.Model) dialect {
 	if c.maxTokensField != "" {
 		d.maxTokens = c.maxTokensField
 	}
+	d.cacheKey = d.cacheKey || d.longCache
 	switch k.PromptCacheKeyMode {
 	case "enabled":
 		d.cacheKey = true

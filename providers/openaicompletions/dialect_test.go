@@ -296,7 +296,10 @@ func TestLongCacheRetention(t *testing.T) {
 		"a model without it":    {providers.Model{Provider: "openai", LongCacheRetention: true, Compat: providers.Compat{SupportsLongCacheRetention: providers.FlagOff}}, 0, 0},
 		"a server of one's own": {providers.Model{Provider: "p", LongCacheRetention: true}, 1, 0},
 	} {
-		got := providertest.Encoded(t, openaicompletions.NewCodec(nil), tt.m, req, providers.Options{})
+		got := providertest.Encoded(t, openaicompletions.NewCodec(nil), tt.m, req, providers.Options{SessionID: "s"})
+		if keyed := strings.Contains(got, `"prompt_cache_key": "s"`); keyed != (tt.day+tt.marked > 0) {
+			t.Errorf("%s: has a key: %v, in %s", name, keyed, got)
+		}
 		if day, marked := strings.Count(got, `"prompt_cache_retention": "24h"`), strings.Count(got, `"ttl": "1h"`); day != tt.day || marked != tt.marked {
 			t.Errorf("%s: %d and %d marks, want %d and %d, in %s", name, day, marked, tt.day, tt.marked, got)
 		}
