@@ -15,6 +15,7 @@ VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
 GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
+JUDGES   := test/judges/node_modules/.package-lock.json
 ENGINE   := test/engine/node_modules/.package-lock.json
 SCHEDULES ?= 20000
 LOGSCHEDULES ?= 100000
@@ -36,7 +37,7 @@ test quick volumes mutants race: export GOGC ?= 400
 test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -vet=off
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine race lint soak bench generate vuln build clean beside
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine judges race lint soak bench generate vuln build clean beside
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,13 +95,18 @@ engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock f
 race: servers clients $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
 	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
 
+# A module of its own, whose dependencies are not those of parley.
+judges: $(JUDGES) ## Let the vendors' SDKs and pi-ai judge what is sent to vendors and read from them, see docs/judges.md
+	$(GO) -C test/judges vet ./...
+	$(GO) -C test/judges test -count=1 ./...
+
 build: ## Build the programs into ./bin
 	$(GO) build -o $(BIN)/ ./cmd/parley ./cmd/parley-bench
 
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine ## Run the large volumes: schedules, kills, attacks, events, crashes and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES and FUZZTIME (minutes) say how many
+soak: needs servers engine $(JUDGES) ## Run the large volumes: schedules, kills, attacks, events, crashes and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES and FUZZTIME (minutes) say how many
 	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
 
 bench: engine ## Run the benchmarks
@@ -115,7 +121,7 @@ vuln: $(VULN) ## Look for known vulnerabilities; needs the network
 	$(VULN) ./...
 
 clean: ## Remove what make built
-	rm -rf $(BIN) test/clients/node_modules test/engine/node_modules
+	rm -rf $(BIN) test/clients/node_modules test/engine/node_modules test/judges/node_modules
 
 # A tool's file carries its version, so that a new pin is built and an old one is not run.
 define install
@@ -143,6 +149,10 @@ $(DRIVE):
 # npm writes the file before it is done, so that its time says nothing.
 $(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc
 	cd test/clients && npm ci --no-progress
+	@touch $@
+
+$(JUDGES): test/judges/package.json test/judges/package-lock.json test/judges/.npmrc
+	cd test/judges && npm ci --no-progress
 	@touch $@
 
 $(ENGINE): test/engine/package.json test/engine/package-lock.json test/engine/.npmrc

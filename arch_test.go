@@ -184,6 +184,10 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"golang.org/x/sync":                     {code: list("actors", "http", "cmd", "internal/admin", "internal/cli")},
 		"google.golang.org/grpc":                {code: list("actors")},
 		"google.golang.org/protobuf":            {code: list("actors"), tests: list("observability/otel")},
+
+		// Of the module of the judges.
+		"github.com/anthropics/anthropic-sdk-go": {tests: list("test/judges")},
+		"github.com/openai/openai-go":            {tests: list("test/judges")},
 	}
 }
 
