@@ -106,28 +106,39 @@ func (v *vertex) locate(m providers.Model, o providers.Options) (providers.Model
 	}
 	// What a key calls has neither project nor location: the key does.
 	byKey := o.APIKey != "" && !o.Bearer
-	whole := byKey || strings.HasPrefix(m.ID, "projects/")
-	switch {
-	case byKey:
+	if byKey {
 		base = strings.Replace(base, catalogHost, globalHost, 1)
-	case location == "" && (!whole || strings.Contains(base, locationName)):
-		return m, ErrNoLocation
-	case location != "" && !locations.MatchString(location):
-		return m, fmt.Errorf("%s=%q is no location", envLocation, location)
-	default:
-		base = strings.Replace(base, catalogHost, hostOf(location), 1)
 	}
+	whole := byKey || strings.HasPrefix(m.ID, "projects/")
+	if err := v.missing(!whole, !whole || strings.Contains(base, locationName)); err != nil {
+		return m, err
+	}
+	base = strings.Replace(base, catalogHost, hostOf(location), 1)
 	if !versioned.MatchString(base) {
 		base += "/v1"
 	}
 	if !whole {
-		if v.project() == "" {
-			return m, ErrNoProject
-		}
 		base += "/projects/" + url.PathEscape(v.project()) + "/locations/" + location
 	}
 	m.BaseURL = strings.ReplaceAll(base, locationName, location)
 	return m, nil
+}
+
+// missing says what the environment lacks of what an address needs.
+func (v *vertex) missing(project, location bool) error {
+	place := v.env(envLocation)
+	noProject, noLocation := project && v.project() == "", location && place == ""
+	switch {
+	case noProject && noLocation:
+		return fmt.Errorf("%w; %w", ErrNoProject, ErrNoLocation)
+	case noProject:
+		return ErrNoProject
+	case noLocation:
+		return ErrNoLocation
+	case location && !locations.MatchString(place):
+		return fmt.Errorf("%s=%q is no location", envLocation, place)
+	}
+	return nil
 }
 
 // hostOf is the vendor's host for a location, which may be a multi-region.

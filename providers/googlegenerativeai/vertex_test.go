@@ -39,6 +39,7 @@ func TestVertexAddresses(t *testing.T) {
 		{"global", catalogBase, "gemini-3-pro", with("global"), token, "https://aiplatform.googleapis.com/v1/projects/proj/locations/global" + model, nil},
 		{"several regions", catalogBase, "gemini-3-pro", with("eu"), token, "https://aiplatform.eu.rep.googleapis.com/v1/projects/proj/locations/eu" + model, nil},
 		{"key", catalogBase, "gemini-3-pro", with("us-east5"), key, "https://aiplatform.googleapis.com/v1" + model, nil},
+		{"key beside an odd location", catalogBase, "gemini-3-pro", with("evil.example/"), key, "https://aiplatform.googleapis.com/v1" + model, nil},
 		{"key alone", catalogBase, "gemini-3-pro", nil, key, "https://aiplatform.googleapis.com/v1" + model, nil},
 		{"a token for a key", catalogBase, "gemini-3-pro", with("us"), providers.Options{APIKey: "t", Bearer: true},
 			"https://aiplatform.us.rep.googleapis.com/v1/projects/proj/locations/us" + model, nil},
@@ -58,6 +59,9 @@ func TestVertexAddresses(t *testing.T) {
 			"https://own.example/v1/projects/p/locations/l/endpoints/7", nil},
 		{"no project", catalogBase, "gemini-3-pro", map[string]string{"GOOGLE_CLOUD_LOCATION": "global"}, token, "", googlegenerativeai.ErrNoProject},
 		{"no location", catalogBase, "gemini-3-pro", map[string]string{"GOOGLE_CLOUD_PROJECT": "proj"}, token, "", googlegenerativeai.ErrNoLocation},
+		{"neither", catalogBase, "gemini-3-pro", nil, token, "", googlegenerativeai.ErrNoProject},
+		{"neither, the other", catalogBase, "gemini-3-pro", nil, token, "", googlegenerativeai.ErrNoLocation},
+		{"no location for one's own place", "https://{location}.own.example", "gemini-3-pro", nil, key, "", googlegenerativeai.ErrNoLocation},
 		{"no location for the host", catalogBase, "projects/p/locations/l/endpoints/7", nil, token, "", googlegenerativeai.ErrNoLocation},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
