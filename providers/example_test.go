@@ -11,8 +11,7 @@ import (
 
 func Example() {
 	registry := providers.NewRegistry(nil)
-	registry.RegisterProtocol(demo.API, demo.New(0))
-	if err := registry.RegisterProvider("demo", demo.Registration()); err != nil {
+	if err := demo.Register(registry, 0); err != nil {
 		panic(err)
 	}
 

@@ -48,3 +48,17 @@ func TestProvidersOfTheEnvironment(t *testing.T) {
 		t.Errorf("a server of one's own has models that nobody knows: %+v, %v", m, err)
 	}
 }
+
+// TestProtocolsAreSpoken: what a configured provider may name as its api can be called, but
+// for what only some platforms bring.
+func TestProtocolsAreSpoken(t *testing.T) {
+	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range protocols() {
+		if !reg.Speaks(api) && api != providers.APIEdgeAIBinding {
+			t.Errorf("nobody speaks %s", api)
+		}
+	}
+}

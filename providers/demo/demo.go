@@ -38,6 +38,13 @@ type Demo struct{ pace time.Duration }
 // New returns a Demo that waits pace before each word. 0 or less is instant.
 func New(pace time.Duration) *Demo { return &Demo{pace: pace} }
 
+// Register lets a registry call the model as demo/parrot, or by any other id, with a pause
+// before each word.
+func Register(r *providers.Registry, pace time.Duration) error {
+	r.RegisterProtocol(API, New(pace))
+	return r.RegisterProvider("demo", Registration())
+}
+
 // Stream implements providers.Protocol.
 func (d *Demo) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return providers.NewStream(ctx, m, func(a *providers.Assembler) error {

@@ -45,6 +45,13 @@ func New(o *Options) *providers.HTTP {
 	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.orDefault().Client})
 }
 
+// Register lets the models of a registry be called in this format, at Google's and by
+// Vertex AI.
+func Register(r *providers.Registry, o *Options) {
+	r.RegisterProtocol(API, New(o))
+	r.RegisterProtocol(APIVertex, NewVertex(o))
+}
+
 // NewCodec returns the codec of API alone, for other transports. It ignores
 // Options.Client.
 func NewCodec(o *Options) providers.Codec {

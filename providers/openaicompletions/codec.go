@@ -38,6 +38,9 @@ func New(o *Options) *providers.HTTP {
 	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client})
 }
 
+// Register lets the models of a registry be called in this format.
+func Register(r *providers.Registry, o *Options) { r.RegisterProtocol(API, New(o)) }
+
 // NewCodec returns the codec alone, for other transports. It ignores
 // Options.Client.
 func NewCodec(o *Options) providers.Codec {

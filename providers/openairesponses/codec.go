@@ -41,6 +41,13 @@ func (o *Options) orDefault() Options {
 // New returns the protocol of API over HTTP. Its Close drops idle connections.
 func New(o *Options) *providers.HTTP { return newHTTP(NewCodec(o), o) }
 
+// Register lets the models of a registry be called in this format and its two variants.
+func Register(r *providers.Registry, o *Options) {
+	r.RegisterProtocol(API, New(o))
+	r.RegisterProtocol(APIAzure, NewAzure(o))
+	r.RegisterProtocol(APICodex, NewCodex(o))
+}
+
 // NewCodec returns the codec of API alone, for other transports. It ignores
 // Options.Client.
 func NewCodec(o *Options) providers.Codec {
