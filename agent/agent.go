@@ -67,6 +67,14 @@ type Agent struct {
 	// reach.
 	Subagents []*Agent
 
+	// Output is what a reply comes to, as [SchemaFor] has it from a Go type; nil is text. The model
+	// gives it with the tool [FinishTool], whose input is checked like any other: a wrong one
+	// it reads why, and tries again. One that ends without is reminded once, and then the
+	// submission fails with submission_output_missing. Of a subagent it is the result of its
+	// task, for which its last words stand in if it gives none. Clients find it as the output of
+	// that call.
+	Output *Schema
+
 	// ToolConcurrency bounds the calls of one turn that run at once; the others
 	// wait for their turn, in call order; tasks of subagents are calls too. Zero means
 	// [DefaultToolConcurrency], 1 runs one after the other.

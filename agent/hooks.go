@@ -68,6 +68,8 @@ type Response struct {
 	Message conversation.MessageID
 	// Text is what the response says, its text parts joined by blank lines.
 	Text string
+	// Output is what the model gave by [FinishTool]; nil if nothing.
+	Output json.RawMessage
 	// StopReason is the model's reason to end, such as "stop" or "length".
 	StopReason string
 	// Usage is the sum over the turns of the response, in tokens.
@@ -120,9 +122,15 @@ func (a *Agent) StartResponse(ctx context.Context, t *Turn) (json.RawMessage, er
 }
 
 // BeforeStop calls the hook WouldStop and returns what the model is told to go on
-// with, empty if the response may end. The error is the author's, a [*PanicError],
-// or says that the text is too long to record.
+// with, empty if the response may end. The error is [ErrNoOutput], the author's, a
+// [*PanicError], or says that the text is too long to record.
 func (a *Agent) BeforeStop(ctx context.Context, r *Response) (again string, err error) {
+	if a.Output != nil && r.Output == nil {
+		if r.Continuations > 0 {
+			return "", ErrNoOutput
+		}
+		return sayReminder, nil
+	}
 	if a.Hooks.WouldStop == nil {
 		return "", nil
 	}

@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"reflect"
 	"strings"
+	"sync"
 
 	infer "github.com/google/jsonschema-go/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -20,6 +21,8 @@ import (
 type Schema struct {
 	source   json.RawMessage
 	compiled *jsonschema.Schema
+
+	finish func() (Tool, error) // the tool whose input it is, made once
 }
 
 // schemaURL is the base address of a schema while it is compiled, and stands in
@@ -53,7 +56,10 @@ func NewSchema(source json.RawMessage) (*Schema, error) {
 	if err := json.Compact(&compact, source); err != nil {
 		return nil, fmt.Errorf("parse schema: %w", err)
 	}
-	return &Schema{source: compact.Bytes(), compiled: compiled}, nil
+	return &Schema{
+		source: compact.Bytes(), compiled: compiled,
+		finish: sync.OnceValues(func() (Tool, error) { return finishTool(compact.Bytes()) }),
+	}, nil
 }
 
 // survey reports whether a schema has references that depend on how it was reached, and

@@ -27,6 +27,8 @@ type Setup struct {
 	Tools []Tool
 	// Subagents are whom the model may hand tasks to.
 	Subagents []*Agent
+
+	finishes bool // there is the tool FinishTool
 }
 
 // Tool returns the tool of that name, and whether there is one.
@@ -35,7 +37,7 @@ func (s *Setup) Tool(name string) (Tool, bool) { return findTool(s.Tools, name) 
 // offers reports whether a model is shown a tool of that name.
 func (s *Setup) offers(name string) bool {
 	_, ok := s.Tool(name)
-	return ok || name == TaskTool && len(s.Subagents) > 0
+	return ok || name == TaskTool && len(s.Subagents) > 0 || name == FinishTool && s.finishes
 }
 
 // Subagent returns the subagent of that name, and whether there is one.
@@ -57,7 +59,7 @@ func (s *Setup) Subagent(name string) (*Agent, bool) {
 func (a *Agent) SetupFor(ctx context.Context, t *Turn) (*Setup, error) {
 	ctx = withReadOnlyState(ctx)
 	s := &Setup{
-		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel, Generation: a.Generation,
+		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel, Generation: a.Generation, finishes: a.Output != nil,
 		Tools: slices.Clone(a.Tools), Subagents: slices.Clone(a.Subagents),
 	}
 	s.Generation.StopSequences = slices.Clone(a.Generation.StopSequences)
@@ -71,6 +73,13 @@ func (a *Agent) SetupFor(ctx context.Context, t *Turn) (*Setup, error) {
 	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), toolIssues(s.Tools), a.taskIssues(s.Subagents))
 	if len(issues) > 0 {
 		return nil, &SetupError{Agent: a.Name, Issues: issues}
+	}
+	if a.Output != nil {
+		finish, err := a.Output.finish()
+		if err != nil {
+			return nil, err
+		}
+		s.Tools = append(s.Tools, finish)
 	}
 	return s, nil
 }

@@ -19,7 +19,7 @@ const toolNamePattern = `^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`
 // reservedToolNames are kept for tools of the runtime itself, so that adding one
 // later never collides with an author's.
 func reservedToolNames() []string {
-	return []string{"activate_skill", "finish", "give_up", "read_skill_resource", conversation.ReadOutputTool, TaskTool}
+	return []string{"activate_skill", FinishTool, "give_up", "read_skill_resource", conversation.ReadOutputTool, TaskTool}
 }
 
 // Validate reports every mistake of the definition at once, each with the field's
@@ -60,7 +60,7 @@ func (a *Agent) Validate() error {
 // commonIssues checks what agents and subagents have in common, without models and
 // subagents.
 func (a *Agent) commonIssues() []Issue {
-	offered := Setup{Tools: a.Tools, Subagents: a.Subagents}
+	offered := Setup{Tools: a.Tools, Subagents: a.Subagents, finishes: a.Output != nil}
 	issues := append(thinkingIssues(a.ThinkingLevel), a.Generation.issues(offered.offers)...)
 	if a.Instructions != "" && a.InstructionsFunc != nil {
 		issues = append(issues, Issue{"InstructionsFunc", "is set beside Instructions; keep one of the two"})
@@ -69,6 +69,13 @@ func (a *Agent) commonIssues() []Issue {
 		issues = append(issues, Issue{"ToolConcurrency", fmt.Sprintf("is %d; use 1 or more, or 0 for the default of %d", a.ToolConcurrency, DefaultToolConcurrency)})
 	}
 	issues = append(issues, toolIssues(a.Tools)...)
+	if a.Output != nil && a.Output.compiled == nil {
+		issues = append(issues, Issue{"Output", "is an empty Schema; make it with NewSchema or SchemaFor"})
+	} else if a.Output != nil {
+		if _, err := a.Output.finish(); err != nil {
+			issues = append(issues, Issue{"Output", "cannot be given by a tool: " + err.Error()})
+		}
+	}
 	return append(issues, a.Compaction.issues()...)
 }
 

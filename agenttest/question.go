@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// note is a message by which a runtime tells the model that it was interrupted.
-var note = regexp.MustCompile(`(?s)^<(?:advisory>|[A-Za-z][^>]*\stype="[^"]*(?:interrupt|continu|abort)[^"]*").*>$`)
+// interrupted is how a runtime tells the model that its answer was.
+var interrupted = regexp.MustCompile(`^<advisory>\s*Your reply was interrupted\b`)
 
 // question is what a model was asked before it was interrupted, in a form that can be compared, and
 // what it has said to that already.
@@ -17,7 +17,7 @@ func question(messages []providers.Message) (asked, said string) {
 	for len(messages) > 0 {
 		m := messages[len(messages)-1]
 		text, only := texts(m)
-		if !only || m.Role == providers.RoleTool || m.Role == providers.RoleUser && !note.MatchString(text) {
+		if !only || m.Role == providers.RoleTool || m.Role == providers.RoleUser && !interrupted.MatchString(text) {
 			break
 		}
 		if m.Role == providers.RoleAssistant {

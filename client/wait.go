@@ -13,6 +13,9 @@ type Reply struct {
 	Submission conversation.SubmissionID
 	// Text is what it said, its text parts joined by blank lines, without reasoning.
 	Text string
+	// Output is what the agent's model gave in the form that the agent asks for, as JSON; nil of
+	// an agent that answers with text.
+	Output json.RawMessage
 	// Data has the values of its data parts by name, in the order they were written.
 	Data map[string][]json.RawMessage
 	// Metadata is what the agent's author put onto the message; nil if nothing.
@@ -69,6 +72,6 @@ func (t *Transcript) Reply(id conversation.SubmissionID) *Reply {
 	for _, d := range v.Data() {
 		out.Data[d.Name] = append(out.Data[d.Name], d.Data)
 	}
-	out.Text, out.Metadata, out.Message = v.Text(), v.Metadata, &v
+	out.Text, out.Output, out.Metadata, out.Message = v.Text(), v.Output(), v.Metadata, &v
 	return out
 }

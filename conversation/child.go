@@ -5,6 +5,9 @@ import "slices"
 // TaskTool is the name of the tool by which a model hands a task to a subagent.
 const TaskTool = "task"
 
+// FinishTool is the name of the tool by which a model gives the output that its agent asks for.
+const FinishTool = "finish"
+
 // ReadOutputTool is the name of the tool by which a model reads on in an output of which it
 // is shown a part.
 const ReadOutputTool = "read_output"

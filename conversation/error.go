@@ -40,6 +40,7 @@ const (
 	CodeRetryExhausted Code = "submission_retry_exhausted"
 	CodeTimeout        Code = "submission_timeout"
 	CodeLimitReached   Code = "submission_limit_reached"
+	CodeOutputMissing  Code = "submission_output_missing"
 	CodeAborted        Code = "submission_aborted"
 )
 

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -61,6 +62,18 @@ func (s *Submission) LastTurn() (Turn, bool) {
 		return Turn{}, false
 	}
 	return s.turns[len(s.turns)-1].view(), true
+}
+
+// Output is what the model gave by [FinishTool] last, nil if nothing.
+func (s *Submission) Output() json.RawMessage {
+	for _, t := range slices.Backward(s.turns) {
+		for _, p := range slices.Backward(t.parts) {
+			if p.kind == PartTypeTool && p.name == FinishTool && p.settled && !p.failed {
+				return p.output
+			}
+		}
+	}
+	return nil
 }
 
 // Usage is what all turns have used.

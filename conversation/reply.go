@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,16 @@ func (m *Message) Text() string {
 		}
 	}
 	return strings.Join(texts, "\n\n")
+}
+
+// Output returns what the model gave by [FinishTool] last, nil if nothing. It is the message's own.
+func (m *Message) Output() json.RawMessage {
+	for _, p := range slices.Backward(m.Parts) {
+		if p.Type == PartTypeTool && p.ToolName == FinishTool && p.ErrorText == nil && p.Output != nil {
+			return p.Output
+		}
+	}
+	return nil
 }
 
 // Data returns the values of the data parts in their order. The values are the

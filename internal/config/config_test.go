@@ -300,6 +300,9 @@ func showAgent(indent string, a *agent.Agent, mounts []string) string {
 	if g := a.Generation; g.Temperature != nil {
 		out += fmt.Sprintf("%s  generation %v %d %q %q\n", indent, *g.Temperature, g.MaxOutputTokens, g.StopSequences, g.ToolChoice)
 	}
+	if a.Output != nil {
+		out += fmt.Sprintf("%s  output %s\n", indent, a.Output.JSON())
+	}
 	if len(a.Fallbacks) > 0 {
 		out += fmt.Sprintf("%s  fallbacks %q\n", indent, a.Fallbacks)
 	}

@@ -70,7 +70,7 @@
 //	  echo:
 //	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
 //	     events: {content: true}, thinkingLevel: off, generation: {temperature: 0.2, maxOutputTokens: 4000, stopSequences: [END], toolChoice: none},
-//	     toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object},
+//	     output: {type: object}, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object},
 //	     limits: {responseBytes: 16777216, argumentBytes: 4194304, outputBytes: 33554432, callsPerReply: 128,
 //	              turns: 100, toolCalls: 1000, tokens: 2000000, dollars: 2.5}}
 //	  desk:
@@ -87,7 +87,7 @@
 // the JSON of providers.Compat.
 //
 // A subagent needs name and description; its other keys are model, fallbacks,
-// instructions, thinkingLevel, generation, toolConcurrency, compaction and subagents,
+// instructions, thinkingLevel, generation, output, toolConcurrency, compaction and subagents,
 // down to four levels. Without a model it has its parent's model and fallbacks, and the
 // parent's thinkingLevel unless it sets its own. toolConcurrency bounds the tasks
 // that run at once. Package agent says what each of them means.

@@ -83,6 +83,7 @@ func (r *reader) common(a *agent.Agent, depth int) []field {
 		{name: "instructions", example: `"You are terse."`, read: r.text(&a.Instructions)},
 		{name: "thinkingLevel", example: "medium", read: r.text((*string)(&a.ThinkingLevel))},
 		{name: "generation", example: "{temperature: 0.2}", read: r.generation(&a.Generation)},
+		{name: "output", example: "{type: object, properties: {city: {type: string}}, required: [city]}", read: r.schema(&a.Output)},
 		{name: "toolConcurrency", example: "16", read: r.whole(func(n int64) { a.ToolConcurrency = int(n) })},
 		{name: "compaction", example: "{reserveTokens: 20000, keepRecentTokens: 8000}", read: r.compaction(&a.Compaction)},
 		{name: "subagents", example: "[" + exampleSubagent + "]", read: r.subagents(&a.Subagents, depth+1)},

@@ -49,6 +49,8 @@ func (m *Machine) responseFinished(in ResponseFinished) {
 		m.enqueue(true, records...)
 	}
 	switch {
+	case in.Err != nil:
+		m.giveUp(sub, in.Err)
 	case in.Again == "":
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 	case sub.Continued >= conversation.MaxContinued:

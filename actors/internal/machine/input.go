@@ -223,6 +223,7 @@ type (
 		Gen      int
 		Metadata json.RawMessage
 		Again    string
+		Err      *conversation.SettlementError // the response is not what was asked for
 		State    []StateWrite
 	}
 

@@ -307,6 +307,9 @@ func (s *script) input() machine.Input {
 		return in
 	case "finished":
 		in := machine.ResponseFinished{Gen: s.number("gen", s.gen), Again: s.arg("again"), State: s.state()}
+		if s.d.HasArg("failed") {
+			in.Err = &conversation.SettlementError{Type: conversation.CodeOutputMissing, Message: s.arg("failed")}
+		}
 		if s.d.HasArg("metadata") {
 			in.Metadata = json.RawMessage(s.arg("metadata"))
 		}

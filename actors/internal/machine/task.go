@@ -46,7 +46,9 @@ func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
 	parent := m.workFor(sub.Parent)
 	done := &conversation.ToolSettled{Call: sub.Call, Child: parent.child, ElapsedMs: m.elapsed(), At: m.env.Wall}
 	if outcome == conversation.OutcomeCompleted {
-		done.Output = textOf(sub)
+		if done.Output = sub.Output(); done.Output == nil {
+			done.Output = textOf(sub)
+		}
 	} else {
 		done.Failed, done.ErrorText = true, toolTaskFailed
 	}

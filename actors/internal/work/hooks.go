@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -117,10 +118,12 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 		s := w.author.within(live.Author(agenthost.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, r.node, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
-		if err != nil && w.ctx.Err() == nil {
+		if errors.Is(err, agent.ErrNoOutput) {
+			out.Err = &conversation.SettlementError{Type: conversation.CodeOutputMissing, Message: sayNoOutput}
+		} else if err != nil && w.ctx.Err() == nil {
 			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", Cause(err, false))
 		}
-		if out.Again = again; again == "" {
+		if out.Again = again; again == "" && out.Err == nil {
 			out.Metadata = r.node.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
 				return ag.FinishResponse(agenthost.WithData(ctx, w.feed.writer(ctx, w.author)), resp)
 			})

@@ -4,6 +4,7 @@ package work
 const (
 	sayModelFailed    = "The model could not complete the reply."
 	sayNoInstructions = "The agent could not prepare the reply."
+	sayNoOutput       = "The model did not give its answer in the form that was asked for."
 	sayNotStarted     = "The agent could not start on the message."
 	sayNoTools        = "This call did not run: the agent could not prepare its tools. It may help to call again."
 	sayOutputRefused  = "The tool ran, but its output is left out: it %v."

@@ -87,7 +87,7 @@ func (v *view) place(turn conversation.TurnID) observability.Place {
 
 // responseOf is what a response says and what it cost.
 func responseOf(sub *conversation.Submission) *agent.Response {
-	resp := &agent.Response{Message: sub.Message, Usage: sub.Usage()}
+	resp := &agent.Response{Message: sub.Message, Usage: sub.Usage(), Output: sub.Output()}
 	var texts []string
 	for _, t := range sub.Turns() {
 		if t.Note != "" {

@@ -200,6 +200,7 @@ type runResult struct {
 	UID          conversation.UID              `json:"uid"`
 	Outcome      conversation.Outcome          `json:"outcome"`
 	Text         string                        `json:"text"`
+	Output       json.RawMessage               `json:"output,omitempty"`
 	Data         []conversation.NamedData      `json:"data,omitempty"`
 	Metadata     json.RawMessage               `json:"metadata,omitempty"`
 	Error        *conversation.SettlementError `json:"error,omitempty"`
@@ -301,7 +302,7 @@ func resultOf(at conversation.Address, receipt conversation.Receipt, s conversat
 		r.Outcome, r.Error = end.Outcome, end.Error
 	}
 	if m != nil {
-		r.Text, r.Data, r.Metadata = m.Text(), m.Data(), m.Metadata
+		r.Text, r.Output, r.Data, r.Metadata = m.Text(), m.Output(), m.Data(), m.Metadata
 	}
 	return r
 }

@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// FinishTool is the name of the tool by which a model gives the output that [Agent.Output]
+// asks for. The runtime adds it to the tools of such an agent.
+const FinishTool = conversation.FinishTool
+
+// ErrNoOutput says that the model has ended a response without the output that
+// [Agent.Output] asks for, after it was reminded of it.
+var ErrNoOutput = errors.New("the model has not given its output")
+
+const (
+	sayFinish   = "Gives the final answer and ends the work. Call it alone, once, when everything is done: what it is called with is the whole answer."
+	sayReminder = "The answer is still missing. Give it by calling the tool " + FinishTool + ", with everything that was asked for."
+)
+
+// outputKey is the member of the input that has an output which is no object.
+const outputKey = "output"
+
+// finishTool returns the tool whose input is a value of the schema.
+func finishTool(output json.RawMessage) (Tool, error) {
+	schema, wrapped := output, !isObject(output)
+	if wrapped {
+		var err error
+		if schema, err = wrap(output); err != nil {
+			return Tool{}, err
+		}
+	}
+	t, err := newTool("output", sayFinish, reflect.TypeFor[map[string]any](), &ToolOptions{InputSchema: schema, Durable: true})
+	t.name = FinishTool // which is refused to others
+	t.call = func(_ context.Context, input any) (any, error) {
+		if o, ok := input.(object); ok && wrapped {
+			input, _ = o.find(outputKey)
+		}
+		return Result{Output: json.RawMessage(appendValue(nil, input)), Terminate: true}, nil
+	}
+	return t, err
+}
+
+func isObject(schema json.RawMessage) bool {
+	var head struct {
+		Type any `json:"type"`
+	}
+	return json.Unmarshal(schema, &head) == nil && head.Type == "object"
+}
+
+// wrap puts a schema into that of an object. Definitions stay at the root, where references
+// look for them.
+func wrap(schema json.RawMessage) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(schema, &members); err != nil { // true or false
+		members = nil
+	}
+	object := map[string]any{"type": "object", "required": []string{outputKey}, "additionalProperties": false}
+	for _, key := range []string{"$defs", "definitions", "$schema"} {
+		if v, ok := members[key]; ok {
+			object[key] = v
+			delete(members, key)
+		}
+	}
+	if members != nil {
+		object["properties"] = map[string]any{outputKey: members}
+	} else {
+		object["properties"] = map[string]any{outputKey: schema}
+	}
+	var out bytes.Buffer
+	err := json.NewEncoder(&out).Encode(object)
+	return bytes.TrimSpace(out.Bytes()), err
+}

@@ -1,0 +1,90 @@
+package agenttest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
+	"github.com/parleyrun/parley/client"
+)
+
+type verdict struct {
+	Spam  bool    `json:"spam"`
+	Score float64 `json:"score" jsonschema:"from 0 to 1"`
+}
+
+// TestOutput: a reply comes to a value of the type that the agent asks for.
+func TestOutput(t *testing.T) {
+	good := map[string]any{"spam": true, "score": 0.9}
+	for _, tc := range []struct {
+		name    string
+		output  *agent.Schema
+		answers []agenttest.Answer
+		want    string // its JSON, or the code of the failure
+	}{
+		{"at once", agent.SchemaFor[verdict](), []agenttest.Answer{agenttest.Call(agent.FinishTool, good)}, `{"score":0.9,"spam":true}`},
+		{"wrong first", agent.SchemaFor[verdict](), []agenttest.Answer{
+			agenttest.Call(agent.FinishTool, map[string]any{"spam": "yes"}), agenttest.Call(agent.FinishTool, good),
+		}, `{"score":0.9,"spam":true}`},
+		{"reminded", agent.SchemaFor[verdict](), []agenttest.Answer{agenttest.Say("It is spam."), agenttest.Call(agent.FinishTool, good)}, `{"score":0.9,"spam":true}`},
+		{"a list", agent.SchemaFor[[]int](), []agenttest.Answer{agenttest.Call(agent.FinishTool, map[string]any{"output": []int{1, 2}})}, `[1,2]`},
+		{"never", agent.SchemaFor[verdict](), []agenttest.Answer{agenttest.Say("It is spam."), agenttest.Say("Really.")}, "submission_output_missing"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				model := agenttest.NewModel(tc.answers...)
+				a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Output: tc.output}
+				h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+				reply, err := h.Conversation("filter", "1").Settle(client.Message{Body: "Win a prize"})
+				var failed *client.SettledError
+				got := string(reply.Output)
+				if errors.As(err, &failed) {
+					got = string(failed.Err.Type)
+				}
+				if got != tc.want || model.Left() != 0 {
+					t.Errorf("came to %s, want %s; %d answers are left", got, tc.want, model.Left())
+				}
+			})
+		})
+	}
+}
+
+// TestOutputOfASubagent is the result of its task.
+func TestOutputOfASubagent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		judge := &agent.Agent{Name: "judge", Description: "Judges.", Model: "openai/small", Output: agent.SchemaFor[verdict]()}
+		a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Subagents: []*agent.Agent{judge}}
+		models := map[string]*agenttest.Model{
+			"openai/small": agenttest.NewModel(agenttest.Call(agent.FinishTool, verdict{true, 0.5})),
+			"openai/gpt-5": agenttest.NewModel(agenttest.Call(agent.TaskTool, map[string]string{"agent": "judge", "prompt": "Judge"}), agenttest.Say("Done.")),
+		}
+		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: models})
+		c := h.Conversation("filter", "1")
+		c.Ask("Win a prize")
+		if got := c.Transcript(); !strings.Contains(got, `= {"score":0.5,"spam":true}`) {
+			t.Errorf("the transcript is %s", got)
+		}
+		if got := models["openai/gpt-5"].Requests()[1].Last(); got != `{"score":0.5,"spam":true}` {
+			t.Errorf("the task's result is %s", got)
+		}
+	})
+}
+
+// TestOutputOverCrashes at every write: neither the reminder nor the output is lost, or counts twice.
+func TestOutputOverCrashes(t *testing.T) {
+	for n := 1; n < 8; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			model := agenttest.NewModel(agenttest.Say("It is spam."), agenttest.Call(agent.FinishTool, verdict{true, 1}))
+			a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Output: agent.SchemaFor[verdict]()}
+			h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
+			h.CrashAtWrite(n)
+			reply, err := h.Conversation("filter", "1").Settle(client.Message{Body: "Win a prize"})
+			if err != nil || string(reply.Output) != `{"score":1,"spam":true}` {
+				t.Errorf("crash at write %d: came to %s, %v", n, reply.Output, err)
+			}
+		})
+	}
+}
