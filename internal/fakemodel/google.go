@@ -29,9 +29,16 @@ type googleCall struct {
 			Schema      json.RawMessage `json:"parametersJsonSchema"`
 		} `json:"functionDeclarations"`
 	} `json:"tools"`
+	ToolConfig struct {
+		Calling struct {
+			Mode    string   `json:"mode"`
+			Allowed []string `json:"allowedFunctionNames"`
+		} `json:"functionCallingConfig"`
+	} `json:"toolConfig"`
 	Generation struct {
-		Temperature float64 `json:"temperature"`
-		MaxTokens   int     `json:"maxOutputTokens"`
+		Temperature float64  `json:"temperature"`
+		Stop        []string `json:"stopSequences"`
+		MaxTokens   int      `json:"maxOutputTokens"`
 		Thinking    struct {
 			Include bool   `json:"includeThoughts"`
 			Level   string `json:"thinkingLevel"`

@@ -23,6 +23,8 @@ type mistralCall struct {
 	PromptMode      string           `json:"prompt_mode"`
 	ReasoningEffort string           `json:"reasoning_effort"`
 	PromptCacheKey  string           `json:"prompt_cache_key"`
+	Stop            []string         `json:"stop"`
+	ToolChoice      json.RawMessage  `json:"tool_choice"`
 	Messages        []mistralMessage `json:"messages"`
 	Tools           []struct {
 		Type     string `json:"type"`

@@ -60,3 +60,18 @@ func (c *client) reply(t *testing.T, history []providers.Message) providers.Mess
 	}
 	return providertest.Said(c.of.Spec(), events)
 }
+
+// TestChoicesOfAuthors: what a codec makes of them its vendor takes.
+func TestChoicesOfAuthors(t *testing.T) {
+	all(t, nil, func(t *testing.T, c *client) {
+		temperature := 0.5
+		req := providers.Request{Messages: []providers.Message{user("tokens=1")}, Tools: []providers.Tool{{Name: "time"}}}
+		for _, choice := range []providers.ToolChoice{providers.ToolAuto, providers.ToolRequired, providers.ToolNone, "time"} {
+			o := providers.Options{Temperature: &temperature, Stop: []string{"END"}, ToolChoice: choice}
+			got, failure := c.send(t.Context(), t, req, o)
+			if unsent := failure != nil && failure.Status == 0; got.Text != "w1" && !unsent {
+				t.Errorf("%q: %+v, %s", choice, got, failureBody(failure))
+			}
+		}
+	})
+}
