@@ -654,8 +654,10 @@ func exportedParts(e ast.Expr) []ast.Node {
 func exportedReceiver(recv *ast.FieldList) bool { return ast.IsExported(receiver(recv)) }
 
 // receiver names the type that a method belongs to.
-func receiver(recv *ast.FieldList) string {
-	e := recv.List[0].Type
+func receiver(recv *ast.FieldList) string { return typeName(recv.List[0].Type) }
+
+// typeName is the name of a type without a pointer or type arguments, "" of another.
+func typeName(e ast.Expr) string {
 	for {
 		switch x := e.(type) {
 		case *ast.StarExpr:

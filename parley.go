@@ -55,7 +55,7 @@ type Program struct {
 	// Mounts are handlers beside the agents', by pattern of [http.ServeMux].
 	Mounts map[string]http.Handler
 	// Observers get the events of a node at once, as best effort: what one does not take in
-	// time it never sees. [observability.Observer] makes one of a function.
+	// time it never sees. [observability.Callbacks] makes one of functions.
 	Observers []observability.Sink
 }
 
