@@ -96,7 +96,7 @@ func packages() []row {
 // harnesses are the rows of what tests, measures and wires.
 func harnesses() []row {
 	return []row{
-		{"agenttest", 4, suite, list("actors", "agent", "client", "conversation", "http", "observability", "providers", "storage", "storage/local", "storage/storagetest"), nil},
+		{"agenttest", 4, suite, list("actors", "agent", "client", "conversation", "http", "internal/devlog", "observability", "providers", "storage", "storage/local", "storage/storagetest"), nil},
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},
@@ -111,6 +111,7 @@ func harnesses() []row {
 		{"internal/clickhousetest/engine", 4, command, nil, list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go", "github.com/ebitengine/purego")},
 		{"internal/clusterrun", 3, suite, nil, nil},
 		{"internal/config", 4, command, nil, list("go.yaml.in/yaml")},
+		{"internal/devlog", 0, format, nil, nil},
 		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -266,3 +267,27 @@ func TestGeneration(t *testing.T) {
 		}
 	})
 }
+
+// TestPanicsAreReadable: what a tool panicked with, and where, is in the log of the test.
+func TestPanicsAreReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		a := forecast(func(context.Context, string) error { panic("out of cheese") })
+		model := agenttest.NewModel(agenttest.Call("weather", place{"Kiel"}), agenttest.Say("It failed."))
+		h := agenttest.New(printed{t, &log}, []*agent.Agent{a}, &agenttest.Options{Model: model})
+		if reply := h.Conversation("concierge", "1").Ask("Well?"); reply.Text != "It failed." {
+			t.Errorf("the reply is %q", reply.Text)
+		}
+		if got := log.String(); !strings.Contains(got, "cause: panic: out of cheese\n") || !strings.Contains(got, "agenttest_test.go:") {
+			t.Errorf("the log says %s", got)
+		}
+	})
+}
+
+// printed is a test whose output is kept.
+type printed struct {
+	testing.TB
+	out io.Writer
+}
+
+func (p printed) Output() io.Writer { return p.out }

@@ -15,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/devlog"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -36,7 +37,8 @@ type Options struct {
 	// Runtime are options of the runtime, such as bounds and pauses. Agents, Providers,
 	// Cluster and Logger are the Host's.
 	Runtime actors.Options
-	// Logger gets what operators need to know. Nil writes errors to the log of the test.
+	// Logger gets what operators need to know. Nil writes warnings and errors to the log of
+	// the test.
 	Logger *slog.Logger
 }
 
@@ -67,7 +69,7 @@ func New(t testing.TB, agents []*agent.Agent, o *Options) *Host {
 	}
 	h.opts.Patience = cmp.Or(h.opts.Patience, DefaultPatience)
 	if h.opts.Logger == nil {
-		h.opts.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+		h.opts.Logger = slog.New(devlog.New(t.Output(), slog.LevelWarn))
 	}
 	if h.opts.Model == nil {
 		h.opts.Model = NewModel()

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/devlog"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -136,8 +137,10 @@ func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog
 	switch format {
 	case "text":
 		return slog.New(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
+	case "dev": // for who wrote the agents
+		return slog.New(&hiding{hidden, devlog.New(out, opts.Level)}), nil
 	case "json":
 		return slog.New(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
 	}
-	return nil, fmt.Errorf("--log-format %q is not known; use text or json", format)
+	return nil, fmt.Errorf("--log-format %q is not known; use text, json or dev", format)
 }

@@ -83,7 +83,7 @@ const devSegmentBatches = 1
 func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
-	log, err := cli.NewLogger(errOut, "text", false, hidden)
+	log, err := cli.NewLogger(errOut, "dev", false, hidden)
 	if err != nil {
 		return err
 	}

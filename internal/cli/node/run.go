@@ -77,7 +77,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.Writer) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
-	log, err := cli.NewLogger(errOut, "text", true, hidden)
+	log, err := cli.NewLogger(errOut, "dev", true, hidden)
 	if err != nil {
 		return err
 	}

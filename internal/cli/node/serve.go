@@ -81,7 +81,7 @@ func serveCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&cfg.listen, "listen", "", "address to listen on, in place of that of the file; port 0 picks a free one")
 	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversations, in place of the bucket of the file")
 	cmd.Flags().BoolVar(&cfg.open, "insecure", false, "let everybody in who reaches 0.0.0.0:$PORT")
-	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text or json")
+	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text, json, or dev with stacks as they are")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
 	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
 	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")

@@ -1,0 +1,75 @@
+// Package devlog writes log lines for the person who wrote the code: attributes of several lines, such
+// as the stack of a panic, stand below their line as they are.
+//
+// The development server and package agenttest call it. It calls nothing of Parley. A Handler is safe
+// for concurrent use if no two of them write to the same place; one record is one Write.
+package devlog
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Handler is a [slog.TextHandler] but for attributes of several lines.
+type Handler struct {
+	text slog.Handler // writes to out.line
+	out  *output
+}
+
+type output struct {
+	mu   sync.Mutex
+	w    io.Writer
+	line bytes.Buffer
+}
+
+// New returns a handler of records from a level on.
+func New(w io.Writer, level slog.Leveler) *Handler {
+	out := &output{w: w}
+	return &Handler{slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level}), out}
+}
+
+// Enabled implements slog.Handler.
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.text.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+	short, below := slog.NewRecord(r.Time, r.Level, r.Message, r.PC), ""
+	r.Attrs(func(a slog.Attr) bool {
+		if v := a.Value.Resolve(); v.Kind() == slog.KindString && strings.Contains(v.String(), "\n") {
+			below += "  " + a.Key + ": " + strings.ReplaceAll(strings.TrimSpace(shorter(v.String())), "\n", "\n  ") + "\n"
+		} else {
+			short.AddAttrs(a)
+		}
+		return true
+	})
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	h.out.line.Reset()
+	if err := h.text.Handle(ctx, short); err != nil {
+		return err
+	}
+	h.out.line.WriteString(below)
+	_, err := h.out.w.Write(h.out.line.Bytes())
+	return err
+}
+
+// WithAttrs implements slog.Handler.
+func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &Handler{h.text.WithAttrs(attrs), h.out}
+}
+
+// WithGroup implements slog.Handler.
+func (h *Handler) WithGroup(name string) slog.Handler { return &Handler{h.text.WithGroup(name), h.out} }
+
+// raised is what stands in a stack above the function that panicked.
+var raised = regexp.MustCompile(`(?s)goroutine \d+ \[[^\n]*\]:\n.*?\npanic\([^\n]*\n[^\n]*\n`)
+
+// shorter leaves out of a stack what caught the panic.
+func shorter(text string) string { return raised.ReplaceAllString(text, "") }
