@@ -81,7 +81,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"run of no provider":    {[]string{"run", "single-fallback.yaml", "-m", "x"}, []string{"single-fallback.yaml:3: fallbacks[0]"}},
 		"serve on a taken port": {[]string{"serve", "--config", "busy.yaml"}, []string{busy.Listener.Addr().String(), "at listen in busy.yaml"}},
 		"serve without folder":  {[]string{"serve", "--config", "nowhere.yaml"}, []string{"nowhere.yaml", "open the data folder", "file"}},
-		"log format is unknown": {[]string{"serve", "--config", "good.yaml", "--log-format", "xml"}, []string{"use text or json"}},
+		"log format is unknown": {[]string{"serve", "--config", "good.yaml", "--log-format", "xml"}, []string{"use text, json or dev"}},
 		"dev without file":      {[]string{"dev", "--config", "none.yaml"}, []string{"none.yaml", "create it"}},
 		"dev with a typo":       {[]string{"dev", "--config", "typo.yaml"}, []string{"typo.yaml:1", "listn"}},
 		"dev without key":       {[]string{"dev", "--config", "keyless.yaml"}, []string{"set OPENAI_API_KEY"}},
