@@ -171,6 +171,44 @@ func TestDeathBeforeAStoredOutputIsRecorded(t *testing.T) {
 	})
 }
 
+// TestOutputsAtOnce: of those that fit alone and not together, the first are recorded as they
+// are, and of the others a part, as long as there is room for parts.
+func TestOutputsAtOnce(t *testing.T) {
+	big := strings.Repeat("0123456789", 10_000)
+	inLoop(t, func(t *testing.T, l *loop) {
+		all := make(chan struct{})
+		var begun atomic.Int32
+		report := agent.NewTool("report", "Reports when all do.", func(context.Context, struct{}) (string, error) {
+			if begun.Add(1) == 4 {
+				close(all)
+			}
+			<-all
+			return big, nil
+		}, nil)
+		a := chatAgent(report)
+		a.Limits.OutputBytes = 250_000
+		c := alone(inTurn(asks("report", "report", "report", "report"), tells("done")))
+		n := l.run(part{opts: agents(a), cast: c})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		whole, parts := 0, 0
+		for _, p := range toolParts(n.snapshot(chat("c"))) {
+			var text string
+			switch err := json.Unmarshal(p.Output, &text); {
+			case err != nil || p.State != conversation.StateOutputAvailable:
+				t.Errorf("a call ended as %s: %v", p.State, p.ErrorText)
+			case text == big:
+				whole++
+			case strings.Contains(text, "of 100000 bytes are left out here.]"):
+				parts++
+			}
+		}
+		if whole != 2 || parts != 2 || len(l.blobs()) != 1 {
+			t.Errorf("%d outputs are whole and of %d a part is recorded, in %d pieces", whole, parts, len(l.blobs()))
+		}
+	})
+}
+
 // TestOutputThatCannotBeStored is told to the model, and the response goes on.
 func TestOutputThatCannotBeStored(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {

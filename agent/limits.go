@@ -23,11 +23,12 @@ type Limits struct {
 
 	// OutputBytes bounds what the calls of a response bring, those of its subagents
 	// included: arguments, outputs, error texts and recorded steps. Every call, and every
-	// step, counts 256 bytes more. Of an output that is longer than 4 MiB, or than the room
-	// when its call began, a part is recorded, and counts twice; the model reads on in all
-	// of it. Of a call for whose output there is no room the model reads that, once; [Step] returns [ErrStepsFull]; and when there is no room for another
-	// call, the submission fails with model_output_too_long. Zero is [DefaultOutputBytes], which
-	// is also the most: all of it is kept until the submission is settled.
+	// step, counts 256 bytes more. Of an output that is longer than 4 MiB, or for which
+	// there is no room, a part is recorded, and counts twice; the model reads on in all of
+	// it. Where there is no room even so the model reads that, once; [Step] returns
+	// [ErrStepsFull]; and when there is no room for another call, the submission fails with
+	// model_output_too_long. Zero is [DefaultOutputBytes], which is also the most: all of it
+	// is kept until the submission is settled.
 	OutputBytes int
 
 	// CallsPerReply bounds the calls of one reply. None of a reply with more is run: the

@@ -127,6 +127,20 @@ func (m *Machine) outputRoom(w *work) int {
 	return room
 }
 
+// storesFirst has an output stored for which there was room when its call began and is none
+// any more, since others ended before it, and reports whether it did. What the author's code
+// wrote would come too late then, and the ids of images stand in an output: one with either
+// is left out.
+func (m *Machine) storesFirst(w *work, in ToolDone, done *conversation.ToolSettled) bool {
+	room := m.outputRoom(w)
+	if done.Failed || in.Stored != nil || len(in.State) > 0 || len(in.Images) > 0 || room == 0 || m.lacksRoom(w, done, nil) == "" {
+		return false
+	}
+	// Those that still run may need as much.
+	m.emit(StoreOutput{Done: in, Submission: w.submission, Room: max(room/w.running, minStored)})
+	return true
+}
+
 // storedOutput is what says where the whole output is, if a part of it is recorded.
 func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSettled) []conversation.Record {
 	if in.Stored == nil || done.Failed {
@@ -142,24 +156,30 @@ func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSett
 	return []conversation.Record{&conversation.OutputStored{Must: true, Call: in.Call, Child: w.child, StoredOutput: *in.Stored}}
 }
 
-// fit leaves out an outcome for which its response has no room, with what says where all of
-// it is stored, if anything does. The model reads that in its place.
+// fit leaves out an outcome for which its response has no room. The model reads that in its
+// place.
 func (m *Machine) fit(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) {
+	if say := m.lacksRoom(w, done, stored); say != "" {
+		leaveOutput(done, say)
+	}
+}
+
+// lacksRoom says for the model why a response has no room for an outcome, with what says
+// where all of it is stored, if anything does; "" if it has.
+func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) string {
 	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)
 	size := len(done.Output) + len(done.ErrorText)
-	n, say := size+stored.Bytes(), ""
+	n := size + stored.Bytes()
 	if stored != nil {
 		size = int(stored.Size)
 	}
 	switch reply, most := m.replied(w), m.limits().MaxReply; {
 	case n > max(limit-brought, smallOutcome):
-		say = fmt.Sprintf(toolNoRoom, size, brought, limit)
+		return fmt.Sprintf(toolNoRoom, size, brought, limit)
 	case n > max(most-reply, smallOutcome):
-		say = fmt.Sprintf(toolReplyFull, size, reply, most)
-	default:
-		return
+		return fmt.Sprintf(toolReplyFull, size, reply, most)
 	}
-	leaveOutput(done, say)
+	return ""
 }
 
 // replied is how much the calls of the last reply have brought, their arguments included.

@@ -80,6 +80,13 @@ type (
 		Recorded   []conversation.StepRecorded
 		Room       int
 	}
+	// StoreOutput stores the output of a call for which there is no room any more, and has
+	// [ToolDone] come again with a part of it, which Room is for.
+	StoreOutput struct {
+		Done       ToolDone
+		Submission conversation.SubmissionID
+		Room       int
+	}
 	// StoreTimer stores the timer of the submission which the durable batch at an
 	// offset has parked; [TimerStored] answers.
 	StoreTimer struct {
@@ -150,6 +157,7 @@ func (Unlist) effect()         {}
 func (Reply) effect()          {}
 func (CallModel) effect()      {}
 func (RunTool) effect()        {}
+func (StoreOutput) effect()    {}
 func (StoreTimer) effect()     {}
 func (StartDelivery) effect()  {}
 func (ShowSettlement) effect() {}

@@ -81,6 +81,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 			fmt.Fprintf(w, " room=%d", e.Room)
 		}
 		fmt.Fprintln(w)
+	case machine.StoreOutput:
+		fmt.Fprintf(w, "store-output gen=%d %s %s of %d bytes room=%d\n", e.Done.Gen, e.Submission, e.Done.Call, len(e.Done.Output), e.Room)
 	case machine.StoreTimer:
 		fmt.Fprintf(w, "store-timer %d until=%s\n", int64(e.At), e.Until)
 	case machine.StartDelivery:
@@ -251,8 +253,14 @@ func recordText(r conversation.Record) string {
 	return fmt.Sprintf("%+v", r)
 }
 
+// longOutput is more than a transcript shows of an output, in bytes.
+const longOutput = 10_000
+
 func outcomeText(r *conversation.ToolSettled) string {
 	s := childText(r.Child) + fmt.Sprintf("%s output=%s", r.Call, r.Output)
+	if len(r.Output) > longOutput {
+		s = childText(r.Child) + fmt.Sprintf("%s output of %d bytes", r.Call, len(r.Output))
+	}
 	if r.Failed {
 		s = childText(r.Child) + fmt.Sprintf("%s failed: %s", r.Call, r.ErrorText)
 	}

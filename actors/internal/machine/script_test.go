@@ -298,6 +298,9 @@ func (s *script) input() machine.Input {
 			Failed: s.d.HasArg("failed"), ErrorText: s.arg("failed"), Duration: s.duration("took", 0),
 			Terminate: s.d.HasArg("terminate"), State: s.state(),
 		}
+		if n := s.number("bytes", 0); n > 0 { // of output
+			in.Output = json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`)
+		}
 		if s.d.HasArg("stored") { // so many pieces, of which a part is in the output
 			in.Stored = &conversation.StoredOutput{Size: 5_000_000, Head: "a", Tail: "z", Pieces: make([]conversation.StoredPiece, s.number("stored", 0))}
 		}

@@ -68,6 +68,9 @@ func (m *Machine) toolDone(in ToolDone) {
 	case len(done.Output) == 0:
 		done.Output = nullOutput
 	}
+	if m.storesFirst(w, in, done) {
+		return
+	}
 	state, with := in.State, m.storedOutput(w, in, done)
 	if size := stored(slices.Concat(stateRecords(state), with, []conversation.Record{done})); size > m.cfg.MaxBatchBytes {
 		state, with = nil, nil

@@ -262,6 +262,10 @@ func (w *world) useTool() {
 	if c.asks != 0 { // it waits for its step
 		return
 	}
+	if c.storing != nil {
+		w.storedLate(i)
+		return
+	}
 	if c.durable && w.chance(40) {
 		w.takeStep(c)
 		return
@@ -284,17 +288,34 @@ func (w *world) useTool() {
 	if w.chance(20) {
 		in.Failed, in.ErrorText = true, "broken"
 	}
-	if w.chance(20) {
+	if w.big && w.chance(80) {
+		in.Output = json.RawMessage(`"` + strings.Repeat("x", 30_000+w.r.IntN(10_000)) + `"`)
+	} else if w.chance(20) {
 		in.Output = json.RawMessage(`"` + strings.Repeat("x", w.r.IntN(3000)) + `"`)
 	}
 	if w.chance(10) {
 		in.Images = []conversation.Attachment{{SHA256: "00ff", MimeType: "image/png", Size: 2}}
 	}
-	if c.Room > 0 && w.chance(20) {
+	if c.Room > 0 && !w.big && w.chance(20) {
 		in.Stored = &conversation.StoredOutput{Size: 1 << 20, Head: "a", Tail: "z", Pieces: []conversation.StoredPiece{{SHA256: "00ff", Size: 1 << 20}}}
 	}
 	w.stale = append(w.stale, in)
 	w.note("tool %s failed=%v", c.Call, in.Failed)
+	w.do(in)
+}
+
+// storedLate lets the storing of an output end.
+func (w *world) storedLate(i int) {
+	in := *w.tools[i].storing
+	w.tools = slices.Delete(w.tools, i, i+1)
+	if w.chance(20) {
+		in.Output, in.Failed, in.ErrorText = nil, true, "not stored"
+	} else {
+		in.Stored = &conversation.StoredOutput{Size: int64(len(in.Output)), Head: "a", Tail: "z", Pieces: []conversation.StoredPiece{{SHA256: "00ff", Size: 1}}}
+		in.Output = json.RawMessage(`"part"`)
+	}
+	w.stale = append(w.stale, in)
+	w.note("output of %s stored failed=%v", in.Call, in.Failed)
 	w.do(in)
 }
 

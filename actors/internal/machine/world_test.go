@@ -55,6 +55,7 @@ type world struct {
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
 	short   bool // what models say is cut off
+	big     bool // so are outputs of tools
 	turned  int  // model calls that have ended for the submission
 	said    map[conversation.TurnID]*spoken
 	logged  map[conversation.TurnID]*spoken
@@ -85,6 +86,7 @@ type runningTool struct {
 	steps   map[string]bool // recorded
 	asks    machine.ReplyID // a step is being recorded; 0 if none
 	asked   string
+	storing *machine.ToolDone // it has ended, and its output is being stored
 }
 
 // spoken is the text of a turn by kind.
@@ -134,8 +136,14 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	} else if w.chance(20) {
 		w.short = true
 		w.limits.MaxTurns, w.limits.MaxToolCalls = 1+w.r.IntN(6), 1+w.r.IntN(6)
+	} else if w.chance(40) {
+		w.short, w.big, w.cfg.MaxBatchBytes = true, true, 1<<20
+		w.limits.MaxBrought, w.limits.MaxReply = 60_000+w.r.IntN(60_000), 60_000+w.r.IntN(8000)
 	}
 	w.limits.ToolConcurrency, w.limits.ResponseFinishedHook = 1+w.r.IntN(3), w.chance(50)
+	if w.big { // only what runs side by side takes each other's room
+		w.limits.ToolConcurrency = max(w.limits.ToolConcurrency, 2)
+	}
 	w.limits.DeliveryStartedHook, w.limits.SettledHook = w.chance(30), w.chance(50)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	return w
@@ -231,6 +239,9 @@ func (w *world) effect(e machine.Effect) {
 		w.callModel(e)
 	case machine.RunTool:
 		w.runTool(e)
+	case machine.StoreOutput:
+		w.tools = append(w.tools, &runningTool{RunTool: machine.RunTool{Gen: e.Done.Gen, Submission: e.Submission, Call: e.Done.Call, Room: e.Room}, storing: &e.Done})
+		w.seen["output stored late"]++
 	case machine.StoreTimer:
 		w.storeTimer(e)
 	case machine.FinishResponse:
@@ -483,7 +494,7 @@ func (w *world) reply(e machine.Reply) {
 		w.timerChecked(asked.(machine.CheckTimer), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
-	case machine.Moved:
+	case machine.Moved, machine.StepTooMuch:
 		w.stepped(e.To, false)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/history"
+	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
@@ -169,6 +170,26 @@ const (
 	storedPiece  = 1 << 20
 	storesAtOnce = 4
 )
+
+// storeOutput stores the output of a call that has ended; [machine.ToolDone] brings it again.
+func (r *Runner) storeOutput(e machine.StoreOutput) {
+	w := r.works[e.Done.Gen]
+	if w == nil {
+		return // cancelled meanwhile; nobody waits
+	}
+	c := &toolCall{node: r.node, options: &r.o, ctx: w.ctx, effect: machine.RunTool{Call: e.Done.Call, Room: e.Room}}
+	r.spawn(func() {
+		done := e.Done
+		out, stored, err := c.store(done.Output)
+		if c.ctx.Err() != nil {
+			return // likewise
+		}
+		if done.Output, done.Stored = out, stored; err != nil {
+			done.Failed, done.ErrorText = true, conversation.CutText(err.Error(), conversation.MaxPayloadBytes)
+		}
+		r.o.Emit(done)
+	})
+}
 
 // store stores an output that is too long for a record, and returns what is recorded of it:
 // what people are shown, and what of it belongs to models.

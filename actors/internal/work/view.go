@@ -116,6 +116,8 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 			v.seen(s)
 		}
 		r.runTool(e, v)
+	case machine.StoreOutput:
+		r.storeOutput(e)
 	case machine.StartDelivery:
 		r.startDelivery(e, look(s, e.Submission))
 	case machine.FinishResponse:
