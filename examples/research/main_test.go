@@ -1,216 +1,159 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/parleyrun/parley"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
-	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/providers"
 )
 
-// vendor is a model that does what messages tell it, and tells when a call begins
-// and when its caller goes away.
-type vendor struct {
-	*fakemodel.Model
-	began, left chan struct{}
-}
+const (
+	leadModel   = "openai/lead"
+	secondModel = "anthropic/second"
+	criticModel = "anthropic/critic"
+)
 
-// ServeHTTP implements http.Handler.
-func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v.began <- struct{}{}
-	v.Model.ServeHTTP(w, r)
-	if r.Context().Err() != nil {
-		v.left <- struct{}{}
-	}
-}
-
-// await takes n signals.
-func await(ctx context.Context, t *testing.T, c chan struct{}, n int) {
+// start runs the team over these models and returns a conversation.
+func start(t *testing.T, models map[string]*agenttest.Model) *agenttest.Conversation {
 	t.Helper()
-	for i := range n {
-		select {
-		case <-c:
-		case <-ctx.Done():
-			t.Fatalf("%d of %d came", i, n)
-		}
-	}
+	team := newTeam(leadModel, secondModel, criticModel, newLibrary())
+	return agenttest.New(t, []*agent.Agent{team}, &agenttest.Options{Models: models}).Conversation("research", "tea")
 }
 
-// start runs the program over one fake vendor of both formats.
-func start(t *testing.T) (*vendor, *client.Conversation) {
-	t.Helper()
-	v := &vendor{fakemodel.New(nil), make(chan struct{}, 100), make(chan struct{}, 100)}
-	server := httptest.NewServer(v)
-	t.Setenv("OPENAI_BASE_URL", server.URL+"/v1")
-	t.Setenv("ANTHROPIC_BASE_URL", server.URL)
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &parley.Program{Agents: []*agent.Agent{newTeam("openai/lead", "anthropic/second", "anthropic/critic", newLibrary())}}
-	r, w := io.Pipe()
-	var logs bytes.Buffer
-	ended := make(chan int, 1)
-	data := t.TempDir() // made first, it goes last
-	go func() {
-		ended <- p.Run(ctx, []string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, w, &logs)
-		w.Close()
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if code := <-ended; code != 0 {
-			t.Errorf("exit %d, %s", code, &logs)
+// tasks hands one task to each of these.
+func tasks(names ...string) agenttest.Answer {
+	var a agenttest.Answer
+	for _, name := range names {
+		a.Calls = append(a.Calls, agenttest.ToolCall{Name: agent.TaskTool, Arguments: map[string]string{"agent": name, "prompt": "What of tea?"}})
+	}
+	return a
+}
+
+// lead is the lead's model, with which the reader works, too: only it can look things up.
+func lead(read func(agenttest.Request) agenttest.Answer, names ...string) *agenttest.Model {
+	return agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
+		switch {
+		case slices.ContainsFunc(r.Tools, func(t providers.Tool) bool { return t.Name == "look_up" }):
+			return read(r)
+		case r.Last() == "Does tea work?":
+			return tasks(names...)
+		default:
+			return agenttest.Say("They say: " + r.Last())
 		}
-		server.CloseClientConnections()
-		server.Close()
 	})
-	line := make([]byte, 1024)
-	n, err := r.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(client.JoinID(string(bytes.TrimSpace(line[:n])), "tea"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v, c
 }
 
-// task is the script of one call of the tool task.
-func task(t *testing.T, name, prompt string) string {
-	t.Helper()
-	in, err := json.Marshal(map[string]string{"agent": name, "prompt": prompt})
-	if err != nil {
-		t.Fatal(err)
+// looksUp is a reader who takes half a minute to look two things up, and then says one.
+func looksUp(r agenttest.Request) agenttest.Answer {
+	if r.Last() != "What of tea?" {
+		return agenttest.Answer{Reasoning: "I see.", Text: "Tea works."}
 	}
-	return "tool=task " + string(in) + " "
-}
-
-func send(ctx context.Context, t *testing.T, c *client.Conversation, body string) client.Receipt {
-	t.Helper()
-	receipt, err := c.Send(ctx, client.Message{Body: body})
-	if err != nil {
-		t.Fatal(err)
+	a := agenttest.Answer{Delay: 30 * time.Second, Text: "Let me see."}
+	for _, topic := range []string{"tea", "none"} {
+		a.Calls = append(a.Calls, agenttest.ToolCall{Name: "look_up", Arguments: lookUpInput{topic}})
 	}
-	return receipt
+	return a
 }
 
 // TestTasksRunSideBySide: two subagents work at the same time, and the lead's answer
 // has what both of them found. Of their work nobody sees anything.
 func TestTasksRunSideBySide(t *testing.T) {
-	v, c := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	receipt := send(ctx, t, c,
-		task(t, "reader", `reasoning=2 tokens=3 tool=look_up {"topic":"tea"} then hold=both tokens=1 tool=look_up {"topic":"none"} then say="Tea works."`)+
-			task(t, "critic", `hold=both say="Says who?"`))
-	// The lead, the reader twice and the critic: neither task can end before the gate
-	// is open, so both are under way.
-	await(ctx, t, v.began, 4)
-	v.Release("both")
-	reply, err := c.Wait(ctx, receipt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "The tool said: Tea works.; Says who?"; reply.Text != want {
-		t.Errorf("said %q, want what both found: %q", reply.Text, want)
-	}
-	if diff := cmp.Diff([]string{"dynamic-tool task", "dynamic-tool task", "text "}, parts(reply.Message)); diff != "" {
-		t.Errorf("the answer shows (-want +got):\n%s", diff)
-	}
-	who := map[string][]string{}
-	for _, r := range v.Requests() {
-		if !slices.Contains(who[r.Model], strings.Join(r.Tools, " ")) {
-			who[r.Model] = append(who[r.Model], strings.Join(r.Tools, " "))
+	synctest.Test(t, func(t *testing.T) {
+		model, critic := lead(looksUp, "reader", "critic"), agenttest.NewModel(agenttest.Answer{Delay: 30 * time.Second, Text: "Says who?"})
+		c := start(t, map[string]*agenttest.Model{leadModel: model, criticModel: critic})
+		began := time.Now()
+		reply := c.Ask("Does tea work?")
+		if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
+			t.Errorf("two tasks of half a minute took %v", took)
 		}
-	}
-	if diff := cmp.Diff(map[string][]string{"lead": {"task", "look_up"}, "critic": {""}}, who); diff != "" {
-		t.Errorf("models and their tools (-want +got):\n%s", diff)
-	}
-
-	// What the reader said on its way, and its own calls, are nowhere.
-	snapshot, updates := everything(ctx, t, c)
-	for _, hidden := range []string{"w1 w2", "t1 t2", `"toolName":"look_up"`, "no note about", "four hours"} {
-		if strings.Contains(snapshot, hidden) || strings.Contains(updates, hidden) {
-			t.Errorf("%q is visible:\n%s\n%s", hidden, snapshot, updates)
+		if !strings.Contains(reply.Text, "Tea works.") || !strings.Contains(reply.Text, "Says who?") {
+			t.Errorf("said %q, want what both found", reply.Text)
 		}
-	}
-	if !strings.Contains(snapshot, "Tea works.") || !strings.Contains(updates, "Tea works.") {
-		t.Errorf("the result is not visible:\n%s\n%s", snapshot, updates)
-	}
+		if diff := cmp.Diff([]string{"dynamic-tool task", "dynamic-tool task", "text "}, parts(reply.Message)); diff != "" {
+			t.Errorf("the answer shows (-want +got):\n%s", diff)
+		}
+		if tools := critic.Requests()[0].Tools; len(tools) > 0 {
+			t.Errorf("the critic has tools: %+v", tools)
+		}
+		// What the reader said on its way, and its own calls, are nowhere.
+		snapshot, updates := everything(t, c)
+		for _, hidden := range []string{"Let me see", "I see", `"toolName":"look_up"`, "no note about", "four hours"} {
+			if strings.Contains(snapshot, hidden) || strings.Contains(updates, hidden) {
+				t.Errorf("%q is visible:\n%s\n%s", hidden, snapshot, updates)
+			}
+		}
+		if !strings.Contains(snapshot, "Tea works.") || !strings.Contains(updates, "Tea works.") {
+			t.Errorf("the result is not visible:\n%s\n%s", snapshot, updates)
+		}
+	})
 }
 
 // TestAbortEndsTheTasks: an abort takes back what the lead has handed out.
 func TestAbortEndsTheTasks(t *testing.T) {
-	v, c := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	receipt := send(ctx, t, c, task(t, "reader", "hang=1")+task(t, "critic", "hang=2"))
-	await(ctx, t, v.began, 3)
-	if aborted, err := c.Abort(ctx); err != nil || !aborted {
-		t.Fatalf("abort: %v, %v", aborted, err)
-	}
-	reply, err := c.Wait(ctx, receipt)
-	if !errors.Is(err, client.ErrAborted) {
-		t.Errorf("settled with %v, want aborted", err)
-	}
-	if diff := cmp.Diff([]string{"dynamic-tool task", "dynamic-tool task"}, parts(reply.Message)); diff != "" {
-		t.Errorf("the answer shows (-want +got):\n%s", diff)
-	}
-	for _, p := range reply.Message.Parts {
-		if p.State != "output-error" {
-			t.Errorf("a task is %s, want an error", p.State)
+	synctest.Test(t, func(t *testing.T) {
+		model := lead(func(agenttest.Request) agenttest.Answer { return agenttest.Stall() }, "reader", "critic")
+		critic := agenttest.NewModel(agenttest.Stall())
+		c := start(t, map[string]*agenttest.Model{leadModel: model, criticModel: critic})
+		receipt, err := c.Send(t.Context(), client.Message{Body: "Does tea work?"})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	// Both models were hung up on.
-	await(ctx, t, v.left, 2)
-
-	// The conversation goes on.
-	next, err := c.Wait(ctx, send(ctx, t, c, `say="Here again."`))
-	if err != nil || next.Text != "Here again." {
-		t.Errorf("afterwards: %+v, %v", next, err)
-	}
+		time.Sleep(time.Second)
+		if len(critic.Requests()) != 1 || len(model.Requests()) != 2 {
+			t.Fatalf("asked %d times for lead and reader, %d for the critic", len(model.Requests()), len(critic.Requests()))
+		}
+		if aborted, err := c.Abort(t.Context()); err != nil || !aborted {
+			t.Fatalf("abort: %v, %v", aborted, err)
+		}
+		reply, err := c.Wait(t.Context(), receipt)
+		if !errors.Is(err, client.ErrAborted) {
+			t.Errorf("settled with %v, want aborted", err)
+		}
+		if diff := cmp.Diff([]string{"dynamic-tool task", "dynamic-tool task"}, parts(reply.Message)); diff != "" {
+			t.Errorf("the answer shows (-want +got):\n%s", diff)
+		}
+		for _, p := range reply.Message.Parts {
+			if p.State != "output-error" {
+				t.Errorf("a task is %s, want an error", p.State)
+			}
+		}
+		// The conversation goes on.
+		if next := c.Ask("Are you there?"); next.Text != "They say: Are you there?" {
+			t.Errorf("afterwards: %q", next.Text)
+		}
+	})
 }
 
 // TestLeadFallsBack: with the first vendor out of order the second answers, for the
 // lead and for who works with the lead's model.
 func TestLeadFallsBack(t *testing.T) {
-	v, c := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	reply, err := c.Wait(ctx, send(ctx, t, c, "status=401 only=lead "+task(t, "reader", `status=401 only=lead say="Tea works."`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "The tool said: Tea works."; reply.Text != want {
-		t.Errorf("said %q, want %q", reply.Text, want)
-	}
-	var models []string
-	for _, r := range v.Requests() {
-		models = append(models, r.Model)
-	}
-	// The lead stays with the model that works, and whoever works with the lead's models
-	// does not ask again the one that has just failed.
-	if diff := cmp.Diff([]string{"lead", "second", "second", "second"}, models); diff != "" {
-		t.Errorf("models asked (-want +got):\n%s", diff)
-	}
-}
-
-func TestTeamIsValid(t *testing.T) {
-	if err := newTeam("openai/a", "openai/b", "openai/c", newLibrary()).Validate(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		down := agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer {
+			return agenttest.Fail(&providers.Error{Kind: providers.KindAuth, Status: 401})
+		})
+		second := lead(looksUp, "reader")
+		reply := start(t, map[string]*agenttest.Model{leadModel: down, secondModel: second}).Ask("Does tea work?")
+		if !strings.Contains(reply.Text, "Tea works.") {
+			t.Errorf("said %q", reply.Text)
+		}
+		// The lead stays with the model that works, and whoever works with the lead's models
+		// does not ask again the one that has just failed.
+		if first, then := len(down.Requests()), len(second.Requests()); first != 1 || then != 4 {
+			t.Errorf("asked the first model %d times and the second %d, want 1 and 4", first, then)
+		}
+	})
 }
 
 func parts(m *conversation.Message) []string {
@@ -222,8 +165,10 @@ func parts(m *conversation.Message) []string {
 }
 
 // everything returns what the conversation shows, as a snapshot and as all chunks.
-func everything(ctx context.Context, t *testing.T, c *client.Conversation) (snapshot, updates string) {
+func everything(t *testing.T, c *agenttest.Conversation) (snapshot, updates string) {
 	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	h, err := c.History(ctx)
 	if err != nil {
 		t.Fatal(err)

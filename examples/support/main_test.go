@@ -4,92 +4,43 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/parleyrun/parley"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
 	"github.com/parleyrun/parley/client"
-	"github.com/parleyrun/parley/internal/fakemodel"
 )
 
-// startModel starts a model that does what messages tell it.
-func startModel(t *testing.T) (m *fakemodel.Model, url string) {
+const modelName = "openai/m1"
+
+// start runs the desk over a shop, with a model that answers so.
+func start(t *testing.T, s shop, log *slog.Logger, answers ...agenttest.Answer) (*agenttest.Host, *agenttest.Model) {
 	t.Helper()
-	m = fakemodel.New(nil)
-	server := httptest.NewServer(m)
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return m, server.URL + "/v1"
+	model := agenttest.NewModel(answers...)
+	return agenttest.New(t, []*agent.Agent{newAgent(modelName, s, log)}, &agenttest.Options{Model: model}), model
 }
 
-// start runs the program over a model, and returns where its conversations are, and what
-// ends it.
-func start(t *testing.T, model string, s shop, log *slog.Logger) (mount string, stop func()) {
-	t.Helper()
-	t.Setenv("OPENAI_BASE_URL", model)
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	var logs bytes.Buffer
-	ended := make(chan int, 1)
-	data := t.TempDir() // made first, it goes last
-	go func() {
-		ended <- serve(ctx, data, s, log, w, &logs)
-		w.Close()
-	}()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if code := <-ended; code != 0 {
-			t.Errorf("exit %d, %s", code, &logs)
-		}
-	})
-	t.Cleanup(stop)
-	line := make([]byte, 1024)
-	n, err := r.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(bytes.TrimSpace(line[:n])), stop
+// ask is a message of customer c-1.
+func ask(c *agenttest.Conversation, body string) *client.Reply {
+	return c.Deliver(client.Message{Body: body, InitialData: caller{"c-1"}})
 }
 
-// serve is the program with another shop.
-func serve(ctx context.Context, data string, s shop, log *slog.Logger, out, errOut io.Writer) int {
-	p := &parley.Program{Agents: []*agent.Agent{newAgent("openai/m1", s, log)}}
-	return p.Run(ctx, []string{"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, out, errOut)
+// about calls a tool with an order.
+func about(tool, order string) agenttest.Answer {
+	return agenttest.Call(tool, map[string]string{"order": order})
 }
 
-func open(t *testing.T, mount, id string) *client.Conversation {
-	t.Helper()
-	c, err := client.New(client.JoinID(mount, id), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
+// repeats says what the tool said.
+var repeats = agenttest.Answer{Then: func(r agenttest.Request) agenttest.Answer { return agenttest.Say("The tool said: " + r.Last()) }}
 
-// ask sends a message of customer c-1 and waits for the answer.
-func ask(t *testing.T, c *client.Conversation, body string) *client.Reply {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	receipt, err := c.Send(ctx, client.Message{Body: body, InitialData: caller{"c-1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reply, err := c.Wait(ctx, receipt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply
+// told is what the model last knew of the customer.
+func told(m *agenttest.Model) string {
+	requests := m.Requests()
+	_, about, _ := strings.Cut(requests[len(requests)-1].System, "\n\n")
+	return about
 }
 
 func payments(s *stock) int {
@@ -99,75 +50,128 @@ func payments(s *stock) int {
 }
 
 func TestDesk(t *testing.T) {
-	model, url := startModel(t)
-	goods := newStock()
-	var log bytes.Buffer
-	mount, stop := start(t, url, goods, slog.New(slog.NewTextHandler(&log, nil)))
-	ada := open(t, mount, "ada")
-	told := func() string {
-		requests := model.Requests()
-		_, about, _ := strings.Cut(requests[len(requests)-1].System, "\n\n")
-		return about
-	}
+	synctest.Test(t, func(t *testing.T) {
+		goods := newStock()
+		var log bytes.Buffer
+		look := about("order", "A1")
+		look.Text = "Let me look."
+		h, model := start(t, goods, slog.New(slog.NewTextHandler(&log, nil)), look, agenttest.Say("It was delivered."))
+		ada := h.Conversation("support", "ada")
 
-	got := ask(t, ada, `say="Let me look." tool=order {"order":"A1"} then say="It was delivered."`)
-	if want := "Let me look.\n\nIt was delivered."; got.Text != want {
-		t.Errorf("said %q, want %q", got.Text, want)
-	}
-	var card order
-	if cards := got.Data["order"]; len(cards) != 1 || json.Unmarshal(cards[0], &card) != nil || card != (order{"A1", "c-1", "kettle", 2900, "delivered"}) {
-		t.Errorf("cards are %s, want the one of A1", cards)
-	}
-	if want := "The customer is Ada. Refunds so far: 0."; told() != want {
-		t.Errorf("the model was told %q, want %q", told(), want)
-	}
+		got := ask(ada, "Where is my kettle?")
+		if want := "Let me look.\n\nIt was delivered."; got.Text != want {
+			t.Errorf("said %q, want %q", got.Text, want)
+		}
+		var card order
+		if cards := got.Data["order"]; len(cards) != 1 || json.Unmarshal(cards[0], &card) != nil || card != (order{"A1", "c-1", "kettle", 2900, "delivered"}) {
+			t.Errorf("cards are %s, want the one of A1", cards)
+		}
+		if want := "The customer is Ada. Refunds so far: 0."; told(model) != want {
+			t.Errorf("the model was told %q, want %q", told(model), want)
+		}
 
-	// Somebody else's order does not exist for Ada.
-	got = ask(t, ada, `tool=refund {"order":"B1"}`)
-	if want := `The tool said: Error: there is no order "B1"`; got.Text != want {
-		t.Errorf("said %q, want %q", got.Text, want)
-	}
-
-	got = ask(t, ada, `tool=refund {"order":"A1"} then tool=refund {"order":"A1"}`)
-	if want := `The tool said: Error: order "A1" cannot be refunded`; got.Text != want {
-		t.Errorf("a second time it said %q, want %q", got.Text, want)
-	}
-	got = ask(t, ada, `tool=refund {"order":"A2"}`)
-	if want := `The tool said: {"receipt":"payment 2 of 39.00","cents":3900}`; got.Text != want {
-		t.Errorf("said %q, want %q", got.Text, want)
-	}
-	if want := "Refunds so far: 2. That is a lot"; !strings.Contains(told(), want) {
-		t.Errorf("after two refunds the model was told %q, want %q", told(), want)
-	}
-	if n := payments(goods); n != 2 {
-		t.Errorf("%d payments, want 2", n)
-	}
-
-	stop()
-	if got := strings.Count(log.String(), `msg="message settled" conversation=ada outcome=completed attempts=1`); got != 4 {
-		t.Errorf("%d settlements logged, want 4:\n%s", got, &log)
-	}
+		// Somebody else's order does not exist for Ada, and nothing is paid twice.
+		for _, tc := range []struct {
+			calls []string
+			want  string
+		}{
+			{[]string{"B1"}, `there is no order "B1"`},
+			{[]string{"A1", "A1"}, `order "A1" cannot be refunded`},
+			{[]string{"A2"}, `{"receipt":"payment 2 of 39.00","cents":3900}`},
+		} {
+			for _, order := range tc.calls {
+				model.Add(about("refund", order))
+			}
+			model.Add(repeats)
+			if got := ask(ada, "Give me my money back."); !strings.Contains(got.Text, tc.want) {
+				t.Errorf("said %q, want %q", got.Text, tc.want)
+			}
+		}
+		if want := "Refunds so far: 2. That is a lot"; !strings.Contains(told(model), want) {
+			t.Errorf("after two refunds the model was told %q, want %q", told(model), want)
+		}
+		if n := payments(goods); n != 2 {
+			t.Errorf("%d payments, want 2", n)
+		}
+		synctest.Wait()
+		if got := strings.Count(log.String(), `msg="message settled" conversation=ada outcome=completed attempts=1`); got != 4 {
+			t.Errorf("%d settlements logged, want 4:\n%s", got, &log)
+		}
+	})
 }
 
 // TestDeskKnowsItsCustomers: who is not a customer is not served, and is told nothing
 // of why.
 func TestDeskKnowsItsCustomers(t *testing.T) {
-	model, url := startModel(t)
-	mount, _ := start(t, url, newStock(), slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	eve := open(t, mount, "eve")
-	if _, err := eve.Send(ctx, client.Message{Body: "Hello"}); err == nil || !strings.Contains(err.Error(), "initialData") {
-		t.Errorf("without initial data: %v, want a refusal that names it", err)
+	synctest.Test(t, func(t *testing.T) {
+		h, model := start(t, newStock(), slog.New(slog.DiscardHandler))
+		eve := h.Conversation("support", "eve")
+		if _, err := eve.Settle(client.Message{Body: "Hello"}); err == nil || !strings.Contains(err.Error(), "initialData") {
+			t.Errorf("without initial data: %v, want a refusal that names it", err)
+		}
+		if _, err := eve.Settle(client.Message{Body: "Hello", InitialData: caller{"c-9"}}); err == nil || strings.Contains(err.Error(), "c-9") {
+			t.Errorf("a stranger: %v, want a failure without its cause", err)
+		}
+		if n := len(model.Requests()); n > 0 {
+			t.Errorf("the model was asked %d times", n)
+		}
+	})
+}
+
+// till is a shop that notes what it is asked for, and crashes the desk when it first pays:
+// before the payment, or after it.
+type till struct {
+	*stock
+	after bool
+	crash func()
+	calls []string
+}
+
+// Reserve implements shop.
+func (s *till) Reserve(ctx context.Context, key, order string) (int64, error) {
+	s.calls = append(s.calls, "reserve")
+	return s.stock.Reserve(ctx, key, order)
+}
+
+// Pay implements shop.
+func (s *till) Pay(ctx context.Context, key string, cents int64) (string, error) {
+	first := len(s.calls) == 1
+	s.calls = append(s.calls, "pay")
+	if first && !s.after {
+		s.crash()
+		return "", ctx.Err()
 	}
-	receipt, err := eve.Send(ctx, client.Message{Body: "Hello", InitialData: caller{"c-9"}})
-	if err != nil {
-		t.Fatal(err)
+	receipt, err := s.stock.Pay(ctx, key, cents)
+	if first {
+		s.crash()
 	}
-	if _, err := eve.Wait(ctx, receipt); err == nil || strings.Contains(err.Error(), "c-9") {
-		t.Errorf("a stranger: %v, want a failure without its cause", err)
-	}
-	if diff := cmp.Diff([]fakemodel.Request{}, model.Requests()); diff != "" {
-		t.Errorf("the model was asked (-want +got):\n%s", diff)
+	return receipt, err
+}
+
+// TestRefundIsPaidOnce kills the process between the two steps of a refund. The next
+// one finishes the call: what was recorded is not done again, and what was done
+// without a record is asked for under the same key.
+func TestRefundIsPaidOnce(t *testing.T) {
+	for name, after := range map[string]bool{"before the payment": false, "after the payment": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pay := &till{stock: newStock(), after: after}
+				h, model := start(t, pay, slog.New(slog.DiscardHandler), about("refund", "A1"), repeats)
+				pay.crash = h.Crash
+				reply := ask(h.Conversation("support", "ada"), "I want my money back.")
+				if want := `The tool said: {"receipt":"payment 1 of 29.00","cents":2900}`; reply.Text != want {
+					t.Errorf("said %q, want %q", reply.Text, want)
+				}
+				if got := strings.Join(pay.calls, " "); got != "reserve pay pay" {
+					t.Errorf("the shop was called for %s, want one reservation and a repeated payment", got)
+				}
+				if n := payments(pay.stock); n != 1 {
+					t.Errorf("%d payments, want 1", n)
+				}
+				if got := told(model); !strings.Contains(got, "Refunds so far: 1.") {
+					t.Errorf("the model was told %q, want one refund", got)
+				}
+			})
+		})
 	}
 }
