@@ -59,5 +59,25 @@ func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, 
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
-	return file, nil
+	return file, rests(ctx, root, pkg, tags)
+}
+
+// sources prints the folder of each package of the module, and its files.
+const sources = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}{{$d}}{{"\n"}}{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+
+// rests looks at each source of a program, so that the go command knows what the result of this
+// test rests on: it would give the same again from its cache although the program is another.
+func rests(ctx context.Context, root, pkg string, tags []string) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+strings.Join(tags, ","), "-f="+sources, "./"+pkg)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("list the sources of %s: %w", pkg, err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if _, err := os.Stat(name); err != nil {
+			return fmt.Errorf("sources of %s: %w", pkg, err)
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/parleyrun/parley/internal/proc"
@@ -77,5 +78,24 @@ func TestBuildFails(t *testing.T) {
 	t.Chdir("/")
 	if file, err := proc.Build(t.Context(), "cmd/hello", false); err == nil {
 		t.Errorf("%s is built of no module", file)
+	}
+}
+
+// TestResultsRestOnSources: the go command, which gives a test's result from its cache if nothing that
+// the test looked at has changed, is shown the sources of the programs that it ran.
+func TestResultsRestOnSources(t *testing.T) {
+	seen := filepath.Join(t.TempDir(), "log")
+	out, err := exec.Command(os.Args[0], "-test.run=^TestBuild$", "-test.testlogfile="+seen).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b, err := os.ReadFile(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"cmd/hello\n", "cmd/hello/main.go\n", "cmd/hello/word.go\n", "cmd/hello/other.go\n"} {
+		if !regexp.MustCompile(`(?m)^stat .*/` + file).Match(b) {
+			t.Errorf("it has not looked at %s", file)
+		}
 	}
 }
