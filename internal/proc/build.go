@@ -74,7 +74,7 @@ func rests(ctx context.Context, root, pkg string, tags []string) error {
 	if err != nil {
 		return fmt.Errorf("list the sources of %s: %w", pkg, err)
 	}
-	for name := range strings.FieldsSeq(string(out)) {
+	for name := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
 		if _, err := os.Stat(name); err != nil {
 			return fmt.Errorf("sources of %s: %w", pkg, err)
 		}
