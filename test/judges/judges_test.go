@@ -21,6 +21,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/catalog"
+	"github.com/parleyrun/parley/providers/googlegenerativeai"
+	"github.com/parleyrun/parley/providers/mistralconversations"
 	"github.com/parleyrun/parley/providers/openaicompletions"
 	"github.com/parleyrun/parley/providers/openairesponses"
 	"github.com/parleyrun/parley/providers/providertest"
@@ -28,7 +30,7 @@ import (
 
 // format is a wire format: who speaks it here, and what its vendor's SDK says of that.
 type format struct {
-	protocol func(*openairesponses.Options) providers.Protocol
+	protocol func(*http.Client) providers.Protocol
 	// answer is the transcript of a response, in testdata.
 	answer string
 	// known is the body of a request as the SDK writes it that has read it; nil where there
@@ -40,26 +42,45 @@ type format struct {
 }
 
 func formats() map[string]format {
+	type client = *http.Client
+	azure := func(c client) providers.Protocol {
+		return openairesponses.NewAzure(&openairesponses.Options{Client: c, Getenv: environment})
+	}
+	vertex := func(c client) providers.Protocol {
+		return googlegenerativeai.NewVertex(&googlegenerativeai.Options{Client: c, Getenv: environment})
+	}
 	return map[string]format{
 		anthropicmessages.API: {
-			func(o *openairesponses.Options) providers.Protocol {
-				return anthropicmessages.New(&anthropicmessages.Options{Client: o.Client})
-			}, "anthropic-messages", knownToAnthropic, "anthropic", readByAnthropic,
+			func(c client) providers.Protocol { return anthropicmessages.New(&anthropicmessages.Options{Client: c}) },
+			"anthropic-messages", knownToAnthropic, "anthropic", readByAnthropic,
 		},
 		openaicompletions.API: {
-			func(o *openairesponses.Options) providers.Protocol {
-				return openaicompletions.New(&openaicompletions.Options{Client: o.Client})
-			}, "openai-completions", knownToChat, "openai", readByChat,
+			func(c client) providers.Protocol { return openaicompletions.New(&openaicompletions.Options{Client: c}) },
+			"openai-completions", knownToChat, "openai", readByChat,
 		},
 		openairesponses.API: {
-			func(o *openairesponses.Options) providers.Protocol { return openairesponses.New(o) },
+			func(c client) providers.Protocol { return openairesponses.New(&openairesponses.Options{Client: c}) },
 			"openai-responses", knownToResponses, "openai", readByResponses,
 		},
-		openairesponses.APIAzure: {
-			openairesponses.NewAzure, "openai-responses", knownToResponses, "azure", nil,
-		},
+		openairesponses.APIAzure: {azure, "openai-responses", knownToResponses, "azure", nil},
 		openairesponses.APICodex: {
-			openairesponses.NewCodex, "openai-responses", knownToResponses, "openai-codex", nil,
+			func(c client) providers.Protocol {
+				return openairesponses.NewCodex(&openairesponses.Options{Client: c})
+			},
+			"openai-responses", knownToResponses, "openai-codex", nil,
+		},
+		googlegenerativeai.API: {
+			func(c client) providers.Protocol {
+				return googlegenerativeai.New(&googlegenerativeai.Options{Client: c})
+			},
+			"google-generative-ai", nil, "", nil,
+		},
+		googlegenerativeai.APIVertex: {vertex, "google-generative-ai", nil, "", nil},
+		mistralconversations.API: {
+			func(c client) providers.Protocol {
+				return mistralconversations.New(&mistralconversations.Options{Client: c})
+			},
+			"mistral-conversations", nil, "", nil,
 		},
 	}
 }
@@ -118,6 +139,16 @@ func subjects() []subject {
 		{name: "responses of xai", model: "xai/grok-4.3", level: "low"},
 		{name: "responses of copilot", model: "github-copilot/gpt-5.3-codex", level: "off"},
 		{name: "azure", model: "azure/gpt-5.2", level: "low"},
+		{name: "google", model: "google/gemini-3.1-pro-preview", level: "high"},
+		{name: "google, never off", model: "google/gemini-3-flash-preview", level: "off"},
+		{name: "google, a budget", model: "google/gemini-2.5-flash", level: "medium"},
+		{name: "google, off", model: "google/gemini-2.5-flash", level: "off"},
+		{name: "google of gemma", model: "google/gemma-4-31b-it", level: "high"},
+		{name: "vertex", model: "google-vertex/gemini-3.1-pro-preview", level: "low"},
+		{name: "vertex, a budget", model: "google-vertex/gemini-2.5-pro", level: "high"},
+		{name: "mistral", model: "mistral/mistral-large-4", level: "high"},
+		{name: "mistral, off", model: "mistral/mistral-medium-latest", level: "off"},
+		{name: "mistral without reasoning", model: "mistral/mistral-large-latest", level: "off"},
 		{name: "codex", model: "openai-codex/gpt-5.6-luna", level: "medium"},
 	}
 }
@@ -184,7 +215,7 @@ func talk(t *testing.T, s subject) talked {
 	v := &vendor{}
 	reg := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: environment})
 	for api, f := range formats() {
-		reg.RegisterProtocol(api, f.protocol(&openairesponses.Options{Client: &http.Client{Transport: v}, Getenv: environment}))
+		reg.RegisterProtocol(api, f.protocol(&http.Client{Transport: v}))
 	}
 	if provider, _, _ := strings.Cut(s.model, "/"); s.reg != nil {
 		if err := reg.RegisterProvider(provider, *s.reg); err != nil {
