@@ -55,12 +55,12 @@ func (c Cost) price(u Usage, hour int64) Price {
 	}
 	hour = min(hour, u.CacheWrite) // it is a part of that, whatever a server says
 	// The order of operations keeps the last digits equal to those of the catalog's own
-	// tools.
+	// tools; so do the conversions, where a processor could round a product and a sum in one.
 	p := Price{
 		Input:      rates.Input / 1e6 * float64(u.Input),
 		Output:     rates.Output / 1e6 * float64(u.Output),
 		CacheRead:  rates.CacheRead / 1e6 * float64(u.CacheRead),
-		CacheWrite: (rates.CacheWrite*float64(u.CacheWrite-hour) + rates.Input*2*float64(hour)) / 1e6,
+		CacheWrite: (float64(rates.CacheWrite*float64(u.CacheWrite-hour)) + float64(rates.Input*2*float64(hour))) / 1e6,
 	}
 	p.Total = p.Input + p.Output + p.CacheRead + p.CacheWrite
 	return p

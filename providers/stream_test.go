@@ -376,6 +376,33 @@ func TestPriceOf(t *testing.T) {
 	}
 }
 
+// TestPriceToTheLastDigit holds prices to what the tools of the catalog's source compute.
+func TestPriceToTheLastDigit(t *testing.T) {
+	plain := providers.Cost{Rates: providers.Rates{Input: 5, Output: 25, CacheRead: 0.5, CacheWrite: 6.25}}
+	tiered := providers.Cost{
+		Rates: providers.Rates{Input: 1.25, Output: 10, CacheRead: 0.125},
+		Tiers: []providers.CostTier{{InputTokensAbove: 200_000, Rates: providers.Rates{Input: 2.5, Output: 15, CacheRead: 0.25}}},
+	}
+	for _, tt := range []struct {
+		cost providers.Cost
+		done providers.Done
+		want providers.Price
+	}{
+		{plain, providers.Done{Usage: providers.Usage{Input: 812, Output: 331, CacheRead: 20480, CacheWrite: 1500}, CacheWriteHour: 1000},
+			providers.Price{Input: 0.00406, Output: 0.008275000000000001, CacheRead: 0.010239999999999999, CacheWrite: 0.013125, Total: 0.0357}},
+		{plain, providers.Done{Usage: providers.Usage{Input: 7, Output: 1, CacheWrite: 123457}},
+			providers.Price{Input: 0.000035000000000000004, Output: 0.000025, CacheWrite: 0.77160625, Total: 0.77166625}},
+		{tiered, providers.Done{Usage: providers.Usage{Input: 100_000, Output: 1234, CacheRead: 100_000}},
+			providers.Price{Input: 0.125, Output: 0.01234, CacheRead: 0.012499999999999999, Total: 0.14984}},
+		{tiered, providers.Done{Usage: providers.Usage{Input: 100_001, Output: 1234, CacheRead: 100_000}},
+			providers.Price{Input: 0.2500025, Output: 0.018510000000000002, CacheRead: 0.024999999999999998, Total: 0.29351250000000007}},
+	} {
+		if got := tt.cost.PriceOf(tt.done); got != tt.want {
+			t.Errorf("%+v: got %+v, want %+v", tt.done.Usage, got, tt.want)
+		}
+	}
+}
+
 func TestPrice(t *testing.T) {
 	c := providers.Cost{
 		Rates: providers.Rates{Input: 3, Output: 15, CacheRead: 0.3, CacheWrite: 3.75},
