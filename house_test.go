@@ -258,3 +258,48 @@ func TestLinksLead(t *testing.T) {
 		}
 	}
 }
+
+// TestOneWordForOneThing keeps names from coming back that stood for several things, or
+// beside another name for the same: what is declared is named by the words of the glossary.
+func TestOneWordForOneThing(t *testing.T) {
+	for _, rule := range []struct{ below, word, say string }{
+		{"", `^[tT]ell|^told$`, "what it does: send, emit, report, log"},
+		{"actors/internal/machine", `^runs?$|^(find|ripe|end|continue|cancel|park|compact)Runs?$|^run(Of|For|At)$`, "work, or the attempt, turn or call that it is"},
+		{"actors/internal/machine", `[pP]repar`, "the hook DeliveryStarted, and StartDelivery"},
+		{"actors", `[wW]ake|[wW]oken`, "the timer that is checked or due, or a nudge"},
+		{"conversation", `^([lL]ast|[oO]pen)?[sS]teps?$`, "a turn; a step is a part of a durable tool"},
+	} {
+		word := regexp.MustCompile(rule.word)
+		for _, f := range goFiles(t) {
+			if f.test || f.generated || !strings.HasPrefix(f.dir+"/", rule.below) {
+				continue
+			}
+			for name := range declared(f.syntax) {
+				if word.MatchString(name.Name) {
+					t.Errorf("%s: %s is a word for several things: say %s", f.fset.Position(name.Pos()), name.Name, rule.say)
+				}
+			}
+		}
+	}
+}
+
+// declared are the names of the functions, types and fields of a file.
+func declared(file *ast.File) map[*ast.Ident]bool {
+	names := map[*ast.Ident]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			names[n.Name] = true
+		case *ast.TypeSpec:
+			names[n.Name] = true
+		case *ast.StructType:
+			for _, field := range n.Fields.List {
+				for _, name := range field.Names {
+					names[name] = true
+				}
+			}
+		}
+		return true
+	})
+	return names
+}

@@ -127,7 +127,7 @@ func checkLong(t *testing.T, w *world, n *node) {
 	if !again.Deduplicated || again.Offset != 0 {
 		t.Errorf("the first message sent again: %+v", again)
 	}
-	if _, err := n.rt.Read(t.Context(), chat("c"), n.admit(chat("c"), "next", "and now?")); err != nil {
+	if _, err := n.rt.Wait(t.Context(), chat("c"), n.admit(chat("c"), "next", "and now?")); err != nil {
 		t.Fatal(err)
 	}
 	w.untilSettled(chat("c"), longTurns+1)

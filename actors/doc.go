@@ -18,7 +18,7 @@
 // nodes. Here are the edge, the activation, the opening of a log, and what joins them.
 //
 // A program that holds a Runtime needs no edge: [Runtime.Dispatch] sends,
-// [Runtime.Read] waits for the reply, [Runtime.Compact] shortens what the model is
+// [Runtime.Wait] waits for the reply, [Runtime.Compact] shortens what the model is
 // sent of a conversation.
 //
 // Guarantees:

@@ -317,7 +317,7 @@ func TestObserversSeeDispatches(t *testing.T) {
 		SubmissionSettled: func(_ *observability.Envelope, s *observability.SubmissionSettled) { kinds <- s.Kind + " " + s.Outcome },
 	}}
 	n := w.start(setup{opts: opts, model: model})
-	if _, err := n.rt.Dispatch(context.Background(), "chat", "c", agent.Text("hello")); err != nil {
+	if _, err := n.rt.Dispatch(context.Background(), chat("c"), agent.Text("hello")); err != nil {
 		t.Fatal(err)
 	}
 	model.next(t).finish()

@@ -36,13 +36,14 @@ func ExampleRuntime_Dispatch() {
 	go func() { ended <- runtime.Run(ctx) }()
 	<-runtime.Ready()
 
-	receipt, err := runtime.Dispatch(ctx, "clerk", "order-7", agent.Text("long 3"))
+	order := conversation.Address{Agent: "clerk", ID: "order-7"}
+	receipt, err := runtime.Dispatch(ctx, order, agent.Text("long 3"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	// The receipt may be stored: whoever has it reads the reply, also after a restart.
-	reply, err := runtime.Read(ctx, conversation.Address{Agent: "clerk", ID: "order-7"}, receipt)
+	// The receipt may be stored: whoever has it waits for the reply, also after a restart.
+	reply, err := runtime.Wait(ctx, order, receipt)
 	var settled *actors.SettledError
 	switch {
 	case errors.As(err, &settled):
@@ -53,7 +54,7 @@ func ExampleRuntime_Dispatch() {
 		fmt.Println(reply.Outcome, reply.Text)
 	}
 	// Nothing is old enough yet to be summarized for the model.
-	fmt.Println(runtime.Compact(ctx, conversation.Address{Agent: "clerk", ID: "order-7"}, "Keep the numbers of orders."))
+	fmt.Println(runtime.Compact(ctx, order, "Keep the numbers of orders."))
 	stop()
 	fmt.Println(<-ended)
 	// Output:

@@ -90,7 +90,7 @@ func TestWhatAConversationStores(t *testing.T) {
 						time.Sleep(opts.ForgetAfter + time.Second)
 					}
 					r := n.admit(chat("c"), fmt.Sprint(i), "Go on.")
-					if _, err := n.rt.Read(t.Context(), chat("c"), r); err != nil {
+					if _, err := n.rt.Wait(t.Context(), chat("c"), r); err != nil {
 						t.Fatal(err)
 					}
 				}

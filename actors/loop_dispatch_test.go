@@ -171,7 +171,7 @@ func TestDispatchIsRefused(t *testing.T) {
 			Agent string `json:"agent"`
 		}) (string, error) {
 			m := agent.Text("hello")
-			m.Condition = conversation.Condition{Set: true, UID: "inst_other"}
+			m.IfUID = "inst_other"
 			_, err := agent.Dispatch(ctx, conversation.Address{Agent: in.Agent, ID: "x"}, m)
 			return "sent", err
 		}, nil)

@@ -43,7 +43,7 @@ func (e *SettledError) Error() string {
 	return s
 }
 
-// Read returns the reply to a message once its submission is settled, on whatever
+// Wait returns the reply to a message once its submission is settled, on whatever
 // node that happens; it activates nothing. Submission id and offset of the receipt,
 // which may have been stored meanwhile, are all it needs. It waits for as long as
 // ctx lives, also while the bucket gives no answer, and ends with
@@ -54,10 +54,10 @@ func (e *SettledError) Error() string {
 // [*conversation.Error], whose code is stream_not_found if the conversation was
 // never created and invalid_request if it has no such submission. It is
 // safe for concurrent use.
-func (r *Runtime) Read(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*Reply, error) {
+func (r *Runtime) Wait(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*Reply, error) {
 	s, err := r.untilSettled(ctx, r.Reader(), at, receipt)
 	if err != nil {
-		return nil, fmt.Errorf("read the reply to submission %.80s: %w", receipt.SubmissionID, err)
+		return nil, fmt.Errorf("wait for submission %.80s: %w", receipt.SubmissionID, err)
 	}
 	m, end := s.reply, s.end
 	reply := &Reply{Submission: receipt.SubmissionID, Outcome: end.Outcome, Error: end.Error}

@@ -17,13 +17,13 @@ func (e *UnknownAgentError) Error() string {
 	return fmt.Sprintf("agent %.80q is not registered with this runtime", e.Agent)
 }
 
-// Dispatch sends a message to a conversation of an agent from the program that the
+// Dispatch sends a message to a conversation from the program that the
 // runtime runs in; agent.Text("…") makes one of a text. When it returns the message
-// is durable and will reach exactly one settlement, whatever dies; [Runtime.Read]
+// is durable and will reach exactly one settlement, whatever dies; [Runtime.Wait]
 // waits for that. Tools and hooks use [agent.Dispatch] instead, whose keys survive
 // a repetition of the call.
 //
-// A message without an idempotency key gets a random one: after an error that leaves
+// A message without a key gets a random one: after an error that leaves
 // open whether it was taken, only a message with a key of its own can be sent again
 // without being worked on twice.
 //
@@ -32,10 +32,10 @@ func (e *UnknownAgentError) Error() string {
 // condition that does not hold, submission_conflict for a key that stands for
 // another message, runtime_unavailable when it may help to repeat) or internal. It
 // may be called from any goroutine once [Runtime.Ready] is closed.
-func (r *Runtime) Dispatch(ctx context.Context, agentName, id string, m agent.Message) (conversation.Receipt, error) {
-	receipt, err := r.dispatch(ctx, conversation.Address{Agent: agentName, ID: id}, m)
+func (r *Runtime) Dispatch(ctx context.Context, to conversation.Address, m agent.Message) (conversation.Receipt, error) {
+	receipt, err := r.dispatch(ctx, to, m)
 	if err != nil {
-		return conversation.Receipt{}, fmt.Errorf("dispatch to %.80s/%.80s: %w", agentName, id, err)
+		return conversation.Receipt{}, fmt.Errorf("dispatch to %.80s/%.80s: %w", to.Agent, to.ID, err)
 	}
 	return receipt, nil
 }

@@ -22,8 +22,8 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 	n := w.start(setup{opts: agents(strictAgent(t)), model: says(1)})
 	good := agent.Text("hello")
 	good.InitialData = json.RawMessage(`{"repo":"parley"}`)
-	good.IdempotencyKey = "k"
-	first, err := n.rt.Dispatch(t.Context(), "chat", "warm", good)
+	good.Key = "k"
+	first, err := n.rt.Dispatch(t.Context(), chat("warm"), good)
 	if err != nil || first.Deduplicated || first.SubmissionID == "" {
 		t.Fatalf("dispatched as %+v, %v", first, err)
 	}
@@ -31,7 +31,7 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 	w.untilAtRest()
 	change := func(f func(m *agent.Message)) agent.Message {
 		m := good
-		m.IdempotencyKey = ""
+		m.Key = ""
 		f(&m)
 		return m
 	}
@@ -46,16 +46,16 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 		"data do not fit":  {"cold", change(func(m *agent.Message) { m.InitialData = json.RawMessage(`{"repo":1}`) }), conversation.CodeInvalidRequest},
 		"no data":          {"cold", agent.Text("x"), conversation.CodeInvalidRequest},
 		"is not there": {"cold", change(func(m *agent.Message) {
-			m.InitialData, m.Condition = nil, conversation.Condition{Set: true, UID: first.UID}
+			m.InitialData, m.IfUID = nil, first.UID
 		}), conversation.CodeInstanceNotFound},
-		"is there": {"warm", change(func(m *agent.Message) { m.Condition.Absent = true }), conversation.CodeInstanceExists},
+		"is there": {"warm", change(func(m *agent.Message) { m.IfAbsent = true }), conversation.CodeInstanceExists},
 		"other message of the key": {"warm", change(func(m *agent.Message) {
-			m.Delivery.Body, m.IdempotencyKey = "bye", "k"
+			m.Delivery.Body, m.Key = "bye", "k"
 		}), conversation.CodeSubmissionConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := w.listing()
-			_, err := n.rt.Dispatch(t.Context(), "chat", test.id, test.m)
+			_, err := n.rt.Dispatch(t.Context(), chat(test.id), test.m)
 			codeIs(t, err, test.want)
 			if diff := cmp.Diff(before, w.listing()); diff != "" {
 				t.Errorf("the bucket changed (-before +after):\n%s", diff)
@@ -63,17 +63,17 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 		})
 	}
 	var unknown *actors.UnknownAgentError
-	if _, err := n.rt.Dispatch(t.Context(), "nobody", "x", good); !errors.As(err, &unknown) || unknown.Agent != "nobody" {
+	if _, err := n.rt.Dispatch(t.Context(), conversation.Address{Agent: "nobody", ID: "x"}, good); !errors.As(err, &unknown) || unknown.Agent != "nobody" {
 		t.Errorf("an agent that is not registered: %v", err)
 	}
-	again, err := n.rt.Dispatch(t.Context(), "chat", "warm", good)
+	again, err := n.rt.Dispatch(t.Context(), chat("warm"), good)
 	first.Deduplicated = true
 	if diff := cmp.Diff(first, again); err != nil || diff != "" {
 		t.Errorf("the same again: %v, receipt (-want +got):\n%s", err, diff)
 	}
 	seen := map[conversation.SubmissionID]bool{}
 	for range 2 { // without a key each is one of its own
-		r, err := n.rt.Dispatch(t.Context(), "chat", "warm", agent.Text("hello"))
+		r, err := n.rt.Dispatch(t.Context(), chat("warm"), agent.Text("hello"))
 		if err != nil || r.Deduplicated || seen[r.SubmissionID] {
 			t.Errorf("without a key: %+v, %v", r, err)
 		}
@@ -93,11 +93,11 @@ func TestReadReturnsTheWholeReply(t *testing.T) {
 	a.Data = []agent.Data{written}
 	a.Hooks.ResponseStarted = func(context.Context, *agent.Turn) (map[string]any, error) { return map[string]any{"n": 1}, nil }
 	n := w.start(setup{opts: agents(a), model: lookUp()})
-	receipt, err := n.rt.Dispatch(t.Context(), "chat", "c", agent.Text("how is it?"))
+	receipt, err := n.rt.Dispatch(t.Context(), chat("c"), agent.Text("how is it?"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := n.rt.Read(t.Context(), chat("c"), receipt)
+	got, err := n.rt.Wait(t.Context(), chat("c"), receipt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestReadReturnsTheWholeReply(t *testing.T) {
 		t.Error(err)
 	}
 	n = w.start(setup{opts: agents(a), model: lookUp()})
-	later, err := n.rt.Read(t.Context(), chat("c"), receipt)
+	later, err := n.rt.Wait(t.Context(), chat("c"), receipt)
 	if diff := cmp.Diff(want, later); err != nil || diff != "" {
 		t.Errorf("on the next node: %v (-want +got):\n%s", err, diff)
 	}
@@ -137,7 +137,7 @@ func TestReadWaitsForTheSettlement(t *testing.T) {
 	read := func(ctx context.Context) <-chan result {
 		done := make(chan result, 1)
 		go func() {
-			reply, err := n.rt.Read(ctx, chat("c"), receipt)
+			reply, err := n.rt.Wait(ctx, chat("c"), receipt)
 			done <- result{reply, err}
 		}()
 		return done
@@ -169,7 +169,7 @@ func TestReadOfWhatDidNotComplete(t *testing.T) {
 		text := "half, then " + string(outcome)
 		c.text(text)
 		end(c)
-		reply, err := n.rt.Read(t.Context(), chat("c"), receipt)
+		reply, err := n.rt.Wait(t.Context(), chat("c"), receipt)
 		var settled *actors.SettledError
 		if !errors.As(err, &settled) {
 			t.Fatalf("got %v, want a SettledError", err)
@@ -199,24 +199,24 @@ func TestReadRefusesWhatItCannotFind(t *testing.T) {
 	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
 	receipt := n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
-	_, err := n.rt.Read(t.Context(), chat("none"), receipt)
+	_, err := n.rt.Wait(t.Context(), chat("none"), receipt)
 	codeIs(t, err, conversation.CodeStreamNotFound)
-	_, err = n.rt.Read(t.Context(), chat("c"), conversation.Receipt{SubmissionID: "sub_none", Offset: receipt.Offset})
+	_, err = n.rt.Wait(t.Context(), chat("c"), conversation.Receipt{SubmissionID: "sub_none", Offset: receipt.Offset})
 	codeIs(t, err, conversation.CodeInvalidRequest)
-	_, err = n.rt.Read(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: 1 << 40})
+	_, err = n.rt.Wait(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: 1 << 40})
 	codeIs(t, err, conversation.CodeStreamStoreFailure)
 	// An offset behind the settlement still finds it.
 	head, err := n.rt.Reader().Head(t.Context(), chat("c"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := n.rt.Read(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: head}); err != nil || reply.Text == "" {
+	if reply, err := n.rt.Wait(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: head}); err != nil || reply.Text == "" {
 		t.Errorf("from the head: %+v, %v", reply, err)
 	}
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}
-	_, err = n.rt.Read(t.Context(), chat("c"), receipt)
+	_, err = n.rt.Wait(t.Context(), chat("c"), receipt)
 	codeIs(t, err, conversation.CodeUnavailable)
 }
 
@@ -259,7 +259,7 @@ func TestReadOutlivesTheBucketsAbsence(t *testing.T) {
 	link.away.Store(true)
 	done := make(chan error, 1)
 	go func() {
-		_, err := rt.Read(t.Context(), chat("c"), receipt)
+		_, err := rt.Wait(t.Context(), chat("c"), receipt)
 		done <- err
 	}()
 	await(t, link.asked, "a request")

@@ -54,13 +54,15 @@ type Message struct {
 	// InitialData is for a conversation that this message creates; nil means none.
 	InitialData json.RawMessage
 
-	// Condition restricts the message to an incarnation; zero delivers always.
-	Condition conversation.Condition
+	// IfAbsent demands that the conversation does not exist yet. IfUID, unless it is
+	// empty, demands that it is this incarnation. At most one of them is set.
+	IfAbsent bool
+	IfUID    conversation.UID
 
-	// IdempotencyKey makes a repetition safe: a conversation admits one message per
-	// key, and answers others with the receipt of the first. It has up to 256
-	// characters; empty means one of [Dispatch]'s own.
-	IdempotencyKey string
+	// Key is the idempotency key, which makes a repetition safe: a conversation admits
+	// one message per key, and answers others with the receipt of the first. It has up to
+	// 256 characters; empty means one of [Dispatch]'s own.
+	Key string
 }
 
 // Text is a user's message with that text.
@@ -74,7 +76,7 @@ func Text(body string) Message {
 // settlement, whatever dies. It does not wait for that: a message to the own
 // conversation is worked on after the submission under way.
 //
-// Without an IdempotencyKey the key is made of the tool call's id, the step if it
+// Without a Key the key is made of the tool call's id, the step if it
 // is one, and how many messages it has sent to that conversation before: a durable
 // call that runs again after a crash sends none twice, and one that would send
 // something else in its place gets a [*conversation.Error] with code
@@ -119,7 +121,8 @@ func (m Message) Admission(to conversation.Address) (conversation.Admission, err
 		return conversation.Admission{}, err
 	}
 	return conversation.Admission{
-		Address: to, Delivery: m.Delivery, Condition: m.Condition, InitialData: m.InitialData, Key: m.IdempotencyKey,
+		Address: to, Delivery: m.Delivery, InitialData: m.InitialData, Key: m.Key,
+		Condition: conversation.Condition{Absent: m.IfAbsent, Set: m.IfUID != "", UID: m.IfUID},
 	}, nil
 }
 
@@ -146,9 +149,11 @@ func (m *Message) check(to conversation.Address) error {
 		return invalid("Type, tag name and attributes are a signal's, and the kind is %q.", d.Kind)
 	case d.TagName != "" && !conversation.ValidTagName(d.TagName):
 		return invalid("The tag name %.40q cannot be one.", d.TagName)
-	case m.Condition.Set && m.InitialData != nil:
+	case m.IfAbsent && m.IfUID != "":
+		return invalid("IfAbsent and IfUID contradict each other.")
+	case m.IfUID != "" && m.InitialData != nil:
 		return invalid("A uid and initial data contradict each other: initial data are for a conversation that is to be created.")
-	case utf8.RuneCountInString(m.IdempotencyKey) > maxIdempotencyKey:
+	case utf8.RuneCountInString(m.Key) > maxIdempotencyKey:
 		return invalid("The idempotency key has more than %d characters.", maxIdempotencyKey)
 	}
 	if m.InitialData != nil {

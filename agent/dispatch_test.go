@@ -52,10 +52,10 @@ func TestDispatch(t *testing.T) {
 	}{
 		{"text", agent.Text("hi"), conversation.Admission{Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hi"}}},
 		{"no kind", agent.Message{Delivery: conversation.Delivery{Body: "hi"}}, conversation.Admission{Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hi"}}},
-		{"signal", agent.Message{Delivery: signal, IdempotencyKey: "k"}, conversation.Admission{Delivery: signal, Key: "k"}},
-		{"for a new conversation", agent.Message{InitialData: json.RawMessage(`{}`), Condition: conversation.Condition{Absent: true}},
+		{"signal", agent.Message{Delivery: signal, Key: "k"}, conversation.Admission{Delivery: signal, Key: "k"}},
+		{"for a new conversation", agent.Message{InitialData: json.RawMessage(`{}`), IfAbsent: true},
 			conversation.Admission{Delivery: conversation.Delivery{Kind: conversation.KindUser}, InitialData: json.RawMessage(`{}`), Condition: conversation.Condition{Absent: true}}},
-		{"for an incarnation", agent.Message{Condition: conversation.Condition{Set: true, UID: "u"}},
+		{"for an incarnation", agent.Message{IfUID: "u"},
 			conversation.Admission{Delivery: conversation.Delivery{Kind: conversation.KindUser}, Condition: conversation.Condition{Set: true, UID: "u"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -100,9 +100,10 @@ func TestDispatchRefuses(t *testing.T) {
 		{"signal without type", ctx, desk("1"), agent.Message{Delivery: conversation.Delivery{Kind: conversation.KindSignal}}, invalid, "needs a type"},
 		{"user with type", ctx, desk("1"), agent.Message{Delivery: conversation.Delivery{Type: "t"}}, invalid, "are a signal's"},
 		{"tag name", ctx, desk("1"), agent.Message{Delivery: conversation.Delivery{Kind: conversation.KindSignal, Type: "t", TagName: "a b"}}, invalid, `tag name "a b"`},
-		{"uid and data", ctx, desk("1"), agent.Message{Condition: conversation.Condition{Set: true}, InitialData: json.RawMessage("1")}, invalid, "contradict"},
+		{"uid and data", ctx, desk("1"), agent.Message{IfUID: "u", InitialData: json.RawMessage("1")}, invalid, "contradict"},
+		{"uid and none", ctx, desk("1"), agent.Message{IfAbsent: true, IfUID: "u"}, invalid, "contradict each other"},
 		{"data", ctx, desk("1"), agent.Message{InitialData: json.RawMessage("{")}, invalid, "initial data is not JSON"},
-		{"key", ctx, desk("1"), agent.Message{IdempotencyKey: strings.Repeat("ü", 257)}, invalid, "more than 256 characters"},
+		{"key", ctx, desk("1"), agent.Message{Key: strings.Repeat("ü", 257)}, invalid, "more than 256 characters"},
 		{"admission", agenthost.WithDispatcher(t.Context(), &office{refuse: conflict}), desk("1"), agent.Text("x"), conflict.Code, "taken"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

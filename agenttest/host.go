@@ -56,14 +56,14 @@ type Host struct {
 	left   int      // writes until it crashes; 0 is never
 	closed bool
 	events []observability.Event
-	told   map[string]bool // their ids
+	seen   map[string]bool // their ids
 }
 
 // New returns a host that serves agents until the test ends. A wrong definition fails the test. In a
 // bubble of testing/synctest, call it inside of the bubble.
 func New(t testing.TB, agents []*agent.Agent, o *Options) *Host {
 	t.Helper()
-	h := &Host{t: t, agents: agents, store: local.NewMemory(), told: map[string]bool{}}
+	h := &Host{t: t, agents: agents, store: local.NewMemory(), seen: map[string]bool{}}
 	if o != nil {
 		h.opts = *o
 	}

@@ -123,8 +123,8 @@ func (r recorder) Write(_ context.Context, events []observability.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range events {
-		if !h.told[e.ID] {
-			h.told[e.ID] = true
+		if !h.seen[e.ID] {
+			h.seen[e.ID] = true
 			h.events = append(h.events, e)
 		}
 	}
