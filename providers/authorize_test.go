@@ -75,3 +75,54 @@ func TestAuthorize(t *testing.T) {
 		})
 	}
 }
+
+// flaky is an image that can be read once.
+type flaky struct{ opened int }
+
+// Size implements providers.Content.
+func (*flaky) Size() int64 { return 3 }
+
+// Open implements providers.Content.
+func (f *flaky) Open(context.Context) (io.ReadCloser, error) {
+	if f.opened++; f.opened > 1 {
+		return nil, providers.ErrUnavailable
+	}
+	return io.NopCloser(strings.NewReader("abc")), nil
+}
+
+// shower is a codec whose body is an image.
+type shower struct{ providers.Codec }
+
+// Encode implements providers.Codec.
+func (shower) Encode(_ providers.Model, req providers.Request, _ providers.Options) (*providers.Call, error) {
+	var e providers.BodyEncoder
+	body, err := e.Encode(e.Base64(req.Messages[0].Parts[0].(providers.Image)))
+	return &providers.Call{Path: "/", Body: body}, err
+}
+
+// TestImageFailsBehindTheSignature: what was read to be signed may fail when it is sent, and
+// is then what the call has failed over.
+func TestImageFailsBehindTheSignature(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer server.Close()
+	p := providers.NewHTTP(shower{}, &providers.HTTPOptions{Authorize: func(_ context.Context, r *http.Request, _ providers.Model, _ providers.Options) error {
+		if r.Body != nil {
+			t.Error("the body is open before it is sent")
+		}
+		body, err := r.GetBody()
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		_, err = io.Copy(io.Discard, body)
+		return err
+	}})
+	defer p.Close()
+	m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL, Input: []string{providers.InputImage}}
+	_, failure, broken := providertest.Collect(p.Stream(t.Context(), m, providers.Request{Messages: []providers.Message{
+		{Role: providers.RoleUser, Parts: []providers.Part{providers.Image{MimeType: "image/png", Content: &flaky{}}}},
+	}}, providers.Options{}))
+	if broken != nil || failure == nil || failure.Kind != providers.KindImageUnavailable {
+		t.Errorf("got %v, %v", failure, broken)
+	}
+}

@@ -56,6 +56,7 @@ var (
 		"insufficient_quota", "insufficient balance", "insufficient_balance", "insufficient credits", "billing_hard_limit",
 		"usage_limit_reached", "usage_not_included", "gousagelimiterror", "freeusagelimiterror", "monthly usage limit reached",
 		"available balance", "out of budget", "quota exceeded", "subscription_sharing_",
+		"servicequotaexceeded",
 	}
 	minuteWords    = []string{"per_minute", "perminute", "per minute"}
 	rateLimitWords = []string{"rate limit", "rate_limit", "ratelimit", "too many requests", "throttling", "throttled", "resource_exhausted"}
@@ -65,7 +66,7 @@ var (
 		"maximum prompt length", "input token count", "too many tokens", "reduce the length of",
 		"maximum allowed input length", "prompt token count of", "exceeded model token limit", "prompt exceeds max length",
 		"range of input length should be", "tokens in request more than max tokens allowed", "maximum model length",
-		"exceed_context_size",
+		"exceed_context_size", "number of input tokens exceeds",
 	}
 	notAuthWords  = []string{"your request did not allow prompt caching"}
 	keyWords      = []string{"api_key_invalid", "api key not valid", "incorrect api key"}
@@ -100,6 +101,8 @@ func StatusOf(code string) int {
 	case "api_error", "server_error", "internalServerException", "modelStreamErrorException", "network_error",
 		"tool_use_failed": // the model wrote a call that is none, and may write a better one
 		return http.StatusInternalServerError
+	case "modelTimeoutException":
+		return http.StatusRequestTimeout
 	case "timeout_error":
 		return http.StatusGatewayTimeout
 	case "overloaded_error", "slow_down", "server_is_overloaded", "serviceUnavailableException":

@@ -151,6 +151,8 @@ func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upl
 	if err := h.finishRequest(ctx, hreq, m, o); err != nil {
 		return err
 	}
+	// After what has authorized it, which may have read it, too: the latest reading counts.
+	hreq.Body = up.open()
 	return HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
 }
 
@@ -278,11 +280,10 @@ type upload struct {
 	opened []*bodyReader
 }
 
-// attach makes u the body of r.
+// attach makes u the body of r, which has yet to be opened.
 func (u *upload) attach(r *http.Request) {
 	r.ContentLength = u.body.Size()
 	r.GetBody = func() (io.ReadCloser, error) { return u.open(), nil }
-	r.Body = u.open()
 }
 
 func (u *upload) open() io.ReadCloser {

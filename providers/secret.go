@@ -149,7 +149,7 @@ func VendorWord(s string) string {
 
 // requestID is what the vendor calls the request, "" if it does not say.
 func requestID(h http.Header) string {
-	for _, name := range []string{"X-Request-Id", "Request-Id", "Mistral-Correlation-Id"} {
+	for _, name := range []string{"X-Request-Id", "Request-Id", "Mistral-Correlation-Id", "X-Amzn-Requestid"} {
 		if id := h.Get(name); id != "" {
 			return VendorWord(id)
 		}

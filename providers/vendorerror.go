@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/providers/sse"
@@ -26,6 +27,9 @@ func responseError(resp *http.Response) *Error {
 // body, up to MaxErrorBody.
 func ResponseError(status int, h http.Header, body []byte) *Error {
 	code, message := vendorError(body)
+	// Some services say it in a header, with an address behind it.
+	named, _, _ := strings.Cut(h.Get("X-Amzn-Errortype"), ":")
+	code = nonEmpty(code, named)
 	e := &Error{
 		Status:     status,
 		Body:       body[:min(len(body), MaxErrorBody)],
@@ -39,22 +43,39 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 			e.Err = errNoStream
 		}
 	} else {
-		e.Kind = returning(Classify(status, code, message), body)
+		e.Kind = returning(Classify(originalStatus(status, body), code, message), body)
 		e.Err = &VendorError{Code: code, Message: message}
 	}
 	return e
+}
+
+// originalStatus is the status of the model behind a service that says with 424 that the
+// model has failed, if it says which; else status.
+func originalStatus(status int, body []byte) int {
+	var of struct {
+		Status int `json:"originalStatusCode"`
+	}
+	if status == http.StatusFailedDependency && json.Unmarshal(body, &of) == nil && of.Status >= 500 {
+		return of.Status
+	}
+	return status
 }
 
 // VendorError is what a vendor says about an error, in its own words. They may repeat
 // the request.
 type VendorError struct{ Code, Message string }
 
-// Error returns the code, if it is one, and how long the words are.
+// Error returns the code, if it is one, how long the words are, and what helps against them
+// if that is not in them.
 func (e *VendorError) Error() string {
-	if e.Code == "" {
-		return "vendor says " + bytesOfText(e.Message)
+	s := "vendor says " + bytesOfText(e.Message)
+	if e.Code != "" {
+		s = VendorWord(e.Code) + ": " + s
 	}
-	return VendorWord(e.Code) + ": vendor says " + bytesOfText(e.Message)
+	if strings.Contains(e.Message, "on-demand throughput isn") {
+		s += "; name an inference profile in place of the model, such as its id with us. or eu. before it"
+	}
+	return s
 }
 
 func bytesOfText(s string) string { return fmt.Sprintf("%d bytes of text", len(s)) }
@@ -122,11 +143,16 @@ func ParseVendorError(raw []byte) (status int, code, message string) {
 		Message  any `json:"message"`
 		Detail   any `json:"detail"`
 		Metadata any `json:"metadata"`
+		AWSType  any `json:"__type"`
 	}
 	if json.Unmarshal(raw, &o) != nil {
 		return 0, "", ""
 	}
-	code, _ = o.Type.(string)
+	code, _ = o.AWSType.(string)
+	code = code[strings.LastIndexByte(code, '#')+1:] // without a namespace
+	if name, ok := o.Type.(string); ok {
+		code = nonEmpty(name, code)
+	}
 	if name, ok := o.Status.(string); ok {
 		code = nonEmpty(code, name)
 	}

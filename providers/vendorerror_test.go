@@ -3,6 +3,7 @@ package providers_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/parleyrun/parley/providers"
@@ -23,9 +24,11 @@ func TestParseVendorError(t *testing.T) {
 		`{"message":"m","status":"NOT_FOUND","code":404}`:                  {404, "NOT_FOUND", "m"},
 		`{"message":"m","code":400,"metadata":{"raw":"cause","other":{}}}`: {400, "", "m\ncause"},
 		`{"message":"m","metadata":7}`:                                     {0, "", "m"},
-		`null`:                                                             {0, "", ""},
-		`[1]`:                                                              {0, "", ""},
-		`{`:                                                                {0, "", ""},
+		`{"__type":"com.amazon.coral#ThrottlingException","Message":"m"}`:  {0, "ThrottlingException", "m"},
+		`{"__type":"a#B","type":"t","message":"m"}`:                        {0, "t", "m"},
+		`null`: {0, "", ""},
+		`[1]`:  {0, "", ""},
+		`{`:    {0, "", ""},
 	} {
 		status, code, message := providers.ParseVendorError([]byte(raw))
 		if status != want.status || code != want.code || message != want.message {
@@ -62,6 +65,38 @@ func TestResponseErrorShapes(t *testing.T) {
 		var vendor *providers.VendorError
 		if e.Kind != want.kind || !errors.As(e, &vendor) || vendor.Code != want.code || vendor.Message != want.text {
 			t.Errorf("%s: got %+v", body, e)
+		}
+	}
+}
+
+// TestResponseErrorsOfServices: the name of an exception stands in a header, and with 424 the
+// status of the model behind the service in the body.
+func TestResponseErrorsOfServices(t *testing.T) {
+	const at = ":http://internal.example/coral/"
+	for name, tt := range map[string]struct {
+		status       int
+		header, body string
+		kind         providers.ErrorKind
+		code, hint   string
+	}{
+		"overflow":        {400, "ValidationException" + at, `{"message":"Input Tokens Exceeded: Number of input tokens exceeds maximum length."}`, providers.KindContextOverflow, "ValidationException", ""},
+		"wrong key":       {403, "UnrecognizedClientException" + at, `{"message":"The security token is invalid."}`, providers.KindAuth, "UnrecognizedClientException", ""},
+		"no prompt cache": {403, "AccessDeniedException", `{"message":"You invoked an unsupported model or your request did not allow prompt caching."}`, providers.KindInvalidRequest, "AccessDeniedException", ""},
+		"throttled":       {429, "", `{"__type":"ThrottlingException","message":"Too many tokens, please wait before trying again."}`, providers.KindRateLimit, "ThrottlingException", ""},
+		"quota":           {400, "ServiceQuotaExceededException", `{"message":"Your request exceeds the service quota for your account."}`, providers.KindQuota, "ServiceQuotaExceededException", ""},
+		"timeout":         {408, "ModelTimeoutException", `{"message":"m"}`, providers.KindOverloaded, "ModelTimeoutException", ""},
+		"model failed":    {424, "ModelErrorException", `{"message":"m","originalStatusCode":500}`, providers.KindOverloaded, "ModelErrorException", ""},
+		"model refused":   {424, "ModelErrorException", `{"message":"m","originalStatusCode":400}`, providers.KindInvalidRequest, "ModelErrorException", ""},
+		"no such status":  {400, "", `{"message":"m","originalStatusCode":500}`, providers.KindInvalidRequest, "", ""},
+		"no throughput":   {400, "ValidationException", `{"message":"Invocation of model ID m with on-demand throughput isn\u2019t supported."}`, providers.KindInvalidRequest, "ValidationException", "inference profile"},
+	} {
+		e := providers.ResponseError(tt.status, http.Header{"X-Amzn-Errortype": {tt.header}, "X-Amzn-Requestid": {"r-1"}}, []byte(tt.body))
+		var vendor *providers.VendorError
+		if e.Kind != tt.kind || e.Status != tt.status || e.RequestID != "r-1" || !errors.As(e, &vendor) || vendor.Code != tt.code || !strings.Contains(e.Error(), tt.hint) {
+			t.Errorf("%s: got %+v", name, e)
+		}
+		if hinted := strings.Contains(providers.HideInError(e, []string{"secret of the call"}).Error(), "inference profile"); hinted != (tt.hint != "") {
+			t.Errorf("%s: says %q", name, e.Error())
 		}
 	}
 }
