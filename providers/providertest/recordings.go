@@ -78,6 +78,8 @@ func recorded(t *testing.T, dir string, c providers.Codec) Recorded {
 	switch meta.Response.Framing {
 	case "sse":
 		r.Body = read("response.sse")
+	case "aws-eventstream":
+		r.Body = read("response.bin")
 	case "jsonl-chunks":
 		for line := range bytes.Lines(read("chunks.jsonl")) {
 			r.Body = fmt.Appendf(r.Body, "data: %s\n\n", bytes.TrimSpace(line))
