@@ -57,6 +57,7 @@ func packages() []row {
 		{"observability", 1, seam, list("conversation"), nil},
 		{"observability/stats", 2, format, list("conversation", "observability"), nil},
 		{"providers", 1, seam, list("providers/sse"), nil},
+		{"providers/eventstream", 1, format, nil, nil},
 		{"providers/sse", 1, format, nil, nil},
 		{"providers/picture", 1, format, nil, list("golang.org/x/image")},
 
@@ -144,6 +145,8 @@ func programs() []row {
 func modelVendors() []row {
 	return []row{
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/bedrockconverse", 3, vendor, list("providers", "providers/bedrockconverse/awsauth", "providers/eventstream"), nil},
+		{"providers/bedrockconverse/awsauth", 2, format, nil, nil},
 		{"providers/catalog", 3, vendor, list("providers"), nil},
 		{"providers/edge", 4, command, nil, nil},
 		{"providers/googlegenerativeai", 3, vendor, list("providers", "providers/sse"), nil},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/bedrockconverse"
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/googlegenerativeai"
@@ -32,6 +33,7 @@ func (p *Program) NewProviders(pace time.Duration, env func(string) string, conf
 	openairesponses.Register(reg, &openairesponses.Options{Getenv: env})
 	googlegenerativeai.Register(reg, &googlegenerativeai.Options{Getenv: env})
 	mistralconversations.Register(reg, nil)
+	bedrockconverse.Register(reg, &bedrockconverse.Options{Getenv: env})
 	all := fromEnvironment(env)
 	all["demo"] = demo.Registration()
 	for api, protocol := range p.Protocols {
@@ -81,7 +83,7 @@ func catalogProviders() []string { return slices.Sorted(maps.Keys(catalog.Builti
 func protocols() []string {
 	return []string{
 		anthropicmessages.API, openaicompletions.API, openairesponses.API, openairesponses.APIAzure, openairesponses.APICodex,
-		googlegenerativeai.API, googlegenerativeai.APIVertex, mistralconversations.API, providers.APIEdgeAIBinding,
+		googlegenerativeai.API, googlegenerativeai.APIVertex, bedrockconverse.API, mistralconversations.API, providers.APIEdgeAIBinding,
 	}
 }
 

@@ -5,7 +5,26 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/catalog"
 )
+
+// TestCatalogIsSpoken: every model of the catalog can be called, and a program that spoke to
+// one no more would say so before it starts.
+func TestCatalogIsSpoken(t *testing.T) {
+	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range reg.Models() {
+		if !reg.Speaks(m.API) {
+			t.Errorf("%s: nobody speaks %s", m.Spec(), m.API)
+		}
+	}
+	mute := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
+	if err := CheckModel(mute, "openai/gpt-5", "x"); err == nil || !strings.Contains(err.Error(), "openai-responses, which this program does not speak") {
+		t.Errorf("got %v", err)
+	}
+}
 
 // TestProvidersOfTheEnvironment: the catalog says in which format a vendor is called, and a
 // variable of ours puts another server in its place.

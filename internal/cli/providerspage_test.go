@@ -152,6 +152,7 @@ func asItIs(*providers.Registration) {}
 
 // formatRows says of each format what its requests show.
 func formatRows(t *testing.T) []string {
+	modelInPath := strings.NewReplacer("/m:", "/{model}:", "/m/", "/{model}/")
 	p := newProber(t)
 	var rows []string
 	for _, api := range slices.Sorted(slices.Values(protocols())) {
@@ -160,7 +161,7 @@ func formatRows(t *testing.T) []string {
 		}
 		plain := p.send(api, providers.Options{}, asItIs)
 		cells := []string{
-			"`" + api + "`", "`" + strings.ReplaceAll(plain.path, "/m:", "/{model}:") + "`", headersWith(plain.header, probeKey), imagesOf(plain),
+			"`" + api + "`", "`" + modelInPath.Replace(plain.path) + "`", headersWith(plain.header, probeKey), imagesOf(plain),
 			yes(strings.Count(plain.body, "aaaaaaaaa") >= 2 && strings.Count(plain.body, "bbbbbbbbb") >= 2 || calledByName(plain.body)),
 			p.thinking(api, plain), p.cache(api, plain),
 			yes(plain.body != p.send(api, providers.Options{}, func(r *providers.Registration) { r.StoreResponses = true }).body),
@@ -218,8 +219,11 @@ func (p *prober) thinking(api string, plain probe) string {
 	if p.send(api, providers.Options{ThinkingLevel: providers.ThinkingOff}, asItIs).body != plain.body {
 		off = "off, "
 	}
-	if len(said) == 1 {
+	switch {
+	case len(said) == 1:
 		return off + "on"
+	case len(said) == 0 && off == "":
+		return "-"
 	}
 	return fmt.Sprintf("%s%d levels", off, len(said))
 }

@@ -85,6 +85,11 @@ func New(o *Options) *Model {
 		m.mux.HandleFunc("POST "+path, m.answerGoogle)
 	}
 	m.mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", m.grant)
+	for call, stream := range map[string]bool{"converse": false, "converse-stream": true} {
+		m.mux.HandleFunc("POST /bedrock/model/{model}/"+call, func(w http.ResponseWriter, r *http.Request) {
+			m.answer(w, r, converse{model: r.PathValue("model"), streamed: stream})
+		})
+	}
 	m.mux.HandleFunc("POST /release/{gate}", func(w http.ResponseWriter, r *http.Request) {
 		m.Release(r.PathValue("gate"))
 		w.WriteHeader(http.StatusNoContent)

@@ -8,7 +8,7 @@ import (
 // maxPending bounds what is said without a wait before it is sent, in bytes.
 const maxPending = 32 << 10
 
-// sender writes server-sent events. They leave with deliver, or with write at the
+// sender writes the events of a stream, in most formats server-sent ones. They leave with deliver, or with write at the
 // end: words that nothing holds back leave in one piece, as those of a fast vendor
 // do. Once the caller is gone it writes nothing; the caller's context ends
 // the response.
@@ -20,14 +20,19 @@ type sender struct {
 	gone    bool
 }
 
-// event adds one event, named or not, whose data is a text or has a JSON form.
-func (s *sender) event(name string, data any) {
+// begin makes the response a stream of a type, and reports whether anybody listens.
+func (s *sender) begin(contentType string) bool {
 	if !s.begun {
 		s.begun = true
-		s.w.Header().Set("Content-Type", "text/event-stream")
+		s.w.Header().Set("Content-Type", contentType)
 		s.w.Header().Set("Cache-Control", "no-cache")
 	}
-	if s.gone {
+	return !s.gone
+}
+
+// event adds one event, named or not, whose data is a text or has a JSON form.
+func (s *sender) event(name string, data any) {
+	if !s.begin("text/event-stream") {
 		return
 	}
 	if name != "" {
@@ -40,6 +45,11 @@ func (s *sender) event(name string, data any) {
 		s.pending = append(s.pending, encode(data)...)
 	}
 	s.pending = append(s.pending, "\n\n"...)
+	s.bound()
+}
+
+// bound sends what is waiting once that is much.
+func (s *sender) bound() {
 	if len(s.pending) > maxPending {
 		s.deliver()
 	}

@@ -34,6 +34,11 @@ func TestWhole(t *testing.T) {
 			"content":[{"type":"thinking", "thinking":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="},
 				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"c00001000", "name":"a", "input":{"n":1}}],
 			"usage":{"input_tokens":4, "output_tokens":3}}`},
+		"converse": {"/bedrock/model/a%2Fb%3A0/converse", `{"messages":[{"role":"user","content":[{"text":"` + script + `"}]}]}`, `{
+			"output":{"message":{"role":"assistant", "content":[
+				{"reasoningContent":{"reasoningText":{"text":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="}}},
+				{"text":"Hi."}, {"toolUse":{"toolUseId":"c00001000", "name":"a", "input":{"n":1}}}]}},
+			"stopReason":"tool_use", "usage":{"inputTokens":4, "outputTokens":3, "totalTokens":7}, "metrics":{"latencyMs":0}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +76,22 @@ func TestBadCalls(t *testing.T) {
 	const completions, messages, mistral = "/v1/chat/completions", "/v1/messages", "/mistral/v1/chat/completions"
 	called := `{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"a","arguments":"{}"}}]}`
 	used := `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"a","input":{}}]}`
+	const bedrock = "/bedrock/model/m/converse-stream"
+	asked := `{"role":"user","content":[{"text":"x"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c1","name":"a","input":{}}}]}`
+	answered := asked + `,{"role":"user","content":[{"toolResult":{"toolUseId":"c1","content":[{"text":"1"}],"status":"error"}}]}`
 	tests := map[string]struct{ path, messages, want string }{
+		"roles repeat":       {bedrock, `{"role":"user","content":[{"text":"x"}]},{"role":"user","content":[{"text":"y"}]}`, "alternate"},
+		"calls and no tools": {bedrock, answered, "toolConfig"},
+		"empty result":       {bedrock, strings.Replace(answered, `{"text":"1"}`, ``, 1), "is empty"},
+		"image of an error":  {bedrock, strings.Replace(answered, `{"text":"1"}`, `{"image":{"format":"png","source":{"bytes":"YQ=="}}}`, 1), "error with an image"},
+		"text before result": {bedrock, strings.Replace(answered, `{"toolResult"`, `{"text":"y"},{"toolResult"`, 1), "results must come first"},
+		"blank block":        {bedrock, `{"role":"user","content":[{"text":" "}]}`, "blank"},
+		"nothing said":       {bedrock, `{"role":"user","content":[]}`, "content is empty"},
+		"unknown block":      {bedrock, `{"role":"user","content":[{}]}`, "no known member"},
+		"reasoning unsigned": {bedrock, `{"role":"user","content":[{"text":"x"}]},{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t1","signature":"x"}}}]}`, "signature"},
+		"call of a text":     {bedrock, strings.Replace(asked, `"input":{}`, `"input":"{}"`, 1), "no object"},
+		"wrong base64":       {bedrock, `{"role":"user","content":[{"image":{"format":"png","source":{"bytes":"?"}}}]}`, "decode image"},
+		"foreign member":     {bedrock, `{"role":"user","content":[{"text":"x"}],"cache":true}`, "unknown field"},
 		"no messages":        {completions, ``, "messages are missing"},
 		"ends with answer":   {completions, `{"role":"assistant","content":"x"}`, "last message"},
 		"no content":         {completions, `{"role":"user"}`, "content is missing"},
@@ -99,7 +119,11 @@ func TestBadCalls(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := post(test.path, `{"model":"m","max_tokens":9,"messages":[`+test.messages+`]}`)
+			call := `{"model":"m","max_tokens":9,"messages":[`
+			if test.path == bedrock {
+				call = `{"messages":[`
+			}
+			w := post(test.path, call+test.messages+`]}`)
 			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), test.want) {
 				t.Errorf("status %d, %s; want 400 with %q", w.Code, w.Body, test.want)
 			}

@@ -52,6 +52,10 @@ func WithoutKeys(t *testing.T) {
 	t.Helper()
 	t.Setenv("OPENAI_BASE_URL", "")
 	t.Setenv("ANTHROPIC_BASE_URL", "")
+	for _, file := range []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
+		t.Setenv(file, os.DevNull)
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	for _, p := range catalog.Builtin() {
 		for _, k := range p.EnvKeys {
 			t.Setenv(k.Name, "")

@@ -27,7 +27,7 @@ func TestModelsLists(t *testing.T) {
 	}
 	for _, want := range []string{
 		"parley models: 1608 models of 41 providers; catalog from " + catalog.Provenance().Package + " 1.5.2, collected 2026-11-10\n",
-		"\nanthropic/claude-opus-4-6 ", "Not callable: this program does not speak ", "bedrock-converse-stream",
+		"\nanthropic/claude-opus-4-6 ", "\namazon-bedrock/",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("lacks %q", want)
@@ -44,7 +44,7 @@ func TestModelsLists(t *testing.T) {
 		"mistral/codestral-2508":    {"mistral/codestral-2508", "256,000", "8,192", "$0.3000", "$0.9000", "-", "text", "-", "-"},
 		"openai/gpt-5":              {"openai/gpt-5", "400,000", "128,000", "$1.25", "$10.00", "-", "text+image", "minimal…high", "-"},
 		"amazon-bedrock/amazon.nova-lite-v1:0": {
-			"amazon-bedrock/amazon.nova-lite-v1:0", "300,000", "10,000", "$0.0600", "$0.2400", "-", "text+image", "-", "AWS_PROFILE", "(not", "callable)",
+			"amazon-bedrock/amazon.nova-lite-v1:0", "300,000", "10,000", "$0.0600", "$0.2400", "-", "text+image", "-", "AWS_PROFILE",
 		},
 	} {
 		if diff := cmp.Diff(want, rows[model]); diff != "" {
@@ -89,6 +89,16 @@ func TestModelsOfOneProvider(t *testing.T) {
 	}
 }
 
+// TestModelsThatCannotBeCalled: a platform that has a binding to its models is another one.
+func TestModelsThatCannotBeCalled(t *testing.T) {
+	clitest.WithoutKeys(t)
+	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: demo/parrot}}\nproviders: {cloudflare-workers-ai: {api: edge-ai-binding}}\n")
+	_, out, errOut := program.Output(t, "models", "--config", file, "--provider", "cloudflare-workers-ai")
+	if !strings.Contains(out, "- (not callable)\n") || !strings.HasSuffix(out, "Not callable: this program does not speak edge-ai-binding.\n") {
+		t.Errorf("%s%s", out, errOut)
+	}
+}
+
 // TestModelsOfVertex: where the credentials are that no variable holds.
 func TestModelsOfVertex(t *testing.T) {
 	for want, env := range map[string]map[string]string{
@@ -128,6 +138,35 @@ func TestModelsCheckOfVertex(t *testing.T) {
 	}
 }
 
+// TestModelsSayWhereBedrockIsConfigured: each of the sources counts, and is told apart.
+func TestModelsSayWhereBedrockIsConfigured(t *testing.T) {
+	profiles := clitest.Write(t, filepath.Join(t.TempDir(), "credentials"), "[default]\naws_access_key_id = a\naws_secret_access_key = kept-secret\n")
+	for want, env := range map[string]map[string]string{
+		"":                         {},
+		"AWS_BEARER_TOKEN_BEDROCK": {"AWS_BEARER_TOKEN_BEDROCK": "kept-secret", "AWS_PROFILE": "p"},
+		"AWS_ACCESS_KEY_ID + AWS_SECRET_ACCESS_KEY": {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "kept-secret", "AWS_PROFILE": "p"},
+		"AWS_PROFILE":                                {"AWS_PROFILE": "p"},
+		`profile "default"`:                          {"AWS_SHARED_CREDENTIALS_FILE": profiles},
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI":     {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/kept-secret"},
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI":         {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://169.254.170.23/kept-secret"},
+		"AWS_WEB_IDENTITY_TOKEN_FILE + AWS_ROLE_ARN": {"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:r"},
+		"instance metadata":                          {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://169.254.169.254"},
+		"AWS_BEDROCK_SKIP_AUTH":                      {"AWS_BEDROCK_SKIP_AUTH": "1"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			clitest.WithoutKeys(t)
+			for name, v := range env {
+				t.Setenv(name, v)
+			}
+			_, out, errOut := program.Output(t, "models", "--provider", "amazon-bedrock", "--json")
+			models := clitest.Into[modelsReport](t, out).Models
+			if len(models) != 202 || models[0].Credentials != want || !models[0].Callable || errOut != "" || strings.Contains(out, "kept-secret") {
+				t.Errorf("%d models, the first %+v, %q", len(models), models[:min(len(models), 1)], errOut)
+			}
+		})
+	}
+}
+
 // TestModelsOfAFile lists what a configuration registers, as it would be called.
 func TestModelsOfAFile(t *testing.T) {
 	clitest.WithoutKeys(t)
@@ -162,9 +201,9 @@ func TestModelsMistakes(t *testing.T) {
 		"check of nothing":        {[]string{"models", "check"}, "takes one model"},
 		"check without slash":     {[]string{"models", "check", "m"}, "has no slash"},
 		"check without key":       {[]string{"models", "check", "groq/llama-3.1-8b-instant"}, "set GROQ_API_KEY"},
+		"check without AWS":       {[]string{"models", "check", "amazon-bedrock/amazon.nova-lite-v1:0"}, "set AWS_BEARER_TOKEN_BEDROCK"},
 		"check without token":     {[]string{"models", "check", "openai-codex/new"}, "needs a token"},
 		"check without account":   {[]string{"models", "check", "cloudflare-workers-ai/m"}, "needs the environment variable CLOUDFLARE_ACCOUNT_ID"},
-		"check of another format": {[]string{"models", "check", "amazon-bedrock/new"}, "bedrock-converse-stream"},
 		"check without place":     {[]string{"models", "check", "google-vertex/new"}, "GOOGLE_APPLICATION_CREDENTIALS + GOOGLE_CLOUD_PROJECT + GOOGLE_CLOUD_LOCATION"},
 	} {
 		code, _, errOut := program.Output(t, tt.args...)
@@ -266,6 +305,20 @@ func TestModelsCheckThatFails(t *testing.T) {
 		if got := clitest.Into[checkReport](t, out); got.Error == nil || got.Error.Remedy == "" || fmt.Sprint(got.Error.Kind) == "" {
 			t.Errorf("%d: %+v", tt.status, got.Error)
 		}
+	}
+}
+
+// TestModelsCheckSigns: a call without a key is signed by the keys of the environment.
+func TestModelsCheckSigns(t *testing.T) {
+	clitest.WithoutKeys(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "kept-secret")
+	vendor := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: "AKIDEXAMPLE"}))
+	defer vendor.Close()
+	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: demo/parrot}}\nproviders: {amazon-bedrock: {baseUrl: "+vendor.URL+"/bedrock}}\n")
+	code, out, errOut := program.Output(t, "models", "check", "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", "--config", file)
+	if code != 0 || errOut != "" || !strings.Contains(out, "bedrock-converse-stream at "+vendor.URL) || !strings.Contains(out, "credentials from AWS_ACCESS_KEY_ID + AWS_SECRET_ACCESS_KEY\n") {
+		t.Errorf("exit %d, %q:\n%s", code, errOut, out)
 	}
 }
 

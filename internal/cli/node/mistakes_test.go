@@ -63,7 +63,6 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 	clitest.Write(t, "single.yaml", "model: demo/parrot\n")
 	clitest.Write(t, "single-keyless.yaml", "model: anthropic/claude-opus-4-6\n")
 	clitest.Write(t, "unlisted.yaml", "model: anthropic/new\n")
-	clitest.Write(t, "unspoken.yaml", "model: amazon-bedrock/amazon.nova-lite-v1:0\n")
 	clitest.Write(t, "codex.yaml", "model: openai-codex/gpt-5.6-luna\n")
 	clitest.Write(t, "allowed.yaml", "model: groq/new\nproviders: {groq: {}}\n")
 	for name, tt := range map[string]struct {
@@ -96,7 +95,6 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"run of a missing file": {[]string{"run", "none.yaml", "-m", "x"}, []string{"none.yaml", "create it"}},
 		"run of a parley.yaml":  {[]string{"run", "good.yaml", "-m", "x"}, []string{"good.yaml:1"}},
 		"run of a new model":    {[]string{"run", "unlisted.yaml", "-m", "x"}, []string{"parley models --provider anthropic", "providers: {anthropic: {}}"}},
-		"run in no format":      {[]string{"run", "unspoken.yaml", "-m", "x"}, []string{"bedrock-converse-stream", "does not speak"}},
 		"run without token":     {[]string{"run", "codex.yaml", "-m", "x"}, []string{"needs a token", "apiKeyEnv of openai-codex"}},
 		"run of what may be":    {[]string{"run", "allowed.yaml", "-m", "x"}, []string{"set GROQ_API_KEY"}},
 		"run without key":       {[]string{"run", "single-keyless.yaml", "-m", "x"}, []string{"single-keyless.yaml: agent \"single-keyless\"", "set ANTHROPIC_API_KEY"}},

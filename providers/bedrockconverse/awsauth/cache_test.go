@@ -1,0 +1,208 @@
+package awsauth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/providers/bedrockconverse/awsauth"
+)
+
+// lender lends keys for a time, one after the other, and takes a second for each.
+type lender struct {
+	asked  atomic.Int32
+	lasts  time.Duration
+	fails  atomic.Bool
+	silent atomic.Bool // it never answers
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lender) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := l.asked.Add(1)
+	wait := time.Second
+	if l.silent.Load() {
+		wait = time.Hour
+	}
+	select {
+	case <-time.After(wait):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if l.fails.Load() {
+		return nil, fmt.Errorf("failure %d", n)
+	}
+	answer := fmt.Sprintf(`{"AccessKeyId":"key %d","SecretAccessKey":"s"`, n)
+	if l.lasts != 0 {
+		answer += fmt.Sprintf(`,"Expiration":%q`, time.Now().Add(l.lasts).Format(time.RFC3339))
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer + "}"))}, nil
+}
+
+func (l *lender) chain() *awsauth.Chain {
+	return awsauth.NewChain(&awsauth.Options{
+		Getenv: func(name string) string {
+			return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}[name]
+		},
+		Client: &http.Client{Transport: l},
+	})
+}
+
+// together makes 100 calls at once, and returns how often each came back with what.
+func together(ctx context.Context, c *awsauth.Chain) map[string]int {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	out := map[string]int{}
+	for range 100 {
+		wg.Go(func() {
+			got, err := c.Credentials(ctx, "eu-west-1")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				got.AccessKeyID = "error: " + err.Error()
+			}
+			out[got.AccessKeyID]++
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// TestRefreshedOnce: 100 calls at once ask once, when there is nothing yet, when what there
+// is comes to its end, and when it has ended.
+func TestRefreshedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lender{lasts: time.Hour}
+		c := l.chain()
+		expect := func(after time.Duration, asked int32, want map[string]int) {
+			t.Helper()
+			time.Sleep(after)
+			got := together(t.Context(), c)
+			if fmt.Sprint(got) != fmt.Sprint(want) || l.asked.Load() != asked {
+				t.Errorf("got %v after %d questions, want %v after %d", got, l.asked.Load(), want, asked)
+			}
+		}
+		expect(0, 1, map[string]int{"key 1": 100})
+		expect(54*time.Minute, 1, map[string]int{"key 1": 100})
+		// In the last 5 minutes one call asks, and the others go on with what there is.
+		expect(2*time.Minute, 2, map[string]int{"key 1": 99, "key 2": 1})
+		expect(0, 2, map[string]int{"key 2": 100})
+		expect(61*time.Minute, 3, map[string]int{"key 3": 100})
+	})
+}
+
+// TestFailingLender: what is good is used while nobody lends more, and once it has ended all
+// calls that wait end with the error of one question.
+func TestFailingLender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lender{lasts: time.Hour}
+		c := l.chain()
+		together(t.Context(), c)
+		l.fails.Store(true)
+		time.Sleep(56 * time.Minute)
+		for range 3 { // the first asks, the others are within the pause
+			if got := together(t.Context(), c); got["key 1"] != 100 || l.asked.Load() != 2 {
+				t.Errorf("got %v after %d questions", got, l.asked.Load())
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := together(t.Context(), c); got["key 1"] != 100 || l.asked.Load() != 3 {
+			t.Errorf("after the pause: got %v after %d questions", got, l.asked.Load())
+		}
+		time.Sleep(time.Hour)
+		got := together(t.Context(), c)
+		if len(got) != 1 || l.asked.Load() != 4 {
+			t.Errorf("after the end: got %v after %d questions", got, l.asked.Load())
+		}
+		for said := range got {
+			if !strings.Contains(said, "failure 4") || strings.Contains(said, "/x") {
+				t.Errorf("says %q", said)
+			}
+		}
+		l.fails.Store(false)
+		if got := together(t.Context(), c); got["key 5"] != 100 || l.asked.Load() != 5 {
+			t.Errorf("afterwards: got %v after %d questions", got, l.asked.Load())
+		}
+	})
+}
+
+// TestSilentLender: a question ends by its time limit, and a caller that leaves takes nobody
+// along.
+func TestSilentLender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lender{lasts: time.Hour}
+		l.silent.Store(true)
+		c := l.chain()
+		begin := time.Now()
+		if _, err := c.Credentials(t.Context(), "eu-west-1"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 10*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(begin))
+		}
+		gone := errors.New("the caller has left")
+		ctx, leave := context.WithCancelCause(t.Context())
+		var wg sync.WaitGroup
+		for range 2 { // one asks, one waits
+			wg.Go(func() {
+				if _, err := c.Credentials(ctx, "eu-west-1"); !errors.Is(err, gone) {
+					t.Errorf("who left got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		wg.Go(func() {
+			if got, err := c.Credentials(t.Context(), "eu-west-1"); err != nil || got.AccessKeyID != "key 3" {
+				t.Errorf("who waited got %+v, %v", got, err)
+			}
+		})
+		synctest.Wait()
+		l.silent.Store(false)
+		leave(gone)
+		wg.Wait()
+	})
+}
+
+// TestLentWithoutAnEnd: what says nothing about its end, or has ended already, is asked for
+// again after a while.
+func TestLentWithoutAnEnd(t *testing.T) {
+	for lasts, kept := range map[time.Duration]time.Duration{0: 10 * time.Minute, -time.Hour: 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &lender{lasts: lasts}
+			c := l.chain()
+			begin := time.Now()
+			for l.asked.Load() < 2 {
+				if _, err := c.Credentials(t.Context(), "eu-west-1"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+			if got := time.Since(begin); got < kept || got > kept+5*time.Second {
+				t.Errorf("that lasts %v is kept for %v, want %v", lasts, got, kept)
+			}
+		})
+	}
+}
+
+// TestAnotherSource: what one source has lent is not given for another.
+func TestAnotherSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, address := &lender{lasts: time.Hour}, "/x"
+		c := awsauth.NewChain(&awsauth.Options{
+			Getenv: func(name string) string {
+				return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": address}[name]
+			},
+			Client: &http.Client{Transport: l},
+		})
+		for _, step := range []struct{ address, want string }{{"/x", "key 1"}, {"/x", "key 1"}, {"/y", "key 2"}, {"/y", "key 2"}} {
+			address = step.address
+			if got, err := c.Credentials(t.Context(), "eu-west-1"); err != nil || got.AccessKeyID != step.want {
+				t.Errorf("%s: got %+v, %v", step.address, got, err)
+			}
+		}
+	})
+}

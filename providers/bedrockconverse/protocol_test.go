@@ -1,0 +1,321 @@
+package bedrockconverse_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/bedrockconverse"
+	"github.com/parleyrun/parley/providers/bedrockconverse/awsauth"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+func TestCodecConformance(t *testing.T) {
+	body, complete := recording()
+	providertest.RunCodec(t, providertest.Recording{Codec: newCodec(), Framing: framing{}, Body: []byte(body), Complete: complete})
+}
+
+func TestConformance(t *testing.T) {
+	providertest.Run(t, func(t *testing.T) providertest.Subject {
+		protocol, model := serve(t, nil, answerByText)
+		return providertest.Subject{Protocol: protocol, Model: model, Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long")}
+	})
+}
+
+// TestConformanceSigned does the same with signed requests, whose bodies are read twice.
+func TestConformanceSigned(t *testing.T) {
+	providertest.Run(t, func(t *testing.T) providertest.Subject {
+		protocol, model := serve(t, keys, answerByText)
+		return providertest.Subject{Protocol: keyless{protocol}, Model: model, Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long")}
+	})
+}
+
+// keys are an environment with keys.
+var keys = map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a secret of the test", "AWS_REGION": "eu-west-3"}
+
+// keyless calls without the key of the suite.
+type keyless struct{ *providers.HTTP }
+
+// Stream implements providers.Protocol.
+func (k keyless) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+	o.APIKey = ""
+	return k.HTTP.Stream(ctx, m, req, o)
+}
+
+func ask(text string) providers.Request {
+	return providers.Request{Messages: []providers.Message{user(providers.Text{Text: text})}}
+}
+
+// serve starts a vendor and returns a protocol over an environment, and a model that reaches
+// the vendor.
+func serve(t *testing.T, env map[string]string, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
+	server := httptest.NewServer(h)
+	protocol := bedrockconverse.New(&bedrockconverse.Options{Getenv: environment(env)})
+	t.Cleanup(func() {
+		protocol.Close()
+		server.Close()
+	})
+	return protocol, providers.Model{
+		Provider: "vendor", ID: sonnet, API: bedrockconverse.API, BaseURL: server.URL + "/",
+		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
+	}
+}
+
+// answerByText answers what the last user message asks for.
+func answerByText(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Messages []struct {
+			Content []struct{ Text string } `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Messages) == 0 {
+		http.Error(w, "bad body", http.StatusBadRequest)
+		return
+	}
+	asked := ""
+	for _, b := range body.Messages[len(body.Messages)-1].Content {
+		if b.Text != "" {
+			asked = b.Text
+		}
+	}
+	w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
+	send := func(events ...string) {
+		for _, e := range events {
+			_, _ = w.Write(frame(e))
+			w.(http.Flusher).Flush()
+		}
+	}
+	switch asked {
+	case "text":
+		send(begin, delta("0", text("Hello")), delta("0", text(" there")), stop("0"), end, used)
+	case "reasoning":
+		send(begin, delta("0", thought("text", "Hm")), stop("0"), delta("1", text("Yes")), end, used)
+	case "call":
+		whole, _ := recording()
+		_, _ = io.WriteString(w, whole)
+	case "long":
+		// Only the client's leaving ends this one.
+		send(begin, delta("0", text("begun")))
+		<-r.Context().Done()
+	}
+}
+
+// TestRequestOnTheWire looks at what authorizes a call: a key, the model's own headers, a
+// signature, or nothing.
+func TestRequestOnTheWire(t *testing.T) {
+	type seen struct{ authorization, token, path, accept string }
+	for name, tt := range map[string]struct {
+		env  map[string]string
+		key  string
+		own  map[string]string
+		want string
+	}{
+		"key":              {keys, "k", nil, "Bearer k"},
+		"own header":       {keys, "k", map[string]string{"Authorization": "Basic b"}, "Basic b"},
+		"own header alone": {keys, "", map[string]string{"Authorization": "Basic b"}, "Basic b"},
+		"signature":        {keys, "", nil, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"},
+		"nothing":          {map[string]string{"AWS_BEDROCK_SKIP_AUTH": "1"}, "k", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan seen, 1)
+			protocol, model := serve(t, tt.env, func(w http.ResponseWriter, r *http.Request) {
+				got <- seen{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token"), r.URL.EscapedPath(), r.Header.Get("Accept")}
+				answerByText(w, r)
+			})
+			model.Headers = tt.own
+			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), providers.Options{APIKey: tt.key}))
+			if failure != nil || broken != nil {
+				t.Fatal(failure, broken)
+			}
+			s := <-got
+			if s.accept != "application/vnd.amazon.eventstream" || s.path != "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream" {
+				t.Errorf("got %+v", s)
+			}
+			if !strings.HasPrefix(s.authorization, tt.want) || tt.want == "" && s.authorization != "" {
+				t.Errorf("got %q, want %q", s.authorization, tt.want)
+			}
+		})
+	}
+}
+
+// TestSignatureIsOfTheBody has a server sign what it has got, as it has got it.
+func TestSignatureIsOfTheBody(t *testing.T) {
+	env := map[string]string{"AWS_SESSION_TOKEN": "a token of the test"}
+	for name, v := range keys {
+		env[name] = v
+	}
+	wrong := make(chan string, 1)
+	protocol, model := serve(t, env, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+		again := r.Clone(r.Context())
+		again.Header = http.Header{"Accept": r.Header["Accept"], "Content-Type": r.Header["Content-Type"], "X-Own": r.Header["X-Own"]}
+		awsauth.Sign(again, awsauth.Credentials{AccessKeyID: env["AWS_ACCESS_KEY_ID"], SecretAccessKey: env["AWS_SECRET_ACCESS_KEY"], SessionToken: env["AWS_SESSION_TOKEN"]},
+			"eu-west-3", "bedrock", sha256.Sum256(body), at)
+		if got, want := r.Header.Get("Authorization"), again.Header.Get("Authorization"); got != want || err != nil || !strings.Contains(want, "x-own") {
+			wrong <- fmt.Sprintf("got %s, want %s, %v", got, want, err)
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		answerByText(w, r)
+	})
+	model.Headers = map[string]string{"X-Own": "  of the  model "}
+	req := ask("text")
+	req.Messages[0].Parts = append([]providers.Part{providers.Image{MimeType: "image/png", Content: providers.Bytes(strings.Repeat("picture", 50_000))}}, req.Messages[0].Parts...)
+	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, req, providers.Options{}))
+	if failure != nil || broken != nil {
+		t.Fatal(failure, broken)
+	}
+	select {
+	case w := <-wrong:
+		t.Error(w)
+	default:
+	}
+}
+
+// reached is a client that notes where requests go, and answers none.
+type reached struct{ request *http.Request }
+
+// RoundTrip implements http.RoundTripper.
+func (c *reached) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.request = r
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return nil, errors.New("nobody is there")
+}
+
+// TestRegions: the region of the call decides about the host of the vendor's own, and about
+// the signature of each.
+func TestRegions(t *testing.T) {
+	const own = "https://bedrock-runtime.us-east-1.amazonaws.com"
+	for name, tt := range map[string]struct {
+		model, base string
+		env         map[string]string
+		host        string
+		region      string
+	}{
+		"base":             {"m", own, nil, "bedrock-runtime.us-east-1.amazonaws.com", "us-east-1"},
+		"another base":     {"m", "https://bedrock-runtime.eu-central-1.amazonaws.com", nil, "bedrock-runtime.eu-central-1.amazonaws.com", "eu-central-1"},
+		"configured":       {"m", own, map[string]string{"AWS_REGION": " ap-south-1 ", "AWS_DEFAULT_REGION": "eu-west-1"}, "bedrock-runtime.ap-south-1.amazonaws.com", "ap-south-1"},
+		"default":          {"m", own, map[string]string{"AWS_DEFAULT_REGION": "eu-west-1"}, "bedrock-runtime.eu-west-1.amazonaws.com", "eu-west-1"},
+		"ARN":              {"arn:aws:bedrock:eu-north-1:1:inference-profile/x", own, map[string]string{"AWS_REGION": "ap-south-1"}, "bedrock-runtime.eu-north-1.amazonaws.com", "eu-north-1"},
+		"ARN with a host":  {"arn:aws:bedrock:evil.example/:1:x", own, nil, "bedrock-runtime.us-east-1.amazonaws.com", "us-east-1"},
+		"China":            {"m", own, map[string]string{"AWS_REGION": "cn-north-1"}, "bedrock-runtime.cn-north-1.amazonaws.com.cn", "cn-north-1"},
+		"back from China":  {"m", "https://bedrock-runtime.cn-north-1.amazonaws.com.cn", map[string]string{"AWS_REGION": "us-west-2"}, "bedrock-runtime.us-west-2.amazonaws.com", "us-west-2"},
+		"FIPS":             {"m", own, map[string]string{"AWS_USE_FIPS_ENDPOINT": "true"}, "bedrock-runtime-fips.us-east-1.amazonaws.com", "us-east-1"},
+		"FIPS of the base": {"m", "https://bedrock-runtime-fips.us-west-2.amazonaws.com", map[string]string{"AWS_REGION": "us-gov-west-1"}, "bedrock-runtime-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"},
+		"a proxy":          {"m", "https://proxy.example:8443/base", map[string]string{"AWS_REGION": "eu-west-1"}, "proxy.example:8443", "eu-west-1"},
+		"a proxy alone":    {"m", "https://proxy.example", nil, "proxy.example", "us-east-1"},
+		"like the vendor":  {"m", "https://bedrock-runtime.eu-west-1.amazonaws.com.example", nil, "bedrock-runtime.eu-west-1.amazonaws.com.example", "us-east-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a secret of the test"}
+			for name, v := range tt.env {
+				env[name] = v
+			}
+			client := &reached{}
+			p := bedrockconverse.New(&bedrockconverse.Options{Client: &http.Client{Transport: client}, Getenv: environment(env)})
+			_, failure, broken := providertest.Collect(p.Stream(t.Context(), providers.Model{Provider: "p", ID: tt.model, BaseURL: tt.base}, ask("text"), providers.Options{}))
+			if broken != nil || failure == nil || failure.Kind != providers.KindNetwork {
+				t.Fatal(failure, broken)
+			}
+			r := client.request
+			if r.URL.Host != tt.host || r.Host != tt.host || !strings.Contains(r.Header.Get("Authorization"), "/"+tt.region+"/bedrock/aws4_request") {
+				t.Errorf("goes to %s (%s) with %s", r.URL.Host, r.Host, r.Header.Get("Authorization"))
+			}
+		})
+	}
+}
+
+// TestNoCredentials: what is missing is said before anything is sent, and is repeated only
+// if that may help.
+func TestNoCredentials(t *testing.T) {
+	for name, tt := range map[string]struct {
+		env  map[string]string
+		kind providers.ErrorKind
+		says string
+	}{
+		"nowhere":   {map[string]string{"AWS_EC2_METADATA_DISABLED": "true"}, providers.KindAuth, "AWS_BEARER_TOKEN_BEDROCK"},
+		"no role":   {map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere"}, providers.KindAuth, "AWS_ROLE_ARN"},
+		"unheard":   {map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/"}, providers.KindNetwork, "127.0.0.1:1"},
+		"no region": {map[string]string{"AWS_REGION": "evil.example/"}, providers.KindInvalidRequest, "AWS_REGION"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocol, model := serve(t, tt.env, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
+			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), providers.Options{}))
+			if broken != nil || failure == nil || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.says) {
+				t.Errorf("got %v, %v", failure, broken)
+			}
+		})
+	}
+}
+
+// TestFindCredentials says where credentials are without asking anybody.
+func TestFindCredentials(t *testing.T) {
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".aws"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".aws", "credentials"), []byte("[default]\naws_access_key_id = a\naws_secret_access_key = b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, env := range map[string]map[string]string{
+		"AWS_BEDROCK_SKIP_AUTH":                     {"AWS_BEDROCK_SKIP_AUTH": "true", "AWS_PROFILE": "p"},
+		"AWS_ACCESS_KEY_ID + AWS_SECRET_ACCESS_KEY": keys,
+		"AWS_PROFILE":                               {"AWS_PROFILE": "nowhere"},
+		`profile "default"`:                         {"HOME": home},
+		"":                                          {"AWS_EC2_METADATA_DISABLED": "true"},
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI":    {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"},
+	} {
+		p := bedrockconverse.New(&bedrockconverse.Options{Getenv: environment(env)})
+		if got := p.FindCredentials(providers.Model{}); got != want {
+			t.Errorf("%v: got %q, want %q", env, got, want)
+		}
+	}
+}
+
+func TestStatusErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status     int
+		kind, body string
+		want       providers.ErrorKind
+		retryable  bool
+	}{
+		"throttled":   {429, "ThrottlingException", `{"message":"Too many requests"}`, providers.KindRateLimit, true},
+		"not ready":   {429, "ModelNotReadyException", `{"message":"m"}`, providers.KindRateLimit, true},
+		"unavailable": {503, "ServiceUnavailableException", `{"message":"m"}`, providers.KindOverloaded, true},
+		"expired":     {403, "ExpiredTokenException", `{"message":"The security token included in the request is expired"}`, providers.KindAuth, false},
+		"signature":   {403, "InvalidSignatureException", `{"message":"m"}`, providers.KindAuth, false},
+		"no access":   {403, "AccessDeniedException:http://internal.example/", `{"Message":"m"}`, providers.KindAuth, false},
+		"no model":    {404, "ResourceNotFoundException", `{"message":"m"}`, providers.KindInvalidRequest, false},
+		"model":       {424, "ModelErrorException", `{"message":"m","originalStatusCode":503,"resourceName":"r"}`, providers.KindOverloaded, true},
+		"too long":    {400, "ValidationException", `{"message":"prompt is too long: 210000 tokens > 200000 maximum"}`, providers.KindContextOverflow, false},
+		"blank":       {400, "ValidationException", `{"message":"The text field in the ContentBlock object is blank."}`, providers.KindInvalidRequest, false},
+		"as success":  {200, "", `{"output":{"message":{}}}`, providers.KindProtocol, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			protocol, model := serve(t, keys, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("X-Amzn-Errortype", tt.kind)
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
+			if broken != nil || e == nil || e.Kind != tt.want || e.Status != tt.status || e.Retryable() != tt.retryable {
+				t.Errorf("got %+v, %v", e, broken)
+			}
+		})
+	}
+}
