@@ -44,21 +44,21 @@ func ExampleRuntime_Dispatch() {
 	}
 	// The receipt may be stored: whoever has it waits for the reply, also after a restart.
 	reply, err := runtime.Wait(ctx, order, receipt)
-	var settled *actors.SettledError
+	var settled *conversation.SettledError
 	switch {
 	case errors.As(err, &settled):
 		fmt.Println("the clerk gave up:", settled)
 	case err != nil:
 		fmt.Println(err)
 	default:
-		fmt.Println(reply.Outcome, reply.Text)
+		fmt.Println("the clerk said:", reply.Text)
 	}
 	// Nothing is old enough yet to be summarized for the model.
 	fmt.Println(runtime.Compact(ctx, order, "Keep the numbers of orders."))
 	stop()
 	fmt.Println(<-ended)
 	// Output:
-	// completed 1 2 3
+	// the clerk said: 1 2 3
 	// false <nil>
 	// <nil>
 }

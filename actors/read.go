@@ -13,61 +13,23 @@ import (
 // replyPage is how many batches are looked through at once for a settlement.
 const replyPage = 64
 
-// Reply is what an agent answered to a submission that is settled.
-type Reply struct {
-	// Submission is what it answers.
-	Submission conversation.SubmissionID
-	// Message names the response in the transcript; empty if the agent said nothing.
-	Message conversation.MessageID
-	// Text is what it said, its text parts joined by blank lines, without reasoning.
-	Text string
-	// Data has the values of its data parts, in the order they were written.
-	Data []conversation.NamedData
-	// Metadata is the JSON object the agent's author put onto the response; nil if
-	// nothing.
-	Metadata json.RawMessage
-	// Outcome is how it ended, Error why if that is not completed; Error may be nil.
-	Outcome conversation.Outcome
-	Error   *conversation.SettlementError
-}
-
-// SettledError says that a submission was settled otherwise than completed.
-type SettledError struct{ Settlement conversation.Settlement }
-
-// Error implements error. Its text may be shown to callers.
-func (e *SettledError) Error() string {
-	s := fmt.Sprintf("submission %s: %s", e.Settlement.SubmissionID, e.Settlement.Outcome)
-	if why := e.Settlement.Error; why != nil {
-		s += fmt.Sprintf(": %s: %s", why.Type, why.Message)
-	}
-	return s
-}
-
 // Wait returns the reply to a message once its submission is settled, on whatever
 // node that happens; it activates nothing. Submission id and offset of the receipt,
 // which may have been stored meanwhile, are all it needs. It waits for as long as
 // ctx lives, also while the bucket gives no answer, and ends with
 // runtime_unavailable when this node stops.
 //
-// A submission that failed or was aborted is a [*SettledError], beside the reply as
+// A submission that failed or was aborted is a [*conversation.SettledError], beside the reply as
 // far as it got. Any other error comes without a reply: ctx's, or a
 // [*conversation.Error], whose code is stream_not_found if the conversation was
 // never created and invalid_request if it has no such submission. It is
 // safe for concurrent use.
-func (r *Runtime) Wait(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*Reply, error) {
+func (r *Runtime) Wait(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*conversation.Reply, error) {
 	s, err := r.untilSettled(ctx, r.Reader(), at, receipt)
 	if err != nil {
 		return nil, fmt.Errorf("wait for submission %.80s: %w", receipt.SubmissionID, err)
 	}
-	m, end := s.reply, s.end
-	reply := &Reply{Submission: receipt.SubmissionID, Outcome: end.Outcome, Error: end.Error}
-	if m != nil {
-		reply.Message, reply.Text, reply.Data, reply.Metadata = m.ID, m.Text(), m.Data(), m.Metadata
-	}
-	if end.Outcome != conversation.OutcomeCompleted {
-		return reply, &SettledError{*end}
-	}
-	return reply, nil
+	return conversation.ReplyOf(receipt.SubmissionID, s.reply), s.end.AsError()
 }
 
 // answer is what a snapshot shows of one submission.

@@ -15,9 +15,12 @@ import (
 
 // Outcomes of a settlement that are not a reply; see [SettledError].
 var (
-	ErrFailed  = errors.New("the submission failed")
-	ErrAborted = errors.New("the submission was aborted")
+	ErrFailed  = conversation.ErrFailed
+	ErrAborted = conversation.ErrAborted
 )
+
+// SettledError is [conversation.SettledError]: a submission was settled otherwise than completed.
+type SettledError = conversation.SettledError
 
 // Error is an answer that is not a success.
 type Error struct {
@@ -74,38 +77,6 @@ func (e *Error) temporary() bool {
 func missing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == conversation.CodeStreamNotFound
-}
-
-// SettledError says that a submission was settled otherwise than completed.
-// errors.Is finds [ErrFailed] or [ErrAborted] in it.
-type SettledError struct {
-	Submission conversation.SubmissionID
-	Outcome    conversation.Outcome
-	// Err is the caller-safe reason. It is never nil, but may be empty.
-	Err *conversation.SettlementError
-}
-
-// Error implements error.
-func (e *SettledError) Error() string {
-	s := fmt.Sprintf("submission %s: %s", e.Submission, e.Outcome)
-	if e.Err.Type != "" {
-		s += ": " + string(e.Err.Type)
-	}
-	if e.Err.Message != "" {
-		s += ": " + e.Err.Message
-	}
-	return s
-}
-
-// Is implements the errors.Is of ErrFailed and ErrAborted.
-func (e *SettledError) Is(target error) bool {
-	switch e.Outcome {
-	case conversation.OutcomeFailed:
-		return target == ErrFailed
-	case conversation.OutcomeAborted:
-		return target == ErrAborted
-	}
-	return false
 }
 
 // UncertainError says that a message may have been admitted or not: no answer
