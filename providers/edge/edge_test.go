@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,7 @@ type ran struct {
 
 // binding records what it is called with and answers as answer says.
 type binding struct {
+	mu     sync.Mutex
 	calls  []ran
 	answer func(ctx context.Context, r ran) (*http.Response, error)
 }
@@ -38,7 +40,9 @@ func (b *binding) Run(ctx context.Context, model string, inputs *providers.Body,
 		return nil, err
 	}
 	r := ran{model, string(sent), o}
+	b.mu.Lock()
 	b.calls = append(b.calls, r)
+	b.mu.Unlock()
 	return b.answer(ctx, r)
 }
 
