@@ -65,10 +65,13 @@ type asked struct {
 	n int64 // which time that was
 }
 
-// waiter is called once its entry is listed.
+// waiter is called once its entry is listed. For who is about to open a conversation, as still says,
+// it is listed anew when somebody else of the same id takes the entry back meanwhile: the writer at
+// rest has one id for every activation, and the end of one may meet the beginning of the next.
 type waiter struct {
-	e    *entry
-	done func()
+	e     *entry
+	done  func()
+	still func() bool // nil for a writer, whose entry goes with its work
 }
 
 // Journal is the busy journal of this node: the set of conversations here that
@@ -146,7 +149,7 @@ func (j *Journal) List(id ID, seq int64, done func()) {
 	if e == nil {
 		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: seq})
 	}
-	j.await(e, done)
+	j.await(waiter{e: e, done: done})
 }
 
 // Opening makes the journal say that a conversation is about to be opened and calls done
@@ -154,18 +157,24 @@ func (j *Journal) List(id ID, seq int64, done func()) {
 // node that died knows over what.
 func (j *Journal) Opening(id ID, done func()) {
 	j.mu.Lock()
+	j.await(waiter{e: j.opening(id), done: done})
+}
+
+// opening returns the entry of a conversation that is about to be opened. The caller holds mu.
+func (j *Journal) opening(id ID) *entry {
 	e := j.entries[id]
 	if e == nil {
 		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: -1, Opening: true})
 		j.gather()
 	}
-	j.await(e, done)
+	return e
 }
 
 // OpeningListed is opening, and waits until the journal says so.
 func (j *Journal) OpeningListed(ctx context.Context, id ID) error {
 	listed := make(chan struct{})
-	j.Opening(id, func() { close(listed) })
+	j.mu.Lock()
+	j.await(waiter{j.opening(id), func() { close(listed) }, func() bool { return ctx.Err() == nil }})
 	select {
 	case <-listed:
 		return nil
@@ -197,19 +206,19 @@ func (j *Journal) gather() {
 	}
 }
 
-// await calls done once an entry is listed. The caller holds mu, which is released.
-func (j *Journal) await(e *entry, done func()) {
-	j.stay(e)
+// await calls who waits once their entry is listed. The caller holds mu, which is released.
+func (j *Journal) await(w waiter) {
+	j.stay(w.e)
 	switch {
-	case j.numbers.Behind || e.first > j.numbers.Newest: // Nothing that may count lists it.
-		j.waiting = append(j.waiting, waiter{e, done})
-	case e.first > j.numbers.Landed:
-		j.flying = append(j.flying, waiter{e, done})
+	case j.numbers.Behind || w.e.first > j.numbers.Newest: // Nothing that may count lists it.
+		j.waiting = append(j.waiting, w)
+	case w.e.first > j.numbers.Landed:
+		j.flying = append(j.flying, w)
 		j.mu.Unlock()
 		return
 	default:
 		j.mu.Unlock()
-		done()
+		w.done()
 		return
 	}
 	j.mu.Unlock()
@@ -465,7 +474,14 @@ func (j *Journal) land(n int64) []waiter {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.numbers.Land(n)
-	listed := slices.DeleteFunc(j.flying, func(w waiter) bool { return w.e.gone })
+	listed := slices.DeleteFunc(j.flying, func(w waiter) bool {
+		if w.e.gone && w.still != nil && w.still() {
+			w.e = j.opening(w.e.id)
+			j.waiting = append(j.waiting, w)
+			return true
+		}
+		return w.e.gone
+	})
 	j.flying = nil
 	slices.SortStableFunc(listed, func(a, b waiter) int { return a.e.id.compare(b.e.id) })
 	return listed

@@ -502,6 +502,36 @@ func TestJournalReleasesWhoMayLeaveMeanwhile(t *testing.T) {
 	})
 }
 
+// TestJournalSaysAgainWhatIsStillOpened: the end of one activation takes back what the next of the
+// same writer waits for, unless that has given up.
+func TestJournalSaysAgainWhatIsStillOpened(t *testing.T) {
+	journalBench(t, func(b *bench) {
+		opening := writer("1", "n1-opening")
+		b.j.Opening(opening, func() { b.Error("it was taken back") })
+		p := b.put(0, opening)
+		next := make(chan error, 2)
+		ctx, giveUp := context.WithCancel(b.Context())
+		for _, ctx := range []context.Context{b.Context(), ctx} {
+			go func() { next <- b.j.OpeningListed(ctx, opening) }()
+		}
+		synctest.Wait()
+		giveUp()
+		if err := <-next; !errors.Is(err, context.Canceled) {
+			b.Errorf("who gave up got %v", err)
+		}
+		b.j.Opened(opening)
+		p.verdict <- nil
+		b.put(1, opening).verdict <- nil
+		if err := <-next; err != nil {
+			b.Errorf("who waits got %v", err)
+		}
+		b.j.Opened(opening)
+		b.j.Nudge()
+		b.put(2).verdict <- nil
+		b.quiet(time.Hour)
+	})
+}
+
 // TestJournalSaysWhatIsOpened: what is about to be opened stands in a journal of its own, and
 // goes at once when it is. It is no listing of a writer.
 func TestJournalSaysWhatIsOpened(t *testing.T) {
