@@ -62,7 +62,7 @@ func packages() []row {
 		{"providers/picture", 1, format, nil, list("golang.org/x/image")},
 
 		{"actors", 2, runtime,
-			list("actors/follower", "actors/internal/busy", "actors/internal/events", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/prompt", "actors/internal/relay", "actors/internal/wire", "actors/internal/work", "agent", "conversation", "memory", "observability", "providers", "storage"),
+			list("actors/follower", "actors/internal/busy", "actors/internal/events", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/prompt", "actors/internal/relay", "actors/internal/wire", "actors/internal/work", "agent", "agent/agenthost", "conversation", "memory", "observability", "providers", "storage"),
 			list("github.com/oklog/ulid", "google.golang.org/protobuf")},
 		{"actors/follower", 2, runtime, list("conversation", "memory", "storage"), nil},
 		{"actors/internal/busy", 2, runtime, list("actors/internal/series", "actors/internal/wire", "conversation", "storage"), list("golang.org/x/sync", "google.golang.org/protobuf")},

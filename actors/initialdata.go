@@ -8,6 +8,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -64,7 +65,7 @@ func (a *accounts) checkInitialData(ctx context.Context, named *agent.Agent, adm
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := named.CheckInitialData(ctx, adm.InitialData)
+	err := agenthost.CheckInitialData(ctx, named, adm.InitialData)
 	var bound *agent.SchemaBoundError
 	if errors.As(err, &bound) {
 		a.unchecked.Add(1)

@@ -2,12 +2,8 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/parleyrun/parley/conversation"
 )
 
 // Agent is the definition of one agent. Name and Model are required; every other
@@ -61,7 +57,7 @@ type Agent struct {
 	// chooses by their Description, which they need, and names them by their Name,
 	// unique among them. A subagent works in a conversation of its own that no client
 	// sees, and what it says last is the task's result. It has its own instructions
-	// and tools; without a Model it has its parent's (see [Agent.Inherit]). It may
+	// and tools; without a Model it has its parent's. It may
 	// have subagents, down to [MaxTaskDepth], and none of InitialData, State, Data,
 	// Hooks, Durability, Limits and Events, which belong to conversations that callers
 	// reach.
@@ -186,47 +182,4 @@ func findTool(tools []Tool, name string) (Tool, bool) {
 		return Tool{}, false
 	}
 	return tools[i], true
-}
-
-// WritesData reports whether data of that name may appear in responses.
-func (a *Agent) WritesData(name string) bool {
-	return slices.ContainsFunc(a.Data, func(d Data) bool { return d.Name() == name })
-}
-
-// KeepsState reports whether a persistent value of that name is the agent's.
-func (a *Agent) KeepsState(name string) bool {
-	return slices.ContainsFunc(a.State, func(d StateDefinition) bool { return d.Name() == name })
-}
-
-// InstructionsFor returns the system prompt of a turn. An error is the author's,
-// or a [*PanicError]. [Agent.SetupFor] calls it.
-func (a *Agent) InstructionsFor(ctx context.Context, t *Turn) (text string, err error) {
-	if a.InstructionsFunc == nil {
-		return a.Instructions, nil
-	}
-	defer contain("instructions of agent "+a.Name, &err)
-	return a.InstructionsFunc(withReadOnlyState(ctx), t)
-}
-
-// CheckInitialData decides whether a conversation of this agent may be created
-// with these initial data; nil means absent. The error is a [*conversation.Error]
-// with code invalid_request whose details list what is wrong, or name the bound that
-// checking them goes beyond, with the [*SchemaBoundError] as its cause; or the error is that
-// of ctx, with which the check ends.
-func (a *Agent) CheckInitialData(ctx context.Context, raw json.RawMessage) error {
-	if a.InitialData == nil {
-		return nil
-	}
-	err := a.InitialData.Validate(ctx, raw)
-	var unfit *SchemaError
-	var bound *SchemaBoundError
-	switch {
-	case errors.As(err, &unfit):
-		return conversation.Errorf(conversation.CodeInvalidRequest, "initialData: %v", err)
-	case errors.As(err, &bound):
-		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "initialData: %v", err)
-		refusal.Err = bound
-		return refusal
-	}
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -157,17 +158,17 @@ func TestAgentTool(t *testing.T) {
 
 func TestInstructionsFor(t *testing.T) {
 	turn := &agent.Turn{Number: 2, Delivery: conversation.Delivery{Body: "hi"}}
-	if got, err := (&agent.Agent{Instructions: "Be kind."}).InstructionsFor(t.Context(), turn); got != "Be kind." || err != nil {
+	if got, err := agenthost.InstructionsFor(t.Context(), (&agent.Agent{Instructions: "Be kind."}), turn); got != "Be kind." || err != nil {
 		t.Errorf("text: got %q, %v", got, err)
 	}
 	a := &agent.Agent{Name: "a", InstructionsFunc: func(_ context.Context, t *agent.Turn) (string, error) {
 		return "Answer " + t.Delivery.Body, nil
 	}}
-	if got, err := a.InstructionsFor(t.Context(), turn); got != "Answer hi" || err != nil {
+	if got, err := agenthost.InstructionsFor(t.Context(), a, turn); got != "Answer hi" || err != nil {
 		t.Errorf("function: got %q, %v", got, err)
 	}
 	a.InstructionsFunc = func(context.Context, *agent.Turn) (string, error) { panic("secret") }
-	_, err := a.InstructionsFor(t.Context(), turn)
+	_, err := agenthost.InstructionsFor(t.Context(), a, turn)
 	var crash *agent.PanicError
 	if !errors.As(err, &crash) || err.Error() != "instructions of agent a crashed" {
 		t.Errorf("panic: got %v", err)
@@ -177,12 +178,12 @@ func TestInstructionsFor(t *testing.T) {
 func TestCheckInitialData(t *testing.T) {
 	a := valid()
 	for _, raw := range []string{``, `null`, `{"x":1}`} {
-		if err := a.CheckInitialData(t.Context(), rawOrNil(raw)); err != nil {
+		if err := agenthost.CheckInitialData(t.Context(), a, rawOrNil(raw)); err != nil {
 			t.Errorf("no schema, %q: %v", raw, err)
 		}
 	}
 	a.InitialData = agent.SchemaFor[labelInput]()
-	if err := a.CheckInitialData(t.Context(), json.RawMessage(`{"issue":1,"labels":[]}`)); err != nil {
+	if err := agenthost.CheckInitialData(t.Context(), a, json.RawMessage(`{"issue":1,"labels":[]}`)); err != nil {
 		t.Error(err)
 	}
 	for raw, want := range map[string]string{
@@ -190,7 +191,7 @@ func TestCheckInitialData(t *testing.T) {
 		`null`:                     "initialData: got null, want object",
 		`{"issue":1,"labels":[2]}`: "initialData: /labels/0: got number, want string",
 	} {
-		err := a.CheckInitialData(t.Context(), rawOrNil(raw))
+		err := agenthost.CheckInitialData(t.Context(), a, rawOrNil(raw))
 		var e *conversation.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%q: got %v, want a conversation.Error", raw, err)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 )
 
 // branching is a schema that tries twice as many branches with each level of a value.
@@ -89,7 +90,7 @@ func TestSchemaEndsWithContext(t *testing.T) {
 		t.Errorf("a short value: %v", err)
 	}
 	a := &agent.Agent{InitialData: s}
-	if err := a.CheckInitialData(ctx, json.RawMessage(brackets(36))); !errors.Is(err, context.Canceled) {
+	if err := agenthost.CheckInitialData(ctx, a, json.RawMessage(brackets(36))); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that the context was canceled", err)
 	}
 }
@@ -126,7 +127,7 @@ func TestSchemaBoundsOfUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unhurried(t, func(ctx context.Context) { err = (&agent.Agent{InitialData: s}).CheckInitialData(ctx, value) })
+	unhurried(t, func(ctx context.Context) { err = agenthost.CheckInitialData(ctx, &agent.Agent{InitialData: s}, value) })
 	if err == nil || !strings.HasPrefix(err.Error(), "invalid_request: initialData: "+bound) {
 		t.Errorf("initial data: %v", err)
 	}

@@ -82,7 +82,7 @@ func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 // The error is [ErrNoResponse], a [*SchemaError] or [*SchemaBoundError], one that says why the data
 // cannot be recorded, or that of ctx: then it is not known whether it was.
 func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
-	raw, err := encode(data)
+	raw, err := seam.Encode(data)
 	if err == nil {
 		err = w.schema.Validate(ctx, raw)
 	}

@@ -84,7 +84,7 @@ func TestNewDataWriterPanics(t *testing.T) {
 
 func TestHookMetadata(t *testing.T) {
 	a := &agent.Agent{Name: "a"}
-	if raw, err := a.StartResponse(t.Context(), nil); raw != nil || err != nil {
+	if raw, err := agenthost.StartResponse(t.Context(), a, nil); raw != nil || err != nil {
 		t.Errorf("without a hook: %s, %v", raw, err)
 	}
 	var answer func() (map[string]any, error)
@@ -104,7 +104,7 @@ func TestHookMetadata(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			answer = tc.answer
-			raw, err := a.FinishResponse(t.Context(), &agent.Response{})
+			raw, err := agenthost.FinishResponse(t.Context(), a, &agent.Response{})
 			if string(raw) != tc.raw || (err == nil) != (tc.err == "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
 				t.Errorf("got %s, %v", raw, err)
 			}

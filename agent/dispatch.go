@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/parleyrun/parley/agent/internal/seam"
@@ -169,41 +168,22 @@ type dispatcher interface {
 	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
 }
 
-// originKey is the context key of an *origin.
-type originKey struct{}
-
-// origin is one run of what sends messages, which a later run of the same resumes
-// under the same name.
-type origin struct {
-	name string // of the call or hook; empty if nothing can run again
-	step string // "/" and a digest of the step's name; empty outside of steps
-	mu   sync.Mutex
-	sent map[conversation.Address]int
-}
-
-func withOrigin(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, originKey{}, &origin{name: name, sent: map[conversation.Address]int{}})
-}
-
 // withStepOrigin gives a step its own count, because a later run of the call may
 // leave the step out.
 func withStepOrigin(ctx context.Context, step string) context.Context {
-	o := &origin{sent: map[conversation.Address]int{}}
-	if outer, ok := ctx.Value(originKey{}).(*origin); ok && outer.name != "" {
+	var name, within string
+	if outer := seam.OriginFrom(ctx); outer != nil && outer.Name != "" {
 		digest := sha256.Sum256([]byte(step)) // a key has less room than a name
-		o.name, o.step = outer.name, "/"+hex.EncodeToString(digest[:8])
+		name, within = outer.Name, "/"+hex.EncodeToString(digest[:8])
 	}
-	return context.WithValue(ctx, originKey{}, o)
+	return seam.WithOrigin(ctx, name, within)
 }
 
 // nextKey returns the idempotency key of the next message to a conversation.
 func nextKey(ctx context.Context, to conversation.Address) string {
-	o, ok := ctx.Value(originKey{}).(*origin)
-	if !ok || o.name == "" {
+	o := seam.OriginFrom(ctx)
+	if o == nil || o.Name == "" {
 		return rand.Text()
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sent[to]++
-	return fmt.Sprintf("%s%s/%d", o.name, o.step, o.sent[to])
+	return fmt.Sprintf("%s%s/%d", o.Name, o.Step, o.Next(to))
 }

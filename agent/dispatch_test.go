@@ -191,11 +191,11 @@ func TestDispatchKeysOfHooks(t *testing.T) {
 	turn := agent.Turn{Submission: "sub_1"}
 	all := func() []string {
 		o.got = nil
-		_, started := a.StartResponse(ctx, &turn)
-		_, stop := a.BeforeStop(ctx, &agent.Response{Turn: turn})
-		_, again := a.BeforeStop(ctx, &agent.Response{Turn: turn, Continuations: 1})
-		_, finished := a.FinishResponse(ctx, &agent.Response{Turn: turn})
-		if err := errors.Join(a.StartDelivery(ctx, &turn), started, stop, again, finished, a.AfterSettlement(ctx, &agent.Settlement{Submission: "sub_1"})); err != nil {
+		_, started := agenthost.StartResponse(ctx, a, &turn)
+		_, stop := agenthost.BeforeStop(ctx, a, &agent.Response{Turn: turn})
+		_, again := agenthost.BeforeStop(ctx, a, &agent.Response{Turn: turn, Continuations: 1})
+		_, finished := agenthost.FinishResponse(ctx, a, &agent.Response{Turn: turn})
+		if err := errors.Join(agenthost.StartDelivery(ctx, a, &turn), started, stop, again, finished, agenthost.AfterSettlement(ctx, a, &agent.Settlement{Submission: "sub_1"})); err != nil {
 			t.Error(err)
 		}
 		return o.keys()

@@ -59,9 +59,8 @@
 //
 // Package agenttest runs an agent with a model that says what the test wants. A tool
 // alone is called like a function: [Tool.Run] with a JSON input. What the runtime puts
-// into the context a test puts there by package agenthost. [Agent.SetupFor],
-// [Agent.StartDelivery], [Agent.BeforeStop] and their like call what an author wrote as
-// the runtime does.
+// into the context a test puts there by package agenthost, which also calls prompts and hooks
+// as the runtime does. [NewSetup] is what [Agent.Prepare] is handed.
 //
 // # Guarantees
 //

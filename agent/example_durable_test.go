@@ -109,7 +109,7 @@ func ExampleState() {
 		out, err := shop.Tools[0].Call(ctx, json.RawMessage(`{"item":"`+item+`"}`))
 		fmt.Println(string(out), err)
 	}
-	fmt.Println(shop.InstructionsFor(ctx, &agent.Turn{}))
+	fmt.Println(agenthost.InstructionsFor(ctx, shop, &agent.Turn{}))
 	// Output:
 	// "pen" <nil>
 	// "pen, ink" <nil>

@@ -12,7 +12,7 @@ import (
 )
 
 // Prepare switches the model by what the caller sent, and takes a tool away.
-func ExampleAgent_SetupFor() {
+func ExampleNewSetup() {
 	erase := agent.NewTool("erase", "Erase the account.", func(ctx context.Context, _ struct{}) (string, error) { return "erased", nil }, nil)
 	a := &agent.Agent{
 		Name: "support", Model: "openai/gpt-5-mini", Fallbacks: []string{"anthropic/claude-haiku-4-5"},
@@ -32,12 +32,13 @@ func ExampleAgent_SetupFor() {
 		{Kind: conversation.KindUser, Body: "Hello."},
 		{Kind: conversation.KindSignal, Type: "ticket", Body: strings.Repeat("It does not work. ", 3)},
 	} {
-		s, err := a.SetupFor(context.Background(), &agent.Turn{Delivery: d})
-		fmt.Println(s.Model, s.Fallbacks, len(s.Tools), err)
+		s := agent.NewSetup(a)
+		err := a.Prepare(context.Background(), &agent.Turn{Delivery: d}, s)
+		fmt.Println(s.Model, s.Fallbacks, len(s.Tools), err, s.Validate())
 	}
 	// Output:
-	// openai/gpt-5-mini [anthropic/claude-haiku-4-5] 1 <nil>
-	// openai/gpt-5 [anthropic/claude-haiku-4-5] 0 <nil>
+	// openai/gpt-5-mini [anthropic/claude-haiku-4-5] 1 <nil> <nil>
+	// openai/gpt-5 [anthropic/claude-haiku-4-5] 0 <nil> <nil>
 }
 
 // Hooks load what the agent works with, decorate the response, and tell others.
@@ -62,10 +63,10 @@ func ExampleHooks() {
 	}
 
 	ctx := agenthost.WithState(context.Background(), memory{})
-	fmt.Println(a.StartDelivery(ctx, &agent.Turn{}))
-	metadata, err := a.FinishResponse(ctx, &agent.Response{Usage: conversation.Usage{Total: 120}})
+	fmt.Println(agenthost.StartDelivery(ctx, a, &agent.Turn{}))
+	metadata, err := agenthost.FinishResponse(ctx, a, &agent.Response{Usage: conversation.Usage{Total: 120}})
 	fmt.Println(string(metadata), err)
-	fmt.Println(a.AfterSettlement(ctx, &agent.Settlement{Outcome: conversation.OutcomeCompleted, Text: "Done."}))
+	fmt.Println(agenthost.AfterSettlement(ctx, a, &agent.Settlement{Outcome: conversation.OutcomeCompleted, Text: "Done."}))
 	// Output:
 	// <nil>
 	// {"tokens":120} <nil>
@@ -93,7 +94,7 @@ func ExampleHooks_wouldStop() {
 		},
 	}
 	for n := range 2 {
-		again, err := coder.BeforeStop(context.Background(), &agent.Response{Continuations: n})
+		again, err := agenthost.BeforeStop(context.Background(), coder, &agent.Response{Continuations: n})
 		fmt.Printf("%q %v\n", again, err)
 	}
 	// Output:
@@ -102,7 +103,7 @@ func ExampleHooks_wouldStop() {
 }
 
 // The model hands tasks to subagents by what their descriptions say.
-func ExampleAgent_Inherit() {
+func ExampleAgent_subagents() {
 	fetch := agent.NewTool("fetch", "Fetch a page.", func(ctx context.Context, _ struct{}) (string, error) { return "…", nil }, nil)
 	research := &agent.Agent{
 		Name: "research", Model: "anthropic/claude-opus-4-6", ThinkingLevel: agent.ThinkingHigh,
@@ -115,9 +116,9 @@ func ExampleAgent_Inherit() {
 	fmt.Println(research.Validate())
 
 	// The runtime sets a task up after the model call that asked for it.
-	s, _ := research.SetupFor(context.Background(), &agent.Turn{})
+	s, _ := agenthost.SetupFor(context.Background(), research, &agent.Turn{})
 	for _, sub := range s.Subagents {
-		sub = sub.Inherit(s)
+		sub = agenthost.Inherit(sub, s)
 		fmt.Printf("%s: %s %q\n", sub.Name, sub.Model, sub.ThinkingLevel)
 	}
 	// Output:

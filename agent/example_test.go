@@ -130,7 +130,7 @@ func ExampleDataWriter() {
 	// "indexed" <nil>
 }
 
-func ExampleAgent_InstructionsFor() {
+func ExampleAgent_instructionsFunc() {
 	type data struct {
 		Name string `json:"name"`
 	}
@@ -146,7 +146,7 @@ func ExampleAgent_InstructionsFor() {
 			return "You are talking to " + d.Name + ".", nil
 		},
 	}
-	text, _ := a.InstructionsFor(context.Background(), &agent.Turn{
+	text, _ := agenthost.InstructionsFor(context.Background(), a, &agent.Turn{
 		Address:     conversation.Address{Agent: "support", ID: "42"},
 		InitialData: json.RawMessage(`{"name":"Ada"}`),
 	})
@@ -155,17 +155,17 @@ func ExampleAgent_InstructionsFor() {
 	// You are talking to Ada.
 }
 
-func ExampleAgent_CheckInitialData() {
+func ExampleAgent_initialData() {
 	type data struct {
 		Plan string `json:"plan"`
 	}
 	strict := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[data]()}
-	fmt.Println(strict.CheckInitialData(context.Background(), nil))
-	fmt.Println(strict.CheckInitialData(context.Background(), json.RawMessage(`{"plan":"pro"}`)))
+	fmt.Println(agenthost.CheckInitialData(context.Background(), strict, nil))
+	fmt.Println(agenthost.CheckInitialData(context.Background(), strict, json.RawMessage(`{"plan":"pro"}`)))
 
 	// A pointer type makes the data optional.
 	lax := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[*data]()}
-	fmt.Println(lax.CheckInitialData(context.Background(), nil))
+	fmt.Println(agenthost.CheckInitialData(context.Background(), lax, nil))
 	// Output:
 	// invalid_request: initialData: is required, but was not sent
 	// <nil>

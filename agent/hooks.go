@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -100,83 +98,4 @@ type Settlement struct {
 	Text    string
 	// Usage is the sum over the turns of the response, in tokens.
 	Usage conversation.Usage
-}
-
-// StartDelivery calls the hook DeliveryStarted. The error is the author's or a
-// [*PanicError].
-func (a *Agent) StartDelivery(ctx context.Context, t *Turn) (err error) {
-	if a.Hooks.DeliveryStarted == nil {
-		return nil
-	}
-	defer contain(a.hook("DeliveryStarted"), &err)
-	return a.Hooks.DeliveryStarted(withOrigin(ctx, string(t.Submission)+"/DeliveryStarted"), t)
-}
-
-// StartResponse calls the hook ResponseStarted and returns its metadata as a JSON
-// object, nil if there is none. The error is the author's, a [*PanicError], or
-// says that the metadata has no JSON form.
-func (a *Agent) StartResponse(ctx context.Context, t *Turn) (json.RawMessage, error) {
-	return a.metadata("ResponseStarted", a.Hooks.ResponseStarted != nil, func() (map[string]any, error) {
-		return a.Hooks.ResponseStarted(withOrigin(ctx, string(t.Submission)+"/ResponseStarted"), t)
-	})
-}
-
-// BeforeStop calls the hook WouldStop and returns what the model is told to go on
-// with, empty if the response may end. The error is [ErrNoOutput], the author's, a
-// [*PanicError], or says that the text is too long to record.
-func (a *Agent) BeforeStop(ctx context.Context, r *Response) (again string, err error) {
-	if a.Output != nil && r.Output == nil {
-		if r.Continuations > 0 {
-			return "", ErrNoOutput
-		}
-		return sayReminder, nil
-	}
-	if a.Hooks.WouldStop == nil {
-		return "", nil
-	}
-	defer contain(a.hook("WouldStop"), &err)
-	again, err = a.Hooks.WouldStop(withOrigin(ctx, fmt.Sprintf("%s/WouldStop/%d", r.Submission, r.Continuations)), r)
-	switch {
-	case err != nil || strings.TrimSpace(again) == "":
-		return "", err
-	case len(again) > conversation.MaxPayloadBytes:
-		return "", fmt.Errorf("text of WouldStop has %d bytes, at most %d are taken", len(again), conversation.MaxPayloadBytes)
-	}
-	return again, nil
-}
-
-// FinishResponse calls the hook ResponseFinished, as [Agent.StartResponse] does
-// the other.
-func (a *Agent) FinishResponse(ctx context.Context, r *Response) (json.RawMessage, error) {
-	return a.metadata("ResponseFinished", a.Hooks.ResponseFinished != nil, func() (map[string]any, error) {
-		return a.Hooks.ResponseFinished(withOrigin(ctx, string(r.Submission)+"/ResponseFinished"), r)
-	})
-}
-
-// AfterSettlement calls the hook Settled. The error is the author's or a
-// [*PanicError].
-func (a *Agent) AfterSettlement(ctx context.Context, s *Settlement) (err error) {
-	if a.Hooks.Settled == nil {
-		return nil
-	}
-	defer contain(a.hook("Settled"), &err)
-	return a.Hooks.Settled(withReadOnlyState(withOrigin(ctx, string(s.Submission)+"/Settled")), s)
-}
-
-// hook names a hook in errors.
-func (a *Agent) hook(name string) string { return "hook " + name + " of agent " + a.Name }
-
-func (a *Agent) metadata(hook string, set bool, call func() (map[string]any, error)) (raw json.RawMessage, err error) {
-	if !set {
-		return nil, nil
-	}
-	defer contain(a.hook(hook), &err)
-	m, err := call()
-	if err != nil || len(m) == 0 {
-		return nil, err
-	}
-	if raw, err = encode(m); err != nil {
-		return nil, fmt.Errorf("encode metadata: %w", err)
-	}
-	return raw, nil
 }

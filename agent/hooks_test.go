@@ -16,9 +16,9 @@ func TestHooksAreContained(t *testing.T) {
 	a := &agent.Agent{Name: "a"}
 	turn, resp, settled := &agent.Turn{Submission: "sub_1"}, &agent.Response{}, &agent.Settlement{}
 	calls := map[string]func() error{
-		"DeliveryStarted": func() error { return a.StartDelivery(t.Context(), turn) },
-		"WouldStop":       func() error { _, err := a.BeforeStop(t.Context(), resp); return err },
-		"Settled":         func() error { return a.AfterSettlement(t.Context(), settled) },
+		"DeliveryStarted": func() error { return agenthost.StartDelivery(t.Context(), a, turn) },
+		"WouldStop":       func() error { _, err := agenthost.BeforeStop(t.Context(), a, resp); return err },
+		"Settled":         func() error { return agenthost.AfterSettlement(t.Context(), a, settled) },
 	}
 	for name, call := range calls {
 		if err := call(); err != nil {
@@ -74,7 +74,7 @@ func TestBeforeStop(t *testing.T) {
 			a := &agent.Agent{Name: "a", Hooks: agent.Hooks{
 				WouldStop: func(context.Context, *agent.Response) (string, error) { return tc.says, tc.err },
 			}}
-			got, err := a.BeforeStop(t.Context(), &agent.Response{})
+			got, err := agenthost.BeforeStop(t.Context(), a, &agent.Response{})
 			if got != tc.want || (err == nil) != (tc.wrong == "") || err != nil && !strings.HasPrefix(err.Error(), tc.wrong) {
 				t.Errorf("got %.40q, %v", got, err)
 			}
@@ -101,13 +101,13 @@ func TestHooksAndState(t *testing.T) {
 		},
 	}}
 	ctx := agenthost.WithState(t.Context(), newShelf())
-	_, started := a.StartResponse(ctx, &agent.Turn{})
-	_, stop := a.BeforeStop(ctx, &agent.Response{})
-	_, finished := a.FinishResponse(ctx, &agent.Response{})
-	if err := errors.Join(a.StartDelivery(ctx, &agent.Turn{}), started, stop, finished); err != nil {
+	_, started := agenthost.StartResponse(ctx, a, &agent.Turn{})
+	_, stop := agenthost.BeforeStop(ctx, a, &agent.Response{})
+	_, finished := agenthost.FinishResponse(ctx, a, &agent.Response{})
+	if err := errors.Join(agenthost.StartDelivery(ctx, a, &agent.Turn{}), started, stop, finished); err != nil {
 		t.Error(err)
 	}
-	if err := a.AfterSettlement(ctx, &agent.Settlement{}); !errors.Is(err, agent.ErrReadOnly) {
+	if err := agenthost.AfterSettlement(ctx, a, &agent.Settlement{}); !errors.Is(err, agent.ErrReadOnly) {
 		t.Errorf("after the settlement: got %v, want ErrReadOnly", err)
 	}
 }

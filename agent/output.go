@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"reflect"
 
 	"github.com/parleyrun/parley/conversation"
@@ -14,14 +13,7 @@ import (
 // asks for. The runtime adds it to the tools of such an agent.
 const FinishTool = conversation.FinishTool
 
-// ErrNoOutput says that the model has ended a response without the output that
-// [Agent.Output] asks for, after it was reminded of it.
-var ErrNoOutput = errors.New("the model has not given its output")
-
-const (
-	sayFinish   = "Gives the final answer and ends the work. Call it alone, once, when everything is done: what it is called with is the whole answer."
-	sayReminder = "The answer is still missing. Give it by calling the tool " + FinishTool + ", with everything that was asked for."
-)
+const sayFinish = "Gives the final answer and ends the work. Call it alone, once, when everything is done: what it is called with is the whole answer."
 
 // outputKey is the member of the input that has an output which is no object.
 const outputKey = "output"

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
 )
 
 // Limits of the images of one [Result].
@@ -69,7 +71,7 @@ func (t Tool) outcome(returned any) (*Outcome, error) {
 	if issues := imageIssues(r.Images); len(issues) > 0 {
 		return nil, &ResultError{Tool: t.name, Issues: issues}
 	}
-	raw, err := encode(r.Output)
+	raw, err := seam.Encode(r.Output)
 	if err != nil {
 		return nil, &OutputError{Tool: t.name, Err: err}
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"slices"
 )
@@ -28,16 +27,34 @@ type Setup struct {
 	// Subagents are whom the model may hand tasks to.
 	Subagents []*Agent
 
-	finishes bool // there is the tool FinishTool
+	agent *Agent
 }
 
-// Tool returns the tool of that name, and whether there is one.
-func (s *Setup) Tool(name string) (Tool, bool) { return findTool(s.Tools, name) }
+// NewSetup returns what the fields of an agent say: what [Agent.Prepare] is handed, still with the
+// Instructions of the agent. The slices are the setup's own.
+func NewSetup(a *Agent) *Setup {
+	s := &Setup{
+		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel, Generation: a.Generation,
+		Instructions: a.Instructions, Tools: slices.Clone(a.Tools), Subagents: slices.Clone(a.Subagents), agent: a,
+	}
+	s.Generation.StopSequences = slices.Clone(a.Generation.StopSequences)
+	return s
+}
+
+// Tool returns the tool of that name, and whether there is one. [FinishTool] is there for an agent with
+// [Agent.Output].
+func (s *Setup) Tool(name string) (Tool, bool) {
+	if name == FinishTool && s.agent != nil && s.agent.Output != nil && s.agent.Output.compiled != nil {
+		t, err := s.agent.Output.finish()
+		return t, err == nil
+	}
+	return findTool(s.Tools, name)
+}
 
 // offers reports whether a model is shown a tool of that name.
 func (s *Setup) offers(name string) bool {
 	_, ok := s.Tool(name)
-	return ok || name == TaskTool && len(s.Subagents) > 0 || name == FinishTool && s.finishes
+	return ok || name == TaskTool && len(s.Subagents) > 0
 }
 
 // Subagent returns the subagent of that name, and whether there is one.
@@ -49,47 +66,15 @@ func (s *Setup) Subagent(name string) (*Agent, bool) {
 	return s.Subagents[i], true
 }
 
-// SetupFor returns what holds for a model call: the agent's fields, its
-// instructions, and then what Prepare makes of them. State can only be read
-// meanwhile. The slices are the setup's own.
-//
-// The error is the author's, a [*PanicError], or a [*SetupError] that names each
-// field that cannot be. The agent is one that [Agent.Validate] accepts; a subagent
-// has gone through [Agent.Inherit].
-func (a *Agent) SetupFor(ctx context.Context, t *Turn) (*Setup, error) {
-	ctx = withReadOnlyState(ctx)
-	s := &Setup{
-		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel, Generation: a.Generation, finishes: a.Output != nil,
-		Tools: slices.Clone(a.Tools), Subagents: slices.Clone(a.Subagents),
-	}
-	s.Generation.StopSequences = slices.Clone(a.Generation.StopSequences)
-	var err error
-	if s.Instructions, err = a.InstructionsFor(ctx, t); err != nil {
-		return nil, err
-	}
-	if err := a.prepare(ctx, t, s); err != nil {
-		return nil, err
-	}
-	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), toolIssues(s.Tools), a.taskIssues(s.Subagents))
-	if len(issues) > 0 {
-		return nil, &SetupError{Agent: a.Name, Issues: issues}
-	}
-	if a.Output != nil {
-		finish, err := a.Output.finish()
-		if err != nil {
-			return nil, err
-		}
-		s.Tools = append(s.Tools, finish)
-	}
-	return s, nil
-}
-
-func (a *Agent) prepare(ctx context.Context, t *Turn, s *Setup) (err error) {
-	if a.Prepare == nil {
+// Validate reports what cannot be in a setup that [NewSetup] made and [Agent.Prepare] has changed. The
+// error is a [*SetupError] that names each field. The runtime calls it before every model call; a test
+// of Prepare may.
+func (s *Setup) Validate() error {
+	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), toolIssues(s.Tools), s.agent.taskIssues(s.Subagents))
+	if len(issues) == 0 {
 		return nil
 	}
-	defer contain("prepare of agent "+a.Name, &err)
-	return a.Prepare(ctx, t, s)
+	return &SetupError{Agent: s.agent.Name, Issues: issues}
 }
 
 // SetupError lists what [Agent.Prepare] set that cannot be.

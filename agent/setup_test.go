@@ -72,7 +72,7 @@ func TestSetupFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a := full()
 			a.Prepare = tc.prepare
-			s, err := a.SetupFor(t.Context(), turn)
+			s, err := agenthost.SetupFor(t.Context(), a, turn)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestSetupFor(t *testing.T) {
 				t.Errorf("setup (-want +got):\n%s", diff)
 			}
 			a.Prepare = nil
-			if s, err = a.SetupFor(t.Context(), turn); err != nil {
+			if s, err = agenthost.SetupFor(t.Context(), a, turn); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(as(nil), facts(s)); diff != "" {
@@ -88,7 +88,7 @@ func TestSetupFor(t *testing.T) {
 			}
 		})
 	}
-	s, err := full().SetupFor(t.Context(), turn)
+	s, err := agenthost.SetupFor(t.Context(), full(), turn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestSetupForFails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a := valid()
 			tc.spoil(a)
-			s, err := a.SetupFor(t.Context(), &agent.Turn{})
+			s, err := agenthost.SetupFor(t.Context(), a, &agent.Turn{})
 			if s != nil || err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 				t.Fatalf("got %v, %v, want %q", s, err, tc.want)
 			}
@@ -152,7 +152,7 @@ func TestSetupForFails(t *testing.T) {
 	a.Prepare = func(context.Context, *agent.Turn, *agent.Setup) error { return nil }
 	itself := set(func(s *agent.Setup) { s.Subagents = []*agent.Agent{a} })
 	itself(a)
-	if _, err := a.SetupFor(t.Context(), &agent.Turn{}); err == nil || !strings.Contains(err.Error(), "leads back") {
+	if _, err := agenthost.SetupFor(t.Context(), a, &agent.Turn{}); err == nil || !strings.Contains(err.Error(), "leads back") {
 		t.Errorf("an agent that works for itself: %v", err)
 	}
 }
@@ -176,11 +176,11 @@ func TestSetupReadsStateOnly(t *testing.T) {
 		return err
 	}
 	store := newShelf("plan", `"team"`)
-	s, err := a.SetupFor(agenthost.WithState(t.Context(), store), &agent.Turn{})
+	s, err := agenthost.SetupFor(agenthost.WithState(t.Context(), store), a, &agent.Turn{})
 	if err != nil || s.Instructions != "team" || s.Model != "p/team" || store.taken != 0 {
 		t.Errorf("got %+v, %v after %d writes", s, err, store.taken)
 	}
-	if text, err := a.InstructionsFor(agenthost.WithState(t.Context(), store), &agent.Turn{}); text != "team" || err != nil || store.taken != 0 {
+	if text, err := agenthost.InstructionsFor(agenthost.WithState(t.Context(), store), a, &agent.Turn{}); text != "team" || err != nil || store.taken != 0 {
 		t.Errorf("instructions alone: got %q, %v after %d writes", text, err, store.taken)
 	}
 }

@@ -171,6 +171,9 @@ func (s *State[T]) update(ctx context.Context, fn func(old json.RawMessage) (jso
 	if err != nil {
 		return err
 	}
+	if ctx.Value(seam.ReadOnly{}) != nil {
+		return ErrReadOnly
+	}
 	return store.Update(ctx, s.name, fn)
 }
 
@@ -180,7 +183,7 @@ const stateSteps = 8 * conversation.MaxPayloadBytes
 
 // write returns a value's JSON if it may be stored.
 func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) {
-	raw, err := encode(value)
+	raw, err := seam.Encode(value)
 	if err != nil {
 		return nil, err
 	}
@@ -257,21 +260,4 @@ func storeFrom(ctx context.Context) (store, error) {
 		return nil, ErrNoState
 	}
 	return s, nil
-}
-
-// readOnly is a store that takes nothing.
-type readOnly struct{ store }
-
-// Update implements store.
-func (readOnly) Update(context.Context, string, func(json.RawMessage) (json.RawMessage, error)) error {
-	return ErrReadOnly
-}
-
-// withReadOnlyState returns a context whose state can be read only.
-func withReadOnlyState(ctx context.Context) context.Context {
-	s, err := storeFrom(ctx)
-	if err != nil {
-		return ctx
-	}
-	return context.WithValue(ctx, seam.State{}, readOnly{s})
 }

@@ -295,7 +295,7 @@ func TestStateDescribesItself(t *testing.T) {
 		t.Errorf("got %s %s", def.Name(), def.JSONSchema())
 	}
 	a := &agent.Agent{State: []agent.StateDefinition{def}}
-	if !a.KeepsState("cart") || a.KeepsState("other") {
+	if !agenthost.KeepsState(a, "cart") || agenthost.KeepsState(a, "other") {
 		t.Error("the agent does not know its state")
 	}
 }

@@ -73,7 +73,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		if err != nil {
 			return zero, err
 		}
-		if raw, err = encode(result); err == nil {
+		if raw, err = seam.Encode(result); err == nil {
 			err = conversation.CheckPayload(raw)
 		}
 		if err != nil {
@@ -100,7 +100,7 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 			s.run.Forget(name)
 		}
 	}()
-	result, err = fn(context.WithValue(withStepOrigin(withReadOnlyState(ctx), name), inStepKey{}, true))
+	result, err = fn(context.WithValue(withStepOrigin(seam.WithReadOnly(ctx), name), inStepKey{}, true))
 	done = err == nil
 	return result, err
 }

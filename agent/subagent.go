@@ -16,21 +16,6 @@ const TaskTool = conversation.TaskTool
 // conversation are at depth 1, and a task at this depth has nobody to hand on to.
 const MaxTaskDepth = conversation.MaxDepth
 
-// Inherit returns a subagent as it works for a model call of its parent: where it
-// names no model, it has the parent's model and fallbacks, and the parent's
-// thinking level unless it sets its own. Neither argument is changed.
-func (a *Agent) Inherit(parent *Setup) *Agent {
-	if a.Model != "" {
-		return a
-	}
-	child := *a
-	child.Model, child.Fallbacks = parent.Model, slices.Clone(parent.Fallbacks)
-	if child.ThinkingLevel == "" {
-		child.ThinkingLevel = parent.ThinkingLevel
-	}
-	return &child
-}
-
 // taskIssues returns what is wrong with the subagents of a, at any depth.
 func (a *Agent) taskIssues(subagents []*Agent) []Issue {
 	return subagentIssues(subagents, "", []*Agent{a})

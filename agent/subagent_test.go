@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 )
 
 // nested returns a subagent with others below it, depth of them in all.
@@ -113,7 +114,7 @@ func TestInherit(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			sub := scout()
 			sub.Model, sub.ThinkingLevel = tc.sub.Model, tc.sub.ThinkingLevel
-			got := sub.Inherit(parent)
+			got := agenthost.Inherit(sub, parent)
 			if (got == sub) != tc.sameObject || got.Name != "scout" || got.Instructions != sub.Instructions {
 				t.Errorf("got %+v", got)
 			}
@@ -125,12 +126,12 @@ func TestInherit(t *testing.T) {
 			if sub.Model != tc.sub.Model || sub.ThinkingLevel != tc.sub.ThinkingLevel {
 				t.Error("the subagent was changed")
 			}
-			if _, err := got.SetupFor(t.Context(), &agent.Turn{}); err != nil {
+			if _, err := agenthost.SetupFor(t.Context(), got, &agent.Turn{}); err != nil {
 				t.Errorf("what was inherited cannot be set up: %v", err)
 			}
 		})
 	}
-	child := scout().Inherit(parent)
+	child := agenthost.Inherit(scout(), parent)
 	child.Fallbacks[0] = "q/n"
 	if parent.Fallbacks[0] != "p/n" {
 		t.Error("the parent's setup was changed")

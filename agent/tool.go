@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
 )
 
 // Tool is something a model may call. The zero value is not a tool; make one
@@ -170,7 +172,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err e
 		return nil, &InputError{Tool: t.name, Issues: issues}
 	}
 	c, _ := CallFrom(ctx)
-	ctx = withOrigin(ctx, string(c.ID))
+	ctx = seam.WithOrigin(ctx, string(c.ID), "")
 	if !t.durable {
 		ctx = withoutSteps(ctx)
 	}
@@ -201,15 +203,4 @@ func decodeJSON(raw json.RawMessage, dst any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	return dec.Decode(dst)
-}
-
-// encode writes a value as JSON without escaping for HTML.
-func encode(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }

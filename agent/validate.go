@@ -60,8 +60,7 @@ func (a *Agent) Validate() error {
 // commonIssues checks what agents and subagents have in common, without models and
 // subagents.
 func (a *Agent) commonIssues() []Issue {
-	offered := Setup{Tools: a.Tools, Subagents: a.Subagents, finishes: a.Output != nil}
-	issues := append(thinkingIssues(a.ThinkingLevel), a.Generation.issues(offered.offers)...)
+	issues := append(thinkingIssues(a.ThinkingLevel), a.Generation.issues(NewSetup(a).offers)...)
 	if a.Instructions != "" && a.InstructionsFunc != nil {
 		issues = append(issues, Issue{"InstructionsFunc", "is set beside Instructions; keep one of the two"})
 	}

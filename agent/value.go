@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -206,7 +207,7 @@ func appendValue(dst []byte, v any) []byte {
 }
 
 func appendString(dst []byte, s string) []byte {
-	b, _ := encode(s) // a string can always be written
+	b, _ := seam.Encode(s) // a string can always be written
 	return append(dst, b...)
 }
 

@@ -58,7 +58,7 @@ type Store interface {
 }
 
 // WithState returns a context in which state is kept in a store. It is needed before tools, hooks and
-// [agent.Agent.SetupFor].
+// [SetupFor].
 func WithState(ctx context.Context, s Store) context.Context {
 	return context.WithValue(ctx, seam.State{}, s)
 }

@@ -75,9 +75,9 @@ func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, erro
 		if !ok {
 			return nil, fmt.Errorf("%w: %s", errNoSubagent, u.name)
 		}
-		who = sub.Inherit(above)
+		who = agenthost.Inherit(sub, above)
 	}
-	setup, err := who.SetupFor(u.within(ctx, who).ctx, t)
+	setup, err := agenthost.SetupFor(u.within(ctx, who).ctx, who, t)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,9 @@ func (u *author) compaction() agent.Compaction {
 }
 
 // writesData reports whether data of that name may appear in responses.
-func (u *author) writesData(name string) bool { return u.agent != nil && u.agent.WritesData(name) }
+func (u *author) writesData(name string) bool {
+	return u.agent != nil && agenthost.WritesData(u.agent, name)
+}
 
 // stateScope is a context that sees the author's state, and what is written through it.
 type stateScope struct {

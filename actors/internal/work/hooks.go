@@ -67,7 +67,7 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 	log := c.node.o.Logger.With("conversation", string(c.key), "submission", string(c.turn.Submission), "hook", "ResponseStarted")
 	s := c.author.within(c.live.Author(agenthost.WithDispatcher(ctx, c.sender), map[string]any{"hook": "ResponseStarted"}), ag)
 	metadata := c.node.decorate(s.ctx, log, func(ctx context.Context) (json.RawMessage, error) {
-		return ag.StartResponse(ctx, c.turn)
+		return agenthost.StartResponse(ctx, ag, c.turn)
 	})
 	written := s.writes.take()
 	defer s.writes.release()
@@ -88,7 +88,7 @@ func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 		err := r.node.o.History.Complete(w.ctx, r.o.Key, v.left, &turn.Delivery)
 		s := w.author.within(live.Author(agenthost.WithDispatcher(w.ctx, box), map[string]any{"hook": "DeliveryStarted"}), ag)
 		if err == nil {
-			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, ag.StartDelivery(ctx, turn) })
+			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, agenthost.StartDelivery(ctx, ag, turn) })
 		}
 		out := machine.DeliveryStarted{Gen: e.Gen, State: s.writes.take()}
 		defer s.writes.release()
@@ -117,15 +117,15 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 		}
 		s := w.author.within(live.Author(agenthost.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
-		again, err := hook(s.ctx, r.node, func(ctx context.Context) (string, error) { return ag.BeforeStop(ctx, resp) })
-		if errors.Is(err, agent.ErrNoOutput) {
+		again, err := hook(s.ctx, r.node, func(ctx context.Context) (string, error) { return agenthost.BeforeStop(ctx, ag, resp) })
+		if errors.Is(err, agenthost.ErrNoOutput) {
 			out.Err = &conversation.SettlementError{Type: conversation.CodeOutputMissing, Message: sayNoOutput}
 		} else if err != nil && w.ctx.Err() == nil {
 			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", Cause(err, false))
 		}
 		if out.Again = again; again == "" && out.Err == nil {
 			out.Metadata = r.node.decorate(s.ctx, log.With("hook", "ResponseFinished"), func(ctx context.Context) (json.RawMessage, error) {
-				return ag.FinishResponse(agenthost.WithData(ctx, w.feed.writer(ctx, w.author)), resp)
+				return agenthost.FinishResponse(agenthost.WithData(ctx, w.feed.writer(ctx, w.author)), ag, resp)
 			})
 		}
 		out.State = s.writes.take()
@@ -150,7 +150,9 @@ func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.R
 		err := r.node.o.History.Complete(life, r.o.Key, v.left, &settled.Delivery)
 		if err == nil {
 			s := u.within(live.Author(agenthost.WithDispatcher(life, box), map[string]any{"hook": "Settled"}), u.agent)
-			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) { return struct{}{}, u.agent.AfterSettlement(ctx, settled) })
+			_, err = hook(s.ctx, r.node, func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, agenthost.AfterSettlement(ctx, u.agent, settled)
+			})
 		}
 		if err != nil {
 			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))

@@ -2,7 +2,12 @@
 // which puts it there. Package agent calls it too. It keeps nothing that outlives a context.
 package seam
 
-import "sync"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"sync"
+)
 
 // The keys of what a host gives. Values are of the types that package agenthost names.
 type (
@@ -10,9 +15,57 @@ type (
 	Data       struct{}
 	Dispatcher struct{}
 	Log        struct{}
+	ReadOnly   struct{} // anything: state can only be read
 	State      struct{}
 	Steps      struct{} // a *Run
+
+	origin struct{} // an *Origin
 )
+
+// WithReadOnly returns a context whose state can only be read.
+func WithReadOnly(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ReadOnly{}, true)
+}
+
+// Origin is one run of what sends messages, which a later run of the same resumes under the same
+// name. It is safe for concurrent use.
+type Origin struct {
+	Name string // of the call or hook; empty if nothing can run again
+	Step string // "/" and a digest of the step's name; empty outside of steps
+
+	mu   sync.Mutex
+	sent map[any]int
+}
+
+// WithOrigin returns a context of a new run.
+func WithOrigin(ctx context.Context, name, step string) context.Context {
+	return context.WithValue(ctx, origin{}, &Origin{Name: name, Step: step, sent: map[any]int{}})
+}
+
+// OriginFrom returns the run of a context; nil if there is none.
+func OriginFrom(ctx context.Context) *Origin {
+	o, _ := ctx.Value(origin{}).(*Origin)
+	return o
+}
+
+// Next counts the messages to an address, from 1.
+func (o *Origin) Next(to any) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent[to]++
+	return o.sent[to]
+}
+
+// Encode writes a value as JSON without escaping for HTML.
+func Encode(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
 
 // Run is one run of a durable call: where its steps are recorded, and which have begun. It is safe
 // for concurrent use.

@@ -1,0 +1,94 @@
+package agenthost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// ErrNoOutput says that the model has ended a response without the output that [agent.Agent.Output] asks
+// for, after it was reminded of it.
+var ErrNoOutput = errors.New("the model has not given its output")
+
+const sayReminder = "The answer is still missing. Give it by calling the tool " + agent.FinishTool + ", with everything that was asked for."
+
+// StartDelivery calls the hook DeliveryStarted. The error is the author's or a [*agent.PanicError].
+func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) (err error) {
+	if a.Hooks.DeliveryStarted == nil {
+		return nil
+	}
+	defer contain(hook(a, "DeliveryStarted"), &err)
+	return a.Hooks.DeliveryStarted(seam.WithOrigin(ctx, string(t.Submission)+"/DeliveryStarted", ""), t)
+}
+
+// StartResponse calls the hook ResponseStarted and returns its metadata as a JSON object, nil if there
+// is none. The error is the author's, a [*agent.PanicError], or says that the metadata has no JSON form.
+func StartResponse(ctx context.Context, a *agent.Agent, t *agent.Turn) (json.RawMessage, error) {
+	return metadata(a, "ResponseStarted", a.Hooks.ResponseStarted != nil, func() (map[string]any, error) {
+		return a.Hooks.ResponseStarted(seam.WithOrigin(ctx, string(t.Submission)+"/ResponseStarted", ""), t)
+	})
+}
+
+// BeforeStop calls the hook WouldStop and returns what the model is told to go on with, empty if the
+// response may end; without the output that the agent asks for, that is a reminder. The error is
+// [ErrNoOutput], the author's, a [*agent.PanicError], or says that the text is too long to record.
+func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again string, err error) {
+	if a.Output != nil && r.Output == nil {
+		if r.Continuations > 0 {
+			return "", ErrNoOutput
+		}
+		return sayReminder, nil
+	}
+	if a.Hooks.WouldStop == nil {
+		return "", nil
+	}
+	defer contain(hook(a, "WouldStop"), &err)
+	again, err = a.Hooks.WouldStop(seam.WithOrigin(ctx, fmt.Sprintf("%s/WouldStop/%d", r.Submission, r.Continuations), ""), r)
+	switch {
+	case err != nil || strings.TrimSpace(again) == "":
+		return "", err
+	case len(again) > conversation.MaxPayloadBytes:
+		return "", fmt.Errorf("text of WouldStop has %d bytes, at most %d are taken", len(again), conversation.MaxPayloadBytes)
+	}
+	return again, nil
+}
+
+// FinishResponse calls the hook ResponseFinished, as [StartResponse] does the other.
+func FinishResponse(ctx context.Context, a *agent.Agent, r *agent.Response) (json.RawMessage, error) {
+	return metadata(a, "ResponseFinished", a.Hooks.ResponseFinished != nil, func() (map[string]any, error) {
+		return a.Hooks.ResponseFinished(seam.WithOrigin(ctx, string(r.Submission)+"/ResponseFinished", ""), r)
+	})
+}
+
+// AfterSettlement calls the hook Settled. The error is the author's or a [*agent.PanicError].
+func AfterSettlement(ctx context.Context, a *agent.Agent, s *agent.Settlement) (err error) {
+	if a.Hooks.Settled == nil {
+		return nil
+	}
+	defer contain(hook(a, "Settled"), &err)
+	return a.Hooks.Settled(seam.WithReadOnly(seam.WithOrigin(ctx, string(s.Submission)+"/Settled", "")), s)
+}
+
+// hook names a hook in errors.
+func hook(a *agent.Agent, name string) string { return "hook " + name + " of agent " + a.Name }
+
+func metadata(a *agent.Agent, name string, set bool, call func() (map[string]any, error)) (raw json.RawMessage, err error) {
+	if !set {
+		return nil, nil
+	}
+	defer contain(hook(a, name), &err)
+	m, err := call()
+	if err != nil || len(m) == 0 {
+		return nil, err
+	}
+	if raw, err = seam.Encode(m); err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	return raw, nil
+}
