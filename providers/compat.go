@@ -142,6 +142,8 @@ type Compat struct {
 	PromptCacheKeyMode string `json:"promptCacheKeyMode,omitempty"`
 	// SupportsLongCacheRetention off leaves out what Model.LongCacheRetention asks for.
 	SupportsLongCacheRetention Flag `json:"supportsLongCacheRetention,omitzero"`
+	// SupportsExplicitPromptCacheMode asks for it by prompt_cache_options, of openai-responses.
+	SupportsExplicitPromptCacheMode Flag `json:"supportsExplicitPromptCacheMode,omitzero"`
 
 	// Of anthropic-messages.
 	ForceAdaptiveThinking Flag `json:"forceAdaptiveThinking,omitzero"`

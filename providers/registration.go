@@ -42,7 +42,7 @@ type Registration struct {
 	// openai-responses and azure-openai-responses know it.
 	StoreResponses bool `json:"storeResponses,omitempty"`
 	// LongCacheRetention asks the vendor to keep prompts in its cache for longer than by
-	// default, an hour or a day, which may cost more: see Compat.SupportsLongCacheRetention.
+	// default, for an hour to a day, which may cost more: see Compat.SupportsLongCacheRetention.
 	LongCacheRetention bool `json:"longCacheRetention,omitempty"`
 	// Telemetry overrides the identity that observability reports.
 	Telemetry Telemetry `json:"telemetry,omitzero"`

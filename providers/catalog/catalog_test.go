@@ -19,7 +19,7 @@ import (
 )
 
 // packedSum is the SHA-256 of catalog.json.gz.
-const packedSum = "82de81807cb624cc70e6388db25104a4bba28cb42dcf78597450e623904e56b1"
+const packedSum = "ca7c45153bb2d029a9cab9634a8914efe358f7bc84003457cac2ff881e630d3f"
 
 func TestCounts(t *testing.T) {
 	count := map[string]int{}
@@ -36,6 +36,7 @@ func TestCounts(t *testing.T) {
 				"reason": m.Reasoning, "images": slices.Contains(m.Input, providers.InputImage), "maps": m.Thinking != nil,
 				"compat": m.Compat != (providers.Compat{}), "tiers": m.Cost.Tiers != nil, "headers": m.Headers != nil,
 				"free": m.Cost.Rates == (providers.Rates{}), "limits": m.InputLimits != (providers.InputLimits{}),
+				"explicit caches": m.Compat.SupportsExplicitPromptCacheMode.Or(false),
 			} {
 				if is {
 					count[name]++
@@ -51,6 +52,7 @@ func TestCounts(t *testing.T) {
 		"anthropic-messages": 416, "openai-completions": 728, "openai-responses": 131, "azure-openai-responses": 44, "openai-codex-responses": 8,
 		"google-generative-ai": 32, "google-vertex": 13, "bedrock-converse-stream": 202, "mistral-conversations": 34,
 		"reason": 1368, "images": 1183, "maps": 853, "compat": 1385, "tiers": 266, "headers": 20, "free": 138, "limits": 1183,
+		"explicit caches": 11,
 	}
 	if diff := cmp.Diff(want, count); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -61,7 +61,7 @@ func frozenEndpoint() map[string]string {
 // unread are members of compat that no codec reads.
 func unread() []string {
 	return []string{
-		"allowedFallbackModels", "supportsAdditionalTools", "supportsExplicitPromptCacheMode", "supportsMidConvoEffort",
+		"allowedFallbackModels", "supportsAdditionalTools", "supportsMidConvoEffort",
 		"supportsMidConvoSystemMessages", "supportsMidConvoToolAdditions", "supportsMidConvoToolChanges",
 		"supportsOpenAIGrammarTools", "supportsStrictTools", "supportsToolSearch",
 	}

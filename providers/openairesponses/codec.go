@@ -99,7 +99,9 @@ func sessionHeaders(h http.Header, m providers.Model, o providers.Options) {
 
 func (openAI) finish(b *body, m providers.Model, req providers.Request, _ providers.Options) {
 	b.Store = m.StoreResponses
-	if providers.LongCache(m) {
+	if providers.LongCache(m) && m.Compat.SupportsExplicitPromptCacheMode.Or(false) {
+		b.PromptCache = &cacheOptions{TTL: "12h"}
+	} else if providers.LongCache(m) {
 		b.PromptCacheKept = "24h"
 	}
 	b.systemFirst(m, req)

@@ -36,6 +36,7 @@ type body struct {
 	Temperature       *float64         `json:"temperature,omitempty"`
 	PromptCacheKey    string           `json:"prompt_cache_key,omitempty"`
 	PromptCacheKept   string           `json:"prompt_cache_retention,omitempty"`
+	PromptCache       *cacheOptions    `json:"prompt_cache_options,omitempty"`
 
 	system *inputItem // what Input begins with, nil if it is not there
 }
@@ -43,6 +44,12 @@ type body struct {
 type reasoningOption struct {
 	Effort  string `json:"effort,omitempty"`
 	Summary string `json:"summary,omitempty"`
+}
+
+// cacheOptions has for how long the cache keeps a prompt at least, "30m" or "12h". The first
+// is the default.
+type cacheOptions struct {
+	TTL string `json:"ttl"`
 }
 
 type textOptions struct {

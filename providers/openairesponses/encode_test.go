@@ -134,6 +134,13 @@ func TestEncodeOptions(t *testing.T) {
 		{"not long in the cache", with(func(m *providers.Model) {
 			m.LongCacheRetention, m.Compat.SupportsLongCacheRetention = true, providers.FlagOff
 		}), providers.Options{}, encrypted},
+		{"long in the cache in the newest words", with(func(m *providers.Model) {
+			m.LongCacheRetention, m.Compat.SupportsExplicitPromptCacheMode = true, providers.FlagOn
+		}), providers.Options{}, encrypted + `,"prompt_cache_options":{"ttl":"12h"}`},
+		{"not long in the cache, whatever the words", with(func(m *providers.Model) {
+			m.LongCacheRetention, m.Compat.SupportsExplicitPromptCacheMode, m.Compat.SupportsLongCacheRetention = true, providers.FlagOn, providers.FlagOff
+		}), providers.Options{}, encrypted},
+		{"newest words without long", with(func(m *providers.Model) { m.Compat.SupportsExplicitPromptCacheMode = providers.FlagOn }), providers.Options{}, encrypted},
 		{"no cache key", with(func(m *providers.Model) { m.Compat.PromptCacheKeyMode = "disabled" }), providers.Options{SessionID: "s"}, encrypted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -136,6 +136,7 @@ func subjects() []subject {
 		{name: "responses, off", model: "openai/gpt-5.2", level: "off"},
 		{name: "responses without reasoning", model: "openai/gpt-4.1", level: "off"},
 		{name: "responses, long in the cache", model: "openai/gpt-4.1", level: "off", reg: long},
+		{name: "responses, long in the newest cache", model: "openai/gpt-5.6-luna", level: "low", reg: long},
 		{name: "responses of xai", model: "xai/grok-4.3", level: "low"},
 		{name: "responses of copilot", model: "github-copilot/gpt-5.3-codex", level: "off"},
 		{name: "azure", model: "azure/gpt-5.2", level: "low"},
