@@ -76,6 +76,43 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
+// TestRefused: what may be authorized otherwise the next time is worth repeating.
+func TestRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status           int
+		other, retryable bool
+	}{
+		"others":         {http.StatusForbidden, true, true},
+		"no others":      {http.StatusForbidden, false, false},
+		"another reason": {http.StatusBadRequest, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Should-Retry", "false")
+				http.Error(w, `{"error":"no"}`, tt.status)
+			}))
+			defer server.Close()
+			p := providers.NewHTTP(plainCodec{}, &providers.HTTPOptions{
+				Authorize: func(_ context.Context, r *http.Request, _ providers.Model, _ providers.Options) error {
+					r.Header.Set("Authorization", "token")
+					return nil
+				},
+				Refused: func(r *http.Request, e *providers.Error) bool {
+					if r.Header.Get("Authorization") != "token" || e.Kind != providers.KindAuth {
+						t.Errorf("asked about %v of %v", e, r.Header)
+					}
+					return tt.other
+				},
+			})
+			defer p.Close()
+			_, failure, broken := providertest.Collect(p.Stream(t.Context(), providers.Model{Provider: "p", ID: "m", BaseURL: server.URL}, providers.Request{}, providers.Options{}))
+			if broken != nil || failure == nil || failure.Retryable() != tt.retryable {
+				t.Errorf("got %v, %v", failure, broken)
+			}
+		})
+	}
+}
+
 // flaky is an image that can be read once.
 type flaky struct{ opened int }
 

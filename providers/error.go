@@ -82,7 +82,8 @@ type Error struct {
 	// RetryAfter is how long the vendor asks to wait; 0 if it does not say. It
 	// is not capped.
 	RetryAfter time.Duration
-	// RetryHint is the vendor's own word on retrying, nil if it has none.
+	// RetryHint is the vendor's own word on retrying, nil if it has none, or true by
+	// HTTPOptions.Refused.
 	RetryHint *bool
 	// Err is the cause; it may be nil.
 	Err error

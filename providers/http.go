@@ -28,6 +28,10 @@ type HTTPOptions struct {
 	// address: then the model needs no BaseURL, and Authorize is not asked. An error that
 	// is not an *Error is reported as KindNetwork.
 	Do func(ctx context.Context, m Model, c *Call) (*http.Response, error)
+	// Refused is told when the vendor answers with KindAuth what Authorize has completed. It
+	// reports whether the next request would be authorized by something else: then the error
+	// is Retryable.
+	Refused func(r *http.Request, e *Error) bool
 	// FindCredentials says where Authorize would find credentials, see CredentialFinder.
 	FindCredentials func(m Model) string
 }
@@ -40,6 +44,7 @@ type HTTP struct {
 	client    *http.Client
 	owned     bool
 	authorize func(context.Context, *http.Request, Model, Options) error
+	refused   func(*http.Request, *Error) bool
 	do        func(context.Context, Model, *Call) (*http.Response, error)
 	find      func(Model) string
 }
@@ -54,7 +59,7 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
 	}
-	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, do: o.Do, find: o.FindCredentials}
+	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, refused: o.Refused, do: o.Do, find: o.FindCredentials}
 	if h.client != nil || h.do != nil {
 		return h
 	}
@@ -153,7 +158,12 @@ func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upl
 	}
 	// After what has authorized it, which may have read it, too: the latest reading counts.
 	hreq.Body = up.open()
-	return HideInError(h.exchange(hreq, m, a), headerSecrets(hreq.Header))
+	err = h.exchange(hreq, m, a)
+	var e *Error
+	if h.refused != nil && errors.As(err, &e) && e.Kind == KindAuth && h.refused(hreq, e) {
+		e.RetryHint = new(true)
+	}
+	return HideInError(err, headerSecrets(hreq.Header))
 }
 
 // hand gives a call to HTTPOptions.Do.

@@ -50,7 +50,7 @@ func New(o *Options) *providers.HTTP {
 	if a.chain == nil {
 		a.chain = awsauth.NewChain(&awsauth.Options{Getenv: o.Getenv})
 	}
-	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client, Authorize: a.authorize, FindCredentials: a.find})
+	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client, Authorize: a.authorize, Refused: a.refused, FindCredentials: a.find})
 }
 
 // Register lets the models of a registry be called in this format.
@@ -126,6 +126,13 @@ func (a authorizer) authorize(ctx context.Context, r *http.Request, m providers.
 	}
 	awsauth.Sign(r, keys, region, "bedrock", hash, time.Now())
 	return nil
+}
+
+// refused implements providers.HTTPOptions.Refused: credentials may end before their time.
+func (a authorizer) refused(r *http.Request, e *providers.Error) bool {
+	var says *providers.VendorError
+	expired := errors.As(e, &says) && (says.Code == "ExpiredTokenException" || says.Code == "ExpiredToken")
+	return expired && a.chain.Expired(r)
 }
 
 // hashBody reads what will be sent.

@@ -262,6 +262,47 @@ func TestNoCredentials(t *testing.T) {
 	}
 }
 
+// TestExpiredCredentials: what a service has lent and the vendor takes no more is not sent
+// again, and the call is worth repeating; keys of the environment stay as they are.
+func TestExpiredCredentials(t *testing.T) {
+	lent := 0
+	lender := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		lent++
+		_, _ = fmt.Fprintf(w, `{"AccessKeyId":"k","SecretAccessKey":"s","Token":"token %d","Expiration":"2999-01-02T03:04:05Z"}`, lent)
+	}))
+	defer lender.Close()
+	of := map[string]string{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "token 1"}
+	for name, tt := range map[string]struct {
+		env       map[string]string
+		kind      string
+		retryable bool
+	}{
+		"lent":                    {map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": lender.URL}, "ExpiredTokenException", true},
+		"lent, in another word":   {map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": lender.URL}, "ExpiredToken:http://internal.example/", true},
+		"lent, but no access":     {map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": lender.URL}, "AccessDeniedException", false},
+		"keys of the environment": {of, "ExpiredTokenException", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lent = 0
+			protocol, model := serve(t, tt.env, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Amz-Security-Token") == "token 2" {
+					answerByText(w, r)
+					return
+				}
+				w.Header().Set("X-Amzn-Errortype", tt.kind)
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `{"message":"m"}`)
+			})
+			for call, want := range []bool{false, tt.retryable} {
+				_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), providers.Options{}))
+				if broken != nil || (e == nil) != want || e != nil && (e.Kind != providers.KindAuth || e.Retryable() != tt.retryable) {
+					t.Errorf("call %d: got %v, %v", call, e, broken)
+				}
+			}
+		})
+	}
+}
+
 // TestFindCredentials says where credentials are without asking anybody.
 func TestFindCredentials(t *testing.T) {
 	home := t.TempDir()

@@ -108,3 +108,17 @@ func (c *cache) answer(key string, loaded Credentials, err error) (Credentials, 
 	}
 	return c.held, nil
 }
+
+// drop forgets what is held if it is what has a session token. It reports whether anybody
+// lends, who is asked then, or was already.
+func (c *cache) drop(token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.key == "" || token == "" {
+		return false
+	}
+	if c.held.SessionToken == token {
+		c.held = Credentials{}
+	}
+	return true
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,7 @@ func (l *lender) RoundTrip(r *http.Request) (*http.Response, error) {
 	if l.fails.Load() {
 		return nil, fmt.Errorf("failure %d", n)
 	}
-	answer := fmt.Sprintf(`{"AccessKeyId":"key %d","SecretAccessKey":"s"`, n)
+	answer := fmt.Sprintf(`{"AccessKeyId":"key %d","SecretAccessKey":"s","Token":"token %d"`, n, n)
 	if l.lasts != 0 {
 		answer += fmt.Sprintf(`,"Expiration":%q`, time.Now().Add(l.lasts).Format(time.RFC3339))
 	}
@@ -96,6 +97,42 @@ func TestRefreshedOnce(t *testing.T) {
 		expect(0, 2, map[string]int{"key 2": 100})
 		expect(61*time.Minute, 3, map[string]int{"key 3": 100})
 	})
+}
+
+// TestExpired: what the vendor takes no more is dropped once, and asked for by one call; what
+// nobody has lent stays.
+func TestExpired(t *testing.T) {
+	signedWith := func(token string) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "https://vendor.example/", nil)
+		awsauth.Sign(r, awsauth.Credentials{AccessKeyID: "k", SecretAccessKey: "s", SessionToken: token}, "eu-west-1", "bedrock", [32]byte{}, time.Now())
+		return r
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &lender{lasts: time.Hour}
+		c := l.chain()
+		if c.Expired(signedWith("token 1")) {
+			t.Error("something is asked for again that nobody has asked for")
+		}
+		for step, tt := range []struct {
+			token string
+			again bool
+			key   string
+			asked int32
+		}{{"token 0", true, "key 1", 1}, {"", false, "key 1", 1}, {"token 1", true, "key 2", 2}, {"token 1", true, "key 2", 2}, {"token 2", true, "key 3", 3}} {
+			together(t.Context(), c)
+			if again := c.Expired(signedWith(tt.token)); again != tt.again {
+				t.Errorf("step %d: asks again: %v", step, again)
+			}
+			if got := together(t.Context(), c); got[tt.key] != 100 || l.asked.Load() != tt.asked {
+				t.Errorf("step %d: got %v after %d questions", step, got, l.asked.Load())
+			}
+		}
+	})
+	env := map[string]string{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"}
+	c := awsauth.NewChain(&awsauth.Options{Getenv: func(name string) string { return env[name] }})
+	if got, err := c.Credentials(t.Context(), "eu-west-1"); err != nil || c.Expired(signedWith(got.SessionToken)) {
+		t.Errorf("the environment is read again: %+v, %v", got, err)
+	}
 }
 
 // TestFailingLender: what is good is used while nobody lends more, and once it has ended all

@@ -44,6 +44,23 @@ func (e *SourceError) Error() string {
 // Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
 
+// UnsupportedError reports a profile with a setting that needs more than files and services:
+// a program, a browser, or a person with a device.
+type UnsupportedError struct{ Profile, Setting string }
+
+// Error says what to do.
+func (e *UnsupportedError) Error() string {
+	first := ""
+	switch e.Setting {
+	case "sso_session", "sso_start_url":
+		first = "log in by aws sso login, and "
+	case "login_session":
+		first = "log in by aws login, and "
+	}
+	return fmt.Sprintf("profile %q has %s, which is not supported: %sput keys into the environment, as aws configure export-credentials --profile %s --format env prints them",
+		e.Profile, e.Setting, first, e.Profile)
+}
+
 // Chain finds credentials.
 type Chain struct {
 	env    func(string) string
@@ -73,7 +90,7 @@ func NewChain(o *Options) *Chain {
 const maxTime = 20 * time.Second
 
 // Credentials returns the credentials to sign a request to a region with. Its error is that
-// of ctx, ErrNone, or a *SourceError.
+// of ctx, ErrNone, or a *SourceError, which may be over an *UnsupportedError.
 func (c *Chain) Credentials(ctx context.Context, region string) (Credentials, error) {
 	s, err := c.source(region)
 	switch {
@@ -95,6 +112,11 @@ func (c *Chain) Credentials(ctx context.Context, region string) (Credentials, er
 		return lent, nil
 	})
 }
+
+// Expired tells that the vendor takes the credentials no more that r is signed with. They are
+// dropped if a service has lent them, and Expired reports whether it is asked for others: what
+// stands in the environment or in a file stays as it is.
+func (c *Chain) Expired(r *http.Request) bool { return c.cache.drop(r.Header.Get(tokenHeader)) }
 
 // failed returns the error of a source that was asked.
 func (c *Chain) failed(s source, err error) error {

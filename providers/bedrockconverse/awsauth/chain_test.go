@@ -86,6 +86,8 @@ type found struct {
 	Asked                     []string
 	Err                       string
 	Temporary                 bool
+	// Refused is the setting of a profile that is not supported.
+	Refused string
 }
 
 // find looks for credentials. DIR in variables and files is a folder with the files, whose
@@ -118,6 +120,10 @@ func find(t *testing.T, env, files, answers map[string]string) found {
 	}
 	var of *awsauth.SourceError
 	f.Temporary = errors.As(err, &of) && of.Temporary
+	var refused *awsauth.UnsupportedError
+	if errors.As(err, &refused) {
+		f.Refused = refused.Setting
+	}
 	return f
 }
 
@@ -252,6 +258,11 @@ source_profile = loop
 credential_process = /bin/keys
 [profile sso]
 sso_session = s
+[profile older-sso]
+sso_start_url = https://start.example/
+sso_account_id = 1
+[profile login]
+login_session = arn:l
 [profile mfa]
 role_arn = arn:m
 source_profile = keys
@@ -305,9 +316,11 @@ func TestProfiles(t *testing.T) {
 		"environment": {"environment", nil, nil, found{Err: `credential_source "Environment" is not there`}},
 		"odd":         {"odd", nil, nil, found{Err: `credential_source "Moon" is not there`}},
 		"loop":        {"loop", nil, nil, found{Err: "too many others"}},
-		"process":     {"process", nil, nil, found{Err: "credential_process, which is not supported"}},
-		"sso":         {"sso", nil, nil, found{Err: "sso_session, which is not supported"}},
-		"mfa":         {"mfa", nil, nil, found{Err: "mfa_serial, which is not supported"}},
+		"process":     {"process", nil, nil, found{Err: `profile "process" has credential_process, which is not supported: put keys into the environment, as aws configure export-credentials --profile process --format env`, Refused: "credential_process"}},
+		"sso":         {"sso", nil, nil, found{Err: "sso_session, which is not supported: log in by aws sso login, and put keys", Refused: "sso_session"}},
+		"older sso":   {"older-sso", nil, nil, found{Err: "sso_start_url, which is not supported: log in by aws sso login, and put keys", Refused: "sso_start_url"}},
+		"login":       {"login", nil, nil, found{Err: "login_session, which is not supported: log in by aws login, and put keys", Refused: "login_session"}},
+		"mfa":         {"mfa", nil, nil, found{Err: "mfa_serial, which is not supported: put keys", Refused: "mfa_serial"}},
 		"lost":        {"lost", nil, nil, found{Err: `there is no profile "nobody" in DIR/.aws/credentials or DIR/.aws/config`}},
 		"bare":        {"bare", nil, nil, found{Err: "neither aws_access_key_id and aws_secret_access_key, nor role_arn"}},
 		"unknown":     {"s", nil, nil, found{Err: `there is no profile "s"`}},

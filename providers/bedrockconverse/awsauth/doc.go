@@ -18,7 +18,8 @@
 //
 //  1. Keys of the environment and of files are read with each call. What a service has lent
 //     is kept in memory until 5 minutes before it ends, and then asked for again, by one
-//     call while others go on with what there is.
+//     call while others go on with what there is. What the vendor takes no more is asked for
+//     at once.
 //  2. A service that fails is asked once for all calls that wait for it, and its credentials
 //     are used for as long as they are good. Those calls end with the same error.
 //  3. No secret stands in an error. A service without TLS is asked on this machine or its

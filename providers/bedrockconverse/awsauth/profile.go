@@ -70,7 +70,7 @@ func (c *Chain) profile(shown, region, name string, all map[string]map[string]st
 	case own && role == "":
 		return source{keys: keys}, nil
 	case refused != "":
-		return source{}, fmt.Errorf("profile %q has %s, which is not supported: put keys into the environment, as aws configure export-credentials prints them", name, refused)
+		return source{}, &UnsupportedError{Profile: name, Setting: refused}
 	case role != "" && settings["web_identity_token_file"] != "":
 		return c.identity(shown, region, identity{settings["web_identity_token_file"], role, settings["role_session_name"]}), nil
 	case role != "" && from == name && own:

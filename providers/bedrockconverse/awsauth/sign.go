@@ -22,6 +22,8 @@ type Credentials struct {
 	Expires time.Time
 }
 
+const tokenHeader = "X-Amz-Security-Token"
+
 // Sign adds a signature of version 4 to a request, over all its headers but those that
 // servers between change. payload is the SHA-256 of the body, whose length r has.
 //
@@ -32,7 +34,7 @@ func Sign(r *http.Request, c Credentials, region, service string, payload [sha25
 	stamp := at.UTC().Format(stampLayout)
 	r.Header.Set("X-Amz-Date", stamp)
 	if c.SessionToken != "" {
-		r.Header.Set("X-Amz-Security-Token", c.SessionToken)
+		r.Header.Set(tokenHeader, c.SessionToken)
 	}
 	names, headers := canonicalHeaders(r)
 	canonical := strings.Join([]string{
