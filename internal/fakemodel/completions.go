@@ -1,7 +1,6 @@
 package fakemodel
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +11,7 @@ import (
 // completions is the chat-completions format.
 type completions struct{}
 
-func (completions) key(h http.Header) string {
-	return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
-}
+func (completions) key(h http.Header) string { return bearer(h) }
 
 type completionsCall struct {
 	Model         string `json:"model"`
@@ -117,12 +114,9 @@ func (t *turn) readParts(content json.RawMessage) error {
 		case "text":
 			t.texts = append(t.texts, part.Text)
 		case "image_url":
-			meta, data, ok := strings.Cut(strings.TrimPrefix(part.ImageURL.URL, "data:"), ";base64,")
-			bytes, err := base64.StdEncoding.DecodeString(data)
-			if !ok || err != nil {
-				return errors.New("image_url is no data URL of base64")
+			if err := t.showURL(part.ImageURL.URL); err != nil {
+				return err
 			}
-			t.images = append(t.images, picture(meta, bytes))
 		default:
 			return fmt.Errorf("unknown content part %q", part.Type)
 		}
@@ -131,11 +125,14 @@ func (t *turn) readParts(content json.RawMessage) error {
 }
 
 func (completions) failure(status int, message string) any {
-	kind := errorType(status)
+	return object{"error": object{"message": message, "type": completionsError(status), "code": nil}}
+}
+
+func completionsError(status int) string {
 	if status >= http.StatusInternalServerError {
-		kind = "server_error"
+		return "server_error"
 	}
-	return object{"error": object{"message": message, "type": kind, "code": nil}}
+	return errorType(status)
 }
 
 func completionsFinish(finish string) string {

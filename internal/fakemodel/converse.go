@@ -1,8 +1,6 @@
 package fakemodel
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -23,12 +21,11 @@ type converse struct {
 // key is a bearer token, or the id of the key that has signed the call. The signature is
 // not checked.
 func (converse) key(h http.Header) string {
-	authorization := h.Get("Authorization")
-	if _, signer, ok := strings.Cut(authorization, "Credential="); ok {
+	if _, signer, ok := strings.Cut(h.Get("Authorization"), "Credential="); ok {
 		id, _, _ := strings.Cut(signer, "/")
 		return id
 	}
-	return strings.TrimPrefix(authorization, "Bearer ")
+	return bearer(h)
 }
 
 // converseCall has all members that the vendor takes of ours: it refuses others.
@@ -106,10 +103,8 @@ type converseBlock struct {
 
 func (f converse) decode(body []byte) (*prompt, error) {
 	var c converseCall
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("decode call: %w", err)
+	if err := strictly(body, &c); err != nil {
+		return nil, err
 	}
 	p := &prompt{model: f.model, stream: f.streamed, maxTokens: c.Inference.MaxTokens}
 	p.effort = c.Fields.Output.Effort + c.Fields.Reasoning.Effort + c.Fields.ReasoningEffort
@@ -187,11 +182,7 @@ func (t *turn) addConverse(b converseBlock) error {
 		}
 		t.texts = append(t.texts, *b.Text)
 	case b.Image != nil:
-		data, err := base64.StdEncoding.DecodeString(b.Image.Source.Bytes)
-		if err != nil {
-			return fmt.Errorf("decode image: %w", err)
-		}
-		t.images = append(t.images, picture("image/"+b.Image.Format, data))
+		return t.show("image/"+b.Image.Format, b.Image.Source.Bytes)
 	case b.Reasoning != nil:
 		if r := b.Reasoning.Text; r == nil || r.Signature != sign(r.Text) {
 			return errors.New("signature of reasoning does not match")

@@ -1,8 +1,6 @@
 package fakemodel
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,17 +121,15 @@ func (google) key(h http.Header) string {
 	if key := h.Get("X-Goog-Api-Key"); key != "" {
 		return key
 	}
-	return strings.TrimPrefix(h.Get("Authorization"), "Bearer ")
+	return bearer(h)
 }
 
 func (g google) signs() bool { return strings.HasPrefix(g.model, "gemini-3") }
 
 func (g google) decode(body []byte) (*prompt, error) {
 	var c googleCall
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("decode call: %w", err)
+	if err := strictly(body, &c); err != nil {
+		return nil, err
 	}
 	p := &prompt{model: g.model, stream: g.streamed, maxTokens: c.Generation.MaxTokens, effort: c.Generation.Thinking.Level}
 	if budget := c.Generation.Thinking.Budget; budget != nil {
@@ -284,11 +280,9 @@ func (t *turn) addParts(parts []googlePart) error {
 	for _, part := range parts {
 		switch {
 		case part.Image != nil:
-			data, err := base64.StdEncoding.DecodeString(part.Image.Data)
-			if err != nil {
-				return fmt.Errorf("decode image: %w", err)
+			if err := t.show(part.Image.MimeType, part.Image.Data); err != nil {
+				return err
 			}
-			t.images = append(t.images, picture(part.Image.MimeType, data))
 		case part.Text == nil || *part.Text == "":
 			return errors.New("part has no text")
 		default:

@@ -166,11 +166,7 @@ func (t *turn) addBlock(b messagesBlock) error {
 		}
 		t.texts = append(t.texts, b.Text)
 	case "image":
-		data, err := base64.StdEncoding.DecodeString(b.Source.Data)
-		if err != nil {
-			return fmt.Errorf("decode image: %w", err)
-		}
-		t.images = append(t.images, picture(b.Source.MediaType, data))
+		return t.show(b.Source.MediaType, b.Source.Data)
 	case blockThinking:
 		if b.Signature != sign(b.Thinking) {
 			return errors.New("signature of thinking does not match")

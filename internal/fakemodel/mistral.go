@@ -1,8 +1,6 @@
 package fakemodel
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,10 +59,8 @@ type mistralChunk struct {
 
 func (mistral) decode(body []byte) (*prompt, error) {
 	var c mistralCall
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return nil, fmt.Errorf("decode call: %w", err)
+	if err := strictly(body, &c); err != nil {
+		return nil, err
 	}
 	p := &prompt{model: c.Model, stream: c.Stream, maxTokens: c.MaxTokens, effort: c.ReasoningEffort + c.PromptMode}
 	for _, t := range c.Tools {
@@ -138,12 +134,9 @@ func (t *turn) addChunks(chunks []mistralChunk) error {
 			t.texts = append(t.texts, c.Text)
 		case c.Type == "thinking" && t.side == sideAssistant && len(c.Thinking) > 0:
 		case c.Type == "image_url" && t.side != sideAssistant:
-			meta, data, ok := strings.Cut(strings.TrimPrefix(c.ImageURL, "data:"), ";base64,")
-			decoded, err := base64.StdEncoding.DecodeString(data)
-			if !ok || err != nil {
-				return errors.New("image_url is no data URL of base64")
+			if err := t.showURL(c.ImageURL); err != nil {
+				return err
 			}
-			t.images = append(t.images, picture(meta, decoded))
 		default:
 			return fmt.Errorf("unknown chunk %q of %s", c.Type, t.side)
 		}
@@ -152,11 +145,7 @@ func (t *turn) addChunks(chunks []mistralChunk) error {
 }
 
 func (mistral) failure(status int, message string) any {
-	kind := errorType(status)
-	if status >= http.StatusInternalServerError {
-		kind = "server_error"
-	}
-	return object{"object": "error", "message": message, "type": kind, "param": nil, "code": nil, "raw_status_code": status}
+	return object{"object": "error", "message": message, "type": completionsError(status), "param": nil, "code": nil, "raw_status_code": status}
 }
 
 func mistralFinish(finish string) string {

@@ -1,10 +1,14 @@
 package fakemodel
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,10 +204,41 @@ func (p *prompt) request(path string) Request {
 // begin as one does; nobody looks at the rest.
 const PictureHead = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55"
 
+// show adds an image whose bytes are base64.
+func (t *turn) show(mediaType, data string) error {
+	b, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return fmt.Errorf("decode image: %w", err)
+	}
+	t.images = append(t.images, picture(mediaType, b))
+	return nil
+}
+
+// showURL adds an image in the form of those vendors that take URLs.
+func (t *turn) showURL(url string) error {
+	mediaType, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
+	if !ok || t.show(mediaType, data) != nil {
+		return errors.New("image_url is no data URL of base64")
+	}
+	return nil
+}
+
 // picture names an image so that its bytes can be compared.
 func picture(mediaType string, data []byte) string {
 	sum := sha256.Sum256(data)
 	return fmt.Sprintf("%s %d %s", mediaType, len(data), hex.EncodeToString(sum[:]))
 }
+
+// strictly decodes a call to a vendor that refuses members it does not know.
+func strictly(body []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("decode call: %w", err)
+	}
+	return nil
+}
+
+func bearer(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
