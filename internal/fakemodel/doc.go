@@ -3,13 +3,15 @@
 // last user message. Tests start it on 127.0.0.1 and point a provider at it; what
 // they then see went over a real connection.
 //
-// It serves POST /v1/chat/completions, POST /v1/messages, of Mistral POST
-// /mistral/v1/chat/completions, of Google POST /v1beta/models/{model}:{method} and
-// the paths of Vertex AI under /v1, with its metadata server, and of Amazon Bedrock
-// POST /bedrock/model/{model}/converse-stream and converse, streamed or whole.
+// It serves POST /v1/chat/completions, POST /v1/messages, POST /v1/responses, of Azure
+// POST /openai/v1/responses, of the subscription POST /backend-api/codex/responses, of
+// Mistral POST /mistral/v1/chat/completions, of Google POST
+// /v1beta/models/{model}:{method} and the paths of Vertex AI under /v1, with its
+// metadata server, and of Amazon Bedrock POST /bedrock/model/{model}/converse-stream
+// and converse, streamed or whole.
 // Beside them, POST /release/{gate} opens a gate, GET /gate/{gate} answers once it is
 // open, so that tools of a test can wait, too, both with 204; and GET /requests
-// lists the calls seen as JSON. It imports the standard library alone and is
+// lists the calls seen as JSON, refused ones with the reason. It imports the standard library alone and is
 // imported by commands and tests.
 //
 // # The command language

@@ -53,6 +53,8 @@ type Request struct {
 	// Effort is what the call says about thinking: a level or a number of
 	// tokens; empty if it says nothing.
 	Effort string `json:"effort"`
+	// Refused says what was wrong with the call; what could not be read of it is empty.
+	Refused string `json:"refused"`
 }
 
 // Model is the model. Create it with New.
@@ -85,6 +87,9 @@ func New(o *Options) *Model {
 		m.mux.HandleFunc("POST "+path, m.answerGoogle)
 	}
 	m.mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", m.grant)
+	for _, f := range []responses{openAI, azure, codex} {
+		m.mux.HandleFunc("POST "+string(f), func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, f) })
+	}
 	for call, stream := range map[string]bool{"converse": false, "converse-stream": true} {
 		m.mux.HandleFunc("POST /bedrock/model/{model}/"+call, func(w http.ResponseWriter, r *http.Request) {
 			m.answer(w, r, converse{model: r.PathValue("model"), streamed: stream})
@@ -174,16 +179,15 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
 		writeJSON(w, http.StatusRequestEntityTooLarge, f.failure(http.StatusRequestEntityTooLarge, err.Error()))
 		return
 	}
+	var s *step
 	p, err := f.decode(body.Bytes())
 	if err == nil {
 		err = p.check()
 	}
-	if err != nil {
-		writeJSON(w, http.StatusBadRequest, f.failure(http.StatusBadRequest, err.Error()))
-		return
+	if err == nil {
+		s, err = p.step()
 	}
-	m.record(r.URL.Path, p)
-	s, err := p.step()
+	m.record(r.URL.Path, p, err)
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, f.failure(http.StatusBadRequest, err.Error()))
 		return
@@ -232,10 +236,17 @@ func (m *Model) speak(w http.ResponseWriter, r *http.Request, f wire, p *prompt,
 	out.write()
 }
 
-func (m *Model) record(path string, p *prompt) {
+func (m *Model) record(path string, p *prompt, refused error) {
+	r := Request{API: path}
+	if p != nil {
+		r = p.request(path)
+	}
+	if refused != nil {
+		r.Refused = refused.Error()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.requests = append(m.requests, p.request(path))
+	m.requests = append(m.requests, r)
 	// Twice as many are kept, so that few calls copy them.
 	if n := m.options.MaxRequests; len(m.requests) >= 2*n {
 		m.requests = append(make([]Request, 0, 2*n), m.requests[len(m.requests)-n:]...)

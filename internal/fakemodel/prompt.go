@@ -109,7 +109,7 @@ func (p *prompt) last() (string, int) {
 			return t.texts[len(t.texts)-1], i
 		}
 	}
-	return "", len(p.turns) - 1
+	return "", max(len(p.turns)-1, 0)
 }
 
 func (p *prompt) responsesAfter(at int) int {

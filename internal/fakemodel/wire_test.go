@@ -3,6 +3,7 @@ package fakemodel_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -34,6 +35,13 @@ func TestWhole(t *testing.T) {
 			"content":[{"type":"thinking", "thinking":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="},
 				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"c00001000", "name":"a", "input":{"n":1}}],
 			"usage":{"input_tokens":4, "output_tokens":3}}`},
+		"responses": {"/v1/responses", `{"model":"m-codex","input":[{"role":"user","content":"` + script + `"}]}`, `{
+			"id":"fake_39ccd0231d607737", "object":"response", "created_at":0, "model":"m-codex", "status":"completed",
+			"output":[
+				{"type":"reasoning", "id":"rs_fake_39ccd0231d607737_0", "encrypted_content":"29TewbRL7HIOADEHKhS+ALIpEwN12KaYhnsSmU/SwuQ=", "summary":[{"type":"summary_text", "text":"t1"}]},
+				{"type":"message", "id":"msg_fake_39ccd0231d607737_1", "role":"assistant", "phase":"commentary", "content":[{"type":"output_text", "text":"Hi.", "annotations":[]}]},
+				{"type":"function_call", "id":"fc_c00001000", "call_id":"c00001000", "name":"a", "arguments":"{\"n\":1}"}],
+			"usage":{"input_tokens":4, "input_tokens_details":{"cached_tokens":0}, "output_tokens":3, "output_tokens_details":{"reasoning_tokens":1}, "total_tokens":7}}`},
 		"converse": {"/bedrock/model/a%2Fb%3A0/converse", `{"messages":[{"role":"user","content":[{"text":"` + script + `"}]}]}`, `{
 			"output":{"message":{"role":"assistant", "content":[
 				{"reasoningContent":{"reasoningText":{"text":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="}}},
@@ -58,8 +66,12 @@ func TestWhole(t *testing.T) {
 }
 
 func TestSameCallSameBytes(t *testing.T) {
-	body := `{"model":"m","stream":true,"max_tokens":99,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"reasoning=2 tokens=3 tool=a"}]}`
-	for _, path := range []string{"/v1/chat/completions", "/v1/messages"} {
+	ask := `{"model":"m","stream":true,"%s":[{"role":"user","content":"reasoning=2 tokens=3 tool=a"}]%s}`
+	for path, body := range map[string]string{
+		"/v1/chat/completions": fmt.Sprintf(ask, "messages", `,"stream_options":{"include_usage":true}`),
+		"/v1/messages":         fmt.Sprintf(ask, "messages", `,"max_tokens":99`),
+		"/v1/responses":        fmt.Sprintf(ask, "input", ""),
+	} {
 		first, second := post(path, body), post(path, body)
 		if first.Code != http.StatusOK || first.Header().Get("Content-Type") != "text/event-stream" || first.Body.Len() == 0 {
 			t.Errorf("%s: %d %v %s", path, first.Code, first.Header(), first.Body)
@@ -123,10 +135,7 @@ func TestBadCalls(t *testing.T) {
 			if test.path == bedrock {
 				call = `{"messages":[`
 			}
-			w := post(test.path, call+test.messages+`]}`)
-			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), test.want) {
-				t.Errorf("status %d, %s; want 400 with %q", w.Code, w.Body, test.want)
-			}
+			refused(t, test.path, call+test.messages+`]}`, test.want)
 		})
 	}
 	for name, test := range map[string]struct{ path, body string }{
@@ -136,11 +145,15 @@ func TestBadCalls(t *testing.T) {
 		"not JSON":       {messages, `{`},
 		"wrong messages": {completions, `{"model":"m","messages":7}`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if w := post(test.path, test.body); w.Code != http.StatusBadRequest {
-				t.Errorf("status %d, %s; want 400", w.Code, w.Body)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refused(t, test.path, test.body, "") })
+	}
+}
+
+// refused checks that a call is answered with status 400, and why.
+func refused(t *testing.T, path, body, why string) {
+	t.Helper()
+	if w := post(path, body); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), why) {
+		t.Errorf("status %d, %s; want 400 with %q", w.Code, w.Body, why)
 	}
 }
 
