@@ -8,12 +8,13 @@ import (
 
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openairesponses"
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
 // TestVendorsTakeTurns changes the vendor at every turn, through all formats forwards and
-// backwards: each accepts what the others left behind. A turn has reasoning, two calls at
-// once, an image of the user and one of a tool.
+// backwards: each accepts what the others left behind, and all of it in the end. A turn has
+// reasoning, two calls at once, an image of the user and one of a tool.
 func TestVendorsTakeTurns(t *testing.T) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes(fakemodel.PictureHead)}
 	ask := user(`reasoning=2 say="One moment." tool=a {"città":"<Nîmes>"} tool=b then say="Done with both."`)
@@ -21,8 +22,11 @@ func TestVendorsTakeTurns(t *testing.T) {
 	clients := map[string]*client{}
 	for api := range formats() {
 		c := start(t, api, nil)
-		if c.of.Provider = api; strings.HasPrefix(api, "google-") {
+		switch c.of.Provider = api; {
+		case strings.HasPrefix(api, "google-"):
 			c.of.ID = "gemini-3-pro" // which checks what it has signed
+		case api == openairesponses.APICodex:
+			c.of.ID = "gpt-5.3-codex" // which has phases
 		}
 		clients[api] = c
 	}
@@ -46,6 +50,14 @@ func TestVendorsTakeTurns(t *testing.T) {
 			}
 			if calls > 0 {
 				history = append(history, results)
+			}
+		}
+	}
+	for _, c := range clients {
+		c.reply(t, append(slices.Clip(history), ask))
+		for _, r := range c.model.Requests() { // which a runtime would mend by another call
+			if r.Refused != "" {
+				t.Errorf("%s refused a call: %s", c.of.API, r.Refused)
 			}
 		}
 	}
