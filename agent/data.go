@@ -57,10 +57,8 @@ func NewDataWriter[T any](name string, opts *DataOptions) *DataWriter[T] {
 	switch {
 	case !regexp.MustCompile(dataNamePattern).MatchString(name):
 		err = fmt.Errorf("name does not match %s", dataNamePattern)
-	case opts.Schema != nil:
-		w.schema, err = NewSchema(opts.Schema)
 	default:
-		w.schema, err = schemaOf(reflect.TypeFor[T]())
+		w.schema, err = schemaBy(reflect.TypeFor[T](), opts.Schema, false)
 	}
 	if err != nil {
 		panic(fmt.Errorf("agent: data %q: %w", name, err))

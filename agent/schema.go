@@ -106,17 +106,34 @@ func (refuse) Load(string) (any, error) {
 // type also accepts null, which makes the value optional. It panics for a type
 // that has no JSON form, such as a channel: that is a mistake in the program, and
 // the call usually initializes a variable.
-func SchemaFor[T any]() *Schema {
-	s, err := schemaOf(reflect.TypeFor[T]())
+func SchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), false) }
+
+// OpenSchemaFor is [SchemaFor] for a schema that lets members through which are no field of T, at any
+// depth.
+func OpenSchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), true) }
+
+func mustSchema(t reflect.Type, open bool) *Schema {
+	s, err := schemaOf(t, open)
 	if err != nil {
-		panic(fmt.Errorf("agent: schema for %v: %w", reflect.TypeFor[T](), err))
+		panic(fmt.Errorf("agent: schema for %v: %w", t, err))
 	}
 	return s
 }
 
+// schemaBy returns the schema that an author has written, or else that of a type.
+func schemaBy(t reflect.Type, source json.RawMessage, open bool) (*Schema, error) {
+	switch {
+	case source == nil:
+		return schemaOf(t, open)
+	case open:
+		return nil, errors.New("the option Open is set beside a schema, which says itself what it lets through; keep one of the two")
+	}
+	return NewSchema(source)
+}
+
 // schemaOf derives and compiles the schema of a type. Types whose JSON form is
 // not the one of their kind are listed here.
-func schemaOf(t reflect.Type) (*Schema, error) {
+func schemaOf(t reflect.Type, open bool) (*Schema, error) {
 	s, err := infer.ForType(t, &infer.ForOptions{TypeSchemas: map[reflect.Type]*infer.Schema{
 		reflect.TypeFor[json.RawMessage](): {},
 		reflect.TypeFor[json.Number]():     {Type: "number"},
@@ -126,11 +143,29 @@ func schemaOf(t reflect.Type) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	if open {
+		openUp(s)
+	}
 	source, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
 	return NewSchema(source)
+}
+
+// openUp lets an inferred schema take members that are no field. Those of a map stay what they are.
+func openUp(s *infer.Schema) {
+	if s == nil {
+		return
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil { // what is inferred for a struct: not anything
+		s.AdditionalProperties = nil
+	}
+	openUp(s.AdditionalProperties)
+	openUp(s.Items)
+	for _, field := range s.Properties {
+		openUp(field)
+	}
 }
 
 // JSON returns the schema as one line of JSON. The bytes are shared and must not

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -107,6 +108,51 @@ func TestSchemaFor(t *testing.T) {
 		}
 	}()
 	agent.SchemaFor[chan int]()
+}
+
+func TestOpenSchemas(t *testing.T) {
+	type line struct {
+		Item string `json:"item"`
+	}
+	type order struct {
+		Lines  []line           `json:"lines"`
+		First  *line            `json:"first,omitempty"`
+		Counts map[string]int   `json:"counts,omitempty"`
+		Named  map[string]*line `json:"named,omitempty"`
+	}
+	closed, open := agent.SchemaFor[order](), agent.OpenSchemaFor[order]()
+	tool := func(o *agent.ToolOptions) agent.Tool {
+		return agent.NewTool("order", "Orders.", func(_ context.Context, in order) (order, error) { return in, nil }, o)
+	}
+	strict, lax := tool(nil), tool(&agent.ToolOptions{Open: true})
+	for _, value := range []string{
+		`{"lines":[],"x":1}`, `{"lines":[{"item":"a","x":1}]}`, `{"lines":[],"first":{"item":"a","x":1}}`, `{"lines":[],"named":{"n":{"item":"a","x":1}}}`,
+	} {
+		if err := closed.Validate(t.Context(), json.RawMessage(value)); err == nil || !strings.Contains(err.Error(), `unknown member "x"`) {
+			t.Errorf("closed, %s: %v", value, err)
+		}
+		if err := open.Validate(t.Context(), json.RawMessage(value)); err != nil {
+			t.Errorf("open, %s: %v", value, err)
+		}
+		var unfit *agent.InputError
+		if _, err := strict.Call(t.Context(), json.RawMessage(value)); !errors.As(err, &unfit) {
+			t.Errorf("a closed tool, %s: %v", value, err)
+		}
+		if out, err := lax.Call(t.Context(), json.RawMessage(value)); err != nil || strings.Contains(string(out), `"x"`) {
+			t.Errorf("an open tool, %s: %s, %v", value, out, err)
+		}
+	}
+	for _, value := range []string{`{}`, `{"lines":[{}]}`, `{"lines":[],"counts":{"n":"x"}}`, `{"lines":[],"named":{"n":7}}`} {
+		if err := open.Validate(t.Context(), json.RawMessage(value)); err == nil {
+			t.Errorf("open, and does not fit: %s", value)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a tool may be open beside a schema of its own")
+		}
+	}()
+	tool(&agent.ToolOptions{Open: true, InputSchema: json.RawMessage(`{"type":"object"}`)})
 }
 
 func TestSchemaJSONIsOneLine(t *testing.T) {

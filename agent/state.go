@@ -73,7 +73,7 @@ func NewState[T any](name string, initial T) *State[T] {
 	err := error(nil)
 	if !regexp.MustCompile(dataNamePattern).MatchString(name) {
 		err = fmt.Errorf("name does not match %s", dataNamePattern)
-	} else if s.schema, err = schemaOf(reflect.TypeFor[T]()); err == nil {
+	} else if s.schema, err = schemaOf(reflect.TypeFor[T](), false); err == nil {
 		s.initial, err = s.write(context.Background(), initial)
 	}
 	if err == nil {

@@ -32,6 +32,11 @@ type ToolOptions struct {
 	// for bounds, enumerations and types with a JSON form of their own.
 	InputSchema json.RawMessage
 
+	// Open lets members of the input through that are no field of the input type, at any depth, and
+	// leaves them out of what the function receives: for models that add some of their own. Without it
+	// such a call is an error that the model reads.
+	Open bool
+
 	// Timeout bounds one run of a call: the context of the function ends when it has
 	// passed, and the model is told. Zero means [DefaultToolTimeout]. There is no call
 	// without a limit: a longer one than [Durability.Timeout] is cut by it.
@@ -54,7 +59,7 @@ const DefaultToolTimeout = 10 * time.Minute
 //
 // The input schema is derived from In, a struct or a map with string keys: JSON
 // names are honoured, fields without omitempty or omitzero are required, members
-// that are no field are rejected, and a tag `jsonschema:"…"` describes a field to
+// that are no field are rejected unless the tool is Open, and a tag `jsonschema:"…"` describes a field to
 // the model. Numbers in fields of type any arrive as [json.Number]. Facts of the
 // call are in the context, see [CallFrom].
 //
@@ -97,12 +102,7 @@ func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool
 		return t, fmt.Errorf("timeout is %v; use a positive duration, or 0 for the default of %v", opts.Timeout, DefaultToolTimeout)
 	}
 	var err error
-	if opts.InputSchema != nil {
-		t.input, err = NewSchema(opts.InputSchema)
-	} else {
-		t.input, err = schemaOf(in)
-	}
-	if err != nil {
+	if t.input, err = schemaBy(in, opts.InputSchema, opts.Open); err != nil {
 		return t, fmt.Errorf("input %v: %w", in, err)
 	}
 	var head struct {
