@@ -88,8 +88,8 @@ type Agent struct {
 	Hooks Hooks
 
 	// InitialData is what the first delivery of a conversation must bring along;
-	// nil accepts anything, also nothing. See [Schema.Validate] for what a schema
-	// means for a delivery without initial data.
+	// nil accepts anything, also nothing. [NewInitialData] has it from a Go type, and reads
+	// it. See [Schema.Validate] for what a schema means for a delivery without initial data.
 	InitialData *Schema
 
 	// Durability bounds the work on one submission.

@@ -29,6 +29,11 @@
 // a [Result] can end the response or show images. A [DataWriter] shows clients
 // structured data beside the text.
 //
+// # Initial data
+//
+// [NewInitialData] names the Go type that a conversation begins with: what the first message brings along
+// is checked against its schema, else refused, and tools, prompts and hooks read it by their context.
+//
 // # State
 //
 // [NewState] names a value that each conversation keeps. Tools and hooks read and

@@ -7,7 +7,6 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agent/agenthost"
-	"github.com/parleyrun/parley/conversation"
 )
 
 // This is the agent of the README.
@@ -130,46 +129,31 @@ func ExampleDataWriter() {
 	// "indexed" <nil>
 }
 
-func ExampleAgent_instructionsFunc() {
-	type data struct {
+func ExampleNewInitialData() {
+	type guest struct {
 		Name string `json:"name"`
 	}
+	begin := agent.NewInitialData[guest](nil)
 	a := &agent.Agent{
-		Name:        "support",
-		Model:       "openai/gpt-5",
-		InitialData: agent.SchemaFor[data](),
+		Name: "concierge", Model: "openai/gpt-5",
+		InitialData: begin.Schema(), // what the first message has to bring along
 		InstructionsFunc: func(ctx context.Context, t *agent.Turn) (string, error) {
-			var d data
-			if err := json.Unmarshal(t.InitialData, &d); err != nil {
-				return "", err
-			}
-			return "You are talking to " + d.Name + ".", nil
+			g, err := begin.Get(ctx)
+			return "You are talking to " + g.Name + ".", err
 		},
 	}
-	text, _ := agenthost.InstructionsFor(context.Background(), a, &agent.Turn{
-		Address:     conversation.Address{Agent: "support", ID: "42"},
-		InitialData: json.RawMessage(`{"name":"Ada"}`),
-	})
-	fmt.Println(text)
-	// Output:
-	// You are talking to Ada.
-}
+	fmt.Println(a.Validate())
 
-func ExampleAgent_initialData() {
-	type data struct {
-		Plan string `json:"plan"`
-	}
-	strict := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[data]()}
-	fmt.Println(agenthost.CheckInitialData(context.Background(), strict, nil))
-	fmt.Println(agenthost.CheckInitialData(context.Background(), strict, json.RawMessage(`{"plan":"pro"}`)))
-
-	// A pointer type makes the data optional.
-	lax := &agent.Agent{Name: "billing", Model: "openai/gpt-5", InitialData: agent.SchemaFor[*data]()}
-	fmt.Println(agenthost.CheckInitialData(context.Background(), lax, nil))
+	// The runtime asks so before it takes the first message, and before a model call.
+	ctx, turn := context.Background(), &agent.Turn{InitialData: json.RawMessage(`{"name":"Ada"}`)}
+	fmt.Println(agenthost.CheckInitialData(ctx, a, nil))
+	fmt.Println(agenthost.CheckInitialData(ctx, a, turn.InitialData))
+	fmt.Println(agenthost.InstructionsFor(ctx, a, turn))
 	// Output:
+	// <nil>
 	// invalid_request: initialData: is required, but was not sent
 	// <nil>
-	// <nil>
+	// You are talking to Ada. <nil>
 }
 
 func ExampleAgent_Validate() {

@@ -98,4 +98,6 @@ type Settlement struct {
 	Text    string
 	// Usage is the sum over the turns of the response, in tokens.
 	Usage conversation.Usage
+	// InitialData is what the conversation was created with; nil if nothing.
+	InitialData json.RawMessage
 }

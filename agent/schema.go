@@ -200,6 +200,27 @@ func (s *Schema) validate(ctx context.Context, raw json.RawMessage, steps int) e
 	return &SchemaError{Issues: issues}
 }
 
+// read fills dst with a value that fits; nil stands for one that was not sent. The error is that of
+// Validate.
+func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
+	if raw == nil {
+		return s.Validate(ctx, nil)
+	}
+	v, issues, err := s.decode(ctx, raw, MaxSchemaSteps)
+	if err != nil {
+		return err
+	}
+	if len(issues) == 0 {
+		if err := decodeInput(v, dst); err != nil {
+			issues = []Issue{decodeIssue(err)}
+		}
+	}
+	if len(issues) > 0 {
+		return &SchemaError{Issues: issues}
+	}
+	return nil
+}
+
 // decode parses, normalizes and validates a value in so many steps. Without issues and an error the
 // first result is valid. The error is a [*SchemaBoundError] or that of ctx; or a
 // [*PanicError], since a value from outside must not end a process by a flaw in here.

@@ -24,7 +24,8 @@ type Turn struct {
 	Number int
 	// Delivery is what the caller sent.
 	Delivery conversation.Delivery
-	// InitialData is what the conversation was created with; nil if nothing.
+	// InitialData is what the conversation was created with; nil if nothing. [InitialData]
+	// reads it as a Go type.
 	InitialData json.RawMessage
 }
 

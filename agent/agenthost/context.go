@@ -14,7 +14,12 @@ import (
 // WithCall returns a context that carries the facts of a call, for [agent.CallFrom]. It is needed before
 // [agent.Tool.Run].
 func WithCall(ctx context.Context, c agent.Call) context.Context {
-	return context.WithValue(ctx, seam.Call{}, c)
+	return withInitialData(context.WithValue(ctx, seam.Call{}, c), c.InitialData)
+}
+
+// withInitialData returns a context in which [agent.InitialData] reads these.
+func withInitialData(ctx context.Context, raw json.RawMessage) context.Context {
+	return context.WithValue(ctx, seam.InitialData{}, raw)
 }
 
 // WithData returns a context in which data writers hand what they write to a function.

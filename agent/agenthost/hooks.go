@@ -24,14 +24,14 @@ func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) (err erro
 		return nil
 	}
 	defer contain(hook(a, "DeliveryStarted"), &err)
-	return a.Hooks.DeliveryStarted(seam.WithOrigin(ctx, string(t.Submission)+"/DeliveryStarted", ""), t)
+	return a.Hooks.DeliveryStarted(during(ctx, t, "DeliveryStarted"), t)
 }
 
 // StartResponse calls the hook ResponseStarted and returns its metadata as a JSON object, nil if there
 // is none. The error is the author's, a [*agent.PanicError], or says that the metadata has no JSON form.
 func StartResponse(ctx context.Context, a *agent.Agent, t *agent.Turn) (json.RawMessage, error) {
 	return metadata(a, "ResponseStarted", a.Hooks.ResponseStarted != nil, func() (map[string]any, error) {
-		return a.Hooks.ResponseStarted(seam.WithOrigin(ctx, string(t.Submission)+"/ResponseStarted", ""), t)
+		return a.Hooks.ResponseStarted(during(ctx, t, "ResponseStarted"), t)
 	})
 }
 
@@ -49,7 +49,7 @@ func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again s
 		return "", nil
 	}
 	defer contain(hook(a, "WouldStop"), &err)
-	again, err = a.Hooks.WouldStop(seam.WithOrigin(ctx, fmt.Sprintf("%s/WouldStop/%d", r.Submission, r.Continuations), ""), r)
+	again, err = a.Hooks.WouldStop(during(ctx, &r.Turn, fmt.Sprintf("WouldStop/%d", r.Continuations)), r)
 	switch {
 	case err != nil || strings.TrimSpace(again) == "":
 		return "", err
@@ -62,7 +62,7 @@ func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again s
 // FinishResponse calls the hook ResponseFinished, as [StartResponse] does the other.
 func FinishResponse(ctx context.Context, a *agent.Agent, r *agent.Response) (json.RawMessage, error) {
 	return metadata(a, "ResponseFinished", a.Hooks.ResponseFinished != nil, func() (map[string]any, error) {
-		return a.Hooks.ResponseFinished(seam.WithOrigin(ctx, string(r.Submission)+"/ResponseFinished", ""), r)
+		return a.Hooks.ResponseFinished(during(ctx, &r.Turn, "ResponseFinished"), r)
 	})
 }
 
@@ -72,7 +72,12 @@ func AfterSettlement(ctx context.Context, a *agent.Agent, s *agent.Settlement) (
 		return nil
 	}
 	defer contain(hook(a, "Settled"), &err)
-	return a.Hooks.Settled(seam.WithReadOnly(seam.WithOrigin(ctx, string(s.Submission)+"/Settled", "")), s)
+	return a.Hooks.Settled(seam.WithReadOnly(during(ctx, &agent.Turn{Submission: s.Submission, InitialData: s.InitialData}, "Settled")), s)
+}
+
+// during returns the context of a hook: where messages come from, and what the conversation began with.
+func during(ctx context.Context, t *agent.Turn, name string) context.Context {
+	return withInitialData(seam.WithOrigin(ctx, string(t.Submission)+"/"+name, ""), t.InitialData)
 }
 
 // hook names a hook in errors.

@@ -26,7 +26,7 @@ func InstructionsFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (text s
 		return a.Instructions, nil
 	}
 	defer contain("instructions of agent "+a.Name, &err)
-	return a.InstructionsFunc(seam.WithReadOnly(ctx), t)
+	return a.InstructionsFunc(seam.WithReadOnly(withInitialData(ctx, t.InitialData)), t)
 }
 
 // SetupFor returns what holds for a model call: the agent's fields, its instructions, and then what
@@ -58,7 +58,7 @@ func prepare(ctx context.Context, a *agent.Agent, t *agent.Turn, s *agent.Setup)
 		return nil
 	}
 	defer contain("prepare of agent "+a.Name, &err)
-	return a.Prepare(seam.WithReadOnly(ctx), t, s)
+	return a.Prepare(seam.WithReadOnly(withInitialData(ctx, t.InitialData)), t, s)
 }
 
 // Inherit returns a subagent as it works for a model call of its parent: where it names no model, it has

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 
@@ -18,6 +17,7 @@ type desk struct {
 	shop shop
 	log  *slog.Logger
 
+	begin   *agent.InitialData[caller]
 	who     *agent.State[customer]
 	refunds *agent.State[int]
 	card    *agent.DataWriter[order]
@@ -33,6 +33,7 @@ type caller struct {
 func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	d := &desk{
 		shop: s, log: log,
+		begin:   agent.NewInitialData[caller](nil),
 		who:     agent.NewState("customer", customer{}),
 		refunds: agent.NewState("refunds", 0),
 		card:    agent.NewDataWriter[order]("order", nil),
@@ -41,7 +42,7 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 		Name:         "support",
 		Model:        model,
 		Instructions: "You work at the support desk of a shop for household goods. Look orders up before you talk about them. Be brief.",
-		InitialData:  agent.SchemaFor[caller](),
+		InitialData:  d.begin.Schema(),
 		Prepare:      d.prepare,
 		Tools: []agent.Tool{
 			agent.NewTool("order", "Look up an order of the customer and show its card.", d.order, nil),
@@ -55,10 +56,10 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 
 // load finds out who the customer is, before the model sees the message. It does so
 // for every message: a name may have changed since the last.
-func (d *desk) load(ctx context.Context, t *agent.Turn) error {
-	var from caller
-	if err := json.Unmarshal(t.InitialData, &from); err != nil {
-		return fmt.Errorf("read initial data: %w", err)
+func (d *desk) load(ctx context.Context, _ *agent.Turn) error {
+	from, err := d.begin.Get(ctx)
+	if err != nil {
+		return err
 	}
 	c, err := d.shop.Customer(ctx, from.Customer)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 
 // The keys of what a host gives. Values are of the types that package agenthost names.
 type (
-	Call       struct{}
-	Data       struct{}
-	Dispatcher struct{}
-	Log        struct{}
-	ReadOnly   struct{} // anything: state can only be read
-	State      struct{}
-	Steps      struct{} // a *Run
+	Call        struct{}
+	Data        struct{}
+	Dispatcher  struct{}
+	InitialData struct{} // a json.RawMessage
+	Log         struct{}
+	ReadOnly    struct{} // anything: state can only be read
+	State       struct{}
+	Steps       struct{} // a *Run
 
 	origin struct{} // an *Origin
 )
