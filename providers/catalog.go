@@ -10,8 +10,8 @@ type Catalog map[string]CatalogProvider
 type CatalogProvider struct {
 	// EnvKeys are the environment variables that may hold its key, first match wins.
 	EnvKeys []EnvKey
-	// EnvSets are variables which, all of one set together, are credentials that the
-	// protocol finds by itself.
+	// EnvSets are what people may set in place of a key, any one of them as a whole. Whether
+	// something is there, the protocol says, which is a CredentialFinder.
 	EnvSets [][]string
 	// AliasOf is the id that this one is an older name of, "" for none.
 	AliasOf string

@@ -1,9 +1,6 @@
 package providers
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // credential is a key and where it was found.
 type credential struct {
@@ -32,6 +29,14 @@ type CredentialFinder interface {
 	FindCredentials(m Model) string
 }
 
+// KeyChecker is a Protocol that takes some keys for none: what stands in the place of one
+// where a program finds its credentials elsewhere.
+type KeyChecker interface {
+	Protocol
+	// IsKey reports whether a call with a key is made by it.
+	IsKey(key string) bool
+}
+
 // Credentials says where a call of a model would find its credentials now:
 // FromRegistration, the names of environment variables joined by " + ", what a protocol
 // that is a CredentialFinder says, or "" for nowhere. A Provider that authorizes calls
@@ -41,18 +46,13 @@ func (r *Registry) Credentials(m Model) string {
 	if entry.provider != nil && entry.provider.Authorize != nil {
 		return FromRegistration
 	}
-	if c := r.credentials(m.Provider, entry.reg); c.value != "" {
+	p := r.protocolOf(entry, m.API)
+	checker, checks := p.(KeyChecker)
+	if c := r.credentials(m.Provider, entry.reg); c.value != "" && (!checks || checker.IsKey(c.value)) {
 		return c.from
 	}
-	if finder, ok := r.protocolOf(entry, m.API).(CredentialFinder); ok {
-		if found := finder.FindCredentials(m); found != "" {
-			return found
-		}
-	}
-	for _, set := range r.catalog[m.Provider].EnvSets {
-		if !slices.ContainsFunc(set, func(name string) bool { return strings.TrimSpace(r.getenv(name)) == "" }) {
-			return strings.Join(set, " + ")
-		}
+	if finder, ok := p.(CredentialFinder); ok {
+		return finder.FindCredentials(m)
 	}
 	return ""
 }

@@ -387,9 +387,15 @@ func TestAPIKey(t *testing.T) {
 	}
 }
 
+// checking takes no key in brackets.
+type checking struct{ *providers.HTTP }
+
+// IsKey implements providers.KeyChecker.
+func (checking) IsKey(key string) bool { return !strings.HasPrefix(key, "<") }
+
 func TestCredentials(t *testing.T) {
 	sets := providers.Catalog{"cloud": {
-		EnvKeys: []providers.EnvKey{{Name: "KEY"}}, EnvSets: [][]string{{"ID", "SECRET"}, {"PROFILE"}}, Models: catalog["acme"].Models,
+		EnvKeys: []providers.EnvKey{{Name: "KEY"}}, EnvSets: [][]string{{"PROFILE"}}, Models: catalog["acme"].Models,
 	}}
 	for _, tt := range []struct {
 		env  map[string]string
@@ -399,22 +405,26 @@ func TestCredentials(t *testing.T) {
 	}{
 		{nil, nil, "", ""},
 		{map[string]string{"KEY": "k", "PROFILE": "p"}, nil, "", "KEY"},
-		{map[string]string{"KEY": " ", "PROFILE": "p"}, nil, "", "PROFILE"},
-		{map[string]string{"ID": "i"}, nil, "", ""},
-		{map[string]string{"ID": "i", "SECRET": "s"}, nil, "", "ID + SECRET"},
+		{map[string]string{"KEY": " ", "PROFILE": "p"}, nil, "", ""},
 		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: "own"}, "", providers.FromRegistration},
 		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: " "}, "", "KEY"},
 		{map[string]string{"KEY": "k"}, &providers.Registration{API: providers.APIEdgeAIBinding}, "", ""},
 		{nil, nil, "finds", "a file"},
 		{map[string]string{"PROFILE": "p"}, nil, "finds", "a file"},
-		{map[string]string{"PROFILE": "p"}, nil, "finds nothing", "PROFILE"},
+		{map[string]string{"PROFILE": "p"}, nil, "finds nothing", ""},
 		{map[string]string{"KEY": "k"}, nil, "finds", "KEY"},
+		{map[string]string{"KEY": "k"}, nil, "checks", "KEY"},
+		{map[string]string{"KEY": "<none>"}, nil, "checks", "a file"},
+		{map[string]string{"KEY": "k"}, &providers.Registration{APIKey: "<none>"}, "checks", "a file"},
+		{map[string]string{"KEY": "<none>"}, nil, "", "KEY"},
 		{nil, &providers.Registration{APIKey: "own"}, "finds", providers.FromRegistration},
 	} {
 		r := providers.NewRegistry(&providers.RegistryOptions{Catalog: sets, Getenv: func(name string) string { return tt.env[name] }})
-		r.RegisterProtocol("finds", providers.NewHTTP(nil, &providers.HTTPOptions{FindCredentials: func(m providers.Model) string {
+		finds := providers.NewHTTP(nil, &providers.HTTPOptions{FindCredentials: func(m providers.Model) string {
 			return map[string]string{"cloud/m": "a file"}[m.Spec()]
-		}}))
+		}})
+		r.RegisterProtocol("finds", finds)
+		r.RegisterProtocol("checks", checking{finds})
 		r.RegisterProtocol("finds nothing", providers.NewHTTP(nil, nil))
 		if tt.reg != nil {
 			if err := r.RegisterProvider("cloud", *tt.reg); err != nil {

@@ -26,6 +26,30 @@ func TestCatalogIsSpoken(t *testing.T) {
 	}
 }
 
+// TestSetsOfVariablesAreFound: what people are told to set, each protocol finds.
+func TestSetsOfVariablesAreFound(t *testing.T) {
+	for id, p := range catalog.Builtin() {
+		for _, set := range p.EnvSets {
+			for _, whole := range []bool{true, false} {
+				env := map[string]string{"AWS_EC2_METADATA_DISABLED": "true"}
+				for i, name := range set {
+					if whole || i > 0 {
+						env[name] = "v"
+					}
+				}
+				reg, err := (&Program{}).NewProviders(0, func(name string) string { return env[name] }, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := reg.Resolve(id + "/" + p.Models()[0].ID)
+				if found := strings.Contains(reg.Credentials(m), set[0]); err != nil || found != whole {
+					t.Errorf("%s with %v: found in %q, %v", id, env, reg.Credentials(m), err)
+				}
+			}
+		}
+	}
+}
+
 // TestProvidersOfTheEnvironment: the catalog says in which format a vendor is called, and a
 // variable of ours puts another server in its place.
 func TestProvidersOfTheEnvironment(t *testing.T) {

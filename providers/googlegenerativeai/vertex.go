@@ -47,6 +47,8 @@ func NewVertex(o *Options) providers.Protocol {
 	return v
 }
 
+var _ providers.KeyChecker = (*vertex)(nil)
+
 // vertex completes what is called, and authorizes it.
 type vertex struct {
 	*providers.HTTP
@@ -64,7 +66,7 @@ func (v *vertex) Close() error {
 // Stream implements providers.Protocol.
 func (v *vertex) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return func(yield func(providers.Event, error) bool) {
-		if !isKey(o.APIKey) {
+		if !v.IsKey(o.APIKey) {
 			o.APIKey = ""
 		}
 		at, err := v.locate(m, o)
@@ -84,9 +86,8 @@ func (v *vertex) find(m providers.Model) string {
 	return v.found()
 }
 
-// isKey reports whether a key is one, and not what stands in the place of keys where a
-// program finds its credentials elsewhere.
-func isKey(key string) bool {
+// IsKey implements providers.KeyChecker.
+func (*vertex) IsKey(key string) bool {
 	key = strings.TrimSpace(key)
 	return key != "" && key != "gcp-vertex-credentials" && !(strings.HasPrefix(key, "<") && strings.HasSuffix(key, ">"))
 }

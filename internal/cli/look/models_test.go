@@ -101,22 +101,35 @@ func TestModelsThatCannotBeCalled(t *testing.T) {
 
 // TestModelsOfVertex: where the credentials are that no variable holds.
 func TestModelsOfVertex(t *testing.T) {
-	for want, env := range map[string]map[string]string{
-		"":                               {"GOOGLE_APPLICATION_CREDENTIALS": "f.json"},
-		"metadata server":                {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global"},
-		"GOOGLE_APPLICATION_CREDENTIALS": {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global", "GOOGLE_APPLICATION_CREDENTIALS": "f.json"},
-		"GOOGLE_CLOUD_API_KEY":           {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global", "GOOGLE_CLOUD_API_KEY": "k"},
+	at := func(more ...string) map[string]string {
+		env := map[string]string{"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "global"}
+		for i := 0; i < len(more); i += 2 {
+			env[more[i]] = more[i+1]
+		}
+		return env
+	}
+	for _, tt := range []struct {
+		want string
+		env  map[string]string
+	}{
+		{"", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": "f.json"}},
+		{"", at("GOOGLE_APPLICATION_CREDENTIALS", "f.json", "GOOGLE_CLOUD_LOCATION", "no location")},
+		{"metadata server", at()},
+		{"GOOGLE_APPLICATION_CREDENTIALS", at("GOOGLE_APPLICATION_CREDENTIALS", "f.json")},
+		{"GOOGLE_CLOUD_API_KEY", at("GOOGLE_CLOUD_API_KEY", "k")},
+		{"metadata server", at("GOOGLE_CLOUD_API_KEY", "gcp-vertex-credentials")},
+		{"", map[string]string{"GOOGLE_CLOUD_API_KEY": "<authenticated>"}},
 	} {
 		clitest.WithoutKeys(t)
 		t.Setenv("HOME", t.TempDir())
 		t.Setenv("CLOUDSDK_CONFIG", "")
-		for name, value := range env {
+		for name, value := range tt.env {
 			t.Setenv(name, value)
 		}
 		_, out, errOut := program.Output(t, "models", "--provider", "google-vertex", "--json")
 		got := clitest.Into[modelsReport](t, out).Models
-		if len(got) == 0 || got[0].Credentials != want || !got[0].Callable {
-			t.Errorf("%v: %+v, %q; want %q", env, got, errOut, want)
+		if len(got) == 0 || got[0].Credentials != tt.want || !got[0].Callable {
+			t.Errorf("%v: %+v, %q; want %q", tt.env, got, errOut, tt.want)
 		}
 	}
 }
