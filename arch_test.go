@@ -82,7 +82,7 @@ func packages() []row {
 			list("github.com/oklog/ulid")},
 		{"observability/clickhouse", 3, vendor, list("conversation", "observability", "observability/stats", "storage"), list("github.com/ClickHouse/ch-go", "github.com/ClickHouse/clickhouse-go")},
 		{"observability/jsonl", 3, vendor, list("observability"), nil},
-		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel")},
+		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel", "google.golang.org/genproto")},
 		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},
 		{"client", 3, edge, list("conversation"), nil},
 		{"http", 3, edge, list("conversation", "memory"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
@@ -186,6 +186,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"go.opentelemetry.io/proto":             {tests: list("observability/otel")},
 		"golang.org/x/image":                    {code: list("providers/picture")},
 		"golang.org/x/sync":                     {code: list("actors", "http", "cmd", "internal/admin", "internal/cli")},
+		"google.golang.org/genproto":            {code: list("observability/otel")},
 		"google.golang.org/grpc":                {code: list("actors")},
 		"google.golang.org/protobuf":            {code: list("actors"), tests: list("observability/otel")},
 

@@ -8,6 +8,9 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -155,5 +158,35 @@ func TestAuthorsMistakes(t *testing.T) {
 				t.Errorf("exit %d, %q, %q; want exit 1 and %q", code, out.String(), errOut.String(), tt.want)
 			}
 		})
+	}
+}
+
+// TestModuleOfAnAuthor looks at a module that had used some packages alone, so that it lists
+// dependencies of theirs, when it takes the whole program: it must not get the genproto in
+// which the packages of googleapis/api still were, of which it then could not be tidied.
+func TestModuleOfAnAuthor(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	version := func(dir, mode, module string) string {
+		cmd := exec.Command("go", "list", "-mod="+mode, "-m", "-f", "{{.Version}}", module)
+		cmd.Dir = dir
+		var errOut bytes.Buffer
+		cmd.Stderr = &errOut
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err, errOut.String())
+		}
+		return strings.TrimSpace(string(out))
+	}
+	const asks = "github.com/cockroachdb/errors"
+	mod := fmt.Sprintf("module author\n\ngo 1.26\n\nrequire (\n\tgithub.com/parleyrun/parley v0.0.0\n\t%s %s\n)\n\nreplace github.com/parleyrun/parley => %s\n", asks, version(root, "readonly", asks), root)
+	if err := os.WriteFile("go.mod", []byte(mod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := version(".", "mod", "google.golang.org/genproto"); got < "v0.0.0-20230530" {
+		t.Errorf("genproto is %s, which has packages that are in modules of their own", got)
 	}
 }
