@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"go/ast"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,6 +144,67 @@ func TestNoTestIsSkipped(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// TestExamplesStayShort bounds what an author has to read, and to write, before an agent is
+// served: lines that are not blank, and of them those of the functions that wire.
+func TestExamplesStayShort(t *testing.T) {
+	whole := map[string]int{"examples/hello": 20, "examples/quickstart": 60}
+	const wiring = 10
+	lines, wires := map[string]int{}, map[string]int{}
+	for _, f := range goFiles(t) {
+		if f.test || !strings.HasPrefix(f.dir, "examples/") {
+			continue
+		}
+		src, err := os.ReadFile(filepath.FromSlash(f.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path.Base(f.name) != "doc.go" {
+			lines[f.dir] += written(src)
+		}
+		for _, decl := range f.syntax.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && (fn.Name.Name == "main" || names(fn, "parley")) {
+				wires[f.dir] += written(src[f.fset.Position(fn.Pos()).Offset:f.fset.Position(fn.End()).Offset])
+			}
+		}
+	}
+	for dir, most := range whole {
+		if got := lines[dir]; got == 0 || got > most {
+			t.Errorf("%s has %d lines, want at most %d", dir, got, most)
+		}
+	}
+	for dir, got := range wires {
+		if got > wiring {
+			t.Errorf("%s has %d lines that wire, want at most %d", dir, got, wiring)
+		}
+	}
+	if len(wires) != 4 {
+		t.Errorf("%d examples wire, want 4: %v", len(wires), wires)
+	}
+}
+
+// written counts the lines of a source that are not blank.
+func written(src []byte) (n int) {
+	for line := range bytes.Lines(src) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// names reports whether a function names something of a package.
+func names(fn *ast.FuncDecl, pkg string) (found bool) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == pkg {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
 }
 
 // TestReadmeProgramIsAnExample keeps the README's first program compiled and run: it is
