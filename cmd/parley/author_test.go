@@ -61,6 +61,43 @@ func marked(name string) func(http.Handler) http.Handler {
 	}
 }
 
+// authors is a program of an author that serves.
+type authors struct {
+	base  string // of its first agent
+	logs  clitest.Lines
+	stop  context.CancelFunc
+	ended chan int
+}
+
+// start serves a program in this process.
+func start(t *testing.T, p *parley.Program, args ...string) *authors {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
+	n := &authors{stop: stop, ended: make(chan int, 1)}
+	r, w := io.Pipe()
+	go func() {
+		n.ended <- p.Run(ctx, append(args, "--quiet"), w, &n.logs)
+		w.CloseWithError(errors.New("it has ended"))
+	}()
+	line := make([]byte, 200)
+	read, err := r.Read(line)
+	if err != nil {
+		t.Fatalf("%v: %s", err, n.logs.Buf.String())
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	n.base = strings.TrimSpace(string(line[:read]))
+	return n
+}
+
+// end stops it and waits.
+func (n *authors) end(t *testing.T) {
+	t.Helper()
+	n.stop()
+	if code := <-n.ended; code != 0 {
+		t.Errorf("exit %d, %s", code, n.logs.Buf.String())
+	}
+}
+
 // TestProgramOfAnAuthor serves what an author can bring along, in each way there is.
 func TestProgramOfAnAuthor(t *testing.T) {
 	watcher := &seen{types: map[observability.Type]int{}}
@@ -89,28 +126,13 @@ func TestProgramOfAnAuthor(t *testing.T) {
 		"another model":   {[]string{"dev", "--listen", "127.0.0.1:0", "--model", "house/small"}, "I am small at http://127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
-			defer stop()
-			r, w := io.Pipe()
-			ended := make(chan int, 1)
-			var logs clitest.Lines
-			go func() {
-				ended <- p.Run(ctx, append(tt.args, "--quiet"), w, &logs)
-				w.CloseWithError(errors.New("it has ended"))
-			}()
-			line := make([]byte, 200)
-			n, err := r.Read(line)
-			if err != nil {
-				t.Fatalf("%v: %s", err, logs.Buf.String())
-			}
-			go func() { _, _ = io.Copy(io.Discard, r) }()
-			base := strings.TrimSpace(string(line[:n]))
+			n := start(t, p, tt.args...)
 			var out bytes.Buffer
 			// An id that a ServeMux would clean away.
-			if code := p.Run(ctx, []string{"send", base + "/a%2F..%2Fb", "hello"}, &out, &logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.said+"\n") {
-				t.Errorf("send: exit %d, %s%s", code, out.String(), logs.Buf.String())
+			if code := p.Run(t.Context(), []string{"send", n.base + "/a%2F..%2Fb", "hello"}, &out, &n.logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.said+"\n") {
+				t.Errorf("send: exit %d, %s%s", code, out.String(), n.logs.Buf.String())
 			}
-			resp, err := http.Get(strings.TrimSuffix(base, "/agents/desk") + "/hello/world")
+			resp, err := http.Get(strings.TrimSuffix(n.base, "/agents/desk") + "/hello/world")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,10 +140,7 @@ func TestProgramOfAnAuthor(t *testing.T) {
 			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "hello world" || strings.Join(resp.Header["Passed"], " ") != "first second" {
 				t.Errorf("its own handler: %q, %v, passed %q", body, err, resp.Header["Passed"])
 			}
-			stop()
-			if code := <-ended; code != 0 {
-				t.Errorf("exit %d, %s", code, logs.Buf.String())
-			}
+			n.end(t)
 			watcher.mu.Lock()
 			defer watcher.mu.Unlock()
 			if watcher.types[observability.TypeSubmissionSettled] != 1 {
@@ -129,6 +148,43 @@ func TestProgramOfAnAuthor(t *testing.T) {
 			}
 			clear(watcher.types)
 		})
+	}
+}
+
+// TestInitialData hands over what a conversation begins with, from the command line.
+func TestInitialData(t *testing.T) {
+	t.Chdir(t.TempDir())
+	type guest struct {
+		Name string `json:"name"`
+	}
+	var greeted []string
+	p := &parley.Program{Agents: []*agent.Agent{{
+		Name: "desk", Model: "demo/parrot", InitialData: agent.SchemaFor[guest](),
+		InstructionsFunc: func(_ context.Context, turn *agent.Turn) (string, error) {
+			greeted = append(greeted, string(turn.InitialData))
+			return "Greet.", nil
+		},
+	}}}
+	n := start(t, p, "dev", "--listen", "127.0.0.1:0")
+	defer n.end(t)
+	for _, command := range [][]string{{"run", "desk", "-m", "hello"}, {"send", n.base + "/ada", "hello"}} {
+		for _, tt := range []struct {
+			more []string
+			code int
+			want string
+		}{
+			{nil, 1, "initialData: is required"},
+			{[]string{"--initial-data", "Ada"}, 1, "it is not JSON"},
+			{[]string{"--initial-data", `{"name":"Ada"}`}, 0, "[completed]"},
+		} {
+			var out bytes.Buffer
+			if code := p.Run(t.Context(), append(command, tt.more...), &out, &out); code != tt.code || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("%s %s: exit %d, %s", command, tt.more, code, out.String())
+			}
+		}
+	}
+	if got := strings.Join(greeted, " "); got != `{"name":"Ada"} {"name":"Ada"}` {
+		t.Errorf("the agent began with %s", got)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/providers"
@@ -43,8 +44,8 @@ func devCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Serve on this machine, durably, with nothing to set up",
-		Long: "dev serves one agent over HTTP, with all conversations in a local folder.\n" +
-			"Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
+		Long: "dev serves the agents of the program over HTTP, one of a demo if it has none, with all\n" +
+			"conversations in a local folder. Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
 			"With --config it serves the agents of that file instead, and again whenever the file changes.\n\n" +
 			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
 			"place for them: parley stats and parley trace read it.",
@@ -155,7 +156,11 @@ func withModel(a *agent.Agent, model string) *agent.Agent {
 
 // trial says how an agent is tried.
 func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
-	return []string{fmt.Sprintf("Try it in another shell:\n\n  %s send %s%s/hello 'Hello!'", invocation(p, os.Args), localURL(addr), conf.Agents[0].Mounts[0])}
+	first, initial := conf.Agents[0], ""
+	if agenthost.CheckInitialData(context.Background(), first.Agent, nil) != nil {
+		initial = " --initial-data '{…}'"
+	}
+	return []string{fmt.Sprintf("Try it in another shell:\n\n  %s send%s %s%s/hello 'Hello!'", invocation(p, os.Args), initial, localURL(addr), first.Mounts[0])}
 }
 
 // listen opens a listener; remedy is what to do when the address is taken.

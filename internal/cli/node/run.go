@@ -36,15 +36,16 @@ type runConfig struct {
 	id      string
 	data    string
 	json    bool
+	initial cli.InitialData
 }
 
 func runCommand(p *cli.Program) *cobra.Command {
 	cfg := runConfig{program: p}
 	cmd := &cobra.Command{
-		Use:   "run <file.yaml> -m <message>",
-		Short: "Send one message to the agent of a file, in this process, and print the reply",
-		Long: "run reads one agent from a file, sends it a message and prints the reply as it comes. It\n" +
-			"serves nothing and reads no parley.yaml.\n\n" +
+		Use:   "run <file.yaml or agent> -m <message>",
+		Short: "Send one message to an agent, in this process, and print the reply",
+		Long: "run sends a message to one agent, that of a file or one of the program by its name, and\n" +
+			"prints the reply as it comes. It serves nothing and reads no parley.yaml.\n\n" +
 			"Without --data nothing is kept. With it the conversation lives in that folder: run again\n" +
 			"with the same --id to go on with it. A run that was interrupted there, or killed, is\n" +
 			"carried on by the next one.\n\n" +
@@ -56,7 +57,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if len(args) == 1 {
 				return nil
 			}
-			return errors.New("run takes one file with an agent; put the message in quotes behind -m: parley run agent.yaml -m 'hello'")
+			return errors.New("run takes one file with an agent, or the name of one of the program; put the message in quotes behind -m: parley run agent.yaml -m 'hello'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.file = args[0]
@@ -70,6 +71,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation, by default a fresh one")
 	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversation; by default nothing is kept")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print one JSON object at the end, and nothing before")
+	cfg.initial.Flag(cmd)
 	return cmd
 }
 
@@ -118,7 +120,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if !cfg.json {
 		show, end = cli.ShowChunks(out, false)
 	}
-	x := &exchange{node: n, at: conversation.Address{Agent: single.Agent.Name, ID: cfg.id}, show: show}
+	x := &exchange{node: n, initial: cfg.initial.JSON(), at: conversation.Address{Agent: single.Agent.Name, ID: cfg.id}, show: show}
 	err = errors.Join(x.run(ctx, cfg.message), n.close())
 	end()
 	switch {
@@ -210,6 +212,7 @@ type runResult struct {
 type exchange struct {
 	node     *backend
 	at       conversation.Address
+	initial  json.RawMessage // for a conversation that begins
 	show     func(conversation.Chunk)
 	admitted bool
 	result   *runResult // nil until the message is settled
@@ -236,7 +239,8 @@ func (x *exchange) run(ctx context.Context, message string) error {
 // send admits the message and follows the conversation until it is settled.
 func (x *exchange) send(ctx context.Context, message string) error {
 	receipt, err := x.node.runtime.Admit(ctx, conversation.Admission{
-		Address: x.at, Key: cli.NewKey(), Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: message},
+		Address: x.at, Key: cli.NewKey(), InitialData: x.initial,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: message},
 	})
 	if err != nil {
 		return fmt.Errorf("send the message: %w", err)

@@ -45,9 +45,10 @@ func serveCommand(p *cli.Program) *cobra.Command {
 	cfg := serveConfig{program: p}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the agents of a configuration file",
-		Long: "serve runs the agents of a configuration file over HTTP, with all conversations in the\n" +
-			"folder or the bucket that the file names.\n\n" +
+		Short: "Serve the agents of the program and of a configuration file",
+		Long: "serve runs the agents of the program and of a configuration file over HTTP, with all\n" +
+			"conversations in the folder or the bucket that the file names. A program with agents of\n" +
+			"its own needs no file.\n\n" +
 			"SIGTERM and Ctrl-C stop it in order: what is under way is released, and the next start\n" +
 			"carries it on. A second signal ends it at once, which loses nothing either.\n\n" +
 			"Several nodes: give each the same file with a bucket at an endpoint and a section cluster,\n" +

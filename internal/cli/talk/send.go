@@ -19,6 +19,7 @@ type sendConfig struct {
 	tokenEnv string
 	noWait   bool
 	json     bool
+	initial  cli.InitialData
 }
 
 func sendCommand() *cobra.Command {
@@ -42,6 +43,7 @@ func sendCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a message sent again under its key is not repeated")
 	cmd.Flags().BoolVar(&cfg.noWait, "no-wait", false, "print the receipt as JSON and do not wait for the reply")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
+	cfg.initial.Flag(cmd)
 	tokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
@@ -58,7 +60,11 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if cfg.key == "" {
 		cfg.key = cli.NewKey()
 	}
-	receipt, err := c.Send(ctx, client.Message{Body: text, Key: cfg.key})
+	m := client.Message{Body: text, Key: cfg.key}
+	if initial := cfg.initial.JSON(); initial != nil {
+		m.InitialData = initial
+	}
+	receipt, err := c.Send(ctx, m)
 	if err != nil && ctx.Err() != nil {
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the message may be accepted or not: send it again with --key %s and it is not repeated", cfg.key)}
 	}

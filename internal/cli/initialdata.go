@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// InitialData is what a user says that a conversation is created with, as JSON; "" is
+// nothing. It is a flag's value.
+type InitialData struct{ raw json.RawMessage }
+
+// String implements pflag.Value.
+func (d *InitialData) String() string { return string(d.raw) }
+
+// Type implements pflag.Value.
+func (d *InitialData) Type() string { return "JSON" }
+
+// Set implements pflag.Value.
+func (d *InitialData) Set(s string) error {
+	if !json.Valid([]byte(s)) {
+		return errors.New(`it is not JSON; put it in quotes: --initial-data '{"name": "Ada"}'`)
+	}
+	d.raw = json.RawMessage(s)
+	return nil
+}
+
+// JSON returns it, nil for nothing.
+func (d *InitialData) JSON() json.RawMessage { return d.raw }
+
+// Flag adds the flag to a command.
+func (d *InitialData) Flag(cmd *cobra.Command) {
+	cmd.Flags().Var(d, "initial-data", "what the agent is handed if the message begins the conversation")
+}
