@@ -166,10 +166,13 @@ func TestDataIsRefused(t *testing.T) {
 	n := w.start(setup{opts: agents(a), model: lookUp()})
 	n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
-	for i, want := range []string{"add the writer to Agent.Data", "at most 4194304 are taken", agent.ErrNoResponse.Error()} {
+	for i, want := range []string{agent.ErrUndeclaredData.Error(), "at most 4194304 are taken", agent.ErrNoResponse.Error()} {
 		if i >= len(errs) || errs[i] == nil || !strings.Contains(errs[i].Error(), want) {
 			t.Errorf("write %d: %v, want %q", i, errs, want)
 		}
+	}
+	if !errors.Is(errs[0], agent.ErrUndeclaredData) || !errors.Is(errs[2], agent.ErrNoResponse) {
+		t.Errorf("of other kinds: %v", errs)
 	}
 	for _, p := range n.response(chat("c")).Parts {
 		if strings.HasPrefix(p.Type, conversation.DataPrefix) {

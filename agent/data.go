@@ -42,7 +42,11 @@ const dataNamePattern = `^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`
 // in: outside a tool call and the hook [Hooks.ResponseFinished], or when they are over.
 var ErrNoResponse = errors.New("there is no response to write to: write from a tool or from the hook ResponseFinished")
 
-// NewDataWriter makes a writer. The agent that uses it lists it in [Agent.Data].
+// ErrUndeclaredData says that data was written by a writer that the agent does not list.
+var ErrUndeclaredData = errors.New("the agent does not list the writer: add it to Agent.Data, or let the agent write that a subagent works for")
+
+// NewDataWriter makes a writer. The agent that uses it lists it in [Agent.Data], and
+// its tools in [ToolOptions.Data], so that one that was forgotten is found at the start.
 //
 // The schema is derived from T as [NewTool] derives one. The name has 1 to 64
 // characters of letters, digits, "_" and "-", beginning with a letter.
@@ -77,7 +81,7 @@ func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 // later; clients see it as soon as it is durable. Every write is a part of its own: a
 // durable call that runs again writes again, except within steps that are recorded.
 //
-// The error is [ErrNoResponse], a [*SchemaError] or [*SchemaBoundError], one that says why the data
+// The error is [ErrNoResponse], [ErrUndeclaredData], a [*SchemaError] or [*SchemaBoundError], one that says why the data
 // cannot be recorded, or that of ctx: then it is not known whether it was.
 func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
 	raw, err := seam.Encode(data)

@@ -111,3 +111,43 @@ func TestHookMetadata(t *testing.T) {
 		})
 	}
 }
+
+func TestToolsDataIsDeclared(t *testing.T) {
+	listed, other := agent.NewDataWriter[int]("shown", nil), agent.NewDataWriter[string]("shown", nil)
+	show := func(d ...agent.Data) agent.Tool {
+		return agent.NewTool("show", "Shows.", func(context.Context, struct{}) (string, error) { return "", nil }, &agent.ToolOptions{Data: d})
+	}
+	for _, tc := range []struct {
+		name string
+		tool agent.Tool
+		data []agent.Data
+		want string
+	}{
+		{"listed", show(listed), []agent.Data{listed}, ""},
+		{"the same once more", show(agent.NewDataWriter[int]("shown", nil)), []agent.Data{listed}, ""},
+		{"nothing is used", show(), nil, ""},
+		{"not listed", show(listed), nil, `Tools[0]: uses the data writer "shown", which the agent does not list`},
+		{"another of that name", show(other), []agent.Data{listed}, `Tools[0]: uses a data writer "shown" that is another than Data[0]`},
+		{"nil", show(nil), []agent.Data{listed}, "Tools[0]: uses a data writer that is nil"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := valid()
+			a.Tools, a.Data = []agent.Tool{tc.tool}, tc.data
+			err := a.Validate()
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			a.Tools = nil
+			s := agent.NewSetup(a)
+			s.Tools = []agent.Tool{tc.tool}
+			if again := s.Validate(); (again == nil) != (err == nil) {
+				t.Errorf("of a setup: %v", again)
+			}
+		})
+	}
+	a, sub := valid(), scout()
+	a.Data, sub.Tools, a.Subagents = []agent.Data{listed}, []agent.Tool{show(listed)}, []*agent.Agent{sub}
+	if err := a.Validate(); err == nil || !strings.Contains(err.Error(), `Subagents[0].Tools[0]: uses the data writer "shown"`) {
+		t.Errorf("a subagent: %v", err)
+	}
+}

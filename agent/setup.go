@@ -70,11 +70,15 @@ func (s *Setup) Subagent(name string) (*Agent, bool) {
 // error is a [*SetupError] that names each field. The runtime calls it before every model call; a test
 // of Prepare may.
 func (s *Setup) Validate() error {
-	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), toolIssues(s.Tools), s.agent.taskIssues(s.Subagents))
+	a := s.agent
+	if a == nil { // nobody's
+		a = &Agent{}
+	}
+	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), a.toolIssues(s.Tools), a.taskIssues(s.Subagents))
 	if len(issues) == 0 {
 		return nil
 	}
-	return &SetupError{Agent: s.agent.Name, Issues: issues}
+	return &SetupError{Agent: a.Name, Issues: issues}
 }
 
 // SetupError lists what [Agent.Prepare] set that cannot be.

@@ -22,6 +22,7 @@ type Tool struct {
 	input       *Schema
 	timeout     time.Duration
 	durable     bool
+	data        []Data
 	call        func(ctx context.Context, input any) (any, error)
 }
 
@@ -46,6 +47,11 @@ type ToolOptions struct {
 	// the same input and [Call.ID]. What is in a [Step] and recorded is not run again.
 	// Other tools are not run again: the model is told that the outcome is unknown.
 	Durable bool
+
+	// Data are the data writers that the function uses. An agent that has the tool and does not list
+	// them in [Agent.Data] is refused when it starts; what is not named here is found when it is
+	// written, by an [ErrUndeclaredData].
+	Data []Data
 }
 
 // DefaultToolTimeout is how long one run of a call may take.
@@ -91,7 +97,7 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 
 // newTool is the part of NewTool that does not depend on types.
 func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool, error) {
-	t := Tool{name: name, description: description, timeout: cmp.Or(opts.Timeout, DefaultToolTimeout), durable: opts.Durable}
+	t := Tool{name: name, description: description, timeout: cmp.Or(opts.Timeout, DefaultToolTimeout), durable: opts.Durable, data: opts.Data}
 	if problem := toolNameProblem(name); problem != "" {
 		return t, errors.New(problem)
 	}

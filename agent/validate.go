@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -67,7 +68,7 @@ func (a *Agent) commonIssues() []Issue {
 	if a.ToolConcurrency < 0 {
 		issues = append(issues, Issue{"ToolConcurrency", fmt.Sprintf("is %d; use 1 or more, or 0 for the default of %d", a.ToolConcurrency, DefaultToolConcurrency)})
 	}
-	issues = append(issues, toolIssues(a.Tools)...)
+	issues = append(issues, a.toolIssues(a.Tools)...)
 	if a.Output != nil && a.Output.compiled == nil {
 		issues = append(issues, Issue{"Output", "is an empty Schema; make it with NewSchema or SchemaFor"})
 	} else if a.Output != nil {
@@ -102,7 +103,7 @@ func modelIssues(model string, fallbacks []string) []Issue {
 	return issues
 }
 
-func toolIssues(tools []Tool) []Issue {
+func (a *Agent) toolIssues(tools []Tool) []Issue {
 	var issues []Issue
 	first := map[string]int{}
 	for i, t := range tools {
@@ -116,8 +117,28 @@ func toolIssues(tools []Tool) []Issue {
 			continue
 		}
 		first[t.name] = i
+		for _, d := range t.data {
+			if problem := a.dataProblem(d); problem != "" {
+				issues = append(issues, Issue{field, problem})
+			}
+		}
 	}
 	return issues
+}
+
+// dataProblem returns what is wrong with a data writer that a tool uses, or "".
+func (a *Agent) dataProblem(d Data) string {
+	if d == nil {
+		return "uses a data writer that is nil; make it with NewDataWriter"
+	}
+	i := slices.IndexFunc(a.Data, func(listed Data) bool { return listed != nil && listed.Name() == d.Name() })
+	switch {
+	case i < 0:
+		return fmt.Sprintf("uses the data writer %q, which the agent does not list; add it to Data, which a subagent has none of", d.Name())
+	case !bytes.Equal(a.Data[i].JSONSchema(), d.JSONSchema()):
+		return fmt.Sprintf("uses a data writer %q that is another than Data[%d]; list the one that the tool uses, or rename one of the two", d.Name(), i)
+	}
+	return ""
 }
 
 // nameIssues checks a list of data writers or state.

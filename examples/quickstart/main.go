@@ -61,7 +61,7 @@ func newConcierge() *agent.Agent {
 	}
 	return &agent.Agent{
 		Name: "concierge", Model: "demo/parrot", Instructions: "You are the concierge of a hotel. Answer briefly.",
-		Tools:       []agent.Tool{agent.NewTool("time", "Tells the time in a zone.", tell, nil)},
+		Tools:       []agent.Tool{agent.NewTool("time", "Tells the time in a zone.", tell, &agent.ToolOptions{Data: []agent.Data{shown}})},
 		InitialData: agent.SchemaFor[*guest](), // A pointer: a conversation may begin without.
 		Data:        []agent.Data{shown},
 	}

@@ -45,7 +45,7 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 		InitialData:  d.begin.Schema(),
 		Prepare:      d.prepare,
 		Tools: []agent.Tool{
-			agent.NewTool("order", "Look up an order of the customer and show its card.", d.order, nil),
+			agent.NewTool("order", "Look up an order of the customer and show its card.", d.order, &agent.ToolOptions{Data: []agent.Data{d.card}}),
 			agent.NewTool("refund", "Pay the whole price of an order back.", d.refund, &agent.ToolOptions{Durable: true}),
 		},
 		State: []agent.StateDefinition{d.who, d.refunds},

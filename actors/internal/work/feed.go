@@ -132,7 +132,7 @@ func (f *feed) writer(within context.Context, u *author) func(context.Context, s
 			return agent.ErrNoResponse
 		}
 		if !u.writesData(name) {
-			return fmt.Errorf("agent %q does not list it: add the writer to Agent.Data", u.name)
+			return fmt.Errorf("agent %q: %w", u.name, agent.ErrUndeclaredData)
 		}
 		if err := conversation.CheckPayload(data); err != nil {
 			return err
