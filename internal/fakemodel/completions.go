@@ -67,7 +67,7 @@ func (completions) decode(body []byte) (*prompt, error) {
 			p.system += strings.Join(t.texts, "\n")
 			continue
 		}
-		p.turns = append(p.turns, t)
+		p.add(t)
 	}
 	return p, nil
 }

@@ -79,8 +79,6 @@ const (
 	googleModel = "model"
 	// googleSkips is what a call that the model has not made may have for a signature.
 	googleSkips = "skip_thought_signature_validator"
-	// googleImages begins what stands before images of results that cannot hold them.
-	googleImages = "Images that were returned by "
 )
 
 // errSignature is in the vendor's own words.
@@ -232,20 +230,13 @@ func signCall(name string, args json.RawMessage) string {
 
 // addContent makes turns of a content of the user: results, images of such, or a message.
 func (p *prompt) addContent(g google, parts []googlePart) error {
-	last := len(p.turns) - 1
 	if parts[0].Response != nil {
 		return p.addResponses(g, parts)
 	}
 	t := turn{side: sideUser}
-	if err := t.addParts(parts); err != nil {
-		return err
-	}
-	if last >= 0 && p.turns[last].side == sideTool && len(t.texts) > 0 && strings.HasPrefix(t.texts[0], googleImages) {
-		p.turns[last].images = append(p.turns[last].images, t.images...)
-		return nil
-	}
-	p.turns = append(p.turns, t)
-	return nil
+	err := t.addParts(parts)
+	p.add(t)
+	return err
 }
 
 func (p *prompt) addResponses(g google, parts []googlePart) error {

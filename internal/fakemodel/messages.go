@@ -23,7 +23,12 @@ const (
 // messages is the messages format.
 type messages struct{}
 
-func (messages) key(h http.Header) string { return h.Get("X-Api-Key") }
+func (messages) key(h http.Header) string {
+	if key := h.Get("X-Api-Key"); key != "" {
+		return key
+	}
+	return bearer(h)
+}
 
 type messagesCall struct {
 	Model     string          `json:"model"`
@@ -33,6 +38,9 @@ type messagesCall struct {
 	Thinking  struct {
 		BudgetTokens int `json:"budget_tokens"`
 	} `json:"thinking"`
+	Output struct {
+		Effort string `json:"effort"`
+	} `json:"output_config"`
 	Tools []struct {
 		Name string `json:"name"`
 	} `json:"tools"`
@@ -66,7 +74,7 @@ func (messages) decode(body []byte) (*prompt, error) {
 	if c.MaxTokens <= 0 {
 		return nil, errors.New("max_tokens is missing")
 	}
-	p := &prompt{model: c.Model, stream: c.Stream, maxTokens: c.MaxTokens}
+	p := &prompt{model: c.Model, stream: c.Stream, maxTokens: c.MaxTokens, effort: c.Output.Effort}
 	if c.Thinking.BudgetTokens > 0 {
 		p.effort = strconv.Itoa(c.Thinking.BudgetTokens)
 	}

@@ -43,6 +43,16 @@ type turn struct {
 
 type call struct{ id, name, args string }
 
+// add adds a turn, in some formats one with the images of results that cannot hold them.
+func (p *prompt) add(t turn) {
+	last := len(p.turns) - 1
+	if t.side == sideUser && last >= 0 && p.turns[last].side == sideTool && len(t.texts) > 0 && strings.HasPrefix(t.texts[0], "Images th") {
+		p.turns[last].images = append(p.turns[last].images, t.images...)
+		return
+	}
+	p.turns = append(p.turns, t)
+}
+
 // check finds what vendors of all formats refuse.
 func (p *prompt) check() error {
 	if p.model == "" {
