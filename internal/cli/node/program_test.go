@@ -1,6 +1,7 @@
 package node
 
 import (
+	"os"
 	"testing"
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
@@ -11,4 +12,9 @@ import (
 // program has what these tests run.
 var program = clitest.New(Commands, talk.Commands, keep.Commands)
 
-func TestMain(m *testing.M) { program.Main(m) }
+func TestMain(m *testing.M) {
+	if at := os.Getenv(vendorsEnv); at != "" {
+		program.Brings = withVendors(at)
+	}
+	program.Main(m)
+}
