@@ -192,7 +192,9 @@ func quarantine() map[string]struct{ code, tests []string } {
 
 		// Of the module of the judges.
 		"github.com/anthropics/anthropic-sdk-go": {tests: list("test/judges")},
+		"github.com/aws/aws-sdk-go-v2":           {tests: list("test/judges")},
 		"github.com/openai/openai-go":            {tests: list("test/judges")},
+		"google.golang.org/genai":                {tests: list("test/judges")},
 	}
 }
 

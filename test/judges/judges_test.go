@@ -11,15 +11,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"google.golang.org/genai"
+
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
+	"github.com/parleyrun/parley/providers/bedrockconverse"
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/providers/googlegenerativeai"
 	"github.com/parleyrun/parley/providers/mistralconversations"
@@ -73,9 +78,15 @@ func formats() map[string]format {
 			func(c client) providers.Protocol {
 				return googlegenerativeai.New(&googlegenerativeai.Options{Client: c})
 			},
-			"google-generative-ai", nil, "", nil,
+			"google-generative-ai", knownToGoogle(genai.BackendGeminiAPI), "google", readByGoogle,
 		},
-		googlegenerativeai.APIVertex: {vertex, "google-generative-ai", nil, "", nil},
+		googlegenerativeai.APIVertex: {vertex, "google-generative-ai", knownToGoogle(genai.BackendVertexAI), "google-vertex", nil},
+		bedrockconverse.API: {
+			func(c client) providers.Protocol {
+				return bedrockconverse.New(&bedrockconverse.Options{Client: c, Getenv: environment})
+			},
+			"bedrock-converse-stream", knownToBedrock, "amazon-bedrock", readByBedrock,
+		},
 		mistralconversations.API: {
 			func(c client) providers.Protocol {
 				return mistralconversations.New(&mistralconversations.Options{Client: c})
@@ -90,13 +101,17 @@ type subject struct {
 	name, model string
 	level       providers.ThinkingLevel
 	reg         *providers.Registration
+	// generation has Temperature, Stop and ToolChoice.
+	generation providers.Options
+	// alone is not for pi-ai to judge: it takes no Stop and no ToolChoice for all formats.
+	alone bool
 	// thoughts lets the other model, which answered before, have shown what it thought.
 	thoughts bool
 }
 
 func subjects() []subject {
 	chat, long := &providers.Registration{API: openaicompletions.API}, &providers.Registration{LongCacheRetention: true}
-	return []subject{
+	return append([]subject{
 		{name: "messages", model: "anthropic/claude-haiku-4-5", level: "off"},
 		{name: "messages, a budget", model: "anthropic/claude-haiku-4-5", level: "medium"},
 		{name: "messages, long in the cache", model: "anthropic/claude-haiku-4-5", level: "off", reg: long},
@@ -147,11 +162,46 @@ func subjects() []subject {
 		{name: "google of gemma", model: "google/gemma-4-31b-it", level: "high"},
 		{name: "vertex", model: "google-vertex/gemini-3.1-pro-preview", level: "low"},
 		{name: "vertex, a budget", model: "google-vertex/gemini-2.5-pro", level: "high"},
+		{name: "bedrock", model: "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", level: "off"},
+		{name: "bedrock, a budget", model: "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", level: "medium"},
+		{name: "bedrock, long in the cache", model: "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", level: "off", reg: long},
+		{name: "bedrock, adaptive", model: "amazon-bedrock/us.anthropic.claude-opus-4-7", level: "high"},
+		// pi-ai sends back what any model has thought, and not only to Claude.
+		{name: "bedrock of nova", model: "amazon-bedrock/amazon.nova-pro-v1:0", level: "off", alone: true},
 		{name: "mistral", model: "mistral/mistral-large-4", level: "high"},
 		{name: "mistral, off", model: "mistral/mistral-medium-latest", level: "off"},
 		{name: "mistral without reasoning", model: "mistral/mistral-large-latest", level: "off"},
 		{name: "codex", model: "openai-codex/gpt-5.6-luna", level: "medium"},
+	}, generations()...)
+}
+
+// generations are models that are told how to write, one of each format.
+func generations() (all []subject) {
+	stop, weather := []string{"\n\n", "END"}, providers.ToolChoice("weather")
+	for _, of := range []struct {
+		model   string
+		reg     *providers.Registration
+		stop    []string
+		choices []providers.ToolChoice
+	}{
+		{"anthropic/claude-haiku-4-5", nil, stop, []providers.ToolChoice{providers.ToolRequired, providers.ToolNone, weather}},
+		{"openai/gpt-4.1", &providers.Registration{API: openaicompletions.API}, stop, []providers.ToolChoice{providers.ToolRequired, providers.ToolNone, weather}},
+		{"openai/gpt-4.1", nil, nil, []providers.ToolChoice{providers.ToolRequired, providers.ToolNone, weather}},
+		{"azure/gpt-4.1", nil, nil, []providers.ToolChoice{providers.ToolRequired, providers.ToolNone, weather}},
+		{"google/gemini-2.5-flash", nil, stop, []providers.ToolChoice{providers.ToolRequired, providers.ToolNone, weather}},
+		{"google-vertex/gemini-2.5-flash", nil, stop, []providers.ToolChoice{providers.ToolRequired, providers.ToolNone, weather}},
+		{"amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", nil, stop, []providers.ToolChoice{providers.ToolRequired, weather}},
+		{"mistral/mistral-large-latest", nil, nil, nil},
+	} {
+		one := subject{name: of.model + ", a temperature", model: of.model, level: "off", reg: of.reg, generation: providers.Options{Temperature: new(0.5)}}
+		all = append(all, one)
+		for _, choice := range of.choices {
+			one.name = fmt.Sprintf("%s, tools %s", of.model, choice)
+			one.generation.ToolChoice, one.generation.Stop, one.alone = choice, of.stop, true
+			all = append(all, one)
+		}
 	}
+	return all
 }
 
 const (
@@ -248,6 +298,7 @@ func talk(t *testing.T, s subject) talked {
 
 func (s subject) options() providers.Options {
 	o := providers.Options{APIKey: key, SessionID: "conversation-1", MaxTokens: 5000, ThinkingLevel: s.level}
+	o.Temperature, o.Stop, o.ToolChoice = s.generation.Temperature, s.generation.Stop, s.generation.ToolChoice
 	if strings.HasPrefix(s.model, "openai-codex/") {
 		o.APIKey = token
 	}
@@ -257,6 +308,10 @@ func (s subject) options() providers.Options {
 func transcript(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name+".sse"))
+	if errors.Is(err, fs.ErrNotExist) {
+		b, err = os.ReadFile(filepath.Join("testdata", name+".events"))
+		b = []byte(framed(t, string(b)))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 	}
 	cmd := exec.CommandContext(t.Context(), "node", "opinion.mjs")
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
-	cmd.Env = append(os.Environ(), "AZURE_OPENAI_RESOURCE_NAME="+environment("AZURE_OPENAI_RESOURCE_NAME"), "AZURE_OPENAI_BASE_URL=")
+	cmd.Env = append(os.Environ(), "AZURE_OPENAI_RESOURCE_NAME="+environment("AZURE_OPENAI_RESOURCE_NAME"), "AZURE_OPENAI_BASE_URL=", "AWS_PROFILE=", "AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED=true")
 	raw, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("node opinion.mjs: %v; make judges installs what it needs", err)
@@ -65,6 +65,20 @@ func ask(t *testing.T, cases, prices []object) (opinions []opinion, priced []piP
 	return out.Cases, out.Prices
 }
 
+// secondOpinions are what becomes of subjects here, and with pi-ai.
+func secondOpinions(t *testing.T) (all []talked, theirs []opinion) {
+	t.Helper()
+	var cases []object
+	for _, s := range subjects() {
+		if !s.alone {
+			one := talk(t, s)
+			all, cases = append(all, one), append(cases, one.asCase(t))
+		}
+	}
+	theirs, _ = ask(t, cases, nil)
+	return all, theirs
+}
+
 // asCase is a subject in the terms of pi-ai: the model with all that parley knows of it.
 func (s talked) asCase(t *testing.T) object {
 	t.Helper()
@@ -72,6 +86,9 @@ func (s talked) asCase(t *testing.T) object {
 	options := object{"apiKey": o.APIKey, "sessionId": o.SessionID, "maxTokens": o.MaxTokens, "transport": "sse"}
 	if o.ThinkingLevel != providers.ThinkingOff {
 		options["reasoning"] = o.ThinkingLevel
+	}
+	if o.Temperature != nil {
+		options["temperature"] = *o.Temperature
 	}
 	if m.LongCacheRetention {
 		options["cacheRetention"] = "long"
@@ -94,7 +111,7 @@ func (s talked) asCase(t *testing.T) object {
 	return object{
 		"model":   model,
 		"context": object{"systemPrompt": system, "messages": piMessages(t, req.Messages), "tools": declared},
-		"options": options, "answer": transcript(t, s.format.answer), "results": piMessages(t, []providers.Message{results(s.events)}),
+		"options": options, "answer": []byte(transcript(t, s.format.answer)), "results": piMessages(t, []providers.Message{results(s.events)}),
 	}
 }
 
@@ -162,13 +179,7 @@ const absent = "—"
 // TestSecondOpinion: what pi-ai would send to the same models in the same conversation is
 // what parley sends, but for what docs/judges.md lists; and nothing is listed in vain.
 func TestSecondOpinion(t *testing.T) {
-	var all []talked
-	var cases []object
-	for _, s := range subjects() {
-		one := talk(t, s)
-		all, cases = append(all, one), append(cases, one.asCase(t))
-	}
-	opinions, _ := ask(t, cases, nil)
+	all, opinions := secondOpinions(t)
 	listed := pageOfDifferences(t)
 	for i, s := range all {
 		if len(opinions[i].Sent) != len(s.sent) {
@@ -225,8 +236,8 @@ func flat(t *testing.T, e exchange) map[string]string {
 	}
 	for name, value := range e.Header {
 		switch {
-		case slices.Contains([]string{"accept", "accept-encoding", "content-length", "content-type", "connection", "accept-language", "sec-fetch-mode"}, name),
-			strings.HasPrefix(name, "x-stainless-"):
+		case slices.Contains([]string{"accept", "accept-encoding", "content-length", "content-type", "connection", "accept-language", "sec-fetch-mode", "host", "x-amz-user-agent"}, name),
+			strings.HasPrefix(name, "x-stainless-"), strings.HasPrefix(name, "amz-sdk-"):
 		default:
 			out["header "+name] = value
 		}
