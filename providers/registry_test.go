@@ -169,6 +169,10 @@ func TestResolveOptions(t *testing.T) {
 		}}, "acme/org/big", big(func(m *providers.Model) { m.Cost = providers.Cost{Rates: providers.Rates{Output: 2}} })},
 		{"telemetry", map[string]providers.Registration{"acme": {Telemetry: providers.Telemetry{ProviderName: "n", ServerPort: 1}}}, "acme/org/big",
 			big(func(m *providers.Model) { m.Telemetry.ProviderName, m.Telemetry.ServerPort = "n", 1 })},
+		{"address alone", map[string]providers.Registration{"acme": {BaseURL: "http://h:9", Telemetry: providers.Telemetry{ServerAddress: "s"}}}, "acme/org/big",
+			big(func(m *providers.Model) {
+				m.BaseURL, m.Telemetry.ServerAddress, m.Telemetry.ServerPort = "http://h:9", "s", 9
+			})},
 	})
 }
 

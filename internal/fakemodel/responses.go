@@ -55,6 +55,9 @@ type responsesCall struct {
 	Temperature *float64 `json:"temperature"`
 	CacheKey    string   `json:"prompt_cache_key"`
 	CacheKept   string   `json:"prompt_cache_retention"`
+	Cache       struct {
+		TTL string `json:"ttl"`
+	} `json:"prompt_cache_options"`
 }
 
 type responsesItem struct {

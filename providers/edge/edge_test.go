@@ -135,6 +135,7 @@ func TestEdgeInputs(t *testing.T) {
 		"told not to think":   {providers.Edge{}, "@cf/m", providers.Options{ThinkingLevel: providers.ThinkingOff}, chat(`"max_completion_tokens":800,`), &providers.EdgeGateway{ID: "default"}, nil},
 		"does not reason":     {providers.Edge{}, "@cf/other", providers.Options{ThinkingLevel: providers.ThinkingHigh}, chat(""), &providers.EdgeGateway{ID: "default"}, nil},
 		"messages":            {providers.Edge{}, "anthropic/claude", providers.Options{SessionID: "s"}, messages("8192"), &providers.EdgeGateway{ID: "default"}, http.Header{"X-Session-Affinity": {"s"}}},
+		"not anthropic":       {providers.Edge{}, "anthropic-like/claude", providers.Options{}, chat(""), &providers.EdgeGateway{ID: "default"}, nil},
 		"messages to a limit": {providers.Edge{NoGateway: true}, "anthropic/claude", providers.Options{MaxTokens: 9, APIKey: "k"}, messages("9"), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
