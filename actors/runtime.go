@@ -53,6 +53,10 @@ var _ conversation.Dispatcher = (*Runtime)(nil)
 // New returns a runtime over a bucket. The agents must be valid and their names
 // distinct. Nothing is sent yet.
 //
+// A model that an agent names and that cannot be called by what Options.Providers has at this
+// moment is an error, as [providers.Registry.Check] says it; of one in a format for which there is no
+// protocol, whose calls fail, the log has a warning.
+//
 // What [storage.IsExclusive] says of the bucket decides how it is served. One that other
 // processes can reach is probed before it is used, and the node keeps a row among the
 // members in it, and a heartbeat: with Options.Cluster it shares the bucket with the
@@ -94,6 +98,11 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		}
 		if r.agents[a.Name] != nil {
 			return nil, fmt.Errorf("agent %q is registered twice", a.Name)
+		}
+		if opts.Providers != nil {
+			if err := checkModels(o.Providers, a, o.Logger); err != nil {
+				return nil, err
+			}
 		}
 		r.agents[a.Name] = a
 	}

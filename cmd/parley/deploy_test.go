@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http/httptest"
@@ -125,7 +124,7 @@ func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := node.CheckAgents(&program.Brings, "parley.yaml", conf, slog.New(slog.DiscardHandler)); err != nil {
+	if err := node.CheckAgents(&program.Brings, "parley.yaml", conf); err != nil {
 		t.Error(err)
 	}
 	if conf.Cluster == nil || conf.Cluster.TLS == nil || conf.Cluster.Advertise == "" || conf.Admin.Listen == "" {

@@ -90,30 +90,31 @@ func protocols() []string {
 // CheckModel tells a user what is wrong with a model before anything starts. other
 // is what they may do instead of setting a key.
 func CheckModel(reg *providers.Registry, spec, other string) error {
-	m, err := reg.Resolve(spec)
+	err := reg.Check(spec)
 	provider, _, _ := strings.Cut(spec, "/")
-	_, missing := reg.Endpoint(m)
+	var wrong *providers.ModelError
+	var missing *providers.VariableError
+	var keyless *providers.CredentialsError
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, providers.ErrUnlistedModel):
 		return fmt.Errorf("model %q cannot be used: the catalog does not list it; parley models --provider %s shows what it lists, "+
 			"and providers: {%s: {}} in the configuration allows every model", spec, provider, provider)
-	case err != nil:
-		return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>; parley models lists others", spec, err, DemoModel)
-	case !reg.Speaks(m.API) && m.API != providers.APIEdgeAIBinding:
-		return &UnspokenError{Spec: spec, API: m.API}
-	case missing != nil:
+	case errors.As(err, &wrong) && errors.Is(err, providers.ErrUnknownProtocol):
+		return &UnspokenError{Spec: spec, API: wrong.API}
+	case errors.As(err, &missing):
 		return fmt.Errorf("model %q cannot be used: %w; set it and start again, or %s", spec, missing, other)
-	case reg.Credentials(m) == "" && needsKey(m):
-		if names := reg.EnvKeys(provider); len(names) > 0 {
-			way := names[len(names)-1]
-			if sets := catalog.Builtin()[provider].EnvSets; len(sets) > 0 {
-				way += ", or " + strings.Join(sets[0], " + ") + ","
-			}
-			return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, way, other)
+	case errors.As(err, &keyless) && len(keyless.Variables) > 0:
+		way := keyless.Variables[len(keyless.Variables)-1]
+		if len(keyless.Sets) > 0 {
+			way += ", or " + strings.Join(keyless.Sets[0], " + ") + ","
 		}
+		return fmt.Errorf("model %q needs a key: set %s and start again, or %s", spec, way, other)
+	case errors.As(err, &keyless):
 		return fmt.Errorf("model %q needs a token: name its variable with apiKeyEnv of %s in the configuration, or %s", spec, provider, other)
 	}
-	return nil
+	return fmt.Errorf("model %q cannot be used: %w; try %q, openai/<model> or anthropic/<model>; parley models lists others", spec, err, DemoModel)
 }
 
 // UnspokenError is a model in a format that the program does not speak.
@@ -122,16 +123,4 @@ type UnspokenError struct{ Spec, API string }
 // Error implements error.
 func (e *UnspokenError) Error() string {
 	return fmt.Sprintf("model %q cannot be used: it is called in the format %s, which this program does not speak; parley models shows others", e.Spec, e.API)
-}
-
-// needsKey reports whether a model is called at its vendor's, without anything that may be
-// a key among its headers. A server of one's own may need none.
-func needsKey(m providers.Model) bool {
-	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cf-Aig-Authorization"} {
-		if m.Headers[name] != "" {
-			return false
-		}
-	}
-	models := catalog.Builtin()[m.Provider].Models
-	return models != nil && slices.ContainsFunc(models(), func(c providers.CatalogModel) bool { return c.BaseURL == m.BaseURL })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -96,7 +95,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	hidden.Add(reg.Secrets()...)
-	conf, err := cfg.served(reg, log)
+	conf, err := cfg.served(reg)
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 
 // served is what "parley dev" serves without a file: the agents of the program, or the
 // demo's.
-func (cfg *devConfig) served(reg *providers.Registry, log *slog.Logger) (*config.Server, error) {
+func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
 	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}, Events: config.Events{Live: true, Stdout: cfg.events}}
 	if len(cfg.program.Agents) == 0 {
 		conf.Agents = []config.Agent{{Agent: assistant(cfg.model), Mounts: []string{cli.MountPath}}}
@@ -136,7 +135,7 @@ func (cfg *devConfig) served(reg *providers.Registry, log *slog.Logger) (*config
 		if cfg.model != "" {
 			a = withModel(a, cfg.model)
 		}
-		if err := checkAgent(reg, a, log); err != nil {
+		if err := checkAgent(reg, a, true); err != nil {
 			return nil, err
 		}
 		conf.Agents = append(conf.Agents, config.Agent{Agent: a, Mounts: []string{config.DefaultMount(a.Name)}})

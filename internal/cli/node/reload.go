@@ -162,7 +162,7 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 			if conf.Cluster != nil {
 				return nil, fmt.Errorf("%s: dev serves its bucket alone; serve a cluster with parley serve --config %s, or try its agents on a folder of their own with --data", cfg.file, cfg.file)
 			}
-			return conf, CheckAgents(cfg.program, cfg.file, conf, log)
+			return conf, CheckAgents(cfg.program, cfg.file, conf)
 		},
 	}
 }

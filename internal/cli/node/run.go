@@ -92,7 +92,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
 	hidden.Add(reg.Secrets()...)
-	if err := checkAgent(reg, single.Agent, nil); err != nil {
+	if err := checkAgent(reg, single.Agent, false); err != nil {
 		return fmt.Errorf("%s: %w", cfg.file, err)
 	}
 	fresh := cfg.id == ""

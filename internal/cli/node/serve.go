@@ -126,7 +126,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	if err != nil {
 		return err
 	}
-	if err := CheckAgents(cfg.program, cfg.file, conf, log); err != nil {
+	if err := CheckAgents(cfg.program, cfg.file, conf); err != nil {
 		return err
 	}
 	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
@@ -174,39 +174,35 @@ func registryOf(p *cli.Program, configured map[string]providers.Registration) (*
 }
 
 // CheckAgents tells a user which agent's models cannot be called.
-func CheckAgents(p *cli.Program, file string, conf *config.Server, log *slog.Logger) error {
+func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
 	reg, err := registryOf(p, conf.Providers)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	for _, a := range conf.Agents {
-		if err := checkAgent(reg, a.Agent, log); err != nil {
+		if err := checkAgent(reg, a.Agent, true); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-// checkAgent looks at every model that an agent and its subagents name: one that
-// cannot be called would be found out only when it is needed. One in a format that the
-// program does not speak is only warned of, where there is a log: others may answer for it.
-func checkAgent(reg *providers.Registry, a *agent.Agent, log *slog.Logger) error {
+// checkAgent looks at every model that an agent and its subagents name, as the runtime does, and says
+// what is wrong in the words of this program. Where others may answer for one in a format that the program
+// does not speak, it is left to the runtime, which warns of it.
+func checkAgent(reg *providers.Registry, a *agent.Agent, others bool) error {
 	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
 		if spec == "" { // the parent's, or the conversation's
 			continue
 		}
 		err := cli.CheckModel(reg, spec, fmt.Sprintf("use %q, which is offline", cli.DemoModel))
 		var unspoken *cli.UnspokenError
-		if errors.As(err, &unspoken) && log != nil {
-			log.Warn("calls of a model will fail: this program does not speak its format", "agent", a.Name, "model", spec, "api", unspoken.API)
-			continue
-		}
-		if err != nil {
+		if err != nil && !(others && errors.As(err, &unspoken)) {
 			return fmt.Errorf("agent %q: %w", a.Name, err)
 		}
 	}
 	for _, sub := range a.Subagents {
-		if err := checkAgent(reg, sub, log); err != nil {
+		if err := checkAgent(reg, sub, others); err != nil {
 			return fmt.Errorf("agent %q: sub%w", a.Name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,20 +58,25 @@ func TestServeInAnotherFolder(t *testing.T) {
 	}
 }
 
-// TestUnspokenModelsAreWarnedOf: a model in a format that the program does not speak keeps
-// nobody from starting.
-func TestUnspokenModelsAreWarnedOf(t *testing.T) {
+// TestUnspokenModelsKeepNobody: a model in a format that the program does not speak keeps nobody from
+// starting, where others may answer for it; the runtime warns of it.
+func TestUnspokenModelsKeepNobody(t *testing.T) {
 	conf, logs := named("echo"), &clitest.Lines{}
+	conf.Bucket.Dir = t.TempDir()
 	conf.Providers = map[string]providers.Registration{"own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}}
 	conf.Agents[0].Agent.Fallbacks = []string{"own/m"}
-	if err := CheckAgents(&cli.Program{}, "p.yaml", conf, slog.New(slog.NewTextHandler(logs, nil))); err != nil {
+	if err := CheckAgents(&cli.Program{}, "p.yaml", conf); err != nil {
 		t.Error(err)
+	}
+	_, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}, secrets: &cli.Secrets{}}, slog.New(slog.NewTextHandler(logs, nil)))
+	if err != nil {
+		t.Fatal(err)
 	}
 	if logs.With("level=WARN", "agent=echo", "model=own/m", "api=unheard") == "" {
 		t.Errorf("logged %s", logs.Buf.String())
 	}
 	conf.Agents[0].Agent.Fallbacks = []string{"nobody/m"}
-	if err := CheckAgents(&cli.Program{}, "p.yaml", conf, slog.New(slog.DiscardHandler)); err == nil {
+	if err := CheckAgents(&cli.Program{}, "p.yaml", conf); err == nil {
 		t.Error("a provider that nobody knows is none that fails later")
 	}
 }

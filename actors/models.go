@@ -1,0 +1,37 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// checkModels looks at every model that an agent and its subagents name, which would be found out only
+// when it is needed. What nobody speaks to may be spoken to later, and others may answer for it until
+// then: that is only warned of.
+func checkModels(reg *providers.Registry, a *agent.Agent, log *slog.Logger) error {
+	for _, spec := range slices.Concat([]string{a.Model}, a.Fallbacks, []string{a.Compaction.Model}) {
+		if spec == "" { // the parent's, or the conversation's
+			continue
+		}
+		err := reg.Check(spec)
+		var unspoken *providers.ModelError
+		if errors.As(err, &unspoken) && errors.Is(err, providers.ErrUnknownProtocol) {
+			log.Warn("calls of a model will fail: this program does not speak its format", "agent", a.Name, "model", spec, "api", unspoken.API)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("agent %q: %w", a.Name, err)
+		}
+	}
+	for _, sub := range a.Subagents {
+		if err := checkModels(reg, sub, log); err != nil {
+			return fmt.Errorf("agent %q: sub%w", a.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package actors_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/demo"
+)
+
+// TestNewChecksModels finds a model that cannot be called before anything is served, wherever an agent
+// names it.
+func TestNewChecksModels(t *testing.T) {
+	reg := providers.NewRegistry(&providers.RegistryOptions{Getenv: func(string) string { return "" }, Catalog: providers.Catalog{"acme": {
+		EnvKeys: []providers.EnvKey{{Name: "ACME_KEY"}},
+		Models: func() []providers.CatalogModel {
+			return []providers.CatalogModel{{ID: "m", API: demo.API, BaseURL: "https://acme.example"}}
+		},
+	}}})
+	reg.RegisterProtocol(demo.API, demo.New(0))
+	for id, r := range map[string]providers.Registration{"demo": demo.Registration(), "own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}} {
+		if err := reg.RegisterProvider(id, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(change func(a *agent.Agent)) *agent.Agent {
+		a := &agent.Agent{Name: "a", Model: "demo/parrot"}
+		change(a)
+		return a
+	}
+	var keyless *providers.CredentialsError
+	for _, tt := range []struct {
+		name  string
+		agent *agent.Agent
+		want  error  // nil, a condition, or a *providers.CredentialsError
+		says  string // in the error, or in the log
+	}{
+		{"all is well", with(func(*agent.Agent) {}), nil, ""},
+		{"any model of a registered provider", with(func(a *agent.Agent) { a.Model = "demo/unlisted" }), nil, ""},
+		{"mistyped", with(func(a *agent.Agent) { a.Model = "acme/n" }), providers.ErrUnlistedModel, `agent "a": resolve model "acme/n"`},
+		{"a fallback", with(func(a *agent.Agent) { a.Fallbacks = []string{"acne/m"} }), providers.ErrUnknownProvider, `agent "a": resolve model "acne/m"`},
+		{"who sums up", with(func(a *agent.Agent) { a.Compaction.Model = "acne/m" }), providers.ErrUnknownProvider, `agent "a"`},
+		{"a subagent", with(func(a *agent.Agent) { a.Subagents = []*agent.Agent{{Name: "s", Description: "S.", Model: "acme/n"}} }), providers.ErrUnlistedModel, `agent "a": subagent "s"`},
+		{"no key", with(func(a *agent.Agent) { a.Model = "acme/m" }), keyless, "set ACME_KEY"},
+		{"nobody speaks it", with(func(a *agent.Agent) { a.Fallbacks = []string{"own/m"} }), nil, "level=WARN"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			_, err := actors.New(newWorld(t).bucket, &actors.Options{Agents: []*agent.Agent{tt.agent}, Providers: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if tt.want == nil {
+				if err != nil || (log.Len() > 0) != (tt.says != "") || !strings.Contains(log.String(), tt.says) {
+					t.Errorf("got %v, logged %q, want %q", err, &log, tt.says)
+				}
+				return
+			}
+			if _, isKey := tt.want.(*providers.CredentialsError); isKey != errors.As(err, &keyless) || !isKey && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want %v and %q", err, tt.want, tt.says)
+			}
+		})
+	}
+	if _, err := actors.New(newWorld(t).bucket, &actors.Options{Agents: []*agent.Agent{with(func(a *agent.Agent) { a.Model = "acne/m" })}}); err != nil {
+		t.Errorf("who serves no model: %v", err)
+	}
+}
