@@ -44,13 +44,15 @@ type Program struct {
 	// Agents are served beside those of parley.yaml. Names are unique.
 	Agents []*agent.Agent
 	// Providers are model vendors by the id that a model names, in place of built-in ones
-	// of that id. Those of parley.yaml come before them.
+	// of that id: "house" of "house/large". Those of parley.yaml come before them.
 	Providers map[string]providers.Registration
 	// Protocols are formats in which models are called, by the api that a provider names.
+	// [providers.NewHTTP] makes one of a [providers.Codec].
 	Protocols map[string]providers.Protocol
 	// Middleware is put before Mounts and the agents, the first outermost, behind CORS and
-	// the token of parley.yaml. One that answers by itself leaves the body with LeaveBody of
-	// package http.
+	// the token of parley.yaml. It sees whole paths: /agents/<agent>/<id>. One that answers by
+	// itself leaves the body with LeaveBody of package http. What agents may know of a caller
+	// is the conversation's id, so one that knows callers checks whose id it is.
 	Middleware []func(http.Handler) http.Handler
 	// Mounts are handlers beside the agents', by pattern of [http.ServeMux].
 	Mounts map[string]http.Handler

@@ -9,7 +9,8 @@ import (
 )
 
 // TaskTool is the name of the tool by which a model hands a task to a subagent.
-// The runtime adds it to the tools of an agent that has subagents.
+// Its input is {"agent": "the subagent's name", "prompt": "the task"}. The runtime adds it to
+// the tools of an agent that has subagents.
 const TaskTool = conversation.TaskTool
 
 // MaxTaskDepth bounds how deep tasks are handed on: the tasks of an agent's own

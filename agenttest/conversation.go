@@ -44,9 +44,14 @@ func (c *Conversation) Settle(m client.Message) (*client.Reply, error) {
 	return c.Wait(ctx, receipt)
 }
 
-// Transcript is the conversation as lines of text, for comparison: "user: …" and "assistant: …" for
-// messages, below them their tools as "  name(input) = output" or "! error", data as "  data-name: …"
-// and files as "  file: …", and at last "failed: …" or "aborted" for what was not completed.
+// Transcript is the conversation as lines of text, for comparison:
+//
+//	user: Shall we walk?
+//	assistant: Take an umbrella.
+//	  weather({"city":"Kiel"}) = "rain"
+//
+// A tool that failed ends with "! error" in place of the output; data are "data-name: …" and files
+// "file: …" below their message; and at last "failed: …" or "aborted" is what was not completed.
 func (c *Conversation) Transcript() string {
 	c.host.t.Helper()
 	ctx, done := c.host.patient()

@@ -10,13 +10,15 @@ import (
 // use the same Codec. Implementations are safe for concurrent use.
 type Codec interface {
 	// Encode renders a request that Transform has been through. It calls
-	// EncodeBlock for each block of History; the body must be what it would be if
+	// EncodeBlock for each block of History, which keeps what it encodes for the next
+	// call, or TransformBlock, which keeps nothing; the body must be what it would be if
 	// all messages stood in one list. It opens no Content. An error that is not an
 	// *Error is reported as KindInvalidRequest.
 	Encode(m Model, req Request, o Options) (*Call, error)
 	// Decode reads a successful response and feeds a, up to Finish at the
 	// vendor's terminal marker. It returns early, with nil, once a.Stopped. It
-	// returns errors of body as they are, and *Error for what the vendor says.
+	// returns errors of body as they are, and *Error for what the vendor says:
+	// EventError makes one. A body that ends too early is for a to judge: nil says so.
 	Decode(body io.Reader, a *Assembler) error
 }
 

@@ -59,6 +59,7 @@ type ToolCallEnd struct {
 
 // Done ends a complete response.
 type Done struct {
+	// StopReason is never empty.
 	StopReason StopReason
 	Usage      Usage
 	// ResponseID and ResponseModel are the vendor's names of the response and
