@@ -3,6 +3,7 @@ package parley_test
 import (
 	"bytes"
 	"go/ast"
+	"go/doc"
 	"os"
 	"path"
 	"path/filepath"
@@ -144,6 +145,37 @@ func TestNoTestIsSkipped(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// TestPublicPackagesHaveExamples wants what go doc shows of a package to be compiled and run, and
+// to need nothing that its reader cannot import.
+func TestPublicPackagesHaveExamples(t *testing.T) {
+	const least = 20
+	run := map[string]int{}
+	all := 0
+	for _, f := range goFiles(t) {
+		if !f.test || within(f.dir, "internal") || strings.Contains(f.dir, "/internal/") {
+			continue
+		}
+		for _, e := range doc.Examples(f.syntax) {
+			if own, _ := importsOf(f); slices.ContainsFunc(own, func(p string) bool { return strings.Contains("/"+p, "/internal/") }) {
+				t.Errorf("%s: example %q is in a file that imports %q", f.name, e.Name, own)
+			}
+			if e.Output != "" {
+				run[f.dir]++
+				all++
+			}
+		}
+	}
+	for _, pkg := range list(".", "actors", "agent", "agenttest", "client", "conversation", "http", "memory", "observability", "providers", "storage") {
+		if run[pkg] == 0 {
+			t.Errorf("package %s has no example that is run", pkg)
+		}
+	}
+	if all < least {
+		t.Errorf("%d examples are run, want %d: %v", all, least, run)
+	}
+	t.Logf("%d examples are run: %v", all, run)
 }
 
 // TestExamplesStayShort bounds what an author has to read, and to write, before an agent is

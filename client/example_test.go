@@ -17,11 +17,11 @@ import (
 )
 
 // serve runs a whole server in memory, with an agent that repeats what it hears.
-// A program would name the URL of its server instead.
-func serve() (url string, stop func(), err error) {
+// It says a word at each pace. A program would name the URL of its server instead.
+func serve(pace time.Duration) (url string, stop func(), err error) {
 	store := local.NewMemory()
 	models := providers.NewRegistry(nil)
-	models.RegisterProtocol(demo.API, demo.New(0))
+	models.RegisterProtocol(demo.API, demo.New(pace))
 	if err := models.RegisterProvider("demo", demo.Registration()); err != nil {
 		return "", nil, err
 	}
@@ -50,7 +50,7 @@ func serve() (url string, stop func(), err error) {
 }
 
 func Example() {
-	mount, stop, err := serve()
+	mount, stop, err := serve(0)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -80,7 +80,7 @@ func Example() {
 
 // A program that draws keeps a transcript: a snapshot, and the updates after it.
 func ExampleConversation_Observe() {
-	mount, stop, err := serve()
+	mount, stop, err := serve(0)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,0 +1,27 @@
+package observability_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parleyrun/parley/observability"
+)
+
+// Functions are a sink: of a runtime's Events.Observers, or of a program's Observers.
+func ExampleCallbacks() {
+	alarm := &observability.Callbacks{
+		SubmissionSettled: func(e *observability.Envelope, s *observability.SubmissionSettled) {
+			if s.Outcome == "failed" {
+				fmt.Println("call somebody:", e.Agent, s.Error.Type)
+			}
+		},
+	}
+	err := alarm.Write(context.Background(), []observability.Event{
+		{Envelope: observability.Envelope{Type: observability.TypeSubmissionSettled, Agent: "clerk"}, Payload: &observability.SubmissionSettled{Outcome: "completed"}},
+		{Envelope: observability.Envelope{Type: observability.TypeSubmissionSettled, Agent: "judge"}, Payload: &observability.SubmissionSettled{Outcome: "failed", Error: &observability.Error{Type: "model_failed"}}},
+	})
+	fmt.Println(err)
+	// Output:
+	// call somebody: judge model_failed
+	// <nil>
+}
