@@ -2,8 +2,10 @@ package anthropicmessages
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/internal/sides"
 )
 
 // Types of blocks.
@@ -21,16 +23,6 @@ const (
 	maxCallID   = 64
 	maxCallName = 128
 )
-
-const (
-	sideUser      = "user"
-	sideAssistant = "assistant"
-)
-
-type message struct {
-	Role    string  `json:"role"`
-	Content []block `json:"content"`
-}
 
 type block struct {
 	Type string `json:"type"`
@@ -61,9 +53,33 @@ type source struct {
 	Data      string `json:"data"`
 }
 
-func encodeAssistant(parts []providers.Part, ids *callIDs, unsigned bool) []block {
+// messages is what the format puts into messages, and marks where mark is not nil. unsigned
+// says that the server takes thinking that was never signed.
+func messages(mark *cacheControl, unsigned bool) sides.Format[block] {
+	f := sides.Format[block]{
+		Content: encodeContent, Results: encodeResults, ID: callID, Variant: unsigned,
+		Reply: func(parts []providers.Part, calls *sides.Calls) []block { return encodeReply(parts, calls, unsigned) },
+	}
+	if mark != nil {
+		f.Mark = func(content []block) []block {
+			content[len(content)-1].CacheControl = mark
+			return content
+		}
+	}
+	return f
+}
+
+// callID is the id that the n-th call of an id is sent with.
+func callID(id string, n int) string {
+	if n == 1 {
+		return providers.PlainName(id, maxCallID)
+	}
+	suffix := fmt.Sprintf("_%d", n)
+	return providers.PlainName(id, maxCallID-len(suffix)) + suffix
+}
+
+func encodeReply(parts []providers.Part, calls *sides.Calls, unsigned bool) []block {
 	var out []block
-	ids.latest = nil
 	for _, p := range parts {
 		switch p := p.(type) {
 		case providers.Text:
@@ -74,19 +90,19 @@ func encodeAssistant(parts []providers.Part, ids *callIDs, unsigned bool) []bloc
 			out = append(out, encodeReasoning(p, unsigned)...)
 		case providers.ToolCall:
 			out = append(out, block{
-				Type: blockToolUse, ID: ids.add(p.ID), Name: providers.PlainName(p.Name, maxCallName), Input: p.Arguments,
+				Type: blockToolUse, ID: calls.Send(p.ID), Name: providers.PlainName(p.Name, maxCallName), Input: p.Arguments,
 			})
 		}
 	}
 	return out
 }
 
-func encodeResults(parts []providers.Part, ids *callIDs, e *providers.BodyEncoder) []block {
+func encodeResults(parts []providers.Part, calls *sides.Calls, e *providers.BodyEncoder) []block {
 	var out []block
 	for _, p := range parts {
 		if r, ok := p.(providers.ToolResult); ok {
 			out = append(out, block{
-				Type: blockToolResult, ToolUseID: ids.latest[r.CallID], Content: encodeContent(r.Content, e), IsError: r.IsError,
+				Type: blockToolResult, ToolUseID: calls.Sent(r.CallID), Content: encodeContent(r.Content, e), IsError: r.IsError,
 			})
 		}
 	}

@@ -2,22 +2,16 @@ package bedrockconverse
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/internal/sides"
 )
-
-const (
-	sideUser      = "user"
-	sideAssistant = "assistant"
-)
-
-type message struct {
-	Role    string  `json:"role"`
-	Content []block `json:"content"`
-}
 
 // block has one of its members.
 type block struct {
@@ -77,9 +71,40 @@ func cacheMark(m providers.Model) block {
 // emptyResult stands for a result without content, which the vendor refuses.
 const emptyResult = "(The tool returned nothing.)"
 
-func encodeAssistant(parts []providers.Part, isClaude bool, ids *callIDs) []block {
+// messages is what the format puts into messages to a model, with marks of the cache or
+// without.
+func messages(m providers.Model, mark bool) sides.Format[block] {
+	_, isClaude := claudeOf(m)
+	f := sides.Format[block]{
+		Content: encodeContent, Results: encodeResults, ID: callID,
+		Reply: func(parts []providers.Part, calls *sides.Calls) []block { return encodeReply(parts, calls, isClaude) },
+	}
+	if mark {
+		f.Mark = func(content []block) []block { return append(content, cacheMark(m)) }
+	}
+	return f
+}
+
+// maxName is the longest name and id that the vendor takes, in bytes.
+const maxName = 64
+
+// callID returns the id of the n-th call that has an id: itself if the vendor takes it, else
+// its beginning and a hash.
+func callID(id string, n int) string {
+	if n == 1 && id != "" && plain(id) == id {
+		return id
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", n, id))
+	suffix := "_" + hex.EncodeToString(sum[:8])
+	begin := plain(id)
+	return begin[:min(len(begin), maxName-len(suffix))] + suffix
+}
+
+// plain is a name or an id as the vendor takes it.
+func plain(s string) string { return providers.PlainName(s, maxName) }
+
+func encodeReply(parts []providers.Part, calls *sides.Calls, isClaude bool) []block {
 	var out []block
-	ids.latest = nil
 	for _, p := range parts {
 		switch p := p.(type) {
 		case providers.Text:
@@ -92,8 +117,8 @@ func encodeAssistant(parts []providers.Part, isClaude bool, ids *callIDs) []bloc
 			}
 		case providers.ToolCall:
 			name := plain(p.Name)
-			ids.in.use(name)
-			out = append(out, block{ToolUse: &toolUse{ID: ids.add(p.ID), Name: name, Input: withoutEmptyKeys(p.Arguments)}})
+			calls.Use(name)
+			out = append(out, block{ToolUse: &toolUse{ID: calls.Send(p.ID), Name: name, Input: withoutEmptyKeys(p.Arguments)}})
 		}
 	}
 	return out
@@ -126,14 +151,14 @@ func encodeReasoning(r providers.Reasoning) *reasoning {
 }
 
 // encodeResults returns results, and behind them the images of those that are errors.
-func encodeResults(parts []providers.Part, ids *callIDs, e *providers.BodyEncoder) []block {
+func encodeResults(parts []providers.Part, calls *sides.Calls, e *providers.BodyEncoder) []block {
 	var out, images []block
 	for _, p := range parts {
 		r, ok := p.(providers.ToolResult)
 		if !ok {
 			continue
 		}
-		result := &toolResult{ID: ids.latest[r.CallID], Status: "success"}
+		result := &toolResult{ID: calls.Sent(r.CallID), Status: "success"}
 		if r.IsError {
 			result.Status = "error"
 		}

@@ -1,0 +1,171 @@
+package sides
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// Format is what a wire format makes of parts. B is its block, and its own: it tells the
+// encodings of formats apart.
+type Format[B any] struct {
+	// Content, Reply and Results return the blocks of what a user says, of a reply, and of
+	// results of tools; none leaves the message out.
+	Content func([]providers.Part, *providers.BodyEncoder) []B
+	Reply   func([]providers.Part, *Calls) []B
+	Results func([]providers.Part, *Calls, *providers.BodyEncoder) []B
+	// ID is the id that the n-th call of an id is sent with, from 1 on.
+	ID func(id string, n int) string
+	// Mark marks the end of a message for the prompt cache; nil for no marks.
+	Mark func([]B) []B
+	// Variant is what encodings depend on beside the model.
+	Variant bool
+}
+
+// Encode returns the pieces of the messages' array, and the tools that were called. The last
+// message of the user's side is marked, so history that holds it is encoded with what comes
+// after it.
+func (f Format[B]) Encode(m providers.Model, req providers.Request) (pieces []*providers.Body, used map[string]bool, err error) {
+	tail := req.Messages
+	for n := len(req.History); ; n-- {
+		var before *Calls
+		fragments := make([]*fragment[B], 0, n+1)
+		for _, b := range req.History[:n] {
+			last := before
+			one, err := providers.EncodeBlock(b, m,
+				func(was *fragment[B]) bool { return was.calls.before == last && was.variant == f.Variant },
+				func(messages []providers.Message) (*fragment[B], int64, error) { return f.block(last, messages) })
+			if err != nil {
+				return nil, nil, err
+			}
+			fragments, before = append(fragments, one), one.calls
+		}
+		rest, err := f.fragment(before, tail, f.Mark)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.Mark == nil || rest.asked || n == 0 {
+			pieces, used = join(append(fragments, rest))
+			return pieces, used, nil
+		}
+		tail = slices.Concat(providers.TransformBlock(m, req.History[n-1]), tail)
+	}
+}
+
+// Names of the sides.
+const (
+	user      = "user"
+	assistant = "assistant"
+)
+
+type message[B any] struct {
+	Role    string `json:"role"`
+	Content []B    `json:"content"`
+}
+
+// fragment is a run of encoded messages, all of a request or a part of it. It does
+// not change.
+type fragment[B any] struct {
+	calls   *Calls
+	variant bool
+	// first and last are the sides of the first and the last message; empty if
+	// there are no messages.
+	first, last string
+	// asked tells that a message of the user's side is among them.
+	asked bool
+	// text is the messages without what opens the first and closes the last.
+	text *providers.Body
+}
+
+func (f Format[B]) block(before *Calls, messages []providers.Message) (*fragment[B], int64, error) {
+	out, err := f.fragment(before, messages, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	return out, out.text.TextBytes() + out.calls.size(), nil
+}
+
+// fragment encodes messages. The last one of the user's side is marked, unless mark is nil.
+func (f Format[B]) fragment(before *Calls, in []providers.Message, mark func([]B) []B) (*fragment[B], error) {
+	var e providers.BodyEncoder
+	out := &fragment[B]{calls: &Calls{before: before, id: f.ID}, variant: f.Variant, text: providers.NewBody("")}
+	messages, lastAsked := f.messages(in, out.calls, &e)
+	if out.asked = lastAsked >= 0; out.asked && mark != nil {
+		messages[lastAsked].Content = mark(messages[lastAsked].Content)
+	}
+	if len(messages) == 0 {
+		return out, nil
+	}
+	out.first, out.last = messages[0].Role, messages[len(messages)-1].Role
+	text, err := e.Encode(messages)
+	if err != nil {
+		return nil, err
+	}
+	out.text = text.Inner(len("[")+len(opening(out.first)), len(closing)+len("]\n"))
+	return out, nil
+}
+
+// messages are those of the format, and the last one of the user's side, -1 for none.
+func (f Format[B]) messages(in []providers.Message, calls *Calls, e *providers.BodyEncoder) (out []message[B], lastAsked int) {
+	lastAsked = -1
+	for _, msg := range in {
+		side, blocks := user, []B(nil)
+		switch msg.Role {
+		case providers.RoleUser:
+			blocks = f.Content(msg.Parts, e)
+		case providers.RoleAssistant:
+			calls.latest = nil
+			side, blocks = assistant, f.Reply(msg.Parts, calls)
+		case providers.RoleTool:
+			blocks = f.Results(msg.Parts, calls, e)
+		}
+		switch n := len(out); {
+		case len(blocks) == 0:
+			continue
+		case n > 0 && out[n-1].Role == side:
+			out[n-1].Content = append(out[n-1].Content, blocks...)
+		default:
+			out = append(out, message[B]{Role: side, Content: blocks})
+		}
+		if side == user {
+			lastAsked = len(out) - 1
+		}
+	}
+	calls.latest = nil
+	return out, lastAsked
+}
+
+// closing ends a message.
+const closing = `]}`
+
+func opening(side string) string { return `{"role":"` + side + `","content":[` }
+
+// join makes one array of fragments, and one set of their tools.
+func join[B any](fragments []*fragment[B]) (pieces []*providers.Body, used map[string]bool) {
+	pieces, used = make([]*providers.Body, 1, 2*len(fragments)+3), map[string]bool{}
+	pieces[0] = providers.NewBody("[")
+	comma, next := providers.NewBody(","), map[string]*providers.Body{}
+	for _, side := range []string{user, assistant} {
+		next[side] = providers.NewBody(closing + "," + opening(side))
+	}
+	side := ""
+	for _, f := range fragments {
+		maps.Copy(used, f.calls.used)
+		switch {
+		case f.first == "":
+			continue
+		case side == "":
+			pieces = append(pieces, providers.NewBody(opening(f.first)))
+		case side == f.first:
+			pieces = append(pieces, comma)
+		default:
+			pieces = append(pieces, next[f.first])
+		}
+		pieces, side = append(pieces, f.text), f.last
+	}
+	if side != "" {
+		pieces = append(pieces, providers.NewBody(closing))
+	}
+	return append(pieces, providers.NewBody("]")), used
+}
