@@ -142,6 +142,9 @@ func (p *prompt) addConverse(role string, content []converseBlock) error {
 	if len(content) == 0 {
 		return errors.New("content is empty")
 	}
+	if content[len(content)-1].Reasoning != nil {
+		return errThinking
+	}
 	t := turn{side: role}
 	for _, b := range content {
 		if b.ToolResult == nil {

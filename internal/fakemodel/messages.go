@@ -20,6 +20,9 @@ const (
 	blockToolUse  = "tool_use"
 )
 
+// errThinking is what Claude says wherever it is served.
+var errThinking = errors.New("the final block in an assistant message cannot be `thinking`")
+
 // messages is the messages format.
 type messages struct{}
 
@@ -136,6 +139,9 @@ func plain(raw json.RawMessage) (text string, ok bool) {
 func (p *prompt) addBlocks(role string, content []messagesBlock) error {
 	if len(content) == 0 {
 		return errors.New("content is empty")
+	}
+	if content[len(content)-1].Type == blockThinking {
+		return errThinking
 	}
 	t := turn{side: role}
 	for _, b := range content {

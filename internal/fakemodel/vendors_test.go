@@ -37,7 +37,7 @@ func TestVendorsTakeTurns(t *testing.T) {
 	for n, api := range slices.Concat(order, back) {
 		history = append(history, ask)
 		for _, calls := range []int{2, 0} {
-			reply := clients[api].reply(t, history)
+			reply := clients[api].reply(t, history, providers.Options{})
 			history = append(history, reply)
 			results := providers.Message{Role: providers.RoleTool}
 			for _, p := range reply.Parts {
@@ -54,21 +54,32 @@ func TestVendorsTakeTurns(t *testing.T) {
 		}
 	}
 	for _, c := range clients {
-		c.reply(t, append(slices.Clip(history), ask))
-		for _, r := range c.model.Requests() { // which a runtime would mend by another call
-			if r.Refused != "" {
-				t.Errorf("%s refused a call: %s", c.of.API, r.Refused)
-			}
-		}
+		c.reply(t, append(slices.Clip(history), ask), providers.Options{})
 	}
 }
 
-// reply asks and returns what was said, as a runtime keeps it.
-func (c *client) reply(t *testing.T, history []providers.Message) providers.Message {
+// TestRepliesThatAreThoughtsAlone: a limit ends the first before it says a word, and it is
+// accepted by who has thought it.
+func TestRepliesThatAreThoughtsAlone(t *testing.T) {
+	all(t, nil, func(t *testing.T, c *client) {
+		ask := user("reasoning=20")
+		reply := c.reply(t, []providers.Message{ask}, providers.Options{MaxTokens: 16})
+		c.reply(t, []providers.Message{ask, reply, user("tokens=1")}, providers.Options{})
+	})
+}
+
+// reply asks and returns what was said, as a runtime keeps it. No call may be refused, which a
+// codec would mend by another.
+func (c *client) reply(t *testing.T, history []providers.Message, o providers.Options) providers.Message {
 	t.Helper()
-	events, failure, broken := providertest.Collect(c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, providers.Options{}))
+	events, failure, broken := providertest.Collect(c.protocol.Stream(t.Context(), c.of, providers.Request{Messages: history}, o))
 	if failure != nil || broken != nil {
 		t.Fatalf("%s: %v, %s, %v", c.of.API, failure, failureBody(failure), broken)
+	}
+	for _, r := range c.model.Requests() {
+		if r.Refused != "" {
+			t.Fatalf("%s refused a call: %s", c.of.API, r.Refused)
+		}
 	}
 	return providertest.Said(c.of.Spec(), events)
 }

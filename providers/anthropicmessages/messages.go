@@ -78,6 +78,8 @@ func callID(id string, n int) string {
 	return providers.PlainName(id, maxCallID-len(suffix)) + suffix
 }
 
+// encodeReply returns the blocks of a reply. Thinking that nothing follows, of a reply that was
+// cut off there, stays away: the vendor refuses it.
 func encodeReply(parts []providers.Part, calls *sides.Calls, unsigned bool) []block {
 	var out []block
 	for _, p := range parts {
@@ -93,6 +95,9 @@ func encodeReply(parts []providers.Part, calls *sides.Calls, unsigned bool) []bl
 				Type: blockToolUse, ID: calls.Send(p.ID), Name: providers.PlainName(p.Name, maxCallName), Input: p.Arguments,
 			})
 		}
+	}
+	for n := len(out); n > 0 && (out[n-1].Type == blockThinking || out[n-1].Type == blockRedacted); n-- {
+		out = out[:n-1]
 	}
 	return out
 }

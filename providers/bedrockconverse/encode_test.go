@@ -52,7 +52,9 @@ func TestEncodeWholeRequest(t *testing.T) {
 				providers.ToolResult{CallID: "c0", Content: []providers.Part{providers.Text{Text: "ok"}, providers.Image{MimeType: "image/gif", Content: providers.Bytes("x")}}},
 				providers.ToolResult{CallID: "c1", IsError: true, Content: []providers.Part{providers.Text{Text: " "}, providers.Image{MimeType: "image/jpg", Content: providers.Bytes("y")}}},
 			),
-			user(providers.Text{Text: "one"}), user(providers.Text{Text: "two"}),
+			user(providers.Text{Text: "one"}),
+			{Role: providers.RoleAssistant, Model: spec, Parts: []providers.Part{providers.Reasoning{Text: "cut off", Signature: "c2ln"}}},
+			user(providers.Text{Text: "two"}),
 			{Role: providers.RoleAssistant, Model: "q/other", Parts: []providers.Part{
 				providers.Reasoning{Text: "secret", Signature: "x"}, providers.Text{Text: "Done."},
 			}},

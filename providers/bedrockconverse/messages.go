@@ -103,6 +103,8 @@ func callID(id string, n int) string {
 // plain is a name or an id as the vendor takes it.
 func plain(s string) string { return providers.PlainName(s, maxName) }
 
+// encodeReply returns the blocks of a reply. Reasoning that nothing follows, of a reply that
+// was cut off there, stays away: Claude refuses it.
 func encodeReply(parts []providers.Part, calls *sides.Calls, isClaude bool) []block {
 	var out []block
 	for _, p := range parts {
@@ -120,6 +122,9 @@ func encodeReply(parts []providers.Part, calls *sides.Calls, isClaude bool) []bl
 			calls.Use(name)
 			out = append(out, block{ToolUse: &toolUse{ID: calls.Send(p.ID), Name: name, Input: withoutEmptyKeys(p.Arguments)}})
 		}
+	}
+	for n := len(out); n > 0 && out[n-1].Reasoning != nil; n-- {
+		out = out[:n-1]
 	}
 	return out
 }
