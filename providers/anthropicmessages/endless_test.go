@@ -24,27 +24,26 @@ func TestEndless(t *testing.T) {
 			return delta(0, kind, field, piece)
 		}
 	}
-	for name, tt := range map[string]struct {
-		event func(int) string
-		what  providers.Limited
-	}{
-		"text":      {on(`{"type":"text"}`, "text_delta", "text"), providers.LimitedReply},
-		"thinking":  {on(`{"type":"thinking"}`, "thinking_delta", "thinking"), providers.LimitedReply},
-		"signature": {on(`{"type":"thinking"}`, "signature_delta", "signature"), providers.LimitedReply},
-		"arguments": {on(`{"type":"tool_use","id":"c","name":"f"}`, "input_json_delta", "partial_json"), providers.LimitedArguments},
-		"parts of a byte": {func(i int) string {
-			return start(i, []string{`{"type":"text","text":"x"}`, `{"type":"thinking","thinking":"x"}`}[i%2])
-		}, providers.LimitedReply},
-		"calls":           {func(i int) string { return start(i, `{"type":"tool_use","id":"c","name":"f"}`) }, providers.LimitedCalls},
-		"hidden thinking": {func(int) string { return start(0, `{"type":"redacted_thinking","data":"`+piece+`"}`) }, providers.LimitedReply},
-		"open blocks":     {func(i int) string { return start(i, `{"type":"text"}`) }, providers.LimitedReply},
-		"unknown blocks":  {func(i int) string { return start(i, `{"type":"other"}`) }, providers.LimitedReply},
-		"input at once": {func(i int) string {
-			return start(i, `{"type":"tool_use","id":"c","name":"f","input":{"n":"`+strings.Repeat(piece, 20)+`"}}`)
-		}, providers.LimitedReply},
-	} {
-		t.Run(name, func(t *testing.T) {
-			providertest.RunEndless(t, providertest.Endless{Codec: anthropicmessages.NewCodec(nil), Event: tt.event, What: tt.what})
-		})
-	}
+	providertest.RunEndless(t, anthropicmessages.NewCodec(nil), nil, map[providers.Limited]map[string]func(int) string{
+		providers.LimitedReply: {
+			"text":      on(`{"type":"text"}`, "text_delta", "text"),
+			"thinking":  on(`{"type":"thinking"}`, "thinking_delta", "thinking"),
+			"signature": on(`{"type":"thinking"}`, "signature_delta", "signature"),
+			"parts of a byte": func(i int) string {
+				return start(i, []string{`{"type":"text","text":"x"}`, `{"type":"thinking","thinking":"x"}`}[i%2])
+			},
+			"hidden thinking": func(int) string { return start(0, `{"type":"redacted_thinking","data":"`+piece+`"}`) },
+			"open blocks":     func(i int) string { return start(i, `{"type":"text"}`) },
+			"unknown blocks":  func(i int) string { return start(i, `{"type":"other"}`) },
+			"input at once": func(i int) string {
+				return start(i, `{"type":"tool_use","id":"c","name":"f","input":{"n":"`+strings.Repeat(piece, 20)+`"}}`)
+			},
+		},
+		providers.LimitedArguments: {
+			"arguments": on(`{"type":"tool_use","id":"c","name":"f"}`, "input_json_delta", "partial_json"),
+		},
+		providers.LimitedCalls: {
+			"calls": func(i int) string { return start(i, `{"type":"tool_use","id":"c","name":"f"}`) },
+		},
+	})
 }

@@ -2,10 +2,7 @@ package anthropicmessages_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -65,33 +62,16 @@ func TestCodecConformance(t *testing.T) {
 func TestConformance(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, answerByText)
-		return providertest.Subject{
-			Protocol:  protocol,
-			Model:     model,
-			Text:      ask("text"),
-			Reasoning: ask("reasoning"),
-			Call:      ask("call"),
-			Long:      ask("long"),
-		}
+		return providertest.Asking(protocol, model)
 	})
-}
-
-func ask(text string) providers.Request {
-	return providers.Request{Messages: []providers.Message{
-		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}},
-	}}
 }
 
 // serve starts a vendor and returns a protocol and a model that reach it.
 func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
-	server := httptest.NewServer(h)
+	t.Helper()
 	protocol := anthropicmessages.New(nil)
-	t.Cleanup(func() {
-		protocol.Close()
-		server.Close()
-	})
 	return protocol, providers.Model{
-		Provider: "vendor", ID: "m", API: anthropicmessages.API, BaseURL: server.URL + "/",
+		Provider: "vendor", ID: "m", API: anthropicmessages.API, BaseURL: providertest.Serve(t, protocol, h) + "/",
 		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
 	}
 }
@@ -108,26 +88,13 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	content := body.Messages[len(body.Messages)-1].Content
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(payloads ...string) {
-		for _, p := range payloads {
-			fmt.Fprintf(w, "data: %s\n\n", p)
-			w.(http.Flusher).Flush()
-		}
-	}
-	switch content[len(content)-1].Text {
-	case "text":
-		send(textStart, textDelta("Hello"), textDelta(" there"), messageEnd("end_turn"), messageStop)
-	case "reasoning":
-		send(`{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"Hm"}}`,
-			textStart, textDelta("Yes"), messageEnd("end_turn"), messageStop)
-	case "call":
-		io.WriteString(w, recording)
-	case "long":
-		// Only the client's leaving ends this one.
-		send(textStart, textDelta("begun"))
-		<-r.Context().Done()
-	}
+	providertest.Answer(w, r, content[len(content)-1].Text, map[string]string{
+		"text": providertest.Payloads(textStart, textDelta("Hello"), textDelta(" there"), messageEnd("end_turn"), messageStop),
+		"reasoning": providertest.Payloads(`{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"Hm"}}`,
+			textStart, textDelta("Yes"), messageEnd("end_turn"), messageStop),
+		"call": recording,
+		"long": providertest.Payloads(textStart, textDelta("begun")),
+	})
 }
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -139,14 +106,14 @@ func TestRequestOnTheWire(t *testing.T) {
 		answerByText(w, r)
 	})
 	model.Headers = map[string]string{"X-Custom": "yes"}
-	for range protocol.Stream(t.Context(), model, ask("text"), providers.Options{APIKey: "secret"}) {
+	for range protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{APIKey: "secret"}) {
 	}
 	want := seen{"POST", "/v1/messages", "secret", "2023-06-01", "yes", "application/json"}
 	if s := <-got; s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
 	model.Headers = map[string]string{"X-Api-Key": "own", "Anthropic-Version": "later"}
-	for range protocol.Stream(t.Context(), model, ask("text"), providers.Options{APIKey: "secret"}) {
+	for range protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{APIKey: "secret"}) {
 	}
 	if s := <-got; s.key != "own" || s.version != "later" {
 		t.Errorf("got %+v, want the model's own headers", s)
@@ -178,22 +145,9 @@ func TestStatusErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				for k, v := range tt.header {
-					w.Header().Set(k, v)
-				}
-				w.WriteHeader(tt.status)
-				io.WriteString(w, tt.body)
-			})
-			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-			if broken != nil || e == nil {
-				t.Fatalf("got %v, %v, want an error", e, broken)
-			}
-			if e.Kind != tt.kind || e.Status != tt.status || e.Provider != "vendor" || string(e.Body) != tt.body {
-				t.Errorf("got %+v", e)
-			}
-			if e.Retryable() != tt.retryable || e.RetryAfter != tt.retryAfter {
-				t.Errorf("retryable %v after %v, want %v after %v", e.Retryable(), e.RetryAfter, tt.retryable, tt.retryAfter)
+			e := providertest.Refused(t, serve, tt.status, tt.header, tt.body)
+			if e.Kind != tt.kind || e.Retryable() != tt.retryable || e.RetryAfter != tt.retryAfter {
+				t.Errorf("got %+v, retryable %v", e, e.Retryable())
 			}
 		})
 	}
@@ -202,16 +156,5 @@ func TestStatusErrors(t *testing.T) {
 // TestConnectionBreaks drops the connection behind the stop_reason: the answer
 // looks whole, but its end was not seen.
 func TestConnectionBreaks(t *testing.T) {
-	protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, p := range []string{textStart, textDelta("a"), messageEnd("end_turn")} {
-			fmt.Fprintf(w, "data: %s\n\n", p)
-		}
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	events, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-	if broken != nil || e == nil || !e.Retryable() || len(events) != 1 {
-		t.Errorf("got %d events, %v, %v, want one and a retryable error", len(events), e, broken)
-	}
+	providertest.RunBroken(t, serve, providertest.Payloads(textStart, textDelta("a"), messageEnd("end_turn")))
 }

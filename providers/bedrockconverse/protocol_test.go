@@ -30,7 +30,7 @@ func TestCodecConformance(t *testing.T) {
 func TestConformance(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, nil, answerByText)
-		return providertest.Subject{Protocol: protocol, Model: model, Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long")}
+		return providertest.Asking(protocol, model)
 	})
 }
 
@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceSigned(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, keys, answerByText)
-		return providertest.Subject{Protocol: keyless{protocol}, Model: model, Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long")}
+		return providertest.Asking(keyless{protocol}, model)
 	})
 }
 
@@ -54,21 +54,13 @@ func (k keyless) Stream(ctx context.Context, m providers.Model, req providers.Re
 	return k.HTTP.Stream(ctx, m, req, o)
 }
 
-func ask(text string) providers.Request {
-	return providers.Request{Messages: []providers.Message{user(providers.Text{Text: text})}}
-}
-
 // serve starts a vendor and returns a protocol over an environment, and a model that reaches
 // the vendor.
 func serve(t *testing.T, env map[string]string, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
-	server := httptest.NewServer(h)
+	t.Helper()
 	protocol := bedrockconverse.New(&bedrockconverse.Options{Getenv: environment(env)})
-	t.Cleanup(func() {
-		protocol.Close()
-		server.Close()
-	})
 	return protocol, providers.Model{
-		Provider: "vendor", ID: sonnet, API: bedrockconverse.API, BaseURL: server.URL + "/",
+		Provider: "vendor", ID: sonnet, API: bedrockconverse.API, BaseURL: providertest.Serve(t, protocol, h) + "/",
 		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
 	}
 }
@@ -90,26 +82,13 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 			asked = b.Text
 		}
 	}
-	w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
-	send := func(events ...string) {
-		for _, e := range events {
-			_, _ = w.Write(frame(e))
-			w.(http.Flusher).Flush()
-		}
-	}
-	switch asked {
-	case "text":
-		send(begin, delta("0", text("Hello")), delta("0", text(" there")), stop("0"), end, used)
-	case "reasoning":
-		send(begin, delta("0", thought("text", "Hm")), stop("0"), delta("1", text("Yes")), end, used)
-	case "call":
-		whole, _ := recording()
-		_, _ = io.WriteString(w, whole)
-	case "long":
-		// Only the client's leaving ends this one.
-		send(begin, delta("0", text("begun")))
-		<-r.Context().Done()
-	}
+	whole, _ := recording()
+	providertest.Answer(w, r, asked, map[string]string{
+		"text":      stream(begin, delta("0", text("Hello")), delta("0", text(" there")), stop("0"), end, used),
+		"reasoning": stream(begin, delta("0", thought("text", "Hm")), stop("0"), delta("1", text("Yes")), end, used),
+		"call":      whole,
+		"long":      stream(begin, delta("0", text("begun"))),
+	})
 }
 
 // TestRequestOnTheWire looks at what authorizes a call: a key, the model's own headers, a
@@ -135,7 +114,7 @@ func TestRequestOnTheWire(t *testing.T) {
 				answerByText(w, r)
 			})
 			model.Headers = tt.own
-			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), providers.Options{APIKey: tt.key}))
+			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{APIKey: tt.key}))
 			if failure != nil || broken != nil {
 				t.Fatal(failure, broken)
 			}
@@ -171,7 +150,7 @@ func TestSignatureIsOfTheBody(t *testing.T) {
 		answerByText(w, r)
 	})
 	model.Headers = map[string]string{"X-Own": "  of the  model "}
-	req := ask("text")
+	req := providertest.Ask("text")
 	req.Messages[0].Parts = append([]providers.Part{providers.Image{MimeType: "image/png", Content: providers.Bytes(strings.Repeat("picture", 50_000))}}, req.Messages[0].Parts...)
 	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, req, providers.Options{}))
 	if failure != nil || broken != nil {
@@ -227,7 +206,7 @@ func TestRegions(t *testing.T) {
 			}
 			client := &reached{}
 			p := bedrockconverse.New(&bedrockconverse.Options{Client: &http.Client{Transport: client}, Getenv: environment(env)})
-			_, failure, broken := providertest.Collect(p.Stream(t.Context(), providers.Model{Provider: "p", ID: tt.model, BaseURL: tt.base}, ask("text"), providers.Options{}))
+			_, failure, broken := providertest.Collect(p.Stream(t.Context(), providers.Model{Provider: "p", ID: tt.model, BaseURL: tt.base}, providertest.Ask("text"), providers.Options{}))
 			if broken != nil || failure == nil || failure.Kind != providers.KindNetwork {
 				t.Fatal(failure, broken)
 			}
@@ -254,7 +233,7 @@ func TestNoCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			protocol, model := serve(t, tt.env, func(http.ResponseWriter, *http.Request) { t.Error("something was sent") })
-			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), providers.Options{}))
+			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{}))
 			if broken != nil || failure == nil || failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.says) {
 				t.Errorf("got %v, %v", failure, broken)
 			}
@@ -294,7 +273,7 @@ func TestExpiredCredentials(t *testing.T) {
 				_, _ = io.WriteString(w, `{"message":"m"}`)
 			})
 			for call, want := range []bool{false, tt.retryable} {
-				_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), providers.Options{}))
+				_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{}))
 				if broken != nil || (e == nil) != want || e != nil && (e.Kind != providers.KindAuth || e.Retryable() != tt.retryable) {
 					t.Errorf("call %d: got %v, %v", call, e, broken)
 				}
@@ -347,15 +326,10 @@ func TestStatusErrors(t *testing.T) {
 		"as success":  {200, "", `{"output":{"message":{}}}`, providers.KindProtocol, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			protocol, model := serve(t, keys, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("X-Amzn-Errortype", tt.kind)
-				w.WriteHeader(tt.status)
-				_, _ = io.WriteString(w, tt.body)
-			})
-			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-			if broken != nil || e == nil || e.Kind != tt.want || e.Status != tt.status || e.Retryable() != tt.retryable {
-				t.Errorf("got %+v, %v", e, broken)
+			start := func(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) { return serve(t, keys, h) }
+			header := map[string]string{"Content-Type": "application/json", "X-Amzn-Errortype": tt.kind}
+			if e := providertest.Refused(t, start, tt.status, header, tt.body); e.Kind != tt.want || e.Retryable() != tt.retryable {
+				t.Errorf("got %+v", e)
 			}
 		})
 	}

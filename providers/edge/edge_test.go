@@ -161,10 +161,9 @@ func TestConformance(t *testing.T) {
 				m := providers.Model{
 					Provider: "own", ID: model, API: edge.API, Input: []string{"text", "image"}, Edge: &providers.Edge{Binding: &binding{answer: byText}},
 				}
-				ask := func(text string) providers.Request {
-					return providers.Request{Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}}
+				return providertest.Subject{
+					Protocol: edge.New(nil), Model: m, Text: providertest.Ask("text"), Call: providertest.Ask("call"), Long: providertest.Ask("long"),
 				}
-				return providertest.Subject{Protocol: edge.New(nil), Model: m, Text: ask("text"), Call: ask("call"), Long: ask("long")}
 			})
 		})
 	}

@@ -104,7 +104,7 @@ func call(t *testing.T, values map[string]string) (string, *providers.Error) {
 	values["GOOGLE_CLOUD_PROJECT"], values["GOOGLE_CLOUD_LOCATION"] = "proj", "global"
 	var got request
 	protocol, m := serve(t, googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env(values)}), recorder(&got))
-	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, ask("x"), providers.Options{}))
+	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providertest.Ask("x"), providers.Options{}))
 	if broken != nil {
 		t.Fatal(broken)
 	}
@@ -185,7 +185,7 @@ func TestTokenIsKept(t *testing.T) {
 		var got request
 		protocol, m := serve(t, googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env(values)}), recorder(&got))
 		for range 2 {
-			if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, ask("x"), providers.Options{})); failure != nil || broken != nil {
+			if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providertest.Ask("x"), providers.Options{})); failure != nil || broken != nil {
 				t.Fatal(failure, broken)
 			}
 		}

@@ -245,23 +245,22 @@ func TestDecodeEventLimit(t *testing.T) {
 func TestEndless(t *testing.T) {
 	x := strings.Repeat("x", 1000)
 	of := func(part string) func(int) string { return func(int) string { return saying(part) } }
-	for name, tt := range map[string]struct {
-		event func(int) string
-		what  providers.Limited
-	}{
-		"text":             {of(says(x)), providers.LimitedReply},
-		"reasoning":        {of(`{"text":"` + x + `","thought":true}`), providers.LimitedReply},
-		"signatures":       {of(signs(says(""), x)), providers.LimitedReply},
-		"parts of a byte":  {of(says("x") + `,{"text":"x","thought":true}`), providers.LimitedReply},
-		"arguments":        {of(`{"functionCall":{"name":"f","args":{"n":"` + strings.Repeat(x, 100) + `"}}}`), providers.LimitedArguments},
-		"calls":            {of(`{"functionCall":{"id":"c","name":"f"}}`), providers.LimitedCalls},
-		"calls of a chunk": {of(strings.Repeat(`{"functionCall":{"name":"f","args":{"a":1}}},`, 40) + says("a")), providers.LimitedCalls},
-		"behind the end":   {func(int) string { return saying(says(x), `,"finishReason":"STOP"`) }, providers.LimitedReply},
-	} {
-		t.Run(name, func(t *testing.T) {
-			providertest.RunEndless(t, providertest.Endless{Codec: googlegenerativeai.NewCodec(nil), Event: tt.event, What: tt.what})
-		})
-	}
+	providertest.RunEndless(t, googlegenerativeai.NewCodec(nil), nil, map[providers.Limited]map[string]func(int) string{
+		providers.LimitedReply: {
+			"text":            of(says(x)),
+			"reasoning":       of(`{"text":"` + x + `","thought":true}`),
+			"signatures":      of(signs(says(""), x)),
+			"parts of a byte": of(says("x") + `,{"text":"x","thought":true}`),
+			"behind the end":  func(int) string { return saying(says(x), `,"finishReason":"STOP"`) },
+		},
+		providers.LimitedArguments: {
+			"arguments": of(`{"functionCall":{"name":"f","args":{"n":"` + strings.Repeat(x, 100) + `"}}}`),
+		},
+		providers.LimitedCalls: {
+			"calls":            of(`{"functionCall":{"id":"c","name":"f"}}`),
+			"calls of a chunk": of(strings.Repeat(`{"functionCall":{"name":"f","args":{"a":1}}},`, 40) + says("a")),
+		},
+	})
 }
 
 // FuzzDecode checks that no input breaks the order of events.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -33,30 +32,24 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			providertest.Run(t, func(t *testing.T) providertest.Subject {
 				protocol, model := serve(t, protocol(), answerByText)
-				return providertest.Subject{
-					Protocol: protocol, Model: model,
-					Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long"),
-				}
+				return providertest.Asking(protocol, model)
 			})
 		})
 	}
 }
 
-func ask(text string) providers.Request {
-	return providers.Request{Messages: []providers.Message{user(providers.Text{Text: text})}}
-}
-
 // serve starts a vendor and returns a protocol and a model that reach it.
 func serve(t *testing.T, protocol providers.Protocol, h http.HandlerFunc) (providers.Protocol, providers.Model) {
 	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(func() {
-		protocol.(io.Closer).Close()
-		server.Close()
-	})
 	m := third
-	m.BaseURL = server.URL + "/v1beta/"
+	m.BaseURL = providertest.Serve(t, protocol.(io.Closer), h) + "/v1beta/"
 	return protocol, m
+}
+
+// serveGemini does the same with the protocol of API.
+func serveGemini(t *testing.T, h http.HandlerFunc) (providers.Protocol, providers.Model) {
+	t.Helper()
+	return serve(t, googlegenerativeai.New(nil), h)
 }
 
 // answerByText answers what the last user message asks for.
@@ -70,26 +63,13 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad body", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(payloads ...string) {
-		for _, p := range payloads {
-			fmt.Fprintf(w, "data: %s\r\n\r\n", p)
-		}
-		w.(http.Flusher).Flush()
-	}
 	parts := body.Contents[len(body.Contents)-1].Parts
-	switch parts[len(parts)-1].Text {
-	case "text":
-		send(saying(says("Hello")), saying(says(" there"), `,"finishReason":"STOP"`))
-	case "reasoning":
-		send(saying(`{"text":"Hm","thought":true}`), saying(says("Yes"), `,"finishReason":"STOP"`))
-	case "call":
-		io.WriteString(w, recording)
-	case "long":
-		// Only the client's leaving ends this one.
-		send(saying(says("begun")))
-		<-r.Context().Done()
-	}
+	providertest.Answer(w, r, parts[len(parts)-1].Text, map[string]string{
+		"text":      providertest.Payloads(saying(says("Hello")), saying(says(" there"), `,"finishReason":"STOP"`)),
+		"reasoning": providertest.Payloads(saying(`{"text":"Hm","thought":true}`), saying(says("Yes"), `,"finishReason":"STOP"`)),
+		"call":      recording,
+		"long":      providertest.Payloads(saying(says("begun"))),
+	})
 }
 
 // request is what a vendor saw of a call.
@@ -136,7 +116,7 @@ func TestRequestOnTheWire(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&m)
 			}
-			if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, ask("x"), tt.o)); failure != nil || broken != nil {
+			if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providertest.Ask("x"), tt.o)); failure != nil || broken != nil {
 				t.Fatal(failure, broken)
 			}
 			if diff := cmp.Diff(request{tt.path, tt.header}, got, cmp.AllowUnexported(request{})); diff != "" {
@@ -175,13 +155,8 @@ func TestStatusErrors(t *testing.T) {
 		{"too slow", 504, object(504, "DEADLINE_EXCEEDED", "m", ""), providers.KindOverloaded, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			protocol, m := serve(t, googlegenerativeai.New(nil), func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(tt.status)
-				io.WriteString(w, tt.body)
-			})
-			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), m, ask("x"), providers.Options{}))
-			if broken != nil || e == nil || e.Kind != tt.kind || e.Status != tt.status || e.RetryAfter != tt.retryAfter || string(e.Body) != tt.body {
-				t.Errorf("got %+v, %v", e, broken)
+			if e := providertest.Refused(t, serveGemini, tt.status, nil, tt.body); e.Kind != tt.kind || e.RetryAfter != tt.retryAfter {
+				t.Errorf("got %+v", e)
 			}
 		})
 	}
@@ -204,7 +179,7 @@ func TestSignatureRefused(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		io.WriteString(w, providertest.Payloads(ends("STOP")))
 	})
-	req := ask("x")
+	req := providertest.Ask("x")
 	req.Messages = append(req.Messages, said(m.Spec(), called("c1", "old")), results(result("c1")))
 	if _, e, broken := providertest.Collect(protocol.Stream(t.Context(), m, req, providers.Options{})); e != nil || broken != nil {
 		t.Fatal(e, broken)

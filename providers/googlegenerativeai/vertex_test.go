@@ -106,7 +106,7 @@ func TestVertexOnTheWire(t *testing.T) {
 			}
 			protocol, m := serve(t, googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env(values)}), recorder(&got))
 			m.Headers = tt.headers
-			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, ask("x"), providers.Options{APIKey: tt.key}))
+			_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providertest.Ask("x"), providers.Options{APIKey: tt.key}))
 			if failure != nil || broken != nil {
 				t.Fatal(failure, broken)
 			}
@@ -119,7 +119,7 @@ func TestVertexOnTheWire(t *testing.T) {
 
 func TestVertexNeedsAnAddress(t *testing.T) {
 	protocol := googlegenerativeai.NewVertex(&googlegenerativeai.Options{Getenv: env(nil)})
-	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), providers.Model{Provider: "v", ID: "m"}, ask("x"), providers.Options{}))
+	_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), providers.Model{Provider: "v", ID: "m"}, providertest.Ask("x"), providers.Options{}))
 	if broken != nil || failure == nil || failure.Kind != providers.KindUnresolved || failure.Provider != "v" || !errors.Is(failure, googlegenerativeai.ErrNoLocation) {
 		t.Errorf("got %v, %v", failure, broken)
 	}

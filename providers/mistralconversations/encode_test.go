@@ -97,7 +97,7 @@ func TestEncodeThinking(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := providers.Model{Provider: "p", ID: "m", Reasoning: !tt.unreasons, Thinking: tt.levels}
-			got := providertest.Encoded(t, mistralconversations.NewCodec(nil), m, ask("q"), providers.Options{ThinkingLevel: tt.level})
+			got := providertest.Encoded(t, mistralconversations.NewCodec(nil), m, providertest.Ask("q"), providers.Options{ThinkingLevel: tt.level})
 			extra := ""
 			if tt.want != "" {
 				extra = "," + tt.want
@@ -112,7 +112,7 @@ func TestEncodeThinking(t *testing.T) {
 
 func TestPromptCacheKeyCanBeLeftOut(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "m", Compat: providers.Compat{PromptCacheKeyMode: "disabled"}}
-	if got := providertest.Encoded(t, mistralconversations.NewCodec(nil), m, ask("q"), providers.Options{SessionID: "s"}); strings.Contains(got, "cache") {
+	if got := providertest.Encoded(t, mistralconversations.NewCodec(nil), m, providertest.Ask("q"), providers.Options{SessionID: "s"}); strings.Contains(got, "cache") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestModelSpeaksAfterResults(t *testing.T) {
 		roles string
 	}{
 		"one list":         {providers.Request{Messages: append(called[:3:3], user(providers.Text{Text: "and"}))}, "user assistant tool assistant user"},
-		"blocks":           {providers.Request{History: []*providers.Block{providers.NewBlock(called)}, Messages: ask("and").Messages}, "user assistant tool assistant user"},
+		"blocks":           {providers.Request{History: []*providers.Block{providers.NewBlock(called)}, Messages: providertest.Ask("and").Messages}, "user assistant tool assistant user"},
 		"answered":         {providers.Request{Messages: append(called[:3:3], providers.Message{Role: providers.RoleAssistant, Parts: []providers.Part{providers.Text{Text: "a"}}}, user(providers.Text{Text: "and"}))}, "user assistant tool assistant user"},
 		"nothing is left":  {providers.Request{Messages: append(called[:3:3], thought, user(providers.Text{Text: "and"}))}, "user assistant tool assistant user"},
 		"the results last": {providers.Request{Messages: called}, "user assistant tool"},

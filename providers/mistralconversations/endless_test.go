@@ -15,24 +15,22 @@ func TestEndless(t *testing.T) {
 	piece := strings.Repeat("x", 1000)
 	said := func(delta string) string { return `{"choices":[{"delta":` + delta + `}]}` }
 	always := func(delta string) func(int) string { return func(int) string { return said(delta) } }
-	for name, tt := range map[string]struct {
-		event func(int) string
-		what  providers.Limited
-	}{
-		"text":     {always(`{"content":"` + piece + `"}`), providers.LimitedReply},
-		"thinking": {always(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"` + piece + `"}]}]}`), providers.LimitedReply},
-		"parts of a byte": {func(i int) string {
-			return said([]string{`{"content":"x"}`, `{"content":[{"type":"thinking","thinking":[{"type":"text","text":"x"}]}]}`}[i%2])
-		}, providers.LimitedReply},
-		"arguments": {always(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"` + piece + `"}}]}`),
-			providers.LimitedArguments},
-		"arguments without a name": {always(`{"tool_calls":[{"index":0,"function":{"arguments":"` + piece + `"}}]}`), providers.LimitedReply},
-		"calls": {func(i int) string {
-			return said(fmt.Sprintf(`{"tool_calls":[{"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, i))
-		}, providers.LimitedCalls},
-	} {
-		t.Run(name, func(t *testing.T) {
-			providertest.RunEndless(t, providertest.Endless{Codec: mistralconversations.NewCodec(nil), Event: tt.event, What: tt.what})
-		})
-	}
+	providertest.RunEndless(t, mistralconversations.NewCodec(nil), nil, map[providers.Limited]map[string]func(int) string{
+		providers.LimitedReply: {
+			"text":     always(`{"content":"` + piece + `"}`),
+			"thinking": always(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"` + piece + `"}]}]}`),
+			"parts of a byte": func(i int) string {
+				return said([]string{`{"content":"x"}`, `{"content":[{"type":"thinking","thinking":[{"type":"text","text":"x"}]}]}`}[i%2])
+			},
+			"arguments without a name": always(`{"tool_calls":[{"index":0,"function":{"arguments":"` + piece + `"}}]}`),
+		},
+		providers.LimitedArguments: {
+			"arguments": always(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"` + piece + `"}}]}`),
+		},
+		providers.LimitedCalls: {
+			"calls": func(i int) string {
+				return said(fmt.Sprintf(`{"tool_calls":[{"id":"c%d","function":{"name":"f","arguments":"{}"}}]}`, i))
+			},
+		},
+	})
 }

@@ -2,10 +2,7 @@ package mistralconversations_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -42,29 +39,16 @@ func TestCodecConformance(t *testing.T) {
 func TestConformance(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, answerByText)
-		return providertest.Subject{
-			Protocol: protocol, Model: model,
-			Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long"),
-		}
+		return providertest.Asking(protocol, model)
 	})
-}
-
-func ask(text string) providers.Request {
-	return providers.Request{Messages: []providers.Message{user(providers.Text{Text: text})}}
 }
 
 // serve starts a vendor and returns a protocol and a model that reach it.
 func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
-	server := httptest.NewServer(h)
+	t.Helper()
 	protocol := mistralconversations.New(nil)
-	t.Cleanup(func() {
-		if err := protocol.Close(); err != nil {
-			t.Error(err)
-		}
-		server.Close()
-	})
 	return protocol, providers.Model{
-		Provider: "vendor", ID: "m", API: mistralconversations.API, BaseURL: server.URL,
+		Provider: "vendor", ID: "m", API: mistralconversations.API, BaseURL: providertest.Serve(t, protocol, h),
 		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
 	}
 }
@@ -80,25 +64,12 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad body", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	chunk := func(choice string) {
-		fmt.Fprintf(w, "data: {\"choices\":[%s]}\n\n", choice)
-		w.(http.Flusher).Flush()
-	}
-	switch string(body.Messages[len(body.Messages)-1].Content) {
-	case `"text"`:
-		chunk(`{"delta":{"content":"Hello"}}`)
-		chunk(`{"delta":{"content":" there"},"finish_reason":"stop"}`)
-	case `"reasoning"`:
-		chunk(`{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm"}]}]}}`)
-		chunk(`{"delta":{"content":"Yes"},"finish_reason":"stop"}`)
-	case `"call"`:
-		io.WriteString(w, recording)
-	case `"long"`:
-		// Only the client's leaving ends this one.
-		chunk(`{"delta":{"content":"begun"}}`)
-		<-r.Context().Done()
-	}
+	providertest.Answer(w, r, strings.Trim(string(body.Messages[len(body.Messages)-1].Content), `"`), map[string]string{
+		"text":      providertest.Payloads(`{"choices":[{"delta":{"content":"Hello"}}]}`, `{"choices":[{"delta":{"content":" there"},"finish_reason":"stop"}]}`),
+		"reasoning": providertest.Payloads(`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm"}]}]}}]}`, `{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}]}`),
+		"call":      recording,
+		"long":      providertest.Payloads(`{"choices":[{"delta":{"content":"begun"}}]}`),
+	})
 }
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -110,7 +81,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	})
 	call := func() seen {
 		o := providers.Options{APIKey: "secret", SessionID: "conv"}
-		if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("text"), o)); failure != nil || broken != nil {
+		if _, failure, broken := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("text"), o)); failure != nil || broken != nil {
 			t.Fatal(failure, broken)
 		}
 		return <-got
@@ -142,14 +113,9 @@ func TestStatusErrors(t *testing.T) {
 		"overload": {503, `upstream`, providers.KindOverloaded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Mistral-Correlation-Id", "c-7")
-				w.WriteHeader(tt.status)
-				io.WriteString(w, tt.body)
-			})
-			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-			if broken != nil || e == nil || e.Kind != tt.kind || e.Status != tt.status || e.RequestID != "c-7" {
-				t.Errorf("got %+v, %v, want kind %s", e, broken, tt.kind)
+			e := providertest.Refused(t, serve, tt.status, map[string]string{"Mistral-Correlation-Id": "c-7"}, tt.body)
+			if e.Kind != tt.kind || e.RequestID != "c-7" {
+				t.Errorf("got %+v, want kind %s", e, tt.kind)
 			}
 		})
 	}
@@ -157,14 +123,5 @@ func TestStatusErrors(t *testing.T) {
 
 // TestConnectionBreaks drops the connection behind the reason to stop.
 func TestConnectionBreaks(t *testing.T) {
-	protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n")
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	events, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-	if broken != nil || e == nil || !e.Retryable() || len(events) != 1 {
-		t.Errorf("got %d events, %v, %v, want one and a retryable error", len(events), e, broken)
-	}
+	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }

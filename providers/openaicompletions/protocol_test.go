@@ -2,10 +2,8 @@ package openaicompletions_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -44,33 +42,16 @@ func TestCodecConformance(t *testing.T) {
 func TestConformance(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, answerByText)
-		return providertest.Subject{
-			Protocol:  protocol,
-			Model:     model,
-			Text:      ask("text"),
-			Reasoning: ask("reasoning"),
-			Call:      ask("call"),
-			Long:      ask("long"),
-		}
+		return providertest.Asking(protocol, model)
 	})
-}
-
-func ask(text string) providers.Request {
-	return providers.Request{Messages: []providers.Message{
-		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}},
-	}}
 }
 
 // serve starts a vendor and returns a protocol and a model that reach it.
 func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
-	server := httptest.NewServer(h)
+	t.Helper()
 	protocol := openaicompletions.New(nil)
-	t.Cleanup(func() {
-		protocol.Close()
-		server.Close()
-	})
 	return protocol, providers.Model{
-		Provider: "vendor", ID: "m", API: openaicompletions.API, BaseURL: server.URL + "/v1/",
+		Provider: "vendor", ID: "m", API: openaicompletions.API, BaseURL: providertest.Serve(t, protocol, h) + "/v1/",
 		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
 	}
 }
@@ -86,25 +67,12 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad body", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	chunk := func(choice string) {
-		fmt.Fprintf(w, "data: {\"choices\":[%s]}\n\n", choice)
-		w.(http.Flusher).Flush()
-	}
-	switch string(body.Messages[len(body.Messages)-1].Content) {
-	case `"text"`:
-		chunk(`{"delta":{"content":"Hello"}}`)
-		chunk(`{"delta":{"content":" there"},"finish_reason":"stop"}`)
-	case `"reasoning"`:
-		chunk(`{"delta":{"reasoning":"Hm"}}`)
-		chunk(`{"delta":{"content":"Yes"},"finish_reason":"stop"}`)
-	case `"call"`:
-		io.WriteString(w, recording)
-	case `"long"`:
-		// Only the client's leaving ends this one.
-		chunk(`{"delta":{"content":"begun"}}`)
-		<-r.Context().Done()
-	}
+	providertest.Answer(w, r, strings.Trim(string(body.Messages[len(body.Messages)-1].Content), `"`), map[string]string{
+		"text":      providertest.Payloads(`{"choices":[{"delta":{"content":"Hello"}}]}`, `{"choices":[{"delta":{"content":" there"},"finish_reason":"stop"}]}`),
+		"reasoning": providertest.Payloads(`{"choices":[{"delta":{"reasoning":"Hm"}}]}`, `{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}]}`),
+		"call":      recording,
+		"long":      providertest.Payloads(`{"choices":[{"delta":{"content":"begun"}}]}`),
+	})
 }
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -115,14 +83,14 @@ func TestRequestOnTheWire(t *testing.T) {
 		answerByText(w, r)
 	})
 	model.Headers = map[string]string{"X-Custom": "yes"}
-	for range protocol.Stream(t.Context(), model, ask("text"), providers.Options{APIKey: "secret"}) {
+	for range protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{APIKey: "secret"}) {
 	}
 	want := seen{"POST", "/v1/chat/completions", "Bearer secret", "yes", "application/json"}
 	if s := <-got; s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
 	model.Headers = map[string]string{"Authorization": "Own scheme"}
-	for range protocol.Stream(t.Context(), model, ask("text"), providers.Options{APIKey: "secret"}) {
+	for range protocol.Stream(t.Context(), model, providertest.Ask("text"), providers.Options{APIKey: "secret"}) {
 	}
 	if s := <-got; s.auth != "Own scheme" {
 		t.Errorf("authorization %q, want the model's own header", s.auth)
@@ -155,22 +123,9 @@ func TestStatusErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				for k, v := range tt.header {
-					w.Header().Set(k, v)
-				}
-				w.WriteHeader(tt.status)
-				io.WriteString(w, tt.body)
-			})
-			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-			if broken != nil || e == nil {
-				t.Fatalf("got %v, %v, want an error", e, broken)
-			}
-			if e.Kind != tt.kind || e.Status != tt.status || e.Provider != "vendor" || string(e.Body) != tt.body {
-				t.Errorf("got %+v", e)
-			}
-			if e.Retryable() != tt.retryable || e.RetryAfter != tt.retryAfter {
-				t.Errorf("retryable %v after %v, want %v after %v", e.Retryable(), e.RetryAfter, tt.retryable, tt.retryAfter)
+			e := providertest.Refused(t, serve, tt.status, tt.header, tt.body)
+			if e.Kind != tt.kind || e.Retryable() != tt.retryable || e.RetryAfter != tt.retryAfter {
+				t.Errorf("got %+v, retryable %v", e, e.Retryable())
 			}
 		})
 	}
@@ -181,7 +136,7 @@ func TestLargeErrorBodyIsBounded(t *testing.T) {
 		w.WriteHeader(http.StatusBadGateway)
 		io.WriteString(w, strings.Repeat("x", 2*providers.MaxErrorBody))
 	})
-	_, e, _ := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
+	_, e, _ := providertest.Collect(protocol.Stream(t.Context(), model, providertest.Ask("x"), providers.Options{}))
 	if e == nil || len(e.Body) != providers.MaxErrorBody {
 		t.Errorf("got %v with %d bytes of body, want %d", e, len(e.Body), providers.MaxErrorBody)
 	}
@@ -205,7 +160,7 @@ func TestConnectionErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := ok
 			tt.change(&m)
-			_, e, broken := providertest.Collect(closed.Stream(t.Context(), m, ask("text"), providers.Options{APIKey: tt.key}))
+			_, e, broken := providertest.Collect(closed.Stream(t.Context(), m, providertest.Ask("text"), providers.Options{APIKey: tt.key}))
 			if broken != nil || e == nil || e.Kind != tt.kind {
 				t.Fatalf("got %v, %v, want kind %s", e, broken, tt.kind)
 			}
@@ -218,14 +173,5 @@ func TestConnectionErrors(t *testing.T) {
 
 // TestConnectionBreaks drops the connection in mid-stream, behind a chunk.
 func TestConnectionBreaks(t *testing.T) {
-	protocol, model := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n")
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	events, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-	if broken != nil || e == nil || !e.Retryable() || len(events) != 1 {
-		t.Errorf("got %d events, %v, %v, want one and a retryable error", len(events), e, broken)
-	}
+	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }

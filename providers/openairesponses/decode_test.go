@@ -304,22 +304,21 @@ func TestEndless(t *testing.T) {
 		}
 	}
 	call := `{"type":"function_call","call_id":"c","name":"f","arguments":""}`
-	for name, tt := range map[string]struct {
-		event func(int) string
-		what  providers.Limited
-	}{
-		"text":      {after(added(0, `{"type":"message"}`), func(int) string { return textDelta(0, x) }), providers.LimitedReply},
-		"reasoning": {after(added(0, `{"type":"reasoning"}`), func(i int) string { return thoughtDelta(0, i, x) }), providers.LimitedReply},
-		"arguments": {after(added(0, call), func(int) string { return argumentsDelta(0, x) }), providers.LimitedArguments},
-		"calls":     {func(i int) string { return added(i, call) }, providers.LimitedCalls},
-		"items":     {func(i int) string { return added(i, `{"type":"odd"}`) }, providers.LimitedReply},
-		"messages":  {func(i int) string { return done(i, `{"type":"message","phase":"p"}`) }, providers.LimitedReply},
-		"seals":     {func(i int) string { return done(i, `{"type":"reasoning","encrypted_content":"e"}`) }, providers.LimitedReply},
-	} {
-		t.Run(name, func(t *testing.T) {
-			providertest.RunEndless(t, providertest.Endless{Codec: openairesponses.NewCodec(nil), Event: tt.event, What: tt.what})
-		})
-	}
+	providertest.RunEndless(t, openairesponses.NewCodec(nil), nil, map[providers.Limited]map[string]func(int) string{
+		providers.LimitedReply: {
+			"text":      after(added(0, `{"type":"message"}`), func(int) string { return textDelta(0, x) }),
+			"reasoning": after(added(0, `{"type":"reasoning"}`), func(i int) string { return thoughtDelta(0, i, x) }),
+			"items":     func(i int) string { return added(i, `{"type":"odd"}`) },
+			"messages":  func(i int) string { return done(i, `{"type":"message","phase":"p"}`) },
+			"seals":     func(i int) string { return done(i, `{"type":"reasoning","encrypted_content":"e"}`) },
+		},
+		providers.LimitedArguments: {
+			"arguments": after(added(0, call), func(int) string { return argumentsDelta(0, x) }),
+		},
+		providers.LimitedCalls: {
+			"calls": func(i int) string { return added(i, call) },
+		},
+	})
 }
 
 // FuzzDecode checks that no input breaks the order of events.

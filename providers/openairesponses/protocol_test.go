@@ -4,10 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -28,29 +26,18 @@ func TestCodecConformance(t *testing.T) {
 func TestConformance(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, nil, answerByText)
-		return providertest.Subject{
-			Protocol: protocol, Model: model,
-			Text: ask("text"), Reasoning: ask("reasoning"), Call: ask("call"), Long: ask("long"),
-		}
+		return providertest.Asking(protocol, model)
 	})
-}
-
-func ask(text string) providers.Request {
-	return providers.Request{Messages: []providers.Message{user(providers.Text{Text: text})}}
 }
 
 // serve starts a vendor and returns a protocol and a model that reach it.
 func serve(t *testing.T, protocol providers.Protocol, h http.HandlerFunc) (providers.Protocol, providers.Model) {
-	server := httptest.NewServer(h)
+	t.Helper()
 	if protocol == nil {
 		protocol = openairesponses.New(nil)
 	}
-	t.Cleanup(func() {
-		protocol.(io.Closer).Close()
-		server.Close()
-	})
 	return protocol, providers.Model{
-		Provider: "vendor", ID: "m", API: openairesponses.API, BaseURL: server.URL + "/v1/",
+		Provider: "vendor", ID: "m", API: openairesponses.API, BaseURL: providertest.Serve(t, protocol.(io.Closer), h) + "/v1/",
 		Reasoning: true, Input: []string{providers.InputText, providers.InputImage},
 	}
 }
@@ -66,27 +53,14 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad body", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(payloads ...string) {
-		for _, p := range payloads {
-			fmt.Fprintf(w, "data: %s\n\n", p)
-		}
-		w.(http.Flusher).Flush()
-	}
 	content := body.Input[len(body.Input)-1].Content
-	switch content[len(content)-1].Text {
-	case "text":
-		send(added(0, `{"type":"message"}`), textDelta(0, "Hello"), textDelta(0, " there"), done(0, `{"type":"message"}`), completed)
-	case "reasoning":
-		send(added(0, `{"type":"reasoning"}`), thoughtDelta(0, 0, "Hm"), done(0, `{"type":"reasoning"}`),
-			added(1, `{"type":"message"}`), textDelta(1, "Yes"), done(1, `{"type":"message"}`), completed)
-	case "call":
-		io.WriteString(w, recording)
-	case "long":
-		// Only the client's leaving ends this one.
-		send(added(0, `{"type":"message"}`), textDelta(0, "begun"))
-		<-r.Context().Done()
-	}
+	providertest.Answer(w, r, content[len(content)-1].Text, map[string]string{
+		"text": providertest.Payloads(added(0, `{"type":"message"}`), textDelta(0, "Hello"), textDelta(0, " there"), done(0, `{"type":"message"}`), completed),
+		"reasoning": providertest.Payloads(added(0, `{"type":"reasoning"}`), thoughtDelta(0, 0, "Hm"), done(0, `{"type":"reasoning"}`),
+			added(1, `{"type":"message"}`), textDelta(1, "Yes"), done(1, `{"type":"message"}`), completed),
+		"call": recording,
+		"long": providertest.Payloads(added(0, `{"type":"message"}`), textDelta(0, "begun")),
+	})
 }
 
 // token is one that the codex variant takes.
@@ -153,7 +127,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		}, o, map[string]string{"Authorization": "Own", "Session-Id": "own", "X-Client-Request-Id": "conv_1", "X-Custom": "yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := sent(t, nil, tt.change, ask("x"), tt.o, names...)
+			got, _ := sent(t, nil, tt.change, providertest.Ask("x"), tt.o, names...)
 			if got.path != "/v1/responses" {
 				t.Errorf("path %s", got.path)
 			}
@@ -171,18 +145,18 @@ func TestAzureOnTheWire(t *testing.T) {
 	}
 	names := []string{"Authorization", "Session-Id", "X-Client-Request-Id", "Api-Key"}
 	got, _ := sent(t, azure(map[string]string{"AZURE_OPENAI_DEPLOYMENT_NAME_MAP": "other=x, m = my-deployment ,bad"}),
-		func(m *providers.Model) { m.LongCacheRetention = true }, ask("x"), o, names...)
+		func(m *providers.Model) { m.LongCacheRetention = true }, providertest.Ask("x"), o, names...)
 	if diff := cmp.Diff(map[string]string{"Api-Key": "secret"}, got.header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 	if got.path != "/v1/responses?api-version=v1" || got.body["model"] != "my-deployment" || got.body["prompt_cache_key"] != "conv_1" || got.body["prompt_cache_retention"] != nil {
 		t.Errorf("got %s, %v", got.path, got.body)
 	}
-	got, _ = sent(t, azure(map[string]string{"AZURE_OPENAI_API_VERSION": "2025-04-01-preview"}), nil, ask("x"), providers.Options{APIKey: "token", Bearer: true}, names...)
+	got, _ = sent(t, azure(map[string]string{"AZURE_OPENAI_API_VERSION": "2025-04-01-preview"}), nil, providertest.Ask("x"), providers.Options{APIKey: "token", Bearer: true}, names...)
 	if got.path != "/v1/responses?api-version=2025-04-01-preview" || got.body["model"] != "m" || got.header["Authorization"] != "Bearer token" {
 		t.Errorf("got %+v", got)
 	}
-	_, failure := sent(t, azure(nil), func(m *providers.Model) { m.BaseURL = "" }, ask("x"), o)
+	_, failure := sent(t, azure(nil), func(m *providers.Model) { m.BaseURL = "" }, providertest.Ask("x"), o)
 	if failure == nil || failure.Kind != providers.KindUnresolved || !errors.Is(failure, openairesponses.ErrNoAzureEndpoint) || failure.Provider != "vendor" {
 		t.Errorf("without an endpoint: %v", failure)
 	}
@@ -210,7 +184,7 @@ func TestAzureEndpoints(t *testing.T) {
 func TestCodexOnTheWire(t *testing.T) {
 	temperature := 0.5
 	o := providers.Options{APIKey: token(account), SessionID: "conv_1", ThinkingLevel: "minimal", MaxTokens: 100, Temperature: &temperature}
-	req := ask("x")
+	req := providertest.Ask("x")
 	req.Tools = []providers.Tool{{Name: "now"}}
 	names := []string{"Authorization", "Chatgpt-Account-Id", "Openai-Beta", "Originator", "Session-Id", "X-Client-Request-Id", "User-Agent"}
 	got, _ := sent(t, openairesponses.NewCodex(nil), func(m *providers.Model) { m.StoreResponses = true }, req, o, names...)
@@ -247,7 +221,7 @@ func TestCodexOnTheWire(t *testing.T) {
 
 func TestCodexNeedsAToken(t *testing.T) {
 	for _, key := range []string{"", "sk-key", "a.b.c", token(`{}`), token(`{"https://api.openai.com/auth":{}}`), token(`7`), "a.!.c"} {
-		_, failure := sent(t, openairesponses.NewCodex(nil), nil, ask("x"), providers.Options{APIKey: key})
+		_, failure := sent(t, openairesponses.NewCodex(nil), nil, providertest.Ask("x"), providers.Options{APIKey: key})
 		if failure == nil || failure.Kind != providers.KindAuth || !errors.Is(failure, openairesponses.ErrNoAccount) {
 			t.Errorf("%q: got %v", key, failure)
 		}
@@ -276,13 +250,9 @@ func TestStatusErrors(t *testing.T) {
 		{"overloaded", 503, `{"error":{"code":"server_is_overloaded"}}`, providers.KindOverloaded, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			protocol, model := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(tt.status)
-				io.WriteString(w, tt.body)
-			})
-			_, e, broken := providertest.Collect(protocol.Stream(t.Context(), model, ask("x"), providers.Options{}))
-			if broken != nil || e == nil || e.Kind != tt.kind || e.Status != tt.status || e.RetryAfter != tt.retryAfter || string(e.Body) != tt.body {
-				t.Errorf("got %+v, %v", e, broken)
+			start := func(t *testing.T, h http.HandlerFunc) (providers.Protocol, providers.Model) { return serve(t, nil, h) }
+			if e := providertest.Refused(t, start, tt.status, nil, tt.body); e.Kind != tt.kind || e.RetryAfter != tt.retryAfter {
+				t.Errorf("got %+v", e)
 			}
 		})
 	}

@@ -9,17 +9,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Endless is a response that never ends.
-type Endless struct {
-	Codec providers.Codec
-	// Event returns the data of the i-th event, counted from 0.
-	Event func(i int) string
-	// Framing is how the format frames events; nil means SSE.
-	Framing Framing
-	// What ends it.
-	What providers.Limited
-}
-
 // endlessLimits are small, so that a codec which keeps more than it may is found by
 // what it reads.
 var endlessLimits = providers.Limits{ReplyBytes: 256 << 10, ArgumentBytes: 64 << 10, Calls: 32}
@@ -28,13 +17,22 @@ var endlessLimits = providers.Limits{ReplyBytes: 256 << 10, ArgumentBytes: 64 <<
 // a codec that keeps a byte of an event keeps all of the event's cost.
 const maxEndless = 32 << 20
 
-// RunEndless checks that a response which never ends is cut off: the stream ends with
-// KindTooLong after a bounded number of events.
-func RunEndless(t *testing.T, e Endless) {
-	src := &endlessSource{event: e.Event, framing: framingOr(e.Framing)}
+// RunEndless checks that responses which never end are cut off: the stream ends with
+// KindTooLong after a bounded number of events, by the limit that they stand under. A response
+// returns the data of its i-th event, counted from 0. f is how the format frames events; nil
+// means SSE.
+func RunEndless(t *testing.T, c providers.Codec, f Framing, responses map[providers.Limited]map[string]func(i int) string) {
+	for what, events := range responses {
+		for name, event := range events {
+			t.Run(name, func(t *testing.T) { testEndless(t, c, what, &endlessSource{event: event, framing: framingOr(f)}) })
+		}
+	}
+}
+
+func testEndless(t *testing.T, c providers.Codec, what providers.Limited, src *endlessSource) {
 	_, failure, broken := Collect(providers.NewStream(t.Context(), providers.Model{Provider: "p"}, func(a *providers.Assembler) error {
 		a.Bound(endlessLimits)
-		return e.Codec.Decode(src, a)
+		return c.Decode(src, a)
 	}))
 	if broken != nil {
 		t.Fatal(broken)
@@ -43,7 +41,7 @@ func RunEndless(t *testing.T, e Endless) {
 	if failure == nil || failure.Kind != providers.KindTooLong || !errors.As(failure, &over) {
 		t.Fatalf("after %d bytes: %v, want kind %s", src.read, failure, providers.KindTooLong)
 	}
-	if diff := cmp.Diff(e.What, over.What); diff != "" {
+	if diff := cmp.Diff(what, over.What); diff != "" {
 		t.Errorf("what ended it (-want +got):\n%s", diff)
 	}
 	if over.Got <= over.Limit {

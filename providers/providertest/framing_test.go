@@ -69,7 +69,7 @@ func truncated(err error) error {
 func TestBinaryFraming(t *testing.T) {
 	body := append(append(frame("a\n\nb", 0), frame("\r", 0)...), frame("", 0)...)
 	providertest.RunCodec(t, providertest.Recording{Codec: framed{}, Framing: frames{}, Body: body, Complete: len(body)})
-	providertest.RunEndless(t, providertest.Endless{
-		Codec: framed{}, Framing: frames{}, Event: func(int) string { return "more" }, What: providers.LimitedReply,
+	providertest.RunEndless(t, framed{}, frames{}, map[providers.Limited]map[string]func(int) string{
+		providers.LimitedReply: {"text": func(int) string { return "more" }},
 	})
 }
