@@ -91,7 +91,7 @@ func (messages) decode(body []byte) (*prompt, error) {
 	for _, b := range system {
 		p.system += b.Text
 	}
-	role := sideAssistant
+	role, begun := sideAssistant, ""
 	for i, m := range c.Messages {
 		if m.Role == role || m.Role != sideUser && m.Role != sideAssistant {
 			return nil, fmt.Errorf("message %d: role %q where the sides must alternate", i, m.Role)
@@ -104,6 +104,12 @@ func (messages) decode(body []byte) (*prompt, error) {
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
+		if role == sideAssistant {
+			begun = content[0].Type
+		}
+	}
+	if n := len(p.turns); c.Thinking.BudgetTokens > 0 && n > 0 && p.turns[n-1].side == sideTool && begun != blockThinking {
+		return nil, errors.New("when thinking is enabled, a final assistant message must start with a thinking block")
 	}
 	return p, nil
 }

@@ -12,10 +12,18 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestVendorsTakeTurns changes the vendor at every turn, through all formats forwards and
-// backwards: each accepts what the others left behind, and all of it in the end. A turn has
-// reasoning, two calls at once, an image of the user and one of a tool.
+// TestVendorsTakeTurns changes the vendor at every turn, or between calls and their results,
+// through all formats forwards and backwards: each accepts what the others left behind, and
+// all of it in the end. A turn has reasoning, two calls at once, an image of the user and one
+// of a tool.
 func TestVendorsTakeTurns(t *testing.T) {
+	for name, away := range map[string]int{"each its own": 0, "each what another began": 1} {
+		t.Run(name, func(t *testing.T) { takeTurns(t, away) })
+	}
+}
+
+// takeTurns has results answered by the vendor who is so many turns away from who called.
+func takeTurns(t *testing.T, away int) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes(fakemodel.PictureHead)}
 	ask := user(`reasoning=2 say="One moment." tool=a {"città":"<Nîmes>"} tool=b then say="Done with both."`)
 	ask.Parts = append([]providers.Part{picture}, ask.Parts...)
@@ -34,10 +42,12 @@ func TestVendorsTakeTurns(t *testing.T) {
 	back := slices.Clone(order)
 	slices.Reverse(back)
 	var history []providers.Message
-	for n, api := range slices.Concat(order, back) {
+	turns := slices.Concat(order, back)
+	for n := range turns {
 		history = append(history, ask)
-		for _, calls := range []int{2, 0} {
-			reply := clients[api].reply(t, history, providers.Options{})
+		for step, calls := range []int{2, 0} {
+			api := turns[(n+step*away)%len(turns)]
+			reply := clients[api].reply(t, history, providers.Options{ThinkingLevel: providers.ThinkingLow})
 			history = append(history, reply)
 			results := providers.Message{Role: providers.RoleTool}
 			for _, p := range reply.Parts {
