@@ -83,9 +83,8 @@ func wantAborted(t *testing.T, snap conversation.Snapshot, want ...conversation.
 }
 
 // TestHTTPAbort aborts a running submission and two behind it.
-func TestHTTPAbort(t *testing.T) { onServers(t, testAbort) }
-
-func testAbort(t *testing.T, bucket storage.Bucket) {
+func TestHTTPAbort(t *testing.T) {
+	bucket := newBucket(t)
 	s := startPaced(t, bucket, noon, slowPace)
 	const path = "/assistant/a%2Fb"
 	s.aborted(path, false)
@@ -130,11 +129,9 @@ func testAbort(t *testing.T, bucket storage.Bucket) {
 }
 
 // TestHTTPAbortInTool aborts while a tool runs: its part becomes an error.
-func TestHTTPAbortInTool(t *testing.T) { onServers(t, testAbortInTool) }
-
-func testAbortInTool(t *testing.T, bucket storage.Bucket) {
+func TestHTTPAbortInTool(t *testing.T) {
 	running := make(chan struct{})
-	s := startStack(t, bucket, func(ctx context.Context, _ clockInput) (clockOutput, error) {
+	s := startStack(t, newBucket(t), func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
 		<-ctx.Done()
 		return clockOutput{}, ctx.Err()
@@ -155,10 +152,8 @@ func testAbortInTool(t *testing.T, bucket storage.Bucket) {
 }
 
 // TestHTTPAbortWhileDraining: a node that ends promises nothing.
-func TestHTTPAbortWhileDraining(t *testing.T) { onServers(t, testAbortWhileDraining) }
-
-func testAbortWhileDraining(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPAbortWhileDraining(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, clitest.Hello))
 	s.halt()
@@ -191,9 +186,8 @@ func (s *stack) attach(path string, contents ...[]byte) []conversation.Attachmen
 
 // TestHTTPDownload brings attachments back byte by byte, also from a node that
 // never wrote the conversation.
-func TestHTTPDownload(t *testing.T) { onServers(t, testDownload) }
-
-func testDownload(t *testing.T, bucket storage.Bucket) {
+func TestHTTPDownload(t *testing.T) {
+	bucket := newBucket(t)
 	writing, other := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/a%2Fb"
 	contents := [][]byte{clitest.Photo(1), clitest.Photo(64 << 10), clitest.Photo(3<<20 + 1), clitest.Photo(1)}
@@ -226,9 +220,8 @@ func testDownload(t *testing.T, bucket storage.Bucket) {
 
 // TestHTTPDamagedAttachment: bytes that are not what their digest says never
 // arrive as a whole answer.
-func TestHTTPDamagedAttachment(t *testing.T) { onServers(t, testDamagedAttachment) }
-
-func testDamagedAttachment(t *testing.T, bucket storage.Bucket) {
+func TestHTTPDamagedAttachment(t *testing.T) {
+	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	small, large := clitest.Photo(10), clitest.Photo(1<<20)

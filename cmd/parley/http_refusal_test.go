@@ -15,7 +15,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/sample"
-	"github.com/parleyrun/parley/storage"
 )
 
 // attempt is a request that must leave the bucket as it was. ID stands for the
@@ -136,10 +135,7 @@ func (s *stack) leavesNothing(t *testing.T, id string, list []attempt) {
 // TestHTTPRefusalsLeaveNoConversation refuses everything that can be refused where
 // there is no conversation. The bucket has the format stamp and nothing else.
 func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
-	onTwoServers(t, testRefusalsLeaveNoConversation)
-}
-
-func testRefusalsLeaveNoConversation(t *testing.T, bucket storage.Bucket) {
+	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
 	const id, agent = "new", "/strict"
 	before := s.listing("")
@@ -176,10 +172,7 @@ func testRefusalsLeaveNoConversation(t *testing.T, bucket storage.Bucket) {
 // TestHTTPRefusalsLeaveTheConversation does the same where there is one, on a node
 // that has not written it.
 func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
-	onTwoServers(t, testRefusalsLeaveTheConversation)
-}
-
-func testRefusalsLeaveTheConversation(t *testing.T, bucket storage.Bucket) {
+	bucket := newBucket(t)
 	const id, agent, path = "kept", "/strict", "/strict/ID"
 	first := startStack(t, bucket, noon)
 	const keyed = `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`

@@ -18,63 +18,25 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/sse"
 	"github.com/parleyrun/parley/storage"
-	"github.com/parleyrun/parley/storage/local"
-	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// onServers runs a test over every server of buckets there is, under the race detector
-// over that of this process alone, since it sees no other. Stacks over the bucket it is
-// given share that one.
-func onServers(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
-	onMemory(t, test)
-	if sample.Of(false, true) {
-		return
-	}
-	t.Run("folder", func(t *testing.T) {
-		store, err := local.Open(t.TempDir(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		test(t, store)
-	})
-	s3server.Each(t, func(t *testing.T, server *s3server.Server) { test(t, onServer(t, server)) })
-}
-
-// onTwoServers is onServers for tests that are long, and about requests that do not
-// get as far as the bucket: one server in this process, one across a connection.
-func onTwoServers(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
-	onMemory(t, test)
-	if sample.Of(false, true) {
-		return
-	}
-	t.Run("versitygw", func(t *testing.T) { test(t, onServer(t, s3server.Versitygw(t))) })
-}
-
-func onMemory(t *testing.T, test func(t *testing.T, bucket storage.Bucket)) {
-	t.Run("memory", func(t *testing.T) { test(t, clitest.NewStore(t)) })
-}
-
-// onServer opens a bucket of a server that nobody else uses.
-func onServer(t *testing.T, server *s3server.Server) storage.Bucket {
+// newBucket is a bucket across a connection, under the race detector one of this process, since
+// it sees no other. What servers do differently is seen by storage/storagetest. Stacks over it
+// share it.
+func newBucket(t *testing.T) storage.Bucket {
 	t.Helper()
-	transport := s3.NewTransport()
-	t.Cleanup(transport.CloseIdleConnections)
-	b, err := s3.New(&s3.Options{
-		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
-		AccessKey: server.AccessKey, SecretKey: server.SecretKey, Transport: transport,
-	})
+	if sample.Of(false, true) {
+		return clitest.NewStore(t)
+	}
+	b, _, err := noderun.NewBucket(t, s3server.Versitygw(t)).Open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-func TestHTTPCreateAndContinue(t *testing.T) { onServers(t, testCreateAndContinue) }
-
-func testCreateAndContinue(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPCreateAndContinue(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/a%2Fb"
 	for _, query := range []string{"", "?view=updates&offset=-1", "?view=updates&offset=-1&live=sse"} {
 		s.refused(s.do("GET", path+query), 404, conversation.CodeStreamNotFound)
@@ -56,9 +54,8 @@ func testCreateAndContinue(t *testing.T, bucket storage.Bucket) {
 }
 
 // TestHTTPRefusedCreation has refusals of every layer. None leaves a byte.
-func TestHTTPRefusedCreation(t *testing.T) { onServers(t, testRefusedCreation) }
-
-func testRefusedCreation(t *testing.T, bucket storage.Bucket) {
+func TestHTTPRefusedCreation(t *testing.T) {
+	bucket := newBucket(t)
 	const image, empty = `{"type":"image","mimeType":"image/png","data":"eA=="}`, `{"type":"image","mimeType":"image/png","data":""}`
 	const jsonType = "application/json"
 	s := startStack(t, bucket, noon)
@@ -108,10 +105,8 @@ func testRefusedCreation(t *testing.T, bucket storage.Bucket) {
 }
 
 // TestHTTPRefusedContinuation refuses at a conversation that exists, and replays.
-func TestHTTPRefusedContinuation(t *testing.T) { onServers(t, testRefusedContinuation) }
-
-func testRefusedContinuation(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPRefusedContinuation(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path, keyed = "/strict/c", `{"kind":"user","body":"x","initialData":{"repo":"r"},"idempotencyKey":"k"}`
 	raw := s.post(path, keyed)
 	first := clitest.Into[clitest.Receipt](t, raw.body)
@@ -161,10 +156,8 @@ func testRefusedContinuation(t *testing.T, bucket storage.Bucket) {
 	s.accepted(path, `{"kind":"user","body":"x","initialData":"other"}`)
 }
 
-func TestHTTPAttachments(t *testing.T) { onServers(t, testAttachments) }
-
-func testAttachments(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPAttachments(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path, png, other = "/assistant/c", "\x89PNG\r\n\x1a\n", "other"
 	image := func(content, more string) string {
 		return fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":%q%s}`, base64.StdEncoding.EncodeToString([]byte(content)), more)
@@ -216,10 +209,8 @@ func testAttachments(t *testing.T, bucket storage.Bucket) {
 	}
 }
 
-func TestHTTPSignal(t *testing.T) { onServers(t, testSignal) }
-
-func testSignal(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPSignal(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
 	r := s.accepted(path, `{"kind":"signal","type":"ci.failed","body":"{\"job\":7}","tagName":"ci","attributes":{"b":"<2>","a":"1"}}`)
 	if got := s.settle(path, r); got != conversation.OutcomeCompleted {
@@ -237,10 +228,8 @@ func testSignal(t *testing.T, bucket storage.Bucket) {
 }
 
 // TestHTTPTrace: the trace of the caller is recorded with the submission it made.
-func TestHTTPTrace(t *testing.T) { onServers(t, testTrace) }
-
-func testTrace(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPTrace(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path, parent, state = "/assistant/c", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b,c=d"
 	want := map[conversation.SubmissionID]conversation.Trace{}
 	for _, trace := range []conversation.Trace{{Parent: parent, State: state}, {}, {Parent: parent}} {
@@ -285,9 +274,8 @@ func testTrace(t *testing.T, bucket storage.Bucket) {
 
 // TestHTTPBeyondHead asks a node that lags for the head of another: it must look
 // into the bucket before it says that there is no such offset.
-func TestHTTPBeyondHead(t *testing.T) { onServers(t, testBeyondHead) }
-
-func testBeyondHead(t *testing.T, bucket storage.Bucket) {
+func TestHTTPBeyondHead(t *testing.T) {
+	bucket := newBucket(t)
 	lagging, writing := startStack(t, bucket, noon), startStack(t, bucket, noon)
 	const path = "/assistant/c"
 	writing.settle(path, writing.accepted(path, clitest.Hello))
@@ -309,10 +297,8 @@ func testBeyondHead(t *testing.T, bucket storage.Bucket) {
 	}
 }
 
-func TestHTTPEventStreamEqualsSnapshot(t *testing.T) { onServers(t, testEventStreamEqualsSnapshot) }
-
-func testEventStreamEqualsSnapshot(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPEventStreamEqualsSnapshot(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
 	s.accepted(path, `{"kind":"user","body":"think"}`)
 	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
@@ -354,10 +340,8 @@ func testEventStreamEqualsSnapshot(t *testing.T, bucket storage.Bucket) {
 	}
 }
 
-func TestHTTPLongPollWakes(t *testing.T) { onServers(t, testLongPollWakes) }
-
-func testLongPollWakes(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPLongPollWakes(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	const path = "/assistant/c"
 	s.settle(path, s.accepted(path, clitest.Hello))
 	head := s.snapshot(path).Offset
@@ -379,9 +363,7 @@ func testLongPollWakes(t *testing.T, bucket storage.Bucket) {
 
 // TestHTTPDrain sends messages while a tool keeps the runtime from ending, and
 // after its end.
-func TestHTTPDrain(t *testing.T) { onServers(t, testDrain) }
-
-func testDrain(t *testing.T, bucket storage.Bucket) {
+func TestHTTPDrain(t *testing.T) {
 	running, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tool := func(ctx context.Context, _ clockInput) (clockOutput, error) {
 		close(running)
@@ -390,7 +372,7 @@ func testDrain(t *testing.T, bucket storage.Bucket) {
 		<-release
 		return clockOutput{}, ctx.Err()
 	}
-	s := startStack(t, bucket, tool)
+	s := startStack(t, newBucket(t), tool)
 	s.accepted("/assistant/c", `{"kind":"user","body":"time"}`)
 	clitest.Await(t, running)
 	s.stop()
@@ -417,9 +399,8 @@ func testDrain(t *testing.T, bucket storage.Bucket) {
 	}
 }
 
-func TestHTTPDamagedLog(t *testing.T) { onServers(t, testDamagedLog) }
-
-func testDamagedLog(t *testing.T, bucket storage.Bucket) {
+func TestHTTPDamagedLog(t *testing.T) {
+	bucket := newBucket(t)
 	const path = "/assistant/c"
 	s := startStack(t, bucket, noon)
 	s.settle(path, s.accepted(path, clitest.Hello))
@@ -452,10 +433,8 @@ func testDamagedLog(t *testing.T, bucket storage.Bucket) {
 }
 
 // TestHTTPBrokenEscape: such a path is refused before there is a request.
-func TestHTTPBrokenEscape(t *testing.T) { onServers(t, testBrokenEscape) }
-
-func testBrokenEscape(t *testing.T, bucket storage.Bucket) {
-	s := startStack(t, bucket, noon)
+func TestHTTPBrokenEscape(t *testing.T) {
+	s := startStack(t, newBucket(t), noon)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
