@@ -46,7 +46,7 @@
 // latencies are those of a machine without a core to spare, and those of a machine that
 // does something else say nothing.
 //
-//	go test ./internal/attackrun                                    some seconds of each, of one node with the race detector
+//	go test ./internal/attackrun                                    some seconds of each, with the race detector of a few on one node
 //	go test ./internal/attackrun -timeout 0 -v -long                15 minutes of each
 //	go test ./internal/attackrun -v -long -duration 1m -kinds crowd what one kind does
 //

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 var (
 	seedFlag     = flag.Uint64("seed", 1, "decides what is sent and broken, and when")
 	longFlag     = flag.Bool("long", false, "15 minutes of the attack, and latencies are judged")
 	durationFlag = flag.Duration("duration", 0, "how long the attack goes on at least; 0 is 8s, or 15m with -long")
-	kindsFlag    = flag.String("kinds", "", "only these kinds of attack, separated by commas; what else has to be seen is left out then")
+	kindsFlag    = flag.String("kinds", sample.Of("", "connections,followers,loop"), "only these kinds of attack, separated by commas; what else has to be seen is left out then")
 	programFlag  = flag.String("program", "", "run this parley program, built with the tag attack, in place of one that is built for the test")
 	keepFlag     = flag.String("keep", "", "keep the logs of the nodes in this folder")
 )

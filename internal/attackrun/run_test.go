@@ -57,7 +57,7 @@ func newPlan(nodes int) plan {
 }
 
 // TestAttack attacks a node that serves a folder alone, and a cluster over an S3 server. The
-// nodes never have the race detector, see program, and who attacks is the same for both.
+// nodes never have the race detector, see program: with it, one is attacked in a few ways.
 func TestAttack(t *testing.T) {
 	for _, run := range sample.Of([]string{"one node", "three nodes"}, []string{"one node"}) {
 		t.Run(run, func(t *testing.T) {
