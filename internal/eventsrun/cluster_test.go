@@ -212,7 +212,7 @@ func until(ctx context.Context, what string, so func() (bool, error)) error {
 		if ok, err := so(); ok || err != nil {
 			return err
 		}
-		if err := noderun.Pause(ctx, 50*time.Millisecond); err != nil {
+		if err := noderun.Pause(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("wait until %s: %w", what, err)
 		}
 	}

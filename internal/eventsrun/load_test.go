@@ -92,7 +92,7 @@ type round struct {
 
 // newLoad makes clients and conversations, in the order of a seed.
 func newLoad(c *client, seed uint64, clients, talks int) *load {
-	l := &load{client: c, clients: clients, think: sample.Of(0, 500*time.Millisecond), idle: make(chan *talk, talks)}
+	l := &load{client: c, clients: clients, think: sample.Of(300*time.Millisecond, 1500*time.Millisecond), idle: make(chan *talk, talks)}
 	for i := range talks {
 		l.idle <- newTalk(seed, i)
 	}

@@ -22,7 +22,7 @@ type Client struct {
 
 // NewClient makes a client that gives up a request that is not answered within a time.
 func NewClient(within time.Duration) *Client {
-	return &Client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, IdleConnTimeout: time.Minute}}, within}
+	return &Client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, IdleConnTimeout: time.Minute, DisableCompression: true}}, within}
 }
 
 // Close closes the connections that nobody uses.
