@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -207,6 +208,33 @@ func TestOutputsAtOnce(t *testing.T) {
 			t.Errorf("%d outputs are whole and of %d a part is recorded, in %d pieces", whole, parts, len(l.blobs()))
 		}
 	})
+}
+
+// TestLongOutputsOfOneReply: what counts is what the model is shown of them, all that it is shown
+// counts, and what is recorded is whole.
+func TestLongOutputsOfOneReply(t *testing.T) {
+	const most = 400 << 10
+	long := strings.Repeat("0123456789", 20_000)
+	for _, tc := range []struct {
+		calls   int
+		outcome conversation.Outcome
+	}{{5, conversation.OutcomeCompleted}, {7, conversation.OutcomeFailed}} {
+		inLoop(t, func(t *testing.T, l *loop) {
+			c := alone(inTurn(asks(slices.Repeat([]string{"report"}, tc.calls)...), tells("done")))
+			n := l.run(part{opts: agents(chatAgent(returning("report", long))), cast: c})
+			n.rt.ShowAtMost(most)
+			n.admit(chat("c"), "1", "go")
+			settled := l.settles(chat("c"), 1)[0]
+			if settled.Outcome != tc.outcome || settled.Error != nil && !strings.Contains(settled.Error.Message, "too long for the model") {
+				t.Errorf("%d outputs of %d bytes: %s, %+v", tc.calls, len(long), settled.Outcome, settled.Error)
+			}
+			for _, p := range toolParts(n.snapshot(chat("c"))) {
+				if len(p.Output) != len(long)+len(`""`) {
+					t.Errorf("%d bytes of an output are recorded, as %s", len(p.Output), p.State)
+				}
+			}
+		})
+	}
 }
 
 // TestOutputThatCannotBeStored is told to the model, and the response goes on.

@@ -120,7 +120,7 @@ const minStored = 16 << 10
 // not every node reads what says so, or the response has had its share.
 func (m *Machine) outputRoom(w *work) int {
 	limits := m.limits()
-	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission), limits.MaxReply-m.replied(w))
+	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission))
 	if room < minStored || !m.allRead(conversation.TypeOutputStored) {
 		return 0
 	}
@@ -173,24 +173,10 @@ func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *con
 	if stored != nil {
 		size = int(stored.Size)
 	}
-	switch reply, most := m.replied(w), m.limits().MaxReply; {
-	case n > max(limit-brought, smallOutcome):
+	if n > max(limit-brought, smallOutcome) {
 		return fmt.Sprintf(toolNoRoom, size, brought, limit)
-	case n > max(most-reply, smallOutcome):
-		return fmt.Sprintf(toolReplyFull, size, reply, most)
 	}
 	return ""
-}
-
-// replied is how much the calls of the last reply have brought, their arguments included.
-func (m *Machine) replied(w *work) (n int) {
-	last, _ := m.sub(w).LastTurn()
-	for _, p := range last.Parts {
-		if c := p.Tool; c != nil {
-			n += len(c.Input) + len(c.Output) + len(c.ErrorText) + c.Stored.Bytes()
-		}
-	}
-	return n
 }
 
 // tooManyCalls ends a turn whose reply has more calls than it may. Like one that ends

@@ -26,9 +26,6 @@ type Limits struct {
 	// MaxBrought bounds what the calls of a response bring, those of its subagents
 	// included, in bytes as [conversation.State.Brought] counts them.
 	MaxBrought int
-	// MaxReply bounds what the calls of one reply bring, in bytes: a model is shown all of
-	// it at once.
-	MaxReply int
 	// MaxTurns and MaxToolCalls bound what a submission takes as [conversation.Spent] counts
 	// it, and MaxTokens and MaxDollars too, unless they are 0.
 	MaxTurns, MaxToolCalls int

@@ -51,7 +51,7 @@ type rig struct {
 func newRig() *rig {
 	r := &rig{
 		wall:   1_700_000_000_000,
-		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, Patience: 10 * time.Minute, ToolConcurrency: 16, MaxResponse: 16 << 20, MaxBrought: 32 << 20, MaxReply: 12 << 20, MaxCalls: 128, MaxTurns: 100, MaxToolCalls: 1000},
+		limits: machine.Limits{MaxAttempts: 10, Timeout: time.Hour, Patience: 10 * time.Minute, ToolConcurrency: 16, MaxResponse: 16 << 20, MaxBrought: 32 << 20, MaxCalls: 128, MaxTurns: 100, MaxToolCalls: 1000},
 		cfg: machine.Config{
 			Pace: 250 * time.Millisecond, RetryPause: time.Second, IdleAfter: 5 * time.Minute, MaxWaiting: 100, MaxWaitingBytes: 1 << 20,
 			MaxPendingBytes: 1 << 20, MaxBatchBytes: 4 << 20,

@@ -199,7 +199,6 @@ func (s *script) configure() {
 	s.cfg.MaxBatchBytes = s.number("batch", s.cfg.MaxBatchBytes)
 	s.limits.MaxResponse = s.number("response", s.limits.MaxResponse)
 	s.limits.MaxBrought = s.number("brought", s.limits.MaxBrought)
-	s.limits.MaxReply = s.number("reply", s.limits.MaxReply)
 	s.limits.MaxCalls = s.number("calls", s.limits.MaxCalls)
 	s.limits.MaxTurns = s.number("turns", s.limits.MaxTurns)
 	s.limits.MaxToolCalls = s.number("toolcalls", s.limits.MaxToolCalls)

@@ -18,7 +18,6 @@ const (
 	toolTooLarge   = "The tool ran, but its outcome is left out: with what it wrote it has about %d bytes, and at most %d are recorded."
 	toolOutputLong = "The tool ran, but its output of %d bytes is left out: it is longer than what can be recorded now. Ask for less, or call again later."
 	toolNoRoom     = "The tool ran, but its output of %d bytes is left out: the tool calls of this response have brought %d bytes, and may bring %d. Ask for less, or answer with what you have."
-	toolReplyFull  = "The tool ran, but its output of %d bytes is left out: the tool calls of this reply have %d bytes, and you are shown %d of them at a time. Call fewer at once, or ask for less."
 	toolTooDeep    = "This task was not handed on: subagents may stand at most %d deep. Do it without another subagent."
 	toolTaskFailed = "The subagent could not complete the task."
 	toolAborted    = "This call was stopped: the conversation was aborted. It may or may not have taken effect."

@@ -131,14 +131,14 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	if w.chance(20) {
 		w.short = true
-		w.limits.MaxBrought, w.limits.MaxReply = 1500+w.r.IntN(3000), 1000+w.r.IntN(2000)
+		w.limits.MaxBrought = 1500 + w.r.IntN(3000)
 		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
 	} else if w.chance(20) {
 		w.short = true
 		w.limits.MaxTurns, w.limits.MaxToolCalls = 1+w.r.IntN(6), 1+w.r.IntN(6)
 	} else if w.chance(40) {
 		w.short, w.big, w.cfg.MaxBatchBytes = true, true, 1<<20
-		w.limits.MaxBrought, w.limits.MaxReply = 60_000+w.r.IntN(60_000), 60_000+w.r.IntN(8000)
+		w.limits.MaxBrought = 60_000 + w.r.IntN(60_000)
 	}
 	w.limits.ToolConcurrency, w.limits.ResponseFinishedHook = 1+w.r.IntN(3), w.chance(50)
 	if w.big { // only what runs side by side takes each other's room

@@ -13,7 +13,6 @@ import (
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/prompt"
-	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
@@ -237,15 +236,14 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 	if open, err = c.node.o.History.Whole(ctx, c.key, open, room); err != nil {
 		return nil, nil, err
 	}
-	size := 0
-	for i := range open {
-		size += summary.Bytes(open[i])
+	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open, c.shown); err != nil {
+		return nil, nil, err
 	}
-	if size > maxViewBytes {
+	if providers.TextBytes(now) > c.node.ViewBytes {
 		return nil, nil, history.ErrTooLong
 	}
-	if now, err = c.node.o.Prompt.Messages(ctx, c.key, open, c.shown); err != nil || c.shown.After == nil {
-		return blocks, now, err
+	if c.shown.After == nil {
+		return blocks, now, nil
 	}
 	begin := []providers.Message{prompt.Summary(c.shown.After)}
 	if len(blocks) == 0 {
