@@ -64,19 +64,15 @@ type delta struct {
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	events := sse.NewReader(src, &sse.Options{MaxEventBytes: c.maxEventBytes})
 	d := decoder{out: a, open: map[int]*openBlock{}}
-	for !a.Stopped() && !d.finished {
-		e, err := events.Next()
-		switch {
-		case err == io.EOF:
+	for e, err := range providers.Events(src, c.maxEventBytes, a) {
+		if err == io.EOF {
 			return truncated(errNoStop)
-		case err != nil:
-			return err
-		case len(e.Data) == 0:
-			continue
 		}
-		if err := d.event(e); err != nil {
+		if err == nil {
+			err = d.event(e)
+		}
+		if err != nil || d.finished {
 			return err
 		}
 	}

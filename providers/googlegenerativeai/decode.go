@@ -77,13 +77,8 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	if first, err := body.Peek(1); err == nil && (first[0] == '[' || first[0] == '{') {
 		return noStream(body)
 	}
-	events := sse.NewReader(body, &sse.Options{MaxEventBytes: c.maxEventBytes})
 	d := decoder{out: a, ids: map[string]bool{}}
-	for !a.Stopped() {
-		e, err := events.Next()
-		if err == nil && len(e.Data) == 0 {
-			continue
-		}
+	for e, err := range providers.Events(body, c.maxEventBytes, a) {
 		if err == nil {
 			err = d.event(e)
 		}

@@ -69,19 +69,15 @@ type callDelta struct {
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	events := sse.NewReader(src, &sse.Options{MaxEventBytes: c.maxEventBytes})
 	d := decoder{out: a}
-	for !a.Stopped() {
-		e, err := events.Next()
-		switch {
-		case err == io.EOF || err == nil && string(e.Data) == "[DONE]":
+	for e, err := range providers.Events(src, c.maxEventBytes, a) {
+		if err == io.EOF || err == nil && string(e.Data) == "[DONE]" {
 			return d.finish(err == nil)
-		case err != nil:
-			return err
-		case len(e.Data) == 0:
-			continue
 		}
-		if err := d.event(e); err != nil {
+		if err == nil {
+			err = d.event(e)
+		}
+		if err != nil {
 			return err
 		}
 	}

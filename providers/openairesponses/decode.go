@@ -48,19 +48,15 @@ type response struct {
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	events := sse.NewReader(src, &sse.Options{MaxEventBytes: c.maxEventBytes})
 	d := decoder{out: a, items: map[int]*item{}}
-	for !a.Stopped() && !d.finished {
-		e, err := events.Next()
-		switch {
-		case err == io.EOF:
+	for e, err := range providers.Events(src, c.maxEventBytes, a) {
+		if err == io.EOF {
 			return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoEnd}
-		case err != nil:
-			return err
-		case len(e.Data) == 0 || string(e.Data) == "[DONE]":
-			continue
 		}
-		if err := d.event(e); err != nil {
+		if err == nil && string(e.Data) != "[DONE]" {
+			err = d.event(e)
+		}
+		if err != nil || d.finished {
 			return err
 		}
 	}
