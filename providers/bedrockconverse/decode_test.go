@@ -22,11 +22,7 @@ func decode(t *testing.T, body string) ([]providers.Event, *providers.Error) {
 
 func TestDecodeWholeResponse(t *testing.T) {
 	body, _ := recording()
-	events, failure := decode(t, body)
-	if failure != nil {
-		t.Fatal(failure)
-	}
-	want := []providers.Event{
+	providertest.Reads(t, newCodec(), body,
 		providers.ReasoningDelta{Text: "Hm, "}, providers.ReasoningDelta{Text: "néw"}, providers.ReasoningEnd{Signature: "c2ln"},
 		providers.TextDelta{Text: "Grüße 😀"},
 		providers.ReasoningEnd{Signature: `{"redactedContent":"cmVk"}`},
@@ -40,10 +36,7 @@ func TestDecodeWholeResponse(t *testing.T) {
 			StopReason: providers.StopToolUse, CacheWriteHour: 20,
 			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 20, CacheWrite: 30, Total: 64},
 		},
-	}
-	if diff := cmp.Diff(want, events); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	)
 }
 
 // TestDecodeEnds tells how responses end.

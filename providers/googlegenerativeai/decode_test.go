@@ -48,11 +48,7 @@ func read(t *testing.T, payloads ...string) ([]providers.Event, *providers.Error
 }
 
 func TestDecodeRecording(t *testing.T) {
-	events, failure := providertest.Decode(t, googlegenerativeai.NewCodec(nil), recording)
-	if failure != nil {
-		t.Fatal(failure)
-	}
-	want := []providers.Event{
+	providertest.Reads(t, googlegenerativeai.NewCodec(nil), recording,
 		providers.ReasoningDelta{Text: "Hm, "},
 		providers.ReasoningDelta{Text: "néw <so>"},
 		providers.ReasoningEnd{},
@@ -69,10 +65,7 @@ func TestDecodeRecording(t *testing.T) {
 			StopReason: providers.StopToolUse, ResponseID: "r1", ResponseModel: "gemini-3-pro",
 			Usage: providers.Usage{Input: 9, Output: 9, CacheRead: 12, Reasoning: 4, Total: 30},
 		},
-	}
-	if diff := cmp.Diff(want, events); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	)
 }
 
 // TestRoundTrip sends back what was decoded: each signature stands on the part that it came

@@ -18,11 +18,7 @@ func read(t *testing.T, payloads ...string) ([]providers.Event, *providers.Error
 }
 
 func TestDecodeRecording(t *testing.T) {
-	events, failure := providertest.Decode(t, mistralconversations.NewCodec(nil), recording)
-	if failure != nil {
-		t.Fatal(failure)
-	}
-	want := []providers.Event{
+	providertest.Reads(t, mistralconversations.NewCodec(nil), recording,
 		providers.ReasoningDelta{Text: "Hm, "},
 		providers.ReasoningDelta{Text: "néw"},
 		providers.ReasoningEnd{},
@@ -39,10 +35,7 @@ func TestDecodeRecording(t *testing.T) {
 			StopReason: providers.StopToolUse, ResponseID: "r1", ResponseModel: "m-1",
 			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 15, Total: 29},
 		},
-	}
-	if diff := cmp.Diff(want, events); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	)
 }
 
 func TestDecodeContent(t *testing.T) {
@@ -99,19 +92,7 @@ func TestDecodeCalls(t *testing.T) {
 			[]providers.ToolCallEnd{end(0, "a", "f", `{"n":12345678901234567890}`)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events, failure := read(t, append(tt.payloads, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`)...)
-			if failure != nil {
-				t.Fatal(failure)
-			}
-			var got []providers.ToolCallEnd
-			for _, e := range events {
-				if e, ok := e.(providers.ToolCallEnd); ok {
-					got = append(got, e)
-				}
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			providertest.ReadsCalls(t, mistralconversations.NewCodec(nil), providertest.Payloads(append(tt.payloads, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`)...), tt.want...)
 		})
 	}
 }

@@ -25,11 +25,7 @@ func readBody(t *testing.T, o *openaicompletions.Options, body string) ([]provid
 }
 
 func TestDecodeRecording(t *testing.T) {
-	events, failure := readBody(t, nil, recording)
-	if failure != nil {
-		t.Fatal(failure)
-	}
-	want := []providers.Event{
+	providertest.Reads(t, openaicompletions.NewCodec(nil), recording,
 		providers.ReasoningDelta{Text: "Hm, "},
 		providers.ReasoningDelta{Text: "néw"},
 		providers.ReasoningEnd{Signature: "reasoning_content"},
@@ -45,10 +41,7 @@ func TestDecodeRecording(t *testing.T) {
 			StopReason: providers.StopToolUse, ResponseID: "r1", ResponseModel: "m-1",
 			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 15, Reasoning: 4, Total: 29},
 		},
-	}
-	if diff := cmp.Diff(want, events); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	)
 }
 
 func TestDecodeCalls(t *testing.T) {
@@ -99,22 +92,7 @@ func TestDecodeCalls(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			events, failure := read(t, nil, append(tt.payloads, stop)...)
-			if failure != nil {
-				t.Fatal(failure)
-			}
-			var got []providers.ToolCallEnd
-			for _, e := range events {
-				if e, ok := e.(providers.ToolCallEnd); ok {
-					got = append(got, e)
-				}
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopToolUse {
-				t.Errorf("stop reason %q, though there are calls", done.StopReason)
-			}
+			providertest.ReadsCalls(t, openaicompletions.NewCodec(nil), providertest.Payloads(append(tt.payloads, stop)...), tt.want...)
 		})
 	}
 }

@@ -89,11 +89,7 @@ func readBody(t *testing.T, o *openairesponses.Options, body string) ([]provider
 }
 
 func TestDecodeRecording(t *testing.T) {
-	events, failure := readBody(t, nil, recording)
-	if failure != nil {
-		t.Fatal(failure)
-	}
-	want := []providers.Event{
+	providertest.Reads(t, openairesponses.NewCodec(nil), recording,
 		providers.ReasoningDelta{Text: "Hm, "},
 		providers.ReasoningDelta{Text: "néw"},
 		providers.ReasoningDelta{Text: "\n\n<So>"},
@@ -112,10 +108,7 @@ func TestDecodeRecording(t *testing.T) {
 			StopReason: providers.StopToolUse, ResponseID: "resp_1", ResponseModel: "m-1", PriceFactor: 2,
 			Usage: providers.Usage{Input: 5, Output: 9, CacheRead: 12, CacheWrite: 3, Reasoning: 4, Total: 29},
 		},
-	}
-	if diff := cmp.Diff(want, events); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	)
 }
 
 // TestRoundTrip sends back what was decoded, as the runtime does: item by item as the

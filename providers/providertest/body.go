@@ -33,6 +33,40 @@ func Decode(t *testing.T, c providers.Codec, body string) ([]providers.Event, *p
 	return events, failure
 }
 
+// Reads checks that a codec reads these events, and no others, in the body of a response.
+func Reads(t *testing.T, c providers.Codec, body string, want ...providers.Event) {
+	t.Helper()
+	events, failure := Decode(t, c, body)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// ReadsCalls checks that a codec reads these calls in the body of a response, and that they
+// are why it ends.
+func ReadsCalls(t *testing.T, c providers.Codec, body string, want ...providers.ToolCallEnd) {
+	t.Helper()
+	events, failure := Decode(t, c, body)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	var got []providers.ToolCallEnd
+	for _, e := range events {
+		if e, ok := e.(providers.ToolCallEnd); ok {
+			got = append(got, e)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if done := events[len(events)-1].(providers.Done); done.StopReason != providers.StopToolUse {
+		t.Errorf("stop reason %q, though there are calls", done.StopReason)
+	}
+}
+
 // Sent returns the body of a call as it goes out, which has the size that the call says.
 func Sent(t *testing.T, call *providers.Call) string {
 	t.Helper()
