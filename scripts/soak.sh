@@ -17,6 +17,7 @@ volumes() {
 	timed "$SCHEDULES" 'schedules of nodes' "${raced[@]}" -run 'TestSimulation$' ./actors -schedules
 	lasting 120 'the tests of actors through the S3 client' "${test[@]}" ./actors -s3
 	timed "$LOGSCHEDULES" 'schedules of the log' "${test[@]}" -run 'TestLogSimulation$' ./storage -logschedules
+	lasting 600 'the models under more faults at a time' "${test[@]}" ./internal/model -deep
 	timed "$CYCLES" 'cycles of kills' "${raced[@]}" -v -run TestKillRun ./internal/killrun -cycles
 	lasting 480 '5 minutes of a cluster of 300 conversations, and its audit' "${raced[@]}" -v -run TestClusterRun ./internal/clusterrun -long
 	lasting 2520 '15 minutes of attacks on one node and on three, and their audits' "${test[@]}" -v -run TestAttack ./internal/attackrun -long

@@ -1,0 +1,92 @@
+package model_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/internal/model"
+	"github.com/parleyrun/parley/internal/sample"
+)
+
+var (
+	paths = flag.Bool("paths", false, "print the shortest way to each violation, with -v")
+	deep  = flag.Bool("deep", false, "explore the models under more faults at a time, for minutes, in some GiB of memory")
+)
+
+// bound is how many worlds an exploration may have.
+const bound = 5_000_000
+
+// scene is where and under which faults a rule is missed.
+type scene struct {
+	off    rule
+	also   rule
+	from   func() world
+	faults faults
+	say    string // of the violation, empty if there is none
+}
+
+func (s scene) explore(t *testing.T, what func(*cluster) app) {
+	t.Helper()
+	c := &cluster{off: s.off, also: s.also, start: s.from()}
+	c.app, c.start.faults = what(c), s.faults
+	r := model.Explore(c, bound)
+	t.Logf("%d worlds, %d moves to: %s", r.Worlds, len(r.Path), r.Violation)
+	if *paths || (s.say == "") != (r.Violation == "") {
+		for i, m := range r.Path {
+			t.Logf("%3d  %v", i+1, m)
+		}
+	}
+	if s.say == "" && r.Violation != "" || !strings.Contains(r.Violation, s.say) {
+		t.Errorf("%q, want %q", r.Violation, s.say)
+	}
+}
+
+// family is one of the models: what it adds to the kit, where it holds, and what it misses.
+type family struct {
+	what                 func(*cluster) app
+	base, deeper, missed []scene
+}
+
+func (f family) run(t *testing.T) {
+	if *deep {
+		f.base = append(f.base, f.deeper...)
+	}
+	for _, s := range f.base {
+		t.Run(fmt.Sprintf("all rules, %+v", s.faults), func(t *testing.T) { s.explore(t, f.what) })
+	}
+	for _, s := range f.missed {
+		name := "without " + names[s.off]
+		if s.also != none {
+			name += ", nor " + names[s.also]
+		}
+		t.Run(name, func(t *testing.T) { s.explore(t, f.what) })
+	}
+}
+
+func TestWaits(t *testing.T)   { sample.Of(waitsFamily(), waitsFamily().few()).run(t) }
+func TestReplies(t *testing.T) { sample.Of(repliesFamily(), repliesFamily().few()).run(t) }
+func TestPosts(t *testing.T)   { sample.Of(postsFamily(), postsFamily().few()).run(t) }
+
+// few is a sample: one scene with all rules, and those of rules that are missed at once.
+func (f family) few() family {
+	f.base = f.base[:1]
+	f.missed = slices.DeleteFunc(f.missed, func(s scene) bool { return s.faults != faults{} })
+	return f
+}
+
+// TestEveryRuleIsMissed holds the scenes against the rules: each has one that shows what
+// comes of its absence, apart from the two that the page calls spare.
+func TestEveryRuleIsMissed(t *testing.T) {
+	missed := map[rule]bool{}
+	for _, s := range slices.Concat(waitsFamily().missed, repliesFamily().missed, postsFamily().missed) {
+		missed[s.off], missed[s.also] = missed[s.off] || s.say != "", missed[s.also] || s.say != ""
+	}
+	for r := none + 1; int(r) < len(names); r++ {
+		if spare := r == recordOnly || r == postInFlight; missed[r] == spare {
+			t.Errorf("%q is missed: %v", names[r], missed[r])
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package model_test
+
+// The model of replies: the conversation is asked by another, whose log is one value here,
+// changed at once: what it has said is durable, and that whoever is waited for wakes it is
+// what the model of waits shows.
+//
+// Left out: that the asker's function is run again after a crash, under the same keys.
+
+// replies are the facts of the conversation that is asked. It settles.
+type replies struct{ asked, told bool }
+
+// asker is the other conversation, and the messages between the two.
+type asker struct {
+	state, at uint8   // of its question
+	waiting   bool    // wait_started
+	kept      bool    // the notice, before the wait
+	ended     uint8   // by the notice, or timeout
+	facts     uint8   // how often the notice is one
+	sent      [2]bool // a notice by a node is under way
+}
+
+const notice = 1
+
+// What an activation knows of its notice.
+const (
+	noticeSent = iota + 1
+	noticeDone
+)
+
+type replier struct{ *cluster }
+
+func newReplies(c *cluster) app { return replier{c} }
+
+// silent is where the notice is owed, and the node has died that owed it.
+func silent() world {
+	w := leftBehind()
+	w.log.asked, w.log.settled = true, true
+	w.asker.state = accepted
+	return w
+}
+
+func (c replier) apply(f facts, b batch) facts {
+	switch b {
+	case admit:
+		f.asked = true
+	case settle:
+		f.settled = true
+	case delivered:
+		f.told = true
+	}
+	return f
+}
+
+func (c replier) owes(f facts) bool {
+	return c.begins(f) || f.settled && !f.told && c.holds(noticeHolds)
+}
+func (c replier) begins(f facts) bool  { return f.asked && !f.settled }
+func (c replier) opened(*world, uint8) {}
+
+func (c replier) idle(w *world, n uint8) bool {
+	a := w.nodes[n].act
+	return !c.owes(a.facts) || !c.holds(noticeRecorded) && a.pending == noticeDone
+}
+
+func (c replier) answersEarly(w *world, n uint8) bool {
+	return !c.holds(noticeSwept) && !c.begins(w.nodes[n].act.facts)
+}
+
+func (c replier) quiet(w *world, n uint8) bool {
+	return w.asker.at != n || !open(w.asker.state)
+}
+
+func (c replier) died(w *world, n uint8) {
+	if !c.quiet(w, n) {
+		w.asker.state = unknown
+	}
+}
+
+func (c replier) learned(w *world, n uint8, b batch) {
+	a := &w.nodes[n].act
+	switch b {
+	case admit, attempt:
+		a.run = runs
+	case settle:
+		a.run = rests
+		if !c.holds(noticeResent) {
+			a.pending = noticeSent
+			w.asker.sent[n] = true
+		}
+	case delivered:
+		a.pending = 0
+	}
+}
+
+func (c replier) moves(w *world, yield func(move)) {
+	c.askMoves(w, yield)
+	for n := range uint8(2) {
+		if w.asker.sent[n] {
+			c.noticeMoves(w, n, yield)
+		}
+		if w.nodes[n].up && w.nodes[n].act.writer != 0 {
+			c.admitMoves(w, n, yield)
+			if w.writing(n) == nothing {
+				c.workMoves(w, n, yield)
+			}
+		}
+	}
+}
+
+// askMoves are the asker's: it asks until it has an answer, and waits before or after that.
+func (c replier) askMoves(w *world, yield func(move)) {
+	a := w.asker
+	if a.ended != 0 {
+		return
+	}
+	for n := range uint8(2) {
+		if (a.state == unsent || a.state == unknown) && w.owns(n) {
+			c.do(w, yield, true, "node %d is asked", n, 0, func(w *world) {
+				c.open(w, n)
+				w.asker.state, w.asker.at = arrived, n
+			})
+		}
+	}
+	if !a.waiting {
+		c.do(w, yield, true, "the asker waits", 0, 0, func(w *world) {
+			w.asker.waiting = true
+			if w.asker.kept {
+				w.asker.kept, w.asker.ended = false, notice
+			}
+		})
+	} else if w.faults.extra > 0 {
+		c.do(w, yield, false, "the time of the asker runs out", 0, 0, func(w *world) { w.faults.extra--; w.asker.ended = timeout })
+	}
+}
+
+// noticeMoves are the fates of a notice.
+func (c replier) noticeMoves(w *world, n uint8, yield func(move)) {
+	c.do(w, yield, true, "the notice of node %d arrives", n, 0, func(w *world) {
+		w.asker.sent[n] = false
+		over := c.note(w)
+		if a := &w.nodes[n].act; a.pending == noticeSent {
+			a.pending = noticeDone
+			if over && !c.holds(noticeOver) {
+				a.pending = 0
+			}
+		}
+	})
+	if w.faults.retries > 0 {
+		c.do(w, yield, false, "the notice of node %d is lost", n, 0, func(w *world) {
+			w.faults.retries--
+			w.asker.sent[n] = false
+			if a := &w.nodes[n].act; a.pending == noticeSent {
+				a.pending = 0
+			}
+		})
+	}
+}
+
+// note is what the asker does with a notice. It reports whether its answer is 409.
+func (c replier) note(w *world) bool {
+	a := &w.asker
+	if a.facts > 0 && c.holds(noticeKey) {
+		return false
+	}
+	switch {
+	case (a.ended != 0 || a.kept) && c.holds(noticeFirst):
+		return true
+	case a.waiting:
+		a.ended = notice
+	case !c.holds(noticeKept):
+		return true
+	default:
+		a.kept = true
+	}
+	if a.facts++; a.facts > 1 {
+		w.wrong = wrongTwice
+	}
+	return false
+}
+
+// admitMoves decide on the question, and answer it.
+func (c replier) admitMoves(w *world, n uint8, yield func(move)) {
+	if w.asker.at != n || w.writing(n) != nothing {
+		return
+	}
+	f := w.nodes[n].act.facts
+	switch w.asker.state {
+	case arrived:
+		c.do(w, yield, true, "node %d decides on the question", n, 0, func(w *world) {
+			w.asker.state = admitted
+			if !f.asked {
+				w.send(n, admit)
+				c.list(w, n)
+			}
+			c.takeOver(w, n)
+		})
+	case admitted:
+		late := !c.owes(f) || c.listed(w, n) || f.settled && !c.holds(noticeReplayed)
+		if f.asked && late {
+			c.do(w, yield, true, "node %d answers 202 to the question", n, 0, func(w *world) { w.asker.state = accepted })
+		}
+	}
+}
+
+// workMoves are the conversation's: it settles, and says so.
+func (c replier) workMoves(w *world, n uint8, yield func(move)) {
+	a := w.nodes[n].act
+	owed := a.facts.settled && !a.facts.told
+	switch {
+	case a.run == runs:
+		c.do(w, yield, true, "node %d settles", n, 0, func(w *world) { w.send(n, settle) })
+	case owed && a.pending == 0 && c.holds(noticeResent) && !w.asker.sent[n]:
+		c.do(w, yield, true, "node %d sends its notice", n, 0, func(w *world) {
+			w.nodes[n].act.pending = noticeSent
+			w.asker.sent[n] = true
+		})
+	case owed && c.holds(noticeRecorded) && (a.pending == noticeDone || a.pending == noticeSent && !c.holds(noticeAnswered)):
+		c.do(w, yield, true, "node %d records that its notice is delivered", n, 0, func(w *world) { w.send(n, delivered) })
+	}
+}
+
+func (c replier) owed(w *world) string {
+	switch {
+	case w.asker.state == accepted && w.asker.ended == 0:
+		return "the asker waits"
+	case w.asker.state == accepted && !w.log.told:
+		return "a notice will be sent whenever the log is opened"
+	case w.asker.state != accepted && w.asker.ended == 0:
+		return "the asker asks"
+	}
+	return ""
+}

@@ -1,0 +1,205 @@
+package model_test
+
+// rule is one sentence of docs/waits.md. The models can do without each.
+type rule uint8
+
+const (
+	none rule = iota
+	// of waits
+	besideQueue
+	oneBatch
+	recordOnly
+	givenDurable
+	parkOpen
+	parkDurable
+	timerStored
+	fenceAsleep
+	wakeListed
+	wakeInFlight
+	wakeStays
+	replayListed
+	keptEarly
+	takenAtOnce
+	firstKept
+	firstEnds
+	endedNotKept
+	refusalSilent
+	refusalDurable
+	keyFirst
+	timeoutRecorded
+	valueStays
+	// of replies
+	noticeHolds
+	noticeAnswered
+	noticeRecorded
+	noticeSwept
+	noticeReplayed
+	noticeResent
+	noticeKept
+	noticeOver
+	noticeKey
+	noticeFirst
+	// of posts
+	postInOrder
+	postThenDone
+	postListed
+	postInFlight
+	postCovered
+	postSwept
+	cursorDurable
+	cursorInLog
+	entryTaken
+)
+
+var names = [...]string{
+	besideQueue:     "W1: a signal does not stand in the queue",
+	oneBatch:        "W1: the wake and the attempt are one batch",
+	recordOnly:      "W1: what has ended a wait does not count as runnable by itself",
+	givenDurable:    "W1: what ends a wait is durable before the function is given it",
+	parkOpen:        "W2: a call whose wait has ended is not parked",
+	parkDurable:     "W2: asleep is who is parked durably",
+	timerStored:     "W2: asleep is whose timer is stored",
+	fenceAsleep:     "W2: who sleeps fences before it answers a sweep",
+	wakeListed:      "W3: a 202 waits for the journal",
+	wakeInFlight:    "W3: and for the one in flight",
+	wakeStays:       "W3: who wakes does not leave the journal",
+	replayListed:    "W3: a replay waits as long as anything is owed",
+	keptEarly:       "W4: a signal that comes first is kept",
+	takenAtOnce:     "W4: the wait takes it in its own batch",
+	firstKept:       "W5: the first that is kept stays",
+	firstEnds:       "W5: the first that ends a wait stays",
+	endedNotKept:    "W5: none is kept for a wait that has ended",
+	refusalSilent:   "W5: a 409 writes nothing",
+	refusalDurable:  "W5: a 409 waits for what it rests on",
+	keyFirst:        "W5: a known key replays before anything is refused",
+	timeoutRecorded: "W6: a timeout is a record",
+	valueStays:      "W7: what has ended a wait can be read until the outcome",
+	noticeHolds:     "R2: who owes a notice stays in the journal",
+	noticeAnswered:  "R2: until it is answered",
+	noticeRecorded:  "R2: that it is delivered is a record",
+	noticeSwept:     "R2: who owes a notice does not answer a sweep that it is settled",
+	noticeReplayed:  "R2: a replay waits as long as a notice is owed",
+	noticeResent:    "R3: whoever opens the log sends what is owed",
+	noticeKept:      "R1: a notice that comes before the wait is kept",
+	noticeOver:      "R2: a 409 is an answer",
+	noticeKey:       "R2: the notice has the key of the submission",
+	noticeFirst:     "R2: the first that ends a wait stays",
+	postInOrder:     "P1: one post of a target is under way",
+	postThenDone:    "P3: a post is done when it is delivered",
+	postListed:      "P2: who owes posts leaves the journal when an outbox lists it",
+	postInFlight:    "P2: the one in flight, too",
+	postCovered:     "P2: up to the last post",
+	postSwept:       "P2: a sweep is answered on the same condition",
+	cursorDurable:   "P2: an entry goes when the cursor is durable",
+	cursorInLog:     "P2: the cursor is a record",
+	entryTaken:      "P2: who takes an outbox over lists it first",
+}
+
+func waitsFamily() family {
+	crash := faults{crashes: 1}
+	wakesNobody, forgotten := "wakes nobody", "nothing finds what waits"
+	return family{newWaits, []scene{
+		{from: atWork},
+		{from: atWork, faults: crash},
+		{from: asleep, faults: faults{crashes: 1, retries: 1, extra: 1}},
+		{from: asleep, faults: faults{moves: 1}},
+	}, []scene{
+		{from: atWork, faults: faults{crashes: 1, retries: 1, extra: 1}},
+		{from: atWork, faults: faults{downs: 1, retries: 1, extra: 1}},
+		{from: asleep, faults: faults{crashes: 1, moves: 1, asks: 1}},
+		{from: asleep, faults: faults{crashes: 2, retries: 1}},
+	}, []scene{
+		{besideQueue, none, asleep, faults{}, wakesNobody},
+		{oneBatch, none, asleep, crash, wakesNobody},
+		{oneBatch, recordOnly, asleep, faults{crashes: 1, retries: 1, extra: 1}, ""},
+		{givenDurable, none, asleep, faults{downs: 1, moves: 1}, "given two things"},
+		{parkOpen, none, atWork, faults{}, wakesNobody},
+		{parkDurable, none, atWork, crash, forgotten},
+		{timerStored, none, atWork, faults{}, forgotten},
+		{fenceAsleep, none, asleep, faults{crashes: 1, moves: 1, asks: 1}, wakesNobody},
+		{wakeListed, none, asleep, crash, wakesNobody},
+		{wakeInFlight, none, atWork, crash, wakesNobody},
+		{wakeStays, none, atWork, crash, wakesNobody},
+		{replayListed, none, asleep, faults{crashes: 2, retries: 1}, wakesNobody},
+		{keptEarly, none, atWork, faults{}, wakesNobody},
+		{takenAtOnce, none, atWork, crash, wakesNobody},
+		{firstKept, none, atWork, faults{}, wakesNobody},
+		{firstEnds, none, asleep, faults{}, "given two things"},
+		{endedNotKept, none, asleep, faults{}, wakesNobody},
+		{refusalSilent, none, asleep, faults{}, "is recorded"},
+		{refusalDurable, none, asleep, faults{}, "has no decision"},
+		{keyFirst, none, asleep, faults{crashes: 1, retries: 1}, "decided itself"},
+		{timeoutRecorded, none, asleep, faults{extra: 1}, "given two things"},
+		{valueStays, none, asleep, crash, "has no decision"},
+	}}
+}
+
+func repliesFamily() family {
+	crash, lost, waits := faults{crashes: 1}, faults{retries: 1}, "the asker waits"
+	all := faults{crashes: 1, retries: 1, extra: 1}
+	return family{newReplies, []scene{{from: quietly}, {from: quietly, faults: all}, {from: silent, faults: all}}, []scene{
+		{from: quietly, faults: faults{crashes: 2, retries: 1, extra: 1}},
+		{from: quietly, faults: faults{crashes: 1, downs: 1, retries: 1, extra: 1}},
+		{from: quietly, faults: faults{downs: 1, moves: 1, asks: 1}},
+	}, []scene{
+		{noticeHolds, none, quietly, crash, waits},
+		{noticeAnswered, none, quietly, lost, waits},
+		{noticeRecorded, none, quietly, faults{}, "whenever the log is opened"},
+		{noticeSwept, none, silent, crash, waits},
+		{noticeReplayed, none, quietly, faults{crashes: 2}, waits},
+		{noticeResent, none, quietly, crash, "set is not empty"},
+		{noticeKept, none, quietly, faults{}, waits},
+		{noticeOver, none, quietly, faults{extra: 1}, "for ever"},
+		{noticeKey, none, silent, all, ""},
+		{noticeFirst, none, silent, all, ""},
+		{noticeKey, noticeFirst, quietly, crash, "twice"},
+	}}
+}
+
+func postsFamily() family {
+	crash, lost, misses := faults{crashes: 1}, faults{retries: 1}, "misses a post"
+	return family{newPosts, []scene{
+		{from: atWork}, {from: atWork, faults: lost},
+		{from: undelivered, faults: faults{crashes: 1}},
+		{from: handedDown, faults: faults{crashes: 1, retries: 1}},
+	}, []scene{
+		{from: atWork, faults: faults{crashes: 1}},
+		{from: undelivered, faults: faults{crashes: 2}},
+		{from: handedDown, faults: faults{moves: 1, asks: 1}},
+	}, []scene{
+		{postInOrder, none, atWork, faults{}, "before the one before"},
+		{postThenDone, none, atWork, lost, "before the one before"},
+		{postListed, none, atWork, crash, misses},
+		{postInFlight, none, undelivered, crash, ""},
+		{postCovered, none, atWork, crash, misses},
+		{postSwept, none, undelivered, crash, misses},
+		{cursorDurable, none, handedDown, faults{}, "whenever the log is opened"},
+		{cursorInLog, none, lateCursor, faults{}, "whenever the log is opened"},
+		{entryTaken, none, handedDown, crash, misses},
+	}}
+}
+
+// What must never be.
+const (
+	wrongGiven = iota + 1
+	wrongUndecided
+	wrongOwnRefused
+	wrongRefusalWrites
+	wrongTwice
+	wrongOrder
+)
+
+var wrongs = []string{"",
+	wrongGiven:         "the function was given two things for one wait",
+	wrongUndecided:     "a signal was refused, and the durable log has no decision",
+	wrongOwnRefused:    "a signal was refused for what it has decided itself",
+	wrongRefusalWrites: "a signal was refused, and is recorded",
+	wrongTwice:         "a notice is a fact twice",
+	wrongOrder:         "a post came before the one before it",
+}
+
+var says = [...]string{nothing: "nothing", claim: "a claim", attempt: "attempt_started", wait: "wait_started", waitTakes: "wait_started, wait_ended by what was kept",
+	park: "parked", endTimeout: "wait_ended by its timeout", end1: "wait_ended by signal 1", end2: "wait_ended by signal 2",
+	keep1: "signal_kept 1", keep2: "signal_kept 2", queue1: "signal 1 in the queue", queue2: "signal 2 in the queue", outcome: "the outcome",
+	admit: "submission_admitted", settle: "submission_settled", delivered: "notice_delivered",
+	post1: "post_enqueued 1", post2: "post_enqueued 2", cursor1: "post 1 is done", cursor2: "post 2 is done"}

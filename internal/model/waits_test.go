@@ -1,0 +1,341 @@
+package model_test
+
+// The model of waits and signals: a call waits for one name, two signals of that name come,
+// and the time may run out. The timer is fired by nothing but that: it rescues no signal.
+//
+// Left out: several calls at a time, aborts, the schema, the bounds of what is kept.
+
+// waits are the facts about the one name.
+type waits struct {
+	waiting bool  // wait_started
+	ended   uint8 // 1 or 2 by that signal, timeout
+	kept    uint8 // the signal that came before
+	keys    uint8 // the signals that are recorded, a bit each
+	queued  uint8 // those that stand in the queue
+	parked  bool
+}
+
+const timeout = 3
+
+// What the function of the call does.
+const (
+	rests   = iota // no attempt is under way
+	runs           // up to its wait
+	waiting        // its run has ended, as it waits
+	given          // it has been given what its wait came to
+)
+
+// What a signal's sender knows.
+const (
+	unsent = iota
+	arrived
+	admitted
+	refused // and not said so yet
+	accepted
+	conflicted
+	unknown
+)
+
+// open reports whether a sender waits for an answer.
+func open(state uint8) bool { return state == arrived || state == admitted || state == refused }
+
+// clients are the senders of the two signals.
+type clients struct {
+	state, at [2]uint8
+	timer     bool  // is stored
+	given     uint8 // what the function was given first
+}
+
+type waiter struct{ *cluster }
+
+func newWaits(c *cluster) app { return waiter{c} }
+
+// asleep is where all waits already, and no process remembers it.
+func asleep() world {
+	w := quietly()
+	w.log.waiting, w.log.parked, w.clients.timer = true, true, true
+	return w
+}
+
+func (c waiter) apply(f facts, b batch) facts {
+	switch b {
+	case attempt:
+		if f.ended != 0 && !f.parked && !c.holds(valueStays) {
+			f.waiting, f.ended = false, 0
+		}
+		f.parked = false
+	case wait:
+		f.waiting = true
+	case waitTakes:
+		f.waiting, f.ended, f.kept = true, f.kept, 0
+	case park:
+		f.parked = true
+	case endTimeout, end1, end2:
+		f.ended = timeout
+		if b != endTimeout {
+			f.ended = uint8(b - end1 + 1)
+			f.keys |= f.ended
+		}
+		if c.holds(oneBatch) || !c.holds(recordOnly) {
+			f.parked = false // attempt_started stands in the same batch
+		}
+	case keep1, keep2:
+		f.kept = uint8(b - keep1 + 1)
+		f.keys |= f.kept
+	case queue1, queue2:
+		f.keys |= uint8(b - queue1 + 1)
+		f.queued |= uint8(b - queue1 + 1)
+	case outcome:
+		f.settled = true
+	}
+	return f
+}
+
+func (c waiter) owes(f facts) bool { return !f.settled && !f.parked }
+
+func (c waiter) begins(f facts) bool             { return c.owes(f) }
+func (c waiter) opened(*world, uint8)            {}
+func (c waiter) answersEarly(*world, uint8) bool { return false }
+
+func (c waiter) idle(w *world, n uint8) bool {
+	a := w.nodes[n].act
+	return a.facts.settled || a.facts.parked && a.run == rests && a.pending == 0 && (a.stored || !c.holds(timerStored))
+}
+
+func (c waiter) quiet(w *world, n uint8) bool {
+	for i, s := range w.clients.state {
+		if open(s) && w.clients.at[i] == n {
+			return false
+		}
+	}
+	return true
+}
+
+func (c waiter) died(w *world, n uint8) {
+	for i, s := range w.clients.state {
+		if open(s) && w.clients.at[i] == n {
+			w.clients.state[i] = unknown
+		}
+	}
+}
+
+// give has the function see what its wait came to.
+func (c waiter) give(w *world, n, value uint8) {
+	w.nodes[n].act.run = given
+	if w.clients.given != 0 && w.clients.given != value {
+		w.wrong = wrongGiven
+	}
+	w.clients.given = value
+}
+
+func (c waiter) learned(w *world, n uint8, b batch) {
+	a := &w.nodes[n].act
+	switch b {
+	case attempt:
+		a.run = runs
+		if !c.holds(timeoutRecorded) && a.pending == timeout {
+			a.pending = 0
+			c.give(w, n, timeout)
+		}
+	case wait:
+		a.run = waiting
+		if !c.holds(takenAtOnce) {
+			a.pending = a.facts.kept
+		}
+	case waitTakes:
+		c.give(w, n, a.facts.ended)
+	case park, outcome:
+		a.run = rests
+	case endTimeout, end1, end2:
+		switch {
+		case a.facts.parked: // the attempt is a batch of its own
+			a.pending = a.facts.ended
+		case a.run == rests && c.holds(oneBatch):
+			a.run = runs
+		}
+	}
+}
+
+func (c waiter) moves(w *world, yield func(move)) {
+	for i := range uint8(2) {
+		c.clientMoves(w, i, yield)
+	}
+	for n := range uint8(2) {
+		if w.nodes[n].up && w.nodes[n].act.writer != 0 {
+			c.answerMoves(w, n, yield)
+			if w.writing(n) == nothing {
+				c.workMoves(w, n, yield)
+				c.timerMoves(w, n, yield)
+			}
+		}
+	}
+}
+
+// clientMoves send a signal, and send it again under the same key.
+func (c waiter) clientMoves(w *world, i uint8, yield func(move)) {
+	s := w.clients.state[i]
+	if s != unsent && (s != unknown || w.faults.retries == 0) {
+		return
+	}
+	for n := range uint8(2) {
+		if !w.owns(n) {
+			continue
+		}
+		c.do(w, yield, false, "node %d is sent signal %d", n, i+1, func(w *world) {
+			if s == unknown {
+				w.faults.retries--
+			}
+			c.open(w, n)
+			w.clients.state[i], w.clients.at[i] = arrived, n
+		})
+	}
+}
+
+// answerMoves decide on signals, and answer their senders.
+func (c waiter) answerMoves(w *world, n uint8, yield func(move)) {
+	for i := range uint8(2) {
+		if w.clients.at[i] != n {
+			continue
+		}
+		set := func(w *world, s uint8) { w.clients.state[i] = s }
+		writing := w.writing(n)
+		switch w.clients.state[i] {
+		case arrived:
+			if writing == nothing {
+				c.do(w, yield, true, "node %d decides on signal %d", n, i+1, func(w *world) { set(w, c.decide(w, n, i)) })
+			} else if other := 1 - i; writing == end1+batch(other) || writing == keep1+batch(other) {
+				c.do(w, yield, true, "node %d is about to refuse signal %d, for one under way", n, i+1, func(w *world) { set(w, refused) })
+			}
+		case refused:
+			if writing == nothing || !c.holds(refusalDurable) {
+				c.do(w, yield, true, "node %d answers 409 to signal %d", n, i+1, func(w *world) { set(w, conflicted); c.check(w, i) })
+			}
+		case admitted:
+			owed := !c.idle(w, n)
+			late := c.listed(w, n) || !c.holds(wakeListed) || !owed
+			if writing == nothing && late {
+				c.do(w, yield, true, "node %d answers 202 to signal %d", n, i+1, func(w *world) { set(w, accepted) })
+			}
+		}
+	}
+}
+
+// check holds what a refusal says against the log.
+func (c waiter) check(w *world, i uint8) {
+	key := i + 1
+	switch {
+	case w.log.ended == 0 && w.log.kept == 0:
+		w.wrong = wrongUndecided
+	case w.log.ended == key || w.log.kept == key:
+		w.wrong = wrongOwnRefused
+	case w.log.keys&key != 0:
+		w.wrong = wrongRefusalWrites
+	}
+}
+
+// decide decides on a signal by the durable facts, and returns what becomes of it.
+func (c waiter) decide(w *world, n, i uint8) uint8 {
+	f, key := w.nodes[n].act.facts, i+1
+	closed := f.ended != 0 || f.kept != 0
+	if f.keys&key != 0 && (c.holds(keyFirst) || !closed) {
+		if !c.holds(replayListed) {
+			return accepted
+		}
+		c.takeOver(w, n)
+		return admitted
+	}
+	switch {
+	case !c.holds(besideQueue):
+		w.send(n, queue1+batch(i))
+	case f.ended != 0 && !c.holds(endedNotKept):
+		w.send(n, keep1+batch(i))
+	case f.waiting && (f.ended == 0 || !c.holds(firstEnds)):
+		w.send(n, end1+batch(i))
+		c.list(w, n)
+		if !c.holds(givenDurable) {
+			c.give(w, n, key)
+		}
+	case f.ended == 0 && !f.waiting && !c.holds(keptEarly):
+		return accepted
+	case f.ended == 0 && !f.waiting && (f.kept == 0 || !c.holds(firstKept)):
+		w.send(n, keep1+batch(i))
+	case !c.holds(refusalSilent):
+		w.send(n, queue1+batch(i))
+		return refused
+	default:
+		return refused
+	}
+	return admitted
+}
+
+// workMoves are the call's function, and what the activation does for it.
+func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
+	a := w.nodes[n].act
+	f := a.facts
+	switch {
+	case a.pending != 0 && f.parked:
+		c.do(w, yield, true, "node %d begins an attempt for the wait that has ended", n, 0, func(w *world) { w.nodes[n].act.pending = 0; w.send(n, attempt) })
+	case a.pending != 0 && a.run == waiting && f.ended == 0:
+		c.do(w, yield, true, "node %d has the wait take what was kept", n, 0, func(w *world) { w.send(n, end1+batch(w.nodes[n].act.pending-1)); w.nodes[n].act.pending = 0 })
+	case a.run == runs && f.ended != 0, a.run == waiting && f.ended != 0 && c.holds(parkOpen):
+		c.do(w, yield, true, "the function at node %d is given %d", n, f.ended, func(w *world) { c.give(w, n, f.ended) })
+	case a.run == runs && f.waiting:
+		c.do(w, yield, true, "the function at node %d waits again", n, 0, func(w *world) { w.nodes[n].act.run = waiting })
+	case a.run == runs && f.kept != 0 && c.holds(takenAtOnce):
+		c.do(w, yield, true, "the function at node %d waits, and takes what was kept", n, 0, func(w *world) { w.send(n, waitTakes) })
+	case a.run == runs:
+		c.do(w, yield, true, "the function at node %d waits", n, 0, func(w *world) { w.send(n, wait) })
+	case a.run == waiting:
+		c.do(w, yield, true, "node %d parks", n, 0, func(w *world) { w.send(n, park) })
+	case a.run == given:
+		c.do(w, yield, true, "the function at node %d has ended", n, 0, func(w *world) { w.send(n, outcome) })
+	}
+}
+
+// timerMoves store the timer, and let the time run out.
+func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
+	a := w.nodes[n].act
+	if !a.facts.parked || a.run != rests {
+		return
+	}
+	if !a.stored {
+		c.do(w, yield, true, "node %d stores the timer", n, 0, func(w *world) { w.nodes[n].act.stored, w.clients.timer = true, true })
+	}
+	if w.faults.extra > 0 && a.facts.ended == 0 {
+		c.do(w, yield, false, "the time runs out at node %d", n, 0, func(w *world) {
+			w.faults.extra--
+			c.list(w, n)
+			if !c.holds(timeoutRecorded) {
+				w.nodes[n].act.pending = timeout
+				w.send(n, attempt)
+				return
+			}
+			w.send(n, endTimeout)
+			if !c.holds(givenDurable) {
+				c.give(w, n, timeout)
+			}
+		})
+	}
+}
+
+func (c waiter) owed(w *world) string {
+	woken := false
+	for i, s := range w.clients.state {
+		if s != accepted {
+			continue
+		}
+		woken = true
+		if w.clients.given != uint8(i+1) {
+			return "an acknowledged signal wakes nobody"
+		}
+	}
+	switch {
+	case w.log.settled:
+		return ""
+	case woken:
+		return "what was woken does not go on"
+	case !w.clients.timer:
+		return "nothing finds what waits, no timer either"
+	}
+	return ""
+}
