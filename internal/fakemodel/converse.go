@@ -191,8 +191,8 @@ func (t *turn) addConverse(b converseBlock) error {
 			return errors.New("signature of reasoning does not match")
 		}
 	case b.ToolUse != nil:
-		if !strings.HasPrefix(string(b.ToolUse.Input), "{") {
-			return fmt.Errorf("input of call %q is no object", b.ToolUse.ID)
+		if !strings.HasPrefix(string(b.ToolUse.Input), "{") || !plainID.MatchString(b.ToolUse.ID) {
+			return fmt.Errorf("input of call %q is no object, or its id not plain", b.ToolUse.ID)
 		}
 		t.calls = append(t.calls, call{b.ToolUse.ID, b.ToolUse.Name, string(b.ToolUse.Input)})
 	default:

@@ -204,8 +204,8 @@ func (g google) call(part googlePart, n int) (call, error) {
 	switch wanted := signCall(c.name, args); {
 	case !strings.HasPrefix(c.args, "{"):
 		return c, fmt.Errorf("args of call %q are no object", c.name)
-	case g.signs() && c.id == "":
-		return c, fmt.Errorf("call %q has no id", c.name)
+	case g.signs() && !plainID.MatchString(c.id):
+		return c, fmt.Errorf("call %q has no id, or none that is plain", c.name)
 	case strings.HasPrefix(g.model, "gemini-2") && c.id != "":
 		return c, fmt.Errorf("unknown name \"id\" at call %q", c.name)
 	case g.signs() && n == 0 && part.Signature == "":

@@ -76,6 +76,7 @@ func TestGoogleBadCalls(t *testing.T) {
 		"signed by another":    {googleStream, strings.Replace(called, "skip_thought", "x", 1) + answers, "not valid"},
 		"text by another":      {googleStream, asks + `{"role":"model","parts":[{"text":"a","thoughtSignature":"x"}]}`, "not valid"},
 		"no id":                {googleStream, strings.Replace(called, `"id":"c",`, "", 1) + answers, "has no id"},
+		"id of another":        {googleStream, strings.Replace(called, `"id":"c"`, `"id":"c:0"`, 1) + answers, "none that is plain"},
 		"call after its text":  {googleStream, strings.Replace(called, `{"role":"model"`, `{"role":"model","parts":[{"text":"a"}]},{"role":"model"`, 1) + answers, "immediately after"},
 		"args no object":       {googleStream, strings.Replace(called, `"args":{}`, `"args":7`, 1) + answers, "no object"},
 		"id of an older model": {googleOlder, called + answers, "unknown name"},

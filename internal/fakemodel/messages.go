@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -19,6 +20,9 @@ const (
 	blockThinking = "thinking"
 	blockToolUse  = "tool_use"
 )
+
+// plainID is an id of a call as Claude and Gemini take it.
+var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // errThinking is what Claude says wherever it is served.
 var errThinking = errors.New("the final block in an assistant message cannot be `thinking`")
@@ -192,8 +196,8 @@ func (t *turn) addBlock(b messagesBlock) error {
 			return errors.New("signature of thinking does not match")
 		}
 	case blockToolUse:
-		if !strings.HasPrefix(string(b.Input), "{") {
-			return fmt.Errorf("input of call %q is no object", b.ID)
+		if !strings.HasPrefix(string(b.Input), "{") || !plainID.MatchString(b.ID) {
+			return fmt.Errorf("input of call %q is no object, or its id not plain", b.ID)
 		}
 		t.calls = append(t.calls, call{b.ID, b.Name, string(b.Input)})
 	default:

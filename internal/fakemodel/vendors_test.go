@@ -22,6 +22,10 @@ func TestVendorsTakeTurns(t *testing.T) {
 	}
 }
 
+// foreignIDs are the forms in which some vendors begin those of their calls, the same ones in
+// every reply.
+var foreignIDs = []string{"functions.0:", "call_" + strings.Repeat("0123456789", 8) + "|", "toolu_01", "ünlike "}
+
 // takeTurns has results answered by the vendor who is so many turns away from who called.
 func takeTurns(t *testing.T, away int) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes(fakemodel.PictureHead)}
@@ -48,17 +52,18 @@ func takeTurns(t *testing.T, away int) {
 		for step, calls := range []int{2, 0} {
 			api := turns[(n+step*away)%len(turns)]
 			reply := clients[api].reply(t, history, providers.Options{ThinkingLevel: providers.ThinkingLow})
-			history = append(history, reply)
 			results := providers.Message{Role: providers.RoleTool}
-			for _, p := range reply.Parts {
+			for i, p := range reply.Parts {
 				if c, ok := p.(providers.ToolCall); ok {
+					c.ID = foreignIDs[n%len(foreignIDs)] + c.Name
+					reply.Parts[i] = c
 					results.Parts = append(results.Parts, providers.ToolResult{CallID: c.ID, Name: c.Name, Content: []providers.Part{providers.Text{Text: "r"}, picture}})
 				}
 			}
 			if len(results.Parts) != calls {
 				t.Fatalf("turn %d, %s: said %+v, want %d calls", n, api, reply, calls)
 			}
-			if calls > 0 {
+			if history = append(history, reply); calls > 0 {
 				history = append(history, results)
 			}
 		}

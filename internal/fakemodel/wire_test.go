@@ -125,6 +125,8 @@ func TestBadCalls(t *testing.T) {
 		"unsigned thinking":  {messages, `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"t1","signature":"made up"},{"type":"text","text":"x"}]},{"role":"user","content":"y"}`, "signature"},
 		"thinking at last":   {messages, `{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":""}]}`, "final block"},
 		"not thought about":  {messages, used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1"}]}],"thinking":{"budget_tokens":2000},"tools":[`, "must start with"},
+		"use of another id":  {messages, strings.Replace(used, `"c1"`, `"c:1"`, 1), "not plain"},
+		"id of another":      {bedrock, strings.Replace(asked, `"c1"`, `"`+strings.Repeat("c", 65)+`"`, 1), "not plain"},
 		"input no object":    {messages, strings.Replace(used, `"input":{}`, `"input":"{}"`, 1), "no object"},
 		"user after results": {mistral, strings.ReplaceAll(called, `"c1"`, `"c00000001"`) + `,{"role":"tool","tool_call_id":"c00000001","content":"1"},{"role":"user","content":"y"}`, "after role"},
 		"short id":           {mistral, strings.Replace(called, `"content":null`, `"content":""`, 1), "nine letters"},
