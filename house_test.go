@@ -181,7 +181,7 @@ func TestPublicPackagesHaveExamples(t *testing.T) {
 // TestExamplesStayShort bounds what an author has to read, and to write, before an agent is
 // served: lines that are not blank, and of them those of the functions that wire.
 func TestExamplesStayShort(t *testing.T) {
-	whole := map[string]int{"examples/hello": 20, "examples/quickstart": 60}
+	whole := map[string]int{"examples/hello": 20, "examples/quickstart": 60, "examples/hello/page.html": 10}
 	const wiring = 10
 	lines, wires := map[string]int{}, map[string]int{}
 	for _, f := range goFiles(t) {
@@ -201,6 +201,11 @@ func TestExamplesStayShort(t *testing.T) {
 			}
 		}
 	}
+	page, err := os.ReadFile("examples/hello/page.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines["examples/hello/page.html"] = written(page)
 	for dir, most := range whole {
 		if got := lines[dir]; got == 0 || got > most {
 			t.Errorf("%s has %d lines, want at most %d", dir, got, most)
@@ -239,21 +244,25 @@ func names(fn *ast.FuncDecl, pkg string) (found bool) {
 	return found
 }
 
-// TestReadmeProgramIsAnExample keeps the README's first program compiled and run: it is
-// examples/hello, apart from its comment.
-func TestReadmeProgramIsAnExample(t *testing.T) {
+// TestReadmeShowsExamples keeps the README's first program and its page compiled and run: they
+// are those of examples/hello, apart from the program's comment.
+func TestReadmeShowsExamples(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	example, err := os.ReadFile("examples/hello/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
-	_, program, _ := bytes.Cut(example, []byte("\n"))
-	if block == nil || !bytes.Equal(block[1], program) {
-		t.Errorf("the first Go program of README.md is not examples/hello/main.go:\n%s", program)
+	for language, name := range map[string]string{"go": "examples/hello/main.go", "html": "examples/hello/page.html"} {
+		example, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if language == "go" {
+			_, example, _ = bytes.Cut(example, []byte("\n"))
+		}
+		block := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(readme)
+		if block == nil || !bytes.Equal(block[1], example) {
+			t.Errorf("the first block of %s in README.md is not %s:\n%s", language, name, example)
+		}
 	}
 }
 

@@ -66,6 +66,8 @@ func TestPublicClient(t *testing.T) {
 				"PARLEY_COMPLETIONS_URL":           completions,
 				"PARLEY_MESSAGES_URL":              messages,
 				"PARLEY_LIBRARY_URL":               startLibrary(t, at.library, model.URL),
+				"PARLEY_PROGRAM_URL":               startHello(t),
+				"PAGE_FOLDER":                      pageFolder(t),
 				"PARLEY_RESTARTED_COMPLETIONS_URL": restartedCompletions,
 				"PARLEY_RESTARTED_MESSAGES_URL":    restartedMessages,
 				"PARLEY_CONTROL_URL":               startControl(t, restarted),

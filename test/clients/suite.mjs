@@ -40,6 +40,10 @@ export const control = required('PARLEY_CONTROL_URL');
 /** Agents of a program that uses the library: with tools, data, hooks. */
 export const library = required('PARLEY_LIBRARY_URL');
 
+/** The agent of examples/hello, and a folder with its page and the packages that it imports. */
+export const program = required('PARLEY_PROGRAM_URL');
+export const pageFolder = required('PAGE_FOLDER');
+
 /** A name nobody else uses. */
 export const unique = (name = 'c') => `${name}-${randomUUID()}`;
 

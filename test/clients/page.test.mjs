@@ -1,0 +1,60 @@
+// The page of examples/hello, as it stands in its file, against that program.
+import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+
+import { JSDOM } from 'jsdom';
+
+import { eventually, pageFolder, program, unique } from './suite.mjs';
+
+const html = await readFile(join(pageFolder, 'page.html'), 'utf8');
+const network = globalThis.fetch;
+
+/** Opens the page at a conversation as a browser does, until see has seen it. */
+async function opened(conversation, see) {
+  const { window } = new JSDOM(html, { url: `http://localhost:3000/#${conversation}`, pretendToBeVisual: true });
+  const { document, location } = window;
+  const left = new AbortController();
+  // What a page has not closed ends when it is left: the client finds nothing there any more.
+  const fetch = (input, init) => (left.signal.aborted ? Response.json({}, { status: 404 })
+    : network(input, { ...init, signal: AbortSignal.any([left.signal, init?.signal].filter(Boolean)) }));
+  const named = Object.fromEntries([...document.querySelectorAll('[id]')].map((element) => [element.id, element]));
+  for (const [name, value] of Object.entries({ window, document, location, fetch, ...named })) {
+    Object.defineProperty(globalThis, name, { value, configurable: true });
+  }
+  const [script] = document.querySelectorAll('script[type=module]');
+  const file = join(pageFolder, `${unique('script')}.mjs`);
+  await writeFile(file, script.textContent);
+  await import(pathToFileURL(file));
+  try {
+    await see({
+      says: (text) => {
+        named.words.value = text;
+        named.say.dispatchEvent(new window.Event('submit', { cancelable: true }));
+      },
+      shows: (text) => eventually(() => named.chat.textContent === text, `${JSON.stringify(text)} where there is ${JSON.stringify(named.chat.textContent)}`),
+    });
+  } finally {
+    left.abort();
+  }
+}
+
+test('the page shows what is said and what is answered', async () => {
+  await opened(`${program}/${unique()}`, async (page) => {
+    page.says('hello there');
+    await page.shows('user: hello there\nassistant: You said: hello there (2 words)\n');
+    page.says('long 3');
+    await page.shows('user: hello there\nassistant: You said: hello there (2 words)\nuser: long 3\nassistant: 1 2 3\n');
+  });
+});
+
+test('the page that is opened again shows what was there', async () => {
+  const conversation = `${program}/${unique()}`;
+  await opened(conversation, async (page) => {
+    page.says('long 3');
+    await page.shows('user: long 3\nassistant: 1 2 3\n');
+  });
+  await opened(conversation, (page) => page.shows('user: long 3\nassistant: 1 2 3\n'));
+});

@@ -1,0 +1,70 @@
+package clients_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// startHello runs "dev" of examples/hello until the test ends, and returns the URL of its
+// agent.
+func startHello(t *testing.T) string {
+	t.Helper()
+	program, err := proc.Build(t.Context(), "examples/hello", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	cmd.Env = environment()
+	var log syncBuffer
+	cmd.Stderr = &log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		late := time.AfterFunc(stopTimeout, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("hello dev ended: %v\n%s", err, tail(log.String()))
+		}
+	})
+	lines := bufio.NewScanner(stdout)
+	if !lines.Scan() {
+		t.Fatalf("hello dev printed nothing: %v\n%s", lines.Err(), tail(log.String()))
+	}
+	return strings.TrimSpace(lines.Text())
+}
+
+// pageFolder is a folder in which the page of examples/hello is as that of an author: beside
+// the packages that it imports.
+func pageFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	page, err := os.ReadFile("../../examples/hello/page.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "page.html"), page, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	packages, err := filepath.Abs("node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(packages, filepath.Join(folder, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
