@@ -165,6 +165,10 @@ func TestInitialData(t *testing.T) {
 			return "Greet.", nil
 		},
 	}}}
+	var help bytes.Buffer
+	if code := p.Run(t.Context(), nil, &help, &help); code != 0 || !strings.Contains(help.String(), "agents along: desk.\n") {
+		t.Errorf("help: exit %d, %s", code, help.String())
+	}
 	n := start(t, p, "dev", "--listen", "127.0.0.1:0")
 	defer n.end(t)
 	for _, command := range [][]string{{"run", "desk", "-m", "hello"}, {"send", n.base + "/ada", "hello"}} {

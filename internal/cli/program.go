@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,7 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 		Short: "Durable AI-agent conversations",
 		Long: "parley runs AI-agent conversations whose every word is durable: an accepted message\n" +
 			"reaches exactly one outcome, whatever dies in between.\n\n" +
-			"Start with \"parley dev\".",
+			"Start with \"parley dev\"." + p.compiledIn(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,6 +75,20 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
 	return root
+}
+
+// compiledIn names the agents of the program, for its help.
+func (p *Program) compiledIn() string {
+	var names []string
+	for _, a := range p.Agents {
+		if a != nil {
+			names = append(names, a.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "\n\nThis program brings agents along: " + strings.Join(names, ", ") + "."
 }
 
 // Run is the whole program apart from the process: it returns the exit code.

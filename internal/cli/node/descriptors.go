@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 )
@@ -51,10 +50,8 @@ func divideOwn(log *slog.Logger) (descriptors, error) {
 	if err != nil || d.limit == 0 {
 		return d, err
 	}
-	level := slog.LevelInfo
 	if d.limit < fewDescriptors {
-		level = slog.LevelWarn
+		log.Warn("few files may be open", "files", d.limit, "connections", d.connections)
 	}
-	log.Log(context.Background(), level, "open files are limited", "files", d.limit, "connections", d.connections)
 	return d, nil
 }
