@@ -30,12 +30,15 @@ type completionsCall struct {
 	Messages []completionsMessage `json:"messages"`
 }
 
+// completionsMessage has all members that Mistral takes, which refuses others.
 type completionsMessage struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
+	Name       string          `json:"name"`
 	ToolCallID string          `json:"tool_call_id"`
 	ToolCalls  []struct {
 		ID       string `json:"id"`
+		Type     string `json:"type"`
 		Function struct {
 			Name      string `json:"name"`
 			Arguments string `json:"arguments"`
@@ -56,23 +59,30 @@ func (completions) decode(body []byte) (*prompt, error) {
 		p.tools = append(p.tools, t.Function.Name)
 	}
 	for i, m := range c.Messages {
-		t, err := m.turn()
-		if err != nil {
+		if err := p.addMessage(m, (*turn).readParts); err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
-		if m.Role == "system" || m.Role == "developer" {
-			if len(p.turns) > 0 {
-				return nil, fmt.Errorf("message %d: a system message must come first", i)
-			}
-			p.system += strings.Join(t.texts, "\n")
-			continue
-		}
-		p.add(t)
 	}
 	return p, nil
 }
 
-func (m completionsMessage) turn() (turn, error) {
+// addMessage makes a turn of a message, whose parts are read by parts.
+func (p *prompt) addMessage(m completionsMessage, parts func(*turn, json.RawMessage) error) error {
+	t, err := m.turn(parts)
+	switch {
+	case err != nil:
+		return err
+	case m.Role != "system" && m.Role != "developer":
+		p.add(t)
+		return nil
+	case len(p.turns) > 0:
+		return errors.New("a system message must come first")
+	}
+	p.system += strings.Join(t.texts, "\n")
+	return nil
+}
+
+func (m completionsMessage) turn(parts func(*turn, json.RawMessage) error) (turn, error) {
 	t := turn{side: m.Role, result: m.ToolCallID}
 	switch m.Role {
 	case sideUser, sideAssistant, sideTool, "system", "developer":
@@ -95,7 +105,8 @@ func (m completionsMessage) turn() (turn, error) {
 		t.texts = []string{text}
 		return t, nil
 	}
-	return t, t.readParts(m.Content)
+	err := parts(&t, m.Content)
+	return t, err
 }
 
 func (t *turn) readParts(content json.RawMessage) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strings"
 )
 
 // mistral is Mistral's format, whose keys are those of chat-completions.
@@ -14,16 +13,16 @@ type mistral struct{ completions }
 
 // mistralCall has all members that the vendor takes: it refuses others.
 type mistralCall struct {
-	Model           string           `json:"model"`
-	Stream          bool             `json:"stream"`
-	MaxTokens       int              `json:"max_tokens"`
-	Temperature     float64          `json:"temperature"`
-	PromptMode      string           `json:"prompt_mode"`
-	ReasoningEffort string           `json:"reasoning_effort"`
-	PromptCacheKey  string           `json:"prompt_cache_key"`
-	Stop            []string         `json:"stop"`
-	ToolChoice      json.RawMessage  `json:"tool_choice"`
-	Messages        []mistralMessage `json:"messages"`
+	Model           string               `json:"model"`
+	Stream          bool                 `json:"stream"`
+	MaxTokens       int                  `json:"max_tokens"`
+	Temperature     float64              `json:"temperature"`
+	PromptMode      string               `json:"prompt_mode"`
+	ReasoningEffort string               `json:"reasoning_effort"`
+	PromptCacheKey  string               `json:"prompt_cache_key"`
+	Stop            []string             `json:"stop"`
+	ToolChoice      json.RawMessage      `json:"tool_choice"`
+	Messages        []completionsMessage `json:"messages"`
 	Tools           []struct {
 		Type     string `json:"type"`
 		Function struct {
@@ -33,21 +32,6 @@ type mistralCall struct {
 			Strict      bool            `json:"strict"`
 		} `json:"function"`
 	} `json:"tools"`
-}
-
-type mistralMessage struct {
-	Role       string          `json:"role"`
-	Content    json.RawMessage `json:"content"`
-	Name       string          `json:"name"`
-	ToolCallID string          `json:"tool_call_id"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
 }
 
 type mistralChunk struct {
@@ -72,18 +56,13 @@ func (mistral) decode(body []byte) (*prompt, error) {
 			return nil, fmt.Errorf("message %d: unexpected role %q after role %q", i, m.Role, role)
 		}
 		role = m.Role
-		t, err := m.turn()
+		err := m.checkMistral()
+		if err == nil {
+			err = p.addMessage(m, (*turn).readChunks)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("message %d: %w", i, err)
 		}
-		if m.Role == "system" {
-			if i > 0 {
-				return nil, fmt.Errorf("message %d: a system message must come first", i)
-			}
-			p.system = strings.Join(t.texts, "\n")
-			continue
-		}
-		p.turns = append(p.turns, t)
 	}
 	return p, nil
 }
@@ -91,43 +70,30 @@ func (mistral) decode(body []byte) (*prompt, error) {
 // mistralID is an id of a call.
 var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
-func (m mistralMessage) turn() (turn, error) {
-	t := turn{side: m.Role, result: m.ToolCallID}
-	switch m.Role {
-	case sideUser, sideAssistant, sideTool, "system":
-	default:
-		return t, fmt.Errorf("unknown role %q", m.Role)
-	}
-	if m.Role == sideTool && !mistralID.MatchString(m.ToolCallID) {
-		return t, fmt.Errorf("id %q of a result has not nine letters and digits", m.ToolCallID)
+func (m completionsMessage) checkMistral() error {
+	ids := []string{m.ToolCallID}
+	if m.Role != sideTool {
+		ids = nil
 	}
 	for _, c := range m.ToolCalls {
-		switch {
-		case !mistralID.MatchString(c.ID):
-			return t, fmt.Errorf("id %q of a call has not nine letters and digits", c.ID)
-		case !json.Valid([]byte(c.Function.Arguments)):
-			return t, fmt.Errorf("arguments of call %q are not JSON", c.ID)
+		ids = append(ids, c.ID)
+	}
+	for _, id := range ids {
+		if !mistralID.MatchString(id) {
+			return fmt.Errorf("id %q of a call has not nine letters and digits", id)
 		}
-		t.calls = append(t.calls, call{c.ID, c.Function.Name, c.Function.Arguments})
 	}
-	if len(m.Content) == 0 {
-		if m.Role != sideAssistant || len(t.calls) == 0 {
-			return t, errors.New("content is missing")
-		}
-		return t, nil
+	if m.Role == "developer" {
+		return errors.New("unknown role")
 	}
-	if text, ok := plain(m.Content); ok {
-		t.texts = []string{text}
-		return t, nil
-	}
-	var chunks []mistralChunk
-	if err := json.Unmarshal(m.Content, &chunks); err != nil {
-		return t, fmt.Errorf("decode content: %w", err)
-	}
-	return t, t.addChunks(chunks)
+	return nil
 }
 
-func (t *turn) addChunks(chunks []mistralChunk) error {
+func (t *turn) readChunks(content json.RawMessage) error {
+	var chunks []mistralChunk
+	if err := json.Unmarshal(content, &chunks); err != nil {
+		return fmt.Errorf("decode content: %w", err)
+	}
 	for _, c := range chunks {
 		switch {
 		case c.Type == "text":
