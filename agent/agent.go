@@ -67,8 +67,8 @@ type Agent struct {
 	// gives it with the tool [FinishTool], whose input is checked like any other: a wrong one
 	// it reads why, and tries again. One that ends without is reminded once, and then the
 	// submission fails with submission_output_missing. Of a subagent it is the result of its
-	// task, for which its last words stand in if it gives none. Clients find it as the output of
-	// that call.
+	// task: its model is reminded likewise, and then its last words stand in. Clients find it as
+	// the output of that call.
 	Output *Schema
 
 	// ToolConcurrency bounds the calls of one turn that run at once; the others

@@ -52,25 +52,43 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputOfASubagent is the result of its task.
+// TestOutputOfASubagent is the result of its task. Who ends without it is reminded, once, whatever
+// crashes.
 func TestOutputOfASubagent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		judge := &agent.Agent{Name: "judge", Description: "Judges.", Model: "openai/small", Output: agent.SchemaFor[verdict]()}
-		a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Subagents: []*agent.Agent{judge}}
-		models := map[string]*agenttest.Model{
-			"openai/small": agenttest.NewModel(agenttest.Call(agent.FinishTool, verdict{true, 0.5})),
-			"openai/gpt-5": agenttest.NewModel(agenttest.Call(agent.TaskTool, map[string]string{"agent": "judge", "prompt": "Judge"}), agenttest.Say("Done.")),
+	given := agenttest.Call(agent.FinishTool, verdict{true, 0.5})
+	for name, tc := range map[string]struct {
+		answers []agenttest.Answer
+		want    string
+		writes  int // before a crash at each of which it is the same
+	}{
+		"at once":  {[]agenttest.Answer{given}, `{"score":0.5,"spam":true}`, 0},
+		"reminded": {[]agenttest.Answer{agenttest.Say("It is spam."), given}, `{"score":0.5,"spam":true}`, 9},
+		"never":    {[]agenttest.Answer{agenttest.Say("It is spam."), agenttest.Say("I said so.")}, "I said so.", 0},
+	} {
+		for crash := range tc.writes + 1 {
+			synctest.Test(t, func(t *testing.T) {
+				judge := &agent.Agent{Name: "judge", Description: "Judges.", Model: "openai/small", Output: agent.SchemaFor[verdict]()}
+				a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Subagents: []*agent.Agent{judge}}
+				models := map[string]*agenttest.Model{
+					"openai/small": agenttest.NewModel(tc.answers...),
+					"openai/gpt-5": agenttest.NewModel(agenttest.Call(agent.TaskTool, map[string]string{"agent": "judge", "prompt": "Judge"}), agenttest.Say("Done.")),
+				}
+				h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: models})
+				if crash > 0 {
+					h.CrashAtWrite(crash)
+				}
+				c := h.Conversation("filter", "1")
+				c.Ask("Win a prize")
+				if got := c.Transcript(); !strings.Contains(got, "= "+tc.want) && !strings.Contains(got, "= \""+tc.want) || strings.Contains(got, "still missing") {
+					t.Errorf("%s, crash %d: the transcript is %s", name, crash, got)
+				}
+				asked := models["openai/gpt-5"].Requests()
+				if got := asked[len(asked)-1].Last(); got != tc.want || models["openai/small"].Left() != 0 {
+					t.Errorf("%s, crash %d: the task's result is %s", name, crash, got)
+				}
+			})
 		}
-		h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: models})
-		c := h.Conversation("filter", "1")
-		c.Ask("Win a prize")
-		if got := c.Transcript(); !strings.Contains(got, `= {"score":0.5,"spam":true}`) {
-			t.Errorf("the transcript is %s", got)
-		}
-		if got := models["openai/gpt-5"].Requests()[1].Last(); got != `{"score":0.5,"spam":true}` {
-			t.Errorf("the task's result is %s", got)
-		}
-	})
+	}
 }
 
 // TestOutputOverCrashes at every write: neither the reminder nor the output is lost, or counts twice.

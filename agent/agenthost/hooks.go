@@ -16,7 +16,8 @@ import (
 // for, after it was reminded of it.
 var ErrNoOutput = errors.New("the model has not given its output")
 
-const sayReminder = "The answer is still missing. Give it by calling the tool " + agent.FinishTool + ", with everything that was asked for."
+// Reminder is what a model is told that has ended its work without that output.
+const Reminder = "The answer is still missing. Give it by calling the tool " + agent.FinishTool + ", with everything that was asked for."
 
 // StartDelivery calls the hook DeliveryStarted. The error is the author's or a [*agent.PanicError].
 func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) (err error) {
@@ -43,7 +44,7 @@ func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again s
 		if r.Continuations > 0 {
 			return "", ErrNoOutput
 		}
-		return sayReminder, nil
+		return Reminder, nil
 	}
 	if a.Hooks.WouldStop == nil {
 		return "", nil

@@ -56,6 +56,7 @@ type work struct {
 	waiting    []conversation.ToolCall
 	running    int                      // tools, those in parked included
 	unheard    *conversation.FailedCall // the call that ended the work without a word
+	reminder   string                   // see [ModelEvent.Reminder]
 	facts      conversation.CallFacts   // of the model call
 	parked     []parkedCall             // those that wait for a time
 }

@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/parleyrun/parley/conversation"
+import (
+	"slices"
+
+	"github.com/parleyrun/parley/conversation"
+)
 
 // deliveryStarted goes on after the author has seen a delivery.
 func (m *Machine) deliveryStarted(in DeliveryStarted) {
@@ -21,6 +25,9 @@ func (m *Machine) deliveryStarted(in DeliveryStarted) {
 func (m *Machine) finish(w *work) {
 	sub := m.sub(w)
 	switch {
+	case w.child != "" && w.reminder != "" && sub.Output() == nil && !reminded(sub, w.reminder):
+		m.addNote(sub, w.reminder)
+		m.callModel(w)
 	case w.child != "":
 		m.endTask(w, conversation.OutcomeCompleted)
 	case !m.limits().ResponseFinishedHook:
@@ -32,6 +39,12 @@ func (m *Machine) finish(w *work) {
 			Gen: m.newGen(w), Submission: w.submission, Turn: last.ID, Attempt: sub.Attempts, Number: w.turns,
 		})
 	}
+}
+
+// reminded reports whether a subagent's model was told so before. The note leaves in one batch with the
+// end that it follows, so no crash comes between them.
+func reminded(sub *conversation.Submission, reminder string) bool {
+	return slices.ContainsFunc(sub.Turns(), func(t conversation.Turn) bool { return t.Note == reminder })
 }
 
 // responseFinished settles a response, or sends the model on.

@@ -71,6 +71,9 @@ type ModelEvent struct {
 	Usage      conversation.Usage
 	Facts      conversation.CallFacts
 	Full       bool
+	// Reminder is what a subagent's model is told, once, if its work ends without the output
+	// that it was asked for; "" if it was asked for none.
+	Reminder string
 	// A failure: Err may be shown to clients. Retry says that the same call may
 	// succeed later, RetryAfter how long the vendor asks to wait; Overflow that the
 	// context is too long for the model; Fallback that there is another model to ask,

@@ -489,7 +489,11 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	case n < 86:
 		return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "length"}
 	}
-	return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
+	done := machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
+	if c.Gen%2 == 0 { // of those that are no subagent's it means nothing
+		done.Reminder = "give your output"
+	}
+	return done
 }
 
 // refusable are images that a call may have shown, and how many go first: not those

@@ -497,6 +497,8 @@ func (s *script) model() machine.Input {
 			e.Facts.Price = &conversation.Price{Total: float64(n)}
 		case "done", "full":
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest, Full: kind == "full"}
+		case "reminds": // it stops, and was asked for an output
+			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Reminder: rest}
 		case "failed", "overflow", "fallback":
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Overflow: kind == "overflow", Fallback: kind == "fallback", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,

@@ -119,8 +119,9 @@ func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 
 func (m *Machine) modelDone(w *work, e ModelEvent) {
 	m.completeTurn(w, e)
+	w.reminder = e.Reminder
 	calls := m.sub(w).OpenCalls()
-	if e.Full && (w.child == "" || len(calls) > 0) { // nothing follows the end of a task
+	if e.Full && (w.child == "" || len(calls) > 0) { // nothing follows the end of a task, but for a reminder
 		m.compactSoon(w)
 	}
 	if len(calls) == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
@@ -179,6 +180,9 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 		if done, ok := e.(providers.Done); ok {
 			if end, err = c.done(done); err != nil {
 				return end, err
+			}
+			if _, asked := setup.Tool(agent.FinishTool); asked {
+				end.Reminder = agenthost.Reminder
 			}
 			continue
 		}
