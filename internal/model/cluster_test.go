@@ -44,6 +44,8 @@ const (
 	queue1
 	queue2
 	outcome
+	message
+	answer
 	// of replies
 	admit
 	settle
@@ -108,7 +110,9 @@ type faults struct {
 	moves   uint8 // after which both nodes own the conversation for a while
 	asks    uint8 // of sweeps, meanwhile
 	retries uint8 // of clients
-	extra   uint8 // of each model
+	extra   uint8 // of each model: a time runs out
+	// messages of users, of the first model
+	messages uint8
 }
 
 type world struct {

@@ -28,6 +28,7 @@ const (
 	keyFirst
 	timeoutRecorded
 	valueStays
+	answerWakes
 	// of replies
 	noticeHolds
 	noticeAnswered
@@ -74,6 +75,7 @@ var names = [...]string{
 	keyFirst:        "W5: a known key replays before anything is refused",
 	timeoutRecorded: "W6: a timeout is a record",
 	valueStays:      "W7: what has ended a wait can be read until the outcome",
+	answerWakes:     "W1: what was answered first settles in one batch with the attempt for a wait that has ended",
 	noticeHolds:     "R2: who owes a notice stays in the journal",
 	noticeAnswered:  "R2: until it is answered",
 	noticeRecorded:  "R2: that it is delivered is a record",
@@ -103,6 +105,7 @@ func waitsFamily() family {
 		{from: atWork, faults: crash},
 		{from: asleep, faults: faults{crashes: 1, retries: 1, extra: 1}},
 		{from: asleep, faults: faults{moves: 1}},
+		{from: asleep, faults: faults{crashes: 1, messages: 1}},
 	}, []scene{
 		{from: atWork, faults: faults{crashes: 1, retries: 1, extra: 1}},
 		{from: atWork, faults: faults{downs: 1, retries: 1, extra: 1}},
@@ -112,6 +115,8 @@ func waitsFamily() family {
 		{besideQueue, none, asleep, faults{}, wakesNobody},
 		{oneBatch, none, asleep, crash, wakesNobody},
 		{oneBatch, recordOnly, asleep, faults{crashes: 1, retries: 1, extra: 1}, ""},
+		{answerWakes, none, asleep, faults{messages: 1}, wakesNobody},
+		{answerWakes, recordOnly, asleep, faults{crashes: 1, messages: 1}, ""},
 		{givenDurable, none, asleep, faults{downs: 1, moves: 1}, "given two things"},
 		{parkOpen, none, atWork, faults{}, wakesNobody},
 		{parkDurable, none, atWork, crash, forgotten},
@@ -140,7 +145,7 @@ func repliesFamily() family {
 	return family{newReplies, []scene{{from: quietly}, {from: quietly, faults: all}, {from: silent, faults: all}}, []scene{
 		{from: quietly, faults: faults{crashes: 2, retries: 1, extra: 1}},
 		{from: quietly, faults: faults{crashes: 1, downs: 1, retries: 1, extra: 1}},
-		{from: quietly, faults: faults{downs: 1, moves: 1, asks: 1}},
+		{from: silent, faults: faults{downs: 1, moves: 1}},
 	}, []scene{
 		{noticeHolds, none, quietly, crash, waits},
 		{noticeAnswered, none, quietly, lost, waits},
@@ -201,5 +206,6 @@ var wrongs = []string{"",
 var says = [...]string{nothing: "nothing", claim: "a claim", attempt: "attempt_started", wait: "wait_started", waitTakes: "wait_started, wait_ended by what was kept",
 	park: "parked", endTimeout: "wait_ended by its timeout", end1: "wait_ended by signal 1", end2: "wait_ended by signal 2",
 	keep1: "signal_kept 1", keep2: "signal_kept 2", queue1: "signal 1 in the queue", queue2: "signal 2 in the queue", outcome: "the outcome",
+	message: "the message, and its attempt", answer: "the message is settled",
 	admit: "submission_admitted", settle: "submission_settled", delivered: "notice_delivered",
 	post1: "post_enqueued 1", post2: "post_enqueued 2", cursor1: "post 1 is done", cursor2: "post 2 is done"}

@@ -13,7 +13,14 @@ type waits struct {
 	keys    uint8 // the signals that are recorded, a bit each
 	queued  uint8 // those that stand in the queue
 	parked  bool
+	message uint8 // of a user, that came while it was parked
 }
+
+// What becomes of the user's message, which is answered before the parked call goes on.
+const (
+	asked = iota + 1
+	answered
+)
 
 const timeout = 3
 
@@ -23,6 +30,7 @@ const (
 	runs           // up to its wait
 	waiting        // its run has ended, as it waits
 	given          // it has been given what its wait came to
+	answers        // nothing: the user's message is answered
 )
 
 // What a signal's sender knows.
@@ -63,7 +71,7 @@ func (c waiter) apply(f facts, b batch) facts {
 		if f.ended != 0 && !f.parked && !c.holds(valueStays) {
 			f.waiting, f.ended = false, 0
 		}
-		f.parked = false
+		f.parked = f.parked && f.message == asked
 	case wait:
 		f.waiting = true
 	case waitTakes:
@@ -76,8 +84,15 @@ func (c waiter) apply(f facts, b batch) facts {
 			f.ended = uint8(b - end1 + 1)
 			f.keys |= f.ended
 		}
-		if c.holds(oneBatch) || !c.holds(recordOnly) {
+		if f.message != asked && c.holds(oneBatch) || !c.holds(recordOnly) {
 			f.parked = false // attempt_started stands in the same batch
+		}
+	case message:
+		f.message = asked
+	case answer:
+		f.message = answered
+		if f.ended != 0 && c.holds(answerWakes) {
+			f.parked = false // so it does here
 		}
 	case keep1, keep2:
 		f.kept = uint8(b - keep1 + 1)
@@ -91,7 +106,7 @@ func (c waiter) apply(f facts, b batch) facts {
 	return f
 }
 
-func (c waiter) owes(f facts) bool { return !f.settled && !f.parked }
+func (c waiter) owes(f facts) bool { return !f.settled && (!f.parked || f.message == asked) }
 
 func (c waiter) begins(f facts) bool             { return c.owes(f) }
 func (c waiter) opened(*world, uint8)            {}
@@ -99,7 +114,7 @@ func (c waiter) answersEarly(*world, uint8) bool { return false }
 
 func (c waiter) idle(w *world, n uint8) bool {
 	a := w.nodes[n].act
-	return a.facts.settled || a.facts.parked && a.run == rests && a.pending == 0 && (a.stored || !c.holds(timerStored))
+	return a.facts.settled || !c.owes(a.facts) && a.run == rests && a.pending == 0 && (a.stored || !c.holds(timerStored))
 }
 
 func (c waiter) quiet(w *world, n uint8) bool {
@@ -131,8 +146,18 @@ func (c waiter) give(w *world, n, value uint8) {
 func (c waiter) learned(w *world, n uint8, b batch) {
 	a := &w.nodes[n].act
 	switch b {
+	case message:
+		a.run = answers
+	case answer:
+		a.run = rests
+		if !a.facts.parked && c.holds(recordOnly) {
+			a.run = runs
+		}
 	case attempt:
 		a.run = runs
+		if a.facts.message == asked {
+			a.run = answers
+		}
 		if !c.holds(timeoutRecorded) && a.pending == timeout {
 			a.pending = 0
 			c.give(w, n, timeout)
@@ -148,6 +173,7 @@ func (c waiter) learned(w *world, n uint8, b batch) {
 		a.run = rests
 	case endTimeout, end1, end2:
 		switch {
+		case a.run == answers:
 		case a.facts.parked: // the attempt is a batch of its own
 			a.pending = a.facts.ended
 		case a.run == rests && c.holds(oneBatch):
@@ -287,6 +313,8 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 		c.do(w, yield, true, "the function at node %d waits", n, 0, func(w *world) { w.send(n, wait) })
 	case a.run == waiting:
 		c.do(w, yield, true, "node %d parks", n, 0, func(w *world) { w.send(n, park) })
+	case a.run == answers:
+		c.do(w, yield, true, "node %d has answered the message", n, 0, func(w *world) { w.send(n, answer) })
 	case a.run == given:
 		c.do(w, yield, true, "the function at node %d has ended", n, 0, func(w *world) { w.send(n, outcome) })
 	}
@@ -295,8 +323,15 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 // timerMoves store the timer, and let the time run out.
 func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
-	if !a.facts.parked || a.run != rests {
+	if !a.facts.parked || a.run != rests || a.facts.message == asked {
 		return
+	}
+	if w.faults.messages > 0 {
+		c.do(w, yield, false, "node %d is sent a message", n, 0, func(w *world) {
+			w.faults.messages--
+			c.list(w, n)
+			w.send(n, message)
+		})
 	}
 	if !a.stored {
 		c.do(w, yield, true, "node %d stores the timer", n, 0, func(w *world) { w.nodes[n].act.stored, w.clients.timer = true, true })
