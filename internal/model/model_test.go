@@ -17,7 +17,7 @@ var (
 )
 
 // bound is how many worlds an exploration may have.
-const bound = 8_000_000
+const bound = 5_000_000
 
 // scene is where and under which faults a rule is missed.
 type scene struct {

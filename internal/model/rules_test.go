@@ -109,8 +109,9 @@ func waitsFamily() family {
 	}, []scene{
 		{from: atWork, faults: faults{crashes: 1, retries: 1, extra: 1}},
 		{from: atWork, faults: faults{downs: 1, retries: 1, extra: 1}},
-		{from: asleep, faults: faults{crashes: 1, moves: 1, asks: 1}},
-		{from: asleep, faults: faults{crashes: 2, retries: 1}},
+		{from: alone, faults: faults{crashes: 1, moves: 1, asks: 1}},
+		{from: alone, faults: faults{crashes: 2, retries: 1, messages: 1}},
+		{from: alone, faults: faults{crashes: 1, downs: 1, retries: 1, extra: 1}},
 	}, []scene{
 		{besideQueue, none, asleep, faults{}, wakesNobody},
 		{oneBatch, none, asleep, crash, wakesNobody},

@@ -65,6 +65,13 @@ func asleep() world {
 	return w
 }
 
+// alone is asleep where only the first signal is ever sent.
+func alone() world {
+	w := asleep()
+	w.clients.state[1] = conflicted
+	return w
+}
+
 func (c waiter) apply(f facts, b batch) facts {
 	switch b {
 	case attempt:
