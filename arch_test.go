@@ -145,12 +145,13 @@ func programs() []row {
 // modelVendors are the rows of what speaks to models.
 func modelVendors() []row {
 	return []row{
-		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/internal/sides", "providers/sse"), nil},
-		{"providers/bedrockconverse", 3, vendor, list("providers", "providers/bedrockconverse/awsauth", "providers/eventstream", "providers/internal/sides"), nil},
+		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/internal/claude", "providers/internal/sides", "providers/sse"), nil},
+		{"providers/bedrockconverse", 3, vendor, list("providers", "providers/bedrockconverse/awsauth", "providers/eventstream", "providers/internal/claude", "providers/internal/sides"), nil},
 		{"providers/bedrockconverse/awsauth", 2, format, nil, nil},
 		{"providers/catalog", 3, vendor, list("providers"), nil},
 		{"providers/edge", 4, command, nil, nil},
 		{"providers/googlegenerativeai", 3, vendor, list("providers", "providers/sse"), nil},
+		{"providers/internal/claude", 2, format, list("providers"), nil},
 		{"providers/internal/sides", 2, format, list("providers"), nil},
 		{"providers/mistralconversations", 3, vendor, list("providers", "providers/sse"), nil},
 		{"providers/openaicompletions", 3, vendor, list("providers", "providers/sse"), nil},

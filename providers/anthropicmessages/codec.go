@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/internal/claude"
 )
 
 // API is the slug to register the protocol under.
@@ -11,7 +12,7 @@ const API = "anthropic-messages"
 
 // DefaultMaxTokens is the output limit, in tokens, if neither the caller nor
 // the model has one: every current model of the format takes it.
-const DefaultMaxTokens = 8192
+const DefaultMaxTokens = claude.DefaultAnswer
 
 // Options changes the protocol. Nil and every zero field work.
 type Options struct {

@@ -1,12 +1,13 @@
 package anthropicmessages
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/internal/claude"
 )
 
 const version = "2023-06-01"
@@ -17,25 +18,19 @@ const (
 	oauthBeta   = "oauth-2025-04-20"
 )
 
-// Tokens. The vendor refuses a smaller budget.
-const (
-	minBudget = 1024
-	minAnswer = 1024
-)
-
 type body struct {
 	Model     *string `json:"model,omitempty"`
 	MaxTokens int     `json:"max_tokens"`
 	Stream    bool    `json:"stream"`
 	// System is a []block, a string, or nil for none.
-	System      any             `json:"system,omitempty"`
-	Tools       []tool          `json:"tools,omitempty"`
-	Messages    json.RawMessage `json:"messages"`
-	Thinking    *thinking       `json:"thinking,omitempty"`
-	Output      *outputConfig   `json:"output_config,omitempty"`
-	Temperature *float64        `json:"temperature,omitempty"`
-	Stop        []string        `json:"stop_sequences,omitempty"`
-	ToolChoice  *toolChoice     `json:"tool_choice,omitempty"`
+	System      any              `json:"system,omitempty"`
+	Tools       []tool           `json:"tools,omitempty"`
+	Messages    json.RawMessage  `json:"messages"`
+	Thinking    *claude.Thinking `json:"thinking,omitempty"`
+	Output      *outputConfig    `json:"output_config,omitempty"`
+	Temperature *float64         `json:"temperature,omitempty"`
+	Stop        []string         `json:"stop_sequences,omitempty"`
+	ToolChoice  *toolChoice      `json:"tool_choice,omitempty"`
 }
 
 type toolChoice struct {
@@ -43,22 +38,9 @@ type toolChoice struct {
 	Name string `json:"name,omitempty"`
 }
 
-type thinking struct {
-	Type         string `json:"type"`
-	BudgetTokens int    `json:"budget_tokens,omitempty"`
-	Display      string `json:"display,omitempty"`
-}
-
 type outputConfig struct {
 	Effort string `json:"effort"`
 }
-
-// Types of thinking.
-const (
-	thinkingOn       = "enabled"
-	thinkingOff      = "disabled"
-	thinkingAdaptive = "adaptive"
-)
 
 type tool struct {
 	Name         string          `json:"name"`
@@ -113,7 +95,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		o.ThinkingLevel = providers.ThinkingOff // the vendor takes one of the two
 	}
 	b.think(m, req.Messages, o)
-	if (b.Thinking == nil || b.Thinking.Type == thinkingOff) && m.Compat.SupportsTemperature.Or(true) {
+	if (b.Thinking == nil || b.Thinking.Type == claude.Off) && m.Compat.SupportsTemperature.Or(true) {
 		b.Temperature = o.Temperature
 	}
 
@@ -165,65 +147,24 @@ func header(m providers.Model, req providers.Request, o providers.Options) http.
 
 // think sets how much the model is to think, and to say.
 func (b *body) think(m providers.Model, latest []providers.Message, o providers.Options) {
-	adaptive := m.Compat.ForceAdaptiveThinking.Or(false)
+	sent := func(r providers.Reasoning) bool {
+		return len(encodeReasoning(r, m.Compat.AllowEmptySignature.Or(false))) > 0
+	}
+	b.MaxTokens = cmp.Or(o.MaxTokens, DefaultMaxTokens)
 	switch level := o.ThinkingLevel; {
 	case level == providers.ThinkingOff:
-		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
 		if m.Thinking.Takes(level) {
-			b.Thinking = &thinking{Type: thinkingOff}
+			b.Thinking = &claude.Thinking{Type: claude.Off}
 		}
-	case level != "" && adaptive:
-		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
-		b.Thinking, b.Output = &thinking{Type: thinkingAdaptive, Display: "summarized"}, &outputConfig{Effort: effort(m, level)}
-	case answersOthers(m, latest):
-		b.MaxTokens, _ = limits(m, providers.Options{MaxTokens: o.MaxTokens})
+	case level != "" && m.Compat.ForceAdaptiveThinking.Or(false):
+		b.Thinking, b.Output = &claude.Thinking{Type: claude.Adaptive, Display: "summarized"}, &outputConfig{Effort: claude.Effort(m, level)}
+	case claude.AnswersOthers(latest, sent):
 	default:
-		b.MaxTokens, b.Thinking = limits(m, o)
+		limit, budget := claude.Budget(m, o)
+		if b.MaxTokens = limit; budget > 0 {
+			b.Thinking = &claude.Thinking{Type: claude.On, BudgetTokens: budget}
+		}
 	}
-}
-
-// answersOthers reports whether the latest messages are results of calls that were made
-// without thinking: by another model, or before it was switched on. The vendor takes
-// them only from a model that does not think about them within a budget either.
-func answersOthers(m providers.Model, latest []providers.Message) bool {
-	n := len(latest)
-	if n < 2 || latest[n-1].Role != providers.RoleTool {
-		return false
-	}
-	return !slices.ContainsFunc(latest[n-2].Parts, func(p providers.Part) bool {
-		r, ok := p.(providers.Reasoning)
-		return ok && len(encodeReasoning(r, m.Compat.AllowEmptySignature.Or(false))) > 0
-	})
-}
-
-// effort is the vendor's word for a level.
-func effort(m providers.Model, level providers.ThinkingLevel) string {
-	word, _ := m.Thinking.Word(level)
-	if _, listed := m.Thinking[level]; !listed && level == providers.ThinkingMinimal {
-		return string(providers.ThinkingLow) // the least that the vendor has
-	}
-	return word
-}
-
-// limits returns max_tokens and the thinking within it, nil for none.
-func limits(m providers.Model, o providers.Options) (maxTokens int, t *thinking) {
-	maxTokens = o.MaxTokens
-	if maxTokens == 0 {
-		maxTokens = DefaultMaxTokens
-	}
-	wanted := o.ThinkingLevel.Budget()
-	if wanted == 0 {
-		return maxTokens, nil
-	}
-	raised := max(maxTokens, minAnswer) + wanted
-	if m.MaxTokens > 0 {
-		raised = min(raised, m.MaxTokens)
-	}
-	granted := min(wanted, raised-minAnswer)
-	if granted < minBudget {
-		return maxTokens, nil
-	}
-	return raised, &thinking{Type: thinkingOn, BudgetTokens: granted}
 }
 
 // ephemeral is a mark of the prompt cache.
