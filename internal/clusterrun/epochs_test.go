@@ -29,7 +29,7 @@ type watcher struct {
 // watch looks at the bucket until ctx ends.
 func (w *watcher) watch(ctx context.Context) {
 	last := time.Now()
-	for noderun.Pause(ctx, 20*time.Millisecond) == nil {
+	for noderun.Pause(ctx, 50*time.Millisecond) == nil {
 		asked := time.Now()
 		e, _, err := storage.NewestEpoch(ctx, w.bucket, w.newest.N)
 		if err != nil {

@@ -30,7 +30,7 @@ const shortRun = 25 * time.Second
 
 // newPlan fills in what the flags and the seed say.
 func newPlan(seed uint64) plan {
-	p := plan{seed: seed, nodes: *nodesFlag, talks: 12, total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
+	p := plan{seed: seed, nodes: *nodesFlag, talks: sample.Of(12, 6), total: shortRun, think: 4 * time.Second, strict: seed%2 == 0}
 	if *longFlag {
 		p.talks, p.total, p.think = 300, 5*time.Minute, 20*time.Second
 	}
