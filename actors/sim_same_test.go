@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-var simSame = flag.Uint64("same", sample.Of[uint64](30, 3), "run so many seeds of the simulation three times and compare their traces")
+var simSame = flag.Uint64("same", sample.Of[uint64](15, 3), "run so many seeds of the simulation three times and compare their traces")
 
 // TestSameSeedSameTrace runs seeds on one core, on two, and on more cores than the
 // machine has with several schedules at once, and on another bucket: through the S3

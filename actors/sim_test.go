@@ -39,7 +39,7 @@ var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](1000, 24), "run so many schedules of the simulation, every fourth about the busy journals, and every fourth crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 24), "run so many schedules of the simulation, every fourth about the busy journals, and every fourth crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
