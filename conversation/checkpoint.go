@@ -13,14 +13,14 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 11
+const Reducer = 12
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
 // leftReducer of one that has not, signedReducer of one with signatures, retryReducer of one
 // in which a model call is to be repeated later, refusedReducer of one in which an image
-// was refused, and storedReducer of one with a stored output. The newest is of one that has
-// what an unsettled submission has cost.
+// was refused, storedReducer of one with a stored output, and spentReducer of one that has what
+// an unsettled submission has cost. The newest is of one that knows of waits and their signals.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -28,6 +28,7 @@ const (
 	retryReducer   = 8
 	refusedReducer = 9
 	storedReducer  = 10
+	spentReducer   = 11
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -51,6 +52,9 @@ type (
 		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
 		Compacted   *Compacted                 `json:"compacted,omitempty"`
 		Refused     []AttachmentID             `json:"refused,omitempty"`
+		Waits       []*Wait                    `json:"waits,omitempty"`
+		Signals     []*KeptSignal              `json:"signals,omitempty"`
+		Decided     []DecidedName              `json:"decided,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if it has begun.
@@ -103,6 +107,7 @@ func EncodeState(s *State) ([]byte, error) {
 	f := stateForm{
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
+		Waits: s.waits, Signals: s.signals, Decided: s.decided,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -155,8 +160,11 @@ func (s *State) reducer() int {
 			version = max(version, retryReducer)
 		}
 		if !sub.Settled && slices.ContainsFunc(sub.turns, func(t *turn) bool { return t.dollars != 0 }) {
-			return Reducer
+			version = max(version, spentReducer)
 		}
+	}
+	if len(s.waits) > 0 || len(s.signals) > 0 || len(s.decided) > 0 {
+		return Reducer
 	}
 	return version
 }
@@ -218,7 +226,7 @@ func DecodeState(b []byte) (*State, error) {
 	}
 	s := newStateAt(f.Head)
 	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
-	s.settlements = f.Settlements
+	s.settlements, s.waits, s.signals, s.decided = f.Settlements, f.Waits, f.Signals, f.Decided
 	for k, v := range f.Author {
 		s.author[k] = v
 	}
@@ -360,6 +368,11 @@ func (s *State) restoreMessage(f *messageForm) error {
 			for i := range s.recorded[p.call] {
 				m.sub.brought += s.recorded[p.call][i].brought()
 			}
+			for _, w := range s.waits {
+				if w.Call == p.call {
+					m.sub.brought += w.brought()
+				}
+			}
 		}
 		m.add(t, p)
 	}
@@ -373,6 +386,11 @@ func (s *State) restoreMessage(f *messageForm) error {
 func (s *State) checkRestored() error {
 	if s.created == nil && (len(s.messages) > 0 || len(s.submissions) > 0) {
 		return errors.New("decode state: messages of no conversation")
+	}
+	for _, w := range s.waits {
+		if p := s.calls[w.Call]; p == nil || p.settled {
+			return fmt.Errorf("decode state: nothing waits for %q", w.Name)
+		}
 	}
 	for i, sub := range s.submissions {
 		if sub.Running && (len(s.unsettled) == 0 || s.unsettled[0] != sub) {

@@ -40,6 +40,10 @@ func childOf(r Record) ConversationID {
 		return r.Child
 	case *OutputStored:
 		return r.Child
+	case *WaitStarted:
+		return r.Child
+	case *WaitEnded:
+		return r.Child
 	case *StepCompleted:
 		return r.Child
 	case *StepDropped:

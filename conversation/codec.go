@@ -60,6 +60,9 @@ func recordTable() []recordKind {
 		{TypeRetryScheduled, true, func() Record { return new(RetryScheduled) }},
 		{TypeImagesRefused, true, func() Record { return new(ImagesRefused) }},
 		{TypeOutputStored, true, func() Record { return new(OutputStored) }},
+		{TypeWaitStarted, true, func() Record { return new(WaitStarted) }},
+		{TypeWaitEnded, true, func() Record { return new(WaitEnded) }},
+		{TypeSignalKept, true, func() Record { return new(SignalKept) }},
 	}, nextRecords()...)
 }
 

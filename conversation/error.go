@@ -20,6 +20,8 @@ const (
 	CodeInstanceNotFound     Code = "agent_instance_not_found"
 	CodeInstanceExists       Code = "agent_instance_exists"
 	CodeSubmissionConflict   Code = "submission_conflict"
+	CodeAlreadyDecided       Code = "already_decided"
+	CodeTooManySignals       Code = "too_many_signals"
 	CodeStreamNotFound       Code = "stream_not_found"
 	CodeAttachmentNotFound   Code = "attachment_not_found"
 	CodeAttachmentConflict   Code = "attachment_conflict"

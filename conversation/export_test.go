@@ -25,6 +25,11 @@ func (s *State) CheckSums() error {
 				for i := range s.recorded[p.call] {
 					n += s.recorded[p.call][i].brought()
 				}
+				for _, w := range s.waits {
+					if w.Call == p.call {
+						n += w.brought()
+					}
+				}
 			}
 		}
 		if m := s.byID[sub.Message]; m != nil && sub.brought != n {

@@ -91,6 +91,12 @@ func (s *State) foldRest(r Record) error {
 		s.foldRefused(r)
 	case *OutputStored:
 		return s.foldStored(r)
+	case *WaitStarted:
+		return s.foldWaitStarted(r)
+	case *WaitEnded:
+		return s.foldWaitEnded(r)
+	case *SignalKept:
+		return s.foldKept(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)
@@ -139,7 +145,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	if s.unsettled[0] != sub {
 		return s.bad(r, "submission %s is not the first in the queue", sub.ID)
 	}
-	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt = true, r.Writer, nil, 0
+	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt, sub.Due = true, r.Writer, nil, 0, false
 	sub.Attempts, sub.Began = r.Attempt, true
 	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
 	return nil
@@ -347,6 +353,7 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
 	p.sub.brought += len(p.output) + len(p.errorText)
 	p.images, p.terminate = r.Attachments, r.Terminate
+	s.endWaits(r.Call, r.At)
 	if r.ElapsedMs > 0 {
 		s.root(p.sub).elapsed[1] = r.ElapsedMs
 	}

@@ -86,6 +86,13 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
 	stored, others := &conversation.OutputStored{Call: "call_1"}, &conversation.OutputStored{Call: "call_1", Child: "child_1"}
 	for name, c := range map[string]wrongEnd{
+		"wait of nothing":          {records{waits("call_9", "a")}, "call call_9 is not open"},
+		"wait after the end":       {records{called("call_1"), completed("res_1", "turn_1"), ok, waits("call_1", "a")}, "call call_1 is not open"},
+		"wait twice":               {records{called("call_1"), waits("call_1", "a"), waits("call_1", "a")}, `call call_1 waits for "a" already`},
+		"end of no wait":           {records{called("call_1"), waitOver("call_1", "a", "")}, `call call_1 does not wait for "a"`},
+		"end of another's wait":    {records{called("call_1"), waits("call_1", "a"), waitOver("call_1", "b", "")}, `call call_1 does not wait for "b"`},
+		"end of a wait twice":      {records{called("call_1"), waits("call_1", "a"), waitOver("call_1", "a", ""), waitOver("call_1", "a", "")}, `call call_1 does not wait for "a"`},
+		"signal kept twice":        {records{kept(3, "a"), kept(4, "a")}, `a signal is kept for "a" already`},
 		"second creation":          {records{created()}, "the conversation exists as inst_1"},
 		"submission twice":         {records{admitted(1)}, "submission sub_1 exists"},
 		"message twice":            {records{&conversation.SubmissionAdmitted{Submission: "sub_9", Message: "msg_1"}}, "message msg_1 exists"},

@@ -24,6 +24,7 @@ import (
 //   - Only the turn under way is withdrawn, and none of its calls has an outcome.
 //   - A subagent works for a call without an outcome, and has ended before that call
 //     has one; so have the calls of its turns.
+//   - The signal that ends a wait, or is kept, is admitted and settled in its batch.
 //   - A deletion waits until nothing is owed, and ends its batch.
 //
 // Every prefix of such a history is one too, so histories end anywhere.
@@ -120,7 +121,9 @@ func (g *generator) claim() {
 }
 
 func (g *generator) noise() {
-	switch g.r.IntN(8) {
+	switch g.r.IntN(9) {
+	case 8:
+		g.keepSignal(g.next("name"))
 	case 0, 1:
 		g.admit()
 	case 7:
@@ -368,6 +371,9 @@ func (g *generator) settleCalls(w *work) {
 		case n < 40:
 			g.decorate(w)
 			continue
+		case n < 52:
+			g.wait(w, id)
+			continue
 		}
 		w.calls = w.calls[1:]
 		took := int64(g.r.IntN(9))
@@ -389,6 +395,54 @@ func (g *generator) settleCalls(w *work) {
 		}
 		g.add(r)
 	}
+}
+
+// wait has a call wait for a signal, parked or not, and perhaps get one.
+func (g *generator) wait(w *work, id conversation.CallID) {
+	name := g.next("name")
+	kept := g.chance(20)
+	if kept {
+		g.keepSignal(name)
+	}
+	g.add(&conversation.WaitStarted{Must: true, Call: id, Child: w.child, Name: name, Schema: json.RawMessage(`true`), Until: g.now(), At: g.now()})
+	end := &conversation.WaitEnded{Must: true, Call: id, Child: w.child, Name: name, Reason: conversation.EndedByTimeout, At: g.now()}
+	switch {
+	case kept:
+		end.Reason, end.Value = conversation.EndedBySignal, g.json()
+	case g.chance(50):
+		parked := g.chance(50)
+		if parked {
+			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer})
+			w.attempt--
+			g.cut()
+		}
+		end.Reason, end.Signal, end.Value = conversation.EndedBySignal, g.signal(name), g.json()
+		g.push(end)
+		if parked {
+			g.attempt(w)
+		}
+		return
+	case g.chance(30):
+		return // its call has another outcome
+	}
+	g.add(end)
+}
+
+// signal is one for a wait, which is settled at once.
+func (g *generator) signal(name string) conversation.SubmissionID {
+	id := conversation.SubmissionID(g.next("sub"))
+	g.push(&conversation.SubmissionAdmitted{
+		Submission: id, Message: conversation.MessageID(g.next("msg")), Key: g.next("key"), PayloadHash: "h", At: g.now(),
+		Delivery: conversation.Delivery{
+			Kind: conversation.KindSignal, Type: conversation.SignalWait, Body: g.text(), Attributes: map[string]string{"name": name},
+		},
+	})
+	g.push(&conversation.SubmissionSettled{Submission: id, Outcome: conversation.OutcomeCompleted, At: g.now()})
+	return id
+}
+
+func (g *generator) keepSignal(name string) {
+	g.push(&conversation.SignalKept{Must: true, Submission: g.signal(name), Name: name, Body: "later", At: g.now()})
 }
 
 // asked reports whether a call has its subagent, which it has only once.

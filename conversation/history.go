@@ -332,5 +332,12 @@ func (s *State) Bytes() int {
 	for _, v := range s.author {
 		n += len(v)
 	}
+	for _, w := range s.waits {
+		n += w.brought()
+	}
+	for _, k := range s.signals {
+		n += PartBytes + len(k.Body)
+	}
+	n += PartBytes * len(s.decided)
 	return n + PartBytes*len(s.settlements) + attachmentIDBytes*len(s.refused)
 }

@@ -223,8 +223,16 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		t.Errorf("an output stored: %d", got)
 	}
 	paid := &conversation.StepCompleted{Message: "res_1", Turn: "turn_1", Facts: conversation.CallFacts{Price: &conversation.Price{Total: 0.5}}}
-	if got := reducer(0, paid); got != conversation.Reducer {
+	if got := reducer(0, paid); got != 11 {
 		t.Errorf("a call that has a price: %d", got)
+	}
+	for name, r := range map[string]conversation.Record{
+		"a wait":        &conversation.WaitStarted{Call: "call_1", Name: "approval", At: at},
+		"a kept signal": &conversation.SignalKept{Submission: "sub_2", Name: "approval", At: at},
+	} {
+		if got := reducer(0, paid, r); got != conversation.Reducer {
+			t.Errorf("%s: %d", name, got)
+		}
 	}
 }
 

@@ -172,7 +172,7 @@ func TestInternalBatchShowsNothing(t *testing.T) {
 			hidden = append(hidden, r)
 		}
 	}
-	if len(hidden) != 12 {
+	if len(hidden) != 14 {
 		t.Fatalf("%d records of a subagent", len(hidden))
 	}
 	for _, list := range []records{nil, internal, hidden} {

@@ -36,6 +36,9 @@ const (
 	TypeRetryScheduled      RecordType = "retry_scheduled"
 	TypeImagesRefused       RecordType = "images_refused"
 	TypeOutputStored        RecordType = "output_stored"
+	TypeWaitStarted         RecordType = "wait_started"
+	TypeWaitEnded           RecordType = "wait_ended"
+	TypeSignalKept          RecordType = "signal_kept"
 )
 
 // Record is one immutable fact of a conversation.
@@ -99,6 +102,15 @@ const (
 	CompactionThreshold CompactionReason = "threshold"
 	CompactionOverflow  CompactionReason = "overflow"
 	CompactionManual    CompactionReason = "manual"
+)
+
+// WaitEnd says what has ended a wait for a signal.
+type WaitEnd string
+
+// The two ends of a wait.
+const (
+	EndedBySignal  WaitEnd = "signal"
+	EndedByTimeout WaitEnd = "timeout"
 )
 
 // Usage counts the tokens of a turn.
@@ -537,6 +549,43 @@ type (
 		At         Time           `json:"at"`
 	}
 
+	// WaitStarted says that a call of a durable tool waits for a signal of a name, no longer
+	// than until a time. A value that it gets fits Schema. Dropped is the signal kept for the
+	// name which does not.
+	WaitStarted struct {
+		Must    bool            `json:"must"`
+		Call    CallID          `json:"call"`
+		Child   ConversationID  `json:"child,omitempty"`
+		Name    string          `json:"name"`
+		Schema  json.RawMessage `json:"schema"`
+		Until   Time            `json:"until"`
+		Dropped SubmissionID    `json:"dropped,omitempty"`
+		At      Time            `json:"at"`
+	}
+
+	// WaitEnded says what a wait has come to: [EndedBySignal] has the value of a signal, which was
+	// kept or stands in the same batch.
+	WaitEnded struct {
+		Must   bool            `json:"must"`
+		Call   CallID          `json:"call"`
+		Child  ConversationID  `json:"child,omitempty"`
+		Name   string          `json:"name"`
+		Reason WaitEnd         `json:"reason"`
+		Signal SubmissionID    `json:"signal,omitempty"`
+		Value  json.RawMessage `json:"value,omitempty"`
+		At     Time            `json:"at"`
+	}
+
+	// SignalKept says that nobody waits yet for the name of a signal, whose admission and
+	// settlement stand in the same batch.
+	SignalKept struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+		Name       string       `json:"name"`
+		Body       string       `json:"body"`
+		At         Time         `json:"at"`
+	}
+
 	// ConversationDeleted ends a life. A new one continues at the next offset.
 	ConversationDeleted struct {
 		At Time `json:"at"`
@@ -585,6 +634,15 @@ func (*ImagesRefused) Type() RecordType { return TypeImagesRefused }
 
 // Type implements [Record].
 func (*OutputStored) Type() RecordType { return TypeOutputStored }
+
+// Type implements [Record].
+func (*WaitStarted) Type() RecordType { return TypeWaitStarted }
+
+// Type implements [Record].
+func (*WaitEnded) Type() RecordType { return TypeWaitEnded }
+
+// Type implements [Record].
+func (*SignalKept) Type() RecordType { return TypeSignalKept }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

@@ -133,6 +133,13 @@ func endSamples() []conversation.Record {
 		},
 		&conversation.ImagesRefused{Must: true, Attachments: []conversation.AttachmentID{"att_1", "att_2"}, Model: "anthropic/x", At: at},
 		&conversation.OutputStored{Must: true, Call: "call_1", Child: "conv_2", StoredOutput: sampleOutput()},
+		&conversation.WaitStarted{
+			Must: true, Call: "call_1", Child: "conv_2", Name: "approval", Schema: json.RawMessage(`{"type":"boolean"}`), Until: at, Dropped: "sub_3", At: at,
+		},
+		&conversation.WaitEnded{
+			Must: true, Call: "call_1", Child: "conv_2", Name: "approval", Reason: conversation.EndedBySignal, Signal: "sub_3", Value: json.RawMessage(`true`), At: at,
+		},
+		&conversation.SignalKept{Must: true, Submission: "sub_3", Name: "approval", Body: "true", At: at},
 	}
 }
 
@@ -160,6 +167,10 @@ func public() []conversation.Record {
 		case *conversation.ToolSettled:
 			r.Child = ""
 		case *conversation.OutputStored:
+			r.Child = ""
+		case *conversation.WaitStarted:
+			r.Child = ""
+		case *conversation.WaitEnded:
 			r.Child = ""
 		case *conversation.StepCompleted:
 			r.Child = ""

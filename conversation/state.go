@@ -65,6 +65,9 @@ type State struct {
 	recorded    map[CallID][]StepRecorded
 	compacted   *Compacted
 	refused     []AttachmentID // see [State.Refused]
+	waits       []*Wait        // of calls without an outcome, oldest first
+	signals     []*KeptSignal  // oldest first
+	decided     []DecidedName  // likewise
 	// children are the subagent conversations of unsettled submissions, oldest first;
 	// they are in bySub too, and their responses in byID, but in no list.
 	children []*Submission
@@ -187,6 +190,8 @@ type Submission struct {
 	// offset of the batch that says so.
 	Parked   *Parked `json:"parked,omitempty"`
 	ParkedAt Offset  `json:"parkedAt,omitempty"`
+	// Due says that a wait has ended since: it may go on before the time.
+	Due bool `json:"due,omitempty"`
 	// Retry is what its next model call waits for, nil if it has failed for nothing that
 	// takes long to pass.
 	Retry   *RetryScheduled `json:"retry,omitempty"`
@@ -395,9 +400,14 @@ func (s *State) settle(r *SubmissionSettled) error {
 			return s.bad(r, "subagent %s is under way", c.Child)
 		}
 	}
+	for _, w := range slices.Clone(s.waits) {
+		if p := s.calls[w.Call]; p != nil && s.root(p.sub) == sub {
+			s.endWaits(w.Call, r.At)
+		}
+	}
 	s.dropChildren(sub)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
-	sub.Parked, sub.ParkedAt, sub.Retry = nil, 0, nil
+	sub.Parked, sub.ParkedAt, sub.Due, sub.Retry = nil, 0, false, nil
 	i := slices.Index(s.unsettled, sub)
 	if next := max(i, 1); next < len(s.unsettled) { // the one that does not wait any more
 		s.waiting.add(s.unsettled[next], -1)
