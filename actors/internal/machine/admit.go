@@ -39,6 +39,10 @@ func (m *Machine) admit(in Admit) {
 		m.confirm(in.To, Refused{refusal})
 		return
 	}
+	if name, ok := a.Delivery.Awaited(); ok {
+		m.signal(in, name, hash)
+		return
+	}
 	if n := len(m.state.Unsettled()); n >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Refused{crowded(sayMessagesWait, n)}})
 		return
@@ -73,7 +77,8 @@ func (m *Machine) refuse(in Admit, err *conversation.Error) {
 }
 
 // replay answers a known key. Unsettled work is acknowledged like a new
-// admission: durable, claimed and listed.
+// admission: durable, claimed and listed. So is a signal as long as there is any: the writer
+// that took it may have died before a journal listed what it woke.
 func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	if sub.PayloadHash != hash {
 		err := conversation.Errorf(conversation.CodeSubmissionConflict,
@@ -89,13 +94,15 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 		m.emit(Reply{in.To, receipt})
 		return
 	}
-	if !sub.Settled {
+	_, signal := in.Admission.Delivery.Awaited()
+	owed := !sub.Settled || signal && m.owes() // a signal is settled at once, what it has woken is not
+	if owed {
 		m.ensureListed()
 		if !m.claimed && m.inflight == nil && m.pending.empty() { // it is parked
 			m.enqueueClaim()
 		}
 	}
-	m.reply(in.To, receipt, !sub.Settled)
+	m.reply(in.To, receipt, owed)
 }
 
 // check returns why the admission must be refused, or nil.
@@ -123,19 +130,23 @@ func (m *Machine) check(in Admit) *conversation.Error {
 
 // accept records the admission, and starts the attempt if nothing waits before it.
 func (m *Machine) accept(in Admit, hash string) {
+	admitted := m.record(in, hash)
+	m.ensureListed()
+	m.startNext()
+	m.receipts[admitted.Submission] = &receipt{came: in.came}
+	m.reply(in.To, m.receiptOf(admitted), true)
+}
+
+// record records the admission, and what belongs to its batch.
+func (m *Machine) record(in Admit, hash string, with ...func(*conversation.SubmissionAdmitted) conversation.Record) *conversation.SubmissionAdmitted {
 	a := in.Admission
 	var records []conversation.Record
-	uid := conversation.UID("")
-	if m.state.Exists() {
-		uid = m.state.Created().UID
-	} else {
-		created := &conversation.ConversationCreated{
+	if !m.state.Exists() {
+		records = append(records, &conversation.ConversationCreated{
 			Agent: a.Address.Agent, ID: a.Address.ID, InitialData: a.InitialData, At: m.env.Wall,
 			UID:            conversation.UID(m.ids.next("inst_")),
 			ConversationID: conversation.ConversationID(m.ids.next("conv_")),
-		}
-		uid = created.UID
-		records = append(records, created)
+		})
 	}
 	admitted := &conversation.SubmissionAdmitted{
 		Submission: conversation.SubmissionID(m.ids.next("sub_")), Message: conversation.MessageID(m.ids.next("msg_")),
@@ -146,12 +157,18 @@ func (m *Machine) accept(in Admit, hash string) {
 	for i := range admitted.Delivery.Attachments {
 		admitted.Delivery.Attachments[i].ID = conversation.AttachmentID(m.ids.next("att_"))
 	}
-	m.enqueue(true, append(records, admitted)...)
+	records = append(records, admitted)
+	for _, r := range with {
+		records = append(records, r(admitted))
+	}
+	m.enqueue(true, records...)
 	m.noteNext(admitted.Submission)
-	m.ensureListed()
-	m.startNext()
-	m.receipts[admitted.Submission] = &receipt{came: in.came}
-	m.reply(in.To, Admitted{conversation.Receipt{
-		SubmissionID: admitted.Submission, UID: uid, Offset: m.nextOffset(),
-	}}, true)
+	return admitted
+}
+
+// receiptOf is the receipt of an admission in the batch being composed.
+func (m *Machine) receiptOf(admitted *conversation.SubmissionAdmitted) Admitted {
+	return Admitted{conversation.Receipt{
+		SubmissionID: admitted.Submission, UID: m.state.Created().UID, Offset: m.nextOffset(),
+	}}
 }

@@ -94,6 +94,8 @@ func stored(records []conversation.Record) int {
 			size += conversation.TextBytes(r.Summary)
 		case *conversation.Advisory:
 			size += conversation.TextBytes(r.Text)
+		case *conversation.SignalKept:
+			size += conversation.TextBytes(r.Body)
 		default:
 			size += weight(r)
 		}
@@ -156,6 +158,12 @@ func weight(r conversation.Record) int {
 		return len(r.Metadata)
 	case *conversation.OutputStored:
 		return r.Bytes()
+	case *conversation.WaitStarted:
+		return len(r.Schema)
+	case *conversation.WaitEnded:
+		return len(r.Value)
+	case *conversation.SignalKept:
+		return len(r.Body)
 	case *conversation.ImagesRefused:
 		return refusedBytes * len(r.Attachments)
 	}

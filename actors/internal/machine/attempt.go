@@ -54,11 +54,12 @@ type work struct {
 	metadata   json.RawMessage               // of the response, until it is open
 	written    []StateWrite                  // by the author for the response, until it is open
 	waiting    []conversation.ToolCall
-	running    int                      // tools, those in parked included
-	unheard    *conversation.FailedCall // the call that ended the work without a word
-	reminder   string                   // see [ModelEvent.Reminder]
-	facts      conversation.CallFacts   // of the model call
-	parked     []parkedCall             // those that wait for a time
+	running    int                         // tools, those in parked included
+	unheard    *conversation.FailedCall    // the call that ended the work without a word
+	reminder   string                      // see [ModelEvent.Reminder]
+	facts      conversation.CallFacts      // of the model call
+	parked     []parkedCall                // those that wait for a time or a signal
+	heard      map[conversation.CallID]int // of how many waits that have ended the calls know
 }
 
 // newGen names what runs outside for the work from now on. Results under the name it

@@ -68,7 +68,7 @@ type (
 	}
 	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
-	// earlier try of the call has finished. Room is how many bytes of output are recorded: of
+	// earlier try of the call has finished, Ended the waits of the call that are over. Room is how many bytes of output are recorded: of
 	// a longer one a part is, and all of it is stored; 0 if nothing may be stored.
 	RunTool struct {
 		Gen        int
@@ -78,6 +78,7 @@ type (
 		Name       string
 		Input      json.RawMessage
 		Recorded   []conversation.StepRecorded
+		Ended      []*conversation.Wait
 		Room       int
 	}
 	// StoreOutput stores the output of a call for which there is no room any more, and has
@@ -186,6 +187,21 @@ type (
 	StepKept struct{}
 	// StepTooMuch says that there is no room to record a [StepDone].
 	StepTooMuch struct{}
+	// WaitOver answers a [WaitFor]: the wait has ended with Value, or by its time.
+	WaitOver struct {
+		Value    json.RawMessage
+		TimedOut bool
+	}
+	// WaitOpen answers a [WaitFor]: the call waits, durably, no longer than Until.
+	WaitOpen struct{ Until conversation.Time }
+	// WaitJudge answers a [WaitFor]: a signal is kept for the name. Whether it fits is to be
+	// said in another.
+	WaitJudge struct {
+		Kept conversation.SubmissionID
+		Body string
+	}
+	// WaitLater answers a [WaitFor]: some member of the bucket cannot read that a call waits.
+	WaitLater struct{}
 	// Moved says that the caller has to repeat under its key. Unless the machine is sure
 	// that it did nothing for it, the outcome is unknown.
 	Moved struct{ Untouched bool }
@@ -210,6 +226,10 @@ func (Aborted) answer()      {}
 func (Compacted) answer()    {}
 func (StepKept) answer()     {}
 func (StepTooMuch) answer()  {}
+func (WaitOver) answer()     {}
+func (WaitOpen) answer()     {}
+func (WaitJudge) answer()    {}
+func (WaitLater) answer()    {}
 func (Moved) answer()        {}
 func (Poked) answer()        {}
 func (TimerChecked) answer() {}

@@ -28,6 +28,13 @@ type ReplyID uint64
 // Input is something that happened.
 type Input interface{ input() }
 
+// Question is an input of work that waits for an answer.
+type Question interface {
+	Input
+	// For returns the question of a caller.
+	For(to ReplyID) Input
+}
+
 // Claim is the first batch of a writer incarnation.
 type Claim struct {
 	Seq   conversation.Offset
@@ -100,6 +107,13 @@ type StateWrite struct {
 	Value json.RawMessage
 }
 
+// Fit is a signal held against the schema of a wait: the value that fits it, or why none does.
+type Fit struct {
+	Schema json.RawMessage
+	Value  json.RawMessage
+	Unfit  *conversation.Error
+}
+
 type (
 	// Opened delivers the folded log and names the writer incarnation of this machine:
 	// a new one, or, if Claimed, one that an earlier machine has put to rest, with the
@@ -128,6 +142,9 @@ type (
 		Precheck  bool
 		// Unfit is what is wrong with the initial data, if it creates a conversation.
 		Unfit *conversation.Error
+		// Fit is what has become of a signal for a wait of that schema, nil if nobody was
+		// known to wait.
+		Fit *Fit
 
 		came time.Duration // Env.Mono of the step that it came in
 	}
@@ -189,11 +206,24 @@ type (
 		Duration  time.Duration
 	}
 	// ToolParked says that a call of the work gen has ended for now because it waits for
-	// a time. What it has done until then is in its recorded steps.
+	// a time, or for a signal until then. What it has done until then is in its recorded steps.
 	ToolParked struct {
 		Gen   int
 		Call  conversation.CallID
 		Until conversation.Time
+	}
+	// WaitFor asks what a call of the work gen that waits for a signal has come to, and has
+	// it wait if it does not yet; [WaitOver], [WaitOpen], [WaitJudge], [WaitLater] or
+	// [StepTooMuch] answers. Fit is what has become of the signal Kept, if WaitJudge has asked.
+	WaitFor struct {
+		To     ReplyID
+		Gen    int
+		Call   conversation.CallID
+		Name   string
+		Schema json.RawMessage
+		Until  conversation.Time
+		Kept   conversation.SubmissionID
+		Fit    *Fit
 	}
 	// StepDone asks to record the result of a durable tool's step; [StepKept] or
 	// [StepTooMuch] answers.
@@ -261,6 +291,12 @@ type (
 	Drain struct{}
 )
 
+// For implements [Question].
+func (in StepDone) For(to ReplyID) Input { in.To = to; return in }
+
+// For implements [Question].
+func (in WaitFor) For(to ReplyID) Input { in.To = to; return in }
+
 func (Opened) input()           {}
 func (OpenFailed) input()       {}
 func (Admit) input()            {}
@@ -275,6 +311,7 @@ func (Listed) input()           {}
 func (Looked) input()           {}
 func (Model) input()            {}
 func (ToolDone) input()         {}
+func (WaitFor) input()          {}
 func (StepDone) input()         {}
 func (TaskCalled) input()       {}
 func (DeliveryStarted) input()  {}

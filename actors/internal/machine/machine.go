@@ -265,6 +265,8 @@ func (m *Machine) turnAway(in Input) {
 		m.emit(Reply{in.To, why})
 	case StepDone:
 		m.emit(Reply{in.To, Moved{}})
+	case WaitFor:
+		m.emit(Reply{in.To, Moved{}})
 	}
 }
 
@@ -384,6 +386,8 @@ func (m *Machine) take(in Input) {
 		m.toolParked(in)
 	case StepDone:
 		m.stepDone(in)
+	case WaitFor:
+		m.waitFor(in)
 	case TaskCalled:
 		m.taskCalled(in)
 	case DeliveryStarted:

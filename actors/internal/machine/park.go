@@ -8,10 +8,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// parkedCall is a call that has ended for now because it waits for a time.
+// parkedCall is a call that has ended for now because it waits for a time, or for a signal
+// until then.
 type parkedCall struct {
 	call  conversation.CallID
 	until conversation.Time
+	due   bool // it runs again once what it waited for is durable
 }
 
 // storedTimer is that of a parked submission.
@@ -31,10 +33,10 @@ func (m *Machine) parked() *conversation.Submission {
 	return queue[0]
 }
 
-// due reports whether the time that a submission waits for has come. A record without
-// one waits for nothing that is known here.
+// due reports whether the time that a submission waits for has come, or something that it
+// waits for. A record without a time waits for nothing that is known here.
 func (m *Machine) due(sub *conversation.Submission) bool {
-	return sub.Parked.Until <= m.now()
+	return sub.Due || sub.Parked.Until <= m.now()
 }
 
 // now is the time by the clock that waits go by.
@@ -46,7 +48,7 @@ func (m *Machine) now() conversation.Time {
 // stored: then it is found without this machine and without any journal.
 func (m *Machine) asleep() bool {
 	sub := m.parked()
-	return sub != nil && sub.ParkedAt <= m.durable && m.timer.at == sub.ParkedAt && m.timer.stored
+	return sub != nil && !sub.Due && sub.ParkedAt <= m.durable && m.timer.at == sub.ParkedAt && m.timer.stored
 }
 
 // owes reports whether there is unsettled work that no timer finds.
@@ -59,7 +61,8 @@ func (m *Machine) toolParked(in ToolParked) {
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
 		return
 	}
-	w.parked = append(w.parked, parkedCall{in.Call, in.Until})
+	ended := m.state.EndedWaits(in.Call, m.state.Head())
+	w.parked = append(w.parked, parkedCall{in.Call, in.Until, len(ended) > w.heard[in.Call]})
 }
 
 // running reports whether a call has no outcome, and does not wait for a time.
@@ -93,7 +96,13 @@ func (m *Machine) sleeps(w *work) bool {
 	if w.phase != phaseTools || w.running == 0 {
 		return false
 	}
-	waiting := len(w.parked)
+	waiting := 0
+	for _, p := range w.parked {
+		if p.due {
+			return false
+		}
+		waiting++
+	}
 	for _, t := range m.tasks {
 		if m.sub(t).Parent != w.submission {
 			continue
@@ -138,23 +147,20 @@ func (m *Machine) allWork() iter.Seq[*work] {
 	}
 }
 
+// ripeCall reports whether a parked call is to run again.
+func (m *Machine) ripeCall(w *work, p parkedCall) bool {
+	return p.until <= m.now() || p.due && len(m.state.EndedWaits(p.call, m.durable)) > w.heard[p.call]
+}
+
 // runDue runs the parked calls again that are due while others still run.
 func (m *Machine) runDue() {
 	for w := range m.allWork() {
 		if len(w.parked) == 0 {
 			continue
 		}
-		var due []conversation.CallID
-		w.parked = slices.DeleteFunc(w.parked, func(p parkedCall) bool {
-			if p.until > m.now() {
-				return false
-			}
-			due = append(due, p.call)
-			return true
-		})
-		for _, c := range m.sub(w).OpenCalls() {
-			if slices.Contains(due, c.Call) {
-				m.runTool(w, c)
+		for _, p := range slices.Clone(w.parked) {
+			if m.ripeCall(w, p) && m.unparkCall(w, p.call) {
+				m.runAgain(w, p.call)
 			}
 		}
 	}

@@ -77,6 +77,9 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		for _, s := range e.Recorded {
 			fmt.Fprintf(w, " %s=%s", s.Name, s.Output)
 		}
+		for _, ended := range e.Ended {
+			fmt.Fprintf(w, " %s:%s=%s", ended.Name, ended.Ended, ended.Value)
+		}
 		if e.Room != conversation.MaxPayloadBytes {
 			fmt.Fprintf(w, " room=%d", e.Room)
 		}
@@ -154,6 +157,17 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("compacted=%v", v.Any)
 	case machine.StepKept:
 		return "kept"
+	case machine.WaitOver:
+		if v.TimedOut {
+			return "timed out"
+		}
+		return fmt.Sprintf("signal %s", v.Value)
+	case machine.WaitOpen:
+		return fmt.Sprintf("waits until=%s", v.Until)
+	case machine.WaitJudge:
+		return fmt.Sprintf("judge %s %q", v.Kept, v.Body)
+	case machine.WaitLater:
+		return "wait later"
 	case machine.TimerChecked:
 		switch {
 		case v.Unknown:
@@ -233,6 +247,12 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s until=%s %s%s", r.Submission, r.Until, r.Reason, elapsedText(r.ElapsedMs))
 	case *conversation.RetryScheduled:
 		return childText(r.Child) + fmt.Sprintf("%s %s %s until=%s rounds=%d blind=%d waited=%dms", r.Submission, r.Model, r.Reason, r.Until, r.Rounds, r.Blind, r.WaitedMs)
+	case *conversation.WaitStarted:
+		return childText(r.Child) + fmt.Sprintf("%s %q until=%s%s", r.Call, r.Name, r.Until, suffix(" dropped=", string(r.Dropped)))
+	case *conversation.WaitEnded:
+		return childText(r.Child) + fmt.Sprintf("%s %q %s%s%s", r.Call, r.Name, r.Reason, suffix(" ", string(r.Signal)), suffix(" value=", string(r.Value)))
+	case *conversation.SignalKept:
+		return fmt.Sprintf("%s %q %q", r.Submission, r.Name, r.Body)
 	case *conversation.HookDone:
 		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
 	case *conversation.ChildStarted:

@@ -39,6 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 	} {
 		if seen[want] < int(*schedules/100) {
@@ -146,7 +147,7 @@ func (w *world) progress(first int) bool {
 				return true
 			}
 		case 3:
-			if len(w.tools) > 0 {
+			if slices.ContainsFunc(w.tools, func(c *runningTool) bool { return c.asks == 0 }) {
 				w.write(w.tools[0].Gen)
 				w.useTool()
 				return true
@@ -322,7 +323,9 @@ func (w *world) lose() {
 
 func (w *world) admit() {
 	a := admission(fmt.Sprintf("k%d", len(w.sent)), fmt.Sprintf("body %d", len(w.sent)))
-	if len(w.sent) > 0 && w.chance(40) {
+	if w.m.State() != nil && (w.chance(20) || len(w.awaited()) > 0 && w.chance(50)) {
+		a = w.signal()
+	} else if len(w.sent) > 0 && w.chance(40) {
 		a = w.sent[w.r.IntN(len(w.sent))]
 		if w.chance(20) {
 			a.Delivery.Body += "?"
@@ -335,13 +338,16 @@ func (w *world) admit() {
 			a.Condition.UID = w.durable.Created().UID
 		}
 	}
-	in := machine.Admit{Admission: a, Precheck: w.chance(15)}
+	in := machine.Admit{Admission: a, Precheck: w.chance(15), Fit: w.held(a)}
 	if !in.Precheck {
 		w.sent = append(w.sent, a)
 	}
 	w.caller++
 	in.To = w.caller
 	w.callers[in.To], w.asked[in.To] = in, w.looks
+	if s := w.m.State(); s != nil && isSignal(in) && w.isLate(s, a) {
+		w.lateOnes[in.To] = true
+	}
 	w.note("admit %d key=%s body=%q %+v precheck=%v", in.To, a.Key, a.Delivery.Body, a.Condition, in.Precheck)
 	w.do(in)
 }
@@ -632,7 +638,7 @@ func (w *world) verify() {
 }
 
 // verifyOrder checks that the log settles every submission at most once, in
-// admission order, and within its attempts.
+// admission order but for signals, and within its attempts.
 func (w *world) verifyOrder() {
 	var admitted, settled []conversation.SubmissionID
 	for _, e := range w.log {
@@ -653,9 +659,13 @@ func (w *world) verifyOrder() {
 					w.seen["too many calls"]++
 				}
 			case *conversation.SubmissionAdmitted:
-				admitted = append(admitted, r.Submission)
+				if _, signal := r.Delivery.Awaited(); !signal { // they stand in no queue
+					admitted = append(admitted, r.Submission)
+				}
 			case *conversation.SubmissionSettled:
-				settled = append(settled, r.Submission)
+				if slices.Contains(admitted, r.Submission) {
+					settled = append(settled, r.Submission)
+				}
 			case *conversation.AttemptStarted:
 				if r.Attempt > w.limits.MaxAttempts {
 					violate("attempt %d of %s", r.Attempt, r.Submission)

@@ -30,6 +30,8 @@ import (
 //	tool      a tool ends: call= output= | failed= [took=] [terminate] [image=] [set=key:value] [gen=]
 //	step      a durable tool's step ends: call= name= output= [gen=]
 //	parked    a call ends for now because it waits: call= in= [gen=]
+//	wait      a call waits for a signal: call= name= in= [schema=] [kept= value= | unfit] [gen=]
+//	signal    a caller signals a name: key= name= body= [schema= value= | unfit]
 //	stored    the timer of the newest batch that parked is stored, or that of at=
 //	check-timer  a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
@@ -217,7 +219,10 @@ func (s *script) configure() {
 
 // newer are the records that were added to those that version 8 began with: some node does
 // not read them.
-var newer = []conversation.RecordType{conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored}
+var newer = []conversation.RecordType{
+	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
+	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept,
+}
 
 // crash replaces the machine. The batch in flight lands or is gone.
 func (s *script) crash() {
@@ -352,6 +357,20 @@ func (s *script) loopInput() machine.Input {
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
 			Until: s.wall + conversation.Time(s.duration("in", 0).Milliseconds()),
 		}
+	case "wait":
+		s.caller++
+		return machine.WaitFor{
+			To: s.caller, Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Name: s.arg("name"), Schema: s.schema(),
+			Until: s.wall + conversation.Time(s.duration("in", 0).Milliseconds()), Kept: conversation.SubmissionID(s.arg("kept")), Fit: s.fit(),
+		}
+	case "signal":
+		s.caller++
+		a := admission(s.arg("key"), s.arg("body"))
+		a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, conversation.SignalWait
+		if s.d.HasArg("name") {
+			a.Delivery.Attributes = map[string]string{"name": s.arg("name")}
+		}
+		return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck"), Fit: s.fit()}
 	case "stored":
 		return machine.TimerStored{At: conversation.Offset(s.number("at", int(s.timer)))}
 	case "check-timer":
@@ -381,6 +400,20 @@ func (s *script) loopInput() machine.Input {
 		return in
 	}
 	s.d.Fatalf(s.t, "unknown command")
+	return nil
+}
+
+// schema is that of a wait.
+func (s *script) schema() json.RawMessage { return json.RawMessage(cmp.Or(s.arg("schema"), "true")) }
+
+// fit is a signal held against the schema of a wait, nil if it was not.
+func (s *script) fit() *machine.Fit {
+	switch {
+	case s.d.HasArg("unfit"):
+		return &machine.Fit{Schema: s.schema(), Unfit: conversation.Errorf(conversation.CodeInvalidRequest, "it does not fit")}
+	case s.d.HasArg("value"):
+		return &machine.Fit{Schema: s.schema(), Value: json.RawMessage(s.arg("value"))}
+	}
 	return nil
 }
 

@@ -16,7 +16,7 @@ func (m *Machine) runTools(w *work) {
 		last, _ := m.sub(w).LastTurn()
 		w.turn = last.ID
 	}
-	w.waiting, w.running, w.parked = m.sub(w).OpenCalls(), 0, nil
+	w.waiting, w.running, w.parked, w.heard = m.sub(w).OpenCalls(), 0, nil, nil
 	m.startTools(w)
 }
 
@@ -43,10 +43,12 @@ func (m *Machine) startWaiting() {
 }
 
 func (m *Machine) runTool(w *work, c conversation.ToolCall) {
+	ended := m.state.EndedWaits(c.Call, m.durable)
 	m.emit(RunTool{
 		Gen: w.gen, Submission: w.submission, Turn: w.turn, Call: c.Call, Name: c.Name, Input: c.Input,
-		Recorded: m.state.Recorded(c.Call), Room: m.outputRoom(w),
+		Recorded: m.state.Recorded(c.Call), Ended: ended, Room: m.outputRoom(w),
 	})
+	m.heardOf(w, c.Call, len(ended))
 }
 
 func (m *Machine) toolDone(in ToolDone) {

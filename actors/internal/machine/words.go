@@ -26,6 +26,10 @@ const (
 	sayMessagesWait = "%d messages wait in this conversation, which is as many as it takes. Retry when some of them are answered."
 	sayBytesWait    = "Messages of %d bytes wait in this conversation, which takes %d. Retry when some of them are answered."
 
+	saySignalLater = "Some node of this server does not know waits yet. Retry when all run the same version."
+	saySignalLate  = "The wait %q is decided, or will be by the signal that is kept for it."
+	saySignalsFull = "%d signals are kept that nobody has waited for, which is as many as a conversation takes."
+
 	sayAborted        = "The submission was aborted."
 	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
 	sayDamaged        = "The conversation's record cannot be read."

@@ -26,7 +26,7 @@ func (w *world) found() bool {
 	if len(queue) == 0 {
 		return true
 	}
-	if queue[0].Parked == nil {
+	if queue[0].Parked == nil || queue[0].Due {
 		return false
 	}
 	_, ok := w.storedTimers[queue[0].ParkedAt]
@@ -45,6 +45,11 @@ func (w *world) checkUnparked(b conversation.Batch) {
 		switch r := r.(type) {
 		case *conversation.Parked:
 			until[r.Submission] = r.Until
+		case *conversation.WaitEnded: // what is parked has waited for it
+			if len(until) > 0 {
+				w.seen["woken"]++
+			}
+			clear(until)
 		case *conversation.AttemptStarted:
 			if until[r.Submission] > w.clock() {
 				violate("%s goes on at %s, it waits until %s", r.Submission, w.clock(), until[r.Submission])

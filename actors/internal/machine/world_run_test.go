@@ -75,6 +75,9 @@ func (w *world) runTool(e machine.RunTool) {
 		if c.Submission == e.Submission {
 			running++
 		}
+		if c.Call == e.Call {
+			violate("tool %s runs twice at once", e.Call)
+		}
 	}
 	if running >= w.limits.ToolConcurrency {
 		violate("tool %s is one too many", e.Call)
@@ -98,6 +101,15 @@ func (w *world) runTool(e machine.RunTool) {
 	for _, s := range w.durable.Recorded(e.Call) {
 		if !run.steps[s.Name] {
 			violate("tool %s is not told of its step %s", e.Call, s.Name)
+		}
+	}
+	for _, ended := range e.Ended {
+		w.hear(e.Call, ended.Name, ended.Value)
+		run.steps["wait "+ended.Name] = true
+	}
+	for _, ended := range w.durable.EndedWaits(e.Call, w.durable.Head()) {
+		if !run.steps["wait "+ended.Name] {
+			violate("tool %s is not told of %q", e.Call, ended.Name)
 		}
 	}
 	w.tools = append(w.tools, run)
@@ -266,6 +278,14 @@ func (w *world) useTool() {
 		w.storedLate(i)
 		return
 	}
+	if c.waits != nil {
+		w.parkWaiting(i)
+		return
+	}
+	if name := w.waitName(); c.durable && !c.steps["wait "+name] && w.chance(25) {
+		w.waitFor(c, machine.WaitFor{Name: name})
+		return
+	}
 	if c.durable && w.chance(40) {
 		w.takeStep(c)
 		return
@@ -302,6 +322,16 @@ func (w *world) useTool() {
 	w.stale = append(w.stale, in)
 	w.note("tool %s failed=%v", c.Call, in.Failed)
 	w.do(in)
+}
+
+// storeOutput begins to store an output, unless it is being stored: a stale outcome asks again.
+func (w *world) storeOutput(e machine.StoreOutput) {
+	w.seen["output stored late"]++
+	if !slices.ContainsFunc(w.tools, func(c *runningTool) bool { return c.Call == e.Done.Call }) {
+		w.tools = append(w.tools, &runningTool{
+			RunTool: machine.RunTool{Gen: e.Done.Gen, Submission: e.Submission, Call: e.Done.Call, Room: e.Room}, storing: &e.Done,
+		})
+	}
 }
 
 // storedLate lets the storing of an output end.

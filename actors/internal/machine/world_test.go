@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -61,6 +62,10 @@ type world struct {
 	logged  map[conversation.TurnID]*spoken
 	turns   map[conversation.MessageID]conversation.TurnID // the newest of each response in the log
 
+	heard    map[string]json.RawMessage // what calls were told of waits, by call and name
+	again    []func()                   // what comes of an answer
+	lateOnes map[machine.ReplyID]bool   // signals that were late when they came
+
 	lastStart time.Duration
 	appends   int // of this activation
 	seen      map[string]int
@@ -86,6 +91,7 @@ type runningTool struct {
 	steps   map[string]bool // recorded
 	asks    machine.ReplyID // a step is being recorded; 0 if none
 	asked   string
+	waits   *machine.WaitOpen // it is to end until then
 	storing *machine.ToolDone // it has ended, and its output is being stored
 }
 
@@ -113,7 +119,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		storedTimers: map[conversation.Offset]conversation.Time{},
 		acked:        map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
-		turns: map[conversation.MessageID]conversation.TurnID{},
+		turns: map[conversation.MessageID]conversation.TurnID{}, heard: map[string]json.RawMessage{}, lateOnes: map[machine.ReplyID]bool{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxWaitingBytes, w.cfg.MaxPendingBytes = 20*time.Second, 6, 30, 40
@@ -212,6 +218,11 @@ func (w *world) do(in machine.Input) {
 		}
 		w.effect(e)
 	}
+	for len(w.again) > 0 {
+		next := w.again[0]
+		w.again = w.again[1:]
+		next()
+	}
 	if s := w.m.State(); s != nil && w.inflight != nil && s.Head() > w.inflight.Offset+1 {
 		w.seen["split"]++
 	}
@@ -240,8 +251,7 @@ func (w *world) effect(e machine.Effect) {
 	case machine.RunTool:
 		w.runTool(e)
 	case machine.StoreOutput:
-		w.tools = append(w.tools, &runningTool{RunTool: machine.RunTool{Gen: e.Done.Gen, Submission: e.Submission, Call: e.Done.Call, Room: e.Room}, storing: &e.Done})
-		w.seen["output stored late"]++
+		w.storeOutput(e)
 	case machine.StoreTimer:
 		w.storeTimer(e)
 	case machine.FinishResponse:
@@ -271,6 +281,7 @@ func (w *world) append(b conversation.Batch) {
 	if err := w.ahead.Apply(w.decoded); err != nil {
 		violate("append %s: %v", w.frozen, err)
 	}
+	w.checkWaits(w.decoded)
 	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // nothing urgent waits behind it
 	for _, r := range b.Records {
 		switch r.(type) {
@@ -479,7 +490,7 @@ func (w *world) reply(e machine.Reply) {
 	case machine.Refused:
 		w.seen[string(v.Err.Code)]++
 		if a, ok := asked.(machine.Admit); ok {
-			w.refusal(a, v.Err)
+			w.refusal(e.To, a, v.Err)
 			if v.Err.Code != conversation.CodeSubmissionConflict && v.Err.Code != conversation.CodeUnavailable {
 				w.confirmed(e.To)
 			}
@@ -494,9 +505,16 @@ func (w *world) reply(e machine.Reply) {
 		w.timerChecked(asked.(machine.CheckTimer), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
+	case machine.WaitOver, machine.WaitOpen, machine.WaitJudge, machine.WaitLater:
+		w.answered(asked.(machine.WaitFor), v)
 	case machine.Moved, machine.StepTooMuch:
 		w.stepped(e.To, false)
 	}
+}
+
+func isSignal(in machine.Admit) bool {
+	_, ok := in.Admission.Delivery.Awaited()
+	return ok
 }
 
 func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
@@ -506,6 +524,10 @@ func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
 		violate("receipt for %s, which is not durable", r.SubmissionID)
 	case sub.Offset != r.Offset || sub.Key != asked.Admission.Key || w.durable.Created().UID != r.UID:
 		violate("receipt %+v for %+v", r, sub)
+	case isSignal(asked):
+		if !w.listed && w.wakes(r) && !w.found() || !w.claimed() && !r.Deduplicated {
+			violate("receipt for signal %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
+		}
 	case (!r.Deduplicated || !sub.Settled) && !(w.listed && w.claimed()):
 		violate("receipt for %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 	case asked.Precheck && !r.Deduplicated:
@@ -514,12 +536,16 @@ func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
 	w.acked[r.SubmissionID] = true
 }
 
-func (w *world) refusal(asked machine.Admit, err *conversation.Error) {
+func (w *world) refusal(e machine.ReplyID, asked machine.Admit, err *conversation.Error) {
 	known := w.durable.Lookup(asked.Admission.Key)
 	switch err.Code {
 	case conversation.CodeSubmissionConflict:
 		if known == nil || known.Delivery.Body == asked.Admission.Delivery.Body {
 			violate("conflict without a durable submission")
+		}
+	case conversation.CodeAlreadyDecided:
+		if !w.lateOnes[e] && !w.isLate(w.durable, asked.Admission) {
+			violate("signal %s is late for nothing", asked.Admission.Key)
 		}
 	case conversation.CodeInstanceExists:
 		if !w.durable.Exists() {

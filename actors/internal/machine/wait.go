@@ -1,0 +1,243 @@
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// waitsRead reports whether every member reads what is recorded of waits and signals. The
+// three types have come together.
+func (m *Machine) waitsRead() bool { return m.allRead(conversation.TypeWaitStarted) }
+
+// signal decides on a signal for a wait. It is settled in the batch of its admission: it
+// stands in no queue.
+func (m *Machine) signal(in Admit, name, hash string) {
+	if err := checkSignal(name, in.Admission.Delivery); err != nil {
+		m.refuse(in, err)
+		return
+	}
+	if !m.waitsRead() {
+		err := conversation.Unavailable(waitLater, nil)
+		err.Details = saySignalLater
+		m.emit(Reply{in.To, Refused{err}})
+		return
+	}
+	w := m.state.Awaiting(name)
+	switch {
+	case w != nil && (in.Fit == nil || !bytes.Equal(in.Fit.Schema, w.Schema)): // It was not held against this schema.
+		m.emit(Reply{in.To, Moved{Untouched: true}})
+	case w != nil && in.Fit.Unfit != nil:
+		m.confirm(in.To, Refused{in.Fit.Unfit})
+	case in.Precheck:
+		m.reply(in.To, Clear{}, false)
+	case w != nil:
+		m.endBySignal(in, hash, w)
+	default:
+		m.keepSignal(in, name, hash)
+	}
+}
+
+// checkSignal returns what is wrong with a signal for a wait.
+func checkSignal(name string, d conversation.Delivery) *conversation.Error {
+	switch {
+	case name == "" || len(name) > conversation.MaxSignalName:
+		return conversation.Errorf(conversation.CodeInvalidRequest,
+			"A signal of type %q names what it is for in the attribute \"name\", 1 to %d bytes.", conversation.SignalWait, conversation.MaxSignalName)
+	case len(d.Body) > conversation.MaxSignalBytes:
+		return conversation.Errorf(conversation.CodeInvalidRequest,
+			"The body of a signal of type %q has %d bytes, it may have %d.", conversation.SignalWait, len(d.Body), conversation.MaxSignalBytes)
+	}
+	return nil
+}
+
+// waitLater is when to try again what not every member of the bucket reads.
+const waitLater = time.Minute
+
+// endBySignal ends a wait. That its submission may go on stands in the same batch.
+func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
+	admitted := m.record(in, hash, m.settledAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
+		return &conversation.WaitEnded{
+			Must: true, Call: w.Call, Child: m.state.CallChild(w.Call), Name: w.Name, Reason: conversation.EndedBySignal,
+			Signal: r.Submission, Value: in.Fit.Value, At: m.env.Wall,
+		}
+	})
+	m.showWait(w)
+	receipt := m.receiptOf(admitted)
+	m.goOn(w.Call)
+	m.reply(in.To, receipt, m.owes())
+}
+
+// settledAtOnce is the outcome of a signal.
+func (m *Machine) settledAtOnce(in Admit) func(*conversation.SubmissionAdmitted) conversation.Record {
+	return func(r *conversation.SubmissionAdmitted) conversation.Record {
+		return &conversation.SubmissionSettled{
+			Submission: r.Submission, Outcome: conversation.OutcomeCompleted, AdmissionMs: m.waitedSince(in.came), At: m.env.Wall,
+		}
+	}
+}
+
+// keepSignal keeps a signal for the first wait of its name, unless it comes too late for one.
+func (m *Machine) keepSignal(in Admit, name, hash string) {
+	if err := m.late(name); err != nil {
+		m.confirm(in.To, Refused{err})
+		return
+	}
+	if m.state.KeptSignals(m.env.Wall) >= conversation.MaxKeptSignals {
+		m.confirm(in.To, Refused{conversation.Errorf(conversation.CodeTooManySignals, saySignalsFull, conversation.MaxKeptSignals)})
+		return
+	}
+	admitted := m.record(in, hash, m.settledAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
+		return &conversation.SignalKept{Must: true, Submission: r.Submission, Name: name, Body: r.Delivery.Body, At: m.env.Wall}
+	})
+	m.reply(in.To, m.receiptOf(admitted), false)
+}
+
+// late returns why nobody needs a signal of a name for which nobody waits, or nil.
+func (m *Machine) late(name string) *conversation.Error {
+	by := conversation.SubmissionID("")
+	if kept := m.state.Kept(name, m.env.Wall); kept != nil {
+		by = kept.Submission
+	} else if d, ok := m.state.Decided(name, m.env.Wall); ok {
+		by = d.Signal
+	} else {
+		return nil
+	}
+	err := conversation.Errorf(conversation.CodeAlreadyDecided, saySignalLate, name)
+	err.Meta = map[string]any{"name": name}
+	if by != "" {
+		err.Meta["submissionId"] = by
+	}
+	return err
+}
+
+// goOn has a call go on of which a wait has ended, once that is durable.
+func (m *Machine) goOn(call conversation.CallID) {
+	for w := range m.allWork() {
+		for i := range w.parked {
+			if w.parked[i].call == call {
+				w.parked[i].due = true
+			}
+		}
+	}
+	m.unpark()
+}
+
+// waitFor answers a call that waits, or goes on.
+func (m *Machine) waitFor(in WaitFor) {
+	w := m.workOf(in.Gen)
+	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
+		m.emit(Reply{in.To, Moved{}})
+		return
+	}
+	wait := m.state.WaitOf(in.Call, in.Name)
+	switch {
+	case wait == nil:
+		m.startWait(w, in)
+		return
+	case wait.Ended == "" && wait.Until <= m.now():
+		m.endWait(w, in, conversation.EndedByTimeout)
+	}
+	m.answerWait(w, in)
+}
+
+// startWait records that a call waits, and takes the signal that is kept for it.
+func (m *Machine) startWait(w *work, in WaitFor) {
+	kept := m.state.Kept(in.Name, m.env.Wall)
+	switch {
+	case !m.waitsRead():
+		m.emit(Reply{in.To, WaitLater{}})
+		return
+	case m.state.Brought(w.submission)+len(in.Schema)+conversation.MaxSignalBytes > m.limits().MaxBrought:
+		m.emit(Reply{in.To, StepTooMuch{}})
+		return
+	case kept != nil && (in.Fit == nil || in.Kept != kept.Submission):
+		m.reply(in.To, WaitJudge{Kept: kept.Submission, Body: kept.Body}, false)
+		return
+	}
+	started := &conversation.WaitStarted{
+		Must: true, Call: in.Call, Child: w.child, Name: in.Name, Schema: in.Schema, Until: in.Until, At: m.env.Wall,
+	}
+	if kept != nil && in.Fit.Unfit != nil {
+		started.Dropped = kept.Submission
+	}
+	m.enqueue(true, started)
+	m.showWait(m.state.WaitOf(in.Call, in.Name))
+	if kept != nil && in.Fit.Unfit == nil {
+		m.endWait(w, in, conversation.EndedBySignal)
+	}
+	m.answerWait(w, in)
+}
+
+// endWait records what a wait of a running call has come to.
+func (m *Machine) endWait(w *work, in WaitFor, by conversation.WaitEnd) {
+	ended := &conversation.WaitEnded{Must: true, Call: in.Call, Child: w.child, Name: in.Name, Reason: by, At: m.env.Wall}
+	if by == conversation.EndedBySignal {
+		ended.Signal, ended.Value = in.Kept, in.Fit.Value
+	}
+	m.enqueue(true, ended)
+	m.showWait(m.state.WaitOf(in.Call, in.Name))
+}
+
+// shownWait is what clients see of a wait, as data of the response.
+type shownWait struct {
+	Name  string               `json:"name"`
+	State conversation.WaitEnd `json:"state"`
+	Until conversation.Time    `json:"until"`
+}
+
+// shownOpen is the state of a wait that has not ended.
+const shownOpen conversation.WaitEnd = "waiting"
+
+// showWait shows clients how it is with a wait. A subagent has none of them.
+func (m *Machine) showWait(w *conversation.Wait) {
+	message, ok := m.state.ResponseOf(w.Call)
+	if !ok {
+		return
+	}
+	data, _ := conversation.EncodeJSON(shownWait{w.Name, cmp.Or(w.Ended, shownOpen), w.Until}) // it has its JSON
+	m.enqueue(true, &conversation.DataWritten{Message: message, Name: "wait-" + string(w.Call), Data: data})
+}
+
+// answerWait tells a call what its wait has come to, once that is durable.
+func (m *Machine) answerWait(w *work, in WaitFor) {
+	wait := m.state.WaitOf(in.Call, in.Name)
+	if wait.Ended == "" {
+		m.reply(in.To, WaitOpen{Until: wait.Until}, false)
+		return
+	}
+	m.heardOf(w, in.Call, len(m.state.EndedWaits(in.Call, m.state.Head())))
+	m.reply(in.To, WaitOver{Value: wait.Value, TimedOut: wait.Ended == conversation.EndedByTimeout}, false)
+}
+
+// heardOf notes how many ended waits a run of a call knows of.
+func (m *Machine) heardOf(w *work, call conversation.CallID, n int) {
+	if n > 0 {
+		if w.heard == nil {
+			w.heard = map[conversation.CallID]int{}
+		}
+		w.heard[call] = n
+	}
+}
+
+// unparkCall takes a call back that has ended for now, and reports whether it had.
+func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
+	for i, p := range w.parked {
+		if p.call == call {
+			w.parked = append(w.parked[:i:i], w.parked[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// runAgain runs a call once more that has ended for now.
+func (m *Machine) runAgain(w *work, call conversation.CallID) {
+	for _, c := range m.sub(w).OpenCalls() {
+		if c.Call == call {
+			m.runTool(w, c)
+		}
+	}
+}

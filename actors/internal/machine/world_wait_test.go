@@ -1,0 +1,159 @@
+package machine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// anything is the schema of the waits of a world.
+var anything = json.RawMessage(`true`)
+
+// signal sends a signal for one of a few names.
+func (w *world) signal() conversation.Admission {
+	a := admission(fmt.Sprintf("k%d", len(w.sent)), fmt.Sprint(len(w.sent)))
+	a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, conversation.SignalWait
+	name := w.waitName()
+	if names := w.awaited(); len(names) > 0 && w.chance(80) {
+		name = names[w.r.IntN(len(names))]
+	}
+	a.Delivery.Attributes = map[string]string{"name": name}
+	return a
+}
+
+// waitNames are what calls wait for.
+var waitNames = []string{"a", "b", "c"}
+
+func (w *world) waitName() string { return waitNames[w.r.IntN(len(waitNames))] }
+
+// awaited returns the names that somebody waits for, as far as the machine knows.
+func (w *world) awaited() []string {
+	return slices.DeleteFunc(slices.Clone(waitNames), func(name string) bool { return w.m.State().Awaiting(name) == nil })
+}
+
+// held returns what the shell knows of a signal when it comes: the schema of who waits for it
+// then, if the log is read.
+func (w *world) held(a conversation.Admission) *machine.Fit {
+	name, ok := a.Delivery.Awaited()
+	if !ok || !w.read || w.m.State() == nil || w.m.State().Awaiting(name) == nil && w.chance(80) {
+		return nil
+	}
+	return w.fit(a.Delivery.Body)
+}
+
+func (w *world) fit(body string) *machine.Fit {
+	if w.chance(15) {
+		return &machine.Fit{Schema: anything, Unfit: conversation.Errorf(conversation.CodeInvalidRequest, "unfit")}
+	}
+	value, err := json.Marshal(body)
+	if err != nil {
+		violate("%v", err)
+	}
+	return &machine.Fit{Schema: anything, Value: value}
+}
+
+// waitFor asks what a call that waits has come to.
+func (w *world) waitFor(c *runningTool, in machine.WaitFor) {
+	w.caller++
+	in.To, in.Gen, in.Call, in.Schema, in.Until = w.caller, c.Gen, c.Call, anything, w.clock()+conversation.Time(w.r.IntN(40_000))
+	w.callers[in.To] = in
+	c.asks, c.asked = in.To, in.Name
+	w.note("wait for %s of %s", in.Name, c.Call)
+	w.do(in)
+}
+
+// answered takes the answer to a call that waits.
+func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
+	i := slices.IndexFunc(w.tools, func(c *runningTool) bool { return c.asks == asked.To })
+	if i < 0 {
+		return
+	}
+	c := w.tools[i]
+	c.asks = 0
+	switch v := v.(type) {
+	case machine.WaitOver:
+		w.hear(c.Call, asked.Name, v.Value)
+		c.steps["wait "+asked.Name] = true
+	case machine.WaitOpen:
+		if have := w.durable.WaitOf(c.Call, asked.Name); have == nil || have.Until != v.Until {
+			violate("%s is told to wait for %q, the log has %+v", c.Call, asked.Name, have)
+		}
+		c.waits = &v
+	case machine.WaitJudge:
+		w.seen["judged"]++
+		asked.Kept, asked.Fit = v.Kept, w.fit(v.Body)
+		w.again = append(w.again, func() { w.waitFor(c, asked) })
+	case machine.WaitLater:
+		if !slices.Contains(w.unread, conversation.TypeWaitStarted) {
+			violate("%s is told to wait later", c.Call)
+		}
+	}
+}
+
+// hear checks that every run of a call is told the same of a wait, and what the log says.
+func (w *world) hear(call conversation.CallID, name string, value json.RawMessage) {
+	key := string(call) + name
+	if old, ok := w.heard[key]; ok && !bytes.Equal(old, value) {
+		violate("%s hears %s of %q, and before %s", call, value, name, old)
+	}
+	have := w.durable.WaitOf(call, name)
+	if have == nil || have.Ended == "" || !bytes.Equal(have.Value, value) {
+		violate("%s hears %s of %q, the log has %+v", call, value, name, have)
+	}
+	w.heard[key] = value
+}
+
+// parkWaiting ends the run of a call that waits for a signal.
+func (w *world) parkWaiting(i int) {
+	c := w.tools[i]
+	w.tools = slices.Delete(w.tools, i, i+1)
+	in := machine.ToolParked{Gen: c.Gen, Call: c.Call, Until: c.waits.Until}
+	w.note("parked %s until %s or a signal", c.Call, in.Until)
+	w.seen["waits for a signal"]++
+	w.do(in)
+}
+
+// checkWaits checks what a batch says of waits and signals.
+func (w *world) checkWaits(b conversation.Batch) {
+	for _, r := range b.Records {
+		switch r := r.(type) {
+		case *conversation.WaitEnded:
+			w.seen["wait ended by "+string(r.Reason)]++
+			if r.Reason == conversation.EndedBySignal && !settles(b, r.Signal) {
+				w.seen["kept signal taken"]++
+			}
+		case *conversation.SignalKept:
+			if !settles(b, r.Submission) {
+				violate("signal %s is kept in a batch of its own", r.Submission)
+			}
+		case *conversation.WaitStarted:
+		default:
+			continue
+		}
+		if slices.Contains(w.unread, r.Type()) {
+			violate("%s is written, which not every node reads", r.Type())
+		}
+	}
+	if q := w.ahead.Unsettled(); len(q) > 0 && q[0].Due {
+		violate("batch %d wakes %s, and does not go on with it", int64(b.Offset), q[0].ID)
+	}
+}
+
+// isLate reports whether nobody needs a signal any more, as a state says.
+func (w *world) isLate(s *conversation.State, a conversation.Admission) bool {
+	name, _ := a.Delivery.Awaited()
+	_, decided := s.Decided(name, w.wall)
+	return (decided || s.Kept(name, w.wall) != nil) && s.Awaiting(name) == nil
+}
+
+// wakes reports whether the batch of a signal has ended a wait.
+func (w *world) wakes(r conversation.Receipt) bool {
+	return slices.ContainsFunc(w.log[r.Offset].batch.Records, func(other conversation.Record) bool {
+		ended, ok := other.(*conversation.WaitEnded)
+		return ok && ended.Signal == r.SubmissionID
+	})
+}
