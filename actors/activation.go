@@ -35,10 +35,10 @@ type (
 		stored storage.Batch
 		err    error
 	}
-	modelReady  struct{ gen int }
-	stepRequest struct {
-		in   machine.StepDone
-		done func(machine.Answer)
+	modelReady struct{ gen int }
+	workAsks   struct {
+		question machine.Question
+		done     func(machine.Answer)
 	}
 )
 
@@ -131,9 +131,8 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 		a.checkedLog(m)
 	case modelReady:
 		a.drainFeed(m.gen)
-	case stepRequest:
-		m.in.To = a.callers.add(m.done)
-		a.step(m.in)
+	case workAsks:
+		a.step(m.question.For(a.callers.add(m.done)))
 	case machine.Input:
 		a.step(m)
 	case grain.HandOver:

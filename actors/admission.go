@@ -126,7 +126,7 @@ func (a *activation) decodeAdmission(m *wire.AdmitRequest, body []byte) readAdmi
 	return out
 }
 
-// decide has the machine decide on an admission, once its initial data were checked.
+// decide has the machine decide on an admission, once it was held against its schema.
 func (a *activation) decide(from grain.Sender, m readAdmission) {
 	if m.err != nil {
 		from.Answer(answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", m.err)}))
@@ -137,13 +137,13 @@ func (a *activation) decide(from grain.Sender, m readAdmission) {
 		return
 	}
 	in := checkedAdmission{admission: m.admission, precheck: m.precheck}
-	if named := a.schemaOf(m.admission); named != nil {
-		a.checkData(from, in, named, m.asker)
+	if check := a.checkOf(m.admission); check != nil {
+		a.checkBeside(from, in, check, m.asker)
 		return
 	}
 	a.take(from, in)
 }
 
 func (a *activation) take(from grain.Sender, in checkedAdmission) {
-	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit})
+	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit, Fit: in.fit})
 }

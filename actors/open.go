@@ -181,9 +181,9 @@ func (a *activation) opened(m openedLog) {
 	a.tap.Opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq, carried)
 	a.work = a.rt.work.Runner(work.Options{
 		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.self.ctx, Now: a.clock.Now,
-		Emit:   func(in machine.Input) { a.self.Send(in) },
-		Ready:  func(gen int) { a.self.Send(modelReady{gen}) },
-		Record: func(in machine.StepDone, done func(machine.Answer)) { a.self.Send(stepRequest{in, done}) },
+		Emit:  func(in machine.Input) { a.self.Send(in) },
+		Ready: func(gen int) { a.self.Send(modelReady{gen}) },
+		Ask:   func(q machine.Question, done func(machine.Answer)) { a.self.Send(workAsks{q, done}) },
 	})
 	a.step(machine.Opened{
 		Writer: string(a.writer.nonce), Claimed: a.writer.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,

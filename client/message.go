@@ -45,6 +45,13 @@ type Signal struct {
 	TagName    string
 }
 
+// SignalFor is the message that says a value to a tool which waits for a name: a text as it is,
+// anything else as JSON.
+func SignalFor(name string, value any) (Message, error) {
+	d, err := conversation.SignalFor(name, value)
+	return Message{Body: d.Body, Signal: &Signal{Type: d.Type, Attributes: d.Attributes}}, err
+}
+
 // Attachment is an image that goes with a message.
 type Attachment struct {
 	// MimeType is the media type, such as image/png.

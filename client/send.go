@@ -55,6 +55,19 @@ func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	return Receipt{}, fmt.Errorf("send message to %s: %w", c.name(), err)
 }
 
+// Signal says a value to a tool of the conversation which waits for a name, or will: see
+// agent.Wait. When it returns, the signal is taken, or kept for the wait. An [*Error] says
+// invalid_request for a value that is not what is waited for, already_decided for one that comes
+// after another, too late or for a wait that was given up, and too_many_signals where nobody waits
+// for those before. It is otherwise as [Conversation.Send] of [SignalFor].
+func (c *Conversation) Signal(ctx context.Context, name string, value any) (Receipt, error) {
+	m, err := SignalFor(name, value)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("signal %q: %w", name, err)
+	}
+	return c.Send(ctx, m)
+}
+
 // refused reports whether the server itself will not have a message. It would have
 // known the key of one that it had admitted before.
 func refused(err error) bool {

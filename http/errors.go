@@ -58,6 +58,12 @@ func classOf(c conversation.Code) (class, bool) {
 	case conversation.CodeSubmissionConflict:
 		return class{http.StatusConflict, "The message conflicts with an earlier one.",
 			"Its idempotency key was used with another payload. Repeat the first payload or use a new key."}, true
+	case conversation.CodeAlreadyDecided:
+		return class{http.StatusConflict, "The signal comes too late.",
+			"What it is for is decided, or will be by an earlier signal."}, true
+	case conversation.CodeTooManySignals:
+		return class{http.StatusTooManyRequests, "Too many signals are kept.",
+			"Nobody has waited for them yet. Signal again when somebody does."}, true
 	case conversation.CodeStreamStoreFailure:
 		return class{http.StatusInternalServerError, "The conversation's record stream could not be read there.",
 			"The offset is beyond the end of the conversation. Read the snapshot and go on from its offset."}, true

@@ -3,6 +3,7 @@ package agenthost
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -69,7 +70,7 @@ func WithState(ctx context.Context, s Store) context.Context {
 }
 
 // StepRecorder keeps the steps of one call. One that is a [Parker] or a [Clock] too decides about
-// sleeps. Implementations are safe for concurrent use.
+// sleeps, and one that is a [Waiter] lets calls wait for signals. Implementations are safe for concurrent use.
 type StepRecorder interface {
 	// Recorded returns the result of a step that was recorded in this or an earlier run of the
 	// call, and whether there is one. The bytes are shared and must not be changed.
@@ -91,6 +92,41 @@ type Parker interface {
 // machine, as it is when they are looked at.
 type Clock interface {
 	Now() time.Time
+}
+
+// Waiting is what a call waits for: a signal of a name whose value fits a schema, until a time, which
+// has a monotonic reading.
+type Waiting = seam.Waiting
+
+// Waiter is a [StepRecorder] by which a call waits for signals. Without it [agent.Wait] fails.
+type Waiter interface {
+	// Wait returns the value of the signal that has ended the wait, in this or an earlier run of
+	// the call. The error is [agent.ErrWaitTimeout]; [agent.ErrParked] if the run of the call has
+	// to end; or why it cannot wait. The schema and the time are those of the first time.
+	Wait(ctx context.Context, w Waiting) (json.RawMessage, error)
+}
+
+// FitSignal returns the value that the body of a signal is for the schema of a wait: what it is as JSON,
+// or else as a text. The error is that of [agent.Schema.Validate], or says that the schema is none.
+func FitSignal(ctx context.Context, schema json.RawMessage, body string) (json.RawMessage, error) {
+	s, err := agent.NewSchema(schema)
+	if err != nil {
+		return nil, err
+	}
+	text, err := conversation.EncodeJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	value := json.RawMessage(body)
+	if !json.Valid(value) {
+		return text, s.Validate(ctx, text)
+	}
+	err = s.Validate(ctx, value)
+	var unfit *agent.SchemaError
+	if errors.As(err, &unfit) && s.Validate(ctx, text) == nil {
+		return text, nil
+	}
+	return value, err
 }
 
 // WithSteps returns a context in which [agent.Step] records to r. It is needed once for each run of a

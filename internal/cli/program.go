@@ -2,7 +2,7 @@
 // the rooms of its commands share.
 //
 // The commands are in rooms by who reads what they print: node (dev, serve, run), talk
-// (send, tail, abort), look (stats, trace, events, models) and keep (log, bucket, cluster).
+// (send, signal, tail, abort), look (stats, trace, events, models) and keep (log, bucket, cluster).
 // A [Room] makes its commands, and no room imports another. All of them know the
 // [Program], which is what an author has compiled in. Here is what more than
 // one of them needs: exit codes, the registry of models, what the log must hide, how chunks

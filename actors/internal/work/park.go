@@ -32,6 +32,12 @@ func (p *parking) park(until time.Time) bool {
 	if time.Until(until) < parkAfter {
 		return false
 	}
+	p.leave(until)
+	return true
+}
+
+// leave ends the run.
+func (p *parking) leave(until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.until.IsZero() {
@@ -41,7 +47,6 @@ func (p *parking) park(until time.Time) bool {
 		p.until = until
 	}
 	p.stop(agent.ErrParked)
-	return true
 }
 
 // end stops what park has begun, and returns until when the call waits, if it does.

@@ -89,9 +89,8 @@ type Options struct {
 	Emit func(machine.Input)
 	// Ready has [Runner.Take] called for a model call, on the actor's goroutine.
 	Ready func(gen int)
-	// Record has the machine record a step of a durable tool, under a caller of its own, and
-	// done called with its answer.
-	Record func(step machine.StepDone, done func(machine.Answer))
+	// Ask asks the machine, under a caller of its own, and has done called with its answer.
+	Ask func(q machine.Question, done func(machine.Answer))
 }
 
 // Runner does the work of one activation. Its methods belong to the actor's goroutine; what

@@ -229,6 +229,7 @@ type steps struct {
 var (
 	_ agenthost.StepRecorder = (*steps)(nil)
 	_ agenthost.Parker       = (*steps)(nil)
+	_ agenthost.Waiter       = (*steps)(nil)
 	_ agenthost.Clock        = (*steps)(nil)
 )
 
@@ -259,22 +260,80 @@ var errStepLost = errors.New("the run is over")
 // Record implements [agenthost.StepRecorder].
 func (s *steps) Record(_ context.Context, name string, output json.RawMessage) error {
 	c := s.call
-	done := make(chan error, 1)
-	c.options.Record(machine.StepDone{Gen: c.effect.Gen, Call: c.effect.Call, Name: name, Output: output}, func(a machine.Answer) {
-		switch a.(type) {
-		case machine.StepKept:
-			done <- nil
-		case machine.StepTooMuch:
-			done <- agent.ErrStepsFull
-		default:
-			done <- errStepLost
+	switch c.ask(machine.StepDone{Gen: c.effect.Gen, Call: c.effect.Call, Name: name, Output: output}).(type) {
+	case machine.StepKept:
+		return nil
+	case machine.StepTooMuch:
+		return agent.ErrStepsFull
+	}
+	return errStepLost
+}
+
+// Wait implements [agenthost.Waiter].
+func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage, error) {
+	c := s.call
+	for _, ended := range c.effect.Ended {
+		if ended.Name == w.Name {
+			return waitOver(ended.Value, ended.Ended == conversation.EndedByTimeout)
 		}
-	})
+	}
+	in := machine.WaitFor{Gen: c.effect.Gen, Call: c.effect.Call, Name: w.Name, Schema: w.Schema, Until: c.timeOf(w.Until)}
+	for {
+		switch a := c.ask(in).(type) {
+		case machine.WaitOver:
+			return waitOver(a.Value, a.TimedOut)
+		case machine.WaitOpen:
+			c.parked.leave(time.Now().Add(time.UnixMilli(int64(a.Until)).Sub(c.options.Now())))
+			return nil, agent.ErrParked
+		case machine.WaitJudge:
+			fit, err := FitSignal(ctx, w.Schema, a.Body)
+			if err != nil {
+				return nil, err
+			}
+			in.Kept, in.Fit = a.Kept, fit
+		case machine.WaitLater:
+			c.parked.leave(time.Now().Add(waitLater))
+			return nil, agent.ErrParked
+		case machine.StepTooMuch:
+			return nil, agent.ErrStepsFull
+		default:
+			return nil, errStepLost
+		}
+	}
+}
+
+// waitLater is after what time a call tries again to wait that not every node can read.
+const waitLater = time.Minute
+
+func waitOver(value json.RawMessage, timedOut bool) (json.RawMessage, error) {
+	if timedOut {
+		return nil, agent.ErrWaitTimeout
+	}
+	return value, nil
+}
+
+// FitSignal holds the body of a signal against the schema of a wait. The error is that of ctx.
+func FitSignal(ctx context.Context, schema json.RawMessage, body string) (*machine.Fit, error) {
+	value, err := agenthost.FitSignal(ctx, schema, body)
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	fit := &machine.Fit{Schema: schema, Value: value}
+	if err != nil {
+		fit.Unfit = conversation.Errorf(conversation.CodeInvalidRequest, "The signal does not fit what is waited for: %v.", err)
+	}
+	return fit, nil
+}
+
+// ask asks the machine, and returns nothing if the run is over before it answers.
+func (c *toolCall) ask(q machine.Question) machine.Answer {
+	done := make(chan machine.Answer, 1)
+	c.options.Ask(q, func(a machine.Answer) { done <- a })
 	select {
-	case err := <-done:
-		return err
+	case a := <-done:
+		return a
 	case <-c.ctx.Done():
-		return errStepLost
+		return nil
 	}
 }
 

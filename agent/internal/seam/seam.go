@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 )
 
 // The keys of what a host gives. Values are of the types that package agenthost names.
@@ -96,4 +97,11 @@ func (r *Run) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.begun, name)
+}
+
+// Waiting is what a call waits for.
+type Waiting struct {
+	Name   string
+	Schema json.RawMessage
+	Until  time.Time // with a monotonic reading
 }

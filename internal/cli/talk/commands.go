@@ -1,5 +1,5 @@
-// Package talk has the commands that talk to a conversation of a server: send, tail and
-// abort. They are clients, and know nothing of a node.
+// Package talk has the commands that talk to a conversation of a server: send, signal,
+// tail and abort. They are clients, and know nothing of a node.
 package talk
 
 import (
@@ -10,5 +10,5 @@ import (
 
 // Commands are those of this room.
 func Commands(*cli.Program) []*cobra.Command {
-	return []*cobra.Command{sendCommand(), tailCommand(), abortCommand()}
+	return []*cobra.Command{sendCommand(), signalCommand(), tailCommand(), abortCommand()}
 }

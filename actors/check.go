@@ -12,11 +12,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// checkedAdmission is an admission whose initial data were checked.
+// checkedAdmission is an admission whose initial data were checked, or that was held against the
+// schema of a wait.
 type checkedAdmission struct {
 	admission conversation.Admission
 	precheck  bool
 	unfit     *conversation.Error // nil if they fit
+	fit       *machine.Fit        // of a signal
 }
 
 // schemaOf returns the agent whose schema an admission has to fit, nil if it has none to
@@ -30,18 +32,47 @@ func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 	return named
 }
 
-// checkData checks the initial data of an admission and hands it over again. That may
+// awaitedBy returns what waits for a signal, nil for any other admission, and if nothing is known
+// to wait.
+func (a *activation) awaitedBy(adm conversation.Admission) *conversation.Wait {
+	name, ok := adm.Delivery.Awaited()
+	if !ok || !a.machine.Open() {
+		return nil
+	}
+	return a.machine.State().Awaiting(name)
+}
+
+// checkOf returns how to hold an admission against a schema, nil if there is none for it.
+func (a *activation) checkOf(adm conversation.Admission) func(context.Context, *checkedAdmission) error {
+	if named := a.schemaOf(adm); named != nil {
+		return func(ctx context.Context, in *checkedAdmission) error {
+			return agenthost.CheckInitialData(ctx, named, in.admission.InitialData)
+		}
+	}
+	if w := a.awaitedBy(adm); w != nil {
+		schema := w.Schema
+		return func(ctx context.Context, in *checkedAdmission) (err error) {
+			in.fit, err = work.FitSignal(ctx, schema, in.admission.Delivery.Body)
+			return err
+		}
+	}
+	return nil
+}
+
+// checkBeside checks an admission and hands it over again. That may
 // take all the steps that a check has, so it happens beside the activation, for half
 // as many at a time as there are processors, and no longer than a caller waits: asker is the
 // context of one on this node, nil of one on another.
-func (a *activation) checkData(from grain.Sender, in checkedAdmission, named *agent.Agent, asker context.Context) {
+func (a *activation) checkBeside(
+	from grain.Sender, in checkedAdmission, check func(context.Context, *checkedAdmission) error, asker context.Context,
+) {
 	a.rt.tasks.spawn(func() {
 		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AdmitTimeout)
 		defer cancel()
 		if asker != nil {
 			defer context.AfterFunc(asker, cancel)()
 		}
-		err := a.rt.accounts.checkInitialData(ctx, named, in.admission)
+		err := a.rt.accounts.check(ctx, func() error { return check(ctx, &in) })
 		switch {
 		case a.self.ctx.Err() != nil: // The next owner decides.
 			from.Answer(answerMessage(machine.Moved{Untouched: true}))
@@ -49,7 +80,7 @@ func (a *activation) checkData(from grain.Sender, in checkedAdmission, named *ag
 			// It goes back to its sender if the activation has ended meanwhile.
 			a.self.Forward(in, from)
 		case ctx.Err() == nil:
-			a.rt.opts.Logger.Error("initial data cannot be checked", "conversation", string(a.key), "err", err, "cause", work.Cause(err, false))
+			a.rt.opts.Logger.Error("admission cannot be checked", "conversation", string(a.key), "err", err, "cause", work.Cause(err, false))
 			from.Answer(answerMessage(machine.Refused{Err: &conversation.Error{Code: conversation.CodeInternal, Err: err}}))
 		default:
 			from.Answer(answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
@@ -57,15 +88,15 @@ func (a *activation) checkData(from grain.Sender, in checkedAdmission, named *ag
 	})
 }
 
-// checkInitialData checks those of an admission, at its turn.
-func (a *accounts) checkInitialData(ctx context.Context, named *agent.Agent, adm conversation.Admission) error {
+// check does a check of an admission, at its turn.
+func (a *accounts) check(ctx context.Context, check func() error) error {
 	select {
 	case a.checks <- struct{}{}:
 		defer func() { <-a.checks }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := agenthost.CheckInitialData(ctx, named, adm.InitialData)
+	err := check()
 	var bound *agent.SchemaBoundError
 	if errors.As(err, &bound) {
 		a.unchecked.Add(1)
