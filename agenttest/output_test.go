@@ -2,6 +2,7 @@ package agenttest_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -82,9 +83,12 @@ func TestOutputOfASubagent(t *testing.T) {
 				if got := c.Transcript(); !strings.Contains(got, "= "+tc.want) && !strings.Contains(got, "= \""+tc.want) || strings.Contains(got, "still missing") {
 					t.Errorf("%s, crash %d: the transcript is %s", name, crash, got)
 				}
-				asked := models["openai/gpt-5"].Requests()
-				if got := asked[len(asked)-1].Last(); got != tc.want || models["openai/small"].Left() != 0 {
-					t.Errorf("%s, crash %d: the task's result is %s", name, crash, got)
+				var results []string // and what a reply that was cut off goes on with
+				for _, r := range models["openai/gpt-5"].Requests() {
+					results = append(results, r.Last())
+				}
+				if !slices.Contains(results, tc.want) || models["openai/small"].Left() != 0 {
+					t.Errorf("%s, crash %d: the parent is shown %q", name, crash, results)
 				}
 			})
 		}
