@@ -11,8 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
+	"testing"
 
 	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/providertest"
 )
 
 // linesCodec speaks a format in which a request is a list of turns and a reply lines of JSON.
@@ -41,6 +44,9 @@ type line struct {
 
 // Encode implements providers.Codec.
 func (linesCodec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
+	if len(o.Stop) > 0 {
+		return nil, errors.New("the format has no stop sequences")
+	}
 	var messages []providers.Message
 	for _, b := range req.History {
 		messages = append(messages, providers.TransformBlock(m, b)...)
@@ -65,15 +71,21 @@ func (linesCodec) Encode(m providers.Model, req providers.Request, o providers.O
 
 // Decode implements providers.Codec.
 func (linesCodec) Decode(body io.Reader, a *providers.Assembler) error {
-	lines := bufio.NewScanner(body)
-	for lines.Scan() && !a.Stopped() {
+	lines := bufio.NewReaderSize(body, 1<<20) // what a line may have
+	for !a.Stopped() {
+		text, err := lines.ReadSlice('\n')
+		if err == io.EOF {
+			return nil // too early, which a sees
+		} else if err != nil {
+			return err
+		}
 		var l line
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			return providers.EventError(providers.KindProtocol, lines.Bytes(), err)
+		if err := json.Unmarshal(text, &l); err != nil {
+			return providers.EventError(providers.KindProtocol, text, err)
 		}
 		switch {
 		case l.Error != "":
-			return providers.EventError(providers.Classify(0, l.Error, ""), lines.Bytes(), errors.New(l.Error))
+			return providers.EventError(providers.Classify(0, l.Error, ""), text, errors.New(l.Error))
 		case l.Call != nil:
 			call := a.StartCall(l.Call.ID, l.Call.Name)
 			a.CallArguments(call, string(l.Call.Input))
@@ -84,7 +96,28 @@ func (linesCodec) Decode(body io.Reader, a *providers.Assembler) error {
 			a.Text(l.Say)
 		}
 	}
-	return lines.Err()
+	return nil
+}
+
+// byLine frames the format for the suites.
+type byLine struct{}
+
+func (byLine) Frame(data string) []byte          { return []byte(data + "\n") }
+func (byLine) Variants([]byte) map[string][]byte { return nil }
+
+// TestExampleCodec has the suites judge the codec of the example, as an author would.
+func TestExampleCodec(t *testing.T) {
+	const reply = `{"say": "one "}
+{"say": "moment"}
+{"call": {"id": "1", "name": "look", "input": {"up": true}}}
+{"done": true}
+`
+	providertest.RunCodec(t, providertest.Recording{Codec: linesCodec{}, Body: []byte(reply), Framing: byLine{}, Complete: len(reply)})
+	providertest.RunHistory(t, linesCodec{}, nil)
+	endless := func(int) string { return `{"say": "` + strings.Repeat("on and ", 100) + `"}` }
+	providertest.RunEndless(t, linesCodec{}, byLine{}, map[providers.Limited]map[string]func(int) string{
+		providers.LimitedReply: {"text": endless},
+	})
 }
 
 // A wire format is a codec: what goes into the body of a request, and what a response says.
