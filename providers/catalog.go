@@ -1,5 +1,7 @@
 package providers
 
+import "cmp"
+
 // Catalog is what is known about providers without any registration, by
 // provider id. It is data: a Registry reads the ids and variables in NewRegistry, and the
 // models of a provider when one of them is asked for. Package catalog beside this one has
@@ -56,4 +58,12 @@ type InputLimits struct {
 	// out, which is more where these say so.
 	ImageBytes int64 `json:"imageBytes,omitempty"`
 	ImageSide  int   `json:"imageSide,omitempty"`
+}
+
+// over returns l with the fields of base where its own are zero.
+func (l InputLimits) over(base InputLimits) InputLimits {
+	return InputLimits{
+		RequestBytes: cmp.Or(l.RequestBytes, base.RequestBytes), Images: cmp.Or(l.Images, base.Images), ImagesPerMessage: cmp.Or(l.ImagesPerMessage, base.ImagesPerMessage),
+		ImageBytes: cmp.Or(l.ImageBytes, base.ImageBytes), ImageSide: cmp.Or(l.ImageSide, base.ImageSide),
+	}
 }

@@ -29,6 +29,8 @@ type Registration struct {
 	Reasoning *bool `json:"reasoning,omitempty"`
 	// Input defaults to the catalog's, then InputText alone.
 	Input []string `json:"input,omitempty"`
+	// InputLimits go over the catalog's, field by field.
+	InputLimits InputLimits `json:"inputLimits,omitzero"`
 	// Cost defaults to the catalog's, then nothing: a model without a price is counted
 	// as free.
 	Cost *Rates `json:"cost,omitempty"`
@@ -36,7 +38,7 @@ type Registration struct {
 	Thinking ThinkingMap `json:"thinkingLevelMap,omitempty"`
 	// Compat goes over the catalog's, field by field.
 	Compat Compat `json:"compat,omitzero"`
-	// Models overrides the seven fields above for single models, by model id.
+	// Models overrides the eight fields above for single models, by model id.
 	Models map[string]ModelOverride `json:"models,omitempty"`
 	// StoreResponses asks the vendor to keep responses; only the protocols
 	// openai-responses and azure-openai-responses know it.
@@ -57,6 +59,8 @@ type ModelOverride struct {
 	Reasoning     *bool    `json:"reasoning,omitempty"`
 	Input         []string `json:"input,omitempty"`
 	Cost          *Rates   `json:"cost,omitempty"`
+
+	InputLimits InputLimits `json:"inputLimits,omitzero"`
 
 	Thinking ThinkingMap `json:"thinkingLevelMap,omitempty"`
 	Compat   Compat      `json:"compat,omitzero"`
@@ -103,6 +107,7 @@ func (r Registration) clone() Registration {
 			Cost:          clonePointer(m.Cost),
 			Thinking:      m.Thinking.clone(),
 			Compat:        m.Compat,
+			InputLimits:   m.InputLimits,
 		}
 	}
 	r.Models = models
@@ -139,7 +144,7 @@ func (r Registration) model(provider, id string, entry, first *CatalogModel) Mod
 		MaxTokens:     firstGiven(base.MaxTokens, own.MaxTokens, r.MaxTokens),
 		Reasoning:     firstGiven(base.Reasoning, own.Reasoning, r.Reasoning),
 		Input:         firstInput(own.Input, r.Input, base.Input),
-		InputLimits:   base.InputLimits,
+		InputLimits:   own.InputLimits.over(r.InputLimits.over(base.InputLimits)),
 		Cost:          base.Cost,
 		Thinking:      firstMap(own.Thinking, r.Thinking, base.Thinking),
 		Compat:        own.Compat.Over(r.Compat.Over(base.Compat)),

@@ -167,6 +167,12 @@ func TestResolveOptions(t *testing.T) {
 		{"cost of a registration", map[string]providers.Registration{"acme": {
 			Cost: &providers.Rates{Input: 1}, Models: map[string]providers.ModelOverride{"org/big": {Cost: &providers.Rates{Output: 2}}},
 		}}, "acme/org/big", big(func(m *providers.Model) { m.Cost = providers.Cost{Rates: providers.Rates{Output: 2}} })},
+		{"limits field by field", map[string]providers.Registration{"acme": {
+			InputLimits: providers.InputLimits{Images: 20, ImagesPerMessage: 8, RequestBytes: 9},
+			Models:      map[string]providers.ModelOverride{"org/big": {InputLimits: providers.InputLimits{Images: 5, ImageBytes: 6, ImageSide: 7}}},
+		}}, "acme/org/big", big(func(m *providers.Model) {
+			m.InputLimits = providers.InputLimits{Images: 5, ImagesPerMessage: 8, RequestBytes: 9, ImageBytes: 6, ImageSide: 7}
+		})},
 		{"telemetry", map[string]providers.Registration{"acme": {Telemetry: providers.Telemetry{ProviderName: "n", ServerPort: 1}}}, "acme/org/big",
 			big(func(m *providers.Model) { m.Telemetry.ProviderName, m.Telemetry.ServerPort = "n", 1 })},
 		{"address alone", map[string]providers.Registration{"acme": {BaseURL: "http://h:9", Telemetry: providers.Telemetry{ServerAddress: "s"}}}, "acme/org/big",

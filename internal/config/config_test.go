@@ -250,7 +250,7 @@ func showProviders(all map[string]providers.Registration) string {
 		p := all[id]
 		fmt.Fprintf(&b, "provider %s: %s at %s, key %q, headers %q, %s\n", id, p.API, p.BaseURL, mask(p.APIKey), slices.Sorted(maps.Keys(p.Headers)),
 			showModel(providers.ModelOverride{
-				ContextWindow: p.ContextWindow, MaxTokens: p.MaxTokens, Reasoning: p.Reasoning, Input: p.Input, Cost: p.Cost, Thinking: p.Thinking, Compat: p.Compat,
+				ContextWindow: p.ContextWindow, MaxTokens: p.MaxTokens, Reasoning: p.Reasoning, Input: p.Input, Cost: p.Cost, Thinking: p.Thinking, Compat: p.Compat, InputLimits: p.InputLimits,
 			}))
 		if p.StoreResponses || p.LongCacheRetention || p.Telemetry != (providers.Telemetry{}) {
 			fmt.Fprintf(&b, "  stores %t, long in the cache %t, telemetry %+v\n", p.StoreResponses, p.LongCacheRetention, p.Telemetry)
@@ -271,7 +271,7 @@ func showModel(m providers.ModelOverride) string {
 	if m.Cost != nil {
 		out += fmt.Sprintf(", cost %+v", *m.Cost)
 	}
-	if rest, err := json.Marshal(providers.ModelOverride{Thinking: m.Thinking, Compat: m.Compat}); err == nil && string(rest) != "{}" {
+	if rest, err := json.Marshal(providers.ModelOverride{InputLimits: m.InputLimits, Thinking: m.Thinking, Compat: m.Compat}); err == nil && string(rest) != "{}" {
 		out += ", " + string(rest)
 	}
 	return out

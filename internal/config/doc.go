@@ -62,6 +62,7 @@
 //	  local:
 //	    {api: openai-completions, baseUrl: "http://127.0.0.1:9000/v1", apiKeyEnv: LOCAL_KEY, headers: {},
 //	     contextWindow: 8000, maxTokens: 2000, reasoning: false, input: [text], cost: {input: 3, output: 15, cacheRead: 0.3},
+//	     inputLimits: {images: 20, imagesPerMessage: 8, imageBytes: 5_000_000, imageSide: 8000, requestBytes: 32_000_000},
 //	     thinkingLevelMap: {off: null, xhigh: extra}, compat: {maxTokensField: max_tokens}, storeResponses: false,
 //	     longCacheRetention: false,
 //	     telemetry: {providerName: openai, serverAddress: api.example.com, serverPort: 8443},
@@ -83,7 +84,7 @@
 // A provider that the catalog does not have needs api and baseUrl, unless its api is
 // edge-ai-binding: then it has telemetry and gateway alone, the options of the gateway
 // that calls pass through, or false for none. What a model of it may say are the keys contextWindow, maxTokens,
-// reasoning, input, cost, thinkingLevelMap and compat; the members of compat are those of
+// reasoning, input, inputLimits, cost, thinkingLevelMap and compat; the members of compat are those of
 // the JSON of providers.Compat.
 //
 // A subagent needs name and description; its other keys are model, fallbacks,

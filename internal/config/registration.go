@@ -46,7 +46,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	var own providers.ModelOverride
 	r.fields(v, append(fields, r.modelFields(&own)...))
 	reg.ContextWindow, reg.MaxTokens, reg.Reasoning, reg.Input, reg.Cost = own.ContextWindow, own.MaxTokens, own.Reasoning, own.Input, own.Cost
-	reg.Thinking, reg.Compat = own.Thinking, own.Compat
+	reg.InputLimits, reg.Thinking, reg.Compat = own.InputLimits, own.Thinking, own.Compat
 	if v.node.kind != mapping {
 		return
 	}
@@ -213,9 +213,23 @@ func (r *reader) modelFields(dst *providers.ModelOverride) []field {
 				r.blame(v, fault{"is empty, but a model takes something", "write [text] or [text, image], or remove the key"})
 			}
 		}},
+		{name: "inputLimits", example: "{images: 20}", read: r.inputLimits(&dst.InputLimits)},
 		{name: "cost", example: "{input: 3, output: 15}", read: r.cost(&dst.Cost)},
 		{name: "thinkingLevelMap", example: "{xhigh: xhigh, minimal: null}", read: r.thinking(&dst.Thinking)},
 		{name: "compat", example: "{maxTokensField: max_tokens}", read: r.compat(&dst.Compat)},
+	}
+}
+
+// inputLimits reads what a model takes of images and bytes.
+func (r *reader) inputLimits(dst *providers.InputLimits) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "requestBytes", example: "32_000_000", read: r.whole(func(n int64) { dst.RequestBytes = n })},
+			{name: "images", example: "20", read: r.whole(func(n int64) { dst.Images = int(n) })},
+			{name: "imagesPerMessage", example: "8", read: r.whole(func(n int64) { dst.ImagesPerMessage = int(n) })},
+			{name: "imageBytes", example: "5_000_000", read: r.whole(func(n int64) { dst.ImageBytes = n })},
+			{name: "imageSide", example: "8000", read: r.whole(func(n int64) { dst.ImageSide = int(n) })},
+		})
 	}
 }
 
