@@ -28,7 +28,7 @@ const (
 )
 
 // fatTries are sent, in a sample fewer than are taken.
-var fatTries = sample.Of(mostFat+3, 4)
+var fatTries = sample.Of(mostFat+3, 2)
 
 // fatBody is a message, and different from the others.
 func fatBody(n int) string { return strings.Repeat(fmt.Sprintf("%03d ", n), fatBytes/4) }
