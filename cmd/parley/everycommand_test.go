@@ -46,13 +46,9 @@ func leaves(c *cobra.Command) (all []string) {
 
 // TestEveryCommand runs each command of Parley in the binary of an author.
 func TestEveryCommand(t *testing.T) {
-	file, err := proc.Build(t.Context(), "examples/hello", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(t.TempDir())
 	b := &binary{Program: clitest.New(rooms()...)}
-	b.File = file
+	b.File = proc.Program(t, "examples/hello", false)
+	t.Chdir(t.TempDir())
 	submission := b.talked(t)
 	b.looked(t, submission)
 	b.served(t)

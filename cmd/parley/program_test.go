@@ -27,12 +27,8 @@ func TestMain(m *testing.M) { program.Main(m) }
 func lean(t *testing.T) {
 	t.Helper()
 	t.Setenv("GOGC", "")
-	file, err := proc.Build(t.Context(), "cmd/parley", false)
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := program.File
-	program.File = file
+	program.File = proc.Program(t, "cmd/parley", false)
 	t.Cleanup(func() { program.File = all })
 }
 

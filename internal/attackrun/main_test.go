@@ -29,9 +29,5 @@ func program(t *testing.T) string {
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := proc.Build(t.Context(), "cmd/parley", false, "attack")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return proc.Program(t, "cmd/parley", false, "attack")
 }

@@ -28,19 +28,5 @@ func program(t *testing.T) string {
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := proc.Build(t.Context(), "cmd/parley", sample.Raced())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// nextProgram returns the version after this one.
-func nextProgram(t *testing.T) string {
-	t.Helper()
-	file, err := proc.Build(t.Context(), "cmd/parley", sample.Raced(), "nextversion")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return proc.Program(t, "cmd/parley", sample.Raced())
 }

@@ -21,6 +21,8 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
@@ -50,7 +52,7 @@ type versions struct {
 // served once that has left.
 func TestTwoVersions(t *testing.T) {
 	t.Parallel()
-	now, next := program(t), nextProgram(t)
+	now, next := program(t), proc.Program(t, "cmd/parley", sample.Raced(), "nextversion")
 	c := newCluster(t, clusterOptions{nodes: 2, program: func(number int) string { return []string{next, now}[number] }})
 	v := &versions{
 		run: &run{

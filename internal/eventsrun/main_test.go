@@ -25,9 +25,5 @@ func program(t *testing.T) string {
 	if *programFlag != "" {
 		return *programFlag
 	}
-	file, err := proc.Build(t.Context(), "cmd/parley", sample.Raced())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return proc.Program(t, "cmd/parley", sample.Raced())
 }

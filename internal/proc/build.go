@@ -62,6 +62,16 @@ func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, 
 	return file, rests(ctx, root, pkg, tags)
 }
 
+// Program is Build for a test, which ends without it.
+func Program(t Test, pkg string, race bool, tags ...string) string {
+	t.Helper()
+	file, err := Build(t.Context(), pkg, race, tags...)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return file
+}
+
 // sources prints the folder of each package of the module, and its files.
 const sources = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}{{$d}}{{"\n"}}{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 

@@ -50,7 +50,7 @@ type place struct {
 // part of it over a folder: what a client sees is the same, so that each is seen once.
 func TestPublicClient(t *testing.T) {
 	needModules(t)
-	program := build(t)
+	program := proc.Program(t, "cmd/parley", sample.Raced())
 	for _, name := range sample.Of([]string{"versitygw"}, []string{"dir"}) {
 		t.Run(name, func(t *testing.T) {
 			open := map[string]func(t *testing.T) place{"dir": openDir, "versitygw": openGateway}[name]
@@ -136,16 +136,6 @@ func needModules(t *testing.T) {
 	if installed.ModTime().Before(lock.ModTime()) {
 		t.Fatalf("the packages of the client suite are older than package-lock.json: run make clients")
 	}
-}
-
-// build returns the program, built like this test.
-func build(t *testing.T) string {
-	t.Helper()
-	program, err := proc.Build(t.Context(), "cmd/parley", sample.Raced())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return program
 }
 
 // runSuite runs the tests of the client, each file in a process of its own.

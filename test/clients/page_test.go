@@ -17,11 +17,7 @@ import (
 // agent.
 func startHello(t *testing.T) string {
 	t.Helper()
-	program, err := proc.Build(t.Context(), "examples/hello", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	cmd := exec.Command(proc.Program(t, "examples/hello", false), "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", t.TempDir())
 	cmd.Env = environment()
 	var log syncBuffer
 	cmd.Stderr = &log
