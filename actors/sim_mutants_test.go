@@ -32,7 +32,7 @@ type mutant struct {
 	seeds []uint64
 }
 
-// mutants are the rules of the log, of who leaves memory, and of the busy journal, one by
+// mutants are the rules of the log, of who leaves memory, of signals, and of the busy journal, one by
 // one. What else could be done otherwise with journals is harmless, so that nobody can
 // notice: a replaced journal that is deleted late or never, as no number is used twice;
 // a number that is left behind for the next with the full set; an empty set that deletes
@@ -47,6 +47,10 @@ func mutants() []mutant {
 		{"what is missing rests on memory", off(&rules.looksAtLog), nil, all, []uint64{46, 69, 262, 771, 912}},
 		{"a writer at rest goes on unseen", off(&rules.checksResting), nil, all, []uint64{360, 644}},
 		{"who is at work leaves memory", ownerRule(machine.RuleStayAtWork), nil, simOfCrowds(), []uint64{70, 277, 302, 341, 725}},
+
+		{"what a signal ends does not go on with it", ownerRule(machine.RuleGoOn), nil, simOfWaits(), []uint64{0, 9, 19, 36, 52}},
+		{"a kept signal is not taken", ownerRule(machine.RuleTakeKept), nil, simOfWaits(), []uint64{2, 4, 10, 18, 22}},
+		{"a later signal counts, too", ownerRule(machine.RuleRefuseLate), nil, simOfWaits(), []uint64{1, 9, 13, 42, 45}},
 
 		{"202 before the journal", busyRule(busy.RuleWaitForJournal), diesUnlisted, journals, []uint64{545, 680, 2, 26, 77, 121, 128}},
 		{"own set is not swept", busyRule(busy.RuleSweepOwnSet), isFencedAlone, journals, []uint64{60, 92, 0, 1, 3, 4, 5}},

@@ -38,8 +38,9 @@ const simGaveWay schedule.Deed = "gave way"
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
+	simWaits     = flag.Bool("waits", false, "run schedules about waits and signals alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 24), "run so many schedules of the simulation, every fourth about the busy journals, and every fourth crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 24), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
@@ -56,6 +57,13 @@ func simEverything() simProfile {
 
 func simOfJournals() simProfile {
 	return simProfile{chaos.Journals, 3 * time.Second, time.Second, 6 * time.Second, 6 * time.Second, 0, 0}
+}
+
+// simOfWaits is about waits and signals.
+func simOfWaits() simProfile {
+	p := simEverything()
+	p.Profile = chaos.Waits
+	return p
 }
 
 // simOfCrowds is everything, on nodes that keep few idle conversations.
@@ -75,6 +83,8 @@ func (s simSchedule) String() string {
 	switch {
 	case s.profile.Profile == chaos.Journals:
 		return fmt.Sprintf("journals %d", s.seed)
+	case s.profile.Profile == chaos.Waits:
+		return fmt.Sprintf("waits %d", s.seed)
 	case s.profile.idleBytes > 0:
 		return fmt.Sprintf("crowded %d", s.seed)
 	}
@@ -152,6 +162,9 @@ func TestSimulation(t *testing.T) {
 		if *simCrowded {
 			s.profile = simOfCrowds()
 		}
+		if *simWaits {
+			s.profile = simOfWaits()
+		}
 		report := runSchedule(t, newSimSystem(t), s)
 		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
@@ -167,6 +180,8 @@ func TestSimulation(t *testing.T) {
 		switch {
 		case *simJournals || i%4 == 3:
 			s = simSchedule{simOfJournals(), uint64(counts[chaos.Journals])}
+		case *simWaits || i%4 == 1:
+			s = simSchedule{simOfWaits(), uint64(counts[chaos.Waits])}
 		case i%4 == 2:
 			s.profile = simOfCrowds()
 		}
@@ -194,7 +209,7 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}}
+	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
@@ -225,6 +240,10 @@ func keptSchedules(t *testing.T) []simSchedule {
 		number, journals := strings.CutPrefix(line, "journals ")
 		if journals {
 			s.profile = simOfJournals()
+		}
+		number, waits := strings.CutPrefix(number, "waits ")
+		if waits {
+			s.profile = simOfWaits()
 		}
 		number, crowded := strings.CutPrefix(number, "crowded ")
 		if crowded {

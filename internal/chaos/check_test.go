@@ -139,7 +139,14 @@ func TestCheckerNotices(t *testing.T) {
 			f.fail(conversation.CodeModelFailed)
 			f.ledger.failed(forgedSub, maxRetries-1, true)
 		}, "failed with"},
-		"too few attempts": {func(f *forged) { f.fail(conversation.CodeRetryExhausted) }, "failed with"},
+		"too few attempts":      {func(f *forged) { f.fail(conversation.CodeRetryExhausted) }, "failed with"},
+		"another word is heard": {func(f *forged) { f.signal("b", `"c"`) }, "the signal said"},
+		"another is returned":   {func(f *forged) { f.signal("b", `"b"`) }, "it has heard"},
+		"a second signal": {func(f *forged) {
+			f.signal("b", `"b"`)
+			f.batches[1] = append([]conversation.Record{&conversation.SignalKept{Submission: "sub_3", Name: "n", At: 1}}, f.batches[1]...)
+		}, "has decided"},
+		"late for nothing": {func(f *forged) { f.late = map[conversation.Address][]string{f.at: {"n"}} }, "refused as late"},
 		"another receipt": {func(f *forged) {
 			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k"}, hash: "another"}
 			f.acks["k"] = ack{p, conversation.Receipt{SubmissionID: forgedSub, UID: "inst_1"}}
@@ -155,6 +162,17 @@ func TestCheckerNotices(t *testing.T) {
 	}
 }
 
+// signal has the call hear a signal, whatever it says.
+func (f *forged) signal(body, heard string) {
+	d, _ := conversation.SignalFor("n", body)
+	f.batches[2] = append([]conversation.Record{
+		&conversation.SubmissionAdmitted{Submission: "sub_2", Message: "msg_2", Key: "s", Delivery: d},
+		&conversation.SubmissionSettled{Submission: "sub_2", Outcome: conversation.OutcomeCompleted},
+		&conversation.WaitStarted{Call: forgedCall, Name: "n"},
+		&conversation.WaitEnded{Call: forgedCall, Name: "n", Reason: conversation.EndedBySignal, Signal: "sub_2", Value: json.RawMessage(heard)},
+	}, f.batches[2]...)
+}
+
 func (f *forged) fail(code conversation.Code) {
 	s := f.settled()
 	s.Outcome, s.Error = conversation.OutcomeFailed, &conversation.SettlementError{Type: code}
@@ -162,7 +180,7 @@ func (f *forged) fail(code conversation.Code) {
 
 // TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
-	for p, what := range map[Profile]schedule.Deed{Everything: didAbort, Journals: didSweep} {
+	for p, what := range map[Profile]schedule.Deed{Everything: didAbort, Journals: didSweep, Waits: didKeep} {
 		s := schedule.Shown{}
 		for what, n := range p.wanted() {
 			s[what] = n

@@ -42,7 +42,7 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 		Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
 	}}
 	switch n := rng.IntN(12); {
-	case isBrief(body):
+	case isBrief(body), waits(body):
 	case n < 2:
 		p.Delivery.Kind, p.Delivery.Type, p.Delivery.TagName = conversation.KindSignal, "tick", "clock"
 		p.Delivery.Attributes = map[string]string{"hand": fmt.Sprint(rng.IntN(60))}
@@ -170,6 +170,9 @@ func (w *world) refused(p *post, err error) bool {
 	case code == conversation.CodeSetAside:
 	case code == conversation.CodeUnavailable, code == conversation.CodeAdmissionUnknown:
 		return false
+	case code == conversation.CodeAlreadyDecided && isSignal(p) && !mine:
+		w.shown.Add(didComeLate)
+		w.comesLate(p)
 	case code == conversation.CodeSubmissionConflict && p.rival != nil && !mine:
 		w.shown.Add(didConflict)
 	case code == conversation.CodeInstanceExists && p.Condition.Absent && !mine:

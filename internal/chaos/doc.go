@@ -39,12 +39,14 @@
 //  8. When faults and clients have ended and only time passes, every acknowledged
 //     submission settles, no node lists or holds anything, and no journal of a
 //     node that is gone is left. Nodes then know keys, incarnation and attachments.
-//  9. A conversation whose opening ends every process is set aside after some deaths, and no
+//  9. A signal that was acknowledged has ended a wait, which its call has heard, or is kept,
+//     and no second one is for the same name; one that was refused as late was late.
+//  10. A conversation whose opening ends every process is set aside after some deaths, and no
 //     other is; mended and put back, it settles like them.
 //
 // What never happens proves nothing: a [schedule.Shown] says what did, and
 // [Profile.Lacking] what is lacking. A [Profile] decides what a schedule is about:
-// everything, or the busy journals.
+// everything, the busy journals, or waits for signals.
 //
 // A seed has one trace, to the nanosecond, on any number of cores: it decides what is
 // asked of whom and when, which node fails, and what happens to the n-th request that

@@ -22,6 +22,8 @@ const (
 	// and the claims, and nodes die, stall and disagree where a promise is carried by a
 	// journal alone: when it has landed, when a 202 is told, in the middle of a sweep.
 	Journals
+	// Waits has calls that wait for signals, and who signals, under the faults of Everything.
+	Waits
 )
 
 const (

@@ -128,6 +128,9 @@ func (m *model) stream(ctx context.Context, spec providers.Model, req providers.
 			w.ledger.failed(conversation.SubmissionID(sub), n, true)
 			return err
 		}
+		if waits(body) {
+			return m.answerWaiting(ctx, out, req, body)
+		}
 		bad := m.trouble(body, step, n)
 		if bad != fine {
 			w.shown.Add(didFail + schedule.Deed(bad.String()))
@@ -261,8 +264,11 @@ func (m *model) call(body string, step int, i uint64) (name, args string) {
 
 // lastStep is the step after which the model has nothing to ask.
 func lastStep(seed uint64, body string) int {
-	if isBrief(body) {
+	switch {
+	case isBrief(body):
 		return 1
+	case waits(body):
+		return 2
 	}
 	return []int{1, 1, 1, 2, 2, 3}[schedule.Draw(seed, "steps", body)%6]
 }
@@ -271,7 +277,7 @@ func lastStep(seed uint64, body string) int {
 func words(seed uint64, body string, step int) []string {
 	var out []string
 	pieces := 1 + schedule.Draw(seed, "words", body, step)%3
-	if isBrief(body) {
+	if isBrief(body) || waits(body) {
 		pieces = 1
 	}
 	for i := range pieces {

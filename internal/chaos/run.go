@@ -112,7 +112,8 @@ type world struct {
 	all     []*member
 	views   [slots]view
 	oneView bool
-	acks    map[string]ack // by conversation and key
+	acks    map[string]ack                    // by conversation and key
+	late    map[conversation.Address][]string // names that were signalled too late
 	uids    map[conversation.Address]conversation.UID
 	readers []*reader
 
@@ -152,7 +153,7 @@ type member struct {
 // that the schedule could not be run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	w := &world{
-		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), acks: map[string]ack{},
+		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), acks: map[string]ack{}, late: map[conversation.Address][]string{},
 		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &schedule.Tally{},
 		deadly: deadly{killed: map[string]bool{}},
 	}
@@ -203,7 +204,11 @@ func (w *world) busy(ctx context.Context) error {
 			goAs(client, func(ctx context.Context) { w.courier(ctx, client, address(c)) })
 			continue
 		}
-		goAs(client, func(ctx context.Context) { w.client(ctx, client, address(c)) })
+		ask := w.client
+		if w.profile == Waits {
+			ask = w.asker
+		}
+		goAs(client, func(ctx context.Context) { ask(ctx, client, address(c)) })
 		goAs(aborter, func(ctx context.Context) { w.aborter(ctx, aborter, address(c)) })
 		r := w.newReader(fmt.Sprint("reader-", c), address(c))
 		goAs(r.name, r.run)

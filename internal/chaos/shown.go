@@ -55,6 +55,10 @@ const (
 	didPoke        schedule.Deed = "poke"
 	didDie         schedule.Deed = "died of a conversation"
 	didAside       schedule.Deed = "set aside"
+	didKeep        schedule.Deed = "signal kept"
+	didEndWait     schedule.Deed = "wait ended by "
+	didComeLate    schedule.Deed = "signal too late"
+	didRest        schedule.Deed = "parked at the end"
 	didInnocent    schedule.Deed = "set aside for no reason of its own"
 )
 
@@ -69,8 +73,11 @@ func (p Profile) Lacking(s schedule.Shown, schedules int) []string {
 
 // wanted is how often a thousand schedules show something at least.
 func (p Profile) wanted() map[schedule.Deed]int {
-	if p == Journals {
+	switch p {
+	case Journals:
 		return wantedOfJournals()
+	case Waits:
+		return wantedOfWaits()
 	}
 	out := map[schedule.Deed]int{
 		didAck: 2500, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,

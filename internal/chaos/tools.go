@@ -52,6 +52,7 @@ func newAgent(w *world) *agent.Agent {
 		Tools: []agent.Tool{
 			agent.NewTool("work", "Work for a while.", a.work, nil),
 			agent.NewTool("hurry", "Work for a while, but not for long.", a.work, &agent.ToolOptions{Timeout: toolTimeout}),
+			agent.NewTool(waitTool, "Wait for a signal.", a.await, &agent.ToolOptions{Durable: true}),
 		},
 		ToolConcurrency: 2,
 		Durability:      agent.Durability{MaxAttempts: maxAttempts},
@@ -125,7 +126,7 @@ func (h hookMode) String() string {
 
 // mode is what a hook does for the submission with a body.
 func (w *world) mode(hook, body string) hookMode {
-	if isBrief(body) {
+	if isBrief(body) || waits(body) {
 		return says
 	}
 	if d := schedule.Draw(w.seed, "hook", hook, body); d%2 == 0 {

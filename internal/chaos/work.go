@@ -90,6 +90,9 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 				outcomes[r.Call]++
 				w.checkOutcome(at.Key(), r, calls[r.Call], stored[r.Call], data[string(r.Call)])
 			case *conversation.DataWritten:
+				if r.Name != dataName { // of a wait
+					continue
+				}
 				var p progress
 				if err := json.Unmarshal(r.Data, &p); err != nil || slices.Contains(data[p.From], p.N) {
 					w.trace.Violate(at.ID, "batch %d writes %s again, or what it is: %v", int64(b.Offset), r.Data, err)
@@ -108,7 +111,10 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 		}
 	}
 	for _, rec := range work {
-		if rec.sub != nil && rec.settled != nil { // else others tell
+		if rec.sub == nil || rec.settled == nil { // others tell
+			continue
+		}
+		if _, signal := rec.sub.Delivery.Awaited(); !signal {
 			w.checkRecord(rec)
 		}
 	}
@@ -120,7 +126,7 @@ func (w *world) checkOutcome(conv conversation.Key, r *conversation.ToolSettled,
 		w.shown.Add(didToolFail)
 	}
 	var in workInput
-	if c == nil || r.DurationMs == nil || json.Unmarshal(c.Input, &in) != nil {
+	if c == nil || c.Name == waitTool || r.DurationMs == nil || json.Unmarshal(c.Input, &in) != nil {
 		return
 	}
 	w.ledger.mu.Lock()

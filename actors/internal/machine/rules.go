@@ -2,7 +2,7 @@
 
 package machine
 
-// What a machine owes the busy journal, and who leaves memory, holds unconditionally. A
+// What a machine owes the busy journal, who leaves memory, and what becomes of signals, holds unconditionally. A
 // build with the tag mutants can switch a rule off, to show that the simulation notices.
 
 func fencesIdle(claimed bool) bool { return true }
@@ -12,3 +12,6 @@ func unlistsWhenDurable() bool     { return true }
 func vouchesForReplay() bool       { return true }
 func staysListed() bool            { return true }
 func staysAtWork() bool            { return true }
+func goesOnWithSignal() bool       { return true }
+func takesKept() bool              { return true }
+func refusesLate() bool            { return true }

@@ -17,11 +17,15 @@ const (
 	RuleVouchReplay  = "vouch replay"  // A replay of unsettled work is acknowledged like new work.
 	RuleStayListed   = "stay listed"   // Who steps down stays in the set.
 	RuleStayAtWork   = "stay at work"  // Who has something to do stays in memory.
+	RuleGoOn         = "go on"         // What a signal ends goes on in the batch of the signal.
+	RuleTakeKept     = "take kept"     // Who begins to wait takes the signal that is kept.
+	RuleRefuseLate   = "refuse late"   // The first signal for a name decides.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
-	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork atomic.Bool
+	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
+	goOn, takeKept, refuseLate atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -31,7 +35,7 @@ func SetRule(name string, on bool) {
 		RuleFenceOpened: &rules.fenceOpened, RuleFenceKnown: &rules.fenceKnown,
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
-		RuleStayAtWork: &rules.stayAtWork,
+		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -52,3 +56,6 @@ func unlistsWhenDurable() bool { return !rules.unlistLate.Load() }
 func vouchesForReplay() bool   { return !rules.vouchReplay.Load() }
 func staysListed() bool        { return !rules.stayListed.Load() }
 func staysAtWork() bool        { return !rules.stayAtWork.Load() }
+func goesOnWithSignal() bool   { return !rules.goOn.Load() }
+func takesKept() bool          { return !rules.takeKept.Load() }
+func refusesLate() bool        { return !rules.refuseLate.Load() }

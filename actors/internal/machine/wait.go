@@ -66,7 +66,9 @@ func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 	})
 	m.showWait(w)
 	receipt := m.receiptOf(admitted)
-	m.goOn(w.Call)
+	if goesOnWithSignal() {
+		m.goOn(w.Call)
+	}
 	m.reply(in.To, receipt, m.owes())
 }
 
@@ -81,7 +83,7 @@ func (m *Machine) settledAtOnce(in Admit) func(*conversation.SubmissionAdmitted)
 
 // keepSignal keeps a signal for the first wait of its name, unless it comes too late for one.
 func (m *Machine) keepSignal(in Admit, name, hash string) {
-	if err := m.late(name); err != nil {
+	if err := m.late(name); err != nil && refusesLate() {
 		m.confirm(in.To, Refused{err})
 		return
 	}
@@ -146,6 +148,9 @@ func (m *Machine) waitFor(in WaitFor) {
 // startWait records that a call waits, and takes the signal that is kept for it.
 func (m *Machine) startWait(w *work, in WaitFor) {
 	kept := m.state.Kept(in.Name, m.env.Wall)
+	if !takesKept() {
+		kept = nil
+	}
 	switch {
 	case !m.waitsRead():
 		m.emit(Reply{in.To, WaitLater{}})
