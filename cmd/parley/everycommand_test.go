@@ -109,7 +109,7 @@ func (b *binary) talked(t *testing.T) (submission string) {
 
 // looked looks at what that has left behind.
 func (b *binary) looked(t *testing.T, submission string) {
-	b.want(t, "stats", 0, "completed        1")
+	b.want(t, "stats", 0, "completed        2") // the signal is one
 	b.want(t, "trace", 0, "turn demo/parrot", submission)
 	b.want(t, "events replay", 0, `"submission_settled"`, "--data", ".parley", "--to", "stdout")
 	b.want(t, "events schema", 0, "$schema")
