@@ -175,14 +175,15 @@ func only[T conversation.Record](records []conversation.Record) []T {
 // reads no batch twice: it looks after every request of a node.
 func (w *world) untilSettled(at conversation.Address, n int) []*conversation.SubmissionSettled {
 	w.tb.Helper()
-	after, seen := storage.Start(), 0
+	after := storage.Start()
+	var settled []*conversation.SubmissionSettled
 	w.until(fmt.Sprintf("settlement %d of %s", n, at.ID), func() bool {
 		after = w.read(at, after, func(records []conversation.Record) {
-			seen += len(only[*conversation.SubmissionSettled](records))
+			settled = append(settled, only[*conversation.SubmissionSettled](records)...)
 		})
-		return seen >= n
+		return len(settled) >= n
 	})
-	return only[*conversation.SubmissionSettled](w.records(at))
+	return settled
 }
 
 // listing returns every object with its size.
