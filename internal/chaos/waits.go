@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 // answerWaiting is what the model says for a body that waits.
 func (m *model) answerWaiting(ctx context.Context, out *providers.Assembler, req providers.Request, body string) error {
 	step := 1
-	if last := req.Messages[len(req.Messages)-1]; last.Role == providers.RoleTool {
+	if slices.ContainsFunc(req.Messages, func(x providers.Message) bool { return calls(x, body) }) {
 		step = 2
 	}
 	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.world.seed, "model", body, step), 5*time.Millisecond, 500*time.Millisecond)); err != nil {
@@ -72,6 +73,14 @@ func (m *model) answerWaiting(ctx context.Context, out *providers.Assembler, req
 	}
 	out.Finish(done)
 	return nil
+}
+
+// calls reports whether a message has the call for a body.
+func calls(x providers.Message, body string) bool {
+	return slices.ContainsFunc(x.Parts, func(p providers.Part) bool {
+		c, ok := p.(providers.ToolCall)
+		return ok && c.ID == body
+	})
 }
 
 // asker delivers messages to a conversation whose calls wait, and signals for them: before,

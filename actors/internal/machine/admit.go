@@ -12,7 +12,7 @@ func (m *Machine) closed(to ReplyID) bool {
 	switch {
 	case m.draining:
 		m.emit(Reply{to, Moved{Untouched: true}})
-	case len(m.waits) >= m.cfg.MaxWaiting:
+	case len(m.waits)+len(m.signals) >= m.cfg.MaxWaiting:
 		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
 	default:
 		return false

@@ -93,6 +93,7 @@ type Machine struct {
 	paceSet       bool
 
 	waits    []wait
+	signals  []Admit                                // of parked calls, until a journal lists this writer
 	receipts map[conversation.SubmissionID]*receipt // of the unsettled that it admitted
 	looks    looks
 	listing  bool
@@ -376,6 +377,7 @@ func (m *Machine) take(in Input) {
 		m.stepDown(in.Err)
 	case Listed:
 		m.listing, m.listed = false, true
+		m.decideSignals()
 	case Looked:
 		m.looked(in)
 	case Model:
@@ -486,6 +488,7 @@ func (m *Machine) rest() {
 
 func (m *Machine) drain() {
 	m.draining = true
+	m.turnSignalsAway()
 	var sub *conversation.Submission
 	if m.work != nil {
 		sub = m.sub(m.work)
@@ -511,6 +514,7 @@ func (m *Machine) stepDown(err error) {
 		}
 	}
 	m.waits = nil
+	m.turnSignalsAway()
 	if !staysListed() {
 		m.emit(Unlist{})
 	}

@@ -13,5 +13,6 @@ func vouchesForReplay() bool       { return true }
 func staysListed() bool            { return true }
 func staysAtWork() bool            { return true }
 func goesOnWithSignal() bool       { return true }
+func listsFirst() bool             { return true }
 func takesKept() bool              { return true }
 func refusesLate() bool            { return true }

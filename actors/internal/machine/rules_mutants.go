@@ -18,6 +18,7 @@ const (
 	RuleStayListed   = "stay listed"   // Who steps down stays in the set.
 	RuleStayAtWork   = "stay at work"  // Who has something to do stays in memory.
 	RuleGoOn         = "go on"         // What a signal ends goes on in the batch of the signal.
+	RuleListFirst    = "list first"    // Who is parked goes on once a journal lists it.
 	RuleTakeKept     = "take kept"     // Who begins to wait takes the signal that is kept.
 	RuleRefuseLate   = "refuse late"   // The first signal for a name decides.
 )
@@ -25,7 +26,7 @@ const (
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
-	goOn, takeKept, refuseLate atomic.Bool
+	goOn, listFirst, takeKept, refuseLate atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -35,7 +36,7 @@ func SetRule(name string, on bool) {
 		RuleFenceOpened: &rules.fenceOpened, RuleFenceKnown: &rules.fenceKnown,
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
-		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
+		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -57,5 +58,6 @@ func vouchesForReplay() bool   { return !rules.vouchReplay.Load() }
 func staysListed() bool        { return !rules.stayListed.Load() }
 func staysAtWork() bool        { return !rules.stayAtWork.Load() }
 func goesOnWithSignal() bool   { return !rules.goOn.Load() }
+func listsFirst() bool         { return !rules.listFirst.Load() }
 func takesKept() bool          { return !rules.takeKept.Load() }
 func refusesLate() bool        { return !rules.refuseLate.Load() }

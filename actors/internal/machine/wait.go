@@ -56,8 +56,15 @@ func checkSignal(name string, d conversation.Delivery) *conversation.Error {
 // waitLater is when to try again what not every member of the bucket reads.
 const waitLater = time.Minute
 
-// endBySignal ends a wait. That its submission may go on stands in the same batch.
+// endBySignal ends a wait. That its submission may go on stands in the same batch. One that is
+// parked was acknowledged long ago, and from then on no timer finds it in time: a journal lists
+// it before the batch is sent.
 func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
+	if m.parked() != nil && !m.listed && listsFirst() {
+		m.ensureListed()
+		m.signals = append(m.signals, in)
+		return
+	}
 	admitted := m.record(in, hash, m.settledAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.WaitEnded{
 			Must: true, Call: w.Call, Child: m.state.CallChild(w.Call), Name: w.Name, Reason: conversation.EndedBySignal,
@@ -70,6 +77,24 @@ func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 		m.goOn(w.Call)
 	}
 	m.reply(in.To, receipt, m.owes())
+}
+
+// decideSignals decides on the signals that have waited for the journal.
+func (m *Machine) decideSignals() {
+	waiting := m.signals
+	m.signals = nil
+	for _, in := range waiting {
+		m.pending.grouped = false
+		m.admit(in)
+	}
+}
+
+// turnSignalsAway sends those away that wait for the journal.
+func (m *Machine) turnSignalsAway() {
+	for _, in := range m.signals {
+		m.emit(Reply{in.To, Moved{Untouched: true}})
+	}
+	m.signals = nil
 }
 
 // settledAtOnce is the outcome of a signal.

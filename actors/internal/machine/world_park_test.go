@@ -48,6 +48,9 @@ func (w *world) checkUnparked(b conversation.Batch) {
 		case *conversation.WaitEnded: // what is parked has waited for it
 			if len(until) > 0 {
 				w.seen["woken"]++
+				if !w.listed {
+					violate("batch %d wakes what no journal lists", int64(b.Offset))
+				}
 			}
 			clear(until)
 		case *conversation.AttemptStarted:
