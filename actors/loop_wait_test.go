@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,5 +239,45 @@ func TestWaitOfASubagent(t *testing.T) {
 		l.completes(chat("c"), 2)
 		wants(t, "what the model saw", strings.Join(cast.last(t, "model"), "\n"), "they say yes")
 		lacks(t, "what clients see", n.public(chat("c")), "wait-call")
+	})
+}
+
+// TestWaitBesideAnOlderNode: as long as some node does not read waits nothing of them is
+// written: a signal is sent away, and a call that wants to wait tries again, each minute at most.
+func TestWaitBesideAnOlderNode(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var older atomic.Bool
+		older.Store(true)
+		l.fleet.Unread = func() []conversation.RecordType {
+			if !older.Load() {
+				return nil
+			}
+			return []conversation.RecordType{conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept}
+		}
+		t.Cleanup(func() { l.fleet.Unread = nil })
+		k := &work{}
+		n := l.run(part{opts: agents(chatAgent(approves(k, nil))), cast: alone(inTurn(asks("approve"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		m, err := agent.Signal("approval", verdict{OK: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		if _, err := n.rt.Dispatch(context.Background(), chat("c"), m); codeOf(err) != conversation.CodeUnavailable {
+			t.Errorf("a signal beside an older node: %v", err)
+		}
+		for _, r := range l.records(chat("c")) {
+			if r.Type() == conversation.TypeWaitStarted || r.Type() == conversation.TypeSignalKept {
+				t.Errorf("%s is written", r.Type())
+			}
+		}
+		if got := k.counts()["approve"]; got < 5 || got > 12 {
+			t.Errorf("the call has run %d times in 10 minutes", got)
+		}
+		older.Store(false)
+		if _, err := n.signals("approval", "s", verdict{OK: true}); err != nil {
+			t.Fatal(err)
+		}
+		l.completes(chat("c"), 2)
 	})
 }

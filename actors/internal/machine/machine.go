@@ -217,7 +217,11 @@ func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes 
 
 // Bytes is about what the machine holds: its state, and what is on its way to the log.
 func (m *Machine) Bytes() int {
-	return m.size + m.grown.bytes + m.pending.bytes + m.backlogBytes + m.inflightBytes
+	waiting := 0
+	for _, in := range m.signals {
+		waiting += admissionWeight(in.Admission)
+	}
+	return waiting + m.size + m.grown.bytes + m.pending.bytes + m.backlogBytes + m.inflightBytes
 }
 
 // Step takes one input and returns what is to be done, in order. The slice is
