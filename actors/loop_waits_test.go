@@ -1,0 +1,80 @@
+package actors_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/providers"
+)
+
+var manyWaits = flag.Int("waits-at-once", sample.Of(300, 40), "let so many conversations wait at once")
+
+// TestManyWaits lets many conversations of one node wait for a month: for a signal that comes
+// some day, or for its time. Nothing of them is in memory meanwhile, each goes on once, and
+// hears what it should.
+func TestManyWaits(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		many, month := *manyWaits, sample.Of(30*24*time.Hour, 24*time.Hour)
+		k := &work{}
+		answers := func(_ context.Context, req providers.Request, a *providers.Assembler) error {
+			if req.Messages[len(req.Messages)-1].Role == providers.RoleTool {
+				return tells("done")(context.Background(), req, a)
+			}
+			return asks("approve")(context.Background(), req, a)
+		}
+		l.patience = 2 * month
+		n := l.run(part{opts: agents(chatAgent(approves(k, &agent.WaitOptions{Timeout: month}))), cast: alone(answers)})
+		at := func(i int) conversation.Address { return chat(fmt.Sprint("c", i)) }
+		for i := range many {
+			n.admit(at(i), "1", "go")
+		}
+		time.Sleep(10 * time.Minute)
+		for i := range many {
+			if n.rt.InMemory(at(i)) {
+				t.Fatalf("conversation %d is in memory", i)
+			}
+		}
+		l.journalsAreEmpty()
+		for i := range many / 2 {
+			time.Sleep(month * 9 / 10 / time.Duration(many/2))
+			m, err := agent.Signal("approval", verdict{OK: true})
+			if err == nil {
+				_, err = n.rt.Dispatch(context.Background(), at(2*i), m)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(month/10 + time.Hour)
+		for i := range many {
+			var said strings.Builder
+			attempts := 0
+			for _, r := range l.records(at(i)) {
+				switch r := r.(type) {
+				case *conversation.AttemptStarted:
+					attempts++
+				case *conversation.ToolSettled:
+					said.Write(r.Output)
+				}
+			}
+			want := `"nobody answered"`
+			if i%2 == 0 {
+				want = `"ok is true"`
+			}
+			if said.String() != want || attempts != 2 {
+				t.Errorf("conversation %d heard %s in %d attempts, want %s in 2", i, said.String(), attempts, want)
+			}
+		}
+		if got := k.counts(); got["approve"] != 2*many || got["ask"] != many {
+			t.Errorf("runs %v", got)
+		}
+		l.leavesNothing()
+	})
+}
