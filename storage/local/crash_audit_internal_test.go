@@ -132,7 +132,9 @@ func (c cycle) judge(d death) (flaws []string) {
 		case phaseFault:
 			faulted = faulted || opened && faults()[c.Fault].fatal
 		case phaseBegin:
-			began[e.Op] = faulted && e.isWrite()
+			// A delete that finds nothing writes nothing. Whether one that did was durable
+			// when it was acknowledged shows in what is left.
+			began[e.Op] = faulted && e.isWrite() && e.Verb != verbDelete
 		case phaseEnd:
 			if began[e.Op] && e.Result == resultDone && (c.Fault == "log write" || c.Fault == "log sync") {
 				flaws = append(flaws, fmt.Sprintf("%s %s was acknowledged after the log could not be written", e.Verb, e.Key))
