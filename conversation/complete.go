@@ -23,7 +23,15 @@ func (s *State) Complete(r Record) {
 		}
 	case *ToolSettled:
 		if p := s.calls[r.Call]; p != nil {
-			r.Origin, r.Name, r.Turn = s.origin(p.sub), p.name, p.turn.id
+			r.Origin, r.Name, r.Turn, r.Waits = s.origin(p.sub), p.name, p.turn.id, s.openWaits(r.Call, r.At)
+		}
+	case *WaitStarted:
+		if p := s.calls[r.Call]; p != nil {
+			r.Origin, r.Tool, r.Turn = s.origin(p.sub), p.name, p.turn.id
+		}
+	case *WaitEnded:
+		if p, w := s.calls[r.Call], s.WaitOf(r.Call, r.Name); p != nil && w != nil {
+			r.Origin, r.Tool, r.Turn, r.WaitedMs = s.origin(p.sub), p.name, p.turn.id, sinceMs(w.Since, r.At)
 		}
 	case *StepCompleted:
 		r.Origin, r.Model = s.turnFacts(r.Message)
@@ -57,6 +65,16 @@ func (s *State) completeChild(r *ChildSettled) {
 			r.Turn = p.turn.id
 		}
 	}
+}
+
+// openWaits are the waits of a call that nothing has ended until then.
+func (s *State) openWaits(call CallID, at Time) (out []OpenWait) {
+	for _, w := range s.waits {
+		if w.Call == call && w.Ended == "" {
+			out = append(out, OpenWait{Name: w.Name, WaitedMs: sinceMs(w.Since, at)})
+		}
+	}
+	return out
 }
 
 // after says what the next attempt follows.

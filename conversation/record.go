@@ -151,6 +151,12 @@ type Origin struct {
 	Parent ConversationID `json:"parent,omitempty"`
 }
 
+// OpenWait is a wait that nothing has ended, after WaitedMs.
+type OpenWait struct {
+	Name     string `json:"name"`
+	WaitedMs int64  `json:"waitedMs,omitempty"`
+}
+
 // StoredOutput is an output that is too long for a record: a text of Size bytes, or JSON,
 // which begins with Head and ends with Tail. Pieces stand one after the other and are all of
 // it. It is not changed.
@@ -348,13 +354,14 @@ type (
 	// ToolSettled is the single outcome of a call: Output, or ErrorText when
 	// Failed. DurationMs is the handler's time; nil if it did not run to an end.
 	// Attachments are images that belong to the output. Terminate asks to end the
-	// response if all calls of the turn do.
+	// response if all calls of the turn do. Waits are those that it ends with the call.
 	ToolSettled struct {
 		Origin
 		Call        CallID          `json:"call"`
 		Child       ConversationID  `json:"child,omitempty"`
 		Name        string          `json:"name,omitempty"`
 		Turn        TurnID          `json:"turn,omitempty"`
+		Waits       []OpenWait      `json:"waits,omitempty"`
 		Output      json.RawMessage `json:"output,omitempty"`
 		Attachments []Attachment    `json:"attachments,omitempty"`
 		Terminate   bool            `json:"terminate,omitempty"`
@@ -553,9 +560,12 @@ type (
 	// than until a time. A value that it gets fits Schema. Dropped is the signal kept for the
 	// name which does not.
 	WaitStarted struct {
-		Must    bool            `json:"must"`
+		Must bool `json:"must"`
+		Origin
 		Call    CallID          `json:"call"`
 		Child   ConversationID  `json:"child,omitempty"`
+		Tool    string          `json:"tool,omitempty"`
+		Turn    TurnID          `json:"turn,omitempty"`
 		Name    string          `json:"name"`
 		Schema  json.RawMessage `json:"schema"`
 		Until   Time            `json:"until"`
@@ -564,16 +574,20 @@ type (
 	}
 
 	// WaitEnded says what a wait has come to: [EndedBySignal] has the value of a signal, which was
-	// kept or stands in the same batch.
+	// kept or stands in the same batch. WaitedMs is the time since its start.
 	WaitEnded struct {
-		Must   bool            `json:"must"`
-		Call   CallID          `json:"call"`
-		Child  ConversationID  `json:"child,omitempty"`
-		Name   string          `json:"name"`
-		Reason WaitEnd         `json:"reason"`
-		Signal SubmissionID    `json:"signal,omitempty"`
-		Value  json.RawMessage `json:"value,omitempty"`
-		At     Time            `json:"at"`
+		Must bool `json:"must"`
+		Origin
+		Call     CallID          `json:"call"`
+		Child    ConversationID  `json:"child,omitempty"`
+		Tool     string          `json:"tool,omitempty"`
+		Turn     TurnID          `json:"turn,omitempty"`
+		Name     string          `json:"name"`
+		Reason   WaitEnd         `json:"reason"`
+		Signal   SubmissionID    `json:"signal,omitempty"`
+		Value    json.RawMessage `json:"value,omitempty"`
+		WaitedMs int64           `json:"waitedMs,omitempty"`
+		At       Time            `json:"at"`
 	}
 
 	// SignalKept says that nobody waits yet for the name of a signal, whose admission and

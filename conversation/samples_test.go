@@ -74,7 +74,7 @@ func workSamples() []conversation.Record {
 		&conversation.ToolSettled{
 			Call: "call_1", Child: "conv_2", Output: json.RawMessage(`"ok"`), Failed: true, ErrorText: "no such label", Terminate: true,
 			Attachments: []conversation.Attachment{{ID: "att_2", SHA256: "cd", MimeType: "image/png", Size: 4, Filename: "b.png"}},
-			Origin:      origin, Name: "label", Turn: "turn_1",
+			Origin:      origin, Name: "label", Turn: "turn_1", Waits: []conversation.OpenWait{{Name: "approval", WaitedMs: 35}},
 			DurationMs: ptr[int64](12), ElapsedMs: 34, At: at,
 		},
 		&conversation.StepCompleted{
@@ -134,10 +134,11 @@ func endSamples() []conversation.Record {
 		&conversation.ImagesRefused{Must: true, Attachments: []conversation.AttachmentID{"att_1", "att_2"}, Model: "anthropic/x", At: at},
 		&conversation.OutputStored{Must: true, Call: "call_1", Child: "conv_2", StoredOutput: sampleOutput()},
 		&conversation.WaitStarted{
-			Must: true, Call: "call_1", Child: "conv_2", Name: "approval", Schema: json.RawMessage(`{"type":"boolean"}`), Until: at, Dropped: "sub_3", At: at,
+			Must: true, Origin: origin, Call: "call_1", Child: "conv_2", Tool: "label", Turn: "turn_1", Name: "approval", Schema: json.RawMessage(`{"type":"boolean"}`), Until: at, Dropped: "sub_3", At: at,
 		},
 		&conversation.WaitEnded{
-			Must: true, Call: "call_1", Child: "conv_2", Name: "approval", Reason: conversation.EndedBySignal, Signal: "sub_3", Value: json.RawMessage(`true`), At: at,
+			Must: true, Origin: origin, Call: "call_1", Child: "conv_2", Tool: "label", Turn: "turn_1", Name: "approval",
+			Reason: conversation.EndedBySignal, Signal: "sub_3", Value: json.RawMessage(`true`), WaitedMs: 35, At: at,
 		},
 		&conversation.SignalKept{Must: true, Submission: "sub_3", Name: "approval", Body: "true", At: at},
 	}

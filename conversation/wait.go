@@ -56,6 +56,7 @@ type Wait struct {
 	Name   string          `json:"name"`
 	Schema json.RawMessage `json:"schema"`
 	Until  Time            `json:"until"`
+	Since  Time            `json:"since,omitempty"` // when it began
 	// Ended is empty as long as the call waits. Signal and Value are those of EndedBySignal.
 	Ended  WaitEnd         `json:"ended,omitempty"`
 	At     Offset          `json:"at,omitempty"` // of the batch that says so
@@ -149,7 +150,7 @@ func (s *State) foldWaitStarted(r *WaitStarted) error {
 	if err := s.belongs(r, p.sub); err != nil {
 		return err
 	}
-	w := &Wait{Call: r.Call, Name: r.Name, Schema: r.Schema, Until: r.Until}
+	w := &Wait{Call: r.Call, Name: r.Name, Schema: r.Schema, Until: r.Until, Since: r.At}
 	s.waits = append(s.waits, w)
 	p.sub.brought += w.brought()
 	if r.Dropped != "" {

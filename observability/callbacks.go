@@ -37,6 +37,8 @@ type Callbacks struct {
 	ToolcallDelta      func(*Envelope, *ToolcallDelta)
 	ToolStart          func(*Envelope, *ToolStart)
 	Tool               func(*Envelope, *Tool)
+	WaitStart          func(*Envelope, *WaitStart)
+	Wait               func(*Envelope, *Wait)
 	TaskStart          func(*Envelope, *TaskStart)
 	Task               func(*Envelope, *Task)
 	CompactionStart    func(*Envelope, *CompactionStart)
@@ -111,6 +113,10 @@ func (o *Callbacks) observe(e *Event) {
 		call(o, o.ToolStart, e, p)
 	case *Tool:
 		call(o, o.Tool, e, p)
+	case *WaitStart:
+		call(o, o.WaitStart, e, p)
+	case *Wait:
+		call(o, o.Wait, e, p)
 	case *TaskStart:
 		call(o, o.TaskStart, e, p)
 	case *Task:

@@ -1,6 +1,7 @@
 package observability
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -59,7 +60,7 @@ func objectOf(t reflect.Type) object {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		m := member{index: i, name: string(conversation.AppendString(nil, name)) + ":", omitEmpty: options == "omitempty", kind: f.Type.Kind()}
 		switch {
-		case f.Type.Implements(reflect.TypeFor[json.Marshaler]()):
+		case f.Type.Implements(reflect.TypeFor[json.Marshaler]()), f.Type.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 			m.kind = reflect.Invalid
 		case m.kind == reflect.Struct:
 			m.object = objectOf(f.Type)

@@ -17,7 +17,7 @@ const LiveSeq = -1
 // Type names a kind of event.
 type Type string
 
-// The 27 types.
+// The 29 types.
 const (
 	TypeSubmissionQueued   Type = "submission_queued"
 	TypeSubmissionRunning  Type = "submission_running"
@@ -41,6 +41,8 @@ const (
 	TypeToolcallDelta      Type = "toolcall_delta"
 	TypeToolStart          Type = "tool_start"
 	TypeTool               Type = "tool"
+	TypeWaitStart          Type = "wait_start"
+	TypeWait               Type = "wait"
 	TypeTaskStart          Type = "task_start"
 	TypeTask               Type = "task"
 	TypeCompactionStart    Type = "compaction_start"

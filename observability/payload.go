@@ -124,6 +124,13 @@ const (
 	EndLost     = "lost"     // its process or its writer did not survive
 )
 
+// The values of Reason, of wait: what has ended it.
+const (
+	WaitSignal    = string(conversation.EndedBySignal)
+	WaitTimeout   = string(conversation.EndedByTimeout)
+	WaitAbandoned = "abandoned" // its call has an outcome without it
+)
+
 // The values of Operation and Outcome, of submission_recovery.
 const (
 	RecoveryReconcile  = "reconcile_submission"
@@ -291,6 +298,25 @@ type (
 		IsError    bool                `json:"isError"`
 		DurationMs int64               `json:"durationMs"`
 		Result     *Content            `json:"result,omitempty"`
+	}
+
+	// WaitStart: a call waits for a signal, no longer than Until. Name is chosen by the tool and
+	// known to who signals, so it is no content.
+	WaitStart struct {
+		Name       string              `json:"name"`
+		ToolName   string              `json:"toolName"`
+		ToolCallID conversation.CallID `json:"toolCallId"`
+		Until      conversation.Time   `json:"until"`
+	}
+	// Wait: a wait has ended, DurationMs after its start. Signal is the submission of
+	// [WaitSignal], whose submission_queued has what it said.
+	Wait struct {
+		Name       string                    `json:"name"`
+		ToolName   string                    `json:"toolName"`
+		ToolCallID conversation.CallID       `json:"toolCallId"`
+		Reason     string                    `json:"reason"`
+		Signal     conversation.SubmissionID `json:"signalSubmissionId,omitempty"`
+		DurationMs int64                     `json:"durationMs"`
 	}
 
 	// TaskStart: a subagent begins. It has the operation and the turn of who asked, and

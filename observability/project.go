@@ -70,7 +70,8 @@ func usualEvents(records []conversation.Record) (n int) {
 		case *conversation.ChildStarted, *conversation.ChildSettled:
 			n += 2
 		case *conversation.SubmissionAdmitted, *conversation.AttemptReleased, *conversation.Parked, *conversation.ResponseStarted,
-			*conversation.StepCompleted, *conversation.StepDropped, *conversation.ToolCalled, *conversation.ToolSettled, *conversation.Compacted:
+			*conversation.StepCompleted, *conversation.StepDropped, *conversation.ToolCalled, *conversation.ToolSettled,
+			*conversation.WaitStarted, *conversation.WaitEnded, *conversation.Compacted:
 			n++
 		}
 	}
@@ -122,6 +123,12 @@ func (p *projection) record(r conversation.Record) {
 		p.calls = append(p.calls, r)
 	case *conversation.ToolSettled:
 		p.toolSettled(r)
+	case *conversation.WaitStarted:
+		p.add(p.work(r.Origin, r.Child, r.Turn), r.At, &WaitStart{Name: stored(r.Name), ToolName: r.Tool, ToolCallID: r.Call, Until: r.Until})
+	case *conversation.WaitEnded:
+		p.add(p.work(r.Origin, r.Child, r.Turn), r.At, &Wait{
+			Name: stored(r.Name), ToolName: r.Tool, ToolCallID: r.Call, Reason: string(r.Reason), Signal: r.Signal, DurationMs: r.WaitedMs,
+		})
 	case *conversation.ChildStarted:
 		p.taskStarted(r)
 	case *conversation.ChildSettled:
@@ -345,7 +352,11 @@ func (p *projection) toolSettled(r *conversation.ToolSettled) {
 	if r.DurationMs != nil {
 		t.DurationMs = *r.DurationMs
 	}
-	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, t)
+	in := p.work(r.Origin, r.Child, r.Turn)
+	for _, w := range r.Waits {
+		p.add(in, r.At, &Wait{Name: stored(w.Name), ToolName: r.Name, ToolCallID: r.Call, Reason: WaitAbandoned, DurationMs: w.WaitedMs})
+	}
+	p.add(in, r.At, t)
 }
 
 // task is the scope of the event that a subagent begins or ends: who asked, and for what.

@@ -20,6 +20,7 @@ func everyRecord() []conversation.Record {
 		&conversation.ConversationCreated{}, &conversation.SubmissionAdmitted{}, &conversation.AttemptStarted{},
 		&conversation.AttemptReleased{}, &conversation.ChildStarted{}, &conversation.ResponseStarted{}, &conversation.Delta{},
 		&conversation.PartDone{}, &conversation.ToolCalled{}, &conversation.StepCompleted{}, &conversation.ToolSettled{},
+		&conversation.WaitStarted{}, &conversation.WaitEnded{}, &conversation.SignalKept{},
 		&conversation.DataWritten{}, &conversation.MetadataMerged{}, &conversation.Advisory{}, &conversation.AbortRequested{},
 		&conversation.StepDropped{}, &conversation.Compacted{}, &conversation.StateWritten{}, &conversation.StepRecorded{},
 		&conversation.Parked{}, &conversation.HookDone{}, &conversation.ChildSettled{}, &conversation.SubmissionSettled{},
@@ -91,7 +92,9 @@ func TestEventsShowNothingThatWasSaid(t *testing.T) {
 		"SubmissionSettled.Submission", "SubmissionSettled.Unheard.Facts.API", "SubmissionSettled.Unheard.Facts.Provider",
 		"SubmissionSettled.Unheard.Facts.Server", "SubmissionSettled.Unheard.Facts.Thinking", "SubmissionSettled.Unheard.Model",
 		"SubmissionSettled.Unheard.Turn",
-		"ToolSettled.Name", "ToolSettled.Origin.Parent", "ToolSettled.Origin.Root", "ToolSettled.Turn",
+		"ToolSettled.Name", "ToolSettled.Origin.Parent", "ToolSettled.Origin.Root", "ToolSettled.Turn", "ToolSettled.Waits.Name",
+		"WaitEnded.Name", "WaitEnded.Origin.Parent", "WaitEnded.Origin.Root", "WaitEnded.Reason", "WaitEnded.Signal", "WaitEnded.Tool", "WaitEnded.Turn",
+		"WaitStarted.Name", "WaitStarted.Origin.Parent", "WaitStarted.Origin.Root", "WaitStarted.Tool", "WaitStarted.Turn",
 		"AttemptReleased.Submission", "AttemptStarted.Submission", "Parked.Submission",
 	}
 	slices.Sort(want)

@@ -53,6 +53,10 @@ func Size(e Event) int {
 		n += len(p.ToolName) + len(p.ToolCallID) + sizeContent(p.Args)
 	case *Tool:
 		n += len(p.ToolName) + len(p.ToolCallID) + sizeContent(p.Result)
+	case *WaitStart:
+		n += len(p.Name) + len(p.ToolName) + len(p.ToolCallID)
+	case *Wait:
+		n += len(p.Name) + len(p.ToolName) + len(p.ToolCallID) + len(p.Reason) + len(p.Signal)
 	case *TaskStart:
 		n += len(p.Agent) + len(p.ToolCallID) + sizeContent(p.Prompt)
 	case *Task:

@@ -25,6 +25,8 @@ func payloads() map[Type]Payload {
 		TypeToolcallDelta:      (*ToolcallDelta)(nil),
 		TypeToolStart:          (*ToolStart)(nil),
 		TypeTool:               (*Tool)(nil),
+		TypeWaitStart:          (*WaitStart)(nil),
+		TypeWait:               (*Wait)(nil),
 		TypeTaskStart:          (*TaskStart)(nil),
 		TypeTask:               (*Task)(nil),
 		TypeCompactionStart:    (*CompactionStart)(nil),
@@ -98,6 +100,12 @@ func (*ToolStart) EventType() Type { return TypeToolStart }
 
 // EventType implements [Payload].
 func (*Tool) EventType() Type { return TypeTool }
+
+// EventType implements [Payload].
+func (*WaitStart) EventType() Type { return TypeWaitStart }
+
+// EventType implements [Payload].
+func (*Wait) EventType() Type { return TypeWait }
 
 // EventType implements [Payload].
 func (*TaskStart) EventType() Type { return TypeTaskStart }

@@ -276,6 +276,10 @@ func told(w *world, id conversation.SubmissionID) [][]any {
 			what = p.ToolName
 		case *observability.Tool:
 			what, ms = p.ToolName, p.DurationMs
+		case *observability.WaitStart:
+			what = p.ToolName
+		case *observability.Wait:
+			what, ms = p.ToolName, p.DurationMs
 		case *observability.TaskStart:
 			what = p.Agent
 		case *observability.Task:
@@ -357,6 +361,15 @@ func workAnswers() map[string]answer {
 				all := payloads[*observability.Task](g)
 				row := append([]any{int64(len(all))}, quantiles(all, func(t *observability.Task) int64 { return t.DurationMs }, 0.5, 0.99)...)
 				return append(row, sum(all, func(t *observability.Task) int64 { return usageTotal(t.Usage) }))
+			}), 1, 2)
+		}},
+		"How long do tools wait for signals, and how does that end?": {"tool reason waits p50 p99", func(w *world, since conversation.Time) [][]any {
+			return ordered(grouped(w.since(since, observability.TypeWait), func(e *observability.Event) []any {
+				wait := e.Payload.(*observability.Wait)
+				return []any{wait.ToolName, wait.Reason}
+			}, func(g *group) []any {
+				all := payloads[*observability.Wait](g)
+				return append([]any{int64(len(all))}, quantiles(all, func(w *observability.Wait) int64 { return w.DurationMs }, 0.5, 0.99)...)
 			}), 1, 2)
 		}},
 		"How often is history shortened, why, and what does it save?": {

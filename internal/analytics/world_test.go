@@ -282,6 +282,11 @@ func (s *story) call(job *work, turn conversation.TurnID, call conversation.Call
 	if call.Name == conversation.TaskTool {
 		s.task(job, turn, call.Call, outcome)
 	}
+	if call.Name == "label" {
+		for range s.between(0, 3) {
+			s.wait(job, turn, call, outcome)
+		}
+	}
 	outcome.DurationMs = new(s.pass(1, 2500))
 	if s.chance(12) {
 		outcome.Failed, outcome.Output, outcome.ErrorText = true, nil, "no such label"
@@ -291,6 +296,27 @@ func (s *story) call(job *work, turn conversation.TurnID, call conversation.Call
 	}
 	outcome.At = s.at
 	s.batch(outcome)
+}
+
+// wait has a call wait for a signal, a timeout, or nothing more until its outcome.
+func (s *story) wait(job *work, turn conversation.TurnID, call conversation.CallName, outcome *conversation.ToolSettled) {
+	name := s.id("approval")
+	s.batch(&conversation.WaitStarted{
+		Must: true, Origin: job.Origin, Call: call.Call, Child: job.child, Tool: call.Name, Turn: turn, Name: name, Until: s.at + hourMs, At: s.at,
+	})
+	took := s.pass(100, 60_000)
+	ended := &conversation.WaitEnded{
+		Must: true, Origin: job.Origin, Call: call.Call, Child: job.child, Tool: call.Name, Turn: turn, Name: name,
+		Reason: conversation.EndedByTimeout, WaitedMs: took, At: s.at,
+	}
+	switch {
+	case s.chance(15):
+		outcome.Waits = append(outcome.Waits, conversation.OpenWait{Name: name, WaitedMs: took})
+		return
+	case s.chance(60):
+		ended.Reason, ended.Signal = conversation.EndedBySignal, conversation.SubmissionID(s.id("sub"))
+	}
+	s.batch(ended)
 }
 
 // task hands work on to a subagent.

@@ -129,6 +129,10 @@ func (r *row) work(p observability.Payload) {
 	case *observability.Tool:
 		r.tool, r.toolCall, r.isError, r.durationMs = p.ToolName, string(p.ToolCallID), p.IsError, &p.DurationMs
 		r.content(p.Result)
+	case *observability.WaitStart:
+		r.tool, r.toolCall = p.ToolName, string(p.ToolCallID)
+	case *observability.Wait:
+		r.tool, r.toolCall, r.reason, r.durationMs = p.ToolName, string(p.ToolCallID), p.Reason, &p.DurationMs
 	case *observability.TaskStart:
 		r.taskAgent, r.toolCall = p.Agent, string(p.ToolCallID)
 		r.content(p.Prompt)

@@ -6,8 +6,9 @@
 //
 // A span is made of the event that ends it, which has its duration; no span is ever
 // open. invoke_agent stands for the operation of a submission, or for a task, chat for
-// a model call, execute_tool for a tool call, parley.compaction for a compaction. The
-// call of the task tool has no span of its own: the span of the task stands in.
+// a model call, execute_tool for a tool call, parley.wait for its wait for a signal,
+// parley.compaction for a compaction. The call of the task tool has no span of its own:
+// the span of the task stands in.
 //
 // Guarantees:
 //
@@ -16,8 +17,8 @@
 //     span. The trace is that of the traceparent of the submission; if it has none,
 //     one that follows from the id of the submission.
 //  2. invoke_agent of a submission is the child of the caller's span. chat,
-//     execute_tool, parley.compaction and invoke_agent of a task are children of the
-//     operation, or of the task, that they belong to.
+//     execute_tool, parley.wait, parley.compaction and invoke_agent of a task are children of
+//     the operation, or of the task, that they belong to.
 //  3. Write returns nil only when the collector has answered for all spans. What it
 //     does not take however often it comes (400, 413, 422, a partial success) is
 //     counted as rejected, so that it does not hold up the rest. After an error, a Write

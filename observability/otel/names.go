@@ -10,6 +10,7 @@ const (
 	spanChat       = "chat"
 	spanTool       = "execute_tool"
 	spanOperation  = "parley.operation"
+	spanWait       = "parley.wait"
 	spanCompaction = "parley.compaction"
 
 	keyServiceName     = "service.name"
@@ -55,6 +56,9 @@ const (
 	keyPurpose        = "parley.turn.purpose"
 	keyRetries        = "parley.turn.retries"
 	keyDropped        = "parley.turn.dropped"
+	keyWait           = "parley.wait.name"
+	keyWaitReason     = "parley.wait.reason"
+	keyWaitSignal     = "parley.wait.signal_submission.id"
 	keyTask           = "parley.task.id"
 	keyTaskOutcome    = "parley.task.outcome"
 	keyMessagesBefore = "parley.compaction.messages_before"

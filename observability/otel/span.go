@@ -48,6 +48,8 @@ func (l *lineage) draftOf(e *observability.Event) (draft, bool) {
 			return d, false
 		}
 		d.tool(p)
+	case *observability.Wait:
+		d.wait(p)
 	case *observability.Task:
 		task, id = requesterOf(e), taskSpan(workOf(e), e.Task)
 		d.task(p)
@@ -117,6 +119,15 @@ func (d *draft) tool(p *observability.Tool) {
 	d.text(keyOperation, spanTool)
 	d.text(keyToolName, p.ToolName)
 	d.text(keyToolType, toolFunction)
+	d.text(keyToolCall, string(p.ToolCallID))
+}
+
+func (d *draft) wait(p *observability.Wait) {
+	d.name, d.ms = spanWait, p.DurationMs
+	d.text(keyWait, p.Name)
+	d.text(keyWaitReason, p.Reason)
+	d.text(keyWaitSignal, string(p.Signal))
+	d.text(keyToolName, p.ToolName)
 	d.text(keyToolCall, string(p.ToolCallID))
 }
 

@@ -28,6 +28,18 @@ func tools() *script {
 	return s.end(450, 400, "completed", nil)
 }
 
+func waits() *script {
+	s := begin("")
+	s.add(200, within("turn_1"), call("toolUse"))
+	s.add(200, within("turn_1"), &observability.ToolStart{ToolName: "approve", ToolCallID: "call_1"})
+	s.add(210, within("turn_1"), &observability.WaitStart{Name: "approval-7", ToolName: "approve", ToolCallID: "call_1"})
+	s.add(700, within("turn_1"), &observability.Wait{
+		Name: "approval-7", ToolName: "approve", ToolCallID: "call_1", Reason: observability.WaitSignal, Signal: "sub_2", DurationMs: 490,
+	})
+	s.add(705, within("turn_1"), &observability.Tool{ToolName: "approve", ToolCallID: "call_1", DurationMs: 5})
+	return s.end(750, 700, "completed", nil)
+}
+
 func subagents() *script {
 	s := begin("")
 	s.add(200, within("turn_1"), call("toolUse"))
@@ -119,6 +131,12 @@ invoke_agent support internal 50-450
   execute_tool label internal 200-260
   execute_tool close internal 240-270 !tool_error
   chat gpt-5 client 300-400
+`},
+		{"waits", waits(), `
+invoke_agent support internal 50-750
+  chat gpt-5 client 100-200
+  parley.wait internal 210-700
+  execute_tool approve internal 700-705
 `},
 		{"subagents", subagents(), `
 invoke_agent support internal 50-700

@@ -156,5 +156,9 @@ func workSamples() []observability.Payload {
 			Level: "warn", Message: "model call is repeated",
 			Attributes: map[string]any{"attempt": 2.0, "delay": "1.5s", "path": []any{"a", 1.0}, "more": map[string]any{"x": false}},
 		},
+		&observability.WaitStart{Name: "approval-7", ToolName: "approve", ToolCallID: "call_3", Until: sampleAt + 3_600_000},
+		&observability.Wait{
+			Name: "approval-7", ToolName: "approve", ToolCallID: "call_3", Reason: observability.WaitSignal, Signal: "sub_2", DurationMs: 90_000,
+		},
 	}
 }

@@ -21,6 +21,7 @@ type builder struct {
 	runs, compactions map[*Node]*Node
 	turns             map[conversation.TurnID]*Node
 	tools             map[toolKey]*Node
+	waits             map[waitKey]*Node
 	tasks             map[string]*Node
 	// loose holds the tasks that nothing has told the place of yet.
 	loose     map[*Node]bool
@@ -33,12 +34,18 @@ type toolKey struct {
 	call conversation.CallID
 }
 
+// waitKey names a wait: a call waits for a name once.
+type waitKey struct {
+	toolKey
+	name string
+}
+
 func newBuilder(id conversation.SubmissionID) *builder {
 	root := &Node{Kind: KindSubmission, ID: string(id), State: StateQueued}
 	return &builder{
 		root: root, open: map[*Node]bool{root: true},
 		operations: map[string]*Node{}, runs: map[*Node]*Node{}, compactions: map[*Node]*Node{},
-		turns: map[conversation.TurnID]*Node{}, tools: map[toolKey]*Node{}, tasks: map[string]*Node{},
+		turns: map[conversation.TurnID]*Node{}, tools: map[toolKey]*Node{}, waits: map[waitKey]*Node{}, tasks: map[string]*Node{},
 		loose: map[*Node]bool{}, recovered: map[int]bool{},
 	}
 }
@@ -116,6 +123,14 @@ func (b *builder) add(e *observability.Event) {
 		b.turn(e)
 	case *observability.ToolStart, *observability.Tool:
 		b.tool(e)
+	case *observability.WaitStart:
+		b.wait(e, p.ToolName, waitKey{toolKey{e.Turn, p.ToolCallID}, p.Name}, 0).Until = p.Until
+	case *observability.Wait:
+		n := b.wait(e, p.ToolName, waitKey{toolKey{e.Turn, p.ToolCallID}, p.Name}, p.DurationMs)
+		b.ended(n, e, false, p.DurationMs)
+		if n.Signal = p.Signal; p.Reason != observability.WaitSignal {
+			n.State = State(p.Reason)
+		}
 	case *observability.TaskStart, *observability.Task:
 		b.task(e)
 	case *observability.CompactionStart, *observability.Compaction:
@@ -283,6 +298,14 @@ func (b *builder) tool(e *observability.Event) {
 		start := e.Payload.(*observability.ToolStart)
 		name, call = start.ToolName, start.ToolCallID
 	}
+	n := b.call(e, name, call, took)
+	if ended {
+		b.ended(n, e, end.IsError, took)
+	}
+}
+
+// call returns the node of the call of a tool.
+func (b *builder) call(e *observability.Event, tool string, call conversation.CallID, took int64) *Node {
 	key := toolKey{e.Turn, call}
 	n := b.tools[key]
 	if n == nil {
@@ -291,12 +314,21 @@ func (b *builder) tool(e *observability.Event) {
 			parent = b.loop(b.operation(e, e.Task), e)
 		}
 		n = b.child(parent, KindTool, begun(e, took))
-		n.Name, n.ID = name, string(call)
+		n.Name, n.ID = tool, string(call)
 		b.tools[key] = n
 	}
-	if ended {
-		b.ended(n, e, end.IsError, took)
+	return n
+}
+
+// wait returns the node of a wait, within the call of its tool.
+func (b *builder) wait(e *observability.Event, tool string, key waitKey, took int64) *Node {
+	n := b.waits[key]
+	if n == nil {
+		n = b.child(b.call(e, tool, key.call, took), KindWait, begun(e, took))
+		n.Name = key.name
+		b.waits[key] = n
 	}
+	return n
 }
 
 // task adds a subagent. Its events have the operation and the turn of who asked, and
@@ -370,8 +402,9 @@ func (b *builder) settle(n *Node, over bool) {
 			n.State = StateLost
 		}
 	}
-	// The tools of a turn run after it.
-	over = over || !b.open[n] && n.Kind != KindTurn
+	// The tools of a turn run after it, and go on after a pause.
+	parked := n.Kind == KindRun && n.Name == observability.EndParked
+	over = over || !b.open[n] && n.Kind != KindTurn && !parked
 	slices.SortStableFunc(n.Children, func(a, b *Node) int { return cmp.Compare(a.Start, b.Start) })
 	for _, c := range n.Children {
 		b.settle(c, over)

@@ -17,7 +17,8 @@ var ErrNoEvents = errors.New("no event of the submission")
 type Kind string
 
 // The kinds. They nest: submission ⊃ operation ⊃ run ⊃ turn ⊃ tool ⊃ task ⊃ operation;
-// a compaction is within a run or an operation, the rest within the submission.
+// a compaction is within a run or an operation, a wait within a tool, the rest within the
+// submission.
 const (
 	KindSubmission Kind = "submission"
 	KindQueue      Kind = "queue" // waiting for the first attempt
@@ -27,6 +28,7 @@ const (
 	KindTurn       Kind = "turn"
 	KindTool       Kind = "tool"
 	KindTask       Kind = "task"
+	KindWait       Kind = "wait" // of a tool, for a signal
 	KindCompaction Kind = "compaction"
 	KindLog        Kind = "log"
 )
@@ -35,13 +37,16 @@ const (
 type State string
 
 // The states. A node is lost if nothing tells its end although what it belongs to has
-// ended; that of the submission is its outcome, queued or running.
+// ended; that of the submission is its outcome, queued or running. Of a
+// wait ok is the signal.
 const (
 	StateOK        State = "ok"
 	StateError     State = "error"
 	StateRunning   State = "running"
 	StateLost      State = "lost"
 	StateQueued    State = "queued"
+	StateTimeout   State = State(observability.WaitTimeout)
+	StateAbandoned State = State(observability.WaitAbandoned)
 	StateCompleted State = State(conversation.OutcomeCompleted)
 	StateFailed    State = State(conversation.OutcomeFailed)
 	StateAborted   State = State(conversation.OutcomeAborted)
@@ -51,7 +56,7 @@ const (
 type Node struct {
 	Kind Kind `json:"kind"`
 	// Name is the agent of a submission or a task, the kind of an operation, the model of
-	// a turn, the name of a tool, the reason of a compaction or of the end of a run, the
+	// a turn, the name of a tool or of what is waited for, the reason of a compaction or of the end of a run, the
 	// operation and outcome of a recovery, the words of a log.
 	Name  string `json:"name,omitempty"`
 	ID    string `json:"id,omitempty"`
@@ -68,6 +73,9 @@ type Node struct {
 	Retries      int    `json:"retries,omitempty"`
 	Dropped      bool   `json:"dropped,omitempty"`
 	Purpose      string `json:"purpose,omitempty"`
+	// Until and Signal are of waits: the end of its time, and the submission that has ended it.
+	Until  conversation.Time         `json:"until,omitempty"`
+	Signal conversation.SubmissionID `json:"signalSubmissionId,omitempty"`
 	// Usage is what a turn used, or the turns below.
 	Usage    *observability.Usage `json:"usage,omitempty"`
 	Error    *observability.Error `json:"error,omitempty"`

@@ -24,6 +24,12 @@ func outline(n *stats.Node, depth int) string {
 	if n.Recovered {
 		line += " recovered"
 	}
+	if n.Until != 0 {
+		line += fmt.Sprintf(" until @%d", n.Until)
+	}
+	if n.Signal != "" {
+		line += " by " + string(n.Signal)
+	}
 	if n.Usage != nil {
 		line += fmt.Sprintf(" %d/%d $%g", n.Usage.Input, n.Usage.Output, n.Usage.Cost.Total)
 	}
@@ -186,6 +192,67 @@ func TestTraceOfAnyPart(t *testing.T) {
 	for i := range events {
 		check(slices.Concat(events[:i], events[i+1:]))
 		check(events[i : i+1])
+	}
+}
+
+// TestTraceOfWaits has waits that end in each way, over a pause, and one that still lasts.
+func TestTraceOfWaits(t *testing.T) {
+	s := newScript()
+	start := func(at conversation.Time, name string) {
+		s.add(at, &observability.WaitStart{Name: name, ToolName: "approve", ToolCallID: "call", Until: 9000}, turn("t1"))
+	}
+	end := func(at conversation.Time, name, reason string, took int64) {
+		w := &observability.Wait{Name: name, ToolName: "approve", ToolCallID: "call", Reason: reason, DurationMs: took}
+		if reason == observability.WaitSignal {
+			w.Signal = "sub_7"
+		}
+		s.add(at, w, turn("t1"))
+	}
+	s.add(1000, &observability.SubmissionQueued{})
+	s.add(1000, &observability.SubmissionRunning{Attempt: 1})
+	s.add(1000, &observability.OperationStart{Kind: "prompt"}, turn(""))
+	s.add(1000, &observability.AgentStart{Attempt: 1}, turn(""))
+	s.add(1010, &observability.TurnStart{Purpose: "agent"}, turn("t1"))
+	s.add(1020, &observability.Turn{Purpose: "agent", DurationMs: 10, Request: observability.ModelRequest{Provider: "openai", Model: "gpt"}}, turn("t1"))
+	s.add(1020, &observability.ToolStart{ToolName: "approve", ToolCallID: "call"}, turn("t1"))
+	start(1030, "a")
+	s.add(1040, &observability.AgentEnd{Reason: observability.EndParked, DurationMs: 40}, turn(""))
+	parked := len(s.events)
+	end(5030, "a", observability.WaitSignal, 4000)
+	s.add(5030, &observability.AgentStart{Attempt: 1}, turn(""))
+	start(5040, "b")
+	end(5140, "b", observability.WaitTimeout, 100)
+	start(5150, "c")
+	end(5250, "c", observability.WaitAbandoned, 100)
+	s.add(5250, &observability.Tool{ToolName: "approve", ToolCallID: "call", DurationMs: 90}, turn("t1"))
+
+	const head = `submission "desk" running @1000 +0 attempt 1
+  queue "" ok @1000 +0
+  operation "prompt" running @1000 +0
+    run "parked" ok @1000 +40 attempt 1
+      turn "openai/gpt" ok @1010 +10
+`
+	for _, c := range []struct {
+		events []observability.Event
+		want   string
+	}{
+		{s.events[:parked], head + `        tool "approve" running @1020 +0
+          wait "a" running @1030 +0 until @9000
+`},
+		{s.events, head + `        tool "approve" ok @1020 +90
+          wait "a" ok @1030 +4000 until @9000 by sub_7
+          wait "b" timeout @5040 +100 until @9000
+          wait "c" abandoned @5150 +100 until @9000
+    run "" running @5030 +0 attempt 1
+`},
+	} {
+		n, err := stats.Trace(all(c.events), "sub_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(c.want, outline(n, 0)); d != "" {
+			t.Errorf("after %d events (-want +got):\n%s", len(c.events), d)
+		}
 	}
 }
 

@@ -152,8 +152,25 @@ func (c *eventCheck) event(ev observability.Event) {
 	case *observability.ToolStart:
 		c.within(ev)
 		c.calls[p.ToolCallID]++
+	case *observability.WaitStart:
+		c.within(ev)
+		c.begin("wait " + string(p.ToolCallID) + " " + p.Name)
+		c.tooled(ev, p.ToolName)
+	case *observability.Wait:
+		c.end("wait " + string(p.ToolCallID) + " " + p.Name)
+		c.tooled(ev, p.ToolName)
+		if (p.Signal != "") != (p.Reason == observability.WaitSignal) {
+			violate("wait %s ends by %q with signal %q", p.Name, p.Reason, p.Signal)
+		}
 	case *observability.Tool:
 		delete(c.calls, p.ToolCallID) // also of one that never began
+	}
+}
+
+// tooled checks that an event of a wait names its tool and its turn.
+func (c *eventCheck) tooled(ev observability.Event, tool string) {
+	if tool == "" || ev.Turn == "" {
+		violate("%s %s is of no tool or no turn", ev.Type, ev.ID)
 	}
 }
 

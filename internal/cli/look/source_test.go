@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/jsonl"
@@ -208,5 +210,64 @@ func TestMoment(t *testing.T) {
 	}
 	if _, _, err := period("1h", "2h", now); err == nil {
 		t.Error("a time that ends before it begins is accepted")
+	}
+}
+
+const wantWaits = `
+
+STEP                                       START    TOOK  TOKENS IN  OUT  COST  NOTE
+sub_1 of desk: running
+├─ queue                                   +0 ms    0 ms
+└─ prompt: running                         +0 ms
+   ├─ attempt 1: parked                    +0 ms   50 ms
+   │  └─ turn openai/gpt-5                +10 ms   10 ms
+   │     └─ tool approve: running         +20 ms
+   │        ├─ wait approval-1            +30 ms  4.00 s                        signal sub_2
+   │        ├─ wait approval-2: timeout  +4.10 s  1.00 s
+   │        └─ wait approval-3: running  +5.20 s                                until 2026-11-01 11:00:00 UTC
+   └─ attempt 1: running                 +4.03 s
+`
+
+// TestTraceShowsWaits has waits that ended by a signal and by their time, and one that lasts.
+func TestTraceShowsWaits(t *testing.T) {
+	start := conversation.TimeOf(time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC))
+	var events []observability.Event
+	add := func(ms conversation.Time, turn conversation.TurnID, p observability.Payload) {
+		e := observability.Envelope{
+			Version: observability.Version, ID: fmt.Sprintf("key/%d/0", len(events)), Seq: int64(len(events)), At: start + ms,
+			Type: p.EventType(), Agent: "desk", Instance: "c1", Submission: "sub_1", Turn: turn,
+		}
+		if ms > 0 || turn != "" {
+			e.Operation = "op_1"
+		}
+		events = append(events, observability.Event{Envelope: e, Payload: p})
+	}
+	begin := func(ms conversation.Time, name string) {
+		add(ms, "turn_1", &observability.WaitStart{Name: name, ToolName: "approve", ToolCallID: "call_1", Until: start + 3_600_000})
+	}
+	end := func(ms conversation.Time, name, reason string, signal conversation.SubmissionID, took int64) {
+		add(ms, "turn_1", &observability.Wait{Name: name, ToolName: "approve", ToolCallID: "call_1", Reason: reason, Signal: signal, DurationMs: took})
+	}
+	add(0, "", &observability.SubmissionQueued{Kind: "direct"})
+	add(0, "", &observability.SubmissionRunning{Attempt: 1})
+	add(0, "", &observability.OperationStart{Kind: "prompt"})
+	events[2].Operation = "op_1"
+	add(0, "", &observability.AgentStart{Attempt: 1})
+	events[3].Operation = "op_1"
+	gpt := observability.ModelRequest{Provider: "openai", Model: "gpt-5"}
+	add(20, "turn_1", &observability.Turn{Purpose: "agent", DurationMs: 10, Request: gpt})
+	add(20, "turn_1", &observability.ToolStart{ToolName: "approve", ToolCallID: "call_1"})
+	begin(30, "approval-1")
+	add(50, "", &observability.AgentEnd{Reason: observability.EndParked, DurationMs: 50})
+	end(4030, "approval-1", observability.WaitSignal, "sub_2", 4000)
+	add(4030, "", &observability.AgentStart{Attempt: 1})
+	begin(4100, "approval-2")
+	end(5100, "approval-2", observability.WaitTimeout, "", 1000)
+	begin(5200, "approval-3")
+
+	path := eventsFile(t, t.TempDir(), "events.jsonl", events)
+	code, out, _ := program.Output(t, "trace", "sub_1", "--file", path)
+	if d := cmp.Diff("parley trace: file "+path+", 2026-11-01 10:00:00 UTC"+wantWaits, out); code != 0 || d != "" {
+		t.Errorf("exit %d (-want +got):\n%s", code, d)
 	}
 }

@@ -29,8 +29,8 @@ func traceCommand(p *cli.Program) *cobra.Command {
 		Use:   "trace <submission id>",
 		Short: "Show the timeline of one submission as a tree",
 		Long: "trace reads the events of one submission and prints what happened as a tree: the wait in the\n" +
-			"queue, every attempt, every call of a model and of a tool, tasks of subagents and\n" +
-			"compactions, each with its start, how long it took, tokens and cost.\n\n" +
+			"queue, every attempt, every call of a model and of a tool, waits for signals, tasks of subagents\n" +
+			"and compactions, each with its start, how long it took, tokens and cost.\n\n" +
 			"Costs and tokens of a node are those of all that is below it; tokens in are with those of the\n" +
 			"prompt cache. The id is what a server answered when it accepted the message. Sources are\n" +
 			"those of parley stats.",
@@ -163,6 +163,9 @@ func note(n *stats.Node) string {
 	if n.Dropped {
 		parts = append(parts, "withdrawn")
 	}
+	if n.Kind == stats.KindWait {
+		parts = append(parts, waitNote(n)...)
+	}
 	// A submission repeats the error of its operation, which is the one to show.
 	if n.Error != nil && n.Kind != stats.KindOperation {
 		text := n.Error.Type
@@ -172,4 +175,15 @@ func note(n *stats.Node) string {
 		parts = append(parts, cli.OneLine(text, 100))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// waitNote says by which signal a wait has ended, or until when it lasts.
+func waitNote(n *stats.Node) []string {
+	switch {
+	case n.Signal != "":
+		return []string{"signal " + string(n.Signal)}
+	case n.State == stats.StateRunning && n.Until != 0:
+		return []string{"until " + utcTime(n.Until) + " UTC"}
+	}
+	return nil
 }
