@@ -49,7 +49,6 @@ func mutants() []mutant {
 		{"who is at work leaves memory", ownerRule(machine.RuleStayAtWork), nil, simOfCrowds(), []uint64{70, 277, 302, 341, 725}},
 
 		{"what a signal ends does not go on with it", ownerRule(machine.RuleGoOn), nil, simOfWaits(), []uint64{0, 9, 19, 36, 52}},
-		{"what is parked goes on before it is listed", ownerRule(machine.RuleListFirst), nil, simOfWaits(), []uint64{1575}},
 		{"a kept signal is not taken", ownerRule(machine.RuleTakeKept), nil, simOfWaits(), []uint64{2, 4, 10, 18, 22}},
 		{"a later signal counts, too", ownerRule(machine.RuleRefuseLate), nil, simOfWaits(), []uint64{1, 9, 13, 42, 45}},
 
