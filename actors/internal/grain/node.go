@@ -78,6 +78,9 @@ func (c *Cluster) AskNode(ctx context.Context, address string, m proto.Message) 
 	if !c.running.Load() {
 		return nil, fmt.Errorf("ask node %s: %w: %w", address, ErrNoOwner, errStopped)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("ask node %s: %w: %w", address, ErrNoOwner, err)
+	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	reply, err := c.calls.ask(ctx, actor.NewPID(address, nodeName), m)
