@@ -9,6 +9,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agenttest"
 	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/providers"
 )
 
 // refunds is an agent whose tool waits for a person and then sleeps over it.
@@ -37,7 +38,12 @@ func TestWaitOverCrashes(t *testing.T) {
 		for n := 1; n < 16; n++ {
 			synctest.Test(t, func(t *testing.T) {
 				paid := map[string]int{}
-				model := agenttest.NewModel(agenttest.Call("refund", nil), agenttest.Say("Done."))
+				model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { // whoever dies asks again
+					if r.Messages[len(r.Messages)-1].Role == providers.RoleTool {
+						return agenttest.Say("Done.")
+					}
+					return agenttest.Call("refund", nil)
+				})
 				h := agenttest.New(t, []*agent.Agent{refunds(paid)}, &agenttest.Options{Model: model})
 				c := h.Conversation("till", "1")
 				h.CrashAtWrite(n)
