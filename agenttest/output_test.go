@@ -104,7 +104,12 @@ func TestOutputOfASubagent(t *testing.T) {
 func TestOutputOverCrashes(t *testing.T) {
 	for n := 1; n < 8; n++ {
 		synctest.Test(t, func(t *testing.T) {
-			model := agenttest.NewModel(agenttest.Say("It is spam."), agenttest.Call(agent.FinishTool, verdict{true, 1}))
+			model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { // the same again for a reply that was cut off
+				if r.Last() == "Win a prize" {
+					return agenttest.Say("It is spam.")
+				}
+				return agenttest.Call(agent.FinishTool, verdict{true, 1})
+			})
 			a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Output: agent.SchemaFor[verdict]()}
 			h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
 			h.CrashAtWrite(n)
