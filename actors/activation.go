@@ -162,7 +162,7 @@ func (a *activation) Stop() {
 	}
 	a.share.end(a.rt)
 	if a.machine.Open() {
-		if waits, head := a.machine.Waits(); !waits {
+		if waits, head := a.machine.Waits(); len(waits) == 0 {
 			a.rt.busy.Timers.Drop(a.key, int64(head))
 		}
 	}

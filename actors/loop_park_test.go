@@ -132,47 +132,57 @@ func TestShortSleep(t *testing.T) {
 	}
 }
 
-// TestParkedTurnIsAsked: while a conversation waits, a message is accepted and answered
-// after it, and an early question changes nothing.
+// TestParkedTurnIsAsked: while a conversation waits, an early question changes nothing, and a
+// message is answered at once, or after it if its agent wants them in order.
 func TestParkedTurnIsAsked(t *testing.T) {
-	inLoop(t, func(t *testing.T, l *loop) {
-		k := &work{}
-		c := alone(inTurn(asks("remind"), tells("done"), tells("and this")))
-		n := l.run(part{opts: agents(chatAgent(reminds(k, time.Hour))), cast: c})
-		n.admit(chat("c"), "1", "go")
-		parked := l.parks(chat("c"), 1)
-
-		// A node whose clock is ahead asks too early.
-		state := conversation.NewState()
-		for i, b := range l.batches(chat("c")) {
-			if err := state.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: b}); err != nil {
-				t.Fatal(err)
+	for _, inOrder := range []bool{false, true} {
+		inLoop(t, func(t *testing.T, l *loop) {
+			k := &work{}
+			a := chatAgent(reminds(k, time.Hour))
+			a.AnswerInOrder = inOrder
+			n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("remind"), tells("done"), tells("and this")))})
+			n.admit(chat("c"), "1", "go")
+			parked := l.parks(chat("c"), 1)
+			l.askEarly(t, chat("c"))
+			time.Sleep(5 * time.Minute)
+			if got := l.timers(); len(got) != 2 || len(l.awake(chat("c"))) != 1 {
+				t.Errorf("timers %q, attempts %v", got, l.awake(chat("c")))
 			}
-		}
-		early := storage.Timer{
-			Conv: chat("c").Key(), Seq: int64(state.Unsettled()[0].ParkedAt), Until: conversation.TimeOf(time.Now()),
-		}
-		if err := storage.PutTimer(context.Background(), l.bucket, early); err != nil {
+
+			n.admit(chat("c"), "2", "and?")
+			time.Sleep(5 * time.Minute)
+			l.journalsAreEmpty()
+			first, waiting := 1, 2
+			if inOrder {
+				first, waiting = 0, 1
+			}
+			if got := len(only[*conversation.SubmissionSettled](l.records(chat("c")))); got != first {
+				t.Errorf("in order %v: %d settlements while it waits", inOrder, got)
+			}
+			l.completes(chat("c"), 2)
+			if began := l.awake(chat("c")); len(began) != 3 || began[waiting] < parked.Until || !inOrder && began[1] >= parked.Until {
+				t.Errorf("in order %v: attempts began at %v, parked until %s", inOrder, began, parked.Until)
+			}
+			time.Sleep(3 * time.Minute)
+			l.leavesNothing()
+		})
+	}
+}
+
+// askEarly stores a timer of what is parked that is due already, as a node whose clock is ahead
+// takes the one there is.
+func (l *loop) askEarly(t *testing.T, at conversation.Address) {
+	t.Helper()
+	state := conversation.NewState()
+	for i, b := range l.batches(at) {
+		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(i), Records: b}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Minute)
-		if got := l.timers(); len(got) != 2 || len(l.awake(chat("c"))) != 1 {
-			t.Errorf("timers %q, attempts %v", got, l.awake(chat("c")))
-		}
-
-		n.admit(chat("c"), "2", "and?")
-		time.Sleep(5 * time.Minute)
-		l.journalsAreEmpty()
-		if got := len(only[*conversation.SubmissionSettled](l.records(chat("c")))); got != 0 {
-			t.Errorf("%d settlements while it waits", got)
-		}
-		l.completes(chat("c"), 2)
-		if began := l.awake(chat("c")); len(began) != 3 || began[1] < parked.Until {
-			t.Errorf("attempts began at %v, parked until %s", began, parked.Until)
-		}
-		time.Sleep(3 * time.Minute)
-		l.leavesNothing()
-	})
+	}
+	early := storage.Timer{Conv: at.Key(), Seq: int64(state.Unsettled()[0].ParkedAt), Until: conversation.TimeOf(time.Now())}
+	if err := storage.PutTimer(context.Background(), l.bucket, early); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestAbortOfAParkedTurn: an abort ends what waits, for good.

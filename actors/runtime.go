@@ -313,7 +313,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 		MaxBrought: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars,
 		ToolConcurrency:     cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		DeliveryStartedHook: a.Hooks.DeliveryStarted != nil, ResponseFinishedHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil || a.Output != nil,
-		SettledHook: a.Hooks.Settled != nil,
+		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder,
 	}, true
 }
 

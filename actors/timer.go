@@ -15,7 +15,12 @@ const timerRetry = time.Second
 // is tried until the activation ends: until then the journal lists the conversation.
 func (a *activation) storeTimer(e machine.StoreTimer) {
 	t := storage.Timer{Conv: a.key, Seq: int64(e.At), Until: e.Until}
-	a.rt.busy.Timers.Put(a.key, busy.Parked{Clock: a.clock, Seq: t.Seq, Until: t.Until})
+	all, _ := a.machine.Waits()
+	parked := busy.Parked{Clock: a.clock}
+	for _, w := range all {
+		parked.Waits = append(parked.Waits, busy.Wait{Seq: int64(w.At), Until: w.Until})
+	}
+	a.rt.busy.Timers.Put(a.key, parked)
 	a.rt.tasks.spawn(func() {
 		for {
 			err := storage.PutTimer(a.self.ctx, a.rt.bucket, t)

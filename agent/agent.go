@@ -76,6 +76,12 @@ type Agent struct {
 	// [DefaultToolConcurrency], 1 runs one after the other.
 	ToolConcurrency int
 
+	// AnswerInOrder has messages wait that come while all that runs for one before them waits for
+	// a time or for a signal, by [Sleep] or [Wait]. Without it they are answered first, each in
+	// a response of its own, whose model sees that the call waits; the response with the
+	// call goes on after.
+	AnswerInOrder bool
+
 	// Data are the data writers whose data may appear in responses. Names are
 	// unique within the agent.
 	Data []Data

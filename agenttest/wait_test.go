@@ -2,6 +2,7 @@ package agenttest_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,5 +70,51 @@ func TestWaitOverCrashes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func viewOf(r agenttest.Request) string { return fmt.Sprintf("%+v", r.Messages) }
+
+// TestMessageWhileACallWaits: it is answered first, by a model that sees the call wait, over a
+// crash at every write; then the call goes on.
+func TestMessageWhileACallWaits(t *testing.T) {
+	for n := range 22 {
+		synctest.Test(t, func(t *testing.T) {
+			paid := map[string]int{}
+			model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
+				switch {
+				case strings.Contains(viewOf(r), "How long?"):
+					if !strings.Contains(viewOf(r), "It waits, and the response goes on") {
+						t.Errorf("crash at write %d: the model is shown %s", n, viewOf(r))
+					}
+					return agenttest.Say("Until somebody agrees.")
+				case strings.Contains(r.Last(), "paid"):
+					return agenttest.Say("Done.")
+				}
+				return agenttest.Call("refund", nil)
+			})
+			h := agenttest.New(t, []*agent.Agent{refunds(paid)}, &agenttest.Options{Model: model})
+			c := h.Conversation("till", "1")
+			if _, err := c.Send(context.Background(), client.Message{Body: "I want my money back"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // until it waits
+			if n > 0 {
+				h.CrashAtWrite(n)
+			}
+			if reply, err := c.Settle(client.Message{Body: "How long?"}); err != nil || reply.Text != "Until somebody agrees." {
+				t.Errorf("crash at write %d: %+v, %v", n, reply, err)
+			}
+			if len(paid) != 0 {
+				t.Errorf("crash at write %d: paid %v while it waits", n, paid)
+			}
+			if _, err := c.Signal(context.Background(), "refund 7", true); err != nil {
+				t.Errorf("crash at write %d: %v", n, err)
+			}
+			time.Sleep(2 * time.Hour)
+			if last := c.Transcript(); !strings.Contains(last, "Done.") || len(paid) != 1 {
+				t.Errorf("crash at write %d: paid %v\n%s", n, paid, last)
+			}
+		})
 	}
 }

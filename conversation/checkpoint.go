@@ -13,14 +13,15 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 12
+const Reducer = 13
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
 // leftReducer of one that has not, signedReducer of one with signatures, retryReducer of one
 // in which a model call is to be repeated later, refusedReducer of one in which an image
 // was refused, storedReducer of one with a stored output, and spentReducer of one that has what
-// an unsettled submission has cost. The newest is of one that knows of waits and their signals.
+// an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
+// The newest is of one in which a submission has passed those before it.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -29,6 +30,7 @@ const (
 	refusedReducer = 9
 	storedReducer  = 10
 	spentReducer   = 11
+	waitReducer    = 12
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -162,9 +164,12 @@ func (s *State) reducer() int {
 		if !sub.Settled && slices.ContainsFunc(sub.turns, func(t *turn) bool { return t.dollars != 0 }) {
 			version = max(version, spentReducer)
 		}
+		if sub.Ahead {
+			return Reducer
+		}
 	}
 	if len(s.waits) > 0 || len(s.signals) > 0 || len(s.decided) > 0 {
-		return Reducer
+		version = max(version, waitReducer)
 	}
 	return version
 }
@@ -393,7 +398,7 @@ func (s *State) checkRestored() error {
 		}
 	}
 	for i, sub := range s.submissions {
-		if sub.Running && (len(s.unsettled) == 0 || s.unsettled[0] != sub) {
+		if sub.Running && (sub != s.UnderWay() || sub != s.unsettled[0] && !sub.Ahead) {
 			return fmt.Errorf("decode state: submission %s runs out of turn", sub.ID)
 		}
 		if i > 0 && s.submissions[i-1].Offset > sub.Offset || sub.Offset > s.head {

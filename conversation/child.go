@@ -92,10 +92,17 @@ func (s *State) Depth(id SubmissionID) int {
 func (s *State) Recorded(call CallID) []StepRecorded { return s.recorded[call] }
 
 // Compacted returns the newest compaction of what the model sees while it works on
-// id: of this life, or of the subagent; nil if there is none. It is read-only.
+// id: of this life, or of the subagent; nil if there is none. It is read-only. Where it keeps
+// only what came after id, because others have passed it, the view goes on with id.
 func (s *State) Compacted(id SubmissionID) *Compacted {
-	if sub := s.bySub[id]; sub != nil && sub.Child != "" {
+	sub := s.bySub[id]
+	if sub != nil && sub.Child != "" {
 		return sub.compacted
+	}
+	if c := s.compacted; c != nil && sub != nil && slices.Index(s.submissions, s.bySub[c.FirstKept]) > slices.Index(s.submissions, sub) {
+		own := *c
+		own.FirstKept, own.FirstTurn = id, ""
+		return &own
 	}
 	return s.compacted
 }

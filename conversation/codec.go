@@ -63,6 +63,7 @@ func recordTable() []recordKind {
 		{TypeWaitStarted, true, func() Record { return new(WaitStarted) }},
 		{TypeWaitEnded, true, func() Record { return new(WaitEnded) }},
 		{TypeSignalKept, true, func() Record { return new(SignalKept) }},
+		{TypeWentAhead, true, func() Record { return new(WentAhead) }},
 	}, nextRecords()...)
 }
 

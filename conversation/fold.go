@@ -97,6 +97,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldWaitEnded(r)
 	case *SignalKept:
 		return s.foldKept(r)
+	case *WentAhead:
+		return s.foldAhead(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)
@@ -142,12 +144,30 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	if err != nil {
 		return err
 	}
-	if s.unsettled[0] != sub {
+	if s.unsettled[0] != sub && !sub.Ahead {
 		return s.bad(r, "submission %s is not the first in the queue", sub.ID)
+	}
+	if other := s.UnderWay(); other != nil && other != sub {
+		return s.bad(r, "submission %s is under way", other.ID)
 	}
 	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt, sub.Due = true, r.Writer, nil, 0, false
 	sub.Attempts, sub.Began = r.Attempt, true
 	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
+	return nil
+}
+
+// foldAhead lets a submission pass those before it.
+func (s *State) foldAhead(r *WentAhead) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	for _, before := range s.unsettled[:slices.Index(s.unsettled, sub)] {
+		if before.Parked == nil {
+			return s.bad(r, "submission %s, which comes first, is not parked", before.ID)
+		}
+	}
+	sub.Ahead = true
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 //     Claims (batches without records) may stand before and between.
 //   - Nothing of a response shares a batch with the attempt it belongs to, since
 //     an attempt has to be durable before anything runs.
-//   - Submissions run in admission order, one at a time; others may be admitted
-//     at any moment.
+//   - Submissions run in admission order, one at a time, but for one that goes ahead
+//     of a parked one; others may be admitted at any moment.
 //   - A turn is closed, and its calls have outcomes, before the next turn opens
 //     and before the submission settles. A recovery or an abort does the same.
 //   - Data parts and metadata are written only while no text part is streaming.
@@ -366,6 +366,9 @@ func (g *generator) settleCalls(w *work) {
 			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer, ElapsedMs: int64(g.r.IntN(9))})
 			w.attempt--
 			g.cut()
+			if len(g.queue) == 1 {
+				g.pass()
+			}
 			g.attempt(w)
 			continue
 		case n < 40:
@@ -426,6 +429,22 @@ func (g *generator) wait(w *work, id conversation.CallID) {
 		return // its call has another outcome
 	}
 	g.add(end)
+}
+
+// pass answers a message while the one before it is parked.
+func (g *generator) pass() {
+	w := &work{sub: conversation.SubmissionID(g.next("sub")), message: conversation.MessageID(g.next("msg"))}
+	g.push(&conversation.SubmissionAdmitted{
+		Submission: w.sub, Message: conversation.MessageID(g.next("msg")), Key: g.next("key"), PayloadHash: "h", Delivery: g.delivery(), At: g.now(),
+	})
+	g.push(&conversation.WentAhead{Must: true, Submission: w.sub})
+	g.attempt(w)
+	g.openTurn(w)
+	for range g.r.IntN(4) {
+		g.delta(w)
+	}
+	g.closeTurn(w, "stop")
+	g.push(&conversation.SubmissionSettled{Submission: w.sub, Outcome: conversation.OutcomeCompleted, At: g.now()})
 }
 
 // signal is one for a wait, which is settled at once.

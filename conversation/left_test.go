@@ -230,9 +230,16 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		"a wait":        &conversation.WaitStarted{Call: "call_1", Name: "approval", At: at},
 		"a kept signal": &conversation.SignalKept{Submission: "sub_2", Name: "approval", At: at},
 	} {
-		if got := reducer(0, paid, r); got != conversation.Reducer {
+		if got := reducer(0, paid, r); got != 12 {
 			t.Errorf("%s: %d", name, got)
 		}
+	}
+	parked := []conversation.Record{
+		&conversation.StepCompleted{Message: "res_1", Turn: "turn_1"}, &conversation.Parked{Submission: "sub_1"},
+		&conversation.WentAhead{Submission: "sub_2"},
+	}
+	if got := reducer(0, parked...); got != conversation.Reducer {
+		t.Errorf("one that went ahead: %d", got)
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 	TypeWaitStarted         RecordType = "wait_started"
 	TypeWaitEnded           RecordType = "wait_ended"
 	TypeSignalKept          RecordType = "signal_kept"
+	TypeWentAhead           RecordType = "went_ahead"
 )
 
 // Record is one immutable fact of a conversation.
@@ -590,6 +591,13 @@ type (
 		At       Time            `json:"at"`
 	}
 
+	// WentAhead says that a submission is worked on although others came before it and are not
+	// settled: all of them are parked. Its first attempt begins in the same batch.
+	WentAhead struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+	}
+
 	// SignalKept says that nobody waits yet for the name of a signal, whose admission and
 	// settlement stand in the same batch.
 	SignalKept struct {
@@ -657,6 +665,8 @@ func (*WaitEnded) Type() RecordType { return TypeWaitEnded }
 
 // Type implements [Record].
 func (*SignalKept) Type() RecordType { return TypeSignalKept }
+
+func (*WentAhead) Type() RecordType { return TypeWentAhead }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

@@ -141,6 +141,7 @@ func endSamples() []conversation.Record {
 			Reason: conversation.EndedBySignal, Signal: "sub_3", Value: json.RawMessage(`true`), WaitedMs: 35, At: at,
 		},
 		&conversation.SignalKept{Must: true, Submission: "sub_3", Name: "approval", Body: "true", At: at},
+		&conversation.WentAhead{Must: true, Submission: "sub_2"},
 	}
 }
 

@@ -41,7 +41,8 @@ func (e *InvariantError) Error() string {
 // State is the fold of a log through Head. The zero value is not usable; see
 // [NewState]. A State is owned by one goroutine.
 //
-// Invariant: at most one submission is running, and it is the first unsettled one.
+// Invariant: at most one submission has begun and is neither settled nor parked, and what came
+// before it is settled or parked.
 // Invariant: every message, submission and call id is unique.
 type State struct {
 	head        Offset
@@ -190,6 +191,8 @@ type Submission struct {
 	// offset of the batch that says so.
 	Parked   *Parked `json:"parked,omitempty"`
 	ParkedAt Offset  `json:"parkedAt,omitempty"`
+	// Ahead says that it may be worked on while those before it are parked.
+	Ahead bool `json:"ahead,omitempty"`
 	// Due says that a wait has ended since: it may go on before the time.
 	Due bool `json:"due,omitempty"`
 	// Retry is what its next model call waits for, nil if it has failed for nothing that
@@ -288,6 +291,16 @@ func (s *State) Born() Offset { return s.born }
 // Unsettled returns the submissions that are owed a settlement, in admission
 // order. The slice is shared and read-only.
 func (s *State) Unsettled() []*Submission { return s.unsettled }
+
+// UnderWay returns the submission of which an attempt has begun, be it that the attempt was
+// released or its writer is gone, and that is not parked; nil if there is none.
+func (s *State) UnderWay() *Submission {
+	i := slices.IndexFunc(s.unsettled, func(sub *Submission) bool { return (sub.Began || sub.Running) && sub.Parked == nil })
+	if i < 0 {
+		return nil
+	}
+	return s.unsettled[i]
+}
 
 // AuthorState returns the author's persistent state. The map is shared and
 // read-only.
@@ -407,7 +420,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	}
 	s.dropChildren(sub)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
-	sub.Parked, sub.ParkedAt, sub.Due, sub.Retry = nil, 0, false, nil
+	sub.Parked, sub.ParkedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)
 	if next := max(i, 1); next < len(s.unsettled) { // the one that does not wait any more
 		s.waiting.add(s.unsettled[next], -1)

@@ -139,7 +139,7 @@ func (w *world) owed(ctx context.Context) string {
 			continue // It is owed, and nobody may open it.
 		}
 		for _, a := range w.acks {
-			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled && !rests(state, sub) {
+			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled && !rests(sub) {
 				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.Key, at.ID, int64(a.receipt.Offset))
 			}
 		}
@@ -269,7 +269,7 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 	switch {
 	case !found:
 		w.trace.Violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
-	case settled[id] == 0 && log.state.Submission(id) != nil && rests(log.state, log.state.Submission(id)):
+	case settled[id] == 0 && log.state.Submission(id) != nil && rests(log.state.Submission(id)):
 		w.shown.Add(didRest)
 	case settled[id] != 1:
 		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, settled[id])

@@ -133,10 +133,9 @@ func (w *world) comesLate(p *post) {
 	w.late[p.Address] = append(w.late[p.Address], name)
 }
 
-// rests reports whether a submission waits for what does not come, or stands behind one that does.
-func rests(s *conversation.State, sub *conversation.Submission) bool {
-	first := s.Unsettled()[0]
-	return !sub.Settled && first.Parked != nil && !first.Due && first.Parked.Until-first.Parked.At > conversation.Time(shortWait/time.Millisecond)
+// rests reports whether a submission waits for what does not come. What came after it does not.
+func rests(sub *conversation.Submission) bool {
+	return !sub.Settled && sub.Parked != nil && !sub.Due && sub.Parked.Until-sub.Parked.At > conversation.Time(shortWait/time.Millisecond)
 }
 
 // checkWaits checks that every call has heard what its log says, and that what was acknowledged

@@ -125,6 +125,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 				{name: "dollars", example: "2.5", read: r.float(&a.Limits.Dollars, "US dollars", maxDollars)},
 			})
 		}},
+		{name: "answerInOrder", example: "true", read: r.truth(func(t bool) { a.AnswerInOrder = t })},
 		{name: "initialData", example: "{type: object}", read: r.schema(&a.InitialData)},
 	})
 }

@@ -46,16 +46,19 @@ type Timers struct {
 	byKey map[conversation.Key]Parked
 }
 
-// Parked is what the batch at seq waits for.
+// Parked is what a conversation waits for.
 type Parked struct {
 	Clock Clock
+	Waits []Wait
+}
+
+// Wait says that the batch at Seq waits for a time.
+type Wait struct {
 	Seq   int64
 	Until conversation.Time
 }
 
-func (p Parked) due() bool { return conversation.TimeOf(p.Clock.Now()) >= p.Until }
-
-// Put notes that a conversation waits.
+// Put notes what a conversation waits for, in place of what it did.
 func (t *Timers) Put(key conversation.Key, p Parked) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,11 +78,21 @@ func (t *Timers) Clock(key conversation.Key) (Clock, bool) {
 	return p.Clock, ok
 }
 
-// Drop forgets a conversation that waits for nothing up to a batch any more.
+// Drop forgets what a conversation has waited for up to a batch.
 func (t *Timers) Drop(key conversation.Key, seq int64) {
+	t.forget(key, func(w Wait) bool { return w.Seq <= seq })
+}
+
+func (t *Timers) forget(key conversation.Key, over func(Wait) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p, ok := t.byKey[key]; ok && p.Seq <= seq {
+	p, ok := t.byKey[key]
+	if !ok {
+		return
+	}
+	p.Waits = slices.DeleteFunc(slices.Clone(p.Waits), over)
+	t.byKey[key] = p
+	if len(p.Waits) == 0 {
 		delete(t.byKey, key)
 	}
 }
@@ -88,8 +101,7 @@ func (t *Timers) Drop(key conversation.Key, seq int64) {
 func (t *Timers) knows(ref storage.TimerRef) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p, ok := t.byKey[ref.Conv]
-	return ok && p.Seq == ref.Seq
+	return slices.ContainsFunc(t.byKey[ref.Conv].Waits, func(w Wait) bool { return w.Seq == ref.Seq })
 }
 
 // due returns the timers whose time has come by the clocks of their conversations.
@@ -98,9 +110,12 @@ func (t *Timers) due() []storage.TimerRef {
 	defer t.mu.Unlock()
 	var refs []storage.TimerRef
 	for key, p := range t.byKey {
-		if p.due() {
-			timer := storage.Timer{Conv: key, Seq: p.Seq, Until: p.Until}
-			refs = append(refs, storage.TimerRef{Key: storage.TimerKey(timer), Conv: key, Seq: p.Seq})
+		now := conversation.TimeOf(p.Clock.Now())
+		for _, w := range p.Waits {
+			if now >= w.Until {
+				timer := storage.Timer{Conv: key, Seq: w.Seq, Until: w.Until}
+				refs = append(refs, storage.TimerRef{Key: storage.TimerKey(timer), Conv: key, Seq: w.Seq})
+			}
 		}
 	}
 	return refs
@@ -172,7 +187,7 @@ func (t *Timers) check(ctx context.Context, ref storage.TimerRef) error {
 	case reply.GetAnswer() == wire.WakeReply_EARLY: // its owner's clock is behind
 		return nil
 	}
-	t.Drop(ref.Conv, ref.Seq)
+	t.forget(ref.Conv, func(w Wait) bool { return w.Seq == ref.Seq })
 	limited, cancel = context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	return storage.DeleteTimer(limited, t.sweeper.o.Bucket, ref)

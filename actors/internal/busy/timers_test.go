@@ -16,9 +16,10 @@ func TestTimers(t *testing.T) {
 		var timers Timers
 		c := NewClock(wall)
 		key := conversation.Address{Agent: "chat", ID: "c"}.Key()
-		timers.Put(key, Parked{Clock: c, Seq: 7, Until: conversation.TimeOf(wall.Add(time.Minute))})
-		if timers.knows(storage.TimerRef{Conv: key, Seq: 6}) || !timers.knows(storage.TimerRef{Conv: key, Seq: 7}) {
-			t.Error("the timer of batch 7 is known, and no other")
+		late := Wait{Seq: 5, Until: conversation.TimeOf(wall.Add(time.Hour))}
+		timers.Put(key, Parked{Clock: c, Waits: []Wait{late, {Seq: 7, Until: conversation.TimeOf(wall.Add(time.Minute))}}})
+		if timers.knows(storage.TimerRef{Conv: key, Seq: 6}) || !timers.knows(storage.TimerRef{Conv: key, Seq: 7}) || !timers.knows(storage.TimerRef{Conv: key, Seq: 5}) {
+			t.Error("the timers of batches 5 and 7 are known, and no other")
 		}
 		time.Sleep(time.Minute - time.Nanosecond)
 		if due := timers.due(); len(due) != 0 || c.Ahead(wall) != time.Minute {
@@ -33,7 +34,7 @@ func TestTimers(t *testing.T) {
 			t.Errorf("key %s, want %s", due[0].Key, want)
 		}
 		timers.Drop(key, 6)
-		if _, ok := timers.Clock(key); !ok {
+		if _, ok := timers.Clock(key); !ok || timers.knows(storage.TimerRef{Conv: key, Seq: 5}) {
 			t.Error("what happened before batch 7 ends its wait")
 		}
 		timers.Drop(key, 8)

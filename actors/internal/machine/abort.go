@@ -25,9 +25,9 @@ func (m *Machine) abort(in Abort) {
 	}
 	m.enqueue(true, request)
 	m.ensureListed() // What was parked is not.
-	m.closeWork(owed[0], toolAborted, toolAborted, false)
 	why := failure(conversation.CodeAborted, sayAborted, nil)
 	for _, sub := range owed {
+		m.closeWork(sub, toolAborted, toolAborted, false)
 		m.advise(sub, why)
 		m.conclude(sub, conversation.OutcomeAborted, why)
 	}

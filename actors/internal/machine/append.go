@@ -248,8 +248,9 @@ func (m *Machine) appended(in Appended) {
 // flush answers everybody whose reply rests on durable records by now.
 func (m *Machine) flush() {
 	kept := m.waits[:0]
-	for _, w := range m.waits {
-		switch value, ok := m.ripe(w); {
+	for i := range m.waits {
+		w := m.waits[i]
+		switch value, ok := m.ripe(&w); {
 		case ok:
 			m.emit(Reply{w.to, value})
 			m.noteReceipt(value)
@@ -288,15 +289,15 @@ func (m *Machine) waitedSince(came time.Duration) int64 {
 	return max(int64((m.env.Mono-came+time.Millisecond-1)/time.Millisecond), 1)
 }
 
-func (m *Machine) ripe(w wait) (Answer, bool) {
-	if m.durable < w.offset || w.listed && !m.listed || !m.confirmed(w) {
+func (m *Machine) ripe(w *wait) (Answer, bool) {
+	if m.durable < w.offset || w.listed && !m.listed || !m.confirmed(*w) {
 		return nil, false
 	}
 	switch {
 	case w.poke != nil:
 		return m.ripePoke(*w.poke)
 	case w.timer != nil:
-		return m.ripeTimer(*w.timer)
+		return m.ripeTimer(w)
 	}
 	return w.value, true
 }

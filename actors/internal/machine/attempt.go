@@ -25,8 +25,7 @@ const (
 	phaseFinishResponse              // the author sees the response
 )
 
-// work is what is under way for one submission: the attempt at the first unsettled
-// one, or a subagent's task.
+// work is what is under way for one submission: the attempt at it, or a subagent's task.
 type work struct {
 	submission conversation.SubmissionID
 	child      conversation.ConversationID // of a subagent's task
@@ -98,19 +97,22 @@ func (m *Machine) findWork(meant func(*work) bool) *work {
 
 func (m *Machine) sub(w *work) *conversation.Submission { return m.state.Submission(w.submission) }
 
-// startNext begins an attempt at the first unsettled submission unless one is
-// under way, or it waits for a time that has not come.
+// startNext begins an attempt at the submission that is next, unless one is under way.
 func (m *Machine) startNext() {
-	if m.work != nil || m.draining || len(m.state.Unsettled()) == 0 {
+	if m.work != nil || m.draining {
 		return
 	}
-	if sub := m.parked(); sub != nil && !m.due(sub) {
+	sub := m.next()
+	if sub == nil {
 		return
 	}
-	sub := m.state.Unsettled()[0]
-	m.enqueue(true, &conversation.AttemptStarted{
+	var records []conversation.Record
+	if sub != m.state.Unsettled()[0] && !sub.Ahead {
+		records = append(records, &conversation.WentAhead{Must: true, Submission: sub.ID})
+	}
+	m.enqueue(true, append(records, &conversation.AttemptStarted{
 		Submission: sub.ID, Attempt: sub.Attempts + 1, MaxAttempts: m.limits().MaxAttempts, Writer: m.writer, At: m.env.Wall,
-	})
+	})...)
 	m.work = &work{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }
 
@@ -235,21 +237,21 @@ func (m *Machine) endWork(w *work) {
 }
 
 // resume takes over what an earlier writer left: half-written turns are closed
-// and kept, calls without an outcome that cannot be run again get one, and the first
-// submission is tried again, within its limits.
+// and kept, calls without an outcome that cannot be run again get one, and the submission
+// that was worked on is tried again, within its limits.
 func (m *Machine) resume() {
-	queue := m.state.Unsettled()
-	if len(queue) == 0 {
+	sub := m.next()
+	if sub == nil {
 		return
 	}
-	if m.parked() != nil { // nothing is half-written, and no call runs
+	if sub.Parked != nil { // nothing is half-written, and no call runs
 		m.unpark()
 		return
 	}
 	if listsTakeover() {
 		m.ensureListed()
 	}
-	sub, limits := queue[0], m.limits()
+	limits := m.limits()
 	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Elapsed() >= limits.Timeout
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
 	switch {

@@ -34,6 +34,8 @@ type Limits struct {
 	// DeliveryStartedHook says that a delivery is shown to its author before the first model
 	// call for it, ResponseFinishedHook a response before it settles, SettledHook a settlement.
 	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool
+	// AnswerInOrder says that what comes while a submission is parked waits for it.
+	AnswerInOrder bool
 }
 
 // Config is what a machine is made with. All fields are required.
@@ -98,10 +100,10 @@ type Machine struct {
 	looks    looks
 	listing  bool
 	listed   bool
-	timer    storedTimer
-	dueAt    conversation.Time // TimerDue is set for it, 0 if it is not set
+	timers   map[conversation.Offset]bool // of the parked, by the batches that say so: asked for, true if stored
+	dueAt    conversation.Time            // TimerDue is set for it, 0 if it is not set
 
-	work     *work   // of the first unsettled submission
+	work     *work   // of a submission of the conversation
 	tasks    []*work // of subagents that work for it, oldest first
 	jobs     []*compaction
 	settled  []settlement // not durable yet
@@ -152,6 +154,7 @@ type wait struct {
 	look   int         // waits for the look of this number too, 0 for none
 	poke   *Poke       // answered by what is so then; value is unused
 	timer  *CheckTimer // likewise
+	over   bool        // what the timer is of was seen to be over, at offset
 }
 
 // receipt is what a settlement tells of its admission, which cannot tell itself.
@@ -163,7 +166,7 @@ type receipt struct {
 // New returns a machine that waits for [Opened]. Many may share a configuration,
 // which must not be changed.
 func New(cfg *Config) *Machine {
-	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}}
+	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}, timers: map[conversation.Offset]bool{}}
 }
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
@@ -181,8 +184,8 @@ func (m *Machine) Address() (at conversation.Address, ok bool) {
 	return m.state.Created().Address(), true
 }
 
-// Owed is how many submissions are owed their settlement by this machine, and the first of
-// them. One that has stopped owes nothing any more, but names it.
+// Owed is how many submissions are owed their settlement by this machine, and which of them
+// it works on, or the first. One that has stopped owes nothing any more, but names it.
 func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 	if m.state == nil {
 		return 0, ""
@@ -191,16 +194,22 @@ func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 	if len(queue) > 0 {
 		first = queue[0].ID
 	}
+	if sub := m.state.UnderWay(); sub != nil {
+		first = sub.ID
+	}
 	if m.stopped {
 		return 0, first
 	}
 	return len(queue), first
 }
 
-// Waits reports whether the conversation waits for a time, as far as this machine knows,
-// which is up to head. It must be open.
-func (m *Machine) Waits() (waits bool, head conversation.Offset) {
-	return m.parked() != nil, m.state.Head()
+// Waits returns what waits for a time, as far as this machine knows, which is up to head. It
+// must be open.
+func (m *Machine) Waits() (waits []StoreTimer, head conversation.Offset) {
+	for _, sub := range m.parked() {
+		waits = append(waits, StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
+	}
+	return waits, m.state.Head()
 }
 
 // Stopped reports whether the machine has asked for its end. It then answers
@@ -466,7 +475,7 @@ func (m *Machine) advance() {
 // outlive the activation and nobody would take it back. So is a timer that is being
 // stored: until then only the journal, and this machine, know of what is parked.
 func (m *Machine) idle() bool {
-	return m.work == nil && (m.parked() == nil || m.asleep()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
+	return m.work == nil && m.timed() && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
 // rest looks after a machine with nothing to do.

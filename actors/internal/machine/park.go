@@ -2,6 +2,7 @@ package machine
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,21 +17,44 @@ type parkedCall struct {
 	due   bool // it runs again once what it waited for is durable
 }
 
-// storedTimer is that of a parked submission.
-type storedTimer struct {
-	at     conversation.Offset // of the record it belongs to
-	asked  bool                // to be stored
-	stored bool
+// next returns the submission to be worked on, nil if there is none or all of them wait: the
+// one that is under way, or else the first that may begin or go on.
+func (m *Machine) next() *conversation.Submission { return m.first(m.due) }
+
+// first is next by a rule for which of the parked may go on.
+func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.Submission {
+	if sub := m.state.UnderWay(); sub != nil {
+		return sub
+	}
+	held := false
+	for _, sub := range m.state.Unsettled() {
+		switch {
+		case held && !sub.Ahead:
+		case sub.Parked == nil || ripe(sub):
+			return sub
+		default:
+			held = held || m.holds(sub)
+		}
+	}
+	return nil
 }
 
-// parked returns the submission that waits for a time, so that nothing behind it in the
-// queue begins, or nil.
-func (m *Machine) parked() *conversation.Submission {
-	queue := m.state.Unsettled()
-	if len(queue) == 0 || queue[0].Parked == nil {
-		return nil
+// holds reports whether who comes after a parked submission waits for it: where its agent says
+// so, where not every member reads that it was passed, and where what it waits for is the
+// vendor, who would keep the other waiting too.
+func (m *Machine) holds(sub *conversation.Submission) bool {
+	return sub.Retry != nil || m.limits().AnswerInOrder || !m.allRead(conversation.TypeWentAhead) || !passesParked()
+}
+
+// parked returns the submissions that wait for a time, in the order of their admission.
+func (m *Machine) parked() []*conversation.Submission {
+	var out []*conversation.Submission
+	for _, sub := range m.state.Unsettled() {
+		if sub.Parked != nil {
+			out = append(out, sub)
+		}
 	}
-	return queue[0]
+	return out
 }
 
 // due reports whether the time that a submission waits for has come, or something that it
@@ -44,12 +68,21 @@ func (m *Machine) now() conversation.Time {
 	return m.env.Wall + conversation.Time(m.env.Ahead/time.Millisecond)
 }
 
-// asleep reports whether all that is owed waits for a time, durably, and its timer is
-// stored: then it is found without this machine and without any journal.
-func (m *Machine) asleep() bool {
-	sub := m.parked()
-	return sub != nil && !sub.Due && sub.ParkedAt <= m.durable && m.timer.at == sub.ParkedAt && m.timer.stored
+// ready reports whether something is owed that no timer finds in time.
+func (m *Machine) ready() bool {
+	return m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
 }
+
+// timed reports whether the timers of all that is parked are stored, durably.
+func (m *Machine) timed() bool {
+	return !slices.ContainsFunc(m.parked(), func(sub *conversation.Submission) bool {
+		return sub.ParkedAt > m.durable || !m.timers[sub.ParkedAt]
+	})
+}
+
+// asleep reports whether all that is owed waits for a time, durably, and its timers are
+// stored: then it is found without this machine and without any journal.
+func (m *Machine) asleep() bool { return len(m.state.Unsettled()) > 0 && !m.ready() && m.timed() }
 
 // owes reports whether there is unsettled work that no timer finds.
 func (m *Machine) owes() bool { return len(m.state.Unsettled()) > 0 && !m.asleep() }
@@ -85,6 +118,7 @@ func (m *Machine) parkWork() {
 		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 	m.cancelWork()
+	m.unpark()
 }
 
 // sleeps reports whether all that runs for the work waits for a time. A task waits if its
@@ -166,27 +200,34 @@ func (m *Machine) runDue() {
 	}
 }
 
-// unpark goes on with a parked submission whose time has come. What it does next must be
-// found again, if this process ends, by the journal.
+// unpark goes on with a parked submission whose time has come, or begins with what came
+// after it. What is done next must be found again, if this process ends, by the journal.
 func (m *Machine) unpark() {
-	if sub := m.parked(); sub == nil || m.work != nil || m.draining || !m.due(sub) {
+	if m.work != nil || m.draining || m.next() == nil {
 		return
 	}
 	m.ensureListed()
 	m.startNext()
 }
 
-// keepTimer has the timer of a parked submission stored, once its record is durable, and
-// has this machine told of the time too. Whether an earlier one has stored it is not
-// known here; storing it again does no harm.
+// keepTimer has the timers of parked submissions stored, once their records are durable, and
+// has this machine told of the time too. Whether an earlier one has stored them is not
+// known here; storing them again does no harm.
 func (m *Machine) keepTimer() {
-	if sub := m.parked(); sub != nil && sub.ParkedAt <= m.durable && (!m.timer.asked || m.timer.at != sub.ParkedAt) {
-		m.timer = storedTimer{at: sub.ParkedAt, asked: true}
-		m.emit(StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
-	}
+	parked := m.parked()
+	maps.DeleteFunc(m.timers, func(at conversation.Offset, _ bool) bool {
+		return !slices.ContainsFunc(parked, func(sub *conversation.Submission) bool { return sub.ParkedAt == at })
+	})
 	at := m.soonest()
-	if sub := m.parked(); sub != nil {
-		at = sub.Parked.Until
+	for _, sub := range parked {
+		if _, asked := m.timers[sub.ParkedAt]; sub.ParkedAt <= m.durable && !asked {
+			m.timers[sub.ParkedAt] = false
+			m.emit(StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
+		}
+		// One whose time has come goes on when what is worked on has ended.
+		if until := sub.Parked.Until; (at == 0 || until < at) && (m.work == nil || until > m.now()) {
+			at = until
+		}
 	}
 	if at == 0 || at == m.dueAt || m.draining {
 		return
@@ -196,8 +237,8 @@ func (m *Machine) keepTimer() {
 }
 
 func (m *Machine) timerStored(in TimerStored) {
-	if in.At == m.timer.at {
-		m.timer.stored = true
+	if _, asked := m.timers[in.At]; asked {
+		m.timers[in.At] = true
 	}
 }
 
@@ -208,7 +249,7 @@ func (m *Machine) checkTimer(in CheckTimer) {
 		return
 	}
 	m.unpark()
-	if len(m.state.Unsettled()) > 0 && m.parked() == nil {
+	if m.ready() {
 		m.ensureListed()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), timer: &in})
@@ -217,16 +258,21 @@ func (m *Machine) checkTimer(in CheckTimer) {
 // ripeTimer answers once the timer is needed no more: what it belongs to is over in the
 // durable log, and what is left is found by another timer or by a landed journal. That it
 // is over stays true, whoever writes meanwhile, so nobody is fenced for it.
-func (m *Machine) ripeTimer(in CheckTimer) (Answer, bool) {
-	sub := m.parked()
-	switch {
-	case in.At > m.durable: // the log is shorter than the timer says: a later sweep asks again
+func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
+	if at := w.timer.At; at > m.durable { // the log is shorter than the timer says: a later sweep asks again
 		return TimerChecked{Unknown: true}, true
-	case sub != nil && sub.ParkedAt == in.At:
+	} else if slices.ContainsFunc(m.parked(), func(sub *conversation.Submission) bool { return sub.ParkedAt == at }) {
 		return TimerChecked{Early: true}, true
+	}
+	if !w.over { // What says so may be on its way.
+		w.over, w.offset = true, m.state.Head()
+	}
+	switch {
+	case w.offset > m.durable:
+		return nil, false
 	case len(m.state.Unsettled()) == 0:
 		return TimerChecked{}, m.state.Head() == m.durable
-	case sub != nil:
+	case !m.ready():
 		return TimerChecked{}, m.asleep()
 	default:
 		return TimerChecked{}, m.claimed && m.listed

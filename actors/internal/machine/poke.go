@@ -11,7 +11,7 @@ func (m *Machine) poke(in Poke) {
 	if !m.shows(in) && m.inflight == nil && m.pending.empty() {
 		m.enqueueClaim()
 	}
-	if len(m.state.Unsettled()) > 0 && m.parked() == nil && listsTakeover() {
+	if m.ready() && listsTakeover() {
 		m.ensureListed()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), poke: &in})
@@ -43,7 +43,7 @@ func (m *Machine) ripePoke(in Poke) (Answer, bool) {
 		return Poked{Unknown: true}, true
 	case len(m.state.Unsettled()) == 0:
 		return Poked{}, m.state.Head() == m.durable
-	case m.parked() != nil:
+	case !m.ready():
 		return Poked{}, m.asleep() && m.state.Head() == m.durable
 	default:
 		return Poked{Held: true}, m.claimed && (m.listed || !holdsWhenListed() || !listsTakeover())

@@ -253,6 +253,8 @@ func recordText(r conversation.Record) string {
 		return childText(r.Child) + fmt.Sprintf("%s %q %s%s%s", r.Call, r.Name, r.Reason, suffix(" ", string(r.Signal)), suffix(" value=", string(r.Value)))
 	case *conversation.SignalKept:
 		return fmt.Sprintf("%s %q %q", r.Submission, r.Name, r.Body)
+	case *conversation.WentAhead:
+		return string(r.Submission)
 	case *conversation.HookDone:
 		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
 	case *conversation.ChildStarted:

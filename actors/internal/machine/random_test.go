@@ -39,7 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "judged", "already_decided",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 	} {
 		if seen[want] < int(*schedules/100) {
@@ -84,6 +84,9 @@ func (w *world) disturb() {
 	case !w.read && w.chance(60):
 		w.open()
 		return
+	case w.read && w.passes() && w.chance(4):
+		w.wakePassed()
+		return
 	case w.chance(14):
 		w.admit()
 		return
@@ -123,7 +126,7 @@ func (w *world) progress(first int) bool {
 	for i := range 9 {
 		switch (first + i) % 9 {
 		case 8:
-			if w.storing != nil && (w.calm || w.chance(8)) {
+			if len(w.storing) > 0 && (w.calm || w.chance(8)) {
 				w.stored()
 				return true
 			}
@@ -289,8 +292,11 @@ func (w *world) crash() {
 		}
 	}
 	w.journal = kept
-	if w.storing != nil && w.chance(50) {
-		w.storedTimers[w.storing.At] = w.storing.Until
+	for _, e := range w.storing {
+		if w.chance(50) {
+			continue
+		}
+		w.storedTimers[e.At] = e.Until
 	}
 	w.resting = nil
 	w.gone()
@@ -323,7 +329,7 @@ func (w *world) lose() {
 
 func (w *world) admit() {
 	a := admission(fmt.Sprintf("k%d", len(w.sent)), fmt.Sprintf("body %d", len(w.sent)))
-	if w.m.State() != nil && (w.chance(20) || len(w.awaited()) > 0 && w.chance(50)) {
+	if w.m.State() != nil && (w.chance(20) || len(w.awaited()) > 0 && w.chance(70)) {
 		a = w.signal()
 	} else if len(w.sent) > 0 && w.chance(40) {
 		a = w.sent[w.r.IntN(len(w.sent))]
@@ -637,13 +643,16 @@ func (w *world) verify() {
 	}
 }
 
-// verifyOrder checks that the log settles every submission at most once, in
-// admission order but for signals, and within its attempts.
+// verifyOrder checks that the log settles every submission at most once and within its
+// attempts, and begins with one only while those before it are settled or wait.
 func (w *world) verifyOrder() {
-	var admitted, settled []conversation.SubmissionID
+	state := conversation.NewState()
 	for _, e := range w.log {
-		for _, r := range e.batch.Records {
+		for _, r := range append([]conversation.Record{nil}, e.batch.Records...) {
 			switch r := r.(type) {
+			case nil: // of a claim that is all there is
+				_ = state.Extend(e.batch.Offset)
+				continue
 			case *conversation.AbortRequested:
 				for _, id := range r.Submissions {
 					if !settles(e.batch, id) {
@@ -658,28 +667,40 @@ func (w *world) verifyOrder() {
 				if strings.HasPrefix(r.Text, "Your reply had more than") {
 					w.seen["too many calls"]++
 				}
-			case *conversation.SubmissionAdmitted:
-				if _, signal := r.Delivery.Awaited(); !signal { // they stand in no queue
-					admitted = append(admitted, r.Submission)
-				}
 			case *conversation.SubmissionSettled:
-				if slices.Contains(admitted, r.Submission) {
-					settled = append(settled, r.Submission)
+				if open := state.Submission(r.Submission).OpenCalls(); len(open) > 0 {
+					violate("%s is settled with the open calls %+v", r.Submission, open)
 				}
 			case *conversation.AttemptStarted:
-				if r.Attempt > w.limits.MaxAttempts {
-					violate("attempt %d of %s", r.Attempt, r.Submission)
-				}
+				w.verifyAttempt(state, e.batch, r)
+			}
+			if err := state.Extend(e.batch.Offset, r); err != nil {
+				violate("%v", err)
 			}
 		}
 	}
-	for i, id := range settled {
-		if i >= len(admitted) || admitted[i] != id {
-			violate("settled in the order %v, admitted %v", settled, admitted)
+}
+
+func (w *world) verifyAttempt(s *conversation.State, b conversation.Batch, r *conversation.AttemptStarted) {
+	if r.Attempt > w.limits.MaxAttempts {
+		violate("attempt %d of %s", r.Attempt, r.Submission)
+	}
+	sub := s.Submission(r.Submission)
+	begun := sub.Began
+	if sub.Parked != nil && slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
+		settled, ok := r.(*conversation.SubmissionSettled)
+		return ok && s.Submission(settled.Submission).Began
+	}) {
+		w.seen["goes on behind"]++
+	}
+	for _, before := range s.Unsettled() {
+		switch {
+		case before.ID == r.Submission:
+			return
+		case before.Parked == nil || before.Due && !begun:
+			violate("%s begins before %s, which may go on", r.Submission, before.ID)
 		}
-		if open := w.durable.Submission(id).OpenCalls(); len(open) > 0 {
-			violate("%s is settled with the open calls %+v", id, open)
-		}
+		w.seen["went ahead"]++
 	}
 }
 

@@ -16,3 +16,4 @@ func goesOnWithSignal() bool       { return true }
 func listsFirst() bool             { return true }
 func takesKept() bool              { return true }
 func refusesLate() bool            { return true }
+func passesParked() bool           { return true }

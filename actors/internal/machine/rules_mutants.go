@@ -21,12 +21,13 @@ const (
 	RuleListFirst    = "list first"    // Who is parked goes on once a journal lists it.
 	RuleTakeKept     = "take kept"     // Who begins to wait takes the signal that is kept.
 	RuleRefuseLate   = "refuse late"   // The first signal for a name decides.
+	RulePassParked   = "pass parked"   // Who comes after a parked submission is answered first.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
-	goOn, listFirst, takeKept, refuseLate atomic.Bool
+	goOn, listFirst, takeKept, refuseLate, passParked atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -37,6 +38,7 @@ func SetRule(name string, on bool) {
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
 		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
+		RulePassParked: &rules.passParked,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -61,3 +63,4 @@ func goesOnWithSignal() bool   { return !rules.goOn.Load() }
 func listsFirst() bool         { return !rules.listFirst.Load() }
 func takesKept() bool          { return !rules.takeKept.Load() }
 func refusesLate() bool        { return !rules.refuseLate.Load() }
+func passesParked() bool       { return !rules.passParked.Load() }

@@ -19,7 +19,7 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
 //	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
@@ -213,6 +213,7 @@ func (s *script) configure() {
 		s.unread = newer
 	}
 	s.limits.ResponseFinishedHook, s.limits.DeliveryStartedHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
+	s.limits.AnswerInOrder = s.d.HasArg("in-order")
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
 }
@@ -221,7 +222,7 @@ func (s *script) configure() {
 // not read them.
 var newer = []conversation.RecordType{
 	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
-	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept,
+	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeWentAhead,
 }
 
 // crash replaces the machine. The batch in flight lands or is gone.

@@ -60,7 +60,7 @@ const waitLater = time.Minute
 // parked was acknowledged long ago, and from then on no timer finds it in time: a journal lists
 // it before the batch is sent.
 func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
-	if m.parked() != nil && !m.listed && listsFirst() {
+	if len(m.parked()) > 0 && !m.listed && listsFirst() {
 		m.ensureListed()
 		m.signals = append(m.signals, in)
 		return

@@ -22,22 +22,56 @@ func (w *world) park(i int) {
 
 // found reports whether nothing is owed, or what is owed waits behind a stored timer.
 func (w *world) found() bool {
+	held := false
+	for _, sub := range w.durable.Unsettled() {
+		_, timed := w.storedTimers[sub.ParkedAt]
+		switch {
+		case sub.Parked != nil && (sub.Due || !timed):
+			return false
+		case sub.Parked == nil && (sub.Began || !held):
+			return false
+		}
+		held = held || w.holds(sub)
+	}
+	return true
+}
+
+// holds reports whether what comes after a parked submission waits for it.
+func (w *world) holds(sub *conversation.Submission) bool {
+	return sub.Retry != nil || w.limits.AnswerInOrder || slices.Contains(w.unread, conversation.TypeWentAhead)
+}
+
+// passes reports whether one is worked on while one before it is parked.
+func (w *world) passes() bool {
+	sub := w.m.State().UnderWay()
+	return sub != nil && sub.Ahead && w.m.State().Unsettled()[0].Parked != nil
+}
+
+// wakePassed lets the time come of one that was passed.
+func (w *world) wakePassed() {
+	for _, sub := range w.m.State().Unsettled() {
+		if sub.Parked != nil && sub.Parked.Until > w.clock() {
+			w.elapse(time.Duration(sub.Parked.Until-w.clock()) * time.Millisecond)
+			return
+		}
+	}
+}
+
+// parkedAt returns the submission that a durable batch has parked, nil if it waits no more.
+func (w *world) parkedAt(at conversation.Offset) *conversation.Submission {
 	queue := w.durable.Unsettled()
-	if len(queue) == 0 {
-		return true
+	i := slices.IndexFunc(queue, func(sub *conversation.Submission) bool { return sub.Parked != nil && sub.ParkedAt == at })
+	if i < 0 {
+		return nil
 	}
-	if queue[0].Parked == nil || queue[0].Due {
-		return false
-	}
-	_, ok := w.storedTimers[queue[0].ParkedAt]
-	return ok
+	return queue[i]
 }
 
 // checkUnparked checks that nothing in a batch goes on before its time.
 func (w *world) checkUnparked(b conversation.Batch) {
 	until := map[conversation.SubmissionID]conversation.Time{}
 	for _, sub := range w.ahead.Unsettled() {
-		if sub.Parked != nil {
+		if sub.Parked != nil && !sub.Due {
 			until[sub.ID] = sub.Parked.Until
 		}
 	}
@@ -65,17 +99,16 @@ func (w *world) checkUnparked(b conversation.Batch) {
 }
 
 func (w *world) storeTimer(e machine.StoreTimer) {
-	queue := w.durable.Unsettled()
-	if len(queue) == 0 || queue[0].Parked == nil || queue[0].ParkedAt != e.At || queue[0].Parked.Until != e.Until {
+	if sub := w.parkedAt(e.At); sub == nil || sub.Parked.Until != e.Until {
 		violate("timer %+v before its record is durable", e)
 	}
-	w.storing = &e
+	w.storing = append(w.storing, e)
 }
 
 // stored ends the storing of a timer.
 func (w *world) stored() {
-	e := w.storing
-	w.storing = nil
+	e := w.storing[0]
+	w.storing = w.storing[1:]
 	w.note("timer of %d is stored", int64(e.At))
 	w.seen["timer stored"]++
 	if _, ok := w.storedTimers[e.At]; ok {
@@ -115,17 +148,16 @@ func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 	if v.Unknown {
 		return
 	}
-	queue := w.durable.Unsettled()
-	still := len(queue) > 0 && queue[0].Parked != nil && queue[0].ParkedAt == asked.At
+	still := w.parkedAt(asked.At)
 	if v.Early {
-		if !still || queue[0].Parked.Until <= w.clock() {
+		if still == nil || still.Parked.Until <= w.clock() && w.ahead.UnderWay() == nil {
 			violate("early for a timer that is due or over: %+v", asked)
 		}
 		return
 	}
 	delete(w.storedTimers, asked.At)
-	if still || !w.found() && !(w.listed && w.claimed()) {
-		violate("timer %+v is answered, and nothing else finds %+v", asked, queue)
+	if still != nil || !w.found() && !(w.listed && w.claimed()) {
+		violate("timer %+v is answered, and nothing else finds %+v", asked, w.durable.Unsettled())
 	}
 }
 

@@ -36,7 +36,7 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
-	storing      *machine.StoreTimer                       // on its way to the bucket
+	storing      []machine.StoreTimer                      // on their way to the bucket
 	storedTimers map[conversation.Offset]conversation.Time // the timers in the bucket
 
 	calls  []*modelCall
@@ -55,9 +55,9 @@ type world struct {
 	aborts  map[machine.ReplyID][]conversation.SubmissionID // what was owed when an abort was asked for
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
-	short   bool // what models say is cut off
-	big     bool // so are outputs of tools
-	turned  int  // model calls that have ended for the submission
+	short   bool                              // what models say is cut off
+	big     bool                              // so are outputs of tools
+	turned  map[conversation.SubmissionID]int // model calls that have ended for the unsettled
 	said    map[conversation.TurnID]*spoken
 	logged  map[conversation.TurnID]*spoken
 	turns   map[conversation.MessageID]conversation.TurnID // the newest of each response in the log
@@ -142,7 +142,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	} else if w.chance(20) {
 		w.short = true
 		w.limits.MaxTurns, w.limits.MaxToolCalls = 1+w.r.IntN(6), 1+w.r.IntN(6)
-	} else if w.chance(40) {
+	} else if w.chance(60) {
 		w.short, w.big, w.cfg.MaxBatchBytes = true, true, 1<<20
 		w.limits.MaxBrought = 60_000 + w.r.IntN(60_000)
 	}
@@ -150,8 +150,9 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	if w.big { // only what runs side by side takes each other's room
 		w.limits.ToolConcurrency = max(w.limits.ToolConcurrency, 2)
 	}
-	w.limits.DeliveryStartedHook, w.limits.SettledHook = w.chance(30), w.chance(50)
+	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
+	w.turned = map[conversation.SubmissionID]int{}
 	return w
 }
 
@@ -311,14 +312,14 @@ func (w *world) landed() conversation.Offset {
 		switch r := r.(type) {
 		case *conversation.SubmissionSettled:
 			w.seen["settled "+string(r.Outcome)]++
-			w.turned = 0 // one submission is worked on at a time
+			delete(w.turned, r.Submission)
 			if r.Error != nil {
 				w.seen[string(r.Error.Type)]++
 			}
 		case *conversation.StepCompleted:
 			w.seen[string(r.Type())]++
-			if w.turned++; w.turned > w.limits.MaxTurns {
-				violate("turn %d of a submission, which may have %d", w.turned, w.limits.MaxTurns)
+			if w.turned[r.Root]++; w.turned[r.Root] > w.limits.MaxTurns {
+				violate("turn %d of a submission, which may have %d", w.turned[r.Root], w.limits.MaxTurns)
 			}
 		case *conversation.ResponseStarted:
 			w.turns[r.Message] = r.Turn
@@ -457,8 +458,8 @@ func (w *world) stop(e machine.Stop) {
 		if w.inflight != nil || w.listing {
 			violate("drained with an append or a listing under way")
 		}
-		if q := w.durable.Unsettled(); w.m.State() != nil && len(q) > 0 && q[0].Running {
-			violate("drained without releasing %s", q[0].ID)
+		if sub := w.durable.UnderWay(); w.m.State() != nil && sub != nil && sub.Running {
+			violate("drained without releasing %s", sub.ID)
 		}
 	}
 	w.gone()

@@ -130,7 +130,7 @@ func (w *world) checkWaits(b conversation.Batch) {
 			if !settles(b, r.Submission) {
 				violate("signal %s is kept in a batch of its own", r.Submission)
 			}
-		case *conversation.WaitStarted:
+		case *conversation.WaitStarted, *conversation.WentAhead:
 		default:
 			continue
 		}
@@ -138,8 +138,10 @@ func (w *world) checkWaits(b conversation.Batch) {
 			violate("%s is written, which not every node reads", r.Type())
 		}
 	}
-	if q := w.ahead.Unsettled(); len(q) > 0 && q[0].Due {
-		violate("batch %d wakes %s, and does not go on with it", int64(b.Offset), q[0].ID)
+	for _, sub := range w.ahead.Unsettled() {
+		if sub.Due && w.ahead.UnderWay() == nil {
+			violate("batch %d wakes %s, and does not go on with it", int64(b.Offset), sub.ID)
+		}
 	}
 }
 

@@ -148,13 +148,11 @@ func (v *view) turnMessages(t conversation.Turn) ([]providers.Message, error) {
 		switch {
 		case p.Tool != nil:
 			said.Parts = append(said.Parts, providers.ToolCall{ID: callID(p.Tool), Name: p.Tool.Name, Arguments: p.Tool.Input, Signature: p.Signature})
-			if p.Tool.Settled {
-				result, err := v.toolResult(p.Tool)
-				if err != nil {
-					return nil, err
-				}
-				results.Parts = append(results.Parts, result)
+			result, err := v.toolResult(p.Tool)
+			if err != nil {
+				return nil, err
 			}
+			results.Parts = append(results.Parts, result)
 		case p.Kind == conversation.PartReasoning:
 			said.Parts = append(said.Parts, providers.Reasoning{Text: p.Text, Signature: p.Signature})
 		default:
@@ -178,7 +176,14 @@ func callID(t *conversation.ToolCall) string {
 	return string(t.Call)
 }
 
+// sayWaits stands for the result of a call that has none yet: its response has been put away
+// until what it waits for comes, and this is a later one.
+const sayWaits = "This call has not ended yet. It waits, and the response goes on when it has ended."
+
 func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error) {
+	if !t.Settled {
+		return providers.ToolResult{CallID: callID(t), Name: t.Name, Content: []providers.Part{providers.Text{Text: sayWaits}}}, nil
+	}
 	text := v.outputOf(t)
 	shown, err := v.images(t.Images)
 	return providers.ToolResult{

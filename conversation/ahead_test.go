@@ -1,0 +1,69 @@
+package conversation_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+func parked(sub conversation.SubmissionID) *conversation.Parked {
+	return &conversation.Parked{Submission: sub, Until: at + 1000, Reason: conversation.ReasonTimer, At: at}
+}
+
+// passed is a conversation in which sub_1 is parked and sub_2 is answered.
+func passed(t *testing.T) *conversation.State {
+	t.Helper()
+	s := conversation.NewState()
+	apply(t, s, created(), admitted(1), attempt("sub_1", 1), started("res_1", "sub_1", "turn_1"), called("call_1"),
+		&conversation.StepCompleted{Message: "res_1", Turn: "turn_1", StopReason: "tool_use"})
+	apply(t, s, parked("sub_1"))
+	apply(t, s, admitted(2), &conversation.WentAhead{Must: true, Submission: "sub_2"}, attempt("sub_2", 1))
+	return s
+}
+
+// TestWentAhead: one that comes while those before it are parked may pass them, one at a time.
+func TestWentAhead(t *testing.T) {
+	s := passed(t)
+	if sub := s.UnderWay(); sub == nil || sub.ID != "sub_2" {
+		t.Errorf("%+v is under way", sub)
+	}
+	kept := again(t, s)
+	if sub := kept.UnderWay(); sub == nil || sub.ID != "sub_2" || !sub.Ahead || kept.Unsettled()[0].Parked == nil {
+		t.Errorf("a checkpoint has %+v under way", sub)
+	}
+	apply(t, s, settled("sub_2"), attempt("sub_1", 1))
+	if sub := s.UnderWay(); sub == nil || sub.ID != "sub_1" || s.Submission("sub_2").Ahead {
+		t.Errorf("%+v is under way", sub)
+	}
+	for name, c := range map[string]struct {
+		records []conversation.Record
+		want    string
+	}{
+		"of one that runs":    {[]conversation.Record{admitted(3), &conversation.WentAhead{Submission: "sub_3"}}, "sub_1, which comes first, is not parked"},
+		"without the record":  {[]conversation.Record{parked("sub_1"), admitted(3), attempt("sub_3", 1)}, "not the first in the queue"},
+		"of a settled one":    {[]conversation.Record{parked("sub_1"), &conversation.WentAhead{Submission: "sub_2"}}, "sub_2 is settled"},
+		"beside another":      {[]conversation.Record{parked("sub_1"), admitted(3), &conversation.WentAhead{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is under way"},
+		"of two that are not": {[]conversation.Record{parked("sub_1"), admitted(3), admitted(4), &conversation.WentAhead{Submission: "sub_4"}}, "sub_3, which comes first, is not parked"},
+	} {
+		s := passed(t)
+		apply(t, s, settled("sub_2"), attempt("sub_1", 1))
+		err := s.Extend(s.Head()+1, c.records...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestViewOfWhoWasPassed: a compaction that keeps only what came after a submission leaves its
+// view to begin with itself.
+func TestViewOfWhoWasPassed(t *testing.T) {
+	s := passed(t)
+	apply(t, s, &conversation.Compacted{Summary: "so far", FirstKept: "sub_2", FirstTurn: "turn_9"})
+	if c := s.Compacted("sub_2"); c == nil || c.FirstKept != "sub_2" || c.FirstTurn != "turn_9" {
+		t.Errorf("who passed sees %+v", c)
+	}
+	if c := s.Compacted("sub_1"); c == nil || c.FirstKept != "sub_1" || c.FirstTurn != "" || c.Summary != "so far" {
+		t.Errorf("who was passed sees %+v", c)
+	}
+}
