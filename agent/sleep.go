@@ -40,8 +40,8 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 // state that was written before it is written again.
 //
 // Time spent in this way counts neither as the tool's time nor as the submission's
-// ([Durability.Timeout]), and is no attempt. Messages that come meanwhile are answered
-// after it; an abort ends it.
+// ([Durability.Timeout]), and is no attempt. Messages that come meanwhile are answered first,
+// unless [Agent.AnswerInOrder] says otherwise; an abort ends it.
 //
 // The name is one of the names of the call's steps. Every error but ErrParked and that of
 // ctx is a [*StepError]: [ErrNoSteps], [ErrSleepInStep], a name that is used twice, a

@@ -44,7 +44,8 @@ type WaitOptions struct {
 // As in a long [Sleep] the run of the function ends: Wait returns [ErrParked], the function
 // has 5 seconds to return, the conversation is put away and costs nothing but storage.
 // With the signal the function is run again from its start, with its recorded steps. What it
-// has heard stays the same in every later run. Clients see the wait as data of the response,
+// has heard stays the same in every later run. Messages that come meanwhile are answered as
+// during a Sleep. Clients see the wait as data of the response,
 // a part of type "data-wait-<call id>" with its name, its state ("waiting", "signal",
 // "timeout") and until when.
 //

@@ -475,7 +475,7 @@ func (m *Machine) advance() {
 // outlive the activation and nobody would take it back. So is a timer that is being
 // stored: until then only the journal, and this machine, know of what is parked.
 func (m *Machine) idle() bool {
-	return m.work == nil && m.timed() && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
+	return m.work == nil && m.timed() && (m.draining || !m.ready()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
 // rest looks after a machine with nothing to do.
