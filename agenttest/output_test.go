@@ -72,12 +72,7 @@ func TestOutputOfASubagent(t *testing.T) {
 				a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Subagents: []*agent.Agent{judge}}
 				models := map[string]*agenttest.Model{
 					"openai/small": agenttest.NewModel(tc.answers...),
-					"openai/gpt-5": agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { // a task that was cut off has not run
-						if last := r.Last(); last == "Win a prize" || strings.Contains(last, "did not run") {
-							return agenttest.Call(agent.TaskTool, map[string]string{"agent": "judge", "prompt": "Judge"})
-						}
-						return agenttest.Say("Done.")
-					}),
+					"openai/gpt-5": agenttest.NewModel(agenttest.Call(agent.TaskTool, map[string]string{"agent": "judge", "prompt": "Judge"}), agenttest.Say("Done.")),
 				}
 				h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Models: models})
 				if crash > 0 {
@@ -104,12 +99,7 @@ func TestOutputOfASubagent(t *testing.T) {
 func TestOutputOverCrashes(t *testing.T) {
 	for n := 1; n < 8; n++ {
 		synctest.Test(t, func(t *testing.T) {
-			model := agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer { // the same again for a reply that was cut off
-				if r.Last() == "Win a prize" {
-					return agenttest.Say("It is spam.")
-				}
-				return agenttest.Call(agent.FinishTool, verdict{true, 1})
-			})
+			model := agenttest.NewModel(agenttest.Say("It is spam."), agenttest.Call(agent.FinishTool, verdict{true, 1}))
 			a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Output: agent.SchemaFor[verdict]()}
 			h := agenttest.New(t, []*agent.Agent{a}, &agenttest.Options{Model: model})
 			h.CrashAtWrite(n)

@@ -1,0 +1,43 @@
+package agenttest
+
+import (
+	"testing"
+
+	"github.com/parleyrun/parley/providers"
+)
+
+// TestQuestionAskedAgain: what comes of a crash is no part of the question.
+func TestQuestionAskedAgain(t *testing.T) {
+	text := func(r providers.Role, s string) providers.Message {
+		return providers.Message{Role: r, Parts: []providers.Part{providers.Text{Text: s}}}
+	}
+	ask, continued := text(providers.RoleUser, "Tea?"), text(providers.RoleUser, "<advisory>\nYour reply was interrupted. What you had written is kept.\n</advisory>")
+	call := func(said, result string, failed bool) []providers.Message {
+		return []providers.Message{
+			{Role: providers.RoleAssistant, Parts: []providers.Part{providers.Text{Text: said}, providers.ToolCall{ID: "1", Name: "pour"}}},
+			{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{
+				CallID: "1", Name: "pour", IsError: failed, Content: []providers.Part{providers.Text{Text: result}},
+			}}},
+		}
+	}
+	const notRun = "This call did not run: the response was interrupted before it started. Call the tool again if it is still needed."
+	asked, _ := question([]providers.Message{ask})
+	for name, tt := range map[string]struct {
+		more []providers.Message
+		same bool
+		said string
+	}{
+		"a text that was cut off":             {[]providers.Message{text(providers.RoleAssistant, "Yes, "), continued}, true, "Yes, "},
+		"a call that was cut off":             {call("", notRun, true), true, ""},
+		"a text and a call":                   {call("I pour. ", notRun, true), true, "I pour. "},
+		"twice":                               {append(call("I ", notRun, true), text(providers.RoleAssistant, "pour. "), continued), true, "I pour. "},
+		"a call that has run":                 {call("", "poured", false), false, ""},
+		"a call that has failed":              {call("", "no tea", true), false, ""},
+		"an outcome that says the same words": {call("", notRun, false), false, ""},
+	} {
+		got, said := question(append([]providers.Message{ask}, tt.more...))
+		if (got == asked) != tt.same || said != tt.said {
+			t.Errorf("%s: the same question %v, said %q", name, got == asked, said)
+		}
+	}
+}
