@@ -229,6 +229,13 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 			io.WriteString(w, body)
 		}))
 	}
+	elsewhere := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("secrets are sent where the endpoint says")
+		io.WriteString(w, `{"access_token":"lent","expires_in":60}`)
+	})
+	sends := userFile(t, newTokenServer(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
+	}))
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	garbage := filepath.Join(t.TempDir(), "f.json")
@@ -251,6 +258,7 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 		"revoked":          {answers(400, `{"error":"invalid_grant","error_description":"of kept-refresh"}`), providers.KindAuth, "status 400"},
 		"not its client":   {answers(401, `{"error":"invalid_client"}`), providers.KindAuth, "status 401"},
 		"too often":        {answers(429, `{"error":"rate_limit"}`), providers.KindRateLimit, "status 429"},
+		"sends elsewhere":  {sends, providers.KindAuth, "status 307"},
 		"fails":            {answers(503, `kept-secret`), providers.KindOverloaded, "status 503"},
 		"no token":         {answers(200, `{}`), providers.KindAuth, "the answer holds none"},
 		"cannot be called": {userFile(t, gone.URL), providers.KindNetwork, "get access token"},

@@ -35,6 +35,7 @@ func TestSign(t *testing.T) {
 		"get-header-key-duplicate":         {"GET", "/", "", "", header{"My-Header1": {"value2", "value2", "value1"}}, "host;my-header1;x-amz-date", "c9d5ea9f3f72853aea855b47ea873832890dbdd183b4468f858259531a5138ea"},
 		"post-header-key-sort":             {"POST", "/", "", "", header{"My-Header1": {"value1"}}, "host;my-header1;x-amz-date", "c5410059b04c1ee005303aed430f6e6645f61f4dc9e1461ec8f8916fdf18852c"},
 		"get-vanilla-query-order-key-case": {"GET", "/?Param2=value2&Param1=value1", "", "", nil, "host;x-amz-date", "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"},
+		"get-vanilla-query-order-value":    {"GET", "/?Param1=value2&Param1=value1", "", "", nil, "host;x-amz-date", "5772eed61e12b33fae39ee5e7012498b51d56abc0abb7c60486157bd471c4694"},
 		"get-vanilla-query-order-encoded":  {"GET", "/?Param-3=Value3&Param=Value2&%E1%88%B4=Value1", "", "", nil, "host;x-amz-date", "371d3713e185cc334048618a97f809c9ffe339c62934c032af5a0e595648fcac"},
 		"get-vanilla-query-unreserved":     {"GET", "/?" + all + "=" + all, "", "", nil, "host;x-amz-date", "9c3e54bfcdf0b19771a7f523ee5669cdf59bc7cc0884027167c21bb143a40197"},
 		"post-x-www-form-urlencoded": {"POST", "/", "", "Param1=value1", header{
