@@ -212,6 +212,8 @@ func (a *activation) perform(e machine.Effect) {
 		a.reply(e)
 	case machine.StoreTimer:
 		a.storeTimer(e)
+	case machine.SendReply:
+		a.sendReply(e)
 	case machine.Checkpoint:
 		a.archive.Checkpoint(a.writer.checkpoint(e, a.tap.Exported()))
 	case machine.SetTimer:

@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 13
+const Reducer = 14
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
@@ -21,7 +21,8 @@ const Reducer = 13
 // in which a model call is to be repeated later, refusedReducer of one in which an image
 // was refused, storedReducer of one with a stored output, and spentReducer of one that has what
 // an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
-// The newest is of one in which a submission has passed those before it.
+// aheadReducer is of one in which a submission has passed those before it, and the newest of one that
+// owes a reply.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -31,6 +32,7 @@ const (
 	storedReducer  = 10
 	spentReducer   = 11
 	waitReducer    = 12
+	aheadReducer   = 13
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -57,6 +59,7 @@ type (
 		Waits       []*Wait                    `json:"waits,omitempty"`
 		Signals     []*KeptSignal              `json:"signals,omitempty"`
 		Decided     []DecidedName              `json:"decided,omitempty"`
+		Owed        []*OwedReply               `json:"owed,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if it has begun.
@@ -109,7 +112,7 @@ func EncodeState(s *State) ([]byte, error) {
 	f := stateForm{
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
-		Waits: s.waits, Signals: s.signals, Decided: s.decided,
+		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -165,11 +168,14 @@ func (s *State) reducer() int {
 			version = max(version, spentReducer)
 		}
 		if sub.Ahead {
-			return Reducer
+			version = max(version, aheadReducer)
 		}
 	}
 	if len(s.waits) > 0 || len(s.signals) > 0 || len(s.decided) > 0 {
 		version = max(version, waitReducer)
+	}
+	if len(s.owed) > 0 {
+		version = Reducer
 	}
 	return version
 }
@@ -231,7 +237,7 @@ func DecodeState(b []byte) (*State, error) {
 	}
 	s := newStateAt(f.Head)
 	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
-	s.settlements, s.waits, s.signals, s.decided = f.Settlements, f.Waits, f.Signals, f.Decided
+	s.settlements, s.waits, s.signals, s.decided, s.owed = f.Settlements, f.Waits, f.Signals, f.Decided, f.Owed
 	for k, v := range f.Author {
 		s.author[k] = v
 	}

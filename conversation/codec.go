@@ -64,6 +64,8 @@ func recordTable() []recordKind {
 		{TypeWaitEnded, true, func() Record { return new(WaitEnded) }},
 		{TypeSignalKept, true, func() Record { return new(SignalKept) }},
 		{TypeWentAhead, true, func() Record { return new(WentAhead) }},
+		{TypeReplyOwed, true, func() Record { return new(ReplyOwed) }},
+		{TypeReplyTold, true, func() Record { return new(ReplyTold) }},
 	}, nextRecords()...)
 }
 

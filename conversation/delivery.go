@@ -73,6 +73,8 @@ type Admission struct {
 	// DispatchDepth is how many dispatches by agents led to it, one by the work on the
 	// other: 0 for what comes from outside.
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
+	// ReplyTo is who is told when the submission is settled; nil for nobody.
+	ReplyTo *ReplyTo `json:"replyTo,omitempty"`
 }
 
 // PayloadHash identifies what the admission delivers, so that a reused key with

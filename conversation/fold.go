@@ -99,6 +99,10 @@ func (s *State) foldRest(r Record) error {
 		return s.foldKept(r)
 	case *WentAhead:
 		return s.foldAhead(r)
+	case *ReplyOwed:
+		return s.foldReplyOwed(r)
+	case *ReplyTold:
+		return s.foldReplyTold(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)

@@ -437,6 +437,10 @@ func (g *generator) pass() {
 	g.push(&conversation.SubmissionAdmitted{
 		Submission: w.sub, Message: conversation.MessageID(g.next("msg")), Key: g.next("key"), PayloadHash: "h", Delivery: g.delivery(), At: g.now(),
 	})
+	owed := g.chance(50)
+	if owed {
+		g.push(&conversation.ReplyOwed{Must: true, Submission: w.sub, To: sampleReplyTo()})
+	}
 	g.push(&conversation.WentAhead{Must: true, Submission: w.sub})
 	g.attempt(w)
 	g.openTurn(w)
@@ -445,6 +449,10 @@ func (g *generator) pass() {
 	}
 	g.closeTurn(w, "stop")
 	g.push(&conversation.SubmissionSettled{Submission: w.sub, Outcome: conversation.OutcomeCompleted, At: g.now()})
+	if owed {
+		g.cut()
+		g.push(&conversation.ReplyTold{Must: true, Submission: w.sub, At: g.now()})
+	}
 }
 
 // signal is one for a wait, which is settled at once.

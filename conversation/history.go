@@ -339,5 +339,8 @@ func (s *State) Bytes() int {
 		n += PartBytes + len(k.Body)
 	}
 	n += PartBytes * len(s.decided)
+	for _, o := range s.owed {
+		n += o.bytes()
+	}
 	return n + PartBytes*len(s.settlements) + attachmentIDBytes*len(s.refused)
 }

@@ -238,8 +238,11 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		&conversation.StepCompleted{Message: "res_1", Turn: "turn_1"}, &conversation.Parked{Submission: "sub_1"},
 		&conversation.WentAhead{Submission: "sub_2"},
 	}
-	if got := reducer(0, parked...); got != conversation.Reducer {
+	if got := reducer(0, parked...); got != 13 {
 		t.Errorf("one that went ahead: %d", got)
+	}
+	if got := reducer(0, paid, &conversation.ReplyOwed{Submission: "sub_2"}); got != conversation.Reducer {
+		t.Errorf("a reply that is owed: %d", got)
 	}
 }
 

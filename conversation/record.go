@@ -40,6 +40,8 @@ const (
 	TypeWaitEnded           RecordType = "wait_ended"
 	TypeSignalKept          RecordType = "signal_kept"
 	TypeWentAhead           RecordType = "went_ahead"
+	TypeReplyOwed           RecordType = "reply_owed"
+	TypeReplyTold           RecordType = "reply_told"
 )
 
 // Record is one immutable fact of a conversation.
@@ -598,6 +600,20 @@ type (
 		Submission SubmissionID `json:"submission"`
 	}
 
+	// ReplyOwed says who waits for the reply to a submission that is admitted in the same batch.
+	ReplyOwed struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+		To         ReplyTo      `json:"to"`
+	}
+
+	// ReplyTold says that who waits for a reply has it, or is over.
+	ReplyTold struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+		At         Time         `json:"at"`
+	}
+
 	// SignalKept says that nobody waits yet for the name of a signal, whose admission and
 	// settlement stand in the same batch.
 	SignalKept struct {
@@ -667,6 +683,10 @@ func (*WaitEnded) Type() RecordType { return TypeWaitEnded }
 func (*SignalKept) Type() RecordType { return TypeSignalKept }
 
 func (*WentAhead) Type() RecordType { return TypeWentAhead }
+
+func (*ReplyOwed) Type() RecordType { return TypeReplyOwed }
+
+func (*ReplyTold) Type() RecordType { return TypeReplyTold }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }

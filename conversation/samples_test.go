@@ -142,7 +142,13 @@ func endSamples() []conversation.Record {
 		},
 		&conversation.SignalKept{Must: true, Submission: "sub_3", Name: "approval", Body: "true", At: at},
 		&conversation.WentAhead{Must: true, Submission: "sub_2"},
+		&conversation.ReplyOwed{Must: true, Submission: "sub_2", To: sampleReplyTo()},
+		&conversation.ReplyTold{Must: true, Submission: "sub_2", At: at},
 	}
+}
+
+func sampleReplyTo() conversation.ReplyTo {
+	return conversation.ReplyTo{Address: conversation.Address{Agent: "desk", ID: "7"}, UID: "inst_2", Name: "reply of triage 1f"}
 }
 
 func sampleOutput() conversation.StoredOutput {

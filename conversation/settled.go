@@ -19,8 +19,11 @@ type Reply struct {
 	Data map[string][]json.RawMessage
 	// Metadata is what the agent's author put onto the message; nil if nothing.
 	Metadata json.RawMessage
-	// Message is the whole of it; nil if the agent said nothing.
+	// Message is the whole of it; nil if the agent said nothing, and of a reply to a question of
+	// another conversation, which has its text and output alone.
 	Message *Message
+	// Cut says of such a reply that it is longer: Text is its beginning, and there is no Output.
+	Cut bool
 }
 
 // ReplyOf returns the reply to a submission that is in a message, nil for none.

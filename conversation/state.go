@@ -52,6 +52,7 @@ type State struct {
 	settlements []Settlement
 	submissions []*Submission
 	unsettled   []*Submission // admission order
+	owed        []*OwedReply  // oldest first; changed in copies
 	waiting     waiting       // of all of them but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
@@ -419,6 +420,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 		}
 	}
 	s.dropChildren(sub)
+	s.replied(sub, r)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	sub.Parked, sub.ParkedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)

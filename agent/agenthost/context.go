@@ -106,6 +106,13 @@ type Waiter interface {
 	Wait(ctx context.Context, w Waiting) (json.RawMessage, error)
 }
 
+// Asker is a [StepRecorder] by which a call asks other conversations. Without it [agent.Ask] fails.
+type Asker interface {
+	// Ask accepts a delivery whose reply is told to the call. The error is that of
+	// [Dispatcher.Admit], or [agent.ErrParked] if the run of the call has to end.
+	Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
+}
+
 // FitSignal returns the value that the body of a signal is for the schema of a wait: what it is as JSON,
 // or else as a text. The error is that of [agent.Schema.Validate], or says that the schema is none.
 func FitSignal(ctx context.Context, schema json.RawMessage, body string) (json.RawMessage, error) {

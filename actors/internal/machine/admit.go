@@ -51,6 +51,10 @@ func (m *Machine) admit(in Admit) {
 		m.emit(Reply{in.To, Refused{crowded(sayBytesWait, n, m.cfg.MaxWaitingBytes)}})
 		return
 	}
+	if refusal := m.owing(a); refusal != nil {
+		m.emit(Reply{in.To, Refused{refusal}})
+		return
+	}
 	if in.Precheck {
 		m.reply(in.To, Clear{}, false)
 		return
@@ -95,12 +99,10 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 		return
 	}
 	_, signal := in.Admission.Delivery.Awaited()
-	owed := !sub.Settled || signal && m.owes() // a signal is settled at once, what it has woken is not
+	// A signal is settled at once, what it has woken is not; and a reply is owed beyond the settlement.
+	owed := !sub.Settled || signal && m.owes() || m.state.OwesReply(sub.ID) != nil
 	if owed {
-		m.ensureListed()
-		if !m.claimed && m.inflight == nil && m.pending.empty() { // it is parked
-			m.enqueueClaim()
-		}
+		m.takeOver()
 	}
 	m.reply(in.To, receipt, owed)
 }
@@ -130,7 +132,13 @@ func (m *Machine) check(in Admit) *conversation.Error {
 
 // accept records the admission, and starts the attempt if nothing waits before it.
 func (m *Machine) accept(in Admit, hash string) {
-	admitted := m.record(in, hash)
+	var with []func(*conversation.SubmissionAdmitted) conversation.Record
+	if to := in.Admission.ReplyTo; to != nil {
+		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
+			return &conversation.ReplyOwed{Must: true, Submission: r.Submission, To: *to}
+		})
+	}
+	admitted := m.record(in, hash, with...)
 	m.ensureListed()
 	m.startNext()
 	m.receipts[admitted.Submission] = &receipt{came: in.came}

@@ -164,6 +164,8 @@ func weight(r conversation.Record) int {
 		return len(r.Value)
 	case *conversation.SignalKept:
 		return len(r.Body)
+	case *conversation.ReplyOwed:
+		return len(r.To.Address.ID) + len(r.To.Name)
 	case *conversation.ImagesRefused:
 		return refusedBytes * len(r.Attachments)
 	}

@@ -240,6 +240,9 @@ func (m *Machine) endWork(w *work) {
 // and kept, calls without an outcome that cannot be run again get one, and the submission
 // that was worked on is tried again, within its limits.
 func (m *Machine) resume() {
+	if m.owesReply() && listsTakeover() {
+		m.ensureListed()
+	}
 	sub := m.next()
 	if sub == nil {
 		return

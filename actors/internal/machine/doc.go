@@ -26,7 +26,7 @@
 //  6. After a lost append the machine is stopped: everybody waiting is told that
 //     the outcome is unknown, and no further append is asked for.
 //  7. A machine that passivates owes nothing: all that it wrote is durable and
-//     settled, or waits for a time and a stored timer says so; nothing is in flight and
+//     settled, and told to who waits for it, or waits for a time and a stored timer says so; nothing is in flight and
 //     no journal need list its writer. Another one may go on as that writer, without a
 //     claim, if nobody has written since.
 //  8. A submission whose calls all wait for a time is parked: its attempt ends without

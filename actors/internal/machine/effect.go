@@ -94,6 +94,12 @@ type (
 		At    conversation.Offset
 		Until conversation.Time
 	}
+	// SendReply tells who waits for a reply of it, again and again until it is taken, or nobody
+	// waits any more; [ReplyTold] answers.
+	SendReply struct {
+		To    conversation.ReplyTo
+		Reply *conversation.ToldReply
+	}
 	// StartDelivery shows the author a delivery before the first model call for it;
 	// [DeliveryStarted] answers.
 	StartDelivery struct {
@@ -160,6 +166,7 @@ func (CallModel) effect()      {}
 func (RunTool) effect()        {}
 func (StoreOutput) effect()    {}
 func (StoreTimer) effect()     {}
+func (SendReply) effect()      {}
 func (StartDelivery) effect()  {}
 func (ShowSettlement) effect() {}
 func (Summarize) effect()      {}

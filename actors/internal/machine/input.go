@@ -166,6 +166,9 @@ type (
 	// TimerStored says that the timer of the batch at an offset is stored.
 	TimerStored struct{ At conversation.Offset }
 
+	// ReplyTold says that who waited for the reply to a submission has it, or is over.
+	ReplyTold struct{ Submission conversation.SubmissionID }
+
 	// Appended says that the batch in flight is durable and its claim verified.
 	Appended struct{ Offset conversation.Offset }
 	// AppendLost says that the batch in flight was fenced or its outcome cannot be
@@ -304,6 +307,7 @@ func (Abort) input()            {}
 func (Poke) input()             {}
 func (CheckTimer) input()       {}
 func (TimerStored) input()      {}
+func (ReplyTold) input()        {}
 func (ToolParked) input()       {}
 func (Appended) input()         {}
 func (AppendLost) input()       {}

@@ -97,6 +97,7 @@ type Machine struct {
 	waits    []wait
 	signals  []Admit                                // of parked calls, until a journal lists this writer
 	receipts map[conversation.SubmissionID]*receipt // of the unsettled that it admitted
+	sending  map[conversation.SubmissionID]bool     // replies that are on their way
 	looks    looks
 	listing  bool
 	listed   bool
@@ -166,7 +167,7 @@ type receipt struct {
 // New returns a machine that waits for [Opened]. Many may share a configuration,
 // which must not be changed.
 func New(cfg *Config) *Machine {
-	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}, timers: map[conversation.Offset]bool{}}
+	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}, timers: map[conversation.Offset]bool{}, sending: map[conversation.SubmissionID]bool{}}
 }
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
@@ -384,6 +385,8 @@ func (m *Machine) take(in Input) {
 		m.checkTimer(in)
 	case TimerStored:
 		m.timerStored(in)
+	case ReplyTold:
+		m.replyTold(in)
 	case Appended:
 		m.appended(in)
 	case AppendLost:
@@ -459,6 +462,7 @@ func (m *Machine) advance() {
 	}
 	m.flush()
 	m.showSettled()
+	m.sendReplies()
 	m.startWaiting()
 	m.checkpoint(m.cfg.CheckpointBatches)
 	if m.work == nil && m.cfg.RestBatches > 0 {

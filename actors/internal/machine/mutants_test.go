@@ -16,6 +16,7 @@ func TestMutants(t *testing.T) {
 	for _, m := range []struct{ rule, notice string }{
 		{machine.RuleListFirst, "wakes what no journal lists"},
 		{machine.RulePassParked, "unlist with"},
+		{machine.RuleStayForReply, "unlist with"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			machine.SetRule(m.rule, false)

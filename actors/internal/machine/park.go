@@ -70,7 +70,7 @@ func (m *Machine) now() conversation.Time {
 
 // ready reports whether something is owed that no timer finds in time.
 func (m *Machine) ready() bool {
-	return m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
+	return m.owesReply() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
 }
 
 // timed reports whether the timers of all that is parked are stored, durably.
@@ -84,8 +84,10 @@ func (m *Machine) timed() bool {
 // stored: then it is found without this machine and without any journal.
 func (m *Machine) asleep() bool { return len(m.state.Unsettled()) > 0 && !m.ready() && m.timed() }
 
-// owes reports whether there is unsettled work that no timer finds.
-func (m *Machine) owes() bool { return len(m.state.Unsettled()) > 0 && !m.asleep() }
+// owes reports whether there is unsettled work that no timer finds, or a reply to be told.
+func (m *Machine) owes() bool {
+	return m.owesReply() || len(m.state.Unsettled()) > 0 && !m.asleep()
+}
 
 // toolParked ends a call for now that waits for a time. It keeps its place among those
 // that may run at once, so that calls which shall follow each other do.
@@ -250,7 +252,7 @@ func (m *Machine) checkTimer(in CheckTimer) {
 	}
 	m.unpark()
 	if m.ready() {
-		m.ensureListed()
+		m.takeOver()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), timer: &in})
 }
@@ -270,7 +272,7 @@ func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
 	switch {
 	case w.offset > m.durable:
 		return nil, false
-	case len(m.state.Unsettled()) == 0:
+	case len(m.state.Unsettled()) == 0 && !m.owesReply():
 		return TimerChecked{}, m.state.Head() == m.durable
 	case !m.ready():
 		return TimerChecked{}, m.asleep()

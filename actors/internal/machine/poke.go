@@ -12,9 +12,18 @@ func (m *Machine) poke(in Poke) {
 		m.enqueueClaim()
 	}
 	if m.ready() && listsTakeover() {
-		m.ensureListed()
+		m.takeOver()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), poke: &in})
+}
+
+// takeOver has this writer listed, and known in the log where no work makes a batch: what is owed is
+// parked, or a reply.
+func (m *Machine) takeOver() {
+	m.ensureListed()
+	if !m.claimed && m.inflight == nil && m.pending.empty() {
+		m.enqueueClaim()
+	}
 }
 
 // shows reports whether the durable prefix holds a batch of another nonce above
@@ -41,7 +50,7 @@ func (m *Machine) ripePoke(in Poke) (Answer, bool) {
 	switch {
 	case !m.shows(in): // the log is shorter than the journal says: a later sweep asks again
 		return Poked{Unknown: true}, true
-	case len(m.state.Unsettled()) == 0:
+	case len(m.state.Unsettled()) == 0 && !m.owesReply():
 		return Poked{}, m.state.Head() == m.durable
 	case !m.ready():
 		return Poked{}, m.asleep() && m.state.Head() == m.durable

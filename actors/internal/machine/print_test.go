@@ -88,6 +88,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "store-output gen=%d %s %s of %d bytes room=%d\n", e.Done.Gen, e.Submission, e.Done.Call, len(e.Done.Output), e.Room)
 	case machine.StoreTimer:
 		fmt.Fprintf(w, "store-timer %d until=%s\n", int64(e.At), e.Until)
+	case machine.SendReply:
+		fmt.Fprintf(w, "send-reply %s/%s %q %s %s %q\n", e.To.Address.Agent, e.To.Address.ID, e.To.Name, e.Reply.Submission, e.Reply.Outcome, e.Reply.Text)
 	case machine.StartDelivery:
 		fmt.Fprintf(w, "start-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)
 	case machine.ShowSettlement:
@@ -247,14 +249,6 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s until=%s %s%s", r.Submission, r.Until, r.Reason, elapsedText(r.ElapsedMs))
 	case *conversation.RetryScheduled:
 		return childText(r.Child) + fmt.Sprintf("%s %s %s until=%s rounds=%d blind=%d waited=%dms", r.Submission, r.Model, r.Reason, r.Until, r.Rounds, r.Blind, r.WaitedMs)
-	case *conversation.WaitStarted:
-		return childText(r.Child) + fmt.Sprintf("%s %q until=%s%s", r.Call, r.Name, r.Until, suffix(" dropped=", string(r.Dropped)))
-	case *conversation.WaitEnded:
-		return childText(r.Child) + fmt.Sprintf("%s %q %s%s%s", r.Call, r.Name, r.Reason, suffix(" ", string(r.Signal)), suffix(" value=", string(r.Value)))
-	case *conversation.SignalKept:
-		return fmt.Sprintf("%s %q %q", r.Submission, r.Name, r.Body)
-	case *conversation.WentAhead:
-		return string(r.Submission)
 	case *conversation.HookDone:
 		return fmt.Sprintf("%s %s", r.Submission, r.Hook)
 	case *conversation.ChildStarted:
@@ -271,6 +265,25 @@ func recordText(r conversation.Record) string {
 			s += fmt.Sprintf(" %s %v", r.Error.Type, r.Error.Meta)
 		}
 		return s
+	}
+	return waitText(r)
+}
+
+// waitText is recordText of what is recorded of waits, and of who waits.
+func waitText(r conversation.Record) string {
+	switch r := r.(type) {
+	case *conversation.WaitStarted:
+		return childText(r.Child) + fmt.Sprintf("%s %q until=%s%s", r.Call, r.Name, r.Until, suffix(" dropped=", string(r.Dropped)))
+	case *conversation.WaitEnded:
+		return childText(r.Child) + fmt.Sprintf("%s %q %s%s%s", r.Call, r.Name, r.Reason, suffix(" ", string(r.Signal)), suffix(" value=", string(r.Value)))
+	case *conversation.SignalKept:
+		return fmt.Sprintf("%s %q %q", r.Submission, r.Name, r.Body)
+	case *conversation.WentAhead:
+		return string(r.Submission)
+	case *conversation.ReplyTold:
+		return string(r.Submission)
+	case *conversation.ReplyOwed:
+		return fmt.Sprintf("%s to %s/%s %q", r.Submission, r.To.Address.Agent, r.To.Address.ID, r.To.Name)
 	}
 	return fmt.Sprintf("%+v", r)
 }

@@ -39,7 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "judged", "already_decided",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 	} {
 		if seen[want] < int(*schedules/100) {
@@ -128,6 +128,10 @@ func (w *world) progress(first int) bool {
 		case 8:
 			if len(w.storing) > 0 && (w.calm || w.chance(8)) {
 				w.stored()
+				return true
+			}
+			if len(w.sending) > 0 && (w.calm || w.chance(20)) {
+				w.replyArrives()
 				return true
 			}
 		case 0:
@@ -343,6 +347,9 @@ func (w *world) admit() {
 		if w.durable.Exists() && w.chance(60) {
 			a.Condition.UID = w.durable.Created().UID
 		}
+	}
+	if _, signal := a.Delivery.Awaited(); !signal && w.chance(15) {
+		a.ReplyTo = &asker
 	}
 	in := machine.Admit{Admission: a, Precheck: w.chance(15), Fit: w.held(a)}
 	if !in.Precheck {
@@ -617,6 +624,8 @@ func (w *world) verify() {
 		violate("the journal still lists %+v", w.journal)
 	case len(w.storedTimers) > 0:
 		violate("the timers %v are still there", w.storedTimers)
+	case w.owesReply():
+		violate("replies are still owed: %+v", w.durable.OwedReplies())
 	}
 	for id := range w.acked {
 		if sub := w.durable.Submission(id); sub == nil || !sub.Settled {

@@ -17,3 +17,4 @@ func listsFirst() bool             { return true }
 func takesKept() bool              { return true }
 func refusesLate() bool            { return true }
 func passesParked() bool           { return true }
+func staysForReply() bool          { return true }

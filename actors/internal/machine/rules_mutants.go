@@ -9,25 +9,26 @@ import (
 
 // Names of the rules that SetRule knows.
 const (
-	RuleFenceOpened  = "fence opened"  // Who opens an idle log for a poke fences before it answers.
-	RuleFenceKnown   = "fence known"   // So does who remembers it as idle.
-	RuleListTakeover = "list takeover" // Who takes work over is listed.
-	RuleHoldListed   = "hold listed"   // Work is held once a landed journal says so.
-	RuleUnlistLate   = "unlist late"   // Idle is durable before the writer leaves the set.
-	RuleVouchReplay  = "vouch replay"  // A replay of unsettled work is acknowledged like new work.
-	RuleStayListed   = "stay listed"   // Who steps down stays in the set.
-	RuleStayAtWork   = "stay at work"  // Who has something to do stays in memory.
-	RuleGoOn         = "go on"         // What a signal ends goes on in the batch of the signal.
-	RuleListFirst    = "list first"    // Who is parked goes on once a journal lists it.
-	RuleTakeKept     = "take kept"     // Who begins to wait takes the signal that is kept.
-	RuleRefuseLate   = "refuse late"   // The first signal for a name decides.
-	RulePassParked   = "pass parked"   // Who comes after a parked submission is answered first.
+	RuleFenceOpened  = "fence opened"   // Who opens an idle log for a poke fences before it answers.
+	RuleFenceKnown   = "fence known"    // So does who remembers it as idle.
+	RuleListTakeover = "list takeover"  // Who takes work over is listed.
+	RuleHoldListed   = "hold listed"    // Work is held once a landed journal says so.
+	RuleUnlistLate   = "unlist late"    // Idle is durable before the writer leaves the set.
+	RuleVouchReplay  = "vouch replay"   // A replay of unsettled work is acknowledged like new work.
+	RuleStayListed   = "stay listed"    // Who steps down stays in the set.
+	RuleStayAtWork   = "stay at work"   // Who has something to do stays in memory.
+	RuleGoOn         = "go on"          // What a signal ends goes on in the batch of the signal.
+	RuleListFirst    = "list first"     // Who is parked goes on once a journal lists it.
+	RuleTakeKept     = "take kept"      // Who begins to wait takes the signal that is kept.
+	RuleRefuseLate   = "refuse late"    // The first signal for a name decides.
+	RulePassParked   = "pass parked"    // Who comes after a parked submission is answered first.
+	RuleStayForReply = "stay for reply" // Who owes a reply stays listed, and sends it.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
-	goOn, listFirst, takeKept, refuseLate, passParked atomic.Bool
+	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -38,7 +39,7 @@ func SetRule(name string, on bool) {
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
 		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
-		RulePassParked: &rules.passParked,
+		RulePassParked: &rules.passParked, RuleStayForReply: &rules.stayForReply,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -64,3 +65,4 @@ func listsFirst() bool         { return !rules.listFirst.Load() }
 func takesKept() bool          { return !rules.takeKept.Load() }
 func refusesLate() bool        { return !rules.refuseLate.Load() }
 func passesParked() bool       { return !rules.passParked.Load() }
+func staysForReply() bool      { return !rules.stayForReply.Load() }

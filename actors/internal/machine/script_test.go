@@ -22,7 +22,7 @@ import (
 //	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
-//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=]
+//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=] [asked]
 //	appended  the batch in flight is durable
 //	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
 //	listed    the journal lists the writer
@@ -32,6 +32,7 @@ import (
 //	parked    a call ends for now because it waits: call= in= [gen=]
 //	wait      a call waits for a signal: call= name= in= [schema=] [kept= value= | unfit] [gen=]
 //	signal    a caller signals a name: key= name= body= [schema= value= | unfit]
+//	told      who waits for the newest reply has it, or is over
 //	stored    the timer of the newest batch that parked is stored, or that of at=
 //	check-timer  a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
@@ -82,6 +83,7 @@ type script struct {
 	retry  int                       // gen of the newest retry timer
 	job    int                       // gen of the newest summary asked for
 	timer  conversation.Offset       // of the newest timer to be stored
+	reply  conversation.SubmissionID // of the newest reply to be told
 	lives  int
 	shown  int // batches whose events were shown
 	quiet  bool
@@ -149,6 +151,8 @@ func (s *script) follow(e machine.Effect) {
 		s.gen = e.Gen
 	case machine.StoreTimer:
 		s.timer = e.At
+	case machine.SendReply:
+		s.reply = e.Reply.Submission
 	case machine.Summarize:
 		s.job = e.Gen
 	case machine.SetTimer:
@@ -223,6 +227,7 @@ func (s *script) configure() {
 var newer = []conversation.RecordType{
 	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
 	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeWentAhead,
+	conversation.TypeReplyOwed, conversation.TypeReplyTold,
 }
 
 // crash replaces the machine. The batch in flight lands or is gone.
@@ -374,6 +379,8 @@ func (s *script) loopInput() machine.Input {
 		return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck"), Fit: s.fit()}
 	case "stored":
 		return machine.TimerStored{At: conversation.Offset(s.number("at", int(s.timer)))}
+	case "told":
+		return machine.ReplyTold{Submission: s.reply}
 	case "check-timer":
 		s.caller++
 		return machine.CheckTimer{To: s.caller, At: conversation.Offset(s.number("at", int(s.timer)))}
@@ -470,6 +477,9 @@ func (s *script) admit() machine.Input {
 	}
 	if s.d.HasArg("file") {
 		a.Delivery.Attachments = []conversation.Attachment{{SHA256: "00ff", MimeType: s.arg("file"), Size: 2}}
+	}
+	if s.d.HasArg("asked") {
+		a.ReplyTo = &asker
 	}
 	a.Condition = conversation.Condition{
 		Absent: s.d.HasArg("absent"), Set: s.d.HasArg("uid"), UID: conversation.UID(s.arg("uid")),

@@ -27,6 +27,8 @@ const (
 	sayBytesWait    = "Messages of %d bytes wait in this conversation, which takes %d. Retry when some of them are answered."
 
 	saySignalLater = "Some node of this server does not know waits yet. Retry when all run the same version."
+	sayReplyLater  = "Some node of this server does not know replies to conversations yet. Retry when all run the same version."
+	sayRepliesOwed = "This conversation owes %d replies to others, which is as many as it may. Retry when some of them are told."
 	saySignalLate  = "The wait %q is decided, or will be by the signal that is kept for it."
 	saySignalsFull = "%d signals are kept that nobody has waited for, which is as many as a conversation takes."
 

@@ -22,6 +22,9 @@ func (w *world) park(i int) {
 
 // found reports whether nothing is owed, or what is owed waits behind a stored timer.
 func (w *world) found() bool {
+	if w.owesReply() {
+		return false
+	}
 	held := false
 	for _, sub := range w.durable.Unsettled() {
 		_, timed := w.storedTimers[sub.ParkedAt]

@@ -36,6 +36,8 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
+	sending      []conversation.SubmissionID               // replies on their way
+	heardOf      map[conversation.SubmissionID]bool        // replies that have arrived
 	storing      []machine.StoreTimer                      // on their way to the bucket
 	storedTimers map[conversation.Offset]conversation.Time // the timers in the bucket
 
@@ -152,7 +154,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
-	w.turned = map[conversation.SubmissionID]int{}
+	w.turned, w.heardOf = map[conversation.SubmissionID]int{}, map[conversation.SubmissionID]bool{}
 	return w
 }
 
@@ -183,7 +185,7 @@ func (w *world) gone() {
 		w.drop()
 	}
 	w.booted, w.calls, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
-	w.start, w.jobs, w.storing = nil, nil, nil
+	w.start, w.jobs, w.storing, w.sending = nil, nil, nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -255,6 +257,8 @@ func (w *world) effect(e machine.Effect) {
 		w.storeOutput(e)
 	case machine.StoreTimer:
 		w.storeTimer(e)
+	case machine.SendReply:
+		w.sendReply(e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
 	case machine.StartDelivery:
@@ -283,6 +287,7 @@ func (w *world) append(b conversation.Batch) {
 		violate("append %s: %v", w.frozen, err)
 	}
 	w.checkWaits(w.decoded)
+	w.checkReplies(w.decoded)
 	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // nothing urgent waits behind it
 	for _, r := range b.Records {
 		switch r.(type) {
@@ -529,7 +534,7 @@ func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
 		if !w.listed && w.wakes(r) && !w.found() || !w.claimed() && !r.Deduplicated {
 			violate("receipt for signal %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 		}
-	case (!r.Deduplicated || !sub.Settled) && !(w.listed && w.claimed()):
+	case (!r.Deduplicated || !sub.Settled || w.durable.OwesReply(sub.ID) != nil) && !(w.listed && w.claimed()):
 		violate("receipt for %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 	case asked.Precheck && !r.Deduplicated:
 		violate("a precheck admits")

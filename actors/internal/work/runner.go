@@ -42,6 +42,8 @@ type NodeOptions struct {
 	DispatchesAtOnce int
 	// Admit brings what they send to its conversation.
 	Admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
+	// Unread are the types of records that not every member reads.
+	Unread func() []conversation.RecordType
 	// Spawn runs what is begun here in a goroutine of the node, unless that is at its end.
 	Spawn func(func())
 	// Life is the context of what nobody waits for: a hook that is told of a settlement.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -230,6 +231,7 @@ var (
 	_ agenthost.StepRecorder = (*steps)(nil)
 	_ agenthost.Parker       = (*steps)(nil)
 	_ agenthost.Waiter       = (*steps)(nil)
+	_ agenthost.Asker        = (*steps)(nil)
 	_ agenthost.Clock        = (*steps)(nil)
 )
 
@@ -300,6 +302,16 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 			return nil, errStepLost
 		}
 	}
+}
+
+// Ask implements [agenthost.Asker]. Whom it asks may run on a node that does not know that somebody
+// waits: the call tries again when all do.
+func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	if slices.Contains(s.call.node.o.Unread(), conversation.TypeReplyOwed) {
+		s.call.parked.leave(time.Now().Add(waitLater))
+		return conversation.Receipt{}, agent.ErrParked
+	}
+	return s.call.sender.Admit(ctx, a)
 }
 
 // waitLater is after what time a call tries again to wait that not every node can read.

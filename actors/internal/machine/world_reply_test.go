@@ -1,0 +1,61 @@
+package machine_test
+
+import (
+	"slices"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// asker is who waits for replies in a world.
+var asker = conversation.ReplyTo{Address: conversation.Address{Agent: "desk", ID: "d"}, UID: "inst_desk", Name: "reply"}
+
+// owesReply reports whether somebody waits for a reply that there is.
+func (w *world) owesReply() bool {
+	return slices.ContainsFunc(w.durable.OwedReplies(), func(o *conversation.OwedReply) bool { return o.Reply != nil })
+}
+
+func (w *world) sendReply(e machine.SendReply) {
+	o := w.durable.OwesReply(e.Reply.Submission)
+	if o == nil || o.Reply == nil || o.To != e.To || o.Reply.Outcome != e.Reply.Outcome {
+		violate("%+v is told, which is not durable", e.Reply)
+	}
+	if slices.Contains(w.sending, e.Reply.Submission) {
+		violate("%s is told twice at once", e.Reply.Submission)
+	}
+	w.sending = append(w.sending, e.Reply.Submission)
+}
+
+// replyArrives lets a reply arrive, perhaps with an answer that gets lost.
+func (w *world) replyArrives() {
+	id := w.sending[0]
+	w.sending = w.sending[1:]
+	w.heardOf[id] = true
+	w.note("reply to %s is told", id)
+	w.do(machine.ReplyTold{Submission: id})
+}
+
+// checkReplies checks what a batch says of replies.
+func (w *world) checkReplies(b conversation.Batch) {
+	for _, r := range b.Records {
+		switch r := r.(type) {
+		case *conversation.ReplyOwed:
+			if !slices.ContainsFunc(b.Records, func(other conversation.Record) bool {
+				a, ok := other.(*conversation.SubmissionAdmitted)
+				return ok && a.Submission == r.Submission
+			}) {
+				violate("the reply to %s is owed in a batch of its own", r.Submission)
+			}
+		case *conversation.ReplyTold:
+			if !w.heardOf[r.Submission] {
+				violate("%s is said to be told, and was not", r.Submission)
+			}
+		default:
+			continue
+		}
+		w.seen[string(r.Type())]++
+		if slices.Contains(w.unread, r.Type()) {
+			violate("%s is written, which not every node reads", r.Type())
+		}
+	}
+}

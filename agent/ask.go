@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// AskOptions are the optional facts of a question.
+type AskOptions struct {
+	// Timeout is how long the call waits for the reply, up to 30 days, and 0 for as long.
+	Timeout time.Duration
+}
+
+// Ask sends a message to a conversation, as [Dispatch] does, and waits for what comes of it, as
+// [Wait] does: the call is put away meanwhile, for days if need be, and costs nothing but storage.
+// It is for durable tools. The message is sent once, whatever dies, and its reply heard once;
+// later runs of the call hear the same.
+//
+// The reply has what the agent said, and its output; of what is longer than 24 KiB the beginning
+// of the text is there, and [conversation.Reply.Cut] says so: the whole stands in the conversation
+// that was asked. A conversation that asks itself, or that is asked by whom it asks, is answered too:
+// what is parked holds up nobody.
+//
+// The error is one of Dispatch; a [*conversation.SettledError] if the submission failed or was
+// aborted; [ErrWaitTimeout], after which the submission goes on and nobody is told of it; [ErrParked];
+// or a [*StepError], as of Wait. Questions to one conversation that are asked at the same time need
+// keys of their own, as messages do.
+func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions) (*conversation.Reply, error) {
+	if o == nil {
+		o = &AskOptions{}
+	}
+	s := stepsFrom(ctx)
+	if s == nil {
+		return nil, &StepError{Step: "ask " + to.Agent, Err: ErrNoSteps}
+	}
+	if ctx.Value(inStepKey{}) != nil {
+		return nil, &StepError{Step: "ask " + to.Agent, Err: ErrSleepInStep}
+	}
+	if m.Key == "" {
+		m.Key = nextKey(ctx, to)
+	}
+	digest := sha256.Sum256([]byte(to.ID + "\x00" + m.Key)) // a name has less room
+	name := "reply of " + shorten(to.Agent) + " " + hex.EncodeToString(digest[:8])
+	if err := s.ask(ctx, name, to, m); err != nil {
+		return nil, err
+	}
+	told, err := Wait[conversation.ToldReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: json.RawMessage(`{"type":"object"}`)})
+	if err != nil {
+		return nil, err
+	}
+	settled := conversation.Settlement{SubmissionID: told.Submission, Outcome: told.Outcome, Error: told.Error}
+	return &conversation.Reply{Submission: told.Submission, Text: told.Text, Output: told.Output, Cut: told.Cut}, settled.AsError()
+}
+
+// ask sends a question, unless that is recorded.
+func (s *steps) ask(ctx context.Context, name string, to conversation.Address, m Message) error {
+	call, inCall := CallFrom(ctx)
+	host, ok := s.recorder.(asker)
+	if !inCall || !ok {
+		return &StepError{Step: name, Err: ErrNoSteps}
+	}
+	step := name + " asked"
+	if err := s.begin(step); err != nil {
+		return &StepError{Step: name, Err: err}
+	}
+	if _, ok := s.Recorded(step); ok {
+		return nil
+	}
+	a, err := m.Admission(to)
+	if err == nil {
+		a.ReplyTo = &conversation.ReplyTo{Address: call.Address, UID: call.UID, Name: name}
+		var receipt conversation.Receipt
+		if receipt, err = host.Ask(ctx, a); err == nil {
+			return s.keep(ctx, step, receipt.SubmissionID)
+		}
+	}
+	s.run.Forget(step)
+	if errors.Is(err, ErrParked) {
+		return ErrParked
+	}
+	return fmt.Errorf("ask %s/%s: %w", to.Agent, shorten(to.ID), err)
+}
+
+// keep records the result of a step that the package takes.
+func (s *steps) keep(ctx context.Context, step string, result any) error {
+	raw, err := seam.Encode(result)
+	if err == nil {
+		err = s.Record(context.WithoutCancel(ctx), step, raw)
+	}
+	if err != nil {
+		return &StepError{Step: step, Err: err}
+	}
+	return nil
+}
+
+// asker is agenthost.Asker.
+type asker interface {
+	Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
+}

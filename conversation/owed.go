@@ -1,0 +1,116 @@
+package conversation
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Bounds of the replies that conversations owe each other.
+const (
+	// MaxOwedReplies bounds the replies that a conversation owes, those to unsettled submissions
+	// included.
+	MaxOwedReplies = 256
+	// MaxReplyBytes bounds the text, and the output, of a reply that is told.
+	MaxReplyBytes = 24 << 10
+)
+
+// ReplyTo is a call in another conversation that waits for a reply: the incarnation, and the
+// name of its wait, by which a signal reaches it.
+type ReplyTo struct {
+	Address Address `json:"address"`
+	UID     UID     `json:"uid"`
+	Name    string  `json:"name"`
+}
+
+// ToldReply is what the signal says that tells of a reply.
+type ToldReply struct {
+	Submission SubmissionID     `json:"submissionId"`
+	Outcome    Outcome          `json:"outcome"`
+	Error      *SettlementError `json:"error,omitempty"`
+	// Text is what the agent said, and Output what its model gave in the form that the agent asks
+	// for. Cut says that they are longer: the beginning of the text is there, and no output.
+	Text   string          `json:"text,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Cut    bool            `json:"cut,omitempty"`
+}
+
+// OwedReply is a reply for which somebody waits. Values returned by [State] methods are read-only.
+type OwedReply struct {
+	Submission SubmissionID `json:"submission"`
+	To         ReplyTo      `json:"to"`
+	// Reply is nil until the submission is settled, which At says.
+	Reply *ToldReply `json:"reply,omitempty"`
+	At    Offset     `json:"at,omitempty"`
+}
+
+// OwedReplies returns the replies that somebody waits for, oldest first. The slice is shared and
+// read-only.
+func (s *State) OwedReplies() []*OwedReply { return s.owed }
+
+// OwesReply returns the reply to a submission that is still owed, nil if none is.
+func (s *State) OwesReply(id SubmissionID) *OwedReply {
+	i := slices.IndexFunc(s.owed, func(o *OwedReply) bool { return o.Submission == id })
+	if i < 0 {
+		return nil
+	}
+	return s.owed[i]
+}
+
+func (s *State) foldReplyOwed(r *ReplyOwed) error {
+	if _, err := s.open(r, r.Submission); err != nil {
+		return err
+	}
+	if s.OwesReply(r.Submission) != nil {
+		return s.bad(r, "the reply to %s is owed already", r.Submission)
+	}
+	s.owed = append(s.owed, &OwedReply{Submission: r.Submission, To: r.To})
+	return nil
+}
+
+func (s *State) foldReplyTold(r *ReplyTold) error {
+	o := s.OwesReply(r.Submission)
+	if o == nil || o.Reply == nil {
+		return s.bad(r, "no reply to %s is to be told", r.Submission)
+	}
+	s.owed = slices.DeleteFunc(slices.Clone(s.owed), func(other *OwedReply) bool { return other == o })
+	return nil
+}
+
+// replied notes what is to be told of a submission that settles.
+func (s *State) replied(sub *Submission, r *SubmissionSettled) {
+	if o := s.OwesReply(sub.ID); o != nil {
+		done := *o
+		done.Reply, done.At = toldOf(sub, r), s.head
+		s.owed = slices.Clone(s.owed)
+		s.owed[slices.Index(s.owed, o)] = &done
+	}
+}
+
+func toldOf(sub *Submission, r *SubmissionSettled) *ToldReply {
+	told := &ToldReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}
+	var texts []string
+	for _, t := range sub.turns {
+		for _, p := range t.parts {
+			if p.kind == PartTypeText && t.note == "" && p.text.len() > 0 {
+				texts = append(texts, p.text.String())
+			}
+		}
+	}
+	text, output := strings.Join(texts, "\n\n"), sub.Output()
+	told.Text = CutText(text, MaxReplyBytes)
+	if len(output) <= MaxReplyBytes {
+		told.Output = output
+	}
+	told.Cut = len(told.Text) < len(text) || len(told.Output) < len(output)
+	return told
+}
+
+// bytes is about what is kept of the reply.
+func (o *OwedReply) bytes() int {
+	n := PartBytes + len(o.To.Name) + len(o.To.Address.ID)
+	if o.Reply != nil {
+		n += len(o.Reply.Text) + len(o.Reply.Output)
+	}
+	return n
+}
