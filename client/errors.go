@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -95,6 +96,31 @@ func (e *UncertainError) Error() string {
 
 // Unwrap returns the cause.
 func (e *UncertainError) Unwrap() error { return e.Err }
+
+// UnsentError says that no connection to the server came about, so that nothing of the
+// request has left.
+type UnsentError struct{ Err error }
+
+// Error implements error.
+func (e *UnsentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// unsent reports whether the server cannot know of a request.
+func unsent(err error) bool {
+	var e *UnsentError
+	return errors.As(err, &e)
+}
+
+// dialed makes an [*UnsentError] of what failed before there was a connection.
+func dialed(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return &UnsentError{err}
+	}
+	return err
+}
 
 // answerError is an answer no working server gives: not what was asked for, or
 // not of the protocol. Another attempt may reach the server itself.

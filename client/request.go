@@ -48,7 +48,7 @@ func (c *Conversation) do(parent context.Context, r request) (*answer, error) {
 	release = func() { dog.sleep(); cancel(nil); up.stop() }
 	resp, err := c.opts.HTTPClient.Do(req)
 	if err != nil {
-		err = ended(parent, ctx, err)
+		err = ended(parent, ctx, dialed(err))
 		release()
 		if own := up.failure(); own != nil && parent.Err() == nil {
 			err = own

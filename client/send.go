@@ -27,7 +27,8 @@ type Receipt struct {
 //
 // A refusal is an [*Error]. If an attempt may have been the one that was admitted,
 // and none that followed got an answer that tells, the error is an
-// [*UncertainError] with the key. An answer of admission_unknown is such an attempt.
+// [*UncertainError] with the key. An answer of admission_unknown is such an attempt; one
+// without a connection, an [*UnsentError], is none.
 func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	key := m.Key
 	if key == "" {
@@ -43,7 +44,7 @@ func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	receipt, doubt := Receipt{Key: key}, false
 	err = c.repeat(ctx, func() error {
 		err := c.post(ctx, body, &receipt)
-		doubt = doubt || err != nil && temporary(err) // the end of ctx is temporary, too
+		doubt = doubt || err != nil && temporary(err) && !unsent(err) // the end of ctx is temporary, too
 		return err
 	})
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"slices"
@@ -442,5 +443,24 @@ func TestLargeImageIsNotCopied(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("sending %d bytes allocated %d", len(image), took)
+	}
+}
+
+// TestSendWithoutConnection: what never left is not in doubt.
+func TestSendWithoutConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // the port is free: nobody answers
+	c, err := client.New("http://"+l.Addr().String()+"/x", &client.Options{Tries: 2, FirstPause: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Send(t.Context(), client.Message{Body: "m"})
+	var unsent *client.UnsentError
+	var uncertain *client.UncertainError
+	if !errors.As(err, &unsent) || errors.As(err, &uncertain) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/internal/config"
 )
@@ -16,8 +17,8 @@ import (
 const (
 	// MountPath is where "parley dev" mounts its agent.
 	MountPath = "/agents/assistant"
-	// DefaultData is the data folder of "parley dev", DefaultConfig the file of "parley
-	// serve".
+	// DefaultConfig is the configuration file, and DefaultData the data folder where there
+	// is none: see [Place].
 	DefaultData   = "./.parley"
 	DefaultConfig = "./parley.yaml"
 	// DevEvents is the file of events in the data folder of "parley dev".
@@ -56,6 +57,78 @@ func (p *Program) Config(file string, named bool) (*config.Server, error) {
 		return config.Default(p.ConfigOptions())
 	}
 	return conf, err
+}
+
+// Place is where a command finds conversations, agents and events: at --data or --config if
+// somebody has named one, or else at ./parley.yaml, or else in ./.parley, where "parley dev"
+// keeps them. All commands look there but "parley run" of a file.
+type Place struct {
+	program *Program
+	// File and Data are the flags; they exclude each other.
+	File, Data string
+}
+
+// NewPlace returns a place that the flags of a command name; what is what the command seeks
+// there. Without data it has no flag --data.
+func NewPlace(p *Program, cmd *cobra.Command, what string, data bool) *Place {
+	at := &Place{program: p}
+	cmd.Flags().StringVar(&at.File, "config", "", "the configuration file that names "+what+" (default "+DefaultConfig+" if it is there)")
+	if data {
+		cmd.Flags().StringVar(&at.Data, "data", "", "the data folder, in place of a configuration file (default "+DefaultData+" if there is none)")
+		cmd.MarkFlagsMutuallyExclusive("config", "data")
+	}
+	return at
+}
+
+// Discovered is the configuration file that nobody has named, "" without one.
+func Discovered() string {
+	if _, err := os.Stat(DefaultConfig); err == nil {
+		return DefaultConfig
+	}
+	return ""
+}
+
+// Find reads what is there: a configuration with its file, or a folder alone, whose file is "".
+// needs are the keys of the configuration below which variables must be set.
+func (at *Place) Find(needs ...string) (conf *config.Server, file string, err error) {
+	file = at.File
+	switch {
+	case at.Data != "":
+		return &config.Server{Bucket: config.Bucket{Dir: at.Data}}, "", nil
+	case file == "":
+		file = Discovered()
+	}
+	if file != "" {
+		opts := at.program.ConfigOptions()
+		opts.Needs = append([]string{}, needs...)
+		conf, err = config.Load(file, opts)
+		// A server has not run by that file yet, and "parley dev" may have.
+		if err == nil && at.File == "" && conf.Bucket.Dir != "" && !isDir(conf.Bucket.Dir) && isDir(DefaultData) {
+			conf.Bucket.Dir = DefaultData
+		}
+		return conf, file, err
+	}
+	if !isDir(DefaultData) && len(at.program.Agents) > 0 {
+		conf, err = config.Default(at.program.ConfigOptions())
+		return conf, "", err
+	}
+	if !isDir(DefaultData) {
+		return nil, "", &NowhereError{}
+	}
+	return &config.Server{Bucket: config.Bucket{Dir: DefaultData}}, "", nil
+}
+
+// NowhereError is a folder in which Parley has nothing.
+type NowhereError struct{}
+
+// Error implements error.
+func (*NowhereError) Error() string {
+	return "there is neither " + DefaultConfig + " nor " + DefaultData + " here; name a configuration file with --config or a data folder with --data, or begin with parley dev"
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // NewKey mints an idempotency key.

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,18 +14,18 @@ import (
 func TestPrinterShowsEveryPart(t *testing.T) {
 	text, thought, failure, size := "hello", "hm", "no", int64(3)
 	var out bytes.Buffer
-	p := &printer{out: &out}
-	p.chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: &conversation.Snapshot{
+	p := NewPrinter(&out, nil)
+	p.Chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: &conversation.Snapshot{
 		Messages: []conversation.Message{
-			{Role: conversation.RoleUser, Parts: []conversation.Part{
+			{ID: "m1", Role: conversation.RoleUser, Parts: []conversation.Part{
 				{Type: conversation.PartTypeText, Text: &text}, {Type: conversation.PartTypeFile, MediaType: "image/png", Size: &size},
 			}},
-			{Role: conversation.RoleAssistant, Parts: []conversation.Part{
+			{ID: "m2", Role: conversation.RoleAssistant, Parts: []conversation.Part{
 				{Type: conversation.PartTypeReasoning, Text: &thought},
 				{Type: "data-card", Data: json.RawMessage(`{"a":1}`)},
 				{Type: conversation.PartTypeTool, ToolName: "t", Input: json.RawMessage(`{}`), State: conversation.StateOutputError, ErrorText: &failure},
 			}},
-			{Role: conversation.RoleSystem, Display: conversation.DisplayHidden, Parts: []conversation.Part{{Type: conversation.PartTypeText, Text: &text}}},
+			{ID: "m3", Role: conversation.RoleSystem, Display: conversation.DisplayHidden, Parts: []conversation.Part{{Type: conversation.PartTypeText, Text: &text}}},
 		},
 		Settlements: []conversation.Settlement{{Outcome: conversation.OutcomeFailed, Error: &conversation.SettlementError{
 			Message: "It failed.", Meta: map[string]any{"reason": "network"},
@@ -34,5 +35,64 @@ func TestPrinterShowsEveryPart(t *testing.T) {
 		"tool t called with {}\ntool failed: no\n[failed: It failed. Reason: network; the server's log tells more.]\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
+
+// TestPrinterOfOneAnswer prints of a busy conversation the answer to one message, once, and says
+// when a part of it was withdrawn.
+func TestPrinterOfOneAnswer(t *testing.T) {
+	text := func(s string) conversation.Part { return conversation.Part{Type: conversation.PartTypeText, Text: &s} }
+	delta := func(id conversation.MessageID, s string) conversation.Chunk {
+		return conversation.Chunk{Type: conversation.ChunkDelta, MessageID: id, Kind: conversation.PartText, Delta: s}
+	}
+	tool := conversation.Part{
+		Type: conversation.PartTypeTool, ToolName: "t", ToolCallID: "c", Input: json.RawMessage(`{}`),
+		State: conversation.StateOutputAvailable, Output: json.RawMessage(`1`),
+	}
+	reset := func(mine ...conversation.Part) conversation.Chunk {
+		return conversation.Chunk{Type: conversation.ChunkReset, Snapshot: &conversation.Snapshot{
+			Messages: []conversation.Message{
+				{ID: "q1", Role: conversation.RoleUser, SubmissionID: "other", Parts: []conversation.Part{text("question")}},
+				{ID: "o", Role: conversation.RoleAssistant, SubmissionID: "other", Parts: []conversation.Part{text("noise")}},
+				{ID: "q2", Role: conversation.RoleUser, SubmissionID: "mine", Parts: []conversation.Part{text("mine")}},
+				{ID: "m", Role: conversation.RoleAssistant, SubmissionID: "mine", Parts: mine},
+			},
+			Settlements: []conversation.Settlement{{SubmissionID: "other", Outcome: conversation.OutcomeFailed}},
+		}}
+	}
+	begin := []conversation.Chunk{
+		{Type: conversation.ChunkStarted, MessageID: "o", SubmissionID: "other"}, delta("o", "noise"),
+		{Type: conversation.ChunkSettled, SubmissionID: "other", Outcome: conversation.OutcomeCompleted},
+		{Type: conversation.ChunkStarted, MessageID: "m", SubmissionID: "mine"}, delta("m", "one "), delta("m", "two"),
+	}
+	called := []conversation.Chunk{
+		{Type: conversation.ChunkToolInput, MessageID: "m", ToolCallID: "c", ToolName: "t", Input: json.RawMessage(`{}`)},
+		{Type: conversation.ChunkToolOutput, ToolCallID: "c", Output: json.RawMessage(`1`)},
+		{Type: conversation.ChunkToolOutput, ToolCallID: "of-another", Output: json.RawMessage(`2`)},
+	}
+	end := []conversation.Chunk{{Type: conversation.ChunkSettled, SubmissionID: "mine", Outcome: conversation.OutcomeCompleted}}
+	const answered = "assistant: one two\ntool t called with {}\ntool answered 1\n"
+	for name, c := range map[string]struct {
+		then []conversation.Chunk
+		want string
+	}{
+		"no other's":          {called, answered + "[completed]\n"},
+		"it is all there":     {append(called, reset(text("one two"), tool)), answered + "[completed]\n"},
+		"in other pieces":     {[]conversation.Chunk{reset(text("one "), text("two"))}, "assistant: one two\n[completed]\n"},
+		"more came with it":   {[]conversation.Chunk{reset(text("one two three"), tool)}, "assistant: one two three\ntool t called with {}\ntool answered 1\n[completed]\n"},
+		"all was withdrawn":   {[]conversation.Chunk{reset(), delta("m", "anew")}, "assistant: one two\n[starting over]\nassistant: anew\n[completed]\n"},
+		"a step was":          {append(called, reset(text("one two")), delta("m", "!")), answered + "[starting over]\nassistant: !\n[completed]\n"},
+		"it is something new": {[]conversation.Chunk{reset(text("other words"))}, "assistant: one two\n[starting over]\nassistant: other words\n[completed]\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := NewPrinter(&out, &PrintOptions{Only: "mine"})
+			for _, chunk := range slices.Concat(begin, c.then, end) {
+				p.Chunk(chunk)
+			}
+			if diff := cmp.Diff(c.want, out.String()); diff != "" {
+				t.Errorf("printed (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

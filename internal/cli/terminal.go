@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // terminal is the standard output or error of the program. What models and clients say
@@ -62,4 +65,37 @@ func (t *terminal) Write(p []byte) (int, error) {
 // show.
 func steers(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// fileOf is the file below a writer or a reader, nil if there is none.
+func fileOf(v any) *os.File {
+	if t, ok := v.(*terminal); ok {
+		v = t.out
+	}
+	f, _ := v.(*os.File)
+	return f
+}
+
+// IsTerminal reports whether a standard stream of the program is a terminal.
+func IsTerminal(stream any) bool {
+	f := fileOf(stream)
+	return f != nil && term.IsTerminal(int(f.Fd()))
+}
+
+// Width is how many characters a line of a terminal has, 0 for what is none.
+func Width(stream any) int {
+	if !IsTerminal(stream) {
+		return 0
+	}
+	w, _, err := term.GetSize(int(fileOf(stream).Fd()))
+	if err != nil {
+		return 0
+	}
+	return w
+}
+
+// Coloured reports whether a stream is a terminal that may be told to change colours:
+// NO_COLOR forbids it, and TERM=dumb cannot.
+func Coloured(stream any) bool {
+	return IsTerminal(stream) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -24,7 +24,8 @@ func fromVariables(cmd *cobra.Command, env func(string) (string, bool)) error {
 	for _, name := range variables() {
 		value, _ := env(Variable(name))
 		f := cmd.Flags().Lookup(name)
-		if f == nil || f.Changed || value == "" || excluded(cmd, name) {
+		// The same word may name something else: --data of send is what an agent is handed.
+		if f == nil || f.Value.Type() != "string" || f.Changed || value == "" || excluded(cmd, name) {
 			continue
 		}
 		if err := cmd.Flags().Set(name, value); err != nil {

@@ -17,6 +17,9 @@ const maxFile = 1 << 20
 type Options struct {
 	// Env looks up an environment variable; nil means os.LookupEnv.
 	Env func(name string) (string, bool)
+	// Needs are the keys, as events.clickhouse, below which variables must be set; one that
+	// is named elsewhere and not set is as if nobody had named it. Nil is all of the file.
+	Needs []string
 	// APIs are the slugs the api of a provider may be; empty accepts every slug.
 	APIs []string
 	// Providers are the ids of the built-in providers, which a model may name

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -282,6 +283,12 @@ func (r *reader) duration(dst *time.Duration) func(value) {
 	}
 }
 
+// needs reports whether a variable that is named here must be set.
+func (r *reader) needs(v value) bool {
+	at := v.at.String()
+	return r.opts.Needs == nil || slices.ContainsFunc(r.opts.Needs, func(key string) bool { return at == key || strings.HasPrefix(at, key+".") })
+}
+
 // variable reads the name of an environment variable and resolves it.
 func (r *reader) variable(dst *string) func(value) {
 	return func(v value) {
@@ -306,6 +313,7 @@ func (r *reader) variable(dst *string) func(value) {
 		secret = strings.TrimSpace(secret)
 		remedy := "export it and start again, or remove the key"
 		switch {
+		case secret == "" && !r.needs(v):
 		case !set:
 			r.blame(v, fault{shown + " is not set", remedy})
 		case secret == "":

@@ -42,8 +42,8 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	short, below := slog.NewRecord(r.Time, r.Level, r.Message, r.PC), ""
 	r.Attrs(func(a slog.Attr) bool {
-		if v := a.Value.Resolve(); v.Kind() == slog.KindString && strings.Contains(v.String(), "\n") {
-			below += "  " + a.Key + ": " + strings.ReplaceAll(strings.TrimSpace(shorter(v.String())), "\n", "\n  ") + "\n"
+		if text, ok := textOf(a.Value.Resolve()); ok && strings.Contains(text, "\n") {
+			below += "  " + a.Key + ": " + strings.ReplaceAll(strings.TrimSpace(shorter(text)), "\n", "\n  ") + "\n"
 		} else {
 			short.AddAttrs(a)
 		}
@@ -58,6 +58,17 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	h.out.line.WriteString(below)
 	_, err := h.out.w.Write(h.out.line.Bytes())
 	return err
+}
+
+// textOf is a value that is written as text.
+func textOf(v slog.Value) (string, bool) {
+	if v.Kind() == slog.KindString {
+		return v.String(), true
+	}
+	if err, ok := v.Any().(error); ok {
+		return err.Error(), true
+	}
+	return "", false
 }
 
 // WithAttrs implements slog.Handler.

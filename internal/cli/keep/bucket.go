@@ -15,15 +15,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// bucketCheckConfig is what "parley bucket check" is told.
-type bucketCheckConfig struct {
-	program *cli.Program
-	file    string
-	data    string
-	// named tells that somebody has named the file.
-	named bool
-}
-
 func bucketCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bucket",
@@ -36,7 +27,7 @@ func bucketCommand(p *cli.Program) *cobra.Command {
 }
 
 func bucketCheckCommand(p *cli.Program) *cobra.Command {
-	cfg := bucketCheckConfig{program: p}
+	var place *cli.Place
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find out whether a bucket does what Parley needs, and how fast it is",
@@ -52,26 +43,20 @@ func bucketCheckCommand(p *cli.Program) *cobra.Command {
 		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg.named = cmd.Flags().Changed("config")
-			return checkBucket(cmd.Context(), cfg, cmd.OutOrStdout())
+			return checkBucket(cmd.Context(), place, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file that names the bucket")
-	cmd.Flags().StringVar(&cfg.data, "data", "", "check this data folder; no configuration file is read then")
-	cmd.MarkFlagsMutuallyExclusive("config", "data")
+	place = cli.NewPlace(p, cmd, "the bucket", true)
 	return cmd
 }
 
 // checkBucket probes a bucket and prints what came of it.
-func checkBucket(ctx context.Context, cfg bucketCheckConfig, out io.Writer) (err error) {
-	at := config.Bucket{Dir: cfg.data}
-	if cfg.data == "" {
-		conf, err := cfg.program.Config(cfg.file, cfg.named)
-		if err != nil {
-			return err
-		}
-		at = conf.Bucket
+func checkBucket(ctx context.Context, place *cli.Place, out io.Writer) (err error) {
+	conf, _, err := place.Find("bucket")
+	if err != nil {
+		return err
 	}
+	at := conf.Bucket
 	bucket, closeBucket, err := cli.OpenBucket(at)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,11 +30,10 @@ const (
 
 // clusterConfig is what the commands of "parley cluster" are told.
 type clusterConfig struct {
-	program *cli.Program
-	file    string
-	json    bool
-	undo    bool
-	wait    time.Duration
+	place *cli.Place
+	json  bool
+	undo  bool
+	wait  time.Duration
 }
 
 func clusterCommand(p *cli.Program) *cobra.Command {
@@ -48,7 +48,7 @@ func clusterCommand(p *cli.Program) *cobra.Command {
 }
 
 func clusterStatusCommand(p *cli.Program) *cobra.Command {
-	cfg := clusterConfig{program: p}
+	cfg := clusterConfig{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the nodes that share a bucket",
@@ -69,19 +69,19 @@ func clusterStatusCommand(p *cli.Program) *cobra.Command {
 			return cfg.status(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file that names the bucket")
+	cfg.place = cli.NewPlace(p, cmd, "the bucket", false)
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print one line of JSON")
 	return cmd
 }
 
 // open opens the bucket of the configuration file.
 func (cfg clusterConfig) open(ctx context.Context) (*config.Server, storage.Bucket, error) {
-	conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
+	conf, file, err := cfg.place.Find("bucket")
 	if err != nil {
 		return nil, nil, err
 	}
 	if conf.Bucket.Endpoint == "" {
-		return nil, nil, fmt.Errorf("%s: the bucket is a folder, which one process serves; several nodes share a bucket at an endpoint", cfg.file)
+		return nil, nil, fmt.Errorf("%s: the bucket is a folder, which one process serves; several nodes share a bucket at an endpoint, which a file behind --config names", cmp.Or(file, conf.Bucket.Dir))
 	}
 	bucket, err := conf.Bucket.Open()
 	if err != nil {

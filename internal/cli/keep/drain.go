@@ -14,7 +14,7 @@ import (
 )
 
 func clusterDrainCommand(p *cli.Program) *cobra.Command {
-	cfg := clusterConfig{program: p}
+	cfg := clusterConfig{}
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
 		Short: "Let a node hand over its conversations",
@@ -37,7 +37,7 @@ func clusterDrainCommand(p *cli.Program) *cobra.Command {
 			return cfg.drain(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&cfg.file, "config", "./parley.yaml", "the configuration file that names the bucket")
+	cfg.place = cli.NewPlace(p, cmd, "the bucket", false)
 	cmd.Flags().BoolVar(&cfg.undo, "undo", false, "let the node own conversations again")
 	cmd.Flags().DurationVar(&cfg.wait, "wait", 30*time.Second, "how long to wait until the node has handed over; 0 does not wait")
 	return cmd

@@ -26,7 +26,7 @@ const (
 // logConfig is what the commands of "parley log" are told.
 type logConfig struct {
 	program         *cli.Program
-	data, file      string // where the bucket is
+	place           *cli.Place
 	agent, id, conv string // which conversation; all empty is every one
 	from, to        int64
 	json, write     bool
@@ -46,9 +46,7 @@ func logCommand(p *cli.Program) *cobra.Command {
 
 // bucketFlags add the flags that name a bucket and a conversation in it.
 func (cfg *logConfig) bucketFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&cfg.data, "data", "./.parley", "folder that keeps the conversations; no server may be running on it")
-	cmd.Flags().StringVar(&cfg.file, "config", "", "the configuration file that names the bucket, in place of a folder")
-	cmd.MarkFlagsMutuallyExclusive("config", "data")
+	cfg.place = cli.NewPlace(cfg.program, cmd, "the bucket", true)
 	cmd.Flags().StringVar(&cfg.agent, "agent", "", "with --id: only this conversation of this agent")
 	cmd.Flags().StringVar(&cfg.id, "id", "", "with --agent: only the conversation with this id")
 	cmd.Flags().StringVar(&cfg.conv, "conv", "", "only the conversation with this key, 32 digits as they stand in object keys")
@@ -163,14 +161,11 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 
 // with opens the bucket for use.
 func (cfg *logConfig) with(use func(at config.Bucket, b storage.Bucket) error) (err error) {
-	at := config.Bucket{Dir: cfg.data}
-	if cfg.file != "" {
-		conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
-		if err != nil {
-			return err
-		}
-		at = conf.Bucket
+	conf, _, err := cfg.place.Find("bucket")
+	if err != nil {
+		return err
 	}
+	at := conf.Bucket
 	bucket, closeBucket, err := cli.OpenExisting(at)
 	if err != nil {
 		return err

@@ -1,11 +1,11 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -41,12 +41,12 @@ func schemaCommand() *cobra.Command {
 
 // migrateConfig is what "parley events migrate" is told.
 type migrateConfig struct {
-	program   *cli.Program
+	place     *cli.Place
 	file, dsn string
 }
 
 func migrateCommand(p *cli.Program) *cobra.Command {
-	cfg := &migrateConfig{program: p}
+	cfg := &migrateConfig{}
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make or upgrade the tables of events in ClickHouse",
@@ -57,7 +57,7 @@ func migrateCommand(p *cli.Program) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	cmd.Flags().StringVar(&cfg.file, "config", cli.DefaultConfig, "the configuration file that names the database, and the bucket where nodes agree on who migrates")
+	cfg.place = cli.NewPlace(p, cmd, "the database, and the bucket where nodes agree on who migrates", false)
 	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "this database, in place of a configuration file; a new one keeps events for 90 days")
 	cmd.MarkFlagsMutuallyExclusive("config", "clickhouse")
 	return cmd
@@ -72,9 +72,9 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 		}
 		opts.TTLDays, opts.KeepExpiry = config.DefaultTTLDays, true
 	} else {
-		conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
-		if err != nil {
-			return orNamed("--clickhouse names a database, --config a configuration file", err)
+		conf, file, err := cfg.place.Find("bucket", "events.clickhouse")
+		if cfg.file = file; err != nil {
+			return err
 		}
 		if opts, err = configuredDatabase(cfg.file, conf); err != nil {
 			return err
@@ -98,19 +98,10 @@ func (cfg *migrateConfig) run(ctx context.Context, out io.Writer) (err error) {
 	return err
 }
 
-// orNamed says before the error of a configuration file that is not there which flags
-// name something else.
-func orNamed(flags string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", flags, err)
-	}
-	return err
-}
-
 // configuredDatabase is the ClickHouse that a configuration names.
 func configuredDatabase(file string, conf *config.Server) (clickhouse.Options, error) {
 	if conf.Events.ClickHouse == nil {
-		return clickhouse.Options{}, fmt.Errorf("%s names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse", file)
+		return clickhouse.Options{}, fmt.Errorf("%s names no ClickHouse; add for example events: {clickhouse: {addresses: [\"127.0.0.1:9000\"]}}, or name a database with --clickhouse", cmp.Or(file, "the data folder"))
 	}
 	return cli.DatabaseOptions(conf.Events.ClickHouse)
 }

@@ -89,7 +89,7 @@ type checkFailure struct {
 func (cfg *modelsConfig) check(ctx context.Context, spec string, out io.Writer) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
-	reg, err := cfg.registry(hidden)
+	reg, err := cfg.registry(hidden, "providers")
 	if err != nil {
 		return err
 	}

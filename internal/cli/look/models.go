@@ -31,8 +31,8 @@ func modelsCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "List the models that can be named, and try one",
-		Long: "models lists the models of the catalog that is part of this program, and with --config those\n" +
-			"that the file's providers name: windows in tokens, prices in US dollars per million tokens,\n" +
+		Long: "models lists the models of the catalog that is part of this program, and those that the\n" +
+			"providers of the configuration name: windows in tokens, prices in US dollars per million tokens,\n" +
 			"and where this environment has credentials for them. It contacts nobody.\n\n" +
 			"A provider that is registered, if only as providers: {openai: {}}, takes models beside those\n" +
 			"that the catalog lists.",
@@ -45,18 +45,21 @@ func modelsCommand(p *cli.Program) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.OutOrStdout()) },
 	}
-	cmd.PersistentFlags().StringVar(&cfg.config, "config", "", "register the providers of this file, too")
+	cmd.PersistentFlags().StringVar(&cfg.config, "config", "", "register the providers of this file, too (default "+cli.DefaultConfig+" if it is there)")
 	cmd.PersistentFlags().BoolVar(&cfg.json, "json", false, "print one JSON object")
 	cmd.Flags().StringVar(&cfg.provider, "provider", "", "only the models of this provider")
 	cmd.AddCommand(modelsCheckCommand(&cfg))
 	return cmd
 }
 
-// registry registers what the command can name.
-func (cfg *modelsConfig) registry(hidden *cli.Secrets) (*providers.Registry, error) {
+// registry registers what the command can name. needs are the keys of the configuration below
+// which variables must be set.
+func (cfg *modelsConfig) registry(hidden *cli.Secrets, needs ...string) (*providers.Registry, error) {
 	var configured map[string]providers.Registration
-	if cfg.config != "" {
-		conf, err := config.Load(cfg.config, cfg.program.ConfigOptions())
+	if file := cmp.Or(cfg.config, cli.Discovered()); file != "" {
+		opts := cfg.program.ConfigOptions()
+		opts.Needs = append([]string{}, needs...)
+		conf, err := config.Load(file, opts)
 		if err != nil {
 			return nil, err
 		}

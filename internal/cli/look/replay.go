@@ -34,15 +34,15 @@ const (
 
 // replayConfig is what "parley events replay" is told.
 type replayConfig struct {
-	program             *cli.Program
-	file, data          string // where the bucket is
+	place               *cli.Place
+	file                string // the configuration, "" without one
 	agent, since, until string
 	to, dsn, output     string
 	dry, quiet          bool
 }
 
 func replayCommand(p *cli.Program) *cobra.Command {
-	cfg := &replayConfig{program: p}
+	cfg := &replayConfig{}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Make events again from the logs of the bucket, and store them",
@@ -60,16 +60,14 @@ func replayCommand(p *cli.Program) *cobra.Command {
 			"  parley events replay --data ./.parley --to stdout | jq .type",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.data == "" && cmd.Flags().Changed("data") {
+			if cfg.place.Data == "" && cmd.Flags().Changed("data") {
 				return errors.New("--data is empty; name the data folder of parley dev, or leave it out for the bucket of --config")
 			}
 			return cfg.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.file, "config", cli.DefaultConfig, "the configuration file that names the bucket, the agents and the destination")
-	f.StringVar(&cfg.data, "data", "", "the data folder of parley dev, in place of the bucket of a configuration file")
-	cmd.MarkFlagsMutuallyExclusive("config", "data")
+	cfg.place = cli.NewPlace(p, cmd, "the bucket, the agents and the destination", true)
 	f.StringVar(&cfg.agent, "agent", "", "only conversations of this agent")
 	f.StringVar(&cfg.since, "since", "", "only events since then: so long ago, as 90m, 24h or 7d, or a date or time in UTC")
 	f.StringVar(&cfg.until, "until", "", "only events before then, as --since")
@@ -90,11 +88,9 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	if err := cfg.checkTarget(); err != nil {
 		return err
 	}
-	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}}
-	if cfg.data == "" {
-		if conf, err = config.Load(cfg.file, cfg.program.ConfigOptions()); err != nil {
-			return orNamed("--data names the data folder of parley dev, --config a configuration file", err)
-		}
+	conf, file, err := cfg.place.Find("bucket", "events.clickhouse")
+	if cfg.file = file; err != nil {
+		return err
 	}
 	for _, a := range conf.Agents {
 		r.contents[a.Agent.Name] = a.Agent.Events.Content
@@ -161,8 +157,8 @@ func (cfg *replayConfig) target(ctx context.Context, conf *config.Server, bucket
 		if path == "" && conf.Events.JSONL != nil {
 			path = conf.Events.JSONL.File
 		}
-		if path == "" && cfg.data != "" {
-			path = filepath.Join(cfg.data, cli.DevEvents)
+		if path == "" && cfg.file == "" {
+			path = filepath.Join(conf.Bucket.Dir, cli.DevEvents)
 		}
 		if path == "" {
 			return nil, errors.New("--to jsonl needs a file: name one with --file, or at events.jsonl.file in the configuration")
@@ -203,7 +199,7 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 		if conf.Events.ClickHouse != nil {
 			opts.TTLDays = conf.Events.ClickHouse.TTLDays
 		}
-	} else if cfg.data != "" {
+	} else if cfg.file == "" {
 		err = errors.New("a data folder names no ClickHouse; name one yourself, for example --clickhouse clickhouse://127.0.0.1:9000/parley")
 	} else {
 		opts, err = configuredDatabase(cfg.file, conf)

@@ -25,17 +25,18 @@ import (
 
 // sourceConfig says where events are read from.
 type sourceConfig struct {
-	program           *cli.Program
-	config, file, dsn string
-	errOut            io.Writer
+	program   *cli.Program
+	place     *cli.Place
+	file, dsn string
+	errOut    io.Writer
 }
 
 // flags add the flags that name a source.
 func (cfg *sourceConfig) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&cfg.config, "config", "", "read where this configuration file sends events: its ClickHouse, or else its file (default ./parley.yaml if it is there, or else what parley dev wrote)")
+	cfg.place = cli.NewPlace(cfg.program, cmd, "where events go", true)
 	cmd.Flags().StringVar(&cfg.file, "file", "", "read this file of events, and those it was rotated to; - is standard input")
 	cmd.Flags().StringVar(&cfg.dsn, "clickhouse", "", "read this database: clickhouse://user:password@host:9000/parley, or http:// or https:// with its port")
-	cmd.MarkFlagsMutuallyExclusive("config", "file", "clickhouse")
+	cmd.MarkFlagsMutuallyExclusive("config", "data", "file", "clickhouse")
 }
 
 // source is events that can be read.
@@ -61,20 +62,21 @@ func (cfg *sourceConfig) open(ctx context.Context, in io.Reader) (source, error)
 		return &fileSource{name: "standard input", events: jsonl.Read(in), errOut: cfg.errOut}, nil
 	case cfg.file != "":
 		return cfg.openFile(cfg.file, "name another file with --file")
-	case cfg.config != "":
-		return cfg.openConfig(ctx, cfg.config)
 	}
-	if _, err := os.Stat(cli.DefaultConfig); err == nil {
-		return cfg.openConfig(ctx, cli.DefaultConfig)
+	conf, file, err := cfg.place.Find("events.clickhouse")
+	var nowhere *cli.NowhereError
+	if errors.As(err, &nowhere) {
+		return nil, fmt.Errorf("there are no events: %w; or name a file of them with --file or a database with --clickhouse", err)
 	}
-	return cfg.openFile(filepath.Join(cli.DefaultData, cli.DevEvents), "name a configuration with --config, a file with --file or a database with --clickhouse")
-}
-
-func (cfg *sourceConfig) openConfig(ctx context.Context, file string) (source, error) {
-	conf, err := config.Load(file, cfg.program.ConfigOptions())
 	if err != nil {
 		return nil, err
 	}
+	return cfg.configured(ctx, conf, file)
+}
+
+// configured opens where a configuration sends events; file is its name, "" for a folder alone.
+func (cfg *sourceConfig) configured(ctx context.Context, conf *config.Server, file string) (source, error) {
+	kept := filepath.Join(conf.Bucket.Dir, cli.DevEvents) // by "parley dev"
 	switch e := conf.Events; {
 	case e.ClickHouse != nil:
 		opts, err := configuredDatabase(file, conf)
@@ -83,15 +85,21 @@ func (cfg *sourceConfig) openConfig(ctx context.Context, file string) (source, e
 		}
 		return openDatabase(ctx, opts, "", file)
 	case e.JSONL != nil:
-		return cfg.openFile(e.JSONL.File, "a server that runs with "+file+" makes it")
-	case conf.Bucket.Dir != "":
-		// What "parley dev --config" writes.
-		path := filepath.Join(conf.Bucket.Dir, cli.DevEvents)
-		if _, err := os.Stat(path); err == nil {
-			return cfg.openFile(path, "")
+		if !exists(e.JSONL.File) && cfg.place.File == "" && exists(kept) {
+			return cfg.openFile(kept, "")
 		}
+		return cfg.openFile(e.JSONL.File, "a server that runs with "+file+" makes it")
+	case file == "":
+		return cfg.openFile(kept, "parley dev makes it with the first message; or name a configuration with --config, a file with --file or a database with --clickhouse")
+	case conf.Bucket.Dir != "" && exists(kept):
+		return cfg.openFile(kept, "")
 	}
 	return nil, fmt.Errorf("%s sends events nowhere that they can be read; add for example events: {jsonl: {file: events.jsonl}}, or name a source with --file or --clickhouse", file)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 func (cfg *sourceConfig) openFile(path, remedy string) (source, error) {

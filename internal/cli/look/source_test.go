@@ -142,10 +142,14 @@ func TestSourceIsFound(t *testing.T) {
 		code  int
 	}{
 		"what dev wrote":     {map[string]string{".parley/events.jsonl": ""}, nil, "parley stats: file .parley/events.jsonl\nNo events.\n", 0},
-		"nothing":            {nil, nil, "there are no events in .parley/events.jsonl: the file does not exist; name a configuration with --config", 1},
+		"nothing":            {nil, nil, "there are no events: there is neither ./parley.yaml nor ./.parley here; name a configuration file with --config", 1},
 		"the configured one": {map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}}\n", "e.jsonl": "", ".parley/events.jsonl": ""}, nil, "file e.jsonl\n", 0},
 		"not yet there":      {map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}}\n"}, nil, "the file does not exist; a server that runs with ./parley.yaml makes it", 1},
-		"nowhere":            {map[string]string{"parley.yaml": agents, ".parley/events.jsonl": ""}, nil, "./parley.yaml sends events nowhere that they can be read", 1},
+		"nowhere":            {map[string]string{"parley.yaml": agents, "data/x": "", ".parley/events.jsonl": ""}, nil, "./parley.yaml sends events nowhere that they can be read", 1},
+		"dev before serve":   {map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}}\n", ".parley/events.jsonl": ""}, nil, "file .parley/events.jsonl\n", 0},
+		"dev beside a file":  {map[string]string{"parley.yaml": agents, ".parley/events.jsonl": ""}, nil, "file .parley/events.jsonl\n", 0},
+		"a folder":           {map[string]string{"parley.yaml": agents, "d/events.jsonl": ""}, []string{"--data", "d"}, "file d/events.jsonl\n", 0},
+		"other variables":    {map[string]string{"parley.yaml": agents + "auth: {bearerEnv: NOT_SET_HERE}\nevents: {jsonl: {file: e.jsonl}}\n", "e.jsonl": ""}, nil, "file e.jsonl\n", 0},
 		"dev with a file":    {map[string]string{"x.yaml": agents + "bucket: {dir: d}\n", "d/events.jsonl": ""}, []string{"--config", "x.yaml"}, "file d/events.jsonl\n", 0},
 		"the database first": {
 			map[string]string{"parley.yaml": agents + "events: {jsonl: {file: e.jsonl}, clickhouse: {addresses: [\"127.0.0.1:1\"]}}\n", "e.jsonl": ""}, nil,

@@ -45,19 +45,23 @@ func devCommand(p *cli.Program) *cobra.Command {
 		Short: "Serve on this machine, durably, with nothing to set up",
 		Long: "dev serves the agents of the program over HTTP, one of a demo if it has none, with all\n" +
 			"conversations in a local folder. Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
-			"With --config it serves the agents of that file instead, and again whenever the file changes.\n\n" +
+			"With a configuration file, which is ./parley.yaml if that is there, it serves the agents of that\n" +
+			"instead, and again whenever the file changes.\n\n" +
 			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
 			"place for them: parley stats and parley trace read it.",
 		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.file == "" {
+				cfg.file = cli.Discovered()
+			}
+			if cfg.file == "" {
 				return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			if cmd.Flags().Changed("model") {
-				return fmt.Errorf("--model is for the demo agent; with --config, set the models in %s", cfg.file)
-			}
 			// What is not given stays with the file.
+			if !cmd.Flags().Changed("model") {
+				cfg.model = ""
+			}
 			if !cmd.Flags().Changed("listen") {
 				cfg.listen = ""
 			}
@@ -68,9 +72,9 @@ func devCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
-	cmd.Flags().StringVar(&cfg.data, "data", "./.parley", "folder that keeps the conversations")
+	cmd.Flags().StringVar(&cfg.data, "data", cli.DefaultData, "folder that keeps the conversations")
 	cmd.Flags().StringVar(&cfg.model, "model", model, usage)
-	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file and reload it when it changes; --listen and --data are then by default what it says")
+	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file (default "+cli.DefaultConfig+" if it is there) and reload it when it changes; --listen, --data and --model are then by default what it says")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
 	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and what is printed otherwise to standard error")
 	return cmd

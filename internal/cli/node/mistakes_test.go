@@ -31,9 +31,9 @@ func TestMistakesSayWhatToDo(t *testing.T) {
 		"tail without URL":     {[]string{"tail"}, "tail takes one conversation URL"},
 		"tail of bad offset":   {[]string{"tail", "--offset", "7", "http://127.0.0.1:1/agents/assistant/x"}, "want -1 or"},
 		"token is missing":     {[]string{"send", "--token-env", "TEST_PARLEY_NONE", "http://127.0.0.1:1/x", "hi"}, "--token-env TEST_PARLEY_NONE: the variable is not set"},
-		"model of a file":      {[]string{"dev", "--config", "x.yaml", "--model", "demo/parrot"}, "set the models in x.yaml"},
-		"flag is unknown":      {[]string{"serve", "--confg", "x"}, "parley serve --help lists the flags"},
-		"tail of nothing":      {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
+
+		"flag is unknown": {[]string{"serve", "--confg", "x"}, "parley serve --help lists the flags"},
+		"tail of nothing": {[]string{"tail", "http://" + busy.Listener.Addr().String() + "/x"}, "the server answered 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errOut := program.Output(t, tt.args...)
@@ -91,7 +91,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"run without message":   {[]string{"run", "single.yaml"}, []string{"parley run single.yaml -m 'hello'"}},
 		"run with nothing":      {[]string{"run", "single.yaml", "-m", ""}, []string{"the message is empty"}},
 		"run with no UTF-8":     {[]string{"run", "single.yaml", "-m", "\xff"}, []string{"not valid UTF-8"}},
-		"run with too much":     {[]string{"run", "single.yaml", "-m", strings.Repeat("x", maxMessageBytes+1)}, []string{"limit of 4194304 bytes"}},
+		"run with too much":     {[]string{"run", "single.yaml", "-m", strings.Repeat("x", 4<<20+1)}, []string{"limit of 4194304 bytes"}},
 		"run of a missing file": {[]string{"run", "none.yaml", "-m", "x"}, []string{"none.yaml", "create it"}},
 		"run of a parley.yaml":  {[]string{"run", "good.yaml", "-m", "x"}, []string{"good.yaml:1"}},
 		"run of a new model":    {[]string{"run", "unlisted.yaml", "-m", "x"}, []string{"parley models --provider anthropic", "providers: {anthropic: {}}"}},

@@ -38,7 +38,7 @@ const (
 func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
 	hidden := &cli.Secrets{}
 	defer func() { err = hidden.Hidden(err) }()
-	log, err := cli.NewLogger(errOut, "text", false, hidden)
+	log, err := cli.NewLogger(errOut, "dev", false, hidden)
 	if err != nil {
 		return err
 	}
@@ -157,6 +157,11 @@ func newReloader(cfg devConfig, log *slog.Logger) *reloader {
 			}
 			if cfg.data != "" {
 				conf.Bucket, conf.Cluster = config.Bucket{Dir: cfg.data}, nil
+			}
+			for i, a := range conf.Agents {
+				if cfg.model != "" {
+					conf.Agents[i].Agent = withModel(a.Agent, cfg.model)
+				}
 			}
 			conf.Events.Stdout = conf.Events.Stdout || cfg.events
 			if conf.Cluster != nil {

@@ -444,3 +444,18 @@ func TestWatchTellsOfReplacement(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDevFindsItsFile serves ./parley.yaml without being told to, with another model and other
+// places where somebody says so.
+func TestDevFindsItsFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	clitest.EchoConfig(t, dir, "bucket: {dir: kept}")
+	out, errOut := program.Serving(t, "dev", "--model", "demo/other")
+	if !strings.Contains(out, "parley dev: ./parley.yaml and its changes, conversations in folder kept") || !strings.Contains(out, `/agents/echo/<any id>  agent "echo", model demo/other`) {
+		t.Errorf("%q, %q", out, errOut)
+	}
+	if out, errOut = program.Serving(t, "dev", "--data", "own"); !strings.Contains(out, "conversations in folder own") || !strings.Contains(out, `agent "echo", model demo/parrot`) {
+		t.Errorf("%q, %q", out, errOut)
+	}
+}

@@ -20,10 +20,8 @@ import (
 )
 
 const (
-
-	// maxMessageBytes and maxIDBytes are the limits a server has by default.
-	maxMessageBytes = 4 << 20
-	maxIDBytes      = 512
+	// maxIDBytes is the limit a server has by default.
+	maxIDBytes = 512
 
 	// runPage is how many batches a run reads at once.
 	runPage = 64
@@ -102,7 +100,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if err := checkID(cfg.id); err != nil {
 		return err
 	}
-	if cfg.message, err = readMessage(cfg.message, in); err != nil {
+	if cfg.message, err = cli.ReadMessage(cfg.message, in, "write it behind -m, or pipe it to -m -"); err != nil {
 		return err
 	}
 	n, err := newBackend(nodeConfig{
@@ -116,13 +114,15 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if fresh && cfg.data != "" {
 		fmt.Fprintf(errOut, "parley: this is conversation %s; go on with it by --data %s --id %s\n", cfg.id, cfg.data, cfg.id)
 	}
+	// Of a run before that was interrupted it prints the rest, too.
 	show, end := func(conversation.Chunk) {}, func() {}
 	if !cfg.json {
-		show, end = cli.ShowChunks(out, false)
+		p := cli.NewPrinter(out, nil)
+		show, end = p.Chunk, p.End
 	}
 	x := &exchange{node: n, initial: cfg.initial.JSON(), at: conversation.Address{Agent: single.Agent.Name, ID: cfg.id}, show: show}
 	err = errors.Join(x.run(ctx, cfg.message), n.close())
-	end()
+	end() // of a text that was cut off
 	switch {
 	case x.result == nil && ctx.Err() != nil:
 		return interrupted(cfg, x.admitted)
@@ -172,26 +172,6 @@ func checkID(id string) error {
 		return fmt.Errorf("--id has %d bytes; at most %d are allowed", len(id), maxIDBytes)
 	}
 	return nil
-}
-
-// readMessage returns the message of a command line.
-func readMessage(message string, in io.Reader) (string, error) {
-	if message == "-" {
-		b, err := io.ReadAll(io.LimitReader(in, maxMessageBytes+2))
-		if err != nil {
-			return "", fmt.Errorf("read the message from standard input: %w", err)
-		}
-		message = strings.TrimRight(string(b), "\r\n")
-	}
-	switch {
-	case message == "":
-		return "", errors.New("the message is empty; write it behind -m, or pipe it to -m -")
-	case len(message) > maxMessageBytes:
-		return "", fmt.Errorf("the message is longer than the limit of %d bytes", maxMessageBytes)
-	case !utf8.ValidString(message):
-		return "", errors.New("the message is not valid UTF-8; convert it first, for example with iconv")
-	}
-	return message, nil
 }
 
 // runResult is what --json prints.

@@ -1,6 +1,7 @@
 package talk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,16 +44,73 @@ func tokenOf(tokenEnv string) (string, error) {
 	return token, nil
 }
 
-// warner says once that a server does not answer, so that nobody waits in the dark.
-func warner(out io.Writer, at *url.URL) func(error) {
-	said := false
-	return func(err error) {
-		if said {
+// notices say once that a server does not answer, so that nobody waits in the dark.
+type notices struct {
+	at     *url.URL
+	errOut io.Writer
+	// notice prints a line while something else is printed; nil if nothing is.
+	notice func(errOut io.Writer, format string, args ...any)
+	said   bool
+}
+
+func (t *notices) retrying(err error) {
+	if t.said {
+		return
+	}
+	t.said = true
+	t.line("no answer from %s://%s, trying again (is the server running?): %v", t.at.Scheme, t.at.Host, err)
+}
+
+func (t *notices) line(format string, args ...any) {
+	if t.notice != nil {
+		t.notice(t.errOut, format, args...)
+		return
+	}
+	fmt.Fprintf(t.errOut, "parley: "+format+"\n", args...)
+}
+
+// post sends a message. It is tried again as the client does, but for the first attempts if
+// there is no server to connect to: then nothing was admitted, and nobody is to wait.
+func post(ctx context.Context, t *notices, tokenEnv string, m client.Message) (*client.Conversation, client.Receipt, error) {
+	sending, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	posted, doubt := false, false
+	var nobody *client.UnsentError
+	c, err := newClient(t.at, tokenEnv, func(err error) {
+		if !posted && !doubt && errors.As(err, &nobody) {
+			giveUp()
 			return
 		}
-		said = true
-		fmt.Fprintf(out, "parley: no answer from %s://%s, trying again (is the server running?): %v\n", at.Scheme, at.Host, err)
+		doubt = true
+		t.retrying(err)
+	})
+	if err != nil {
+		return nil, client.Receipt{}, err
 	}
+	receipt, err := c.Send(sending, m)
+	posted = true
+	if err != nil && nobody != nil && !doubt && ctx.Err() == nil {
+		cause := error(nobody)
+		if inner := errors.Unwrap(nobody.Err); inner != nil {
+			cause = inner
+		}
+		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL, and send it again",
+			t.at.Scheme, t.at.Host, cause))
+	}
+	return c, receipt, err
+}
+
+// unsure is an error of post as a user reads it.
+func unsure(ctx context.Context, verb, what string, m client.Message, err error) error {
+	again := fmt.Sprintf("send it again with --key %s and it is not repeated", m.Key)
+	var uncertain *client.UncertainError
+	switch {
+	case ctx.Err() != nil:
+		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the %s may be accepted or not: %s", what, again)}
+	case errors.As(err, &uncertain):
+		return fmt.Errorf("%s: %w; %s", verb, readable(err), again)
+	}
+	return fmt.Errorf("%s: %w", verb, readable(err))
 }
 
 // readable is an error of a client as a user reads it: without the call and the URL,

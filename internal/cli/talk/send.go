@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +16,14 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
+// queueLook is how long nothing may come of an answer before it is looked at what the message
+// waits for.
+const queueLook = 500 * time.Millisecond
+
 type sendConfig struct {
 	key      string
 	tokenEnv string
+	attach   []string
 	noWait   bool
 	json     bool
 	initial  cli.InitialData
@@ -27,9 +34,12 @@ func sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send <conversation URL> <message>",
 		Short: "Send a message to a conversation and print the reply as it comes",
-		Long: "send posts a message and follows the conversation until the message is settled.\n" +
-			"It survives restarts of the server.\n\n" +
+		Long: "send posts a message and follows the conversation until the message is settled: it prints\n" +
+			"the answer to this message, and no other's. It survives restarts of the server.\n\n" +
 			"Exit code: 0 completed, 2 failed, 3 aborted, 130 interrupted, 1 anything else.",
+		Example: "  parley send http://127.0.0.1:5173" + cli.MountPath + "/hello 'long 100'\n" +
+			"  git diff | parley send http://127.0.0.1:5173" + cli.MountPath + "/review -\n" +
+			"  parley send --attach photo.png http://127.0.0.1:5173" + cli.MountPath + "/hello 'What is this?'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return nil
@@ -37,13 +47,19 @@ func sendCommand() *cobra.Command {
 			return errors.New("send takes a conversation URL and one message; put the message in quotes: parley send http://127.0.0.1:5173" + cli.MountPath + "/hello 'long 100'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return send(cmd.Context(), cfg, args[0], args[1], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			text, err := cli.ReadMessage(args[1], cmd.InOrStdin(), "write it behind the URL, or pipe it to -")
+			if err != nil {
+				return err
+			}
+			return send(cmd.Context(), cfg, args[0], text, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a message sent again under its key is not repeated")
+	cmd.Flags().StringArrayVar(&cfg.attach, "attach", nil, "send this picture with the message; may be given again")
 	cmd.Flags().BoolVar(&cfg.noWait, "no-wait", false, "print the receipt as JSON and do not wait for the reply")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	cfg.initial.Flag(cmd)
+	cmd.Flags().Var(&cfg.initial, "data", "the same as --initial-data")
 	tokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
@@ -53,34 +69,32 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if err != nil {
 		return err
 	}
-	c, err := newClient(at, cfg.tokenEnv, warner(errOut, at))
-	if err != nil {
-		return err
-	}
 	if cfg.key == "" {
 		cfg.key = cli.NewKey()
 	}
 	m := client.Message{Body: text, Key: cfg.key}
+	if m.Attachments, err = attachments(cfg.attach); err != nil {
+		return err
+	}
 	if initial := cfg.initial.JSON(); initial != nil {
 		m.InitialData = initial
 	}
-	receipt, err := c.Send(ctx, m)
-	if err != nil && ctx.Err() != nil {
-		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the message may be accepted or not: send it again with --key %s and it is not repeated", cfg.key)}
-	}
-	var uncertain *client.UncertainError
-	if errors.As(err, &uncertain) {
-		return fmt.Errorf("send: %w; send it again with --key %s and it is not repeated", readable(err), uncertain.Key)
-	}
+	notes := &notices{at: at, errOut: errOut}
+	c, receipt, err := post(ctx, notes, cfg.tokenEnv, m)
 	if err != nil {
-		return fmt.Errorf("send: %w", readable(err))
+		return unsure(ctx, "send", "message", m, err)
 	}
 	if cfg.noWait {
 		return json.NewEncoder(out).Encode(receipt)
 	}
-	show, end := cli.ShowChunks(out, cfg.json)
-	defer end()
-	outcome, err := followReply(ctx, c, receipt, show)
+	before := ""
+	if receipt.Deduplicated {
+		before = ", before"
+	}
+	notes.line("accepted%s as %s", before, receipt.SubmissionID)
+	reply := newReply(c, receipt, cli.NewPrinter(out, &cli.PrintOptions{Only: receipt.SubmissionID, JSON: cfg.json}), notes)
+	outcome, err := reply.follow(ctx)
+	reply.printer.End()
 	if err != nil && ctx.Err() != nil {
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the server goes on with the message, and parley tail %s shows it", at.Redacted())}
 	}
@@ -90,18 +104,92 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	return cli.ExitOf(outcome)
 }
 
-// followReply shows what is recorded after a message until its settlement.
-func followReply(ctx context.Context, c *client.Conversation, receipt client.Receipt, show func(conversation.Chunk)) (conversation.Outcome, error) {
-	for update, err := range c.Observe(ctx, receipt.Offset, nil) {
+// reply is the answer to one message while it comes.
+type reply struct {
+	conversation *client.Conversation
+	receipt      client.Receipt
+	notes        *notices
+
+	mu      sync.Mutex // of what prints
+	printer *cli.Printer
+}
+
+func newReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *notices) *reply {
+	a := &reply{conversation: c, receipt: r, printer: p, notes: notes}
+	notes.notice = func(errOut io.Writer, format string, args ...any) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.printer.Notice(errOut, format, args...)
+	}
+	return a
+}
+
+// follow prints it until its settlement.
+func (r *reply) follow(ctx context.Context) (conversation.Outcome, error) {
+	looking, begun := context.WithCancel(ctx)
+	var look sync.WaitGroup
+	look.Go(func() { r.queue(looking) })
+	defer look.Wait()
+	defer begun()
+	for update, err := range r.conversation.Observe(ctx, r.receipt.Offset, nil) {
 		if err != nil {
 			return "", err
 		}
-		for _, chunk := range update.Chunks {
-			show(chunk)
-			if outcome, ok := cli.SettlementOf(chunk, receipt.SubmissionID); ok {
-				return outcome, nil
-			}
+		if outcome, ended := r.print(update.Chunks, begun); ended {
+			return outcome, nil
 		}
 	}
 	return "", ctx.Err() // not reached: it ends with an error
+}
+
+// print shows what has come, and reports whether that is the end.
+func (r *reply) print(chunks []conversation.Chunk, begun func()) (conversation.Outcome, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range chunks {
+		r.printer.Chunk(c)
+		if r.printer.Begun() {
+			begun()
+		}
+		if outcome, ok := cli.SettlementOf(c, r.receipt.SubmissionID); ok {
+			return outcome, true
+		}
+	}
+	return "", false
+}
+
+// queue says how many messages are before this one, if it is not answered soon.
+func (r *reply) queue(ctx context.Context) {
+	timer := time.NewTimer(queueLook)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+	}
+	s, err := r.conversation.History(ctx)
+	if err != nil {
+		return // who follows the answer finds out why
+	}
+	if n := waiting(s, r.receipt.SubmissionID); n > 0 && ctx.Err() == nil {
+		r.notes.line("it waits behind %s", cli.Count(int64(n), "message"))
+	}
+}
+
+// waiting counts the submissions before one that are not settled.
+func waiting(s *conversation.Snapshot, id conversation.SubmissionID) int {
+	settled := map[conversation.SubmissionID]bool{}
+	for _, e := range s.Settlements {
+		settled[e.SubmissionID] = true
+	}
+	n := 0
+	for _, m := range s.Messages {
+		if m.SubmissionID == id {
+			return n
+		}
+		if delivered := m.Purpose == conversation.PurposeUser || m.Purpose == conversation.PurposeDispatch; delivered && !settled[m.SubmissionID] {
+			n++
+		}
+	}
+	return 0
 }

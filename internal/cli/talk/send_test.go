@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
@@ -58,7 +60,7 @@ func TestSendIsInterrupted(t *testing.T) {
 func TestSend(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
 	code, out, errOut := program.Output(t, "send", n.Base+"/a%2Fb", "help")
-	if code != 0 || !strings.Contains(out, "assistant: I am a demo model") || !strings.HasSuffix(out, "[completed]\n") {
+	if code != 0 || !strings.Contains(out, "assistant: I am a demo model") || !strings.HasSuffix(out, "[completed]\n") || !strings.HasPrefix(errOut, "parley: accepted as sub_") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
 	code, out, _ = program.Output(t, "send", "--no-wait", "--key", "k", n.Base+"/a%2Fb", "hello")
@@ -78,6 +80,133 @@ func TestSend(t *testing.T) {
 	code, _, errOut = program.Output(t, "send", "--key", "k", n.Base+"/a%2Fb", "other")
 	if code != 1 || !strings.Contains(errOut, "submission_conflict") {
 		t.Errorf("exit %d, %q; want a conflict", code, errOut)
+	}
+}
+
+// TestSendShowsItsOwnAnswer sends three messages at once: each prints what was answered to it.
+func TestSendShowsItsOwnAnswer(t *testing.T) {
+	n := program.StartDev(t, t.TempDir())
+	outs := make([]string, 3)
+	var senders sync.WaitGroup
+	for i := range outs {
+		senders.Go(func() { _, outs[i], _ = program.Output(t, "send", n.Base+"/x", fmt.Sprintf("long 1%d", i)) })
+	}
+	senders.Wait()
+	for i, out := range outs {
+		if want := fmt.Sprintf(" 1%d\n[completed]\n", i); !strings.HasPrefix(out, "assistant: 1 2 3") || !strings.HasSuffix(out, want) || strings.Count(out, "assistant:") != 1 {
+			t.Errorf("message %d prints %q, want one answer that ends in %q", i, out, want)
+		}
+	}
+}
+
+// TestSendSaysWhatItWaitsFor sends behind a long answer: it says so, and shows nothing of that.
+func TestSendSaysWhatItWaitsFor(t *testing.T) {
+	n := program.StartDev(t, t.TempDir())
+	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
+	program.Output(t, "send", "--no-wait", n.Base+"/x", "long 10000")
+	said := make(chan struct{})
+	var out bytes.Buffer
+	errOut := clitest.WriterFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), "it waits behind 2 messages") {
+			close(said)
+		}
+		return len(p), nil
+	})
+	ended := make(chan int, 1)
+	go func() { ended <- program.Run(t.Context(), []string{"send", n.Base + "/x", "help"}, &out, errOut) }()
+	clitest.Await(t, said)
+	program.Output(t, "abort", n.Base+"/x")
+	if code := <-ended; code != cli.ExitAborted || strings.Contains(out.String(), "assistant:") || !strings.Contains(out.String(), "[aborted: ") {
+		t.Errorf("exit %d, %q", code, out.String())
+	}
+}
+
+// TestSendTakesMore sends what comes from standard input, with a picture and with data.
+func TestSendTakesMore(t *testing.T) {
+	got := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+		http.Error(w, `{"error":{"type":"invalid_request","message":"No.","details":"Not."}}`, http.StatusBadRequest)
+	}))
+	defer server.Close()
+	t.Chdir(t.TempDir())
+	t.Setenv("PARLEY_DATA", "./elsewhere") // which is no agent's
+	clitest.Write(t, "a.png", "\x89PNG\r\n\x1a\nrest")
+	clitest.Write(t, "a.txt", "words")
+	root := program.Root()
+	root.SetArgs([]string{"send", "--attach", "a.png", "--data", `{"n":1}`, server.URL + "/x", "-"})
+	root.SetIn(strings.NewReader("from a pipe\n\n"))
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "invalid_request") {
+		t.Errorf("got %v", err)
+	}
+	body := <-got
+	for _, want := range []string{`"body":"from a pipe"`, `"initialData":{"n":1}`, `"mimeType":"image/png","filename":"a.png","data":"iVBORw0KGgpyZXN0"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("sent %s, want %s", body, want)
+		}
+	}
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"an empty message": {[]string{server.URL + "/x", ""}, "the message is empty; write it behind the URL, or pipe it to -"},
+		"no such file":     {[]string{"--attach", "none.png", server.URL + "/x", "m"}, "name a picture that is there"},
+		"a folder":         {[]string{"--attach", ".", server.URL + "/x", "m"}, ". is a folder; name a picture in it"},
+		"a text":           {[]string{"--attach", "a.txt", server.URL + "/x", "m"}, "a.txt is text/plain; charset=utf-8 and no picture"},
+		"data is no JSON":  {[]string{"--data", "{", server.URL + "/x", "m"}, "it is not JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := program.Output(t, append([]string{"send"}, tt.args...)...)
+			if code != 1 || out != "" || !strings.Contains(errOut, tt.want) {
+				t.Errorf("exit %d, %q, %q; want exit 1 and %q", code, out, errOut, tt.want)
+			}
+		})
+	}
+}
+
+// TestSendWithoutServer says at once that nothing was admitted; once an attempt may have been,
+// it says under which key to send again.
+func TestSendWithoutServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "http://" + l.Addr().String()
+	l.Close() // the port is free: nobody answers
+	for _, args := range [][]string{{"send", at + "/x", "m"}, {"signal", at + "/x", "n", "1"}} {
+		code, out, errOut := program.Output(t, args...)
+		if code != 1 || out != "" || !strings.Contains(errOut, "nothing was admitted: there is no server at "+at) || strings.Contains(errOut, "trying again") {
+			t.Errorf("%v: exit %d, %q, %q", args, code, out, errOut)
+		}
+	}
+	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	at = "http://" + l.Addr().String()
+	taken := make(chan struct{})
+	go func() { // It takes one connection, and is gone.
+		defer close(taken)
+		if c, err := l.Accept(); err == nil {
+			_, _ = c.Read(make([]byte, 1))
+			l.Close()
+			c.Close()
+		}
+	}()
+	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
+	defer stop()
+	var errOut bytes.Buffer
+	said := clitest.WriterFunc(func(p []byte) (int, error) {
+		if errOut.Write(p); strings.Contains(errOut.String(), "trying again") {
+			stop()
+		}
+		return len(p), nil
+	})
+	code := program.Run(ctx, []string{"send", "--key", "k7", at + "/x", "m"}, io.Discard, said)
+	if <-taken; code != cli.ExitInterrupted || !strings.Contains(errOut.String(), "send it again with --key k7") {
+		t.Errorf("exit %d, %q", code, errOut.String())
 	}
 }
 

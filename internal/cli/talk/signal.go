@@ -42,10 +42,6 @@ func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, o
 	if err != nil {
 		return err
 	}
-	c, err := newClient(at, cfg.tokenEnv, warner(errOut, at))
-	if err != nil {
-		return err
-	}
 	m, err := client.SignalFor(name, value)
 	if err != nil {
 		return err
@@ -53,13 +49,8 @@ func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, o
 	if m.Key = cfg.key; m.Key == "" {
 		m.Key = cli.NewKey()
 	}
-	_, err = c.Send(ctx, m)
-	var uncertain *client.UncertainError
-	if errors.As(err, &uncertain) {
-		return fmt.Errorf("signal: %w; send it again with --key %s and it is not repeated", readable(err), uncertain.Key)
-	}
-	if err != nil {
-		return fmt.Errorf("signal: %w", readable(err))
+	if _, _, err = post(ctx, &notices{at: at, errOut: errOut}, cfg.tokenEnv, m); err != nil {
+		return unsure(ctx, "signal", "signal", m, err)
 	}
 	_, err = fmt.Fprintln(out, "signalled")
 	return err

@@ -50,7 +50,8 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	if err != nil {
 		return err
 	}
-	c, err := newClient(at, cfg.tokenEnv, warner(errOut, at))
+	notes := &notices{at: at, errOut: errOut}
+	c, err := newClient(at, cfg.tokenEnv, notes.retrying)
 	if err != nil {
 		return err
 	}
@@ -58,8 +59,9 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	if err != nil {
 		return err
 	}
-	show, end := cli.ShowChunks(out, cfg.json)
-	defer end()
+	p := cli.NewPrinter(out, &cli.PrintOptions{JSON: cfg.json})
+	defer p.End()
+	notes.notice = p.Notice
 	for update, err := range c.Observe(ctx, after, nil) {
 		var refused *client.Error
 		switch {
@@ -71,7 +73,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 			return readable(err)
 		}
 		for _, chunk := range update.Chunks {
-			show(chunk)
+			p.Chunk(chunk)
 		}
 	}
 	return nil // not reached: it ends with an error
