@@ -52,6 +52,8 @@ func mutants() []mutant {
 		{"a kept signal is not taken", ownerRule(machine.RuleTakeKept), nil, simOfWaits(), []uint64{2, 4, 10, 18, 22}},
 		{"a later signal counts, too", ownerRule(machine.RuleRefuseLate), nil, simOfWaits(), []uint64{1, 9, 13, 42, 45}},
 
+		{"who owes a reply leaves the set", ownerRule(machine.RuleStayForReply), nil, simOfWaits(), []uint64{27, 46, 120, 269}},
+
 		{"202 before the journal", busyRule(busy.RuleWaitForJournal), diesUnlisted, journals, []uint64{545, 680, 2, 26, 77, 121, 128}},
 		{"own set is not swept", busyRule(busy.RuleSweepOwnSet), isFencedAlone, journals, []uint64{60, 92, 0, 1, 3, 4, 5}},
 		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{370, 509, 571, 599}},

@@ -138,6 +138,9 @@ func (w *world) owed(ctx context.Context) string {
 		if aside[at.Key()] {
 			continue // It is owed, and nobody may open it.
 		}
+		if id := untold(state); id != "" {
+			return fmt.Sprintf("nobody was told of the reply to %s", id)
+		}
 		for _, a := range w.acks {
 			if sub := state.Lookup(a.Key); a.Address == at && sub != nil && !sub.Settled && !rests(sub) {
 				return fmt.Sprintf("%s of %s was acknowledged at %d and is not settled", a.Key, at.ID, int64(a.receipt.Offset))
@@ -212,6 +215,7 @@ func (w *world) check(ctx context.Context) {
 			}
 		}
 	}
+	w.checkAsks(ctx)
 }
 
 func (w *world) checkLog(at conversation.Address, log *knownLog) {

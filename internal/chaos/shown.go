@@ -59,6 +59,7 @@ const (
 	didEndWait     schedule.Deed = "wait ended by "
 	didComeLate    schedule.Deed = "signal too late"
 	didRest        schedule.Deed = "parked at the end"
+	didHear        schedule.Deed = "reply heard"
 	didInnocent    schedule.Deed = "set aside for no reason of its own"
 )
 

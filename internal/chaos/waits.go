@@ -45,6 +45,9 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 	if err := begin(ctx); err != nil {
 		return "", err
 	}
+	if to, ok := a.world.asks(in.Name); ok {
+		return a.ask(ctx, to, in.Name)
+	}
 	o := &agent.WaitOptions{}
 	if a.world.waitsShortly(in.Name) {
 		o.Timeout = shortWait
@@ -166,7 +169,9 @@ func (w *world) checkWaits(at conversation.Address, log *knownLog) {
 				if r.Signal != "" {
 					take(b, r.Name, r.Signal)
 				}
-				if r.Reason == conversation.EndedBySignal && (json.Unmarshal(r.Value, &value) != nil || value != said) {
+				if text, ok := heardReply(r); ok {
+					value, said = text, text
+				} else if r.Reason == conversation.EndedBySignal && (json.Unmarshal(r.Value, &value) != nil || value != said) {
 					w.trace.Violate(at.ID, "batch %d ends the wait for %s with %s, the signal said %q", int64(b.Offset), r.Name, r.Value, said)
 				}
 				heard[r.Call], decided[r.Name] = value, true
@@ -221,6 +226,6 @@ func takes(b conversation.Batch, id conversation.SubmissionID) bool {
 func wantedOfWaits() map[schedule.Deed]int {
 	return map[schedule.Deed]int{
 		didAck: 3000, didBatch: 10000, didClaim: 2000, didModel: 2000, didCrash: 500, didDrain: 100, didOutage: 100, didLate: 500,
-		didSettle + "completed": 1500, didEndWait + "signal": 500, didEndWait + "timeout": 100, didKeep: 300, didComeLate: 100, didRest: 100,
+		didSettle + "completed": 1500, didEndWait + "signal": 500, didEndWait + "timeout": 100, didKeep: 300, didComeLate: 100, didRest: 100, didHear: 100,
 	}
 }
