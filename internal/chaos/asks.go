@@ -52,10 +52,22 @@ func heardReply(r *conversation.WaitEnded) (text string, ok bool) {
 	return told.Text, true
 }
 
-// untold names a reply that is there, and not told; "" if there is none.
-func untold(s *conversation.State) conversation.SubmissionID {
+// blocked counts the conversations that cannot come to rest: who waits for a reply of theirs is set
+// aside.
+func (w *world) blocked(ctx context.Context, aside map[conversation.Key]bool) (n int) {
+	for c := range w.profile.conversations() {
+		if state := w.log(ctx, address(c)).state; untold(state, nil) != untold(state, aside) {
+			n++
+		}
+	}
+	return n
+}
+
+// untold names a reply that is there, and not told, "" if there is none; but for those to who is set
+// aside.
+func untold(s *conversation.State, aside map[conversation.Key]bool) conversation.SubmissionID {
 	for _, o := range s.OwedReplies() {
-		if o.Reply != nil {
+		if o.Reply != nil && !aside[o.To.Address.Key()] {
 			return o.Submission
 		}
 	}
@@ -82,7 +94,7 @@ func (w *world) checkAsks(ctx context.Context) {
 	for c := range w.profile.conversations() {
 		at := address(c)
 		log := w.log(ctx, at)
-		if id := untold(log.state); id != "" {
+		if id := untold(log.state, nil); id != "" {
 			w.trace.Violate(at.ID, "the reply to %s is there, and nobody was told", id)
 		}
 		for _, b := range log.batches {

@@ -107,7 +107,8 @@ func (w *world) isGone(m *member) bool {
 
 // owed says what is still to be done, "" if nothing is.
 func (w *world) owed(ctx context.Context) string {
-	live := map[string]bool{}
+	live, aside := map[string]bool{}, w.asides(ctx)
+	blocked := w.blocked(ctx, aside)
 	for _, m := range w.present() {
 		if w.isGone(m) {
 			continue
@@ -118,7 +119,7 @@ func (w *world) owed(ctx context.Context) string {
 		default:
 			return m.id + " has not started yet"
 		}
-		if listed, active := m.node.Rest(); listed > 0 || active > 0 {
+		if listed, active := m.node.Rest(); listed > blocked || active > blocked {
 			return fmt.Sprintf("%s lists %d conversations and holds %d", m.id, listed, active)
 		}
 	}
@@ -131,14 +132,13 @@ func (w *world) owed(ctx context.Context) string {
 			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
 		}
 	}
-	aside := w.asides(ctx)
 	for c := range w.profile.conversations() {
 		at := address(c)
 		state := w.log(ctx, at).state
 		if aside[at.Key()] {
 			continue // It is owed, and nobody may open it.
 		}
-		if id := untold(state); id != "" {
+		if id := untold(state, aside); id != "" {
 			return fmt.Sprintf("nobody was told of the reply to %s", id)
 		}
 		for _, a := range w.acks {
