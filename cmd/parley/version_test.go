@@ -6,8 +6,10 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	code, out, _ := program.Output(t, "version")
-	if code != 0 || !strings.HasPrefix(out, "parley ") || !strings.Contains(out, "stored format 8") {
-		t.Errorf("exit %d, %q", code, out)
+	for _, how := range []string{"version", "--version"} {
+		code, out, _ := program.Output(t, how)
+		if code != 0 || !strings.HasPrefix(out, "parley ") || !strings.HasSuffix(out, "stored format 8)\n") {
+			t.Errorf("%s: exit %d, %q", how, code, out)
+		}
 	}
 }

@@ -61,6 +61,7 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 		Long: "parley runs AI-agent conversations whose every word is durable: an accepted message\n" +
 			"reaches exactly one outcome, whatever dies in between.\n\n" +
 			"Start with \"parley dev\"." + p.compiledIn(),
+		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,6 +72,7 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 		root.AddCommand(room(p)...)
 	}
 	root.AddCommand(versionCommand())
+	root.SetVersionTemplate("{{.Version}}\n") // as the command prints it
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})

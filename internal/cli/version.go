@@ -16,13 +16,17 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version of the program and of the format it stores",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "parley %s (%s %s/%s, stored format %d)\n",
-				Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
+			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 		},
 	}
 }
 
-// Version is what the build says about the program.
+func versionLine() string {
+	return fmt.Sprintf("parley %s (%s %s/%s, stored format %d)", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
+}
+
+// Version is what the build says about the program: a release, or the time and the commit of a
+// checkout; "devel" where it says nothing, as of go run.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
