@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -279,5 +280,52 @@ func TestWaitBesideAnOlderNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.completes(chat("c"), 2)
+	})
+}
+
+// TestAskBesideAnOlderNode: as long as some node does not read it nobody is asked and nobody is passed:
+// the call tries again, each minute at most, and a message waits behind it.
+func TestAskBesideAnOlderNode(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		newer := []conversation.RecordType{conversation.TypeWentAhead, conversation.TypeReplyOwed, conversation.TypeReplyTold}
+		var older atomic.Bool
+		older.Store(true)
+		l.fleet.Unread = func() []conversation.RecordType {
+			if !older.Load() {
+				return nil
+			}
+			return newer
+		}
+		t.Cleanup(func() { l.fleet.Unread = nil })
+		k := &work{}
+		consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {
+			k.did("consult")
+			reply, err := agent.Ask(ctx, conversation.Address{Agent: "expert", ID: "e"}, agent.Text("Is it?"), nil)
+			if err != nil {
+				return "", err
+			}
+			return reply.Text, nil
+		}, &agent.ToolOptions{Durable: true})
+		expert := &agent.Agent{Name: "expert", Model: strings.Replace(spec, "/model", "/expert", 1)}
+		n := l.run(part{opts: agents(chatAgent(consult), expert), cast: &cast{models: map[string]script{
+			"model": inTurn(asks("consult"), tells("done"), tells("and you")), "expert": tells("yes"),
+		}}})
+		n.admit(chat("c"), "1", "go")
+		time.Sleep(5*time.Minute + time.Second)
+		n.admit(chat("c"), "2", "and?")
+		time.Sleep(5 * time.Minute)
+		for _, r := range l.records(chat("c")) {
+			if slices.Contains(newer, r.Type()) || r.Type() == conversation.TypeSubmissionSettled {
+				t.Errorf("%s is written", r.Type())
+			}
+		}
+		if got := k.counts()["consult"]; got < 5 || got > 12 {
+			t.Errorf("the call has run %d times in 10 minutes", got)
+		}
+		older.Store(false)
+		l.completes(chat("c"), 3) // the notice is one
+		l.completes(conversation.Address{Agent: "expert", ID: "e"}, 1)
+		time.Sleep(3 * time.Minute)
+		l.leavesNothing()
 	})
 }
