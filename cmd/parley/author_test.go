@@ -205,7 +205,7 @@ func TestAuthorsMistakes(t *testing.T) {
 		"no name":       {parley.Program{Agents: []*agent.Agent{{Model: "demo/parrot"}}}, []string{"dev"}, "Name"},
 		"two names":     {parley.Program{Agents: []*agent.Agent{desk, desk}}, []string{"serve"}, `two agents of the program are named "desk"`},
 		"no key":        {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"dev"}, "set OPENAI_API_KEY"},
-		"no key, serve": {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"serve"}, "set OPENAI_API_KEY"},
+		"no key, serve": {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"serve"}, `parley: the program: agent "desk": model "openai/gpt-5" needs a key: set OPENAI_API_KEY`},
 		"no provider":   {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "nobody/m"}}}, []string{"dev"}, `model "nobody/m" cannot be used`},
 		"no agent":      {parley.Program{}, []string{"serve"}, "create it"},
 		"no such agent": {parley.Program{Agents: []*agent.Agent{desk}}, []string{"run", "other", "-m", "x"}, "read other"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -114,6 +115,15 @@ func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 	return conf, nil
 }
 
+// said is what has said which agents are served: the configuration file, or the program where
+// there is none.
+func (cfg *serveConfig) said() string {
+	if _, err := os.Stat(cfg.file); errors.Is(err, fs.ErrNotExist) {
+		return "the program"
+	}
+	return cfg.file
+}
+
 // serveFile serves a configuration until ctx ends.
 func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err error) {
 	hidden := &cli.Secrets{}
@@ -126,7 +136,8 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	if err != nil {
 		return err
 	}
-	if err := CheckAgents(cfg.program, cfg.file, conf); err != nil {
+	said := cfg.said()
+	if err := CheckAgents(cfg.program, said, conf); err != nil {
 		return err
 	}
 	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
@@ -146,7 +157,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	defer observed.close()
 	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
 	if err != nil {
-		return fmt.Errorf("serve %s: %w", cfg.file, explainCluster(conf, err))
+		return fmt.Errorf("serve %s: %w", said, explainCluster(conf, err))
 	}
 	observed.process = func() admin.Process { return n.process(listener) }
 	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
@@ -154,7 +165,7 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
 			more := clusterLines(conf, n.runtime.Status(), observed.address())
-			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+cfg.file, conf, listener.Addr(), cfg.quiet, more...)
+			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
 	return explainCluster(conf, err)
