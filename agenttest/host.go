@@ -114,6 +114,7 @@ func (h *Host) close() {
 		h.end(p)
 	}
 	h.lives.Wait()
+	time.Sleep(2 * time.Millisecond) // The actor system's count of dead letters ends by itself, within one.
 	if err := h.store.Close(); err != nil {
 		h.t.Error(err)
 	}

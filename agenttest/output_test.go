@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agenttest"
 	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 type verdict struct {
@@ -66,7 +67,7 @@ func TestOutputOfASubagent(t *testing.T) {
 		"reminded": {[]agenttest.Answer{agenttest.Say("It is spam."), given}, `{"score":0.5,"spam":true}`, 9},
 		"never":    {[]agenttest.Answer{agenttest.Say("It is spam."), agenttest.Say("I said so.")}, "I said so.", 0},
 	} {
-		for crash := range tc.writes + 1 {
+		for crash := range sample.Of(tc.writes+1, min(tc.writes+1, 2)) {
 			synctest.Test(t, func(t *testing.T) {
 				judge := &agent.Agent{Name: "judge", Description: "Judges.", Model: "openai/small", Output: agent.SchemaFor[verdict]()}
 				a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Subagents: []*agent.Agent{judge}}
@@ -97,7 +98,7 @@ func TestOutputOfASubagent(t *testing.T) {
 
 // TestOutputOverCrashes at every write: neither the reminder nor the output is lost, or counts twice.
 func TestOutputOverCrashes(t *testing.T) {
-	for n := 1; n < 8; n++ {
+	for n := 1; n < sample.Of(8, 3); n++ {
 		synctest.Test(t, func(t *testing.T) {
 			model := agenttest.NewModel(agenttest.Say("It is spam."), agenttest.Call(agent.FinishTool, verdict{true, 1}))
 			a := &agent.Agent{Name: "filter", Model: "openai/gpt-5", Output: agent.SchemaFor[verdict]()}
