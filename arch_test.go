@@ -124,7 +124,7 @@ func harnesses() []row {
 		{"internal/sample/volumes", 2, tool, nil, nil},
 		{"internal/table", 2, tool, nil, nil},
 		{"internal/threads", 2, tool, nil, nil},
-		{"internal/noderun", 4, suite, list("conversation", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
+		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
 	}
 }
 

@@ -130,7 +130,7 @@ type attackers struct {
 func newAttackers(s *site, p plan) *attackers {
 	o := orders{Models: s.models, Seed: p.seed, Rest: p.rest, Size: p.size, Long: *longFlag}
 	for _, n := range s.nodes {
-		o.Nodes = append(o.Nodes, n.http)
+		o.Nodes = append(o.Nodes, n.HTTP)
 	}
 	for _, k := range p.kinds {
 		o.Kinds = append(o.Kinds, k.name)

@@ -44,7 +44,7 @@ func (b *beside) audit(ctx context.Context) (looked int, err error) {
 
 // verify lets the program look at the whole bucket, of which no node is left.
 func (s *site) verify(ctx context.Context) {
-	flaws, _ := noderun.Verify(ctx, s.program, s.nodes[0].config, s.env)
+	flaws, _ := noderun.Verify(ctx, s.program, s.nodes[0].Config, s.env)
 	for _, f := range flaws {
 		s.Fail("%s", f)
 	}

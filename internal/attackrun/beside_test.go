@@ -203,7 +203,7 @@ func (b *beside) converse(ctx, over context.Context, r *rand.Rand, id string) {
 
 // url is where a conversation is at any of the nodes.
 func (b *beside) url(r *rand.Rand, id string) string {
-	return "http://" + b.site.nodes[r.IntN(len(b.site.nodes))].http + "/worker/" + id
+	return "http://" + b.site.nodes[r.IntN(len(b.site.nodes))].HTTP + "/worker/" + id
 }
 
 // post sends a message to one node after the other, under its key, until it is answered.

@@ -82,7 +82,7 @@ func perform(t *testing.T, p plan) {
 	s := newSite(t, p.nodes)
 	r := &run{site: s, t: t, plan: p, beside: newBeside(s), attack: newAttackers(s, p), began: time.Now(), faults: map[string]int{}}
 	ctx := t.Context()
-	if !s.await(ctx) {
+	if !s.Await(ctx) {
 		t.Fatal(strings.Join(s.All(), "\n"))
 	}
 	r.talkFor(ctx, "warm", p.alone/4)
@@ -97,11 +97,11 @@ func perform(t *testing.T, p plan) {
 	}()
 	r.talk(ctx, over, "attacked", func() { r.besiege(over) }, func() { r.trouble(ctx, over) })
 	attacked := r.beside.forget()
-	if s.await(ctx) {
+	if s.Await(ctx) {
 		r.logf("meters: %v", interesting(s.meters(ctx)))
 	}
 	r.beside.client.Close()
-	s.close()
+	s.Close()
 	r.judge(ctx, baseline, attacked)
 	if flaws := s.All(); len(flaws) > 0 {
 		const most = 20
@@ -189,7 +189,7 @@ func (r *run) trouble(ctx, over context.Context) {
 		case "stall":
 			r.stall(ctx, n)
 		}
-		r.await(ctx)
+		r.Await(ctx)
 		r.mu.Lock()
 		r.faults[what]++
 		r.mu.Unlock()
@@ -201,15 +201,14 @@ func (r *run) trouble(ctx, over context.Context) {
 // replace ends a node by a signal and waits until another process is in its place: until
 // then it may still call itself ready.
 func (r *run) replace(ctx context.Context, n *node, s syscall.Signal) {
-	_, before := n.heaviest()
-	n.signal(s)
-	began := time.Now()
-	for lives := before; lives == before; _, lives = n.heaviest() {
+	before, began := n.Lives(), time.Now()
+	n.Signal(s)
+	for n.Lives() == before {
 		if noderun.Pause(ctx, 10*time.Millisecond) != nil {
 			return
 		}
 		if time.Since(began) > liveness {
-			r.Fail("%v does not end\n%s", n, n.tail())
+			r.Fail("%v does not end\n%s", n, r.Tails())
 			return
 		}
 	}
@@ -217,9 +216,9 @@ func (r *run) replace(ctx context.Context, n *node, s syscall.Signal) {
 
 // stall lets the store of all nodes stand still, or the machine where that is a folder.
 func (r *run) stall(ctx context.Context, n *node) {
-	resume := func() { n.signal(syscall.SIGCONT) }
+	resume := func() { n.Signal(syscall.SIGCONT) }
 	if r.store == nil {
-		n.signal(syscall.SIGSTOP)
+		n.Signal(syscall.SIGSTOP)
 	} else {
 		resume = r.store.Pause()
 	}
@@ -242,8 +241,8 @@ func (r *run) judge(ctx context.Context, alone, attacked []latency) {
 		r.Fail("the attack never had %q", missing)
 	}
 	for _, n := range r.nodes {
-		peak, lives := n.heaviest()
-		r.logf("%v: peak RSS %d MiB over %d lives", n, peak>>20, lives)
+		peak := n.peak.Load()
+		r.logf("%v: peak RSS %d MiB over %d lives", n, peak>>20, n.Lives())
 		if peak > memoryBytes {
 			r.Fail("%v had %d MiB, want at most %d", n, peak>>20, memoryBytes>>20)
 		}

@@ -22,7 +22,7 @@ func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 		next <- a
 	}
 	close(next)
-	c := &client{&cluster{http: noderun.NewClient(answerWithin)}}
+	c := &client{&cluster{Fleet: &noderun.Fleet{Client: noderun.NewClient(answerWithin)}}}
 	for i := range 2 {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if a, ok := <-next; ok {
@@ -32,9 +32,9 @@ func forgedNodes(t *testing.T, answers ...http.HandlerFunc) *client {
 			t.Errorf("nobody expected %s %s", r.Method, r.URL)
 		}))
 		t.Cleanup(s.Close)
-		c.nodes = append(c.nodes, &node{c: c.cluster, number: i, http: s.Listener.Addr().String()})
+		c.nodes = append(c.nodes, &node{Node: &noderun.Node{NodeOptions: noderun.NodeOptions{Number: i, HTTP: s.Listener.Addr().String()}}})
 	}
-	t.Cleanup(c.http.Close)
+	t.Cleanup(c.Client.Close)
 	return c
 }
 

@@ -52,7 +52,7 @@ func (c *client) send(ctx context.Context, r *rand.Rand, id string, m *sent) err
 // sendTo is send to some of the nodes.
 func (c *client) sendTo(ctx context.Context, r *rand.Rand, nodes []*node, id string, m *sent) error {
 	m.Call = time.Now()
-	answer, header, err := c.http.Insist(ctx, r, http.MethodPost, func() string {
+	answer, header, err := c.Client.Insist(ctx, r, http.MethodPost, func() string {
 		m.Tries++
 		return nodes[r.IntN(len(nodes))].url(id)
 	}, m.Body)
@@ -82,8 +82,8 @@ type look struct {
 
 // snapshot reads a whole conversation.
 func (c *client) snapshot(ctx context.Context, n *node, id string) (look, error) {
-	l := look{Node: n.number, Call: time.Now(), After: conversation.Start, Next: conversation.Start, Whole: true, UpToDate: true}
-	answer, header, err := c.http.Do(ctx, http.MethodGet, n.url(id), nil)
+	l := look{Node: n.Number, Call: time.Now(), After: conversation.Start, Next: conversation.Start, Whole: true, UpToDate: true}
+	answer, header, err := c.Client.Do(ctx, http.MethodGet, n.url(id), nil)
 	l.Back = time.Now()
 	if noderun.Missing(err) {
 		return l, nil
@@ -101,8 +101,8 @@ func (c *client) snapshot(ctx context.Context, n *node, id string) (look, error)
 
 // updates reads what was recorded after an offset, as far as one answer goes.
 func (c *client) updates(ctx context.Context, n *node, id string, after conversation.Offset) (look, []noderun.Chunk, error) {
-	l := look{Node: n.number, Call: time.Now(), At: after != conversation.Start, After: after}
-	answer, header, err := c.http.Do(ctx, http.MethodGet, n.url(id)+"?view=updates&offset="+after.String(), nil)
+	l := look{Node: n.Number, Call: time.Now(), At: after != conversation.Start, After: after}
+	answer, header, err := c.Client.Do(ctx, http.MethodGet, n.url(id)+"?view=updates&offset="+after.String(), nil)
 	l.Back = time.Now()
 	if noderun.Missing(err) && !l.At {
 		l.Next, l.Whole, l.UpToDate = conversation.Start, true, true

@@ -107,17 +107,17 @@ func (c *cluster) inject(ctx context.Context, f fault) {
 	case rolling:
 		c.roll(ctx, who, f.For)
 	case bucketHoldAll:
-		before := c.replacements()
+		before := c.Replacements()
 		c.breaks(ctx, f, who)
-		if got := c.replacements() - before; got > 0 {
+		if got := c.Replacements() - before; got > 0 {
 			c.Fail("%d nodes ended while the bucket stood still for all", got)
 		}
 	case killAndHoldOne:
 		f.Kind = holdPair
 		third := who[len(who)-1]
-		third.kill()
+		third.Kill()
 		c.breaks(ctx, f, who)
-		third.want(true)
+		third.Want(true)
 	default:
 		c.breaks(ctx, f, who)
 	}
@@ -132,17 +132,17 @@ func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
 	}
 	switch f.Kind {
 	case pauseOne:
-		a.signal(syscall.SIGSTOP)
+		a.Signal(syscall.SIGSTOP)
 	case cutPair:
-		b.callers[a.number].set(false)
-		a.callers[b.number].set(false)
+		b.callers[a.Number].set(false)
+		a.callers[b.Number].set(false)
 	case cutOneWay:
-		b.callers[a.number].set(false)
+		b.callers[a.Number].set(false)
 	case holdPair:
-		c.between[a.number][b.number].set(false)
-		c.between[b.number][a.number].set(false)
+		c.between[a.Number][b.Number].set(false)
+		c.between[b.Number][a.Number].set(false)
 	case holdOneWay:
-		c.between[a.number][b.number].set(false)
+		c.between[a.Number][b.Number].set(false)
 	case bucketCut:
 		a.starve(true, true)
 	case bucketHoldOne:
@@ -163,11 +163,11 @@ func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
 // down kills nodes and starts them again after a while.
 func (c *cluster) down(ctx context.Context, who []*node, d time.Duration) {
 	for _, n := range who {
-		n.kill()
+		n.Kill()
 	}
 	_ = noderun.Pause(ctx, d) // They are started in any case.
 	for _, n := range who {
-		n.want(true)
+		n.Want(true)
 	}
 }
 
@@ -175,11 +175,11 @@ func (c *cluster) down(ctx context.Context, who []*node, d time.Duration) {
 func (c *cluster) roll(ctx context.Context, who []*node, d time.Duration) {
 	for _, n := range who {
 		began := time.Now()
-		n.leave()
+		n.Leave()
 		left := time.Now()
 		_ = noderun.Pause(ctx, d)
-		n.want(true)
-		if !n.await(ctx) {
+		n.Want(true)
+		if !n.Await(ctx) {
 			return
 		}
 		c.logf("%v left within %v and serves again %v later", n, left.Sub(began).Round(time.Millisecond), time.Since(left).Round(time.Millisecond))

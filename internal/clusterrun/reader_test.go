@@ -17,7 +17,7 @@ type reader struct {
 }
 
 func newReader(c *client, r *rand.Rand, id string, from conversation.Offset) *reader {
-	return &reader{noderun.NewReader(c.http, from, nil), c, r, id}
+	return &reader{noderun.NewReader(c.Client, from, nil), c, r, id}
 }
 
 // follow reads until ctx ends.

@@ -134,14 +134,14 @@ func (r *run) playBy(steps func(context.Context) bool) {
 	cancel()
 	<-watching
 	r.close()
-	r.client.http.Close()
+	r.client.Client.Close()
 	if s := r.strangers(); len(s) > 0 {
 		r.Fail("calls between nodes came from %v, not from an address of a node", s)
 	}
 	story := strings.Join(r.told, "\n") + "\nepochs:\n" + r.watcher.String()
 	if flaws := r.All(); len(flaws) > 0 {
 		const most = 20
-		r.t.Errorf("%s\n%s\n%d flaws:\n%s", story, r.tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
+		r.t.Errorf("%s\n%s\n%d flaws:\n%s", story, r.Tails(), len(flaws), strings.Join(flaws[:min(len(flaws), most)], "\n"))
 		return
 	}
 	r.t.Logf("%+v\n%s", r.plan, story)
@@ -150,11 +150,11 @@ func (r *run) playBy(steps func(context.Context) bool) {
 // steps are the phases of a run. It reports whether it came to its end.
 func (r *run) steps(ctx context.Context) bool {
 	r.logf("start %d nodes", r.plan.nodes)
-	if !r.start(ctx) {
+	if !r.Start(ctx) {
 		return false
 	}
 	r.trouble(ctx)
-	if r.Any() || !r.await(ctx) {
+	if r.Any() || !r.Await(ctx) {
 		return false
 	}
 	if !r.quiet(ctx) {
@@ -189,7 +189,7 @@ func (r *run) trouble(ctx context.Context) {
 		r.inject(ctx, f)
 		r.logf("mended")
 	}
-	r.await(ctx)
+	r.Await(ctx)
 	end()
 	late := time.AfterFunc(liveness, func() { giveUp(errors.New("the nodes do not answer, though nothing is broken")) })
 	<-done
@@ -212,10 +212,10 @@ func (r *run) quiet(ctx context.Context) bool {
 		return false
 	}
 	dead := r.nodes[int(r.plan.seed%uint64(len(r.nodes)))]
-	dead.kill()
+	dead.Kill()
 	r.logf("killed %v for good, nobody asks for anything", dead)
 	if len(r.nodes) == 1 {
-		dead.want(true)
+		dead.Want(true)
 	}
 	logs, stories := storage.NewLogs(r.bucket, nil), map[string]*story{}
 	began := time.Now()
@@ -230,7 +230,7 @@ func (r *run) quiet(ctx context.Context) bool {
 		}
 		if time.Since(began) > liveness || noderun.Pause(ctx, 200*time.Millisecond) != nil {
 			for _, n := range r.nodes {
-				if p, _ := n.running(); p != nil {
+				if p := n.Running(); p != nil {
 					p.Quit()
 				}
 			}
@@ -239,8 +239,8 @@ func (r *run) quiet(ctx context.Context) bool {
 		}
 	}
 	r.logf("all is settled after %v", time.Since(began).Round(time.Millisecond))
-	dead.want(true)
-	return r.await(ctx)
+	dead.Want(true)
+	return r.Await(ctx)
 }
 
 // catchUp lets readers read to the head, and reads everything anew at every node.
@@ -296,10 +296,10 @@ func (r *run) fresh(ctx context.Context, n *node, k *talk) bool {
 // stop ends all nodes in order and lets the program look at what they leave.
 func (r *run) stop(ctx context.Context) bool {
 	for _, n := range r.nodes {
-		n.leave()
+		n.Leave()
 	}
 	r.logf("all nodes have ended")
-	flaws, said := noderun.Verify(ctx, r.nodes[0].program, r.nodes[0].config, r.nodes[0].env)
+	flaws, said := noderun.Verify(ctx, r.nodes[0].Program, r.nodes[0].Config, r.nodes[0].Env)
 	for _, f := range flaws {
 		r.Fail("%s", f)
 	}
@@ -362,5 +362,5 @@ func (r *run) count(k *talk, s *story) {
 	r.counts["reads not answered"] += k.shed
 	r.counts["batches"] += len(s.Hashes)
 	r.counts["claims"] += s.Claims
-	r.counts["nodes replaced"] = r.replacements()
+	r.counts["nodes replaced"] = r.Replacements()
 }

@@ -169,13 +169,13 @@ func attacks(t *testing.T, ca *authority, own keyPair) map[string]func(s *strang
 func TestStrangers(t *testing.T) {
 	file := program(t)
 	c := newCluster(t, clusterOptions{nodes: 2, program: func(int) string { return file }})
-	if !c.start(t.Context()) {
-		t.Fatalf("%s\n%s", c.tails(), strings.Join(c.All(), "\n"))
+	if !c.Start(t.Context()) {
+		t.Fatalf("%s\n%s", c.Tails(), strings.Join(c.All(), "\n"))
 	}
 	target := c.nodes[0]
-	p, _ := target.running()
+	p := target.Running()
 	client := &client{c}
-	defer c.http.Close()
+	defer c.Client.Close()
 	dice := rand.New(rand.NewPCG(1, 1))
 	lines := map[string]*regexp.Regexp{}
 	for name, attack := range attacks(t, c.ca, c.ca.sign(t, "stolen", clusterName)) {
@@ -197,11 +197,11 @@ func TestStrangers(t *testing.T) {
 			}
 		})
 	}
-	if now, _ := target.running(); now != p {
+	if now := target.Running(); now != p {
 		t.Errorf("the node has ended")
 	}
 	for _, n := range c.nodes {
-		n.leave()
+		n.Leave()
 	}
 	c.close()
 	for name, line := range lines {
@@ -210,6 +210,6 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	if flaws := c.All(); len(flaws) > 0 {
-		t.Errorf("%s\n%s", strings.Join(flaws, "\n"), c.tails())
+		t.Errorf("%s\n%s", strings.Join(flaws, "\n"), c.Tails())
 	}
 }

@@ -77,8 +77,8 @@ func (v *versions) steps(ctx context.Context) bool {
 	defer endReads()
 	// The newer one joins the older one. The other way round it would not know of the
 	// older one for a moment, and may have noted something long before.
-	v.older.want(true)
-	if !v.older.await(ctx) || !v.start(ctx) || !v.sideBySide(ctx) {
+	v.older.Want(true)
+	if !v.older.Await(ctx) || !v.Start(ctx) || !v.sideBySide(ctx) {
 		return false
 	}
 	idle, busy := v.pick(ctx, "idle"), v.pick(ctx, "busy")
@@ -174,7 +174,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 		}
 		for _, m := range e.Members {
 			for _, n := range v.nodes {
-				if m.ID == ref.Member && m.Address == n.http {
+				if m.ID == ref.Member && m.Address == n.HTTP {
 					return n, nil
 				}
 			}
@@ -234,7 +234,7 @@ func (v *versions) unnoted(ctx context.Context) bool {
 		return false
 	}
 	for _, m := range e.Members {
-		if m.Address == v.older.http {
+		if m.Address == v.older.HTTP {
 			v.member = m.ID
 			if noted != "" {
 				v.Fail("the log of %s has a %s while %v is a member", noted, nextNoted, v.older)
@@ -272,8 +272,8 @@ func (v *versions) pick(ctx context.Context, name string) *talk {
 
 // skew checks what the program says of the two versions.
 func (v *versions) skew(ctx context.Context) bool {
-	cmd := exec.CommandContext(ctx, v.older.program, "cluster", "status", "--config", v.older.config)
-	cmd.Env = append(os.Environ(), v.older.env...)
+	cmd := exec.CommandContext(ctx, v.older.Program, "cluster", "status", "--config", v.older.Config)
+	cmd.Env = append(os.Environ(), v.older.Env...)
 	out, err := cmd.Output()
 	if err != nil {
 		v.Fail("parley cluster status: %v\n%s", err, out)
@@ -324,7 +324,7 @@ func (v *versions) writeByHand(ctx context.Context, idle, busy *talk) bool {
 // told counts the errors in the log of the older node that name the type that it does
 // not know, for a conversation.
 func (v *versions) told(k *talk) (n int) {
-	p, _ := v.older.running()
+	p := v.older.Running()
 	if p == nil {
 		return 0
 	}
@@ -359,7 +359,7 @@ func (v *versions) ask(ctx context.Context, method, url string, body []byte) (a 
 		return a
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := v.client.http.HTTP.Do(req)
+	resp, err := v.client.Client.HTTP.Do(req)
 	if err != nil {
 		v.Fail("%v", err)
 		return a
@@ -443,9 +443,9 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 		v.Fail("%d errors in the log of %v name the type it does not know, for sweeps; want 1", got, v.older)
 	}
 	var leaving sync.WaitGroup
-	leaving.Go(v.older.leave)
+	leaving.Go(v.older.Leave)
 	leaving.Go(func() { v.everywhere(ctx, whileLeaving, v.newer) })
-	for p, _ := v.older.running(); p != nil && v.unnoted(ctx); p, _ = v.older.running() {
+	for p := v.older.Running(); p != nil && v.unnoted(ctx); p = v.older.Running() {
 		_ = noderun.Pause(ctx, 10*time.Millisecond) // It looks again in any case.
 	}
 	leaving.Wait()
@@ -466,7 +466,7 @@ func (v *versions) olderLeaves(ctx context.Context, busy *talk) bool {
 
 // metrics are those of the newer node.
 func (v *versions) metrics(ctx context.Context) ([]byte, error) {
-	out, _, err := v.client.http.Do(ctx, http.MethodGet, "http://"+v.newer.admin+"/metrics", nil)
+	out, _, err := v.client.Client.Do(ctx, http.MethodGet, "http://"+v.newer.Admin+"/metrics", nil)
 	return out, err
 }
 

@@ -16,7 +16,7 @@ type client struct{ *cluster }
 
 // do sends a request to one node after the other until it is answered, or ctx ends.
 func (c *client) do(ctx context.Context, r *rand.Rand, method, path string, body []byte) ([]byte, http.Header, error) {
-	return c.http.Insist(ctx, r, method, func() string { return c.pick(r).url(path) }, body)
+	return c.Client.Insist(ctx, r, method, func() string { return c.pick(r).url(path) }, body)
 }
 
 // post sends a message until it is admitted.

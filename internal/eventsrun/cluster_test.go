@@ -2,16 +2,15 @@ package eventsrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,12 +28,11 @@ const (
 	database  = "parley"
 	// answerWithin bounds one answer. A held request is answered within 30 s.
 	answerWithin = 45 * time.Second
-	// maxOutput bounds what a failed run shows of a node's output, in bytes.
-	maxOutput = 8 << 10
 )
 
 // cluster is nodes, and what they need.
 type cluster struct {
+	*noderun.Fleet
 	t       *testing.T
 	dir     string
 	program string
@@ -42,8 +40,6 @@ type cluster struct {
 	common  string // Of the configuration of every node.
 	bucket  storage.Bucket
 	server  *clickhousetest.Server
-	reaper  *proc.Reaper
-	http    *noderun.Client
 
 	mu    sync.Mutex
 	nodes []*node // That run.
@@ -52,18 +48,13 @@ type cluster struct {
 
 // node is one process.
 type node struct {
-	c                 *cluster
-	number            int
-	http, peers, home string // host:port; home is for health and metrics.
-	process           *proc.Process
-	member            string // Its incarnation. Set once it serves.
-	memory            peak
+	*noderun.Node
+	member string // Its incarnation. Set once it serves.
+	memory peak
 }
 
-func (n *node) String() string { return fmt.Sprintf("node %d", n.number) }
-
 // url is where a conversation is at the node.
-func (n *node) url(id string) string { return "http://" + n.http + mount + "/" + id }
+func (n *node) url(id string) string { return "http://" + n.HTTP + mount + "/" + id }
 
 // newCluster makes a cluster of which no node runs yet.
 func newCluster(t *testing.T) *cluster {
@@ -79,8 +70,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(vendor.Close)
 	c := &cluster{
 		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, &clickhousetest.Options{}),
-		reaper: proc.ReaperOf(t), http: noderun.NewClient(answerWithin),
-		env: append(place.Env(), "GOGC="),
+		Fleet: noderun.NewFleet(t, noderun.NewClient(answerWithin), liveness), env: append(place.Env(), "GOGC="),
 	}
 	var b strings.Builder
 	b.WriteString(place.Config())
@@ -91,74 +81,47 @@ func newCluster(t *testing.T) *cluster {
 		"      - {name: helper, description: Helps., model: fake/model, instructions: Help.}\n")
 	c.common = b.String()
 	t.Cleanup(func() {
-		for _, n := range c.all {
-			n.process.Kill()
-			if t.Failed() {
-				t.Logf("%v:\n%s", n, n.process.Tail(maxOutput))
-			}
+		if t.Failed() {
+			t.Log(c.Tails())
 		}
 	})
 	return c
 }
 
 // start starts one more node and waits until it serves.
-func (c *cluster) start(ctx context.Context) (*node, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, liveness, fmt.Errorf("a node is not ready within %v", liveness))
-	defer cancel()
+func (c *cluster) start(ctx context.Context) error {
 	c.mu.Lock()
-	n := &node{c: c, number: len(c.all) + 1}
+	number := len(c.all)
 	c.mu.Unlock()
-	host := fmt.Sprintf("127.0.0.%d", 40+n.number) // Nobody else takes a port of it.
+	host := fmt.Sprintf("127.0.0.%d", 41+number) // Nobody else takes a port of it.
 	ports, err := proc.FreeAddresses(host, 3)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	n.http, n.peers, n.home = ports[0], ports[1], ports[2]
-	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", n.number))
-	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s}\n%s", n.http, n.home, n.peers, c.common)
+	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", number+1))
+	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s}\n%s", ports[0], ports[1], ports[2], c.common)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return nil, err
+		return err
 	}
-	log := filepath.Join(c.dir, fmt.Sprintf("node-%d.log", n.number))
-	p, err := c.reaper.Start(proc.Command{
-		Args: []string{c.program, "serve", "--quiet", "--insecure-cluster", "--config", config}, Env: c.env, Log: log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start %v: %w", n, err)
-	}
-	n.process = p
+	n := &node{Node: c.Add(noderun.NodeOptions{
+		Number: number, HTTP: ports[0], Admin: ports[1], Program: c.program, Flags: []string{"--insecure-cluster"}, Config: config, Env: c.env, Dir: c.dir, Stays: true,
+	})}
 	c.mu.Lock()
 	c.all = append(c.all, n)
 	c.mu.Unlock()
-	if _, err := p.Await(ctx); err != nil {
-		return nil, fmt.Errorf("await %v: %w", n, err)
-	}
-	for !n.serves(ctx) {
-		if err := noderun.Pause(ctx, 20*time.Millisecond); err != nil {
-			return nil, err
-		}
+	n.Want(true)
+	if !n.Await(ctx) {
+		return errors.New(strings.Join(c.Notes.All(), "\n"))
 	}
 	m, err := n.scrape(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.member = m.member
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.nodes = append(c.nodes, n)
-	c.mu.Unlock()
-	return n, nil
-}
-
-// serves asks the node whether it takes requests.
-func (n *node) serves(ctx context.Context) bool {
-	_, err := n.get(ctx, "/readyz")
-	return err == nil
-}
-
-// get reads what the node says of itself.
-func (n *node) get(ctx context.Context, path string) ([]byte, error) {
-	body, _, err := n.c.http.Do(ctx, http.MethodGet, "http://"+n.home+path, nil)
-	return body, err
+	return nil
 }
 
 // running returns the nodes that run.
@@ -179,28 +142,15 @@ func (c *cluster) kill(n *node) {
 	c.mu.Lock()
 	c.nodes = slices.DeleteFunc(c.nodes, func(o *node) bool { return o == n })
 	c.mu.Unlock()
-	n.process.Kill()
+	n.Kill()
 }
 
 // stop ends all nodes in order and says what is wrong with any.
 func (c *cluster) stop() {
-	nodes := c.running()
-	for _, n := range nodes {
-		n.process.Signal(syscall.SIGTERM)
-	}
-	for _, n := range c.all {
-		select {
-		case <-n.process.Ended():
-		case <-time.After(liveness):
-			c.t.Errorf("%v does not end", n)
-			n.process.Kill()
-		}
-		if f := n.process.Flaw(); f != "" {
-			c.t.Errorf("%v: %s", n, f)
-		}
-		for _, f := range n.process.Flaws() {
-			c.t.Errorf("%v: %s", n, f)
-		}
+	c.Leave()
+	c.Close()
+	for _, flaw := range c.Notes.All() {
+		c.t.Error(flaw)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // ask returns the rows that the database answers, each split at its tabs.
 func (c *cluster) ask(ctx context.Context, query string) (rows [][]string, err error) {
 	at := url.URL{Scheme: "http", Host: c.server.HTTPAddr(), Path: "/", RawQuery: url.Values{"database": {database}, "query": {query}}.Encode()}
-	body, _, err := c.http.Do(ctx, http.MethodGet, at.String(), nil)
+	body, _, err := c.Client.Do(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", query, err)
 	}

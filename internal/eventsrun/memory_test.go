@@ -41,7 +41,11 @@ func (p *peak) of(away bool) int {
 func (c *cluster) watchMemory(ctx context.Context, away func() bool) {
 	for noderun.Pause(ctx, 100*time.Millisecond) == nil {
 		for _, n := range c.running() {
-			if now, _, err := noderun.Memory(n.process.PID()); err == nil { // One that has just ended has none.
+			p := n.Running()
+			if p == nil {
+				continue
+			}
+			if now, _, err := noderun.Memory(p.PID()); err == nil { // One that has just ended has none.
 				n.memory.note(away(), int(now>>20))
 			}
 		}

@@ -26,7 +26,7 @@ type metrics struct {
 
 // scrape reads the metrics of a node.
 func (n *node) scrape(ctx context.Context) (metrics, error) {
-	body, err := n.get(ctx, "/metrics")
+	body, err := n.Says(ctx, "/metrics")
 	if err != nil {
 		return metrics{}, fmt.Errorf("metrics of %v: %w", n, err)
 	}

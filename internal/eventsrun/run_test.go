@@ -80,7 +80,7 @@ func (r *run) logf(format string, args ...any) {
 // perform performs the run and checks it.
 func (r *run) perform(ctx context.Context) error {
 	for range nodes {
-		if _, err := r.start(ctx); err != nil {
+		if err := r.start(ctx); err != nil {
 			return err
 		}
 	}
@@ -240,7 +240,7 @@ func (r *run) replace(ctx context.Context) error {
 	r.logf("export journals list %v conversations; %v is killed with %+v", listed, victim, m)
 	r.gone = m.shipped
 	r.kill(victim)
-	_, err = r.start(ctx)
+	err = r.start(ctx)
 	r.logf("another node serves in its place")
 	return err
 }

@@ -58,6 +58,18 @@ func (p *Process) Ready() <-chan struct{} { return p.ready }
 // Ended is closed once the process has ended and was waited for.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
+// HasEnded reports whether the process has ended and was waited for.
+func (p *Process) HasEnded() bool { return closed(p.ended) }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // Await waits until the process is ready, and returns the line that it printed. It is
 // an error if the process ends before, or ctx does.
 func (p *Process) Await(ctx context.Context) (line string, err error) {
@@ -72,14 +84,7 @@ func (p *Process) Await(ctx context.Context) (line string, err error) {
 }
 
 // Served reports whether it ever was ready.
-func (p *Process) Served() bool {
-	select {
-	case <-p.ready:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Process) Served() bool { return closed(p.ready) }
 
 // PID is the id of the process, which may be another's once it has ended.
 func (p *Process) PID() int { return p.cmd.Process.Pid }

@@ -1,0 +1,87 @@
+package noderun_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// scripted is a node whose program is a script: it ends in the way that the file told names,
+// which it removes, or goes on.
+func scripted(t *testing.T, f *noderun.Fleet, o noderun.NodeOptions) (n *noderun.Node, told string) {
+	t.Helper()
+	o.Dir = t.TempDir()
+	o.Program, told = filepath.Join(o.Dir, "program"), filepath.Join(o.Dir, "told")
+	script := "#!/bin/sh\ntrap 'exit 0' TERM\necho ready\nuntil [ -s " + told + " ]; do sleep 0.01; done\nread how <" + told + "\nrm " + told + "\necho word >&2\nexit $how\n"
+	if err := os.WriteFile(o.Program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return f.Add(o), told
+}
+
+// TestFleet lets nodes end in every way: which of them are started again, and which ends are
+// noted.
+func TestFleet(t *testing.T) {
+	for name, c := range map[string]struct {
+		options noderun.NodeOptions
+		code    string // What it exits with by itself.
+		again   bool
+		flaws   []string
+	}{
+		"by itself":                {noderun.NodeOptions{}, "0", false, []string{"ended by itself"}},
+		"replaced":                 {noderun.NodeOptions{}, "75", true, nil},
+		"replaced, who may not be": {noderun.NodeOptions{Stays: true}, "75", false, []string{"ended by itself"}},
+		"excused":                  {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "3", true, nil},
+		"not excused":              {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "4", false, []string{"ended by itself"}},
+		"with a secret":            {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"it printed word"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)
+			n, told := scripted(t, f, c.options)
+			if !f.Start(t.Context()) {
+				t.Fatal(f.All())
+			}
+			first := n.Running()
+			if err := os.WriteFile(told, []byte(c.code+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			<-first.Ended()
+			for c.again && n.Lives() == 1 {
+				if noderun.Pause(t.Context(), time.Millisecond) != nil {
+					t.Fatal("it was not started again")
+				}
+			}
+			f.Close()
+			flaws := f.All()
+			if len(flaws) != len(c.flaws) || len(flaws) > 0 && !strings.Contains(flaws[0], c.flaws[0]) {
+				t.Errorf("it is noted that %q, want %q", flaws, c.flaws)
+			}
+			if !c.again && n.Lives() != 1 {
+				t.Errorf("it was started %d times", n.Lives())
+			}
+		})
+	}
+}
+
+// TestFleetEnds: what is asked for is no flaw, and nobody who was sent away comes back.
+func TestFleetEnds(t *testing.T) {
+	f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)
+	n, _ := scripted(t, f, noderun.NodeOptions{})
+	for _, end := range []func(){n.Leave, n.Kill, func() { n.Want(false); n.Signal(syscall.SIGKILL) }} {
+		if !f.Start(t.Context()) {
+			t.Fatal(f.All())
+		}
+		p := n.Running()
+		end()
+		<-p.Ended()
+	}
+	if f.Close(); f.Any() || n.Lives() != 3 || n.Running() != nil || f.Replacements() != 0 {
+		t.Errorf("%q after %d lives", f.All(), n.Lives())
+	}
+}
