@@ -158,6 +158,9 @@ func (m *marks) open(ctx context.Context, s *stored) error {
 			err = fmt.Errorf("its pages hold %+v, its state wants %+v", sum.counts, state.History())
 		}
 	}
+	if err == nil && state != nil {
+		m.look.of(state)
+	}
 	s.bad, c.State, c.Tail = err, nil, nil
 	return nil
 }
@@ -312,7 +315,7 @@ func (m *marks) orphans(kept []*stored) {
 	}
 	for _, s := range m.all {
 		if s.bad == nil && !slices.Contains(kept, s) {
-			m.look.find(Repairable, KindOrphanCheckpoint, s.key, s.checkpoint.At.Seq,
+			m.look.find(Note, KindOrphanCheckpoint, s.key, s.checkpoint.At.Seq,
 				"no head names this checkpoint; repair deletes it", step{key: s.key})
 		}
 	}
@@ -320,6 +323,6 @@ func (m *marks) orphans(kept []*stored) {
 		if slices.Contains(pages, key) {
 			continue
 		}
-		m.look.find(Repairable, KindOrphanPage, key, -1, "no checkpoint that is named and can be used has this page; repair deletes it", step{key: key})
+		m.look.find(Note, KindOrphanPage, key, -1, "no checkpoint that is named and can be used has this page; repair deletes it", step{key: key})
 	}
 }

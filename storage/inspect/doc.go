@@ -6,7 +6,8 @@
 //
 // [Verify] finds three kinds of things. Damage is what nothing stored makes good.
 // Repairable is what [Repair] mends, and nothing is lost by either: readers and writers
-// get on with it as it is. A note is neither. What [Repair] mends is exactly
+// get on with it as it is. A note is neither; some notes are about leftovers, which cost space
+// and nothing else. What [Repair] mends, leftovers among it, is exactly
 //
 //	a lost head           written again, for the newest checkpoint that fits the log
 //	a lost checkpoint     the head names an older one, or none: the log is folded then

@@ -59,48 +59,6 @@ func Dump(ctx context.Context, b storage.Bucket, key string, w io.Writer) error 
 	return &storage.CorruptError{Conv: name.Conv, Key: key, Seq: name.First, Err: err}
 }
 
-// DumpLog writes the batches of a log from one to another, both included, wherever they
-// lie; to -1 is as far as the log goes. A first batch above 0 is not checked against what
-// is before it. Errors are those of [storage.Logs.Batches] and [storage.Logs.Range].
-func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from, to int64, w io.Writer) error {
-	d := &dumper{w: w, bucket: b}
-	logs := storage.NewLogs(b, nil)
-	last, err := logs.Tail(ctx, conv, -1)
-	if err != nil {
-		return fmt.Errorf("dump log: %w", err)
-	}
-	if last < 0 {
-		return ErrNoConversation
-	}
-	if to < 0 || to > last {
-		to = last
-	}
-	if from < 0 || from > to {
-		return fmt.Errorf("dump log: there are no batches %d to %d, the last one is %d", from, to, last)
-	}
-	at := storage.Start()
-	if from > 0 {
-		// The reader wants to know what comes before.
-		before, err := logs.Range(ctx, conv, from-1, from-1)
-		if err != nil {
-			return fmt.Errorf("dump log: %w", err)
-		}
-		at = before[0].Position()
-	}
-	for batch, err := range logs.Batches(ctx, conv, at) {
-		switch {
-		case err != nil:
-			return fmt.Errorf("dump log: %w", err)
-		case batch.Seq > to:
-			return nil
-		}
-		if err := d.batch(batch, batchLine{Object: storage.KindBatch}); err != nil {
-			return fmt.Errorf("write dump: %w", err)
-		}
-	}
-	return nil
-}
-
 // dumper writes one object.
 type dumper struct {
 	w      io.Writer

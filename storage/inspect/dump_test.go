@@ -156,8 +156,44 @@ func TestDumpOfALog(t *testing.T) {
 	w.delete(w.log(33))
 	var out bytes.Buffer
 	var gap *storage.GapError
-	if err := inspect.DumpLog(t.Context(), w.bucket, w.conv, 0, -1, &out); !errors.As(err, &gap) || gap.Seq != 33 || strings.Count(out.String(), `"object"`) != 33 {
+	if err := inspect.DumpLog(t.Context(), w.bucket, w.conv, 0, -1, &out); !errors.As(err, &gap) || gap.Seq != 33 {
 		t.Errorf("a log with a gap: %v", err)
+	}
+	around(t, out.String(), 35, `{"object":"damage","first":33,"last":33,"error":"`)
+}
+
+// around looks for batches and the line of what is damaged between them.
+func around(t *testing.T, out string, batches int, damage string) {
+	t.Helper()
+	if got := strings.Count(out, `"object":"batch"`); got != batches || !strings.Contains(out, damage) {
+		t.Errorf("%d batches, want %d and %s\n%s", got, batches, damage, out)
+	}
+}
+
+// TestDumpAroundDamage prints what can be read of a log before and behind what cannot.
+func TestDumpAroundDamage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do      func(w *world)
+		from    int64
+		batches int
+		damage  string
+	}{
+		"the first batch":        {func(w *world) { w.delete(w.seg(0, 10)); w.flip(w.log(0)) }, 0, 25, `{"object":"damage","first":0,"last":10,"error":"`},
+		"a segment":              {func(w *world) { w.delete(w.seg(11, 22)) }, 0, 30, `{"object":"damage","first":11,"last":11,"error":"`},
+		"the last batch":         {func(w *world) { w.flip(w.log(35)) }, 0, 35, `{"object":"damage","first":35,"last":35,"error":"`},
+		"the one before a range": {func(w *world) { w.flip(w.log(31)) }, 32, 4, ""},
+		"another history": {func(w *world) {
+			w.batch(storage.Header{Seq: 33, Nonce: "n3", Prev: storage.Hash{9}}, "{\"type\":\"x\"}\n")
+		}, 0, 36, `{"object":"damage","first":33,"last":32,"error":"`},
+	} {
+		w := newWorld(t)
+		tt.do(w)
+		var out bytes.Buffer
+		err := inspect.DumpLog(t.Context(), w.bucket, w.conv, tt.from, -1, &out)
+		if !storage.Damaged(err) && tt.damage != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Run(name, func(t *testing.T) { around(t, out.String(), tt.batches, tt.damage) })
 	}
 }
 

@@ -15,7 +15,7 @@ type Severity string
 const (
 	Damage     Severity = "damage"     // Something is lost, or will be. [Repair] refuses it.
 	Repairable Severity = "repairable" // Nothing is lost, and [Repair] mends it.
-	Note       Severity = "note"       // Worth knowing.
+	Note       Severity = "note"       // Worth knowing, or a leftover: see [Finding.Leftover].
 )
 
 // Kind says what was found.
@@ -58,12 +58,18 @@ type Finding struct {
 	Severity Severity         `json:"severity"`
 	Kind     Kind             `json:"kind"`
 	Conv     conversation.Key `json:"conversation,omitempty"` // "" for what belongs to none.
-	Key      string           `json:"key,omitempty"`          // Of the object, or where it should be.
-	Seq      int64            `json:"seq"`                    // Batch it is about, -1 if none.
-	Text     string           `json:"text"`                   // What it is and what to do.
+	Agent    string           `json:"agent,omitempty"`        // Of the conversation, as is ID, if anything readable says so.
+	ID       string           `json:"id,omitempty"`
+	Key      string           `json:"key,omitempty"` // Of the object, or where it should be.
+	Seq      int64            `json:"seq"`           // Batch it is about, -1 if none.
+	Text     string           `json:"text"`          // What it is and what to do.
 
 	steps []step
 }
+
+// Leftover reports whether a note is about an object that costs space and nothing else: what
+// a writer has left behind that was replaced or ended. [Repair] deletes it.
+func (f *Finding) Leftover() bool { return f.Severity == Note && len(f.steps) > 0 }
 
 // identity is what a finding has in common with itself at a second look.
 type identity struct {
@@ -95,6 +101,8 @@ type Summary struct {
 	Damage        int64 `json:"damage"` // Findings, as are the next two.
 	Repairable    int64 `json:"repairable"`
 	Notes         int64 `json:"notes"`
+	Planned       int64 `json:"planned,omitempty"` // Of the findings, those that a repair would mend.
+	Mended        int64 `json:"mended,omitempty"`  // Those that it has mended.
 }
 
 func (s *Summary) add(o *Summary) {

@@ -291,7 +291,7 @@ func (c *chain) beside(o *logObject, held storage.Batch) {
 	case o.batch.Hash == held.Hash:
 		c.sum.Leftovers++
 	case o.batch.First && !held.First:
-		c.find(Repairable, KindOrphanBatch, key, held.Seq, fmt.Sprintf(
+		c.find(Note, KindOrphanBatch, key, held.Seq, fmt.Sprintf(
 			"a claim of writer %s that came too late: batch %d is another one, which a segment holds; nobody reads the claim, and repair deletes it",
 			o.batch.Nonce, held.Seq), step{key: key})
 	default:
@@ -324,8 +324,8 @@ func (c *chain) judge() {
 		switch {
 		case s.gone || slices.Contains(needed, s):
 		case s.bad == nil:
-			c.find(Repairable, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
-				"batches %d to %d are in other segments too, which were read; repair deletes this one", s.ref.First, s.ref.Last), step{key: s.key})
+			c.find(Note, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
+				"batches %d to %d are in other segments too, which were read; the next compaction deletes this one, as does repair", s.ref.First, s.ref.Last), step{key: s.key})
 		case within && !s.clash:
 			c.find(Repairable, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
 				"it cannot be read at batch %d: %v; other segments hold all its batches, and repair deletes this one", s.at, s.bad), step{key: s.key})

@@ -29,6 +29,7 @@ type look struct {
 	conv   conversation.Key
 
 	sum      Summary
+	address  conversation.Address // as far as anything readable says it
 	findings []Finding
 	damages  int // findings, kept or not
 	others   int
@@ -44,7 +45,7 @@ func (l *look) find(severity Severity, kind Kind, key string, seq int64, text st
 		l.dropped = true
 		return
 	}
-	l.findings = append(l.findings, Finding{severity, kind, l.conv, key, seq, text, steps})
+	l.findings = append(l.findings, Finding{Severity: severity, Kind: kind, Conv: l.conv, Key: key, Seq: seq, Text: text, steps: steps})
 }
 
 // check looks at everything the conversation has. The error is the bucket's.
@@ -78,11 +79,61 @@ func (l *look) check(ctx context.Context) error {
 	if err := l.attachments(ctx, f); err != nil {
 		return err
 	}
+	if err := l.name(ctx, f); err != nil {
+		return err
+	}
 	if l.dropped {
 		l.findings = append(l.findings, Finding{Severity: Note, Kind: KindMore, Conv: l.conv, Seq: -1,
 			Text: fmt.Sprintf("there is more than these %d; mend them and look again", len(l.findings))})
 	}
 	return nil
+}
+
+// of takes the address of the conversation from a state of it.
+func (l *look) of(s *conversation.State) {
+	if c := s.Created(); c != nil {
+		if at := (conversation.Address{Agent: c.Agent, ID: c.ID}); at.Key() == l.conv {
+			l.address = at
+		}
+	}
+}
+
+// name tells each finding whose conversation it is about: the log says it, or else a
+// checkpoint, or else an index entry.
+func (l *look) name(ctx context.Context, f *folded) error {
+	if len(l.findings) == 0 {
+		return nil
+	}
+	if l.of(f.state); l.address.Agent == "" {
+		if err := l.indexed(ctx); err != nil {
+			return err
+		}
+	}
+	for i := range l.findings {
+		l.findings[i].Agent, l.findings[i].ID = l.address.Agent, l.address.ID
+	}
+	return nil
+}
+
+// indexed looks for an entry of the index: one request per agent and day.
+func (l *look) indexed(ctx context.Context) error {
+	return eachEntry(ctx, l.bucket, "index/", func(agent string) error {
+		return eachEntry(ctx, l.bucket, agent, func(day string) error {
+			if l.address.Agent != "" || !strings.HasSuffix(day, "/") {
+				return nil
+			}
+			data, err := l.bucket.Get(ctx, day+string(l.conv))
+			if errors.Is(err, storage.ErrNotFound) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if e, err := storage.DecodeIndex(data); err == nil && e.Address.Key() == l.conv {
+				l.address = e.Address
+			}
+			return nil
+		})
+	})
 }
 
 // surroundings looks for what does not belong there, and reports whether there is

@@ -181,7 +181,7 @@ func (v *verifier) asides(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		v.emit(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+		v.emit(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Agent: a.Agent, ID: a.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
 			"the conversation is set aside, and nobody opens it: %s; mend it, then put it back with parley log aside --put-back", a.Why)})
 		return nil
 	})
@@ -221,7 +221,7 @@ func (v *verifier) index(ctx context.Context) error {
 			}
 		}
 		if !present[name.Conv] {
-			v.emit(Finding{Severity: Damage, Kind: KindIndex, Conv: name.Conv, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+			v.emit(Finding{Severity: Damage, Kind: KindIndex, Conv: name.Conv, Agent: e.Address.Agent, ID: e.Address.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
 				"conversation %q of agent %q was active on %s, and nothing of its log is there; restore the folder %s from a copy",
 				e.Address.ID, e.Address.Agent, e.Day, strings.TrimSuffix(storage.FolderOf(name.Conv), "/"))})
 		}

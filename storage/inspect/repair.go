@@ -18,7 +18,7 @@ const (
 	Planned Outcome = "planned" // It would be mended.
 	Done    Outcome = "done"    // It was.
 	Refused Outcome = "refused" // It cannot be, or its conversation has damage, so that nothing of it is touched.
-	Left    Outcome = "left"    // It needs nothing.
+	Left    Outcome = "left"    // Nothing is done about it.
 )
 
 // Action is what a repair did about one finding.
@@ -83,6 +83,7 @@ func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOpti
 	} else {
 		err = v.everything(ctx)
 	}
+	v.sum.Planned, v.sum.Mended = r.planned, r.mended
 	return v.sum, err
 }
 
@@ -92,8 +93,9 @@ type repairer struct {
 	opts     RepairOptions
 	verifier *verifier
 
-	mu     sync.Mutex
-	report func(Action)
+	mu              sync.Mutex
+	planned, mended int64
+	report          func(Action)
 }
 
 func (r *repairer) emit(f Finding, o Outcome) {
@@ -106,6 +108,12 @@ func (r *repairer) emit(f Finding, o Outcome) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch o {
+	case Planned:
+		r.planned++
+	case Done:
+		r.mended++
+	}
 	r.report(a)
 }
 
@@ -120,7 +128,7 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error
 	mended := false
 	for _, f := range l.findings {
 		switch {
-		case f.Severity == Note:
+		case f.Severity == Note && !f.Leftover():
 			r.emit(f, Left)
 		case refused:
 			r.emit(f, Refused)
@@ -132,7 +140,7 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error
 					return fmt.Errorf("repair conversation %s: %s: %w", l.conv, s, err)
 				}
 			}
-			mended = true
+			mended = mended || f.Severity != Note
 			r.emit(f, Done)
 		}
 	}

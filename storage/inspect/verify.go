@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/parleyrun/parley/conversation"
@@ -82,7 +83,7 @@ func (v *verifier) look(ctx context.Context, conv conversation.Key) (*look, erro
 	if err := first.check(ctx); err != nil {
 		return nil, err
 	}
-	if !first.has(Damage) && !first.has(Repairable) {
+	if !slices.ContainsFunc(first.findings, passing) {
 		return first, nil
 	}
 	seen := map[identity]bool{}
@@ -95,13 +96,16 @@ func (v *verifier) look(ctx context.Context, conv conversation.Key) (*look, erro
 	}
 	var lasting []Finding
 	for _, f := range again.findings {
-		if f.Severity == Note || seen[f.identity()] {
+		if !passing(f) || seen[f.identity()] {
 			lasting = append(lasting, f)
 		}
 	}
 	again.findings = lasting
 	return again, nil
 }
+
+// passing reports whether a finding may be of a moment in the work of a writer.
+func passing(f Finding) bool { return f.Severity != Note || f.Leftover() }
 
 func (v *verifier) newLook(conv conversation.Key) *look {
 	return &look{bucket: v.bucket, logs: v.logs, opts: v.opts, conv: conv}

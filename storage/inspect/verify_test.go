@@ -67,10 +67,10 @@ func batchWounds() []wound {
 		}, want: []string{"damage foreign-batch " + log(12)}},
 		{name: "late claim", do: func(w *world) {
 			w.batch(storage.Header{Seq: 15, Nonce: "late", First: true, Prev: w.batches(14, 14)[0].Hash}, "")
-		}, want: []string{"repairable orphan-batch " + log(15)}},
+		}, want: []string{"note orphan-batch " + log(15)}},
 		{name: "late claim of another chain", do: func(w *world) {
 			w.batch(storage.Header{Seq: 15, Nonce: "late", First: true, Prev: storage.Hash{7}}, "")
-		}, want: []string{"repairable orphan-batch " + log(15)}},
+		}, want: []string{"note orphan-batch " + log(15)}},
 		{name: "late batch that is no claim", do: func(w *world) {
 			w.batch(storage.Header{Seq: 20, Nonce: "n2", Prev: w.batches(19, 19)[0].Hash}, "{\"type\":\"x\"}\n")
 		}, want: []string{"damage foreign-batch " + log(20)}},
@@ -105,7 +105,7 @@ func segmentWounds() []wound {
 			w.segment(w.seg(30, 32), other)
 		}, want: []string{"damage unreadable-segment " + seg(30, 32)}},
 		{name: "merged with its parts left", do: func(w *world) { w.segment(w.seg(0, 22), w.batches(0, 22)) },
-			want: []string{"repairable duplicate-segment " + seg(0, 10), "repairable duplicate-segment " + seg(11, 22)}},
+			want: []string{"note duplicate-segment " + seg(0, 10), "note duplicate-segment " + seg(11, 22)}},
 		{name: "merged with a damaged part left", do: func(w *world) {
 			w.segment(w.seg(0, 22), w.batches(0, 22))
 			w.flip(w.seg(0, 10))
@@ -117,7 +117,7 @@ func segmentWounds() []wound {
 		}, want: []string{"repairable duplicate-segment " + seg(0, 22)}},
 		{name: "segments overlap", do: func(w *world) {
 			w.segment(w.seg(5, 17), w.batches(5, 17))
-		}, want: []string{"repairable duplicate-segment " + seg(5, 17)}},
+		}, want: []string{"note duplicate-segment " + seg(5, 17)}},
 		{name: "overlapping segments are needed", do: func(w *world) {
 			w.segment(w.seg(5, 25), w.batches(5, 25))
 			w.delete(w.seg(11, 22))
@@ -139,7 +139,7 @@ func checkpointWounds() []wound {
 			for _, key := range append(w.under("ckpt/"), head(w)) {
 				w.delete(key)
 			}
-		}, want: []string{"repairable orphan-page page/" + number(0) + "-*", "repairable orphan-page page/" + number(1) + "-*"}},
+		}, want: []string{"note orphan-page page/" + number(0) + "-*", "note orphan-page page/" + number(1) + "-*"}},
 		{name: "newest checkpoint deleted", do: func(w *world) { w.delete(newer(w)) }, want: []string{"repairable lost-checkpoint " + ckpt(35)}},
 		{name: "newest checkpoint flipped", do: func(w *world) { w.flip(newer(w)) }, want: []string{"repairable lost-checkpoint " + ckpt(35)}},
 		{name: "older checkpoint flipped", do: func(w *world) { w.flip(older(w)) }, want: []string{"repairable lost-checkpoint " + ckpt(23)}},
@@ -168,18 +168,18 @@ func checkpointWounds() []wound {
 			w.put(head(w), must(storage.EncodeHead(storage.Head{Seq: 30}))(w.t))
 		}, want: []string{"repairable lost-checkpoint " + ckpt(30)}},
 		{name: "page flipped", do: func(w *world) { w.flip(page(w)) }, want: []string{
-			"repairable lost-checkpoint " + ckpt(23), "repairable lost-checkpoint " + ckpt(35),
-			"repairable orphan-page page/" + number(0) + "-*", "repairable orphan-page page/" + number(1) + "-*"}},
+			"note orphan-page page/" + number(0) + "-*", "note orphan-page page/" + number(1) + "-*",
+			"repairable lost-checkpoint " + ckpt(23), "repairable lost-checkpoint " + ckpt(35)}},
 		{name: "page deleted", do: func(w *world) { w.delete(page(w)) }, want: []string{
-			"repairable lost-checkpoint " + ckpt(23), "repairable lost-checkpoint " + ckpt(35),
-			"repairable orphan-page page/" + number(0) + "-*"}},
+			"note orphan-page page/" + number(0) + "-*",
+			"repairable lost-checkpoint " + ckpt(23), "repairable lost-checkpoint " + ckpt(35)}},
 		{name: "stray page", do: func(w *world) { must(w.logs.PutPage(context.Background(), w.conv, 2, []byte("x\n")))(w.t) },
-			want: []string{"repairable orphan-page page/" + number(2) + "-*"}},
+			want: []string{"note orphan-page page/" + number(2) + "-*"}},
 		{name: "stray checkpoint", do: func(w *world) {
 			headNow := w.get(head(w))
 			w.checkpointAgain()
 			w.put(head(w), headNow)
-		}, want: []string{"repairable orphan-checkpoint " + ckpt(35)}},
+		}, want: []string{"note orphan-checkpoint " + ckpt(35)}},
 	}
 }
 
@@ -313,20 +313,22 @@ func TestEveryWound(t *testing.T) {
 func (w *world) repair(write bool, want []string) {
 	w.t.Helper()
 	var got []string
-	_, err := inspect.Repair(context.Background(), w.bucket, inspect.Scope{}, &inspect.RepairOptions{Write: write, Watch: time.Millisecond},
+	counts := map[inspect.Outcome]int64{}
+	sum, err := inspect.Repair(context.Background(), w.bucket, inspect.Scope{}, &inspect.RepairOptions{Write: write, Watch: time.Millisecond},
 		func(a inspect.Action) {
 			got = append(got, w.line(a.Finding))
 			damage := slices.ContainsFunc(want, func(s string) bool { return strings.HasPrefix(s, "damage") })
 			o := inspect.Planned
 			switch {
-			case a.Severity == inspect.Note:
+			case a.Severity == inspect.Note && !a.Leftover():
 				o = inspect.Left
 			case damage:
 				o = inspect.Refused
 			case write:
 				o = inspect.Done
 			}
-			if a.Outcome != o || (a.Severity == inspect.Repairable) != (len(a.Steps) > 0) {
+			counts[a.Outcome]++
+			if a.Outcome != o || (a.Severity == inspect.Repairable || a.Leftover()) != (len(a.Steps) > 0) {
 				w.t.Errorf("%s: %s, %q; want %s", w.line(a.Finding), a.Outcome, a.Steps, o)
 			}
 		})
@@ -336,8 +338,46 @@ func (w *world) repair(write bool, want []string) {
 		return
 	}
 	check(w.t, err)
+	if sum.Planned != counts[inspect.Planned] || sum.Mended != counts[inspect.Done] {
+		w.t.Errorf("repair counts %d planned and %d mended, and does %v", sum.Planned, sum.Mended, counts)
+	}
 	if slices.Sort(got); !fits(want, got) {
 		w.t.Errorf("repair finds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestFindingsNameTheConversation: by what the log says, or else a checkpoint, or else the index.
+func TestFindingsNameTheConversation(t *testing.T) {
+	for name, do := range map[string]func(w *world){
+		"the log": func(w *world) { w.delete(w.log(33)) },
+		"a checkpoint": func(w *world) {
+			w.flip(w.log(0))
+			w.flip(w.seg(0, 10))
+			w.delete(storage.IndexKey(storage.IndexEntry{Address: w.at, Day: "2026-01-02"}))
+		},
+		"the index": func(w *world) {
+			for _, folder := range []string{"ckpt/", "seg/"} {
+				for _, key := range w.under(folder) {
+					w.delete(key)
+				}
+			}
+			w.flip(w.log(0))
+		},
+	} {
+		w := newWorld(t)
+		do(w)
+		damages := 0
+		_, err := inspect.Verify(t.Context(), w.bucket, inspect.Scope{Conv: w.conv}, nil, func(f inspect.Finding) {
+			if f.Severity == inspect.Damage {
+				damages++
+			}
+			if f.Agent != w.at.Agent || f.ID != w.at.ID {
+				t.Errorf("%s: a finding of %q, %q", name, f.Agent, f.ID)
+			}
+		})
+		if check(t, err); damages == 0 {
+			t.Errorf("%s: no damage is found", name)
+		}
 	}
 }
 

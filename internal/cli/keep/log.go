@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,8 +65,8 @@ func logDumpCommand(p *cli.Program) *cobra.Command {
 			"then what it holds, records as they are stored. Of an attachment it prints size and digest.\n\n" +
 			"With --agent and --id, or --conv, it prints the log of that conversation instead, wherever\n" +
 			"its batches lie: for each a line about the batch, then its records.\n\n" +
-			"Of an object that is damaged it prints what can be read, and ends with exit code 1. Nothing\n" +
-			"is changed. Over an endpoint it may run beside servers.",
+			"Of an object or a log that is damaged it prints what can be read, before and behind the damage,\n" +
+			"and ends with exit code 1. Nothing is changed. Over an endpoint it may run beside servers.",
 		Example: "  parley log dump format.json\n  parley log dump --agent assistant --id hello | jq 'select(.type==\"delta\").text'\n" +
 			"  parley log dump --config parley.yaml --agent assistant --id hello --from 100 --to 110",
 		Args: cobra.MaximumNArgs(1),
@@ -88,10 +90,10 @@ func logVerifyCommand(p *cli.Program) *cobra.Command {
 			"their names say, that nothing is missing and what nobody needs. It prints what it finds:\n\n" +
 			"  damage      something is lost, or will be; it says what and where\n" +
 			"  repairable  nothing is lost, and \"parley log repair\" mends it\n" +
-			"  note        worth knowing\n\n" +
+			"  note        worth knowing; leftovers, which cost space and nothing else, are counted in one line\n\n" +
 			"Nothing is changed. Over an endpoint it may run beside servers: what changes meanwhile is\n" +
-			"looked at again. A server keeps merged segments for its readers for some minutes; these\n" +
-			"are found as repairable and go by themselves.\n\n" +
+			"looked at again. A server keeps merged segments for its readers for some minutes: such\n" +
+			"leftovers go by themselves.\n\n" +
 			"Exit code: 0 nothing but notes, 1 something repairable, 2 damage, 3 it could not be found\n" +
 			"out, 75 a server has the folder.",
 		Example: "  parley log verify\n  parley log verify --config /etc/parley.yaml --json\n  parley log verify --agent assistant --id hello",
@@ -113,8 +115,8 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 		Long: "repair looks as verify does and says what it would do; with --write it does it. It mends\n\n" +
 			"  a lost head           written again\n" +
 			"  a lost checkpoint     the log has everything, and is folded\n" +
-			"  an orphan object      a claim, checkpoint or page that nobody names: deleted\n" +
-			"  a duplicate segment   whose batches other segments hold: deleted\n" +
+			"  a leftover            a claim, checkpoint or page that nobody names, a segment whose batches\n" +
+			"                        other segments hold: deleted\n" +
 			"  an unreadable batch   that a segment holds: deleted, or written again\n\n" +
 			"and nothing else. A conversation that has any damage beyond is left as it is. One that is\n" +
 			"named, was set aside and has none left is put back.\n\n" +
@@ -219,7 +221,7 @@ func (cfg *logConfig) verify(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
 		}
-		p.sum("verify", at, sum)
+		p.sum("verify", at, sum, "")
 		switch {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
@@ -248,13 +250,13 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
 		}
-		p.sum("repair", at, sum)
+		p.sum("repair", at, sum, mending(sum, cfg.write))
 		switch {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Damage > 0:
 			return &cli.ExitError{Code: exitDamage}
-		case sum.Repairable > 0 && !cfg.write:
+		case sum.Planned > 0:
 			return &cli.ExitError{Code: exitRepairable}
 		case !cfg.write || conv == "":
 			return nil
@@ -270,11 +272,23 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 	})
 }
 
+// mending counts what a repair mended or would mend.
+func mending(s inspect.Summary, write bool) string {
+	switch {
+	case write:
+		return fmt.Sprintf(", %d mended", s.Mended)
+	case s.Planned > 0:
+		return fmt.Sprintf(", %d to be mended with --write", s.Planned)
+	}
+	return ", nothing to mend"
+}
+
 // findingPrinter prints findings for people or programs.
 type findingPrinter struct {
-	out  io.Writer
-	json bool
-	err  error // the first of out
+	out       io.Writer
+	json      bool
+	leftovers map[inspect.Kind]int64 // that nobody is going to delete, counted for people
+	err       error                  // the first of out
 }
 
 func (p *findingPrinter) write(s string) {
@@ -289,10 +303,20 @@ func (p *findingPrinter) print(v any, f inspect.Finding, o inspect.Outcome, step
 		p.value(v)
 		return
 	}
+	if f.Leftover() && o == "" {
+		if p.leftovers == nil {
+			p.leftovers = map[inspect.Kind]int64{}
+		}
+		p.leftovers[f.Kind]++
+		return
+	}
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s", f.Severity, f.Kind)
 	if f.Key != "" {
 		fmt.Fprintf(&s, " at %s", f.Key)
+	}
+	if f.Agent != "" {
+		fmt.Fprintf(&s, "\n  conversation %q of agent %q", f.ID, f.Agent)
 	}
 	fmt.Fprintf(&s, "\n  %s\n", f.Text)
 	switch {
@@ -313,16 +337,24 @@ func (p *findingPrinter) value(v any) {
 	p.write(string(line) + "\n")
 }
 
-// sum prints what was looked at and the counts.
-func (p *findingPrinter) sum(command string, at config.Bucket, s inspect.Summary) {
+// printLeftovers prints how many there are of each kind.
+func (p *findingPrinter) printLeftovers() {
+	for _, kind := range slices.Sorted(maps.Keys(p.leftovers)) {
+		p.write(fmt.Sprintf("note %s: %s\n  they cost space and nothing else; parley log repair --write deletes them\n", kind, cli.Count(p.leftovers[kind], "leftover")))
+	}
+}
+
+// sum prints what was looked at and the counts; more is said at their end.
+func (p *findingPrinter) sum(command string, at config.Bucket, s inspect.Summary, more string) {
+	p.printLeftovers()
 	if p.json {
 		p.value(struct {
 			Summary inspect.Summary `json:"summary"`
 		}{s})
 		return
 	}
-	p.write(fmt.Sprintf("parley log %s: %s: %s, %s, %s, %s, %s\n%s, %s, %s\n", command, at.Place(),
+	p.write(fmt.Sprintf("parley log %s: %s: %s, %s, %s, %s, %s\n%s, %s, %s%s\n", command, at.Place(),
 		cli.Count(s.Conversations, "conversation"), cli.Count(s.Batches, "batch"), cli.Count(s.Segments, "segment"),
 		cli.Count(s.Checkpoints, "checkpoint"), cli.Count(s.Attachments, "attachment"),
-		fmt.Sprintf("%d damaged", s.Damage), fmt.Sprintf("%d repairable", s.Repairable), cli.Count(s.Notes, "note")))
+		fmt.Sprintf("%d damaged", s.Damage), fmt.Sprintf("%d repairable", s.Repairable), cli.Count(s.Notes, "note"), more))
 }
