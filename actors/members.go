@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ var _ grain.Membership = (*members)(nil)
 func (m *members) Join(ctx context.Context, self grain.Member, publish func([]grain.Member)) error {
 	m.self = self
 	row := membership.Self{
-		ID: self.ID, Address: m.opts.Address, Version: softwareVersion(), Weight: m.opts.Cluster.weight(), Records: conversation.Types(),
+		ID: self.ID, Address: m.opts.Address, Version: cmp.Or(m.opts.Version, softwareVersion()), Weight: m.opts.Cluster.weight(), Records: conversation.Types(),
 	}
 	o := &membership.Options{Logger: m.opts.Logger, Load: m.load, Publish: func(v membership.View) {
 		m.view.Store(&memberView{v, unreadIn(v.Members)})

@@ -80,6 +80,9 @@ type Options struct {
 	// shared bucket shows it. Zero is the name of the host. Nodes find each other at
 	// [ClusterOptions.Advertise].
 	Address string
+	// Version is what the list of members shows as this node's software, up to 256 bytes of text.
+	// Zero is the version of this module that the build states.
+	Version string
 	// StrictReads makes every read that is not the continuation of a live one ask the
 	// bucket where the log ends, whatever node it comes to. Without it, a read without an
 	// offset may miss for a heartbeat what another node has acknowledged, while the

@@ -125,6 +125,7 @@ func (b *binary) looked(t *testing.T, submission string) {
 	b.want(t, "cluster status", 1, "the bucket is a folder", "--config", conf(t))
 	b.want(t, "cluster drain", 1, "the bucket is a folder", "--config", conf(t), "x")
 	b.want(t, "version", 0, "stored format")
+	b.want(t, "completion", 0, "__complete", "bash")
 }
 
 // conf is a configuration that mounts the agent elsewhere, with other instructions.

@@ -65,17 +65,15 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(p.check(), fromVariables(cmd, os.LookupEnv))
+			return errors.Join(p.check(), flagGroups(cmd), fromVariables(cmd, os.LookupEnv))
 		},
 	}
 	for _, room := range rooms {
 		root.AddCommand(room(p)...)
 	}
-	root.AddCommand(versionCommand())
-	root.SetVersionTemplate("{{.Version}}\n") // as the command prints it
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
-	})
+	root.AddCommand(versionCommand(), completionCommand())
+	worded(root)
+	p.completing(root)
 	return root
 }
 

@@ -37,8 +37,7 @@ func fromVariables(cmd *cobra.Command, env func(string) (string, bool)) error {
 
 // excluded reports whether a flag that is set excludes another one.
 func excluded(cmd *cobra.Command, name string) bool {
-	// An annotation of cobra's, by MarkFlagsMutuallyExclusive: the names of a group.
-	for _, group := range cmd.Flags().Lookup(name).Annotations["cobra_annotation_mutually_exclusive"] {
+	for _, group := range cmd.Flags().Lookup(name).Annotations[exclusiveGroups] {
 		if slices.ContainsFunc(strings.Fields(group), cmd.Flags().Changed) {
 			return true
 		}

@@ -1,20 +1,30 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/storage"
 )
 
+// module is the path of this one: an author's program has it as a dependency.
+const module = "github.com/parleyrun/parley"
+
+// shortCommit is how many digits of a commit are shown, as many as Go puts into a version.
+const shortCommit = 12
+
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of the program and of the format it stores",
-		Args:  cobra.NoArgs,
+		Short: "Print the version of the program, its commit and the format it stores",
+		Args:  NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 		},
@@ -22,14 +32,97 @@ func versionCommand() *cobra.Command {
 }
 
 func versionLine() string {
-	return fmt.Sprintf("parley %s (%s %s/%s, stored format %d)", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
+	info, _ := debug.ReadBuildInfo()
+	line := fmt.Sprintf("parley %s (%s %s/%s, stored format %d)", BuildOf(info), runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
+	if info != nil && info.Main.Path != module && info.Main.Path != "" {
+		line = fmt.Sprintf("%s %s with %s", info.Main.Path, version(info.Main), line)
+	}
+	return line
 }
 
-// Version is what the build says about the program: a release, or the time and the commit of a
+// Version is what the build says about Parley: a release, or the time and the commit of a
 // checkout; "devel" where it says nothing, as of go run.
 func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
+	info, _ := debug.ReadBuildInfo()
+	return BuildOf(info).Version
+}
+
+// SoftwareVersion is [Version] with the commit and its date, as far as the build says them.
+func SoftwareVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	return BuildOf(info).String()
+}
+
+// Build is where a program comes from. Fields are "" where the build does not say it.
+type Build struct {
+	Version string
+	Commit  string
+	Date    string // of the commit, as 2006-01-02
+	// Modified says that the checkout had changes beside the commit.
+	Modified bool
+}
+
+// pseudo is the end of a version that Go has made of a commit.
+var pseudo = regexp.MustCompile(`[-.](\d{8})\d{6}-([0-9a-f]{12})(\+[a-z]+)*$`)
+
+// BuildOf reads what the build says about Parley, as the program or as its dependency; nil
+// says nothing.
+func BuildOf(info *debug.BuildInfo) Build {
+	if info == nil {
+		return Build{Version: "devel"}
 	}
-	return "devel"
+	b := Build{Version: "devel"}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path != module {
+			continue
+		}
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		b.Version = version(*m)
+	}
+	if m := pseudo.FindStringSubmatch(b.Version); m != nil {
+		b.Commit, b.Date = m[2], m[1][:4]+"-"+m[1][4:6]+"-"+m[1][6:]
+	}
+	if info.Main.Path != module {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value[:min(len(s.Value), shortCommit)]
+		case "vcs.time":
+			if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				b.Date = at.UTC().Format(time.DateOnly)
+			}
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+func version(m debug.Module) string {
+	if m.Version == "(devel)" {
+		return "devel"
+	}
+	return cmp.Or(m.Version, "devel")
+}
+
+// String writes a version and what it does not say by itself.
+func (b Build) String() string {
+	var more []string
+	if b.Commit != "" {
+		more = append(more, "commit "+b.Commit)
+	}
+	if b.Date != "" {
+		more = append(more, b.Date)
+	}
+	if b.Modified {
+		more = append(more, "modified")
+	}
+	if len(more) == 0 {
+		return b.Version
+	}
+	return b.Version + " (" + strings.Join(more, ", ") + ")"
 }

@@ -40,7 +40,7 @@ func logAsideCommand(p *cli.Program) *cobra.Command {
 			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
 		Example: "  parley log aside --config parley.yaml\n  parley log aside --config parley.yaml --put-back --agent assistant --id hello\n" +
 			"  parley log aside --put-back --conv 0123456789abcdef0123456789abcdef",
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	cfg.bucketFlags(cmd)

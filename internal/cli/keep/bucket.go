@@ -19,8 +19,6 @@ func bucketCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bucket",
 		Short: "Look at a bucket",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(bucketCheckCommand(p))
 	return cmd
@@ -41,7 +39,7 @@ func bucketCheckCommand(p *cli.Program) *cobra.Command {
 			"What is stored for the check is removed. An empty bucket is left empty.\n\n" +
 			"Exit code: 0 if every check passed, 1 anything else.",
 		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return checkBucket(cmd.Context(), place, cmd.OutOrStdout())
 		},

@@ -122,8 +122,8 @@ func TestBucketCheckMistakes(t *testing.T) {
 		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
 		"no such folder":        {[]string{"--data", nowhere}, "is no folder"},
 		"no such file":          {[]string{"--config", nowhere}, "create it"},
-		"two buckets":           {[]string{"--config", "x", "--data", "y"}, "[config data]"},
-		"an argument":           {[]string{"x"}, "unknown command"},
+		"two buckets":           {[]string{"--config", "x", "--data", "y"}, "--config and --data exclude each other"},
+		"an argument":           {[]string{"x"}, "parley bucket check takes no argument"},
 		"a flag is not known":   {[]string{"--fresh"}, "parley bucket check --help lists the flags"},
 		"data folder is a file": {[]string{"--data", clitest.Write(t, filepath.Join(t.TempDir(), "f"), "")}, "is no folder"},
 	} {
@@ -139,7 +139,7 @@ func TestBucketCheckMistakes(t *testing.T) {
 	if _, err := os.Stat(nowhere); err == nil {
 		t.Error("a mistyped folder was made")
 	}
-	if code, _, errOut := program.Output(t, "bucket", "chek"); code != 1 || !strings.Contains(errOut, `unknown command "chek"`) {
+	if code, _, errOut := program.Output(t, "bucket", "chek"); code != 1 || !strings.Contains(errOut, `no command "chek" (did you mean check?)`) {
 		t.Errorf("a mistyped command: exit %d, %q", code, errOut)
 	}
 	if code, out, _ := program.Output(t, "bucket"); code != 0 || !strings.Contains(out, "check") {

@@ -55,6 +55,9 @@ func clusterCertsCommand() *cobra.Command {
 			"does not matter. So copies of one pair may serve all nodes, and whoever has a pair is a node.\n" +
 			"Keys are ECDSA P-256 and readable by you alone.",
 		Example: "  parley cluster certs certs\n  parley cluster certs certs --days 30\n  parley cluster certs /etc/parley --name nodes.example.com --hosts node-1.example.com,10.0.0.5",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil

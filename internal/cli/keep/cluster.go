@@ -40,8 +40,6 @@ func clusterCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Look at the nodes that share a bucket, and prepare them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(clusterStatusCommand(p), clusterDrainCommand(p), clusterCertsCommand())
 	return cmd
@@ -64,7 +62,7 @@ func clusterStatusCommand(p *cli.Program) *cobra.Command {
 			"Below it says which record types some member cannot read: no node writes those.\n\n" +
 			"Exit code: 0 if the table could be read, 1 anything else.",
 		Example: "  parley cluster status\n  parley cluster status --config /etc/parley.yaml --json | jq '.members[] | select(.seen | not)'",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cfg.status(cmd.Context(), cmd.OutOrStdout())
 		},

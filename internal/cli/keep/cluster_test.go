@@ -284,9 +284,9 @@ func TestClusterMistakes(t *testing.T) {
 		"drain a folder":   {[]string{"drain", "x", "--config", folder}, []string{"the bucket is a folder"}},
 		"bucket is away":   {[]string{"status", "--config", nobody}, []string{"check bucket.endpoint"}},
 		"no file":          {[]string{"status", "--config", filepath.Join(dir, "none.yaml")}, []string{"create it"}},
-		"an argument":      {[]string{"status", "x"}, []string{"unknown command"}},
+		"an argument":      {[]string{"status", "x"}, []string{"parley cluster status takes no argument"}},
 		"unknown flag":     {[]string{"drain", "x", "--undoo"}, []string{"parley cluster drain --help lists the flags"}},
-		"unknown command":  {[]string{"stat"}, []string{`unknown command "stat"`}},
+		"unknown command":  {[]string{"stat"}, []string{`no command "stat" (did you mean status?)`}},
 		"wait is no time":  {[]string{"drain", "x", "--wait", "30"}, []string{"--wait"}},
 		"status of nobody": {[]string{"drain", "", "--config", tb.file}, []string{"drain takes one node"}},
 	} {

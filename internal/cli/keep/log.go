@@ -39,8 +39,6 @@ func logCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Look into the logs of a bucket, check them, repair them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(logDumpCommand(p), logVerifyCommand(p), logRepairCommand(p), logAsideCommand(p))
 	return cmd
@@ -69,7 +67,7 @@ func logDumpCommand(p *cli.Program) *cobra.Command {
 			"and ends with exit code 1. Nothing is changed. Over an endpoint it may run beside servers.",
 		Example: "  parley log dump format.json\n  parley log dump --agent assistant --id hello | jq 'select(.type==\"delta\").text'\n" +
 			"  parley log dump --config parley.yaml --agent assistant --id hello --from 100 --to 110",
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.AtMostOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cfg.dump(cmd.Context(), args, cmd.OutOrStdout())
 		},
@@ -97,7 +95,7 @@ func logVerifyCommand(p *cli.Program) *cobra.Command {
 			"Exit code: 0 nothing but notes, 1 something repairable, 2 damage, 3 it could not be found\n" +
 			"out, 75 a server has the folder.",
 		Example: "  parley log verify\n  parley log verify --config /etc/parley.yaml --json\n  parley log verify --agent assistant --id hello",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cfg.verify(cmd.Context(), cmd.OutOrStdout())
 		},
@@ -132,7 +130,7 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 			"left, 3 it was not finished, 75 a server uses the bucket.",
 		Example: "  parley log repair\n  parley log repair --write\n  parley log repair --config parley.yaml --agent assistant --id hello --write\n" +
 			"  parley log repair --agent assistant --id hello --cut",
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.cut {
 				return cfg.cutOff(cmd.Context(), cmd.OutOrStdout())

@@ -180,7 +180,7 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 		"repair of none":   {[]string{"repair", "--data", data, "--agent", "assistant", "--id", "x"}, cli.ExitUnknown, `no conversation "x"`},
 		"dump of none":     {[]string{"dump", "--data", data, "--agent", "assistant", "--id", "x"}, 1, `no conversation "x"`},
 		"bad key":          {[]string{"verify", "--data", data, "--conv", "x"}, 1, "32 hexadecimal digits"},
-		"agent alone":      {[]string{"verify", "--data", data, "--agent", "x"}, 1, "[agent id]"},
+		"agent alone":      {[]string{"verify", "--data", data, "--agent", "x"}, 1, "--id is missing"},
 		"dump of nothing":  {[]string{"dump", "--data", data}, 1, "takes one object key"},
 		"dump of too much": {[]string{"dump", "--data", data, "format.json", "--agent", "a", "--id", "x"}, 1, "takes one object key"},
 		"unknown key":      {[]string{"dump", "--data", data, "nothing"}, 1, "is no key of an object; keys are"},

@@ -20,8 +20,6 @@ func eventsCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Make events again from the bucket, print their schema, prepare a database",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(replayCommand(p), schemaCommand(), migrateCommand(p))
 	return cmd
@@ -31,7 +29,7 @@ func schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of events",
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(observability.Schema())
 			return err
@@ -54,7 +52,7 @@ func migrateCommand(p *cli.Program) *cobra.Command {
 			"and views where they are missing. A server does the same before it sends the first events;\n" +
 			"do it by hand if the user of the servers may not. Again, or at the same time, does no harm.",
 		Example: "  parley events migrate\n  parley events migrate --config /etc/parley.yaml\n  parley events migrate --clickhouse clickhouse://admin:secret@10.0.0.9:9000/parley",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	cfg.place = cli.NewPlace(p, cmd, "the database, and the bucket where nodes agree on who migrates", false)

@@ -58,7 +58,7 @@ func replayCommand(p *cli.Program) *cobra.Command {
 			"server has the folder, 1 anything else.",
 		Example: "  parley events replay --since 30d\n  parley events replay --config /etc/parley.yaml --since 2026-11-01 --agent assistant\n" +
 			"  parley events replay --data ./.parley --to stdout | jq .type",
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.place.Data == "" && cmd.Flags().Changed("data") {
 				return errors.New("--data is empty; name the data folder of parley dev, or leave it out for the bucket of --config")

@@ -43,7 +43,7 @@ func statsCommand(p *cli.Program) *cobra.Command {
 			"queue of first attempts.",
 		Example: "  parley stats\n  parley stats --since 24h --agent assistant\n  parley stats --config /etc/parley.yaml --since 2026-11-01 --json\n" +
 			"  parley stats --file events.jsonl",
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.source.errOut = cmd.ErrOrStderr()
 			return cfg.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())

@@ -50,7 +50,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
 			"place for them: parley stats and parley trace read it.",
 		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
-		Args:    cobra.NoArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.file == "" {
 				cfg.file = cli.Discovered()

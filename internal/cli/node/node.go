@@ -85,7 +85,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	}()
 	opts := &actors.Options{
 		Memory: budget,
-		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Address: cfg.listen,
+		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Address: cfg.listen, Version: cli.SoftwareVersion(),
 		SegmentBatches: cfg.segmentBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
 		IdleBytes: cfg.idleBytes,
 	}

@@ -51,6 +51,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 		Example: "  parley run agent.yaml -m 'hello'\n" +
 			"  git diff | parley run reviewer.yaml -m - --json\n" +
 			"  parley run agent.yaml --data ./conversations --id trip -m 'and on Sunday?'",
+		ValidArgsFunction: p.AgentsAndFiles,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil

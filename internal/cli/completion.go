@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/config"
+)
+
+// shells are those that a completion script can be had for, with what makes it.
+func shells() map[string]func(root *cobra.Command, w io.Writer) error {
+	return map[string]func(root *cobra.Command, w io.Writer) error{
+		"bash":       func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+		"zsh":        func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
+		"fish":       func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+		"powershell": func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) },
+	}
+}
+
+func completionCommand() *cobra.Command {
+	names := []string{"bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use:   "completion <shell>",
+		Short: "Print a script that lets a shell complete commands, agents and files",
+		Long: "completion prints a script for bash, zsh, fish or powershell. For this shell alone:\n\n" +
+			"  source <(parley completion bash)\n" +
+			"  parley completion fish | source\n\n" +
+			"For every new one, keep it where the shell looks:\n\n" +
+			"  parley completion bash > /etc/bash_completion.d/parley\n" +
+			"  parley completion zsh > \"${fpath[1]}/_parley\"\n" +
+			"  parley completion fish > ~/.config/fish/completions/parley.fish\n\n" +
+			"bash needs its package bash-completion.",
+		ValidArgs: names,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && slices.Contains(names, args[0]) {
+				return nil
+			}
+			return errors.New("completion takes the name of a shell: bash, zsh, fish or powershell")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := shells()[args[0]](cmd.Root(), cmd.OutOrStdout()); err != nil {
+				return fmt.Errorf("print the script: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// completing lets a shell complete what flags name: files, folders, agents.
+func (p *Program) completing(root *cobra.Command) {
+	files := map[string][]string{"config": {"yaml", "yml"}, "file": {"jsonl"}, "attach": {"png", "jpg", "jpeg", "gif", "webp"}}
+	each(root, func(cmd *cobra.Command) {
+		for name, extensions := range files {
+			if cmd.Flags().Lookup(name) != nil {
+				_ = cmd.MarkFlagFilename(name, extensions...)
+			}
+		}
+		if f := cmd.Flags().Lookup("data"); f != nil && f.Value.Type() == "string" {
+			_ = cmd.MarkFlagDirname("data")
+		}
+		if cmd.Flags().Lookup("agent") != nil {
+			_ = cmd.RegisterFlagCompletionFunc("agent", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return p.AgentNames(configOf(cmd)), cobra.ShellCompDirectiveNoFileComp
+			})
+		}
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	})
+}
+
+// configOf is the configuration file that a command line names, "" for none.
+func configOf(cmd *cobra.Command) string {
+	if f := cmd.Flags().Lookup("config"); f != nil && f.Changed {
+		return f.Value.String()
+	}
+	return ""
+}
+
+// AgentNames are those of the program, and of a configuration file as far as that can be
+// read; "" is the one that nobody has named.
+func (p *Program) AgentNames(file string) (names []string) {
+	for _, a := range p.Agents {
+		names = append(names, a.Name)
+	}
+	if file = cmp.Or(file, Discovered()); file != "" {
+		opts := p.ConfigOptions()
+		opts.Needs = []string{}
+		if conf, err := config.Load(file, opts); err == nil {
+			for _, a := range conf.Agents {
+				names = append(names, a.Agent.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// AgentsAndFiles completes the first argument of a command: one of the program's agents, or a
+// file that describes one.
+func (p *Program) AgentsAndFiles(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, a := range p.Agents {
+		if strings.HasPrefix(a.Name, word) {
+			names = append(names, a.Name)
+		}
+	}
+	if len(names) > 0 {
+		return names, cobra.ShellCompDirectiveDefault
+	}
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}

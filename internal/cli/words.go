@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageTemplate is how a command is called and what it takes.
+const usageTemplate = `Usage:{{if not (index .Annotations "parley_group")}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} <command>{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of every command below {{.Parent.CommandPath}}:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} <command> says more about one.{{end}}
+`
+
+// isGroup is the annotation of a command that does nothing by itself.
+const isGroup = "parley_group"
+
+// worded gives a program our words where the library has its own.
+func worded(root *cobra.Command) {
+	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("{{.Version}}\n") // as the command prints it
+	root.Flags().BoolP("version", "v", false, "print the version")
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand(root))
+	each(root, func(cmd *cobra.Command) {
+		cmd.Flags().BoolP("help", "h", false, "print this")
+		if cmd.HasSubCommands() && cmd.RunE == nil {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			cmd.Args = oneOf
+			cmd.Annotations = map[string]string{isGroup: "true"}
+		}
+	})
+}
+
+func each(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, sub := range cmd.Commands() {
+		each(sub, do)
+	}
+}
+
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Print what a command does and takes",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && cmd.HasSubCommands() {
+				err = oneOf(cmd, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return cmd.Help()
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			cmd, _, err := root.Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return subcommands(cmd), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+func subcommands(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+// oneOf are the arguments of a command that has others below it: none.
+func oneOf(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := subcommands(cmd)
+	return fmt.Errorf("%s has no command %q%s; it has %s", cmd.CommandPath(), args[0], meant(args[0], "", names), strings.Join(names, ", "))
+}
+
+// meant asks whether somebody meant one of the names, "" if none is near.
+func meant(word, prefix string, names []string) string {
+	// The library knows how far commands are from each other.
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, name := range names {
+		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	near := all.SuggestionsFor(word)
+	if len(near) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s%s?)", prefix, near[0])
+}
+
+// NoArgs refuses arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s takes no argument, and %q is one; %s --help says what it takes", cmd.CommandPath(), args[0], cmd.CommandPath())
+}
+
+// AtMostOne refuses a second argument.
+func AtMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return fmt.Errorf("%s takes one argument, and %q is another; %s --help says what it takes", cmd.CommandPath(), args[1], cmd.CommandPath())
+}
+
+// flagError says what is wrong with a flag, and what to do.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var lacking *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	lists := fmt.Sprintf("%s --help lists the flags", cmd.CommandPath())
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return fmt.Errorf("there is no flag -%s; %s", unknown.GetSpecifiedName(), lists)
+	case errors.As(err, &unknown):
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		name := unknown.GetSpecifiedName()
+		return fmt.Errorf("there is no flag --%s%s; %s", name, meant(name, "--", names), lists)
+	case errors.As(err, &lacking):
+		return fmt.Errorf("--%s needs a value: --%s <%s>; %s", lacking.GetFlag().Name, lacking.GetFlag().Name, lacking.GetFlag().Value.Type(), lists)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("--%s cannot be %q: %s; %s", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid), lists)
+	}
+	return fmt.Errorf("%w; %s", err, lists)
+}
+
+// wanted says what the value of a flag is.
+func wanted(e *pflag.InvalidValueError) string {
+	switch e.GetFlag().Value.Type() {
+	case "int", "int64":
+		return "it is a whole number"
+	case "bool":
+		return "it is true or false"
+	case "duration":
+		return "it is a time such as 30s or 2m"
+	case "float64":
+		return "it is a number"
+	}
+	return errors.Unwrap(e).Error()
+}
+
+// Annotations of cobra's, by MarkFlagsMutuallyExclusive and MarkFlagsRequiredTogether: the
+// names of a group.
+const (
+	exclusiveGroups = "cobra_annotation_mutually_exclusive"
+	togetherGroups  = "cobra_annotation_required_if_others_set"
+)
+
+// flagGroups refuses flags that exclude each other, and those that lack another one.
+func flagGroups(cmd *cobra.Command) (err error) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if err != nil || !f.Changed {
+			return
+		}
+		for _, group := range f.Annotations[exclusiveGroups] {
+			for name := range strings.FieldsSeq(group) {
+				if name != f.Name && cmd.Flags().Changed(name) {
+					err = fmt.Errorf("--%s and --%s exclude each other; leave one of them out", f.Name, name)
+					return
+				}
+			}
+		}
+		for _, group := range f.Annotations[togetherGroups] {
+			names := strings.Fields(group)
+			if i := slices.IndexFunc(names, func(name string) bool { return !cmd.Flags().Changed(name) }); i >= 0 {
+				err = fmt.Errorf("--%s is missing; --%s go together", names[i], strings.Join(names, " and --"))
+				return
+			}
+		}
+	})
+	return err
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/agent"
+)
+
+// look is a room with a group and a command that has flags of every kind.
+func look(p *Program) []*cobra.Command {
+	group := &cobra.Command{Use: "log", Short: "Look into logs"}
+	verify := &cobra.Command{Use: "verify", Short: "Check", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+	f := verify.Flags()
+	f.String("agent", "", "an agent")
+	f.String("id", "", "an id")
+	f.Int64("from", 0, "a number")
+	f.Duration("wait", 0, "a time")
+	f.Bool("json", false, "lines")
+	f.Float64("share", 0, "a part")
+	f.StringP("message", "m", "", "a message")
+	NewPlace(p, verify, "the bucket", true)
+	verify.MarkFlagsRequiredTogether("agent", "id")
+	dump := &cobra.Command{Use: "dump", Short: "Print", Args: AtMostOne, RunE: func(*cobra.Command, []string) error { return nil }}
+	group.AddCommand(verify, dump)
+	return []*cobra.Command{group, {Use: "run", Short: "Run", ValidArgsFunction: p.AgentsAndFiles, RunE: func(*cobra.Command, []string) error { return nil }}}
+}
+
+func lookRun(p *Program, args ...string) (code int, out string) {
+	var b bytes.Buffer
+	code = p.Run(context.Background(), args, &b, &b, look)
+	return code, b.String()
+}
+
+// TestWordsAreOurs: what the library says of a mistake by itself says what to do.
+func TestWordsAreOurs(t *testing.T) {
+	for args, want := range map[string]string{
+		"bogus":                          `parley has no command "bogus"; it has completion, log, run, version`,
+		"lgo":                            "(did you mean log?)",
+		"log bogus":                      `parley log has no command "bogus"; it has dump, verify`,
+		"help log dmup":                  `(did you mean dump?)`,
+		"log verify x":                   `parley log verify takes no argument, and "x" is one; parley log verify --help`,
+		"log dump a b":                   `takes one argument, and "b" is another`,
+		"log verify --jsn":               "there is no flag --jsn (did you mean --json?); parley log verify --help lists the flags",
+		"log verify -x":                  "there is no flag -x;",
+		"log verify -m":                  "--message needs a value: --message <string>",
+		"log verify --from x":            `--from cannot be "x": it is a whole number`,
+		"log verify --wait 3":            `--wait cannot be "3": it is a time such as 30s or 2m`,
+		"log verify --json=x":            `--json cannot be "x": it is true or false`,
+		"log verify --share x":           `it is a number`,
+		"log verify --agent a":           "--id is missing; --agent and --id go together",
+		"log verify --config a --data b": "--config and --data exclude each other; leave one of them out",
+		"completion":                     "bash, zsh, fish or powershell",
+		"completion tcsh":                "bash, zsh, fish or powershell",
+	} {
+		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != 1 || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: exit %d, %q; want %q", args, code, out, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"":                "parley help <command> says more about one.",
+		"log":             "  parley log <command>\n\nCommands:\n  dump ",
+		"help log verify": "Usage:\n  parley log verify [flags]\n",
+		"log dump -h":     "-h, --help   print this",
+	} {
+		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit %d\n%s\nwant %q", args, code, out, want)
+		}
+	}
+}
+
+// TestCompletion: what a shell asks the program.
+func TestCompletion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile(DefaultConfig, []byte("agents:\n  echo: {model: demo/parrot}\n  deep: {model: openai/gpt-5}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &Program{Agents: []*agent.Agent{{Name: "hello", Model: DemoModel}}}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"log", "verify", "--agent", ""}, "deep\necho\nhello\n:4\n"},
+		{[]string{"log", "verify", "--config", ""}, "yaml\nyml\n:8\n"},
+		{[]string{"log", "verify", "--config", "none.yaml", "--agent", ""}, "hello\n:4\n"},
+		{[]string{"log", "verify", "--data", ""}, ":16\n"},
+		{[]string{"log", "verify", ""}, ":4\n"},
+		{[]string{"run", ""}, "hello\n:0\n"},
+		{[]string{"run", "x"}, "yaml\nyml\n:8\n"},
+		{[]string{"run", "hello", ""}, ":4\n"},
+		{[]string{"completion", "z"}, "zsh\n:4\n"},
+		{[]string{"help", "log", ""}, "dump\nverify\n:4\n"},
+	} {
+		if _, out := lookRun(p, append([]string{"__completeNoDesc"}, tt.args...)...); !strings.HasPrefix(out, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.args, out, tt.want)
+		}
+	}
+	for shell := range shells() {
+		if code, out := lookRun(p, "completion", shell); code != 0 || !strings.Contains(out, "__complete") {
+			t.Errorf("%s: exit %d, %.100s", shell, code, out)
+		}
+	}
+}
