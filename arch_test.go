@@ -61,6 +61,8 @@ func packages() []row {
 		{"providers/sse", 1, format, nil, nil},
 		{"providers/picture", 1, format, nil, list("golang.org/x/image")},
 
+		{"channels", 2, seam, list("conversation"), nil},
+
 		{"actors", 2, runtime,
 			list("actors/follower", "actors/internal/busy", "actors/internal/events", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/prompt", "actors/internal/relay", "actors/internal/wire", "actors/internal/work", "agent", "agent/agenthost", "conversation", "memory", "observability", "providers", "storage"),
 			list("github.com/oklog/ulid", "google.golang.org/protobuf")},
@@ -85,13 +87,13 @@ func packages() []row {
 		{"observability/otel", 3, vendor, list("conversation", "observability"), list("go.opentelemetry.io/otel", "google.golang.org/genproto")},
 		{"observability/sinktest", 3, suite, list("conversation", "observability"), list("github.com/google/go-cmp")},
 		{"client", 3, edge, list("conversation"), nil},
-		{"http", 3, edge, list("conversation", "memory"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
+		{"http", 3, edge, list("channels", "conversation", "memory"), list("github.com/gorilla/mux", "github.com/oklog/ulid", "golang.org/x/sync")},
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, list("storage"), list("github.com/cockroachdb/pebble")},
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
 		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
-	}, modelVendors(), harnesses(), programs())
+	}, modelVendors(), platforms(), harnesses(), programs())
 }
 
 // harnesses are the rows of what tests, measures and wires.
@@ -139,6 +141,16 @@ func programs() []row {
 		{"examples/quickstart", 4, command, nil, nil},
 		{"examples/research", 4, command, nil, nil},
 		{"examples/support", 4, command, nil, nil},
+	}
+}
+
+// platforms are the rows of those that send webhooks.
+func platforms() []row {
+	return []row{
+		{"channels/channeltest", 4, suite, list("channels", "conversation", "http"), nil},
+		{"channels/commerce", 3, vendor, list("channels"), nil},
+		{"channels/messenger", 3, vendor, list("channels"), nil},
+		{"channels/notes", 3, vendor, list("channels"), nil},
 	}
 }
 

@@ -167,7 +167,7 @@ func TestPublicPackagesHaveExamples(t *testing.T) {
 			}
 		}
 	}
-	for _, pkg := range list(".", "actors", "agent", "agenttest", "client", "conversation", "http", "memory", "observability", "providers", "storage") {
+	for _, pkg := range list(".", "actors", "agent", "agenttest", "channels", "client", "conversation", "http", "memory", "observability", "providers", "storage") {
 		if run[pkg] == 0 {
 			t.Errorf("package %s has no example that is run", pkg)
 		}

@@ -17,6 +17,8 @@
 //	POST /:id/abort                    ends all that is owed a settlement
 //	GET  /:id/attachments/:attachment  the bytes of an attachment
 //
+// Beside the mounts it serves the webhooks of [Options.Channels], at /channels/<name>/webhook.
+//
 // Guarantees:
 //
 //  1. A request is checked as a whole before the runtime hears of it: a refused

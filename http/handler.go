@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/mux"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
 )
@@ -76,6 +77,11 @@ type Options struct {
 	// the first a body is refused as unavailable. Over the second the slowest readers
 	// are disconnected, and then reads are refused. Default 128 MiB each.
 	BodyBytes, ReaderBytes int64
+
+	// Channels are ways in from platforms, by name: POST /channels/<name>/webhook, or whatever
+	// routes a channel declares below /channels/<name>. A name is one segment like those of a
+	// mount. No agent is mounted at or below /channels then.
+	Channels map[string]channels.Channel
 
 	// Dev adds causes to error envelopes. Never set it where clients are strangers.
 	Dev bool
@@ -208,6 +214,9 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	h.router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, conversation.Errorf(conversation.CodeRouteNotFound, "No route of this server matches the path."))
 	})
+	if err := h.mountChannels(mounts); err != nil {
+		return nil, err
+	}
 	// The longer mount comes first, so that one below another is reached.
 	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b Mount) int { return len(b.Path) - len(a.Path) })
 	for _, m := range sorted {

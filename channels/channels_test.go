@@ -1,0 +1,191 @@
+package channels_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/channels"
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// routes is a channel of some routes.
+type routes []channels.Route
+
+// Routes implements channels.Channel.
+func (r routes) Routes() []channels.Route { return r }
+
+// says is a handler that answers with a text.
+func says(text string) channels.Handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+}
+
+func TestDeclarations(t *testing.T) {
+	ok := says("")
+	for name, tt := range map[string]struct {
+		routes routes
+		want   string
+	}{
+		"none":                 {nil, "declares no route"},
+		"method in lower case": {routes{{Method: "post", Path: "/webhook", Handler: ok}}, "upper case"},
+		"no method":            {routes{{Path: "/webhook", Handler: ok}}, "upper case"},
+		"no path":              {routes{{Method: "POST", Handler: ok}}, "plain segments"},
+		"root":                 {routes{{Method: "POST", Path: "/", Handler: ok}}, "plain segments"},
+		"relative":             {routes{{Method: "POST", Path: "webhook", Handler: ok}}, "plain segments"},
+		"two slashes":          {routes{{Method: "POST", Path: "//webhook", Handler: ok}}, "plain segments"},
+		"dots":                 {routes{{Method: "POST", Path: "/a/../b", Handler: ok}}, "plain segments"},
+		"query":                {routes{{Method: "POST", Path: "/a?b", Handler: ok}}, "plain segments"},
+		"no handler":           {routes{{Method: "POST", Path: "/webhook"}}, "no handler"},
+		"twice":                {routes{{Method: "POST", Path: "/a", Handler: ok}, {Method: "POST", Path: "/a", Handler: ok}}, "twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: map[string]channels.Channel{"mine": tt.routes}})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `channel "mine"`) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+	for _, name := range []string{"", "a/b", "a:b", "..", "a b"} {
+		c := routes{{Method: "POST", Path: "/webhook", Handler: ok}}
+		if _, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: map[string]channels.Channel{name: c}}); err == nil {
+			t.Errorf("a channel is named %q", name)
+		}
+	}
+}
+
+// TestListed: several routes, methods in order of declaration, HEAD as a method of its own.
+func TestListed(t *testing.T) {
+	c := routes{
+		{Method: "PUT", Path: "/a", Handler: says("put")}, {Method: "POST", Path: "/a", Handler: says("post")},
+		{Method: "HEAD", Path: "/b/c", Handler: func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(http.StatusNoContent); return nil }},
+	}
+	h, err := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: "/", Agent: "a"}}, &parleyhttp.Options{Channels: map[string]channels.Channel{"mine": c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		allow, body  string
+	}{
+		{"PUT", "/channels/mine/a", 200, "", "put"},
+		{"POST", "/channels/mine/a", 200, "", "post"},
+		{"GET", "/channels/mine/a", 405, "PUT, POST", "method_not_allowed"},
+		{"HEAD", "/channels/mine/b/c", 204, "", ""},
+		{"POST", "/channels/mine/b/c", 405, "HEAD", "method_not_allowed"},
+		{"POST", "/channels/mine", 404, "", "route_not_found"},
+		{"POST", "/channels/mine/b", 404, "", "route_not_found"},
+		{"POST", "/channels/mine/a/", 404, "", "route_not_found"},
+		{"POST", "/channels/other/a", 404, "", "route_not_found"},
+		{"POST", "/channels//a", 404, "", "route_not_found"},
+		{"POST", "/channels/mine/%61", 404, "", "route_not_found"},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
+		if w.Code != tt.status || w.Header().Get("Allow") != tt.allow || !strings.Contains(w.Body.String(), tt.body) {
+			t.Errorf("%s %s is %d, Allow %q, %s", tt.method, tt.path, w.Code, w.Header().Get("Allow"), w.Body)
+		}
+	}
+}
+
+// TestHalfAResponse: an answer that breaks off is not taken for a whole one.
+func TestHalfAResponse(t *testing.T) {
+	broken := channels.Endpoint{Method: "POST", Path: "/a", Silent: true, Accept: func(*http.Request, []byte) (channels.Call, error) {
+		return func(context.Context) (any, error) {
+			res := channels.Respond(200, "text/plain", "half")
+			res.ContentLength = 8
+			res.Body = io.NopCloser(io.MultiReader(res.Body, failing{}))
+			return res, nil
+		}, nil
+	}}.Route()
+	srv := httptest.NewServer(broken)
+	defer srv.Close()
+	res, err := http.Post(srv.URL, "text/plain", nil)
+	if err != nil {
+		return
+	}
+	defer func() { _ = res.Body.Close() }()
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Error("half an answer was read as a whole one")
+	}
+}
+
+type failing struct{}
+
+// Read implements io.Reader.
+func (failing) Read([]byte) (int, error) { return 0, errors.New("broke off") }
+
+// TestSecretIsHidden: a secret shows itself in no format.
+func TestSecretIsHidden(t *testing.T) {
+	const text = "xoxb-very-secret"
+	s := channels.Secret(text)
+	opts := struct {
+		Secret  channels.Secret
+		Pointer *channels.Secret
+	}{s, &s}
+	encoded, err := json.Marshal(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("made", "secret", s, "opts", fmt.Sprint(s))
+	for _, shown := range []string{
+		string(encoded), log.String(), fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, s, s, s), fmt.Sprintf("%v %+v %#v", opts, opts, opts),
+	} {
+		if strings.Contains(shown, "very") || strings.Contains(shown, hex.EncodeToString([]byte("very"))) {
+			t.Errorf("it shows itself as %s", shown)
+		}
+	}
+	if s.Reveal() != text || !s.Equal(text) || s.Equal(text+"x") || s.Equal("") {
+		t.Error("it is not what it was")
+	}
+}
+
+// FuzzCodes: what is taken for a signature has one spelling, but for the case of digits.
+func FuzzCodes(f *testing.F) {
+	sum := sha256.Sum256(nil)
+	f.Add("sha256=" + hex.EncodeToString(sum[:]))
+	f.Add(base64.StdEncoding.EncodeToString(sum[:]))
+	f.Add("sha256=" + strings.Repeat("G", 64))
+	f.Fuzz(func(t *testing.T, value string) {
+		if code, ok := channels.HexCode(value, "sha256=", sha256.Size); ok &&
+			(len(code) != sha256.Size || "sha256="+hex.EncodeToString(code) != "sha256="+strings.ToLower(value[7:]) || value[:7] != "sha256=") {
+			t.Errorf("%q is %x", value, code)
+		}
+		if code, ok := channels.Base64Code(value); ok && (len(code) != sha256.Size || len(value) != 44) {
+			t.Errorf("%q is %x", value, code)
+		}
+	})
+}
+
+// FuzzEscape: every text has one segment, and no other segment is taken for it.
+func FuzzEscape(f *testing.F) {
+	for _, s := range []string{"a:b", "é", "%3A", "%3a", "a b", "", "\xff", "%", "%4", "%4G", "%ED%A0%80", "-_.!~*'()"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if segment, ok := channels.Escape(s); ok {
+			if back, ok := channels.Unescape(segment); !ok || back != s || strings.ContainsAny(segment, ":/ ?#") {
+				t.Errorf("%q is %q, which is %q", s, segment, back)
+			}
+		}
+		if text, ok := channels.Unescape(s); ok {
+			if again, _ := channels.Escape(text); again != s {
+				t.Errorf("segment %q is %q, whose segment is %q", s, text, again)
+			}
+		}
+	})
+}

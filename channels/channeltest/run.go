@@ -1,0 +1,468 @@
+package channeltest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+)
+
+// Run holds a channel to what all channels promise.
+func Run(t *testing.T, s Subject) {
+	t.Run("media type", s.mediaTypes)
+	t.Run("limit", s.limits)
+	t.Run("proof", s.proofs)
+	t.Run("broken bodies", s.brokenBodies)
+	t.Run("order of checks", s.orderOfChecks)
+	t.Run("results", s.results)
+	t.Run("failures", s.failures)
+	t.Run("unavailable", s.unavailable)
+	t.Run("error handler", s.errorHandler)
+	t.Run("slow sender", s.slowSender)
+	t.Run("routing", s.routing)
+	t.Run("ignored", s.ignored)
+}
+
+func (s Subject) mediaTypes(t *testing.T) {
+	with := func(values ...string) func() *request {
+		return func() *request {
+			r := s.request(s.Body)
+			r.header["Content-Type"] = values
+			return r
+		}
+	}
+	for _, accepted := range []string{s.MediaType, strings.ToUpper(s.MediaType) + " ; charset=utf-8", s.MediaType + ";", " " + s.MediaType} {
+		s.taken(t, with(accepted))
+	}
+	for _, refused := range [][]string{nil, {""}, {"text/plain"}, {s.MediaType + "x"}, {"application/vnd+json"}, {s.MediaType, s.MediaType}} {
+		s.refused(t, http.StatusUnsupportedMediaType, with(refused...))
+	}
+}
+
+func (s Subject) limits(t *testing.T) {
+	padded := s.Pad(s.Body, limit-len(s.Body))
+	long := padded + " "
+	if len(padded) != limit {
+		t.Fatalf("the padded body has %d bytes, want %d", len(padded), limit)
+	}
+	s.taken(t, func() *request { return s.request(padded) })
+	s.taken(t, func() *request { r := s.request(padded); r.streamed = true; return r })
+	s.refused(t, http.StatusRequestEntityTooLarge, func() *request { return s.request(long) })
+	s.refused(t, http.StatusRequestEntityTooLarge, func() *request { r := s.request(long); r.streamed = true; return r })
+	s.refused(t, http.StatusRequestEntityTooLarge, func() *request { r := s.request(s.Body); r.declared = limit + 1; return r })
+
+	byDefault := func(size int) int {
+		a := record(t, explicit(s.New(t, nothing, 0)), s.request(s.Pad(s.Body, size-len(s.Body))))
+		return a.status
+	}
+	if a, b := byDefault(channels.DefaultBodyLimit), byDefault(channels.DefaultBodyLimit+1); a != s.nothing() || b != http.StatusRequestEntityTooLarge {
+		t.Errorf("by default 1 MiB is answered with %d, a byte more with %d", a, b)
+	}
+}
+
+func (s Subject) proofs(t *testing.T) {
+	with := func(values ...string) func() *request {
+		return func() *request {
+			r := s.request(s.Body)
+			r.header[http.CanonicalHeaderKey(s.Header)] = values
+			return r
+		}
+	}
+	proof := s.request(s.Body).header.Get(s.Header)
+	s.taken(t, with(proof))
+	s.refused(t, http.StatusUnauthorized, with())
+	s.refused(t, http.StatusUnauthorized, with(""))
+	s.refused(t, http.StatusUnauthorized, with(proof, proof)) // one value with a comma
+	for _, value := range slices.Concat(s.Malformed, s.Forged, []string{proof + "x", proof + ", " + proof}) {
+		s.refused(t, http.StatusUnauthorized, with(value))
+	}
+	if s.Unsigned {
+		return
+	}
+	for _, changed := range []string{s.Body + " ", strings.Replace(s.Body, `"`, "\ufeff\"", 1), s.Body[1:]} {
+		s.refused(t, http.StatusUnauthorized, func() *request {
+			r := s.request(s.Body)
+			r.body = []byte(changed)
+			return r
+		})
+	}
+}
+
+func (s Subject) brokenStatus() int {
+	if s.BrokenStatus == 0 {
+		return http.StatusBadRequest
+	}
+	return s.BrokenStatus
+}
+
+func (s Subject) brokenBodies(t *testing.T) {
+	for name, body := range s.Broken {
+		t.Run(name, func(t *testing.T) {
+			s.refused(t, s.brokenStatus(), func() *request { return s.request(body) })
+		})
+	}
+}
+
+// status is what a fault alone is answered with.
+func (s Subject) status(f Fault) int {
+	switch f {
+	case MediaType:
+		return http.StatusUnsupportedMediaType
+	case MalformedLength:
+		if slices.Contains(s.Order[:1], MalformedLength) {
+			return http.StatusUnsupportedMediaType
+		}
+		return http.StatusBadRequest
+	case Declared, Streamed:
+		return http.StatusRequestEntityTooLarge
+	case Broken:
+		return s.brokenStatus()
+	}
+	return http.StatusUnauthorized
+}
+
+// do makes a request wrong. Faults of its body come before those of its headers.
+func (s Subject) do(r *request, f Fault) {
+	switch f {
+	case MediaType:
+		r.header.Set("Content-Type", "text/plain")
+	case MalformedLength:
+		r.header.Set("Content-Length", "12x")
+	case Declared:
+		r.declared = limit + 1
+	case Streamed:
+		r.streamed = true
+		r.body = append(r.body, strings.Repeat(" ", limit)...)
+		s.Prove(r.header, r.body)
+	case Broken:
+		r.body = []byte("}" + string(r.body))
+		s.Prove(r.header, r.body)
+	case Missing:
+		r.header.Del(s.Header)
+	case Malformed:
+		r.header.Set(s.Header, s.Malformed[0])
+	case Forged:
+		r.header.Set(s.Header, s.Forged[0])
+	}
+}
+
+// orderOfChecks sends every pair of faults.
+func (s Subject) orderOfChecks(t *testing.T) {
+	pairs := 0
+	for i, first := range s.Order {
+		t.Run(string(first), func(t *testing.T) {
+			s.refused(t, s.status(first), func() *request { r := s.request(s.Body); s.do(r, first); return r })
+		})
+		for _, second := range s.Order[i+1:] {
+			if s.status(first) == s.status(second) {
+				continue
+			}
+			pairs++
+			t.Run(string(first)+" before "+string(second), func(t *testing.T) {
+				s.refused(t, s.status(first), func() *request {
+					r := s.request(s.Body)
+					for _, f := range []Fault{Streamed, Broken, Declared, MediaType, MalformedLength, Missing, Malformed, Forged} {
+						if f == first || f == second {
+							s.do(r, f)
+						}
+					}
+					return r
+				})
+			})
+		}
+	}
+	if pairs < 8 {
+		t.Errorf("%d pairs of faults were told apart", pairs)
+	}
+}
+
+func (s Subject) results(t *testing.T) {
+	returns := func(v any) channels.Call { return func(context.Context) (any, error) { return v, nil } }
+	later := func(v any) any { return channels.Later(func(context.Context) (any, error) { return v, nil }) }
+	s.taken(t, func() *request { return s.request(s.Body) })
+	s.each(t, returns(nil), func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
+		if s.NothingBody == "" && a.header.Get("Content-Type") != "" {
+			t.Errorf("nothing has the media type %q", a.header.Get("Content-Type"))
+		}
+	})
+	for name, tt := range map[string]struct {
+		result any
+		want   string
+	}{
+		"null": {json.RawMessage("null"), "null"}, "boolean": {true, "true"}, "number": {1.5, "1.5"}, "string": {"a<b", `"a<b"`},
+		"array": {[]any{1, "two"}, `[1,"two"]`}, "object": {map[string]any{"a": nil}, `{"a":null}`},
+		"later": {later(map[string]int{"n": 1}), `{"n":1}`}, "later than later": {later(later("x")), `"x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.each(t, returns(tt.result), func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
+				if a.status != http.StatusOK || a.body != tt.want || a.header.Get("Content-Type") != "application/json" {
+					t.Errorf("status %d, %q as %q, want %q", a.status, a.body, a.header.Get("Content-Type"), tt.want)
+				}
+			})
+		})
+	}
+	t.Run("response", func(t *testing.T) {
+		respond := func(context.Context) (any, error) {
+			res := channels.Respond(http.StatusTeapot, "text/plain", "as it is")
+			res.Header["X-Of-The-Application"] = []string{"1", "2"}
+			return res, nil
+		}
+		s.each(t, respond, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
+			if a.status != http.StatusTeapot || a.body != "as it is" || a.header.Get("Content-Type") != "text/plain" ||
+				!slices.Equal(a.header.Values("X-Of-The-Application"), []string{"1", "2"}) {
+				t.Errorf("the response came back as %+v", a)
+			}
+		})
+	})
+}
+
+// failed wants an answer that says nothing of what has failed.
+func (s Subject) failed(t *testing.T, a answer, status int) {
+	t.Helper()
+	if a.status != status || strings.Contains(a.body, "confidential") {
+		t.Errorf("status %d, body %q, want %d and nothing confidential", a.status, a.body, status)
+	}
+	if s.Silent && a.body != "" {
+		t.Errorf("the platform is told %q", a.body)
+	}
+}
+
+func (s Subject) failures(t *testing.T) {
+	type circle struct{ Itself *circle }
+	round := &circle{}
+	round.Itself = round
+	for name, call := range map[string]channels.Call{
+		"error": func(context.Context) (any, error) { return nil, errors.New("confidential") },
+		"error later": func(context.Context) (any, error) {
+			return channels.Later(func(context.Context) (any, error) { return nil, errors.New("confidential") }), nil
+		},
+		"function":         func(context.Context) (any, error) { return func() {}, nil },
+		"channel":          func(context.Context) (any, error) { return make(chan int), nil },
+		"not a number":     func(context.Context) (any, error) { return math.NaN(), nil },
+		"circular":         func(context.Context) (any, error) { return round, nil },
+		"unsupported part": func(context.Context) (any, error) { return map[string]any{"a": func() {}}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.each(t, call, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) { s.failed(t, a, http.StatusInternalServerError) })
+		})
+	}
+	t.Run("panic", func(t *testing.T) {
+		c := s.New(t, func(context.Context) (any, error) { panic("confidential") }, 0)
+		s.failed(t, record(t, listed(t, c), s.request(s.Body)), http.StatusInternalServerError)
+	})
+}
+
+// unavailable: a platform whose delivery could not be taken in now is asked to send it again.
+func (s Subject) unavailable(t *testing.T) {
+	call := func(context.Context) (any, error) {
+		return nil, fmt.Errorf("deliver: %w", conversation.Unavailable(time.Second, errors.New("confidential")))
+	}
+	s.each(t, call, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
+		s.failed(t, a, http.StatusServiceUnavailable)
+		if a.header.Get("Retry-After") == "" {
+			t.Error("it is not said when")
+		}
+	})
+}
+
+// errorHandler: an error of the callback reaches the handler of an explicit mount as it is,
+// but for platforms that are told nothing.
+func (s Subject) errorHandler(t *testing.T) {
+	cause := errors.New("the callback's")
+	c := s.New(t, func(context.Context) (any, error) { return nil, cause }, 0)
+	for _, rt := range c.Routes() {
+		if rt.Path != s.Path || rt.Method != http.MethodPost {
+			continue
+		}
+		var got error
+		rt.Fail = func(w http.ResponseWriter, _ *http.Request, err error) {
+			got = err
+			w.WriteHeader(http.StatusTeapot)
+		}
+		a := record(t, rt, s.request(s.Body))
+		if s.Silent && (got != nil || a.status != http.StatusInternalServerError || a.body != "") ||
+			!s.Silent && (!errors.Is(got, cause) || a.status != http.StatusTeapot) {
+			t.Errorf("the handler got %v, and the answer is %d %q", got, a.status, a.body)
+		}
+		return
+	}
+	t.Fatalf("the channel has no route POST %s", s.Path)
+}
+
+// mounts are the two styles of mounting.
+func mounts() map[string]func(testing.TB, channels.Channel) http.Handler {
+	return map[string]func(testing.TB, channels.Channel) http.Handler{
+		"explicit": func(_ testing.TB, c channels.Channel) http.Handler { return explicit(c) }, "listed": listed,
+	}
+}
+
+// pace is how a body comes: so many bytes, then a pause. None come without a number.
+type pace struct {
+	bytes int
+	pause time.Duration
+}
+
+// slowSender: a body is waited for 10 s, and that of a refused request not even so long, in
+// both styles of mounting.
+func (s Subject) slowSender(t *testing.T) {
+	for name, handler := range mounts() {
+		for pacing, p := range map[string]pace{"silent": {}, "drop by drop": {1, 3 * time.Second}, "steadily": {16 << 10, 4 * time.Second}} {
+			t.Run(name+" "+pacing, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := s.request(s.Pad(s.Body, 500<<10))
+					status, took := sendSlowly(t, handler(t, s.New(t, nothing, 0)), r, p)
+					if status != "400" || took < 9*time.Second || took > 15*time.Second {
+						t.Errorf("answered with %q after %v, want 400 after 10 s", status, took)
+					}
+				})
+			})
+		}
+		t.Run(name+" refused", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := s.request(s.Body)
+				r.header.Set("Content-Type", "text/plain")
+				status, took := sendSlowly(t, handler(t, s.New(t, nothing, 0)), r, pace{})
+				if status != "415" || took > time.Second {
+					t.Errorf("answered with %q after %v, want 415 at once", status, took)
+				}
+			})
+		})
+	}
+}
+
+// sendSlowly sends the head of a request at once and its body at a pace.
+func sendSlowly(t *testing.T, h http.Handler, r *request, p pace) (status string, took time.Duration) {
+	client, server := net.Pipe()
+	closed := make(chan struct{})
+	srv := &http.Server{Handler: h, ConnState: func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			close(closed)
+		}
+	}}
+	l := &oneConnection{conn: server, done: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	began := time.Now()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = fmt.Fprintf(client, "POST %s%s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n", prefix, r.path, len(r.body))
+		_ = r.header.Write(client)
+		_, _ = io.WriteString(client, "\r\n")
+		for i := 0; p.bytes > 0 && i < len(r.body); i += p.bytes {
+			time.Sleep(p.pause)
+			if _, err := client.Write(r.body[i:min(len(r.body), i+p.bytes)]); err != nil {
+				return
+			}
+		}
+	}()
+	head := make([]byte, 12)
+	if _, err := io.ReadFull(client, head); err != nil {
+		t.Errorf("no answer: %v", err)
+	}
+	took = time.Since(began)
+	_ = client.Close()
+	<-closed
+	_ = srv.Close()
+	<-sent
+	<-served
+	return string(head[9:]), took
+}
+
+// oneConnection is a listener that accepts a connection.
+type oneConnection struct {
+	conn net.Conn
+	done chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *oneConnection) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (l *oneConnection) Close() error {
+	close(l.done)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (s Subject) routing(t *testing.T) {
+	c := s.New(t, nothing, 0)
+	if err := channels.Check(c); err != nil {
+		t.Fatal(err)
+	}
+	h := listed(t, c)
+	for _, path := range []string{"", "/", s.Path + "/", s.Path + "/more", "/nothing", s.Path + "x"} {
+		r := s.request(s.Body)
+		r.path = path
+		if a := record(t, h, r); a.status != http.StatusNotFound || !strings.Contains(a.body, `"route_not_found"`) {
+			t.Errorf("POST %q is %d %s", path, a.status, a.body)
+		}
+	}
+	var allow []string
+	for _, rt := range c.Routes() {
+		if rt.Path == s.Path {
+			allow = append(allow, rt.Method)
+		}
+	}
+	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS"} {
+		if slices.Contains(allow, method) {
+			continue
+		}
+		r := s.request(s.Body)
+		r.method = method
+		a := record(t, h, r)
+		if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != strings.Join(allow, ", ") {
+			t.Errorf("%s is %d, Allow %q", method, a.status, a.header.Get("Allow"))
+		}
+		if (method == "HEAD") != (a.body == "") {
+			t.Errorf("%s has the body %q", method, a.body)
+		}
+	}
+	if _, err := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: prefix, Agent: "a"}}, &parleyhttp.Options{Channels: map[string]channels.Channel{"subject": c}}); err == nil {
+		t.Error("an agent was mounted where channels are")
+	}
+	// A pattern of one's own may be anywhere.
+	mux := http.NewServeMux()
+	for _, rt := range c.Routes() {
+		mux.Handle(rt.Method+" /elsewhere"+rt.Path, rt)
+	}
+	r, w := s.request(s.Body), httptest.NewRecorder()
+	req := httptest.NewRequest(r.method, "/elsewhere"+s.Path, strings.NewReader(s.Body))
+	req.Header = r.header
+	if mux.ServeHTTP(w, req); w.Code != s.nothing() {
+		t.Errorf("mounted elsewhere it is %d", w.Code)
+	}
+}
+
+// ignored: what the platform may add changes nothing.
+func (s Subject) ignored(t *testing.T) {
+	s.taken(t, func() *request {
+		r := s.request(s.Body)
+		r.path += "?any=thing&any=more"
+		r.header.Set("X-More", "anything")
+		return r
+	})
+}

@@ -1,0 +1,178 @@
+package commerce_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/channels/channeltest"
+	"github.com/parleyrun/parley/channels/commerce"
+)
+
+const (
+	current  = "shpss_current"
+	previous = "shpss_previous"
+	order    = `{"id":940721724,"customer":{"id":115310627314723954},"name":"#1"}`
+	hmacName = "X-Commerce-Hmac-Sha256"
+)
+
+func sign(key string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write(body)
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func TestCommerceSuite(t *testing.T) {
+	valid := sign(current, []byte(order))
+	channeltest.Run(t, channeltest.Subject{
+		New: func(t testing.TB, callback channels.Call, limit int64) channels.Channel {
+			c, err := commerce.New(&commerce.Options{
+				ClientSecret: current, BodyLimit: limit,
+				Webhook: func(ctx context.Context, _ commerce.Incoming) (any, error) { return callback(ctx) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		},
+		Path: "/webhook", MediaType: "application/json", Body: order,
+		Pad:    func(body string, by int) string { return body + strings.Repeat(" ", by) },
+		Prove:  func(h http.Header, body []byte) { h.Set(hmacName, sign(current, body)) },
+		Header: hmacName,
+		Malformed: []string{
+			"x", valid[:43], valid[:43] + "==", strings.Repeat("*", 43) + "=", "sha256=" + valid, base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("\xff", 32))) + "=",
+		},
+		Forged: []string{sign("another", []byte(order)), strings.Repeat("A", 43) + "="},
+		Broken: map[string]string{
+			"empty": "", "not JSON": `{"id":`, "two values": "{} {}", "leading zero": `{"id":01}`, "plus": `{"id":+1}`, "no whole part": `{"id":.5}`,
+			"no fraction": `{"id":5.}`, "no exponent": `{"id":1e}`, "bare word": "e5", "trailing comma": `[1,]`, "control character": "[\"\x01\"]",
+			"bad escape": `["\x"]`, "member with two values": `{"id":1,"id":2}`, "invalid UTF-8": "{\"name\":\"\xff\"}", "surrogate": "[\"\xed\xa0\x80\"]",
+		},
+		Order: []channeltest.Fault{
+			channeltest.MediaType, channeltest.MalformedLength, channeltest.Declared, channeltest.Missing, channeltest.Malformed,
+			channeltest.Streamed, channeltest.Forged, channeltest.Broken,
+		},
+	})
+}
+
+// send sends a body, signed by a key, to a channel.
+func send(t *testing.T, opts commerce.Options, body, key string, headers ...string) (status int, got *commerce.Incoming, meta commerce.Metadata) {
+	t.Helper()
+	var c *commerce.Channel
+	opts.Webhook = func(_ context.Context, in commerce.Incoming) (any, error) {
+		got, meta = &in, c.Metadata(in.C)
+		return nil, nil
+	}
+	c, err := commerce.New(&opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/webhook", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	name := opts.Headers.HMAC
+	if name == "" {
+		name = hmacName
+	}
+	r.Header.Set(name, sign(key, []byte(body)))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	c.Route().ServeHTTP(w, r)
+	return w.Code, got, meta
+}
+
+func TestRotation(t *testing.T) {
+	both := commerce.Options{ClientSecret: current, PreviousClientSecret: channels.NewSecret(previous)}
+	for name, tt := range map[string]struct {
+		opts commerce.Options
+		key  string
+		want int
+	}{
+		"current alone":            {commerce.Options{ClientSecret: current}, current, 200},
+		"previous without overlap": {commerce.Options{ClientSecret: current}, previous, 401},
+		"current in overlap":       {both, current, 200},
+		"previous in overlap":      {both, previous, 200},
+		"another in overlap":       {both, "another", 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, _, _ := send(t, tt.opts, order, tt.key); got != tt.want {
+				t.Errorf("status %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestPayload(t *testing.T) {
+	body := "\ufeff" + `{"id":940721724,"big":115310627314723954,"price":"1.50","list":[9007199254741999,-0,null,true],"same":1,"same":1}`
+	status, in, _ := send(t, commerce.Options{ClientSecret: current}, body, current)
+	if status != 200 || in.RawBody != body {
+		t.Fatalf("status %d, raw body %q", status, in.RawBody)
+	}
+	for path, want := range map[string]any{"id": json.Number("940721724"), "big": "115310627314723954", "price": "1.50", "same": json.Number("1"), "none": nil} {
+		if got := commerce.Member(in.Payload, path); got != want {
+			t.Errorf("%s is %T %v, want %v", path, got, got, want)
+		}
+	}
+	list := commerce.Member(in.Payload, "list").([]any)
+	if list[0] != "9007199254741999" || list[1] != json.Number("-0") || list[2] != nil || list[3] != true {
+		t.Errorf("the list is %#v", list)
+	}
+	for _, name := range []string{"id", "big"} {
+		if text, ok := commerce.Text(commerce.Member(in.Payload, name)); !ok || !strings.Contains(body, text) {
+			t.Errorf("%s is the text %q", name, text)
+		}
+	}
+	if _, ok := commerce.Text(true); ok || commerce.Member("text", "a") != nil {
+		t.Error("what is no identifier is one")
+	}
+}
+
+// TestHeaders: a delivery needs none but the signature, and what it has is read as it is.
+func TestHeaders(t *testing.T) {
+	opts := commerce.Options{ClientSecret: current}
+	if status, _, meta := send(t, opts, order, current); status != 200 || meta != (commerce.Metadata{}) {
+		t.Errorf("without headers: %d, %+v", status, meta)
+	}
+	for _, topic := range []string{"customers/data_request", "customers/redact", "shop/redact", "orders/create", "of/tomorrow"} {
+		_, _, meta := send(t, opts, order, current,
+			"X-Commerce-Topic", topic, "X-Commerce-Shop-Domain", "s", "X-Commerce-Api-Version", "v", "X-Commerce-Webhook-Id", "w", "X-Commerce-Name", "never read",
+			"X-Commerce-Event-Id", "e", "X-Commerce-Triggered-At", "t", "X-Commerce-Sub-Topic", "u")
+		if meta != (commerce.Metadata{Topic: topic, ShopDomain: "s", APIVersion: "v", WebhookID: "w", EventID: "e", TriggeredAt: "t", SubTopic: "u"}) {
+			t.Errorf("the headers are %+v", meta)
+		}
+	}
+	opts.Headers = commerce.Headers{HMAC: "X-Other-Hmac", Topic: "X-Other-Topic"}
+	if status, _, meta := send(t, opts, order, current, "X-Other-Topic", "a", "X-Commerce-Topic", "b"); status != 200 || meta.Topic != "a" {
+		t.Errorf("with other names: %d, %+v", status, meta)
+	}
+}
+
+func TestCommerceOptions(t *testing.T) {
+	hook := func(context.Context, commerce.Incoming) (any, error) { return nil, nil }
+	for name, tt := range map[string]struct {
+		opts  *commerce.Options
+		field string
+	}{
+		"nothing":               {nil, "options"},
+		"no client secret":      {&commerce.Options{Webhook: hook}, "clientSecret"},
+		"empty previous secret": {&commerce.Options{ClientSecret: current, Webhook: hook, PreviousClientSecret: channels.NewSecret("")}, "previousClientSecret"},
+		"no webhook":            {&commerce.Options{ClientSecret: current}, "webhook"},
+		"negative limit":        {&commerce.Options{ClientSecret: current, Webhook: hook, BodyLimit: -1}, "bodyLimit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var invalid *channels.InputError
+			if _, err := commerce.New(tt.opts); !errors.As(err, &invalid) || invalid.Field != tt.field || strings.Contains(err.Error(), current) {
+				t.Errorf("error %v, want one about %s", err, tt.field)
+			}
+		})
+	}
+}

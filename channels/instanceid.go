@@ -1,0 +1,60 @@
+package channels
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// unescaped are the characters of an instance id's segment that stand for themselves, beside
+// letters and digits.
+const unescaped = "-_.!~*'()"
+
+// Escape writes a text as one segment of an instance id: all but letters, digits and
+// -_.!~*'() as the bytes of UTF-8 in upper-case hexadecimal. ok is false for a text that is
+// empty or not UTF-8.
+func Escape(s string) (segment string, ok bool) {
+	if s == "" || !utf8.ValidString(s) {
+		return "", false
+	}
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if plain(c) {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
+	}
+	return b.String(), true
+}
+
+// Unescape is the inverse of Escape. It takes what Escape has written and nothing else.
+func Unescape(segment string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(segment); i++ {
+		c := segment[i]
+		if c == '%' {
+			if i+2 >= len(segment) {
+				return "", false
+			}
+			c = nibble(segment[i+1])<<4 | nibble(segment[i+2])
+			i += 2
+		}
+		b.WriteByte(c)
+	}
+	s := b.String()
+	again, ok := Escape(s)
+	return s, ok && again == segment
+}
+
+// nibble is a digit of upper-case hexadecimal; of another it is anything.
+func nibble(c byte) byte {
+	if c >= 'A' {
+		return c - 'A' + 10
+	}
+	return c - '0'
+}
+
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(unescaped, c) >= 0
+}

@@ -1,0 +1,112 @@
+package messenger
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// InvalidInstanceIDError says that a text is no instance id that this package makes.
+type InvalidInstanceIDError = channels.InstanceIDError
+
+// InvalidConversationKeyError is the name of InvalidInstanceIDError in the beta line.
+//
+// Deprecated: use InvalidInstanceIDError.
+type InvalidConversationKeyError = InvalidInstanceIDError
+
+// Type tells chats apart whose ids may be the same.
+type Type string
+
+// Types of chats.
+const (
+	TypeChat         Type = "chat"
+	TypeBusinessChat Type = "business-chat"
+)
+
+// ConversationRef names a chat, or a thread of one. The two kinds of threads exclude each
+// other.
+type ConversationRef struct {
+	Type                  Type
+	BusinessConnectionID  string // of TypeBusinessChat, and of no meaning otherwise
+	ChatID                int64
+	MessageThreadID       int64 // 0 for none
+	DirectMessagesTopicID int64 // 0 for none
+}
+
+// check finds the first member that is wrong.
+func (r ConversationRef) check() error {
+	const most = 1<<53 - 1
+	bad := func(n int64) bool { return n < 0 || n > most }
+	switch {
+	case r.Type != TypeChat && r.Type != TypeBusinessChat:
+		return invalid("conversation.type", `must be "chat" or "business-chat"`)
+	case r.ChatID == 0 || r.ChatID > most || r.ChatID < -most:
+		return invalid("conversation.chatId", "must be an integer other than 0 within ±(2^53-1)")
+	case bad(r.MessageThreadID):
+		return invalid("conversation.messageThreadId", "must be a positive integer up to 2^53-1, or 0 for none")
+	case bad(r.DirectMessagesTopicID):
+		return invalid("conversation.directMessagesTopicId", "must be a positive integer up to 2^53-1, or 0 for none")
+	case r.MessageThreadID != 0 && r.DirectMessagesTopicID != 0:
+		return invalid("conversation.topic", "may be a thread or a direct topic, not both")
+	}
+	return nil
+}
+
+// InstanceID returns the id of the conversation of a chat, always the same for the same. An
+// error is an [*InvalidInputError].
+func InstanceID(ref ConversationRef) (string, error) {
+	if err := ref.check(); err != nil {
+		return "", err
+	}
+	id := name + ":v1:regular"
+	if ref.Type == TypeBusinessChat {
+		segment, ok := channels.Escape(ref.BusinessConnectionID)
+		if !ok {
+			return "", invalid("conversation.businessConnectionId", "must be text in UTF-8 that is not empty")
+		}
+		id = name + ":v1:business:" + segment
+	}
+	number := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	return id + ":chat:" + number(ref.ChatID) + ":thread:" + number(ref.MessageThreadID) +
+		":direct:" + number(ref.DirectMessagesTopicID), nil
+}
+
+var instanceID = regexp.MustCompile(`^` + name + `:v1:(?:regular|business:([^:]+)):chat:(-?[0-9]+):thread:([0-9]*):direct:([0-9]*)$`)
+
+// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is
+// an [*InvalidInstanceIDError].
+func ParseInstanceID(id string) (ConversationRef, error) {
+	parts := instanceID.FindStringSubmatch(id)
+	if parts == nil {
+		return ConversationRef{}, &InvalidInstanceIDError{Channel: name}
+	}
+	// What does not fit is 0 or the largest, and so written otherwise below.
+	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
+	ref := ConversationRef{
+		Type: TypeChat, ChatID: number(parts[2]), MessageThreadID: number(parts[3]), DirectMessagesTopicID: number(parts[4]),
+	}
+	if parts[1] != "" {
+		ref.Type = TypeBusinessChat
+		ref.BusinessConnectionID, _ = channels.Unescape(parts[1])
+	}
+	if again, err := InstanceID(ref); err != nil || again != id {
+		return ConversationRef{}, &InvalidInstanceIDError{Channel: name}
+	}
+	return ref, nil
+}
+
+// ConversationKey is the name of InstanceID in the beta line.
+//
+// Deprecated: use InstanceID.
+func ConversationKey(ref ConversationRef) (string, error) { return InstanceID(ref) }
+
+// ParseConversationKey is the name of ParseInstanceID in the beta line.
+//
+// Deprecated: use ParseInstanceID.
+func ParseConversationKey(key string) (ConversationRef, error) { return ParseInstanceID(key) }

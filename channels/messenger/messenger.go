@@ -1,0 +1,110 @@
+package messenger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"regexp"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// name is what the channel is called in errors and instance ids.
+const name = "messenger"
+
+// DefaultSecretHeader is the header of the secret token if no other is given.
+const DefaultSecretHeader = "X-Messenger-Bot-Api-Secret-Token"
+
+// InvalidInputError says what is wrong, by its Field: an option, or a member of a
+// [ConversationRef] as "conversation.chatId".
+type InvalidInputError = channels.InputError
+
+// Options are what a channel is made of. SecretToken and Webhook are needed.
+type Options struct {
+	// SecretToken was given to the platform when the webhook was registered: 1 to 256 of
+	// A-Z, a-z, 0-9, _ and -.
+	SecretToken channels.Secret
+	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	BodyLimit int64
+	// Webhook receives every verified update.
+	Webhook func(ctx context.Context, in Incoming) (any, error)
+	// SecretHeader is the header that has the secret token. Default DefaultSecretHeader.
+	SecretHeader string
+}
+
+// Incoming is one verified update. The body of C has been read.
+type Incoming struct {
+	C      *http.Request
+	Update Update
+}
+
+// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+type Channel struct {
+	channels.Only
+	opts Options
+}
+
+var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+
+// New returns a channel. An error is an [*InvalidInputError].
+func New(opts *Options) (*Channel, error) {
+	if opts == nil {
+		return nil, invalid("options", "are missing")
+	}
+	c := &Channel{opts: *opts}
+	switch {
+	case !secretToken.MatchString(c.opts.SecretToken.Reveal()):
+		return nil, invalid("secretToken", "must be 1 to 256 of A-Z, a-z, 0-9, _ and -")
+	case c.opts.Webhook == nil:
+		return nil, invalid("webhook", "is missing")
+	}
+	if err := channels.CheckBodyLimit(name, c.opts.BodyLimit); err != nil {
+		return nil, err
+	}
+	if c.opts.SecretHeader == "" {
+		c.opts.SecretHeader = DefaultSecretHeader
+	}
+	c.Only = channels.Endpoint{
+		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"}, BodyLimit: c.opts.BodyLimit,
+		Early: c.checkSecret, SizeLast: true, MalformedLength: http.StatusUnsupportedMediaType, Accept: c.accept,
+	}.Only()
+	return c, nil
+}
+
+func invalid(field, problem string) error {
+	return &InvalidInputError{Channel: name, Field: field, Problem: problem}
+}
+
+func (c *Channel) checkSecret(h http.Header) error {
+	if !c.opts.SecretToken.Equal(channels.Header(h, c.opts.SecretHeader)) {
+		return channels.Refuse(http.StatusUnauthorized, "secret")
+	}
+	return nil
+}
+
+func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
+	update, err := parse(body)
+	if err != nil {
+		return nil, channels.Refuse(http.StatusBadRequest, "not an update")
+	}
+	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, Incoming{r, update}) }, nil
+}
+
+// parse checks the envelope.
+func parse(body []byte) (Update, error) {
+	members, err := channels.Object(body)
+	if err != nil {
+		return Update{}, err
+	}
+	// As the platform's own readers have it: 5, 5.0 and 5e0 are one number.
+	var id *float64
+	const most = 1<<53 - 1
+	if raw, ok := members["update_id"]; !ok || json.Unmarshal(raw, &id) != nil || id == nil ||
+		*id < 0 || *id > most || *id != math.Trunc(*id) {
+		return Update{}, errors.New("update has no update_id")
+	}
+	text, err := channels.Text(body)
+	return Update{ID: int64(*id), Native: text, members: members}, err
+}

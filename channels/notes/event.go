@@ -1,0 +1,190 @@
+package notes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// Type names what has happened, such as page.created.
+type Type string
+
+// Known are the types of events that the platform documents. Others are handed on as well.
+func Known() []Type {
+	return []Type{
+		"comment.created", "comment.deleted", "comment.updated",
+		"data_source.content_updated", "data_source.created", "data_source.deleted", "data_source.moved",
+		"data_source.schema_updated", "data_source.undeleted",
+		"database.content_updated", "database.created", "database.deleted", "database.moved", "database.schema_updated",
+		"database.undeleted",
+		"file_upload.completed", "file_upload.created", "file_upload.expired", "file_upload.upload_failed",
+		"page.content_updated", "page.created", "page.deleted", "page.locked", "page.moved", "page.properties_updated",
+		"page.transcription_block.transcript_deleted", "page.undeleted", "page.unlocked",
+		"view.created", "view.deleted", "view.updated",
+	}
+}
+
+// Event is one event as the platform sent it.
+type Event struct {
+	// Type is never empty. Branch on it, with a default: platforms gain types.
+	Type Type
+	// Native is the event as it came: an object with the names, the nesting and the values
+	// of the platform. It is not to be changed.
+	Native json.RawMessage
+}
+
+// parse takes an object with a type; nothing within is looked at.
+func parse(body []byte) (Event, error) {
+	members, err := channels.Object(body)
+	if err != nil {
+		return Event{}, err
+	}
+	kind, ok := channels.String(members, "type")
+	if !ok {
+		return Event{}, errors.New("event has no type")
+	}
+	text, err := channels.Text(body)
+	return Event{Type(kind), text}, err
+}
+
+// UnmarshalJSON implements json.Unmarshaler, for applications that kept an event.
+func (e *Event) UnmarshalJSON(b []byte) (err error) {
+	*e, err = parse(slices.Clone(b))
+	return err
+}
+
+// MarshalJSON implements json.Marshaler: it is the event as it came.
+func (e Event) MarshalJSON() ([]byte, error) { return e.Native, nil }
+
+// Typed returns the event as the Go type of its family: [*Comment], [*DataSource],
+// [*Database], [*FileUpload], [*Page] or [*View]. Of a type that is not known it is nil: the
+// application has Native. An error says that the platform has changed a known family.
+func (e Event) Typed() (any, error) {
+	if !slices.Contains(Known(), e.Type) {
+		return nil, nil
+	}
+	var v any
+	switch family, _, _ := strings.Cut(string(e.Type), "."); family {
+	case "comment":
+		v = &Comment{}
+	case "data_source":
+		v = &DataSource{}
+	case "database":
+		v = &Database{}
+	case "file_upload":
+		v = &FileUpload{}
+	case "page":
+		v = &Page{}
+	case "view":
+		v = &View{}
+	}
+	if err := json.Unmarshal(e.Native, v); err != nil {
+		return nil, fmt.Errorf("read %s event: %w", e.Type, err)
+	}
+	return v, nil
+}
+
+// Head is what every known event has.
+type Head struct {
+	ID             string   `json:"id"` // of the delivery, the same whenever it is sent
+	Type           Type     `json:"type"`
+	Timestamp      string   `json:"timestamp"`
+	WorkspaceID    string   `json:"workspace_id"`
+	WorkspaceName  string   `json:"workspace_name"`
+	SubscriptionID string   `json:"subscription_id"`
+	IntegrationID  string   `json:"integration_id"`
+	Authors        []Author `json:"authors"`
+	AccessibleBy   []Author `json:"accessible_by,omitempty"` // never of an agent
+	AttemptNumber  int      `json:"attempt_number"`          // another one each time it is sent
+	APIVersion     string   `json:"api_version"`
+	Entity         Entity   `json:"entity"`
+}
+
+// Kinds of authors.
+const (
+	AuthorPerson = "person"
+	AuthorBot    = "bot"
+	AuthorAgent  = "agent"
+)
+
+// Author is who has done something.
+type Author struct {
+	ID   string `json:"id"`
+	Type string `json:"type"` // AuthorPerson, AuthorBot, AuthorAgent
+}
+
+// Entity is what an event is about, and what holds it.
+type Entity struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// Comment is an event comment.*.
+type Comment struct {
+	Head
+	Data *struct {
+		Parent Entity `json:"parent"`
+		PageID string `json:"page_id"`
+	} `json:"data,omitempty"`
+}
+
+// Contents is the data of events about what has a place, and content.
+type Contents struct {
+	Parent        Entity   `json:"parent"`
+	UpdatedBlocks []Entity `json:"updated_blocks,omitempty"` // of content_updated
+}
+
+// Schema is Contents, with the properties of schema_updated.
+type Schema struct {
+	Contents
+	UpdatedProperties []struct {
+		ID     string  `json:"id"`
+		Name   *string `json:"name"`
+		Action string  `json:"action"` // created, updated or deleted
+	} `json:"updated_properties,omitempty"`
+}
+
+// DataSource is an event data_source.*.
+type DataSource struct {
+	Head
+	Data *Schema `json:"data,omitempty"`
+}
+
+// Database is an event database.*.
+type Database struct {
+	Head
+	Data *Schema `json:"data,omitempty"`
+}
+
+// FileUpload is an event file_upload.*. Data is there of upload_failed alone.
+type FileUpload struct {
+	Head
+	Data *struct {
+		FileImportResult json.RawMessage `json:"file_import_result,omitempty"`
+	} `json:"data,omitempty"`
+}
+
+// Page is an event page.*.
+type Page struct {
+	Head
+	Data *struct {
+		Contents
+		UpdatedProperties []string `json:"updated_properties,omitempty"` // of properties_updated
+		Target            *Entity  `json:"target,omitempty"`             // of transcript_deleted
+		TranscriptID      *string  `json:"transcript_id,omitempty"`
+	} `json:"data,omitempty"`
+}
+
+// View is an event view.*.
+type View struct {
+	Head
+	Data *struct {
+		Parent        Entity   `json:"parent"`
+		ViewType      string   `json:"view_type,omitempty"`      // of created
+		UpdatedFields []string `json:"updated_fields,omitempty"` // of updated
+	} `json:"data,omitempty"`
+}
