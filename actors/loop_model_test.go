@@ -104,10 +104,18 @@ func TestFallbacks(t *testing.T) {
 				l.completes(chat("c"), 3)
 				asked("later", map[string]int{"model": tt.calls + 1, "second": 2, "third": 3})
 				var texts []string
+				told := 0 // of another model
 				for _, m := range n.snapshot(chat("c")).Messages {
 					for _, p := range m.Parts {
-						texts = append(texts, *p.Text)
+						if m.Purpose != conversation.PurposeAdvisory {
+							texts = append(texts, *p.Text)
+						} else if told++; !strings.HasPrefix(*p.Text, "test/third answers in place of test/model. test") {
+							t.Errorf("people are told %q", *p.Text)
+						}
 					}
+				}
+				if told != tt.calls+1 {
+					t.Errorf("people are told %d times, want %d", told, tt.calls+1)
 				}
 				if diff := cmp.Diff([]string{"go", "Words of the third.", "go", "Words of the third.", "go", "Words of the third."}, texts); diff != "" {
 					t.Errorf("transcript (-want +got):\n%s", diff)
@@ -146,7 +154,9 @@ func TestAllModelsFail(t *testing.T) {
 		c := &cast{models: map[string]script{"model": fails(errNoCredit), "second": fails(errNoCredit)}}
 		n := l.run(part{opts: agents(a), cast: c})
 		n.admit(chat("c"), "1", "go")
-		if diff := cmp.Diff(modelFailed("invalid_request"), l.settles(chat("c"), 1)[0].Error); diff != "" {
+		want := modelFailed("invalid_request")
+		want.Message = "test answered 404: it knows no such model, or no such address; check the name of the model and baseUrl."
+		if diff := cmp.Diff(want, l.settles(chat("c"), 1)[0].Error); diff != "" {
 			t.Errorf("settled (-want +got):\n%s", diff)
 		}
 		lacks(t, "what clients see", n.public(chat("c")), "words of the vendor")

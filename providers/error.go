@@ -48,6 +48,10 @@ const (
 	KindImageUnreadable ErrorKind = "image_unreadable"
 	// KindAborted: ctx ended; Err is its cause.
 	KindAborted ErrorKind = "aborted"
+	// KindSilent: who made the call gave it up, since nothing came for too long. Retryable.
+	KindSilent ErrorKind = "silent"
+	// KindTimeout: who made the call gave it up, since it took too long as a whole. Retryable.
+	KindTimeout ErrorKind = "timeout"
 )
 
 // maxCause bounds a cause within the text of an Error, in bytes: a decoder may repeat what
@@ -85,6 +89,10 @@ type Error struct {
 	// RetryHint is the vendor's own word on retrying, nil if it has none, or true by
 	// HTTPOptions.Refused.
 	RetryHint *bool
+	// Key is where the key of a call was found that failed as KindAuth, as of
+	// Registry.Credentials, and Wants, if none was, the variables that may hold one.
+	Key   string
+	Wants []string
 	// Err is the cause; it may be nil.
 	Err error
 }
@@ -107,6 +115,9 @@ func (e *Error) Error() string {
 		cause := e.Err.Error()
 		s += ": " + cause[:min(len(cause), maxCause)]
 	}
+	if e.Kind == KindAuth && (e.Key != "" || len(e.Wants) > 0) {
+		s += ": " + e.explainKey()
+	}
 	return s
 }
 
@@ -123,7 +134,7 @@ func (e *Error) Retryable() bool {
 		return *e.RetryHint
 	}
 	switch e.Kind {
-	case KindRateLimit, KindOverloaded, KindNetwork, KindTruncated, KindImageUnavailable:
+	case KindRateLimit, KindOverloaded, KindNetwork, KindTruncated, KindImageUnavailable, KindSilent, KindTimeout:
 		return true
 	}
 	return false

@@ -217,6 +217,11 @@ func (h *HTTP) read(resp *http.Response, m Model, a *Assembler) error {
 	if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
 		return refusal(m, responseError(resp))
 	}
+	if err := noStream(resp.Header); err != nil {
+		e := responseError(resp)
+		e.Kind, e.Err = KindProtocol, err
+		return e
+	}
 	if err := h.codec.Decode(resp.Body, a); err != nil {
 		return err
 	}

@@ -253,11 +253,24 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 		}
 		secrets := secretsOf(call.APIKey, m.Headers)
 		for event, err := range p.Stream(ctx, m, req, call) {
-			if !yield(event, HideInError(err, secrets)) {
+			if !yield(event, HideInError(r.keyed(err, m, entry), secrets)) {
 				return
 			}
 		}
 	}
+}
+
+// keyed tells of an error over a key where that was found.
+func (r *Registry) keyed(err error, m Model, entry registered) error {
+	e, ok := err.(*Error) // what wraps one says enough
+	if !ok || e.Kind != KindAuth || e.Key != "" {
+		return err
+	}
+	c := *e // a Protocol may hand out the same one twice
+	if c.Key = r.Credentials(m); c.Key == "" {
+		c.Wants = r.EnvKeys(m.Provider)
+	}
+	return &c
 }
 
 // authorized returns o with the credentials of a call, unless it has some, and puts into m

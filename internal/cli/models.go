@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/bedrockconverse"
@@ -34,7 +35,10 @@ func (p *Program) NewProviders(pace time.Duration, env func(string) string, conf
 	googlegenerativeai.Register(reg, &googlegenerativeai.Options{Getenv: env})
 	mistralconversations.Register(reg, nil)
 	bedrockconverse.Register(reg, &bedrockconverse.Options{Getenv: env})
-	all := fromEnvironment(env)
+	all, err := fromEnvironment(env)
+	if err != nil {
+		return nil, err
+	}
 	all["demo"] = demo.Registration()
 	for api, protocol := range p.Protocols {
 		reg.RegisterProtocol(api, protocol)
@@ -52,15 +56,21 @@ func (p *Program) NewProviders(pace time.Duration, env func(string) string, conf
 // fromEnvironment registers servers that variables name in the place of a vendor's. What
 // stands at OPENAI_BASE_URL rarely speaks anything but chat-completions, whatever format
 // the vendor's own models are called in.
-func fromEnvironment(env func(string) string) map[string]providers.Registration {
-	all, input := map[string]providers.Registration{}, []string{providers.InputText, providers.InputImage}
-	if url := strings.TrimSpace(env("OPENAI_BASE_URL")); url != "" {
-		all["openai"] = providers.Registration{API: openaicompletions.API, BaseURL: url, Input: input}
+func fromEnvironment(env func(string) string) (map[string]providers.Registration, error) {
+	all := map[string]providers.Registration{}
+	for variable, of := range map[string]struct{ provider, api string }{
+		"OPENAI_BASE_URL": {"openai", openaicompletions.API}, "ANTHROPIC_BASE_URL": {"anthropic", ""},
+	} {
+		url := strings.TrimSpace(env(variable))
+		if url == "" {
+			continue
+		}
+		if err := config.CheckURL(url); err != nil {
+			return nil, fmt.Errorf("%s: %w", variable, err)
+		}
+		all[of.provider] = providers.Registration{API: of.api, BaseURL: url, Input: []string{providers.InputText, providers.InputImage}}
 	}
-	if url := strings.TrimSpace(env("ANTHROPIC_BASE_URL")); url != "" {
-		all["anthropic"] = providers.Registration{BaseURL: url, Input: input}
-	}
-	return all
+	return all, nil
 }
 
 // Allow registers the provider of a model that somebody names on the command line, where
@@ -96,6 +106,12 @@ func CheckModel(reg *providers.Registry, spec, other string) error {
 	var missing *providers.VariableError
 	var keyless *providers.CredentialsError
 	switch {
+	case err == nil && provider == "demo" && spec != DemoModel:
+		// Whatever a program registers under that id lists its own.
+		if m, err := reg.Resolve(spec); err == nil && m.API == demo.API {
+			return fmt.Errorf("model %q cannot be used: the demo has one model, %q", spec, DemoModel)
+		}
+		return nil
 	case err == nil:
 		return nil
 	case errors.Is(err, providers.ErrUnlistedModel):

@@ -105,3 +105,35 @@ func TestProtocolsAreSpoken(t *testing.T) {
 		}
 	}
 }
+
+// TestBaseURLsAreChecked: an address without a scheme is found before anything starts.
+func TestBaseURLsAreChecked(t *testing.T) {
+	for _, name := range []string{"OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"} {
+		_, err := (&Program{}).NewProviders(0, func(n string) string { return map[string]string{name: "api.example.com/v1"}[n] }, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), name+`: "api.example.com/v1" is not a URL; write http or https`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDemoHasOneModel: another name of it is a slip.
+func TestDemoHasOneModel(t *testing.T) {
+	reg, err := (&Program{}).NewProviders(0, func(string) string { return "" }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckModel(reg, "demo/parot", "x"); err == nil || !strings.Contains(err.Error(), `the demo has one model, "demo/parrot"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := CheckModel(reg, DemoModel, "x"); err != nil {
+		t.Error(err)
+	}
+	if reg, err = (&Program{}).NewProviders(0, func(string) string { return "" }, map[string]providers.Registration{
+		"demo": {API: "openai-completions", BaseURL: "http://127.0.0.1:1"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckModel(reg, "demo/own", "x"); err != nil {
+		t.Errorf("a provider of one's own: %v", err)
+	}
+}

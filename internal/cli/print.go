@@ -284,8 +284,8 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	case p.enc != nil:
 	case err != nil:
 		text := err.Message
-		if reason, ok := err.Meta["reason"]; ok {
-			text += fmt.Sprintf(" Reason: %v; the server's log tells more.", reason)
+		if err.Meta["reason"] == "internal" {
+			text += " The server's log tells more."
 		}
 		p.line("[%s: %s]", outcome, text)
 	case p.opts.Bare && outcome == conversation.OutcomeCompleted:
@@ -311,12 +311,29 @@ func (p *Printer) whole(m conversation.Message) {
 	if s.done = true; p.enc != nil {
 		return
 	}
+	if m.Purpose == conversation.PurposeAdvisory {
+		p.advisory(m)
+		return
+	}
 	for _, part := range m.Parts {
 		switch {
 		case part.Text != nil:
 			p.line("%s: %s", m.Role, strings.TrimRight(*part.Text, "\n"))
 		case part.Type == conversation.PartTypeFile:
 			p.line("%s: (file %s, %d bytes)", m.Role, part.MediaType, *part.Size)
+		}
+	}
+}
+
+// advisory prints what the runtime itself says, such as what a reply waits for.
+func (p *Printer) advisory(m conversation.Message) {
+	for _, part := range m.Parts {
+		if part.Text != nil {
+			p.End()
+			p.dim(true)
+			fmt.Fprintf(p.out, "[%s]", strings.TrimSpace(*part.Text))
+			p.open = true
+			p.End()
 		}
 	}
 }

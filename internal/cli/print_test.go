@@ -32,7 +32,7 @@ func TestPrinterShowsEveryPart(t *testing.T) {
 		}}},
 	}})
 	want := "user: hello\nuser: (file image/png, 3 bytes)\nthinking: hm\ndata card: {\"a\":1}\n" +
-		"tool t called with {}\ntool failed: no\n[failed: It failed. Reason: network; the server's log tells more.]\n"
+		"tool t called with {}\ntool failed: no\n[failed: It failed.]\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
 	}

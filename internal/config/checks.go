@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -57,6 +58,15 @@ func checkURL(s string) fault {
 		return fault{quote(s) + " has no host that can be reached", remedy}
 	}
 	return fault{}
+}
+
+// CheckURL refuses what is no address of a server, as one that a file names. Its error says
+// what to write.
+func CheckURL(s string) error {
+	if f := checkURL(s); f != (fault{}) {
+		return errors.New(f.problem + "; " + f.remedy)
+	}
+	return nil
 }
 
 // checkBare refuses the parts of an address that may hold a secret, and does not

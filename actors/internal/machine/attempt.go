@@ -41,6 +41,7 @@ type work struct {
 	turns      int                           // model calls of this attempt, repetitions not counted
 	tries      tries                         // of the model call
 	lost       []string                      // models that no repetition helps
+	replaced   *replacedModel                // since another model was asked in its place
 	until      conversation.Time             // of phaseWaiting
 	cutOff     int                           // turns in a row that ended at the model's limit in a call, or with too many calls
 	said       int                           // bytes of the response so far, see [conversation.Submission.Said]

@@ -19,6 +19,8 @@ const (
 	maxUnasked = time.Minute
 	// longPause is what is waited in memory. For more the turn is put away.
 	longPause = 30 * time.Second
+	// shownPause is from when on people see a pause: shorter ones they do not notice.
+	shownPause = 3 * time.Second
 )
 
 // tries are what has come of asking for one reply. A round asks every model of the agent
@@ -66,6 +68,9 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 		w.lost = append(w.lost, name)
 	}
 	if e.Fallback {
+		if w.replaced == nil {
+			w.replaced = &replacedModel{name, e.Err}
+		}
 		m.withdraw(w, e)
 		w.repeated++
 		m.startCall(w)
@@ -78,7 +83,40 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	case pause > longPause && m.allRead(conversation.TypeRetryScheduled):
 		m.schedule(w, name, e, pause)
 	default:
+		m.pauseShown(e, pause)
 		m.repeat(w, e, pause)
+	}
+}
+
+// pauseShown has people see what a reply waits for.
+func (m *Machine) pauseShown(e ModelEvent, pause time.Duration) {
+	if pause >= shownPause {
+		m.enqueue(true, m.diagnostic(e.Err, nil, sayAskedAgain, e.Err.Message, pause.Round(time.Second)))
+	}
+}
+
+// replacedModel is a model that has failed, so that another one was asked at once.
+type replacedModel struct {
+	name string
+	why  *conversation.SettlementError
+}
+
+// replacedBy has people see that another model answers than the one that was asked first.
+func (m *Machine) replacedBy(w *work, model string) {
+	was := w.replaced
+	if w.replaced = nil; was != nil && was.name != model {
+		m.enqueue(true, m.diagnostic(was.why, nil, sayInPlace, model, was.name, was.why.Message))
+	}
+}
+
+// diagnostic is a message to people about what keeps a model from an answer, in the
+// transcript of the submission under way.
+func (m *Machine) diagnostic(why *conversation.SettlementError, more map[string]string, format string, args ...any) *conversation.Advisory {
+	attributes := map[string]string{"submissionId": string(m.work.submission), "reason": reasonOf(why)}
+	maps.Copy(attributes, more)
+	return &conversation.Advisory{
+		Message: conversation.MessageID(m.ids.next("msg_")), Submission: m.work.submission, Display: conversation.DisplayDiagnostic,
+		Text: fmt.Sprintf(format, args...), Attributes: attributes,
 	}
 }
 
@@ -139,13 +177,7 @@ func (m *Machine) schedule(w *work, name string, e ModelEvent, after time.Durati
 	m.enqueue(true, &conversation.RetryScheduled{
 		Must: true, Submission: w.submission, Child: w.child, Model: name, Reason: reasonOf(e.Err), Until: w.until,
 		Rounds: w.tries.rounds, Blind: w.tries.blind, WaitedMs: w.tries.waited.Milliseconds(), At: m.env.Wall,
-	}, &conversation.Advisory{
-		Message: conversation.MessageID(m.ids.next("msg_")), Submission: m.work.submission, Display: conversation.DisplayDiagnostic,
-		Text: fmt.Sprintf(sayAskedLater, name, w.until),
-		Attributes: map[string]string{
-			"submissionId": string(m.work.submission), "reason": reasonOf(e.Err), "until": w.until.String(),
-		},
-	})
+	}, m.diagnostic(e.Err, map[string]string{"until": w.until.String()}, sayAskedLater, name, w.until))
 }
 
 // nextCall asks for the next model call of work that begins, or goes on to wait for one

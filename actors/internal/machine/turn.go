@@ -113,6 +113,7 @@ func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 		started.Metadata, with = w.metadata, stateRecords(w.written)
 	}
 	w.opened = true
+	m.replacedBy(w, model)
 	m.enqueue(true, append(append(with, m.tookWithout(w, model)...), started)...)
 	return started.Message
 }

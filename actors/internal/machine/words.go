@@ -39,6 +39,8 @@ const (
 	sayBroughtMuch    = "The tool calls of the response brought more than they may."
 	sayTooManyCalls   = "The model asked for more tool calls in one reply than it may, again and again."
 	sayAskedLater     = "The model %s cannot answer now and asks to wait. It is asked again at %v."
+	sayAskedAgain     = "%s It is asked again in %v."
+	sayInPlace        = "%s answers in place of %s. %s"
 	sayCutOff         = "The model reached its length limit again and again."
 	sayContinued      = "The reply was continued as often as allowed and never came to an end."
 	sayLimitReached   = "The submission took as much as it may."

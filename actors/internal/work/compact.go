@@ -220,7 +220,7 @@ func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (stri
 }
 
 func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request) (string, providers.Done, error) {
-	watched, watch := j.node.watch(ctx)
+	watched, watch := j.node.watch(ctx, spec)
 	defer watch.end()
 	var text strings.Builder
 	var end providers.Done

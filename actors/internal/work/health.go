@@ -46,12 +46,12 @@ func (h *health) failed(model string, err error) {
 	switch {
 	case errors.As(err, &vendor):
 		switch vendor.Kind {
-		case providers.KindAuth, providers.KindQuota, providers.KindRateLimit, providers.KindOverloaded, providers.KindNetwork:
+		case providers.KindAuth, providers.KindQuota, providers.KindRateLimit, providers.KindOverloaded, providers.KindNetwork, providers.KindSilent:
 			rest = max(rest, min(vendor.RetryAfter, maxRestOfModel))
 		default:
 			return
 		}
-	case !errors.Is(err, errSilence):
+	default:
 		return
 	}
 	h.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/events"
@@ -74,11 +75,15 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		if ctx.Err() != nil {
 			return // the work was cancelled; nobody listens
 		}
-		c.node.o.Logger.Error("model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
+		end = c.failed(err)
+		level := slog.LevelError
+		if end.Retry || end.Fallback || end.Overflow || len(end.Images) > 0 {
+			level = slog.LevelWarn // somebody goes on
+		}
+		c.node.o.Logger.Log(ctx, level, "model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", Cause(err, c.node.showsContent(c.turn.Address.Agent)))
 		c.node.health.failed(c.model, err)
 		c.live.Log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
-		end = c.failed(err)
 	}
 	// An error means that the work was cancelled.
 	_ = f.push(ctx, end)
@@ -100,8 +105,6 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 	case errors.Is(err, storage.ErrUnavailable):
 		// The bucket is away: nothing could be asked, so nothing is held against the model.
 		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
-	case errors.Is(err, errSilence), errors.Is(err, errTooLong):
-		out.Retry = true
 	case errors.Is(err, errOverflow), errors.Is(err, history.ErrTooLong):
 		out.Overflow = true
 	case errors.As(err, &vendor):
@@ -162,7 +165,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 
 // listen pushes what the model says. It gives up a call that is silent or endless.
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
-	call, watch := c.node.watch(ctx)
+	call, watch := c.node.watch(ctx, c.model)
 	defer watch.end()
 	g := &setup.Generation
 	opts := providers.Options{
@@ -259,6 +262,7 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 // watch bounds the silence and the length of a model call.
 type watch struct {
 	node    *Node
+	model   string
 	call    context.Context
 	giveUp  context.CancelCauseFunc
 	silence *time.Timer
@@ -267,8 +271,8 @@ type watch struct {
 
 // watch returns the context of a model call, which ends when the model is silent or
 // goes on for too long.
-func (n *Node) watch(ctx context.Context) (context.Context, *watch) {
-	w := &watch{node: n}
+func (n *Node) watch(ctx context.Context, model string) (context.Context, *watch) {
+	w := &watch{node: n, model: model}
 	w.call, w.giveUp = context.WithCancelCause(ctx)
 	w.silence = time.AfterFunc(n.o.FirstEvent, func() { w.giveUp(errSilence) })
 	w.whole = time.AfterFunc(n.o.WholeCall, func() { w.giveUp(errTooLong) })
@@ -283,10 +287,17 @@ func (w *watch) heard() { w.silence.Reset(w.node.o.BetweenEvents) }
 
 // cause returns why the call was given up, or err.
 func (w *watch) cause(ctx context.Context, err error) error {
-	if ctx.Err() == nil && w.call.Err() != nil {
-		return context.Cause(w.call)
+	if ctx.Err() != nil || w.call.Err() == nil {
+		return err
 	}
-	return err
+	cause := context.Cause(w.call)
+	var given *providers.Error
+	if !errors.As(cause, &given) {
+		return cause
+	}
+	named := *given
+	named.Provider, _, _ = strings.Cut(w.model, "/")
+	return &named
 }
 
 func (w *watch) end() {
@@ -325,10 +336,10 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 }
 
 // errSilence is the cause of a call that was given up because nothing came.
-var errSilence = errors.New("model was silent for too long")
+var errSilence error = &providers.Error{Kind: providers.KindSilent, Err: errors.New("model was silent for too long")}
 
 // errTooLong is the cause of a call that went on for longer than any may.
-var errTooLong = errors.New("model call took too long")
+var errTooLong error = &providers.Error{Kind: providers.KindTimeout, Err: errors.New("model call took too long")}
 
 // maxLogged bounds each of the words of a vendor or an author in a line of the log, in
 // bytes.
@@ -386,12 +397,12 @@ func settlementError(err error) *conversation.SettlementError {
 			Meta: map[string]any{"limit": over.Limit, "bytes": over.Got},
 		}
 	}
-	reason := "internal"
+	reason, words := "internal", sayModelFailed
 	var pe *providers.Error
 	if errors.As(err, &pe) {
-		reason = string(pe.Kind)
+		reason, words = string(pe.Kind), pe.Explain()
 	}
 	return &conversation.SettlementError{
-		Type: conversation.CodeModelFailed, Message: sayModelFailed, Meta: map[string]any{"reason": reason},
+		Type: conversation.CodeModelFailed, Message: words, Meta: map[string]any{"reason": reason},
 	}
 }

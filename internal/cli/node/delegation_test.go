@@ -90,7 +90,7 @@ func TestRunDelegates(t *testing.T) {
 }
 
 // TestServeDelegates is the same behind HTTP, where nothing of the subagent's work is
-// seen but its result.
+// seen but its result, and which model answered in place of another.
 func TestServeDelegates(t *testing.T) {
 	providers, model, broken := desk(t)
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestServeDelegates(t *testing.T) {
 	for _, p := range reply.Parts {
 		parts = append(parts, p.Type+" "+p.ToolName+" "+p.State)
 	}
-	if diff := cmp.Diff([]string{"dynamic-tool task output-available", "text  done"}, parts); diff != "" || len(snap.Messages) != 2 {
+	if diff := cmp.Diff([]string{"dynamic-tool task output-available", "text  done"}, parts); diff != "" || len(snap.Messages) != 3 {
 		t.Errorf("%d messages, parts of the reply (-want +got):\n%s", len(snap.Messages), diff)
 	}
 }

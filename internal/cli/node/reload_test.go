@@ -451,8 +451,9 @@ func TestDevFindsItsFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	clitest.EchoConfig(t, dir, "bucket: {dir: kept}")
-	out, errOut := program.Serving(t, "dev", "--model", "demo/other")
-	if !strings.Contains(out, "parley dev: ./parley.yaml and its changes, conversations in folder kept") || !strings.Contains(out, `/agents/echo/<any id>  agent "echo", model demo/other`) {
+	t.Setenv("OPENAI_API_KEY", "k")
+	out, errOut := program.Serving(t, "dev", "--model", "openai/gpt-5")
+	if !strings.Contains(out, "parley dev: ./parley.yaml and its changes, conversations in folder kept") || !strings.Contains(out, `/agents/echo/<any id>  agent "echo", model openai/gpt-5`) {
 		t.Errorf("%q, %q", out, errOut)
 	}
 	if out, errOut = program.Serving(t, "dev", "--data", "own"); !strings.Contains(out, "conversations in folder own") || !strings.Contains(out, `agent "echo", model demo/parrot`) {
