@@ -15,6 +15,7 @@ VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
 GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
+CONSOLE  := console/node_modules/.package-lock.json
 JUDGES   := test/judges/node_modules/.package-lock.json
 ENGINE   := test/engine/node_modules/.package-lock.json
 SCHEDULES ?= 20000
@@ -37,7 +38,7 @@ test quick volumes mutants race: export GOGC ?= 400
 test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -vet=off
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients engine judges race lint soak bench generate vuln build clean beside
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,9 +53,9 @@ beside:
 	@$(MAKE) --no-print-directory --output-sync=none AT_ONCE=2 race
 
 # Cheap checks, beside what is fetched and built.
-ready: servers clients $(ENGINE_IF_NEEDED) format tidy vet staticcheck
+ready: servers clients console $(ENGINE_IF_NEEDED) format tidy vet staticcheck
 
-quick: needs servers clients $(ENGINE_IF_NEEDED) ## Run the tests of the packages that depend on what changed, see CONTRIBUTING.md
+quick: needs servers clients console $(ENGINE_IF_NEEDED) ## Run the tests of the packages that depend on what changed, see CONTRIBUTING.md
 	@scripts/quick.sh "$(GO)"
 
 needs: ## Say what this machine lacks, and the remedy
@@ -90,9 +91,14 @@ servers: $(GATEWAY) $(DRIVE) ## Build the servers that tests run against
 
 clients: $(CLIENTS) ## Install the packages of the client suite, as its lock file pins them
 
+console: $(CONSOLE) ## Install the packages that the console is built and tested with, as its lock file pins them
+
+page: console ## Build the console of its sources; the build is committed
+	cd console && npm run --silent check && npm run --silent build
+
 engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
 
-race: servers clients $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
+race: servers clients console $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
 	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
 
 # A module of its own, whose dependencies are not those of parley.
@@ -121,7 +127,7 @@ vuln: $(VULN) ## Look for known vulnerabilities; needs the network
 	$(VULN) ./...
 
 clean: ## Remove what make built
-	rm -rf $(BIN) test/clients/node_modules test/engine/node_modules test/judges/node_modules
+	rm -rf $(BIN) console/node_modules test/clients/node_modules test/engine/node_modules test/judges/node_modules
 
 # A tool's file carries its version, so that a new pin is built and an old one is not run.
 define install
@@ -149,6 +155,10 @@ $(DRIVE):
 # npm writes the file before it is done, so that its time says nothing.
 $(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc
 	cd test/clients && npm ci --no-progress
+	@touch $@
+
+$(CONSOLE): console/package.json console/package-lock.json console/.npmrc
+	cd console && npm ci --no-progress
 	@touch $@
 
 $(JUDGES): test/judges/package.json test/judges/package-lock.json test/judges/.npmrc

@@ -100,6 +100,7 @@ func packages() []row {
 func harnesses() []row {
 	return []row{
 		{"agenttest", 4, suite, list("actors", "agent", "client", "conversation", "http", "internal/devlog", "observability", "providers", "storage", "storage/local", "storage/storagetest"), nil},
+		{"console", 3, edge, nil, nil},
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},

@@ -34,8 +34,8 @@ elif [[ ${CGO_ENABLED:-1} == 0 ]]; then
 fi
 
 # The suite in test/clients drives the server with the public TypeScript client.
-# npm installs that and the ClickHouse engine in test/engine.
-node_remedy="install Node.js 20 or later from https://nodejs.org, or with this system's package manager, and put its bin folder on PATH"
+# npm installs that, what the console is built with, and the ClickHouse engine in test/engine.
+node_remedy="install Node.js 20.19 or later from https://nodejs.org, or with this system's package manager, and put its bin folder on PATH"
 if ! command -v node >/dev/null; then
 	lacks "node is missing, which the client suite needs: $node_remedy"
 elif ! version=$(node --version); then
@@ -49,6 +49,12 @@ else
 fi
 if ! command -v npm >/dev/null; then
 	lacks "npm is missing, which installs the packages of the client suite and the ClickHouse engine: it comes with Node.js from https://nodejs.org, or apt-get install npm"
+fi
+
+# The tests of the console look at it with a real browser.
+if ! command -v chromium-headless-shell >/dev/null && ! command -v chromium >/dev/null &&
+	! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
+	lacks "there is no Chromium, with which the tests look at the console: apt-get install chromium-headless-shell fonts-dejavu-core"
 fi
 
 # The ClickHouse engine of the tests is a library for one kind of machine; on others

@@ -28,6 +28,8 @@ type Server struct {
 	Bucket         Bucket
 	CORS           CORS
 	Auth           Auth
+	// Console serves the page of the console beside the agents; "parley dev" does so without it.
+	Console bool
 	// Cluster is nil if the node serves its bucket alone.
 	Cluster *Cluster
 	// StrictReads makes every read ask the bucket for the newest batch.

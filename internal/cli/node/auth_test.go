@@ -137,7 +137,7 @@ func TestConfiguredCORS(t *testing.T) {
 // page can read why it was refused.
 func TestPreflightPassesBeforeAuth(t *testing.T) {
 	conf := &config.Server{CORS: config.CORS{Origins: []string{"https://app.example.com"}}, Auth: config.Auth{Bearer: "t"}}
-	h := guarded(&cli.Program{}, conf, false, teapot())
+	h := guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: false}}, teapot())
 	r := httptest.NewRequest(http.MethodOptions, "/x", nil)
 	r.Header.Set("Origin", "https://app.example.com")
 	r.Header.Set("Access-Control-Request-Method", "POST")
@@ -184,7 +184,7 @@ func TestStrangersHoldNothing(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				raw, ended := make(pipes), make(chan error, 1)
 				go func() {
-					ended <- (&parleyhttp.Server{Handler: guarded(&cli.Program{}, conf, tt.dev, teapot())}).Serve(ctx, raw)
+					ended <- (&parleyhttp.Server{Handler: guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: tt.dev}}, teapot())}).Serve(ctx, raw)
 				}()
 				conn, there := net.Pipe()
 				defer conn.Close()

@@ -108,22 +108,24 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	defer listener.Close()
-	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, registry: reg, dev: true, out: out, secrets: hidden}, log)
+	how := manner{program: cfg.program, registry: reg, dev: true, out: out, secrets: hidden}
+	n, err := newConfigured(conf, listener.Addr(), how, log)
 	if err != nil {
 		return err
 	}
 	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
-	handler := guarded(cfg.program, conf, true, n.handler)
+	page := newPage(conf, listener.Addr(), how)
+	handler := guarded(page, n.handler)
 	said := out
 	if cfg.events {
 		said = errOut
 	}
 	return serveNode(ctx, n, handler, listener, func() {
 		if len(cfg.program.Agents) == 0 {
-			banner(said, cfg, listener.Addr())
+			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
 			return
 		}
-		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, trial(cfg.program, conf, listener.Addr())...)
+		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, append(page.invitation(listener.Addr()), trial(cfg.program, conf, listener.Addr())...)...)
 	})
 }
 
@@ -205,8 +207,17 @@ func invocation(p *cli.Program, args []string) string {
 	return args[0]
 }
 
+// paragraphs sets lines apart from what is before them.
+func paragraphs(lines []string) string {
+	var b strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&b, "\n%s\n", line)
+	}
+	return b.String()
+}
+
 // banner tells a newcomer what to do next.
-func banner(out io.Writer, cfg devConfig, addr net.Addr) {
+func banner(out io.Writer, cfg devConfig, addr net.Addr, invitation []string) {
 	url := localURL(addr) + cli.MountPath
 	if cfg.quiet {
 		fmt.Fprintln(out, url)
@@ -216,7 +227,7 @@ func banner(out io.Writer, cfg devConfig, addr net.Addr) {
 	fmt.Fprintf(out, `parley dev: agent "assistant", model %s, data in %s
 
   %s/<any id>
-
+%s
 Try it in another shell:
 
   curl -X POST %s/hello -H 'Content-Type: application/json' -d '{"kind":"user","body":"help"}'
@@ -228,7 +239,7 @@ or, with the reply as it comes:
   %s send %s/hello 'long 100'
 
 Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the answer goes on.
-`, cfg.model, cfg.data, url, url, url, url, self, url)
+`, cfg.model, cfg.data, url, paragraphs(invitation), url, url, url, self, url)
 	if strings.HasPrefix(cfg.model, "demo/") {
 		fmt.Fprintf(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… %s dev --model openai/<model>\n", self)
 	}

@@ -54,7 +54,7 @@ func TestDevIsForThisMachine(t *testing.T) {
 				r.Header[name] = values
 			}
 			w := httptest.NewRecorder()
-			guarded(&cli.Program{}, conf, true, teapot()).ServeHTTP(w, r)
+			guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: true}}, teapot()).ServeHTTP(w, r)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d: %s", w.Code, tt.status, w.Body)
 			}
@@ -73,7 +73,7 @@ func TestDevIsForThisMachine(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://agents.example.com/x", nil)
 	r.Header.Set("Origin", "https://evil.example")
 	w := httptest.NewRecorder()
-	guarded(&cli.Program{}, conf, false, teapot()).ServeHTTP(w, r)
+	guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: false}}, teapot()).ServeHTTP(w, r)
 	if w.Code != ok {
 		t.Errorf("serve: status %d", w.Code)
 	}

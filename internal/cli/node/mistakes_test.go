@@ -155,8 +155,8 @@ func TestLoopbackCORS(t *testing.T) {
 
 func TestBanner(t *testing.T) {
 	var out bytes.Buffer
-	banner(&out, devConfig{program: &cli.Program{}, data: "./.parley", model: cli.DemoModel}, &net.TCPAddr{IP: net.IPv6zero, Port: 7})
-	for _, want := range []string{"http://127.0.0.1:7/agents/assistant/hello", " send http://127.0.0.1:7/agents", "OPENAI_API_KEY", "./.parley"} {
+	banner(&out, devConfig{program: &cli.Program{}, data: "./.parley", model: cli.DemoModel}, &net.TCPAddr{IP: net.IPv6zero, Port: 7}, []string{"In a browser: here"})
+	for _, want := range []string{"http://127.0.0.1:7/agents/assistant/hello", "\n\nIn a browser: here\n\nTry", " send http://127.0.0.1:7/agents", "OPENAI_API_KEY", "./.parley"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("banner lacks %q:\n%s", want, out.String())
 		}

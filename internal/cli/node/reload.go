@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -63,7 +64,8 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	defer listener.Close()
 	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
-		return startConfigured(ctx, conf, listener.Addr(), manner{program: cfg.program, dev: true, out: out, secrets: hidden}, log)
+		how := manner{program: cfg.program, dev: true, out: out, secrets: hidden, file: cfg.file, refused: func() error { return hidden.Hidden(r.why()) }}
+		return startConfigured(ctx, conf, listener.Addr(), how, log)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	changes := make(chan struct{}, 1)
@@ -78,7 +80,7 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 		case <-ctx.Done():
 			return nil
 		}
-		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet)
+		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet, newPage(conf, listener.Addr(), manner{program: cfg.program, dev: true}).invitation(listener.Addr())...)
 		listener.server.Handler = &r.serving
 		return listener.server.Serve(ctx, listener)
 	})
@@ -113,7 +115,7 @@ func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how 
 		ended = errors.Join(n.run(life), n.close())
 	}()
 	g := &generation{
-		conf: conf, handler: guarded(how.program, conf, true, n.handler), drain: n.handler.Drain, done: done,
+		conf: conf, handler: guarded(newPage(conf, at, how), n.handler), drain: n.handler.Drain, done: done,
 		stop: func() error { cancel(); <-done; return ended },
 	}
 	select {
@@ -140,6 +142,16 @@ type reloader struct {
 	// was none, "" if there was.
 	seen   []byte
 	unread string
+	// refused is why the newest content does not serve, nil if it does.
+	refused atomic.Pointer[error]
+}
+
+// why is why the newest content of the file does not serve, nil if it does.
+func (r *reloader) why() error {
+	if err := r.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // newReloader returns a reloader of the file that still lacks its start.
@@ -226,9 +238,11 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 		err = needsNoRestart(current.conf, conf)
 	}
 	if err != nil {
+		r.refused.Store(&err)
 		r.log.Error("configuration refused, the running one stays", "file", r.file, "err", err)
 		return current, nil
 	}
+	r.refused.Store(nil)
 	r.log.Info("configuration changed, reloading", "file", r.file)
 	if err := r.retire(current); err != nil {
 		r.log.Error("node did not end in order", "err", err)
@@ -238,6 +252,7 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 		if ctx.Err() != nil {
 			return nil, err
 		}
+		r.refused.Store(&err)
 		r.log.Error("configuration cannot be started, going back to the one before", "file", r.file, "err", err)
 		if next, err = r.start(ctx, current.conf); err != nil {
 			return nil, fmt.Errorf("go back to the configuration before: %w", err)

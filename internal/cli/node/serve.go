@@ -150,6 +150,9 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return err
 	}
 	defer listener.Close()
+	if err := checkConsole(said, conf, listener.Addr()); err != nil {
+		return err
+	}
 	observed, err := newObserver(cfg.file, conf, log)
 	if err != nil {
 		return err
@@ -161,10 +164,11 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	}
 	observed.process = func() admin.Process { return n.process(listener) }
 	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
-	handler := guarded(cfg.program, conf, false, n.handler)
+	page := newPage(conf, listener.Addr(), manner{program: cfg.program})
+	handler := guarded(page, n.handler)
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
-			more := clusterLines(conf, n.runtime.Status(), observed.address())
+			more := append(page.invitation(listener.Addr()), clusterLines(conf, n.runtime.Status(), observed.address())...)
 			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
@@ -235,6 +239,10 @@ type manner struct {
 	out io.Writer
 	// secrets get those of the configuration.
 	secrets *cli.Secrets
+	// file is the configuration that dev serves and reloads, "" without one, and refused is why what it
+	// says now is not served; nil if it is.
+	file    string
+	refused func() error
 }
 
 // newConfigured builds the node of a configuration.
@@ -278,12 +286,12 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 
 // guarded puts the middleware of a configuration before a handler. CORS comes
 // first, so that preflights pass and a page can read why it was refused. What the program
-// brings along stands behind that.
-func guarded(p *cli.Program, conf *config.Server, dev bool, next http.Handler) http.Handler {
-	next = extended(p, next)
-	handler := origins{list: conf.CORS.Origins, loopback: dev}.middleware(bearer(conf.Auth.Bearer, next))
-	if dev {
-		return newHome(conf).middleware(handler)
+// brings along stands behind that, and what the console asks for behind both; its page is for all.
+func guarded(p pageOf, next http.Handler) http.Handler {
+	next = extended(p.how.program, p.api(next))
+	handler := p.page(origins{list: p.conf.CORS.Origins, loopback: p.how.dev}.middleware(bearer(p.conf.Auth.Bearer, next)))
+	if p.how.dev {
+		return newHome(p.conf).middleware(handler)
 	}
 	return handler
 }

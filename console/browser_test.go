@@ -1,0 +1,118 @@
+package console_test
+
+import (
+	"context"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/internal/proc"
+)
+
+// nodeTimeout ends what hangs; it only matters when something does.
+const nodeTimeout = 3 * time.Minute
+
+// needModules fails with the remedy, unless the pinned packages are installed.
+func needModules(t *testing.T) {
+	t.Helper()
+	installed, err := os.Stat("node_modules/.package-lock.json")
+	if err != nil {
+		t.Fatalf("the packages of the console are not installed: run make console (%v)", err)
+	}
+	lock, err := os.Stat("package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if installed.ModTime().Before(lock.ModTime()) {
+		t.Fatalf("the packages of the console are older than package-lock.json: run make console")
+	}
+}
+
+// node runs a script of the packages, and returns what it has printed.
+func node(t *testing.T, env []string, args ...string) ([]byte, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "PARLEY_") || strings.HasPrefix(v, "NODE_") || strings.HasPrefix(v, "MODEL_")
+	}), env...)
+	return cmd.CombinedOutput()
+}
+
+// TestBuildComesOut: the sources make the very bytes that are embedded.
+func TestBuildComesOut(t *testing.T) {
+	needModules(t)
+	sources(t) // The result rests on them.
+	dir := t.TempDir()
+	if out, err := node(t, nil, "node_modules/vite/bin/vite.js", "build", "--logLevel", "warn", "--outDir", dir); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !maps.EqualFunc(tree(t, "dist"), tree(t, dir), func(a, b []byte) bool { return string(a) == string(b) }) {
+		t.Error("the build of the sources is another one than what is embedded: run make page")
+	}
+}
+
+// TestTypes: the sources are what their types say.
+func TestTypes(t *testing.T) {
+	needModules(t)
+	sources(t)
+	tree(t, "test")
+	if out, err := node(t, nil, "node_modules/typescript/bin/tsc", "--noEmit"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestComponents runs the tests in the folder test, which need no server.
+func TestComponents(t *testing.T) {
+	needModules(t)
+	sources(t)
+	tree(t, "test")
+	out, err := node(t, nil, "node_modules/vitest/vitest.mjs", "run", "--reporter=dot")
+	if err != nil || strings.Contains(string(out), "skipped") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// browser is where a browser of Debian's, or another one, is.
+func browser(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
+		if file, err := exec.LookPath(name); err == nil {
+			return file
+		}
+	}
+	t.Fatal("there is no Chromium: apt-get install chromium-headless-shell fonts-dejavu-core")
+	return ""
+}
+
+// TestBrowser runs the tests in the folder e2e: a real browser looks at the program.
+func TestBrowser(t *testing.T) {
+	needModules(t)
+	model := httptest.NewServer(fakemodel.New(&fakemodel.Options{Key: "the-model-s-key", MaxRequests: 100_000}))
+	t.Cleanup(func() {
+		model.CloseClientConnections()
+		model.Close()
+	})
+	env := []string{"MODEL_URL=" + model.URL, "CONSOLE_BROWSER=" + browser(t), "CONSOLE_PROGRAM=" + proc.Program(t, "cmd/parley", false)}
+	tree(t, "e2e")
+	files, err := filepath.Glob("e2e/*.test.mjs")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the tests of the browser: %q, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
+			out, err := node(t, env, "--test-reporter=tap", file)
+			if err != nil || !strings.Contains(string(out), "\n# fail 0\n") || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,20 @@
+//go:build !noconsole
+
+package console
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed dist/index.html dist/a
+var dist embed.FS
+
+// built is what "npm run build" has made of the sources.
+var built = func() fs.FS {
+	sub, err := fs.Sub(dist, "dist")
+	if err != nil {
+		panic(err) // The name is valid.
+	}
+	return sub
+}()

@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { Browser, chat, post, release, say, Server, shot, shows, texts, unique, words } from './harness.mjs';
+
+let server, browser;
+before(async () => {
+  [server, browser] = await Promise.all([new Server().start(), Browser.start()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+const reply = '.message.assistant';
+
+test('a reply comes word by word, by the keyboard alone', async () => {
+  await browser.look(`${server.base}/`, async (page) => {
+    await page.waitForSelector('.cards button');
+    assert.equal(await page.title(), 'Parley');
+    await shot(page, 'start');
+    // To the first agent, by Tab.
+    for (let i = 0; i < 12 && !(await page.evaluate(() => document.activeElement.closest('.cards li')?.textContent.includes('helper') ?? false)); i++) await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    const gate = unique('gate');
+    await say(page, `reasoning=3 tokens=5 hold=${gate} tokens=5`);
+    await shows(page, reply, words(5));
+    assert.ok(await page.$('button.stop'), 'what is owed can be stopped');
+    await release(gate);
+    await shows(page, reply, words(10));
+    await page.waitForFunction(() => !document.querySelector('button.stop'));
+    assert.equal(await page.$eval(`${reply} details.fold`, (d) => d.open), false, 'reasoning is folded');
+    assert.deepEqual(await texts(page, '.pending'), []);
+    assert.equal((await texts(page, '.message.user')).length, 1);
+    // The page comes again as it was.
+    await page.reload();
+    await shows(page, reply, words(10));
+  });
+});
+
+test('a server that is killed in mid-word loses nothing and repeats nothing', async () => {
+  const own = await new Server().start();
+  try {
+    await browser.look(chat(own, 'killed'), async (page) => {
+      const gate = unique('gate');
+      await say(page, `tokens=5 hold=${gate} tokens=5`);
+      await shows(page, reply, words(5));
+      await own.kill();
+      await shows(page, '.connection', 'Reconnecting');
+      // What is sent now waits for the server.
+      await say(page, 'tokens=3');
+      await shows(page, '.pending', 'Not sent yet');
+      await release(gate);
+      await own.start();
+      await shows(page, '.connection', 'Live');
+      await page.waitForFunction((n) => document.querySelectorAll('.message.assistant').length === n && !document.querySelector('.pending') && !document.querySelector('button.stop'), {}, 2);
+      const history = await (await fetch(`${own.base}/agents/helper/killed`)).json();
+      const said = history.messages.filter((m) => m.display === 'visible').map((m) => m.parts.map((p) => p.text).join(' '));
+      const drawn = await texts(page, '.message .md, .message .plain');
+      assert.deepEqual(drawn.join(' ').replace(/\s+/g, ' '), said.join(' ').replace(/\s+/g, ' '), 'the page shows what is recorded');
+      assert.equal(said.filter((text) => text === 'tokens=3').length, 1, 'it was admitted once');
+    }, { tolerated: /404|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_EMPTY|ERR_CONNECTION_RESET|503/ });
+  } finally {
+    await own.close();
+  }
+});
+
+test('a tab that is reloaded while it sends sends once', async () => {
+  await browser.look(chat(server, unique('reload')), async (page) => {
+    const gate = unique('gate');
+    await say(page, `hold=${gate} tokens=4`);
+    await page.reload();
+    await page.waitForSelector('.message.user');
+    await release(gate);
+    await shows(page, reply, words(4));
+    assert.equal((await texts(page, '.message.user')).length, 1);
+  }, { tolerated: /404/ });
+});
+
+test('abort, and a failure with its remedy', async () => {
+  await browser.look(chat(server, unique('abort')), async (page) => {
+    await say(page, `tokens=3 hold=${unique('gate')}`);
+    await shows(page, reply, words(3));
+    await page.click('button.stop');
+    await shows(page, '.outcome', 'Aborted');
+    await say(page, 'status=400');
+    await shows(page, '.outcome', 'model_failed');
+    await shows(page, '.outcome', 'log of the server');
+    await shot(page, 'outcomes');
+  }, { tolerated: /404/ });
+});
+
+test('initial data is a form, and what is wrong with it is said', async () => {
+  await browser.look(chat(server, unique('order'), 'booked'), async (page) => {
+    await page.waitForSelector('.initial input[type=number]');
+    await say(page, 'tokens=2', '.composer textarea');
+    await shows(page, '.problem', 'order is missing');
+    await page.type('.initial input[type=number]', '4711');
+    await shot(page, 'initial');
+    await page.click('button[type=submit]');
+    await shows(page, reply, words(2));
+    assert.equal(await page.$('.initial'), null);
+  }, { tolerated: /404/ });
+});
+
+test('hostile words are text, and nothing is fetched for them', async () => {
+  const hostile = [
+    '<img src=x onerror="window.hit=1"><script>window.hit=1</script>', '![pixel](https://evil.example/p.png)', '[click](javascript:window.hit=1)',
+    '<style>*{display:none}</style>', '<iframe srcdoc="<script>parent.hit=1</script>"></iframe>', `[${'a'.repeat(5000)}](https://evil.example/)`, '`'.repeat(3000), '> '.repeat(400) + 'deep', '[' .repeat(2000),
+  ].join('\n\n');
+  await browser.look(chat(server, unique('hostile')), async (page) => {
+    await say(page, `say=${JSON.stringify(`${hostile}\n\nthe end`)}`);
+    await shows(page, reply, 'the end');
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+    assert.equal(await page.$$eval('.message img, .message iframe, .message script, .message style', (all) => all.length), 0);
+  }, { tolerated: /404/ });
+});
+
+test('an image that is dropped is sent and shown', async () => {
+  await browser.look(chat(server, unique('image')), async (page) => {
+    await page.waitForSelector('.composer');
+    await page.evaluate(async () => {
+      const canvas = new OffscreenCanvas(40, 20);
+      canvas.getContext('2d').fillRect(0, 0, 40, 20);
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([await canvas.convertToBlob()], 'black.png', { type: 'image/png' }));
+      transfer.items.add(new File(['x'], 'notes.txt', { type: 'text/plain' }));
+      document.querySelector('.composer').dispatchEvent(new DragEvent('drop', { dataTransfer: transfer, bubbles: true }));
+    });
+    await shows(page, '.composer .images li', 'black.png');
+    await shows(page, '.composer .problem', 'notes.txt is no image');
+    await say(page, 'tokens=1');
+    await shows(page, reply, 'w1');
+    await page.waitForFunction(() => document.querySelector('.message img')?.naturalWidth === 40);
+  }, { tolerated: /404/ });
+});
+
+test('Enter that ends a character of several keys sends nothing', async () => {
+  await browser.look(chat(server, unique('ime')), async (page) => {
+    await page.waitForSelector('textarea');
+    await page.focus('textarea');
+    const session = await page.createCDPSession();
+    await session.send('Input.imeSetComposition', { text: 'に', selectionStart: 1, selectionEnd: 1 });
+    await page.evaluate(() => document.querySelector('textarea').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, keyCode: 229, bubbles: true, cancelable: true })));
+    assert.deepEqual(await texts(page, '.message.user'), []);
+    await session.send('Input.insertText', { text: '日本' });
+    assert.equal(await page.$eval('textarea', (t) => t.value), '日本');
+    await page.keyboard.press('Enter');
+    await shows(page, '.message.user', '日本');
+    // Words that run the other way stand at the other side.
+    await say(page, 'مرحبا بالعالم');
+    await shows(page, '.message.user', 'مرحبا');
+    await page.waitForFunction(() => !document.querySelector('.pending') && getComputedStyle([...document.querySelectorAll('.message.user .plain')].at(-1)).direction === 'rtl');
+  }, { tolerated: /404/ });
+});
+
+test('two conversations side by side', async () => {
+  await post(server, 'left', 'tokens=3');
+  await post(server, 'right', 'tokens=6');
+  const both = `${chat(server, 'left')}/${encodeURIComponent('/agents/helper')}/right`;
+  await browser.look(both, async (page) => {
+    await page.waitForFunction(() => document.querySelectorAll('.chat').length === 2);
+    await shows(page, '.chat:nth-child(1) .message.assistant', words(3));
+    await shows(page, '.chat:nth-child(2) .message.assistant', words(6));
+    await shot(page, 'beside');
+    await page.click('.chat:nth-child(1) .bar button');
+    await page.waitForFunction(() => document.querySelectorAll('.chat').length === 1);
+    await shows(page, reply, words(6));
+  });
+});

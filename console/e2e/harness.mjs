@@ -1,0 +1,194 @@
+// What the tests share: "parley dev" as a process, and a real browser that looks at it. Waits end when something
+// has happened, never when time has passed.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import puppeteer from 'puppeteer-core';
+
+/** How long something may take before a test says that it never happens. */
+export const patience = 30_000;
+
+function required(name) {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set: these tests are run by "go test ./console"`);
+  return value;
+}
+
+const program = required('CONSOLE_PROGRAM');
+const browserProgram = required('CONSOLE_BROWSER');
+export const model = required('MODEL_URL');
+/** Where screenshots go; by default nowhere. */
+export const shots = process.env.CONSOLE_SHOTS;
+
+/** parley.yaml: an agent whose model takes its orders from messages, and one that begins with data. */
+export const config = (listen, agents = '') => `
+listen: ${listen}
+bucket: {dir: data}
+providers:
+  fake:
+    api: openai-completions
+    baseUrl: "${model}/v1"
+    apiKeyEnv: MODEL_KEY
+    models: {m1: {contextWindow: 1000000, maxTokens: 100000, reasoning: true, input: [text, image]}}
+agents:
+  helper: {mounts: [/agents/helper], model: fake/m1, thinkingLevel: low, description: Helps.}
+  booked:
+    mounts: [/agents/booked]
+    model: fake/m1
+    initialData: {type: object, required: [order], properties: {order: {type: integer, description: Its number.}, rush: {type: boolean}}}
+${agents}`;
+
+/** A program that serves a folder, is killed, and serves it again. */
+export class Server {
+  constructor(args = ['dev'], text = config) {
+    this.dir = mkdtempSync(join(tmpdir(), 'console-'));
+    this.args = args;
+    this.file = join(this.dir, 'parley.yaml');
+    this.address = '127.0.0.1:0';
+    this.text = text;
+    writeFileSync(this.file, text(this.address));
+  }
+
+  /** Starts the process and returns once it serves. */
+  async start(env = {}) {
+    this.log = '';
+    this.process = spawn(program, [...this.args, '--config', this.file, '--quiet', '--listen', this.address], {
+      cwd: this.dir, env: { ...process.env, MODEL_KEY: 'the-model-s-key', ...env }, stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.ended = new Promise((resolve) => this.process.on('exit', resolve));
+    this.process.stderr.on('data', (b) => (this.log += b));
+    const url = await within(
+      new Promise((resolve, reject) => {
+        let out = '';
+        this.process.stdout.on('data', (b) => {
+          out += b;
+          if (out.includes('\n')) resolve(out.slice(0, out.indexOf('\n')));
+        });
+        this.ended.then(() => reject(new Error(`the server ended: ${this.log}`)));
+      }),
+      'the server',
+    );
+    this.base = new URL(url).origin;
+    this.address = new URL(url).host;
+    return this;
+  }
+
+  async kill() {
+    this.process.kill('SIGKILL');
+    await this.ended;
+  }
+
+  async close() {
+    if (this.process) await this.kill();
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+/** A browser; what a page complains of is an error of the test, unless the test has caused it. */
+export class Browser {
+  static async start() {
+    const b = new Browser();
+    // Containers have no sandbox of their own, and root may not have one.
+    b.browser = await puppeteer.launch({ executablePath: browserProgram, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+    return b;
+  }
+
+  /** Opens an address, looks with test, and demands that nothing was complained of but what matches tolerated. */
+  async look(url, test, { tolerated = /^$/, width = 1280, height = 800 } = {}) {
+    const context = await this.browser.createBrowserContext();
+    const page = await context.newPage();
+    const complaints = [];
+    page.on('console', (m) => ['error', 'warn', 'assert'].includes(m.type()) && complaints.push(`${m.text()} ${m.location()?.url ?? ''}`));
+    page.on('pageerror', (e) => complaints.push(String(e)));
+    page.on('request', (r) => {
+      const at = new URL(r.url());
+      if (!['data:', 'blob:'].includes(at.protocol) && at.origin !== new URL(url).origin) complaints.push(`asked for ${r.url()}`);
+    });
+    page.setDefaultTimeout(patience);
+    await page.setViewport({ width, height });
+    try {
+      await page.goto(url, { waitUntil: 'load' });
+      await test(page);
+      assert.deepEqual(complaints.filter((c) => !tolerated.test(c)), [], 'the browser complains');
+    } catch (error) {
+      if (shots) await page.screenshot({ path: join(shots, 'failed.png') });
+      throw error;
+    } finally {
+      await context.close();
+    }
+  }
+
+  close() {
+    return this.browser.close();
+  }
+}
+
+/** Takes a picture for people, if somebody wants some. */
+export async function shot(page, name) {
+  if (!shots) return;
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.screenshot({ path: join(shots, `${name}-${scheme}.png`) });
+  }
+  const { width, height } = page.viewport();
+  await page.emulateMediaFeatures([]);
+  await page.setViewport({ width: 360, height: 740 });
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  await page.screenshot({ path: join(shots, `${name}-narrow.png`) });
+  await page.setViewport({ width, height });
+}
+
+/** Rejects after the patience has ended. */
+export function within(promise, what) {
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`still waiting for ${what}`)), patience)));
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** The address of a conversation in the page. */
+export const chat = (server, id, agent = 'helper') => `${server.base}/#/chat/${encodeURIComponent(`/agents/${agent}`)}/${encodeURIComponent(id)}`;
+
+let last = 0;
+export const unique = (name) => `${name}-${process.pid}-${++last}`;
+
+/** Writes a message and sends it. */
+export async function say(page, text, at = 'textarea') {
+  await page.waitForSelector(at);
+  await page.focus(at);
+  await page.keyboard.sendCharacter(text);
+  await page.keyboard.press('Enter');
+}
+
+/** Sends a message without the page. */
+export async function post(server, id, body, agent = 'helper') {
+  const response = await fetch(`${server.base}/agents/${agent}/${encodeURIComponent(id)}`, {
+    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ kind: 'user', body }),
+  });
+  assert.equal(response.status, 202);
+  return response.json();
+}
+
+/** Waits until the page shows a text in what a selector finds last. */
+export async function shows(page, selector, text) {
+  try {
+    await page.waitForFunction((s, t) => [...document.querySelectorAll(s)].at(-1)?.textContent.includes(t), {}, selector, text);
+  } catch (cause) {
+    const now = await page.evaluate((s) => [...document.querySelectorAll(s)].map((e) => e.textContent).join(' | ') || document.body.innerText, selector);
+    throw new Error(`${selector} never shows ${JSON.stringify(text)}, but ${JSON.stringify(now.slice(-600))}`, { cause });
+  }
+}
+
+/** What a selector finds, as texts. */
+export const texts = (page, selector) => page.$$eval(selector, (all) => all.map((e) => e.textContent));
+
+/** Lets the model go on where a script says hold=gate. */
+export async function release(gate) {
+  const response = await fetch(`${model}/release/${encodeURIComponent(gate)}`, { method: 'POST' });
+  assert.equal(response.status, 204);
+}
+
+/** w1 … wN, as tokens=N is answered. */
+export const words = (n, from = 1) => Array.from({ length: n - from + 1 }, (_, i) => `w${from + i}`).join(' ');

@@ -1,0 +1,132 @@
+import { useEffect, useState } from 'preact/hooks';
+import { request } from '../client/http';
+import type { DataPart, FilePart, Message, Part, TextPart, ToolPart } from '../client/types';
+import { CopyButton } from '../copybutton';
+import { bytes, json, took } from '../format';
+import { Code, Markdown } from '../markdown';
+import { memo } from '../memo';
+import { snippets } from './snippets';
+
+/** One message of a conversation, whose address is url. */
+export const MessageView = memo(function MessageView({ message, url }: { message: Message; url: string }) {
+  if (message.role === 'system') return <Activity message={message} />;
+  const name = message.role === 'user' ? 'You' : 'Agent';
+  return (
+    <article class={`message ${message.role}`} aria-label={name}>
+      <header>
+        <span class="who">{name}</span>
+        <Actions message={message} url={url} />
+      </header>
+      {message.parts.map((part, i) => <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
+      {message.metadata && Object.keys(message.metadata).length > 0 && (
+        <details class="fold"><summary>Metadata</summary><Code text={json(message.metadata)} lang="json" /></details>
+      )}
+    </article>
+  );
+});
+
+function Actions({ message, url }: { message: Message; url: string }) {
+  const text = message.parts.filter((p): p is TextPart => p.type === 'text').map((p) => p.text).join('\n\n');
+  const images = message.parts.filter((p) => p.type === 'file').length;
+  return (
+    <span class="actions">
+      {text && <CopyButton text={text} label="Copy" />}
+      {message.role === 'user' && message.purpose === 'user' && snippets(url, text, undefined, images).map((s) => (
+        <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} />
+      ))}
+    </span>
+  );
+}
+
+/** A signal, or words of the runtime. */
+function Activity({ message }: { message: Message }) {
+  const text = message.parts.map((p) => ('text' in p ? p.text : '')).join('\n');
+  const about = message.signal?.tagName ?? message.signal?.type ?? (message.purpose === 'dispatch' ? 'signal' : 'runtime');
+  const attributes = Object.entries(message.signal?.attributes ?? {}).map(([k, v]) => `${k}=${v}`).join(' ');
+  return <p class="activity" dir="auto"><span class="tag">{about}</span> {attributes && <code>{attributes}</code>} {text}</p>;
+}
+
+const PartView = memo(function PartView({ part, url, plain }: { part: Part; url: string; plain: boolean }) {
+  switch (part.type) {
+    case 'text':
+      // What people write is shown as they wrote it.
+      return plain ? <p class="plain" dir="auto">{(part as TextPart).text}</p> : <Markdown text={(part as TextPart).text} />;
+    case 'reasoning':
+      return <Reasoning part={part as TextPart} />;
+    case 'dynamic-tool':
+      return <Tool part={part as ToolPart} />;
+    case 'file':
+      return <Attachment part={part as FilePart} url={url} />;
+    default:
+      return <Data part={part as DataPart} />;
+  }
+});
+
+function Reasoning({ part }: { part: TextPart }) {
+  return (
+    <details class="fold">
+      <summary>{part.state === 'streaming' ? 'Thinking…' : 'Reasoning'}</summary>
+      <p class="plain" dir="auto">{part.text}</p>
+    </details>
+  );
+}
+
+function Tool({ part }: { part: ToolPart }) {
+  const state = { 'input-available': 'running', 'output-available': 'done', 'output-error': 'failed' }[part.state];
+  return (
+    <details class={`fold tool ${state}`} open={state === 'failed'}>
+      <summary>
+        <span class="tag">tool</span> <b>{part.toolName}</b> <span class={`state ${state}`}>{state}</span>
+        {part.durationMs !== undefined && <span class="dim"> {took(part.durationMs)}</span>}
+      </summary>
+      <h4>Input</h4>
+      <Code text={json(part.input)} lang="json" />
+      {part.state === 'output-available' && <><h4>Output</h4><Code text={json(part.output)} lang={typeof part.output === 'string' ? '' : 'json'} /></>}
+      {part.state === 'output-error' && <><h4>Error</h4><Code text={part.errorText ?? ''} /></>}
+    </details>
+  );
+}
+
+function Data({ part }: { part: DataPart }) {
+  return (
+    <details class="fold data" open>
+      <summary><span class="tag">data</span> <b>{part.type.slice('data-'.length)}</b></summary>
+      <Code text={json(part.data)} lang="json" />
+    </details>
+  );
+}
+
+/** The bytes of an attachment, fetched with the token of the page. */
+function Attachment({ part, url }: { part: FilePart; url: string }) {
+  const [at, setAt] = useState('');
+  const [failed, setFailed] = useState('');
+  useEffect(() => {
+    const life = new AbortController();
+    let made = '';
+    const load = async () => {
+      try {
+        const response = await request(`${url}/attachments/${encodeURIComponent(part.id!)}`, { signal: life.signal });
+        made = URL.createObjectURL(await response.blob());
+        if (life.signal.aborted) URL.revokeObjectURL(made);
+        else setAt(made);
+      } catch (error) {
+        if (!life.signal.aborted) setFailed(error instanceof Error ? error.message : 'It cannot be shown.');
+      }
+    };
+    if (part.id) void load();
+    return () => {
+      life.abort();
+      if (made) URL.revokeObjectURL(made);
+    };
+  }, [url, part.id]);
+  const name = part.filename ?? part.mediaType;
+  const about = `${name}${part.size === undefined ? '' : `, ${bytes(part.size)}`}`;
+  if (failed) return <p class="activity">{about}: {failed}</p>;
+  if (!at) return <p class="activity">{about}</p>;
+  return (
+    <figure class="image">
+      {part.mediaType.startsWith('image/') && <img src={at} alt={name} />}
+      <figcaption><a href={at} download={name}>{about}</a></figcaption>
+    </figure>
+  );
+}

@@ -1,0 +1,36 @@
+// How figures and values are written.
+
+/** Milliseconds with the unit that suits them, as the command line writes them. */
+export function took(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(2)} s`;
+  const two = (n: number) => String(Math.floor(n)).padStart(2, '0');
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)}m ${two((ms / 1_000) % 60)}s`;
+  return `${Math.floor(ms / 3_600_000)}h ${two((ms / 60_000) % 60)}m`;
+}
+
+/** US dollars, as the command line writes them. */
+export function dollars(c: number): string {
+  if (!c) return '–';
+  if (c >= 1) return `$${c.toLocaleString('en-US', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+  return c < 0.0001 ? '<$0.0001' : `$${c.toFixed(4)}`;
+}
+
+export const count = (n: number): string => (n ? n.toLocaleString('en-US') : '–');
+
+/** A moment of this day, or another one's date. */
+export function when(at: string | number): string {
+  const d = new Date(at);
+  const today = d.toDateString() === new Date().toDateString();
+  return today ? d.toLocaleTimeString() : d.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+}
+
+/** A JSON value for people. */
+export function json(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
+}
+
+export function bytes(n: number): string {
+  if (n < 1_000) return `${n} B`;
+  return n < 1_000_000 ? `${(n / 1_000).toFixed(1)} kB` : `${(n / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,47 @@
+import type { Server } from '../client/agents';
+import { Code } from '../markdown';
+import { freshID, go } from '../route';
+
+/** Where a newcomer begins. */
+export function Start({ server }: { server: Server }) {
+  const mounted = server.agents.flatMap((a) => a.mounts.map((mount) => ({ agent: a, mount })));
+  return (
+    <div class="page">
+      <h1>Talk to an agent</h1>
+      {mounted.length === 0 && <p class="problem">No agent has a mount. Give one of them mounts: [/agents/name] in the configuration.</p>}
+      <ul class="cards">
+        {mounted.map(({ agent, mount }) => (
+          <li key={mount}>
+            <button type="button" onClick={() => go({ page: 'chat', open: [{ mount, id: freshID() }] })}>
+              <b>{agent.name}</b>
+              <span>{agent.description}</span>
+              <small class="dim">{agent.model} · {mount}</small>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {server.demo && <Own />}
+    </div>
+  );
+}
+
+const file = `agents:
+  helper:
+    mounts: [/agents/helper]
+    model: openai/gpt-5
+    instructions: You help people to pack for a journey. Be brief.
+`;
+
+function Own() {
+  return (
+    <section>
+      <h2>Add your own</h2>
+      <p>This agent is the demo’s: its model is offline, and repeats what it hears. Yours takes its place in three steps.</p>
+      <ol class="steps">
+        <li><p>Write <code>parley.yaml</code> into the folder where you have started <code>parley dev</code>:</p><Code text={file} lang="yaml" /></li>
+        <li><p>Give it the key of the vendor, and start again:</p><Code text={'export OPENAI_API_KEY=…\nparley dev'} lang="sh" /></li>
+        <li><p>Change the file as often as you like. It is served anew when you save it, and what is wrong with it is shown here.</p></li>
+      </ol>
+    </section>
+  );
+}

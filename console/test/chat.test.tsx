@@ -1,0 +1,114 @@
+// @vitest-environment happy-dom
+import { render } from 'preact';
+import { describe, expect, test } from 'vitest';
+import { rowsOf } from '../src/chat/chat';
+import { windowOf, type Row } from '../src/chat/list';
+import { read, type Schema } from '../src/chat/schema';
+import { goString, shell, snippets } from '../src/chat/snippets';
+import type { View } from '../src/client/follow';
+import { start } from '../src/client/reduce';
+import { RequestError } from '../src/client/http';
+import type { Message } from '../src/client/types';
+import { format, parse } from '../src/route';
+
+const rows = (n: number): Row[] => Array.from({ length: n }, (_, i) => ({ key: String(i), draw: () => null }));
+
+describe('a window of a list', () => {
+  const heights = new Map(rows(2000).map((r, i) => [r.key, 20 + (i % 50)]));
+  const total = [...heights.values()].reduce((a, b) => a + b, 0);
+  for (const top of [0, 1, 5_000, total / 2, total - 500, total + 9_999]) {
+    test(`at ${top}`, () => {
+      const w = windowOf(rows(2000), heights, { top, height: 500 });
+      const sum = (from: number, to: number) => rows(2000).slice(from, to).reduce((n, r) => n + heights.get(r.key)!, 0);
+      expect(w.before).toBe(sum(0, w.first));
+      expect(w.before + sum(w.first, w.last) + w.after).toBe(total);
+      expect(w.last - w.first).toBeLessThan(90);
+      if (top <= total - 500) {
+        expect(w.before).toBeLessThanOrEqual(Math.max(0, top));
+        expect(w.before + sum(w.first, w.last)).toBeGreaterThanOrEqual(Math.min(total, top + 500));
+      }
+    });
+  }
+});
+
+describe('initial data', () => {
+  const schema: Schema = {
+    type: 'object', required: ['name', 'n'],
+    properties: {
+      name: { type: 'string' }, n: { type: 'integer' }, on: { type: 'boolean' }, kind: { enum: ['a', 'b'] }, list: { type: 'array' }, tone: { type: ['null', 'string'], default: 'calm' },
+    },
+  };
+  const form = (fields: Record<string, string | boolean>) => read(schema, { fields, raw: '' }, false);
+
+  test('is what the form says', () => {
+    expect(form({ name: 'x', n: '3', on: true, kind: 'b', list: '[1,2]', tone: '' })).toEqual({ value: { name: 'x', n: 3, on: true, kind: 'b', list: [1, 2] } });
+    expect(form({ name: '', n: '3' })).toEqual({ value: { name: '', n: 3, tone: 'calm' } });
+  });
+  test('is refused with what is wrong', () => {
+    expect(form({ name: 'x' }).problem).toBe('n is missing.');
+    expect(form({ name: 'x', n: 'three' }).problem).toBe('n is no number.');
+    expect(form({ name: 'x', n: '1', list: '[' }).problem).toBe('list is no JSON.');
+  });
+  test('may be JSON', () => {
+    expect(read(schema, { fields: {}, raw: '{"name":1}' }, true)).toEqual({ value: { name: 1 } });
+    expect(read({}, { fields: {}, raw: '' }, false)).toEqual({});
+    expect(read({}, { fields: {}, raw: '{' }, false).problem).toMatch(/^The initial data is no JSON/);
+  });
+});
+
+describe('rows', () => {
+  const message = (id: string, role: Message['role'], submissionId: string, text: string, more: Partial<Message> = {}): Message => ({
+    id, role, purpose: role === 'system' ? 'advisory' : role, display: 'visible', submissionId, parts: [{ type: 'text', text, state: 'done' }], ...more,
+  });
+  const follower = { url: 'http://localhost/agents/a/x', again: () => {}, forget: () => {} };
+  const text = (view: View) => {
+    const at = document.createElement('div');
+    render(<>{rowsOf(view, follower).map((r) => <section key={r.key}>{r.draw()}</section>)}</>, at);
+    return [...at.querySelectorAll('section')].map((e) => e.textContent);
+  };
+
+  test('tell an outcome once, after its message, with its remedy', () => {
+    const error = { type: 'model_failed', message: 'The model failed.' };
+    const view: View = {
+      phase: 'live', pending: [],
+      conversation: {
+        ...start,
+        messages: [
+          message('u1', 'user', 's1', 'hello'), message('a1', 'assistant', 's1', 'half'), message('x1', 'system', 's1', 'The model failed.', { display: 'diagnostic' }),
+          message('h', 'system', 's1', 'plumbing', { display: 'hidden' }), message('u2', 'user', 's2', 'again'),
+        ],
+        settlements: [{ submissionId: 's1', outcome: 'failed', error }],
+      },
+    };
+    const shown = text(view);
+    expect(shown).toHaveLength(4);
+    expect(shown[2]).toMatch(/^Failed: The model failed. model_failed.*log of the server/);
+    expect(shown.join()).not.toContain('plumbing');
+  });
+
+  test('show what is on its way until it is there', () => {
+    const delivery = { kind: 'user' as const, body: 'hello', idempotencyKey: 'k' };
+    const refused = new RequestError(400, 'invalid_request', 'The request is malformed.', 'Why.');
+    expect(text({ phase: 'absent', conversation: start, pending: [{ delivery, at: 0 }] })[0]).toBe('YouhelloSending…');
+    expect(text({ phase: 'absent', conversation: start, pending: [{ delivery, at: 0, error: refused }] })[0]).toContain('Not sent. The request is malformed. Why.');
+    const conversation = { ...start, messages: [message('u1', 'user', 's1', 'hello')] };
+    expect(text({ phase: 'live', conversation, pending: [{ delivery, at: 0, submissionId: 's1' }] })).toHaveLength(1);
+  });
+});
+
+test('addresses are read as they are written', () => {
+  for (const hash of ['#/', '#/chat/%2Fagents%2Fa/x%2Fy', '#/chat/%2Fa/1/%2Fb/2', '#/submission/sub_1', '#/figures', '#/conversations']) {
+    expect(format(parse(hash))).toBe(hash);
+  }
+  for (const hash of ['', '#/chat/%E0', '#/chat/only', '#/nothing', '#/submission/']) expect(parse(hash)).toEqual({ page: 'start' });
+});
+
+test('snippets quote what was said', () => {
+  const nasty = `it's "x" $HOME \`id\`\n\\ é 𝄞 \u2028 \u007f`;
+  expect(shell(nasty)).toBe(`'it'\\''s "x" $HOME \`id\`\n\\ é 𝄞 \u2028 \u007f'`);
+  expect(goString(nasty)).toBe(`"it's \\"x\\" $HOME \`id\`\\n\\\\ é 𝄞 \\u2028 \\u007f"`);
+  const [curl, go, ts] = snippets('http://localhost:1/agents/a/x', nasty, { a: 1 }, 1);
+  expect(curl!.text).toContain('# without the image that came along');
+  expect(go!.text).toContain('InitialData: json.RawMessage("{\\"a\\":1}")');
+  expect(ts!.text).toContain('initialData: {"a":1}');
+});
