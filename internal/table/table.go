@@ -22,6 +22,11 @@ import (
 type Table struct {
 	// Sparse leaves out the columns that have no cell below their heading.
 	Sparse bool
+	// Width is how many characters a line may have, 0 for any number: cells that are aligned
+	// left are cut, and columns of Spare are left out in that order, until lines fit as far
+	// as that goes.
+	Width int
+	Spare []int
 
 	left []int
 	rows [][]string
@@ -41,20 +46,15 @@ func (t *Table) Print(out io.Writer) error {
 	if len(t.rows) < 2 {
 		return nil
 	}
-	widths, filled := make([]int, len(t.rows[0])), make([]bool, len(t.rows[0]))
-	for r, row := range t.rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-			filled[i] = filled[i] || r > 0 && cell != ""
-		}
-	}
+	widths := t.fit(t.widths())
 	var b strings.Builder
 	for _, row := range t.rows {
 		var line strings.Builder
 		for i, cell := range row {
-			if t.Sparse && !filled[i] {
+			if widths[i] < 0 {
 				continue
 			}
+			cell = cut(cell, widths[i])
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			if slices.Contains(t.left, i) {
 				line.WriteString(cell + pad)
@@ -68,4 +68,71 @@ func (t *Table) Print(out io.Writer) error {
 	b.WriteString("\n")
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// widths are those of the widest cells, -1 for a column that is left out.
+func (t *Table) widths() []int {
+	widths, filled := make([]int, len(t.rows[0])), make([]bool, len(t.rows[0]))
+	for r, row := range t.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			filled[i] = filled[i] || r > 0 && cell != ""
+		}
+	}
+	for i := range widths {
+		if t.Sparse && !filled[i] {
+			widths[i] = -1
+		}
+	}
+	return widths
+}
+
+// fit makes columns narrower until lines fit: texts are cut to a size at which they can be
+// told apart, then spare columns go, then texts are cut further.
+func (t *Table) fit(widths []int) []int {
+	if t.Width <= 0 {
+		return widths
+	}
+	t.shorten(widths, 24)
+	for _, i := range t.Spare {
+		if lineWidth(widths) > t.Width {
+			widths[i] = -1
+		}
+	}
+	t.shorten(widths, 8)
+	return widths
+}
+
+// shorten cuts the widest columns of texts, none below a floor, until lines fit.
+func (t *Table) shorten(widths []int, floor int) {
+	for over := lineWidth(widths) - t.Width; over > 0; over-- {
+		widest := -1
+		for _, i := range t.left {
+			if widths[i] > floor && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+func lineWidth(widths []int) int {
+	sum := -2
+	for _, w := range widths {
+		if w >= 0 {
+			sum += w + 2
+		}
+	}
+	return sum
+}
+
+// cut shortens a cell to a width.
+func cut(cell string, width int) string {
+	if runes := []rune(cell); len(runes) > width {
+		return string(runes[:max(width-1, 0)]) + "…"
+	}
+	return cell
 }

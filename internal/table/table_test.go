@@ -32,3 +32,28 @@ func TestPrint(t *testing.T) {
 		}
 	}
 }
+
+// TestFit makes a table narrower and narrower: texts are cut, a spare column goes, texts are
+// cut further, and then nothing more can be done.
+func TestFit(t *testing.T) {
+	long := strings.Repeat("x", 40)
+	for width, want := range map[int]struct {
+		longest int
+		spare   bool
+	}{0: {92, true}, 100: {92, true}, 70: {70, true}, 60: {60, true}, 59: {53, false}, 40: {40, false}, 5: {21, false}} {
+		out := table.New([]int{0, 3}, "NAME", "N", "SPARE", "NOTE")
+		out.Width, out.Spare = width, []int{2}
+		out.Add(long, "1", "22", long)
+		var b strings.Builder
+		if err := out.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		longest := 0
+		for line := range strings.Lines(b.String()) {
+			longest = max(longest, len([]rune(strings.TrimRight(line, "\n"))))
+		}
+		if longest != want.longest || strings.Contains(b.String(), "SPARE") != want.spare || strings.Contains(b.String(), "…") != (want.longest < 92) {
+			t.Errorf("at %d, want %+v; the longest line has %d characters:\n%s", width, want, longest, b.String())
+		}
+	}
+}

@@ -166,6 +166,9 @@ func TestSummary(t *testing.T) {
 			if diff := gocmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-definitions +sql):\n%s", name, diff)
 			}
+			if newest, err := db.Newest(t.Context()); err != nil || name == "all" && newest != got.Recent[0].Submission {
+				t.Errorf("the newest submission is %q, %v", newest, err)
+			}
 		}
 	}
 	if _, err := open(t, options(t, s, s.Database(t))).Summary(t.Context(), stats.Filter{}); !errors.Is(err, clickhouse.ErrNoSchema) {

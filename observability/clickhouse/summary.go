@@ -3,10 +3,12 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability/stats"
 )
 
@@ -19,8 +21,8 @@ func (d *Database) Summary(ctx context.Context, f stats.Filter) (*stats.Summary,
 		conditions, args = append(conditions, "agent = ?"), append(args, f.Agent)
 	}
 	q.where, q.args = strings.Join(append(conditions, "(NOT live OR type = 'submission_recovery')"), " AND "), args
-	s := &stats.Summary{Errors: []stats.ErrorRow{}, Models: []stats.ModelRow{}, Tools: []stats.ToolRow{}, Hours: []stats.HourRow{}}
-	for _, part := range []func(*question, *stats.Summary) error{totals, latencies, failures, models, tools, hours} {
+	s := &stats.Summary{Errors: []stats.ErrorRow{}, Models: []stats.ModelRow{}, Tools: []stats.ToolRow{}, Hours: []stats.HourRow{}, Recent: []stats.Recent{}}
+	for _, part := range []func(*question, *stats.Summary) error{totals, latencies, failures, models, tools, hours, recent} {
 		if err := part(q, s); err != nil {
 			return nil, fmt.Errorf("summarize events: %w", d.explain("SELECT FROM events", err))
 		}
@@ -168,6 +170,35 @@ func hours(q *question, s *stats.Summary) error {
 		s.Hours = append(s.Hours, row)
 		return err
 	})
+}
+
+func recent(q *question, s *stats.Summary) error {
+	query := `SELECT toUnixTimestamp64Milli(min(ts)) AS begun, submission_id,
+	anyIf(toString(agent), type != 'turn'), anyIf(instance_id, type != 'turn'),
+	anyIf(toString(outcome), type = 'submission_settled'), toInt64(ifNull(anyIf(total_ms, type = 'submission_settled'), 0)),
+	anyIf(toString(error_type), type = 'submission_settled'), anyIf(error_message, type = 'submission_settled'),
+	toInt64(countIf(type = 'turn')), ` + tokens + ` FROM events
+	WHERE AND submission_id != '' AND type IN ('submission_queued', 'submission_running', 'submission_settled', 'turn')
+	GROUP BY submission_id ORDER BY begun DESC, submission_id DESC LIMIT ` + strconv.Itoa(stats.RecentCount)
+	return q.rows(query, func(r driver.Rows) error {
+		var row stats.Recent
+		into := []any{(*int64)(&row.Begun), (*string)(&row.Submission), &row.Agent, &row.Instance, &row.Outcome, &row.TotalMs, &row.Error, &row.Message, &row.Turns}
+		err := r.Scan(append(into, tokensOf(&row.Tokens)...)...)
+		s.Recent = append(s.Recent, row)
+		return err
+	})
+}
+
+// Newest returns the id of the submission that events were told of last, "" without any.
+func (d *Database) Newest(ctx context.Context) (id conversation.SubmissionID, err error) {
+	q := &question{db: d, ctx: timeless{ctx}, where: "type = 'submission_queued' AND NOT live"}
+	err = q.rows("SELECT submission_id FROM events WHERE ORDER BY ts DESC, submission_id DESC LIMIT 1", func(r driver.Rows) error {
+		return r.Scan((*string)(&id))
+	})
+	if err != nil {
+		err = fmt.Errorf("find the newest submission: %w", d.explain("SELECT FROM events", err))
+	}
+	return id, err
 }
 
 // aggregates are the views of figures by hour.

@@ -19,6 +19,7 @@ type counter struct {
 	models    map[modelKey]*ModelRow
 	tools     map[string]*toolCount
 	hours     map[conversation.Time]*HourRow
+	recent    recents
 
 	admission, queue, firstToken, turn, settlement []int64
 }
@@ -33,7 +34,7 @@ type toolCount struct {
 func newCounter() *counter {
 	return &counter{
 		seen: ids{}, addresses: map[conversation.Address]struct{}{}, errors: map[ErrorRow]int64{},
-		models: map[modelKey]*ModelRow{}, tools: map[string]*toolCount{}, hours: map[conversation.Time]*HourRow{},
+		models: map[modelKey]*ModelRow{}, tools: map[string]*toolCount{}, hours: map[conversation.Time]*HourRow{}, recent: recents{},
 	}
 }
 
@@ -46,6 +47,7 @@ func (c *counter) count(e *observability.Event) {
 	if e.Instance != "" {
 		c.addresses[conversation.Address{Agent: e.Agent, ID: e.Instance}] = struct{}{}
 	}
+	c.recent.count(e)
 	switch p := e.Payload.(type) {
 	case *observability.SubmissionQueued:
 		c.sum.Submissions.Queued++
@@ -180,6 +182,7 @@ func (c *counter) summary() *Summary {
 	for _, hour := range slices.Sorted(maps.Keys(c.hours)) {
 		s.Hours = append(s.Hours, *c.hours[hour])
 	}
+	s.Recent = c.recent.newest(RecentCount)
 	return s
 }
 

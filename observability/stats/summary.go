@@ -57,6 +57,8 @@ type Summary struct {
 	Models []ModelRow `json:"models"`
 	Tools  []ToolRow  `json:"tools"`
 	Hours  []HourRow  `json:"hours"`
+	// Recent are the newest submissions, the newest first, at most RecentCount.
+	Recent []Recent `json:"recent"`
 }
 
 // Submissions counts submissions by what happened to them in the time.

@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,6 +69,13 @@ func TestSummarize(t *testing.T) {
 			{Hour: 10 * hour, Submissions: stats.Submissions{Queued: 1, Completed: 1}, Turns: 1, Tokens: stats.Tokens{Input: 100, Output: 10, CacheRead: 2, CacheWrite: 1, Cost: 0.5}},
 			{Hour: 11 * hour, Submissions: stats.Submissions{Queued: 2, Failed: 1, Aborted: 1}, Turns: 2, Tokens: stats.Tokens{Input: 1, Output: 2, CacheRead: 2, CacheWrite: 1, Cost: 0.25}},
 		},
+		Recent: []stats.Recent{
+			{Begun: 11*hour + 40, Submission: "sub_3", Agent: "other", Instance: "c2", Outcome: "aborted", TotalMs: 20, Turns: 1,
+				Tokens: stats.Tokens{Input: 1, Output: 2, CacheRead: 2, CacheWrite: 1, Cost: 0.25}},
+			{Begun: 11 * hour, Submission: "sub_2", Agent: "desk", Instance: "c2", Outcome: "failed", TotalMs: 30, Error: "model_error", Turns: 1},
+			{Begun: 10 * hour, Submission: "sub_1", Agent: "desk", Instance: "c1", Outcome: "completed", TotalMs: 200, Turns: 1,
+				Tokens: stats.Tokens{Input: 100, Output: 10, CacheRead: 2, CacheWrite: 1, Cost: 0.5}},
+		},
 	}
 	for name, events := range map[string][]observability.Event{"once": day(), "twice and backwards": reversed(day())} {
 		got, err := stats.Summarize(all(events), stats.Filter{})
@@ -77,6 +85,19 @@ func TestSummarize(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
+	}
+}
+
+// TestRecentIsBounded reads more submissions than are kept, and has the newest.
+func TestRecentIsBounded(t *testing.T) {
+	s := newScript()
+	for i := range 3000 {
+		s.env.Submission = conversation.SubmissionID(fmt.Sprintf("sub_%04d", i))
+		s.add(hour+conversation.Time(i), &observability.SubmissionQueued{Kind: "direct"})
+	}
+	got, err := stats.Summarize(all(s.events), stats.Filter{})
+	if err != nil || len(got.Recent) != stats.RecentCount || got.Recent[0].Submission != "sub_2999" || got.Recent[9].Submission != "sub_2990" {
+		t.Errorf("%v, %+v", err, got.Recent)
 	}
 }
 

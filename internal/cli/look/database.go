@@ -78,4 +78,8 @@ func (s *databaseSource) summary(ctx context.Context, f stats.Filter) (*stats.Su
 	return s.Summary(ctx, f)
 }
 
+func (s *databaseSource) newest(ctx context.Context) (conversation.SubmissionID, error) {
+	return s.Newest(ctx)
+}
+
 func (s *databaseSource) close() error { return s.Close() }

@@ -46,6 +46,8 @@ type source interface {
 	// trace yields the events of a submission, and possibly others.
 	trace(context.Context, conversation.SubmissionID) iter.Seq2[observability.Event, error]
 	summary(context.Context, stats.Filter) (*stats.Summary, error)
+	// newest returns the id of the newest submission, "" without any.
+	newest(context.Context) (conversation.SubmissionID, error)
 	close() error
 }
 
@@ -59,7 +61,7 @@ func (cfg *sourceConfig) open(ctx context.Context, in io.Reader) (source, error)
 		}
 		return openDatabase(ctx, opts, cfg.dsn, "")
 	case cfg.file == "-":
-		return &fileSource{name: "standard input", events: jsonl.Read(in), errOut: cfg.errOut}, nil
+		return &fileSource{name: "standard input", events: jsonl.Read(in), errOut: cfg.errOut, once: true}, nil
 	case cfg.file != "":
 		return cfg.openFile(cfg.file, "name another file with --file")
 	}
@@ -121,6 +123,7 @@ type fileSource struct {
 	name   string
 	events iter.Seq2[observability.Event, error]
 	errOut io.Writer
+	once   bool // it cannot be read again
 }
 
 func (s *fileSource) String() string { return s.name }
@@ -133,6 +136,17 @@ func (s *fileSource) trace(ctx context.Context, _ conversation.SubmissionID) ite
 
 func (s *fileSource) summary(ctx context.Context, f stats.Filter) (*stats.Summary, error) {
 	return stats.Summarize(s.readable(ctx), f)
+}
+
+func (s *fileSource) newest(ctx context.Context) (conversation.SubmissionID, error) {
+	if s.once {
+		return "", errors.New("standard input is read once; name the submission, or put the events into a file")
+	}
+	sum, err := stats.Summarize(s.readable(ctx), stats.Filter{})
+	if err != nil || len(sum.Recent) == 0 {
+		return "", err
+	}
+	return sum.Recent[0].Submission, nil
 }
 
 // readable yields the events without lines that are none, of which it tells; without any

@@ -46,6 +46,10 @@ completed        1            50.0 %
 failed           1            50.0 %
 aborted          -                 -
 
+RECENT    OF       SUBMISSION  OUTCOME      TOOK  TOKENS   COST  WHY
+10:01:00  desk/c2  sub_2       failed     5.00 s       -      -  the model could not answer
+10:00:00  desk/c1  sub_1       completed  7.00 s  27,240  $1.51
+
 LATENCY      COUNT     P50     P90     P99     MAX
 admission        1    6 ms    6 ms    6 ms    6 ms
 queue            1    3 ms    3 ms    3 ms    3 ms
@@ -105,6 +109,9 @@ func TestStatsAndTraceOfAFile(t *testing.T) {
 	code, out, _ = program.Output(t, "trace", "sub_1", "--file", path)
 	if d := cmp.Diff("parley trace: file "+path+", 2026-11-01 10:00:00 UTC\n"+wantTrace, out); code != 0 || d != "" {
 		t.Errorf("exit %d (-want +got):\n%s", code, d)
+	}
+	if code, out, _ := program.Output(t, "trace", "--file", path); code != 0 || !strings.Contains(out, "\nsub_2 of desk: failed") {
+		t.Errorf("trace of the newest: exit %d\n%s", code, out)
 	}
 	code, out, _ = program.Output(t, "trace", "sub_2", "--file", path)
 	if want := "sub_2 of desk: failed         5.00 s                        model_error: the model could not answer\n"; code != 0 || !strings.Contains(out, want) {

@@ -34,9 +34,9 @@ func statsCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show what the events say: outcomes, latencies, tokens, costs, errors",
-		Long: "stats reads events and prints what happened: submissions by outcome, quantiles of latencies,\n" +
-			"what each agent asked of each model and what it cost, calls of tools, types of errors, and\n" +
-			"the last hours one by one.\n\n" +
+		Long: "stats reads events and prints what happened: submissions by outcome, the newest one by one and\n" +
+			"why they failed, quantiles of latencies, what each agent asked of each model and what\n" +
+			"it cost, calls of tools, types of errors, and the last hours one by one.\n\n" +
 			"It reads the ClickHouse or the file of the configuration, or what parley dev has written;\n" +
 			"the first line says which, and how many events counted. Times are in UTC, costs in US\n" +
 			"dollars. Turns and tools are timed if they succeeded, settlements whatever the outcome, the\n" +
@@ -111,8 +111,9 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 		fmt.Fprintln(out, line)
 	}
 	for _, t := range []*table.Table{
-		submissionTable(s), latencyTable(s), modelTable(s), toolTable(s), errorTable(s), hourTable(s),
+		submissionTable(s), recentTable(s), latencyTable(s), modelTable(s), toolTable(s), errorTable(s), hourTable(s),
 	} {
+		t.Width = cli.Width(out)
 		if err := t.Print(out); err != nil {
 			return err
 		}
@@ -171,8 +172,32 @@ func submissionTable(s *stats.Summary) *table.Table {
 	return t
 }
 
+// recentTable shows the newest submissions one by one, and why they failed.
+func recentTable(s *stats.Summary) *table.Table {
+	t := table.New([]int{0, 1, 2, 3, 7}, "RECENT", "OF", "SUBMISSION", "OUTCOME", "TOOK", "TOKENS", "COST", "WHY")
+	t.Sparse, t.Spare = true, []int{6, 5, 0}
+	for _, r := range s.Recent {
+		took := ""
+		if r.Outcome != "" {
+			took = cli.Took(r.TotalMs)
+		}
+		of := r.Agent
+		if r.Instance != "" {
+			of += "/" + r.Instance
+		}
+		why := ""
+		if r.Error != "" {
+			why = cli.OneLine(cmp.Or(r.Message, r.Error), 100)
+		}
+		t.Add(utcTime(r.Begun)[len("2006-01-02 "):], cli.OneLine(of, 40), string(r.Submission), cmp.Or(r.Outcome, "under way"), took,
+			cli.Number(r.Input+r.CacheRead+r.CacheWrite+r.Output), cli.Dollars(r.Cost), why)
+	}
+	return t
+}
+
 func latencyTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0}, "LATENCY", "COUNT", "P50", "P90", "P99", "MAX")
+	t.Spare = []int{3, 4}
 	for _, l := range []struct {
 		name string
 		stats.Latency
@@ -191,6 +216,7 @@ func quantiles(l stats.Latency) []string {
 
 func modelTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0, 1}, "AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST")
+	t.Spare = []int{8, 7, 4, 3}
 	rows := slices.Clone(s.Models)
 	slices.SortStableFunc(rows, func(a, b stats.ModelRow) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Turns, a.Turns))
@@ -217,6 +243,7 @@ func modelCells(agent, model string, r stats.ModelRow) []string {
 
 func toolTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0}, "TOOL", "CALLS", "ERRORS", "P50", "P90", "P99", "MAX")
+	t.Spare = []int{4, 5}
 	rows := slices.Clone(s.Tools)
 	slices.SortStableFunc(rows, func(a, b stats.ToolRow) int { return cmp.Compare(b.Calls, a.Calls) })
 	for _, r := range rows {
@@ -238,6 +265,7 @@ func errorTable(s *stats.Summary) *table.Table {
 
 func hourTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0}, "HOUR", "QUEUED", "COMPLETED", "FAILED", "ABORTED", "TURNS", "TOKENS IN", "OUT", "COST")
+	t.Spare = []int{4, 1, 6, 7, 5}
 	for _, r := range s.Hours[max(0, len(s.Hours)-shownHours):] {
 		t.Add(utcTime(r.Hour)[:len("2006-01-02 15:04")], cli.Number(r.Queued), cli.Number(r.Completed), cli.Number(r.Failed), cli.Number(r.Aborted),
 			cli.Number(r.Turns), cli.Number(r.Input), cli.Number(r.Output), cli.Dollars(r.Cost))

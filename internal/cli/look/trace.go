@@ -26,24 +26,25 @@ type traceConfig struct {
 func traceCommand(p *cli.Program) *cobra.Command {
 	cfg := &traceConfig{source: sourceConfig{program: p}}
 	cmd := &cobra.Command{
-		Use:   "trace <submission id>",
-		Short: "Show the timeline of one submission as a tree",
+		Use:   "trace [submission id]",
+		Short: "Show the timeline of a submission as a tree, by default the newest",
 		Long: "trace reads the events of one submission and prints what happened as a tree: the wait in the\n" +
 			"queue, every attempt, every call of a model and of a tool, waits for signals, tasks of subagents\n" +
 			"and compactions, each with its start, how long it took, tokens and cost.\n\n" +
 			"Costs and tokens of a node are those of all that is below it; tokens in are with those of the\n" +
-			"prompt cache. The id is what a server answered when it accepted the message. Sources are\n" +
-			"those of parley stats.",
-		Example: "  parley trace sub_01JABCDEFGHJKMNPQRSTVWXYZ0\n  parley trace sub_01JABCDEFGHJKMNPQRSTVWXYZ0 --config /etc/parley.yaml --json",
+			"prompt cache. The id is what a server answered when it accepted the message, and parley stats\n" +
+			"lists; without one it is the newest submission. Sources are those of parley stats.",
+		Example: "  parley trace\n  parley trace sub_01JABCDEFGHJKMNPQRSTVWXYZ0\n  parley trace sub_01JABCDEFGHJKMNPQRSTVWXYZ0 --config /etc/parley.yaml --json",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 && strings.HasPrefix(args[0], "sub_") {
+			if len(args) == 0 || len(args) == 1 && strings.HasPrefix(args[0], "sub_") {
 				return nil
 			}
-			return errors.New("trace takes the id of one submission, which begins with sub_: parley trace sub_…; it is submissionId in the answer to a message")
+			return errors.New("trace takes the id of one submission, which begins with sub_: parley trace sub_…; it is submissionId in the answer to a message, and without one the newest is shown")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.source.errOut = cmd.ErrOrStderr()
-			return cfg.run(cmd.Context(), conversation.SubmissionID(args[0]), cmd.InOrStdin(), cmd.OutOrStdout())
+			id := conversation.SubmissionID(strings.Join(args, ""))
+			return cfg.run(cmd.Context(), id, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	cfg.source.flags(cmd)
@@ -63,6 +64,14 @@ func (cfg *traceConfig) run(ctx context.Context, id conversation.SubmissionID, i
 		return err
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
+	if id == "" {
+		if id, err = from.newest(ctx); err != nil {
+			return err
+		}
+		if id == "" {
+			return fmt.Errorf("%s has no submission yet; send a message first, or name another source with --config, --file or --clickhouse", from)
+		}
+	}
 	root, err := stats.Trace(from.trace(ctx, id), id)
 	if errors.Is(err, stats.ErrNoEvents) {
 		return fmt.Errorf("%s has no event of submission %s; check the id, which the server answered when it accepted the message, "+
@@ -83,6 +92,7 @@ func printTrace(out io.Writer, name string, root *stats.Node) error {
 		return err
 	}
 	t := table.New([]int{0, 6}, "STEP", "START", "TOOK", "TOKENS IN", "OUT", "COST", "NOTE")
+	t.Width, t.Spare = cli.Width(out), []int{4, 3, 1, 5}
 	addNode(t, root, root, "", "")
 	return t.Print(out)
 }
