@@ -212,7 +212,7 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	// The encoded path is matched as it came: an id may contain %2F or "..".
 	h.router = mux.NewRouter().UseEncodedPath().SkipClean(true)
 	h.router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.fail(w, r, conversation.Errorf(conversation.CodeRouteNotFound, "No route of this server matches the path."))
+		h.fail(w, r, conversation.Errorf(conversation.CodeRouteNotFound, "%s", h.noRoute(mounts)))
 	})
 	if err := h.mountChannels(mounts); err != nil {
 		return nil, err
@@ -228,6 +228,22 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 		h.router.Handle(path+"/attachments/{attachment:[^/]+}", h.route(m.Agent, methods{http.MethodGet: h.attachment}))
 	}
 	return h, nil
+}
+
+// maxNamed bounds the mounts that a developer is told.
+const maxNamed = 20
+
+// noRoute says that a path leads nowhere, and to a developer where agents are.
+func (h *Handler) noRoute(mounts []Mount) string {
+	const said = "No route of this server matches the path."
+	if !h.opts.Dev || len(mounts) == 0 {
+		return said
+	}
+	var paths []string
+	for _, m := range mounts[:min(len(mounts), maxNamed)] {
+		paths = append(paths, m.Path+"/<id>")
+	}
+	return said + " Agents are at " + strings.Join(paths, ", ") + "."
 }
 
 // Spooled returns what temporary files hold, and how often a body found no room there.

@@ -66,6 +66,7 @@ func TestEveryCommand(t *testing.T) {
 
 // talked has a conversation with the agent, over a kill, in the folder that is the default.
 func (b *binary) talked(t *testing.T) (submission string) {
+	b.want(t, "init", 0, "go run . dev", "--go", "first")
 	b.want(t, "run", 0, "The tool time says", "hello", "-m", "time")
 	b.ran = append(b.ran, "dev")
 	n := b.Start(t, "dev", "--quiet", "--listen", "127.0.0.1:0")
@@ -111,6 +112,7 @@ func (b *binary) talked(t *testing.T) (submission string) {
 func (b *binary) looked(t *testing.T, submission string) {
 	b.want(t, "stats", 0, "completed        2") // the signal is one
 	b.want(t, "trace", 0, "turn demo/parrot", submission)
+	b.want(t, "trace", 0, "sub_")
 	b.want(t, "events replay", 0, `"submission_settled"`, "--data", ".parley", "--to", "stdout")
 	b.want(t, "events schema", 0, "$schema")
 	b.want(t, "events migrate", 1, "names no ClickHouse", "--config", conf(t))

@@ -1,4 +1,5 @@
-// Package node has the commands that are a node: dev, serve and run. It wires the bucket,
+// Package node has the commands that are a node: dev, serve and run, and init, which writes
+// a first agent. It wires the bucket,
 // the providers, the runtime and HTTP, and names the sinks of events.
 package node
 
@@ -10,5 +11,5 @@ import (
 
 // Commands are those of this room.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{devCommand(p), serveCommand(p), runCommand(p)}
+	return []*cobra.Command{devCommand(p), serveCommand(p), runCommand(p), initCommand()}
 }

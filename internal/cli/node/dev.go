@@ -108,7 +108,8 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	defer listener.Close()
-	how := manner{program: cfg.program, registry: reg, dev: true, out: out, secrets: hidden}
+	said := besideEvents(conf, out, errOut)
+	how := manner{program: cfg.program, registry: reg, dev: true, out: out, outcomes: cfg.outcomes(said), secrets: hidden}
 	n, err := newConfigured(conf, listener.Addr(), how, log)
 	if err != nil {
 		return err
@@ -116,10 +117,6 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
 	page := newPage(conf, listener.Addr(), how)
 	handler := guarded(page, n.handler)
-	said := out
-	if cfg.events {
-		said = errOut
-	}
 	return serveNode(ctx, n, handler, listener, func() {
 		if len(cfg.program.Agents) == 0 {
 			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
@@ -127,6 +124,14 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		}
 		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, append(page.invitation(listener.Addr()), trial(cfg.program, conf, listener.Addr())...)...)
 	})
+}
+
+// outcomes is where a person reads them, who looks at said.
+func (cfg *devConfig) outcomes(said io.Writer) io.Writer {
+	if cfg.quiet {
+		return nil
+	}
+	return said
 }
 
 // served is what "parley dev" serves without a file: the agents of the program, or the

@@ -64,7 +64,10 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	defer listener.Close()
 	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
-		how := manner{program: cfg.program, dev: true, out: out, secrets: hidden, file: cfg.file, refused: func() error { return hidden.Hidden(r.why()) }}
+		how := manner{
+			program: cfg.program, dev: true, out: out, outcomes: cfg.outcomes(besideEvents(conf, out, errOut)), secrets: hidden,
+			file: cfg.file, refused: func() error { return hidden.Hidden(r.why()) },
+		}
 		return startConfigured(ctx, conf, listener.Addr(), how, log)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -239,7 +242,8 @@ func (r *reloader) change(ctx context.Context, current *generation) (*generation
 	}
 	if err != nil {
 		r.refused.Store(&err)
-		r.log.Error("configuration refused, the running one stays", "file", r.file, "err", err)
+		// The end of a line has it stand on lines of its own, whether there is one mistake or more.
+		r.log.Error("configuration refused, the running one stays", "file", r.file, "err", err.Error()+"\n")
 		return current, nil
 	}
 	r.refused.Store(nil)

@@ -363,13 +363,13 @@ func TestDevReloadsItsFile(t *testing.T) {
 
 	replace(t, "parley.yaml", two+"  wrong: {mounts: [/wrong], model: nobody/m}\n")
 	eventually(t, "the refusal", func() bool {
-		return logs.With("level=ERROR", "configuration refused, the running one stays", "parley.yaml:", "nobody") != ""
+		return logs.With("level=ERROR", "configuration refused, the running one stays") != "" && logs.With("  err: ", "parley.yaml:", "nobody") != ""
 	})
 	if code, kind := status(t, other); code != http.StatusNotFound || kind != string(conversation.CodeStreamNotFound) {
 		t.Errorf("after a bad file: %d %s", code, kind)
 	}
 	replace(t, "parley.yaml", strings.Replace(two, "127.0.0.1:0", "127.0.0.1:1", 1))
-	eventually(t, "the refusal", func() bool { return logs.With("level=ERROR", "that needs a restart") != "" })
+	eventually(t, "the refusal", func() bool { return logs.With("  err: ", "that needs a restart") != "" })
 	if code, _ := status(t, at.String()); code != http.StatusOK {
 		t.Errorf("after a refused file: %d", code)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -147,7 +148,11 @@ func (cfg *runConfig) single() (*config.Single, error) {
 			return &config.Single{Agent: a}, nil
 		}
 	}
-	return config.LoadSingle(cfg.file, cfg.program.ConfigOptions())
+	single, err := config.LoadSingle(cfg.file, cfg.program.ConfigOptions())
+	if names := cfg.program.AgentNames(""); errors.Is(err, fs.ErrNotExist) && len(cfg.program.Agents) > 0 {
+		return nil, fmt.Errorf("%w; the agents of the program are %s", err, strings.Join(names, ", "))
+	}
+	return single, err
 }
 
 // interrupted says what becomes of a message that was interrupted.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -235,8 +236,9 @@ type manner struct {
 	insecure bool
 	// measure is that of nodeConfig.
 	measure func(storage.Bucket) storage.Bucket
-	// out is standard output.
-	out io.Writer
+	// out is standard output, and outcomes is where a person reads what became of each
+	// message, nil for nobody.
+	out, outcomes io.Writer
 	// secrets get those of the configuration.
 	secrets *cli.Secrets
 	// file is the configuration that dev serves and reloads, "" without one, and refused is why what it
@@ -269,6 +271,9 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	}
 	if how.dev {
 		cfg.segmentBatches = devSegmentBatches
+	}
+	if how.outcomes != nil {
+		cfg.events.observers = append(slices.Clone(cfg.events.observers), outcomeLines(how.outcomes))
 	}
 	for _, a := range conf.Agents {
 		arm(a.Agent)

@@ -1,0 +1,75 @@
+package node
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/observability"
+)
+
+// TestOutcomeLines: a line for each message, with what all its model calls took.
+func TestOutcomeLines(t *testing.T) {
+	var out strings.Builder
+	sink := outcomeLines(&out)
+	events := clitest.Events(t)
+	events = append(events, observability.Event{
+		Envelope: observability.Envelope{
+			Version: observability.Version, ID: "k/9/0", Type: observability.TypeSubmissionSettled, Agent: "desk", Instance: "c\x1b[2Jlear", Submission: "sub_9", At: conversation.TimeOf(time.Now()),
+		},
+		Payload: &observability.SubmissionSettled{Outcome: "aborted", TotalMs: 20},
+	})
+	if err := sink.Write(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range []string{
+		"  desk/c1  completed in 7.00 s, 27,000 tokens in, 240 out, $1.51",
+		"  desk/c2  failed in 5.00 s, the model could not answer",
+		"  desk/c [2Jlear  aborted in 20 ms",
+	} {
+		if i >= len(lines) || !strings.HasSuffix(lines[i], want) {
+			t.Fatalf("printed\n%s\nwant line %d to end with %q", out.String(), i+1, want)
+		}
+	}
+	if len(lines) != 3 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// TestDevShowsOutcomes: the development server says what became of a message.
+func TestDevShowsOutcomes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
+	defer cancel()
+	var said clitest.Lines
+	var sent sync.WaitGroup
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/agents/assistant`)
+	out := clitest.WriterFunc(func(b []byte) (int, error) {
+		switch {
+		case strings.Contains(string(b), "Ctrl-C stops it."):
+			at := url.FindString(said.Buf.String())
+			sent.Go(func() {
+				if code, out, errOut := program.Output(t, "send", at+"/ada", "hello"); code != 0 {
+					t.Errorf("send to %s: exit %d, %s%s", at, code, out, errOut)
+					cancel()
+				}
+			})
+		case strings.Contains(string(b), "  assistant/ada  completed in "):
+			defer cancel()
+		}
+		return said.Write(b)
+	})
+	var errOut clitest.Lines
+	if code := program.Run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, out, &errOut); code != 0 {
+		t.Errorf("exit %d, %s", code, errOut.Buf.String())
+	}
+	sent.Wait()
+	if line := said.With("assistant/ada", "tokens in"); line == "" {
+		t.Errorf("printed\n%s", said.Buf.String())
+	}
+}
