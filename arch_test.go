@@ -46,6 +46,7 @@ type row struct {
 func packages() []row {
 	return slices.Concat([]row{
 		{"conversation", 0, ground, nil, nil},
+		{"conversation/feed", 1, ground, list("conversation"), nil},
 		{"memory", 0, ground, nil, nil},
 		{"internal/reduce", 0, suite, nil, nil},
 		{"internal/schedule", 0, suite, nil, nil},

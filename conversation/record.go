@@ -225,13 +225,15 @@ type SettlementError struct {
 
 type (
 	// ConversationCreated begins a life of the conversation. InitialData is nil
-	// when the creating delivery had none.
+	// when the creating delivery had none. Stream is the version of its event stream, 0 for
+	// the first, the only one that this version writes.
 	ConversationCreated struct {
 		Agent          string          `json:"agent"`
 		ID             string          `json:"id"`
 		UID            UID             `json:"uid"`
 		ConversationID ConversationID  `json:"conversationId"`
 		InitialData    json.RawMessage `json:"initialData,omitempty"`
+		Stream         int             `json:"stream,omitempty"`
 		At             Time            `json:"at"`
 	}
 

@@ -43,7 +43,7 @@ func workSamples() []conversation.Record {
 	return []conversation.Record{
 		&conversation.ConversationCreated{
 			Agent: "triage", ID: "issue 42", UID: "inst_1", ConversationID: "conv_1",
-			InitialData: json.RawMessage(`{"repo":"<a&b>"}`), At: at,
+			InitialData: json.RawMessage(`{"repo":"<a&b>"}`), Stream: 1, At: at,
 		},
 		&conversation.SubmissionAdmitted{
 			Submission: "sub_1", Message: "msg_1", Key: "key", PayloadHash: "00ff", At: at,

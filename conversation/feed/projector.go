@@ -1,0 +1,289 @@
+package feed
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Version is the version of the projection: that of a conversation whose creation names
+// none.
+const Version = 1
+
+// ErrVersion says that a conversation has another version of the projection.
+var ErrVersion = errors.New("event stream of another version")
+
+// Event is one event. Number is its place in the stream, from 0.
+type Event struct {
+	Number int64
+	JSON   []byte // one line
+}
+
+// Projector makes events of batches. The zero value begins with the log; see
+// [Mark.Resume] for one that does not.
+type Projector struct {
+	s       state
+	emit    func(Event) // nil while events are only counted
+	failed  error
+	loose   int64 // eventIndex of what belongs to no submission
+	aborted bool  // what ends from here on in the batch was aborted
+}
+
+// state is what a projector carries from batch to batch.
+type state struct {
+	Next  int64                                 `json:"next"`            // number of the next event
+	Born  int64                                 `json:"born,omitempty"`  // of the first event of the present life
+	At    conversation.Time                     `json:"at,omitzero"`     // of the record before
+	Owed  map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
+	Tasks map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // subagents under way
+
+	life *conversation.ConversationCreated // that began the present life, nil while events are only counted
+}
+
+// prompt is a submission that is not settled.
+type prompt struct {
+	lane
+	Index      int64  `json:"index,omitempty"` // eventIndex of its next event
+	Dispatched bool   `json:"dispatched,omitempty"`
+	Model      string `json:"model,omitempty"`
+	Usage      usage  `json:"usage,omitzero"`
+}
+
+// lane is work in order: that on a submission, or that of a subagent.
+type lane struct {
+	Root    conversation.SubmissionID   `json:"root,omitempty"`
+	Child   conversation.ConversationID `json:"child,omitempty"`
+	Parent  conversation.ConversationID `json:"parent,omitempty"` // who asked, of a subagent's subagent
+	Asked   *message                    `json:"asked,omitempty"`  // until the first turn shows it
+	Message conversation.MessageID      `json:"message,omitempty"`
+	Turn    *turn                       `json:"turn,omitempty"`
+	Text    string                      `json:"text,omitempty"` // of the last complete turn
+}
+
+// turn is a model call under way, or one whose tools run.
+type turn struct {
+	ID      conversation.TurnID   `json:"id"`
+	Open    conversation.PartKind `json:"open,omitempty"` // the part under way
+	Content []block               `json:"content,omitempty"`
+	Waiting []conversation.CallID `json:"waiting,omitempty"` // calls without an outcome
+	Results []message             `json:"results,omitempty"`
+	Done    *turnDone             `json:"done,omitempty"` // once the model has ended
+}
+
+// Next is the number of the next event, Born that of the first event of the present life.
+func (p *Projector) Next() int64 { return p.s.Next }
+
+// Born is described at [Projector.Next].
+func (p *Projector) Born() int64 { return p.s.Born }
+
+// Apply makes the events of the next batch and gives them to emit, which may be nil. An
+// error leaves the projector unusable: [ErrVersion], or what cannot be encoded.
+func (p *Projector) Apply(records []conversation.Record, emit func(Event)) error {
+	p.emit, p.aborted = emit, false
+	for _, r := range records {
+		p.loose = 0
+		if p.record(r); p.failed != nil {
+			return fmt.Errorf("project events: %w", p.failed)
+		}
+	}
+	p.emit = nil
+	return nil
+}
+
+func (p *Projector) record(r conversation.Record) {
+	switch r := r.(type) {
+	case *conversation.ConversationCreated:
+		p.created(r)
+	case *conversation.ConversationDeleted:
+		p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At}
+	case *conversation.SubmissionAdmitted:
+		p.at(r.At)
+		p.admitted(r)
+	case *conversation.AttemptStarted:
+		p.at(r.At)
+		p.attempt(r)
+	case *conversation.AttemptReleased:
+		p.at(r.At)
+		p.pause(r.Submission)
+	case *conversation.Parked:
+		p.at(r.At)
+		p.pause(r.Submission)
+	case *conversation.AbortRequested:
+		p.aborted = true
+	case *conversation.ResponseStarted:
+		p.at(r.At)
+		p.started(r)
+	case *conversation.Delta:
+		p.delta(p.lane(r.Child, "", r.Message), r)
+	case *conversation.PartSigned:
+		if l := p.lane(r.Child, "", r.Message); l.Turn != nil && l.Turn.Open == r.Kind && r.Call == "" {
+			p.closePart(l)
+		}
+	case *conversation.ToolCalled:
+		p.at(r.At)
+		p.called(p.lane(r.Child, r.Root, r.Message), r)
+	case *conversation.ToolSettled:
+		p.at(r.At)
+		p.toolSettled(r)
+	case *conversation.StepCompleted:
+		p.at(r.At)
+		p.completed(p.lane(r.Child, r.Root, r.Message), r)
+	case *conversation.StepDropped:
+		p.at(r.At)
+		p.dropped(p.lane(r.Child, r.Root, r.Message), r)
+	default:
+		p.rare(r)
+	}
+}
+
+// rare is record of what most batches do not have.
+func (p *Projector) rare(r conversation.Record) {
+	switch r := r.(type) {
+	case *conversation.DataWritten:
+		p.add(p.lane("", "", r.Message), "data", &data{Name: r.Name, Data: orNull(r.Data)})
+	case *conversation.Advisory:
+		p.advisory(r)
+	case *conversation.ChildStarted:
+		p.at(r.At)
+		p.taskStarted(r)
+	case *conversation.ChildSettled:
+		p.at(r.At)
+		p.taskSettled(r)
+	case *conversation.Compacted:
+		p.at(r.At)
+		p.compacted(r)
+	case *conversation.SubmissionSettled:
+		p.at(r.At)
+		p.settled(r)
+	}
+}
+
+// at takes the time of a record; older versions had none in some.
+func (p *Projector) at(t conversation.Time) {
+	if t != 0 {
+		p.s.At = t
+	}
+}
+
+func (p *Projector) created(r *conversation.ConversationCreated) {
+	if r.Stream != 0 && r.Stream != Version {
+		p.failed = fmt.Errorf("%w: %d, this one is %d", ErrVersion, r.Stream, Version)
+		return
+	}
+	p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At, life: r}
+}
+
+// owed is an unsettled submission, also one whose admission is not known.
+func (p *Projector) owed(id conversation.SubmissionID) *prompt {
+	if p.s.Owed == nil {
+		p.s.Owed = map[conversation.SubmissionID]*prompt{}
+	}
+	if p.s.Owed[id] == nil {
+		p.s.Owed[id] = &prompt{lane: lane{Root: id}}
+	}
+	return p.s.Owed[id]
+}
+
+// lane finds the work that a record belongs to: a subagent's, that of a response, or that of a
+// submission. What is not known is nobody's.
+func (p *Projector) lane(child conversation.ConversationID, root conversation.SubmissionID, response conversation.MessageID) *lane {
+	if child != "" {
+		if l := p.s.Tasks[child]; l != nil {
+			return l
+		}
+		return &lane{Child: child, Root: root}
+	}
+	if response != "" {
+		for _, s := range p.s.Owed {
+			if s.Message == response {
+				return &s.lane
+			}
+		}
+	}
+	if s := p.s.Owed[root]; s != nil {
+		return &s.lane
+	}
+	return &lane{Root: root}
+}
+
+// add emits an event of a lane.
+func (p *Projector) add(l *lane, kind string, payload any) { p.emitOf(l, kind, p.envelope(l), payload) }
+
+// outer emits an event about a subagent, for who asked it.
+func (p *Projector) outer(l *lane, kind string, payload any) {
+	env := p.envelope(l)
+	env.Operation = operationOf(l.Root, l.Parent)
+	p.emitOf(l, kind, env, payload)
+}
+
+// whole emits an event about a submission as such.
+func (p *Projector) whole(l *lane, kind string, payload any) {
+	env := p.envelope(l)
+	env.Session, env.Harness, env.Operation, env.Turn = "", "", "", ""
+	p.emitOf(l, kind, env, payload)
+}
+
+func (p *Projector) emitOf(l *lane, kind string, env envelope, payload any) {
+	n, index := p.s.Next, &p.loose
+	if s := p.s.Owed[l.Root]; s != nil {
+		index = &s.Index
+	}
+	env.Type, env.Version, env.Index = kind, EventVersion, *index
+	p.s.Next++
+	*index++
+	if p.emit == nil || p.failed != nil {
+		return
+	}
+	line, err := encode(&env, payload)
+	if err != nil {
+		p.failed = err
+		return
+	}
+	p.emit(Event{Number: n, JSON: line})
+}
+
+// envelope is that of a lane's events, without type and index.
+func (p *Projector) envelope(l *lane) envelope {
+	env := envelope{
+		At: p.s.At, Submission: l.Root,
+		Session: "default", Harness: "default", Operation: operationOf(l.Root, l.Child),
+	}
+	if life := p.s.life; life != nil {
+		env.Agent, env.Instance, env.Conversation = life.Agent, life.ID, life.ConversationID
+	}
+	if s := p.s.Owed[l.Root]; s != nil && s.Dispatched {
+		env.Dispatch = l.Root
+	}
+	if l.Turn != nil {
+		env.Turn = l.Turn.ID
+	}
+	if l.Child != "" {
+		env.Conversation, env.Task, env.Session, env.Parent = l.Child, taskOf(l.Child), sessionOf(l.Child), sessionOf(l.Parent)
+	}
+	return env
+}
+
+// The names that are made of ids of the log are those of observability events.
+
+func operationOf(root conversation.SubmissionID, child conversation.ConversationID) string {
+	switch {
+	case child != "":
+		return "op_" + strings.TrimPrefix(string(child), "conv_")
+	case root != "":
+		return "op_" + strings.TrimPrefix(string(root), "sub_")
+	}
+	return ""
+}
+
+func taskOf(child conversation.ConversationID) string {
+	return "task_" + strings.TrimPrefix(string(child), "conv_")
+}
+
+func sessionOf(child conversation.ConversationID) string {
+	if child == "" {
+		return "default"
+	}
+	return "task:" + taskOf(child)
+}

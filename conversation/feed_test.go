@@ -1,0 +1,237 @@
+package conversation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/conversation/feed"
+)
+
+// eventsOf projects batches, and returns how many events there were before each.
+func eventsOf(t testing.TB, p *feed.Projector, batches []conversation.Batch) (out []string, before []int64) {
+	t.Helper()
+	for _, b := range batches {
+		before = append(before, p.Next())
+		err := p.Apply(b.Records, func(e feed.Event) {
+			if e.Number != before[0]+int64(len(out)) {
+				t.Fatalf("event %d comes after %d", e.Number, before[0]+int64(len(out))-1)
+			}
+			out = append(out, string(e.JSON))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out, before
+}
+
+// TestEventsOfRandomHistories: numbers are dense, a projector that goes on from a mark, or
+// that has only counted before, makes the same events, and of each submission eventIndex
+// counts from 0 without a gap.
+func TestEventsOfRandomHistories(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 50
+	}
+	total := 0
+	for seed := range seeds {
+		batches := generate(seed)
+		all, before := eventsOf(t, new(feed.Projector), batches)
+		total += len(all)
+		indexed(t, seed, all)
+
+		at := rand.New(rand.NewPCG(seed, 1)).IntN(len(batches))
+		counted := new(feed.Projector)
+		var life *conversation.ConversationCreated
+		for _, b := range batches[:at] {
+			for _, r := range b.Records {
+				if created, ok := r.(*conversation.ConversationCreated); ok {
+					life = created
+				}
+			}
+			if err := counted.Apply(b.Records, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mark, err := counted.Mark(int64(at) - 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resumed, err := mark.Resume(life)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := eventsOf(t, resumed, batches[at:])
+		if diff := cmp.Diff(all[before[at]:], rest, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("seed %d, on from batch %d (-want +got):\n%s", seed, at, diff)
+		}
+	}
+	if total < 10_000 {
+		t.Errorf("%d events of %d histories", total, seeds)
+	}
+}
+
+func indexed(t testing.TB, seed uint64, events []string) {
+	t.Helper()
+	next := map[string]int{}
+	for i, line := range events {
+		var e struct {
+			V            int    `json:"v"`
+			Type         string `json:"type"`
+			EventIndex   int    `json:"eventIndex"`
+			SubmissionID string `json:"submissionId"`
+			Timestamp    string `json:"timestamp"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("seed %d, event %d: %v: %s", seed, i, err, line)
+		}
+		if e.V != feed.EventVersion || e.Type == "" || e.Timestamp == "" {
+			t.Fatalf("seed %d, event %d: %s", seed, i, line)
+		}
+		if e.SubmissionID == "" {
+			continue
+		}
+		if e.EventIndex != next[e.SubmissionID] {
+			t.Fatalf("seed %d, event %d has index %d, want %d: %s", seed, i, e.EventIndex, next[e.SubmissionID], line)
+		}
+		next[e.SubmissionID]++
+		if e.Type == feed.TypeSettled {
+			next[e.SubmissionID] = 0
+		}
+	}
+}
+
+// TestEventsDoNotDependOnBatches: records that leave in other batches are the same stream.
+// Only the outcome "aborted" of a turn rests on what stands in one batch with it.
+func TestEventsDoNotDependOnBatches(t *testing.T) {
+	for seed := range uint64(60) {
+		var single []conversation.Batch
+		aborts := false
+		batches := generate(seed)
+		for _, b := range batches {
+			for _, r := range b.Records {
+				single = append(single, conversation.Batch{Offset: conversation.Offset(len(single)), Records: []conversation.Record{r}})
+				_, aborted := r.(*conversation.AbortRequested)
+				aborts = aborts || aborted
+			}
+		}
+		if aborts {
+			continue
+		}
+		whole, _ := eventsOf(t, new(feed.Projector), batches)
+		split, _ := eventsOf(t, new(feed.Projector), single)
+		if diff := cmp.Diff(whole, split); diff != "" {
+			t.Fatalf("seed %d (-batches +records):\n%s", seed, diff)
+		}
+	}
+}
+
+// TestMarksOfAStream: from the marks that are kept any event is reached, near its mark,
+// and there are few of them however long the stream is.
+func TestMarksOfAStream(t *testing.T) {
+	var marks feed.Marks
+	var batches [][]conversation.Record
+	p, life := new(feed.Projector), &conversation.ConversationCreated{Agent: "a", ID: "1", ConversationID: "conv_1"}
+	apply := func(records ...conversation.Record) {
+		if err := p.Apply(records, nil); err != nil {
+			t.Fatal(err)
+		}
+		marks.Note(int64(len(batches)), p)
+		batches = append(batches, records)
+	}
+	apply(life)
+	for n := 0; p.Next() < 20_000; n++ {
+		sub, msg := conversation.SubmissionID(fmt.Sprint("sub_", n)), conversation.MessageID(fmt.Sprint("msg_", n))
+		apply(&conversation.SubmissionAdmitted{Submission: sub}, &conversation.AttemptStarted{Submission: sub})
+		apply(&conversation.ResponseStarted{Submission: sub, Message: msg, Turn: "turn_1"})
+		for range n % 9 {
+			apply(&conversation.Delta{Message: msg, Kind: conversation.PartText, Text: "and so on "})
+		}
+		apply(&conversation.StepCompleted{Message: msg, Turn: "turn_1", StopReason: "stop"}, &conversation.SubmissionSettled{Submission: sub, Began: true})
+	}
+	if n := len(marks.List); n < 32 || n > 128 {
+		t.Fatalf("%d marks of %d events", n, p.Next())
+	}
+	encoded, err := marks.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(encoded) > 16<<10 {
+		t.Errorf("the marks take %d bytes", len(encoded))
+	}
+	read, err := feed.ParseMarks(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := func(p *feed.Projector, batches [][]conversation.Record) (out []string) {
+		for _, b := range batches {
+			if err := p.Apply(b, func(e feed.Event) { out = append(out, string(e.JSON)) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	all := from(new(feed.Projector), batches)
+	worst := int64(0)
+	for _, n := range []int64{1000, 7777, p.Next() / 2, p.Next() - 100, p.Next() - 1} {
+		mark, ok := read.Before(n)
+		if !ok || mark.Next > n {
+			t.Fatalf("event %d is reached from %+v, %t", n, mark, ok)
+		}
+		worst = max(worst, n-mark.Next)
+		resumed, err := mark.Resume(life)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest := from(resumed, batches[mark.Seq+1:]); rest[n-mark.Next] != all[n] {
+			t.Fatalf("event %d is %s, want %s", n, rest[n-mark.Next], all[n])
+		}
+	}
+	if worst > p.Next()/20 {
+		t.Errorf("a reader makes %d of %d events to get to one", worst, p.Next())
+	}
+	// A new life has marks of its own, from its start.
+	apply(&conversation.ConversationDeleted{})
+	if last, ok := marks.Last(); len(marks.List) != 1 || !ok || last.Next != p.Born() {
+		t.Errorf("after a deletion: %d marks, the last at %d of %d", len(marks.List), last.Next, p.Born())
+	}
+}
+
+// TestMarksThatCannotBeUsed are refused, and those of another version are none.
+func TestMarksThatCannotBeUsed(t *testing.T) {
+	for _, tt := range []struct {
+		name, json string
+		fails      bool
+	}{
+		{"nothing", "", false},
+		{"another version", `{"v":2,"gap":1,"marks":[{"seq":1,"next":2,"state":{}}]}`, false},
+		{"no JSON", `{`, true},
+		{"out of order", `{"v":1,"gap":64,"marks":[{"seq":4,"next":9,"state":{}},{"seq":3,"next":10,"state":{}}]}`, true},
+		{"negative", `{"v":1,"gap":64,"marks":[{"seq":-1,"next":9,"state":{}}]}`, true},
+	} {
+		m, err := feed.ParseMarks([]byte(tt.json))
+		if (err != nil) != tt.fails || len(m.List) != 0 {
+			t.Errorf("%s: %+v, %v", tt.name, m, err)
+		}
+	}
+	if _, err := (feed.Mark{Seq: 1, Next: 5, State: json.RawMessage(`{"next":4}`)}).Resume(nil); err == nil {
+		t.Error("a mark with the state of another resumes")
+	}
+}
+
+// TestStreamOfANewerVersion is not made by this one: no offset may come to mean another event.
+func TestStreamOfANewerVersion(t *testing.T) {
+	newer := &conversation.ConversationCreated{Agent: "a", ID: "1", Stream: feed.Version + 1}
+	if err := new(feed.Projector).Apply([]conversation.Record{newer}, nil); err == nil {
+		t.Error("it is made")
+	}
+	if err := new(feed.Projector).Apply([]conversation.Record{&conversation.ConversationCreated{}}, nil); err != nil {
+		t.Errorf("the first version: %v", err)
+	}
+}
