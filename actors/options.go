@@ -88,6 +88,9 @@ type Options struct {
 	// offset may miss for a heartbeat what another node has acknowledged, while the
 	// members change.
 	StrictReads bool
+	// EventStreams has the event streams of the beta line read often: checkpoints say where
+	// events are, so that none is made of a whole log. Without it they are read all the same.
+	EventStreams bool
 	// FollowerBytes bounds what the followers of conversations hold in memory. Zero is
 	// 128 MiB. Over it, those without readers go; then conversations are read without
 	// being followed, and live readers of further ones are refused. Logs that are read

@@ -20,7 +20,10 @@ type reader struct {
 	aside  *busy.Asides
 }
 
-var _ conversation.Reader = reader{}
+var (
+	_ conversation.Reader      = reader{}
+	_ conversation.EventReader = reader{}
+)
 
 // Head implements [conversation.Reader].
 func (r reader) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
@@ -44,6 +47,22 @@ func (r reader) Updates(ctx context.Context, at conversation.Address, after conv
 		return conversation.Page{}, err
 	}
 	return r.Set.Updates(ctx, at, after, limit)
+}
+
+// EventTail implements [conversation.EventReader].
+func (r reader) EventTail(ctx context.Context, at conversation.Address) (conversation.EventPage, error) {
+	if err := r.aside.Refused(at.Key()); err != nil {
+		return conversation.EventPage{}, err
+	}
+	return r.Set.EventTail(ctx, at)
+}
+
+// Events implements [conversation.EventReader].
+func (r reader) Events(ctx context.Context, at conversation.Address, after int64, limit int) (conversation.EventPage, error) {
+	if err := r.aside.Refused(at.Key()); err != nil {
+		return conversation.EventPage{}, err
+	}
+	return r.Set.Events(ctx, at, after, limit)
 }
 
 // Wait implements [conversation.Reader]. Who waits already when the conversation is set

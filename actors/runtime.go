@@ -132,7 +132,7 @@ func (r *Runtime) furnish() {
 	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
 		Logs: r.logs, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
-		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, Save: r.tasks.save, Ending: r.active.draining.Load,
+		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, MarkEvents: o.EventStreams, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls,

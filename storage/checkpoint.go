@@ -25,6 +25,9 @@ type Checkpoint struct {
 	// Exported is the last batch whose durable events all sinks had stored, -1 if none;
 	// nil if no sink was configured.
 	Exported *int64
+	// Events is one JSON value about the event stream up to At, nil if nobody has made one.
+	// Storage does not look into it.
+	Events json.RawMessage
 	// Pages are the closed history that State leaves out, oldest first.
 	Pages []PageRef
 	// State is one line of JSON or more, the last without its newline, and Tail zero or
@@ -65,9 +68,10 @@ type checkpointHeader struct {
 	Claims  []Claim `json:"claims"`
 	Indexed string  `json:"indexed,omitempty"`
 	// Exported is nil where no sink was configured.
-	Exported *int64    `json:"exported,omitempty"`
-	Pages    []PageRef `json:"pages"`
-	State    int       `json:"state"` // bytes of the state, with its last newline
+	Exported *int64          `json:"exported,omitempty"`
+	Events   json.RawMessage `json:"events,omitempty"`
+	Pages    []PageRef       `json:"pages"`
+	State    int             `json:"state"` // bytes of the state, with its last newline
 }
 
 // maxClaims bounds the claims of a checkpoint.
@@ -89,7 +93,7 @@ func PageKey(conv conversation.Key, p PageRef) string {
 }
 
 // encodeCheckpoint returns the object of a checkpoint: one zstd frame of lines of
-// JSON, a header with v, seq, hash, writers, claims, indexed, exported, pages and state, those of
+// JSON, a header with v, seq, hash, writers, claims, indexed, exported, events, pages and state, those of
 // the state, and those of the tail.
 func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	if n := len(c.State); n == 0 || c.State[n-1] == '\n' {
@@ -98,7 +102,7 @@ func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	if err := segment.CheckLines(c.Tail); err != nil {
 		return nil, fmt.Errorf("tail: %w", err)
 	}
-	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Exported, c.Pages, len(c.State) + 1}
+	h := checkpointHeader{SchemaVersion, c.At.Seq, c.At.Hash, c.Writers, c.Claims, c.Indexed, c.Exported, c.Events, c.Pages, len(c.State) + 1}
 	if err := h.valid(); err != nil {
 		return nil, err
 	}
@@ -134,7 +138,7 @@ func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
 		return nil, fmt.Errorf("state of %d bytes does not end a line", h.State)
 	}
 	state, tail := rest[:h.State-1], rest[h.State:]
-	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Exported: h.Exported, Pages: h.Pages, State: state, Tail: tail}
+	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Exported: h.Exported, Events: h.Events, Pages: h.Pages, State: state, Tail: tail}
 	return c, h.valid()
 }
 

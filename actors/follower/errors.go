@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/conversation/feed"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -54,7 +55,7 @@ func (s *Set) noRoom(full error) error {
 // is not damaged: a node of that version serves it.
 func (s *Set) explain(key conversation.Key, err error) error {
 	var newer *conversation.UnknownRecordError
-	if errors.As(err, &newer) {
+	if errors.As(err, &newer) || errors.Is(err, feed.ErrVersion) {
 		return s.unavailable(err)
 	}
 	if permanent(err) {

@@ -86,6 +86,9 @@ type follower struct {
 	weighed int64 // bytes of the view that are counted
 
 	resets *resets // with pages
+
+	making chan struct{} // holds an element while the event stream is made; nil before
+	walk   *walk         // of who read old events last, nil while in use
 }
 
 // flight is one bucket read that callers share. page and err are set before done

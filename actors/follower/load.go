@@ -111,6 +111,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 		}
 	}
 	f.view.restore(r.State, size, pages, refs)
+	f.view.marks = f.marksOf(r.Checkpoint)
 	f.tip = r.Checkpoint.At
 	return f.tip, nil
 }
@@ -126,6 +127,7 @@ func (f *follower) reset() storage.Position {
 	f.set.hold(f, -int64(f.queued))
 	f.queue, f.queued = nil, 0
 	f.opened, f.broken, f.stale = false, false, true
+	f.dropWalk()
 	f.set.hold(f, -int64(f.shelved))
 	f.shelf, f.shelved = nil, 0
 	clear(f.pages)

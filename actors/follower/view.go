@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/conversation/feed"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -54,6 +55,9 @@ type view struct {
 	kept     int                                           // bytes of pages
 	uncut    int                                           // bytes folded since history was looked for
 	fresh    int                                           // bytes since taken was called
+
+	marks  feed.Marks // of the event stream, from a checkpoint
+	events *stream    // made up to the head; nil until somebody needs it
 }
 
 func newView(s *Set) *view {
@@ -62,7 +66,7 @@ func newView(s *Set) *view {
 
 // weight is about how many bytes the view holds.
 func (v *view) weight() int64 {
-	return v.folded + int64(v.bytes+len(v.joined)+v.snapped)
+	return v.folded + int64(v.bytes+len(v.joined)+v.snapped) + v.events.weight()
 }
 
 // restore makes a state from elsewhere, of size bytes, the one to go on from; nothing is
@@ -124,6 +128,11 @@ func (v *view) apply(b batch, live bool) error {
 	off := conversation.Offset(b.at.Seq)
 	if err := v.state.Apply(conversation.Batch{Offset: off, Records: b.records}); err != nil {
 		return &logError{b.at.Seq, err}
+	}
+	if v.events != nil {
+		if _, err := v.events.apply(b); err != nil {
+			v.events = nil // who reads it is told
+		}
 	}
 	v.folded, v.uncut = v.folded+int64(b.bytes), v.uncut+b.bytes
 	v.snap, v.snapped = conversation.Page{Next: conversation.Start}, 0 // nobody gets it any more

@@ -43,6 +43,8 @@ type Options struct {
 	// SegmentGrace how long they stay then.
 	SegmentBatches int
 	SegmentGrace   time.Duration
+	// MarkEvents has checkpoints say where events of the beta line are.
+	MarkEvents bool
 	// Save runs what stores checkpoints, in a context that outlives activations.
 	Save func(func(context.Context))
 	// Ending reports whether the node is at its end: what is left to do is done when a
@@ -95,6 +97,7 @@ type Archive struct {
 	entry        *storage.IndexEntry
 
 	segments *storage.Compactor // belongs to who saves
+	marking  *marking           // likewise; nil before the first checkpoint, and after an error
 	// viewed is the view that pieces were shown in.
 	viewed prompt.View
 }
@@ -332,6 +335,7 @@ func (a *Archive) save(ctx context.Context, due *Due) error {
 		}
 	}
 	due.Indexed = a.index(ctx, storage.IndexEntry{Address: due.Address, Day: due.Day})
+	a.mark(ctx, due)
 	if err := a.store.o.Logs.PutCheckpoint(ctx, a.key, &due.Checkpoint, a.newest); err != nil {
 		return err
 	}
