@@ -35,6 +35,13 @@ const (
 	CodeInternal             Code = "internal_error"
 )
 
+// Codes that only clients of the beta line get.
+const (
+	CodeAgentNotFound    Code = "agent_not_found"
+	CodeRunNotFound      Code = "run_not_found"
+	CodeWorkflowNotFound Code = "workflow_not_found"
+)
+
 // Codes that appear only in the error of a settlement.
 const (
 	CodeModelFailed    Code = "model_failed"

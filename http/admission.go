@@ -35,29 +35,40 @@ func (h *Handler) post(w *response, r *http.Request, at conversation.Address) er
 	if err := checkMediaType(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r)
+	receipt, keyed, err := h.take(w, r, at, readPrompt)
 	if err != nil {
 		return err
+	}
+	return h.accept(w, r, receipt, keyed)
+}
+
+// take reads a body and admits what it says. keyed says that its sender gave it a key.
+func (h *Handler) take(
+	w *response, r *http.Request, at conversation.Address, read func(*Options, *spool) (*prompt, error),
+) (receipt conversation.Receipt, keyed bool, err error) {
+	body, err := h.readBody(w, r)
+	if err != nil {
+		return receipt, false, err
 	}
 	defer h.discard(r.Context(), body)
 	leave, err := h.gate.enter(r.Context(), body)
 	if err != nil {
-		return err
+		return receipt, false, err
 	}
 	defer leave()
 	text := min(body.size, 2*h.opts.MaxTextBytes) // at most what is decoded into memory
 	if err := h.spools.memory.Take(text); err != nil {
-		return err
+		return receipt, false, err
 	}
 	defer func() { h.spools.memory.Add(-text) }()
-	p, err := h.readPrompt(body)
+	p, err := h.readPrompt(body, read)
 	if err != nil {
-		return err
+		return receipt, false, err
 	}
 	defer h.discard(r.Context(), p)
 	if more := copies*int64(p.delivery.Size()+len(p.initialData)) - text; more > 0 {
 		if err := h.spools.memory.Take(more); err != nil {
-			return err
+			return receipt, false, err
 		}
 		text += more
 	}
@@ -68,20 +79,17 @@ func (h *Handler) post(w *response, r *http.Request, at conversation.Address) er
 	if a.Key == "" {
 		a.Key = h.opts.NewKey()
 	}
-	receipt, err := h.admit(r.Context(), a, p.files, body.size)
-	if err != nil {
-		return err
-	}
-	return h.accept(w, r, receipt, p.key != "")
+	receipt, err = h.admit(r.Context(), a, p.files, body.size)
+	return receipt, p.key != "", err
 }
 
 // readPrompt reads a body, at its turn if that is long. What has attachments takes none:
 // they are written to the disk on the way.
-func (h *Handler) readPrompt(body *spool) (*prompt, error) {
+func (h *Handler) readPrompt(body *spool, read func(*Options, *spool) (*prompt, error)) (*prompt, error) {
 	if body.size <= 2*h.opts.MaxTextBytes {
 		defer h.spools.memory.Turn(int(body.size))()
 	}
-	return readPrompt(&h.opts, body)
+	return read(&h.opts, body)
 }
 
 // discard closes what a request held. A failure costs disk space, not the request.

@@ -55,14 +55,14 @@ func (p *promptReader) attachmentFields(v span) ([]fields, error) {
 	if c, err := s.must(); err != nil {
 		return nil, err
 	} else if c != '[' {
-		return nil, invalid("The member attachments must be an array.")
+		return nil, invalid("The member %s must be an array.", p.words.attachments)
 	}
 	var out []fields
 	err := s.array(func() error {
 		if c, err := s.must(); err != nil {
 			return err
 		} else if c != '{' {
-			return invalid("attachments[%d] must be an object.", len(out))
+			return invalid("%s[%d] must be an object.", p.words.attachments, len(out))
 		}
 		if len(out) == p.opts.MaxAttachments {
 			return invalid("A message has at most %d attachments.", p.opts.MaxAttachments)
@@ -84,7 +84,7 @@ func (p *promptReader) attachmentFields(v span) ([]fields, error) {
 // attachment checks everything of an attachment but its data.
 func (p *promptReader) attachment(i int, part fields) (conversation.Attachment, error) {
 	var a conversation.Attachment
-	name := func(member string) string { return fmt.Sprintf("attachments[%d].%s", i, member) }
+	name := func(member string) string { return fmt.Sprintf("%s[%d].%s", p.words.attachments, i, member) }
 	for _, member := range []string{"type", "data", "mimeType"} {
 		if _, ok := part[member]; !ok {
 			return a, invalid("The member %s is missing.", name(member))
@@ -140,7 +140,7 @@ func (p *promptReader) decode(i int, data span) error {
 	var flaw dataError
 	switch {
 	case errors.As(err, &flaw):
-		return invalid("The member attachments[%d].data %s.", i, string(flaw))
+		return invalid("The member %s[%d].data %s.", p.words.attachments, i, string(flaw))
 	case err != nil:
 		return fmt.Errorf("decode attachment %d: %w", i, err)
 	}

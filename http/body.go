@@ -153,18 +153,22 @@ func (s *source) Read(p []byte) (int, error) {
 // last one counts.
 type fields map[string]span
 
-// isPromptField lists the members that mean something. Others are ignored.
+// isPromptField lists the members that mean something. Others are ignored. Images are those
+// of the beta line.
 func isPromptField(name string) bool {
 	switch name {
-	case "kind", "body", "attachments", "type", "attributes", "tagName", "initialData", "uid", "idempotencyKey", "message":
+	case "kind", "body", "attachments", "type", "attributes", "tagName", "initialData", "uid", "idempotencyKey", "message", "images":
 		return true
 	}
 	return false
 }
 
+// errEmptyBody is a body of white space, or of nothing.
+var errEmptyBody = conversation.Errorf(conversation.CodeInvalidJSON, "The body is empty. Send a JSON object.")
+
 // locate checks that the whole body is one JSON text and finds the members of
-// its object.
-func locate(body *spool) (fields, error) {
+// its object, which wanted says what it has.
+func locate(body *spool, wanted string) (fields, error) {
 	from, err := afterBOM(body)
 	if err != nil {
 		return nil, err
@@ -172,7 +176,7 @@ func locate(body *spool) (fields, error) {
 	s := newScanner(body, span{from, body.size})
 	first, err := s.next()
 	if errors.Is(err, io.EOF) {
-		return nil, conversation.Errorf(conversation.CodeInvalidJSON, "The body is empty. Send a JSON object.")
+		return nil, errEmptyBody
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read spooled body: %w", err)
@@ -199,7 +203,7 @@ func locate(body *spool) (fields, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read spooled body: %w", err)
 	case first != '{':
-		return nil, invalid("The body must be a JSON object with kind and body, not another JSON value.")
+		return nil, invalid("The body must be a JSON object with %s, not another JSON value.", wanted)
 	}
 	return found, nil
 }

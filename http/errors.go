@@ -37,6 +37,12 @@ func classOf(c conversation.Code) (class, bool) {
 		return class{http.StatusMethodNotAllowed, "The route does not accept this method.", "See the Allow header."}, true
 	case conversation.CodeRouteNotFound:
 		return class{http.StatusNotFound, "There is no such route.", "Check the path."}, true
+	case conversation.CodeAgentNotFound:
+		return class{http.StatusNotFound, "There is no such agent.", "Check the name in the path."}, true
+	case conversation.CodeRunNotFound:
+		return class{http.StatusNotFound, "There is no such run.", "Check the id in the path."}, true
+	case conversation.CodeWorkflowNotFound:
+		return class{http.StatusNotFound, "There is no such workflow.", "Check the name in the path."}, true
 	case conversation.CodeInstanceNotFound:
 		return class{http.StatusNotFound, "There is no such agent instance.",
 			"The conversation does not exist, or its uid is another."}, true

@@ -35,6 +35,8 @@ type fakeRuntime struct {
 	content func(io.Reader) io.Reader
 	// long, if not nil, answers snapshots and updates.
 	long func() conversation.Page
+	// closed says that nothing follows the events there are.
+	closed bool
 	// unclosed counts the contents that are not closed.
 	unclosed int
 }

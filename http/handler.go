@@ -82,6 +82,8 @@ type Options struct {
 	// routes a channel declares below /channels/<name>. A name is one segment like those of a
 	// mount. No agent is mounted at or below /channels then.
 	Channels map[string]channels.Channel
+	// Beta, if not nil, serves clients of the beta line as well, beside the mounts.
+	Beta *Beta
 
 	// Dev adds causes to error envelopes. Never set it where clients are strangers.
 	Dev bool
@@ -183,7 +185,8 @@ type registry interface {
 // New returns a handler for the mounts. It refuses mounts that cannot be told
 // apart from another or from a pattern, and options that make no sense. If d has a
 // method Serves(agent string) bool, it refuses mounts of agents d does not serve. If r has
-// a method Room(conversation.Address) error, event streams ask it before they begin.
+// a method Room(conversation.Address) error, event streams ask it before they begin. For
+// [Options.Beta] r has to be a conversation.EventReader.
 func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts *Options) (*Handler, error) {
 	h := &Handler{dispatcher: d, reader: r, opts: opts.withDefaults()}
 	if err := h.opts.validate(); err != nil {
@@ -220,12 +223,17 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	// The longer mount comes first, so that one below another is reached.
 	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b Mount) int { return len(b.Path) - len(a.Path) })
 	for _, m := range sorted {
-		path := strings.TrimSuffix(m.Path, "/") + "/{id:[^/]*}"
-		h.router.Handle(path, h.route(m.Agent, methods{
+		paths := mountPaths(m)
+		h.router.Handle(paths[0], h.route(m.Agent, methods{
 			http.MethodGet: h.get, http.MethodHead: h.head, http.MethodPost: h.post,
 		}))
-		h.router.Handle(path+"/abort", h.route(m.Agent, methods{http.MethodPost: h.abort}))
-		h.router.Handle(path+"/attachments/{attachment:[^/]+}", h.route(m.Agent, methods{http.MethodGet: h.attachment}))
+		h.router.Handle(paths[1], h.route(m.Agent, methods{http.MethodPost: h.abort}))
+		h.router.Handle(paths[2], h.route(m.Agent, methods{http.MethodGet: h.attachment}))
+	}
+	if o := h.opts.Beta; o != nil {
+		if err := h.mountBeta(o, mounts); err != nil {
+			return nil, err
+		}
 	}
 	return h, nil
 }
@@ -339,6 +347,17 @@ type methods map[string]endpoint
 
 // route serves one route of the conversations of an agent.
 func (h *Handler) route(agent string, serve methods) http.Handler {
+	return h.allow(serve, func(w *response, r *http.Request, endpoint endpoint) error {
+		id, err := conversationID(mux.Vars(r)["id"])
+		if err != nil {
+			return err
+		}
+		return endpoint(w, r, conversation.Address{Agent: agent, ID: id})
+	})
+}
+
+// allow refuses other methods than those of a route, and renders errors.
+func (h *Handler) allow(serve methods, answer func(*response, *http.Request, endpoint) error) http.Handler {
 	allow := strings.Join(slices.Sorted(maps.Keys(serve)), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		endpoint, ok := serve[r.Method]
@@ -347,11 +366,7 @@ func (h *Handler) route(agent string, serve methods) http.Handler {
 			h.fail(w, r, conversation.Errorf(conversation.CodeMethodNotAllowed, "This route accepts %s.", allow))
 			return
 		}
-		id, err := conversationID(mux.Vars(r)["id"])
-		if err == nil {
-			err = endpoint(w.(*response), r, conversation.Address{Agent: agent, ID: id})
-		}
-		if err != nil {
+		if err := answer(w.(*response), r, endpoint); err != nil {
 			h.fail(w, r, err)
 		}
 	})

@@ -47,17 +47,29 @@ type promptReader struct {
 	// the delivery's body.
 	budget int64
 	out    prompt
+	words  vocabulary
 }
+
+// vocabulary is what a line of the protocol calls the members of a message.
+type vocabulary struct{ body, attachments string }
+
+// current is the vocabulary of the current line.
+var current = vocabulary{body: "body", attachments: "attachments"}
 
 // readPrompt decodes and checks a spooled body. The caller closes the prompt; a
 // refused body leaves nothing open.
 func readPrompt(opts *Options, body *spool) (*prompt, error) {
-	has, err := locate(body)
+	has, err := locate(body, "kind and body")
 	if err != nil {
 		return nil, err
 	}
-	p := &promptReader{opts: opts, body: body, has: has, budget: opts.MaxTextBytes}
-	if err := p.read(); err != nil {
+	p := &promptReader{opts: opts, body: body, has: has, budget: opts.MaxTextBytes, words: current}
+	return p.finish(p.read())
+}
+
+// finish returns the prompt, or closes it if it was refused.
+func (p *promptReader) finish(err error) (*prompt, error) {
+	if err != nil {
 		return nil, errors.Join(err, p.out.Close())
 	}
 	return &p.out, nil
@@ -117,19 +129,20 @@ func (p *promptReader) kind() (conversation.Kind, error) {
 
 // text reads the delivery's body.
 func (p *promptReader) text() error {
-	v, ok := p.has["body"]
+	name := p.words.body
+	v, ok := p.has[name]
 	if !ok {
-		return invalid("The member body is missing; it must be a string.")
+		return invalid("The member %s is missing; it must be a string.", name)
 	}
 	if is, err := p.isString(v); err != nil || !is {
-		return errors.Join(err, invalidType(is, "body", "a string"))
+		return errors.Join(err, invalidType(is, name, "a string"))
 	}
 	text, err := p.decoded(v)
 	if err != nil {
 		return fmt.Errorf("read spooled body: %w", err)
 	}
 	if limit := p.opts.MaxTextBytes; int64(len(text)) > limit {
-		return invalid("The member body is longer than the limit of %d bytes.", limit)
+		return invalid("The member %s is longer than the limit of %d bytes.", name, limit)
 	}
 	p.out.delivery.Body = text
 	return nil

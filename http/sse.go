@@ -18,10 +18,49 @@ type waitingRoom interface {
 	Room(at conversation.Address) error
 }
 
+// line is what an event stream is read from: a conversation as one line of the protocol
+// shows it. It belongs to one stream.
+type line interface {
+	// read returns what there is after an offset.
+	read(ctx context.Context, after conversation.Offset) (conversation.Page, error)
+	// wait returns nil once read would return more than it did for an offset.
+	wait(ctx context.Context, after conversation.Offset) error
+	// control appends the JSON of the control frame after a page.
+	control(dst []byte, p *conversation.Page) []byte
+	// ended reports whether nothing follows a page.
+	ended(p *conversation.Page) bool
+}
+
+// updatesLine is the current line.
+type updatesLine struct {
+	reader conversation.Reader
+	at     conversation.Address
+}
+
+func (l updatesLine) read(ctx context.Context, after conversation.Offset) (conversation.Page, error) {
+	return l.reader.Updates(ctx, l.at, after, pageBatches)
+}
+
+func (l updatesLine) wait(ctx context.Context, after conversation.Offset) error {
+	return l.reader.Wait(ctx, l.at, after)
+}
+
+func (l updatesLine) control(dst []byte, p *conversation.Page) []byte {
+	dst = append(dst, `{"streamNextOffset":"`...)
+	dst, _ = p.Next.AppendText(dst) // it cannot fail
+	dst = append(dst, '"')
+	if p.UpToDate {
+		dst = append(dst, `,"upToDate":true`...)
+	}
+	return append(dst, '}')
+}
+
+func (l updatesLine) ended(*conversation.Page) bool { return false }
+
 // stream answers with server-sent events until the client leaves, a read or a
-// write fails or the handler drains. Errors before the first byte are the
+// write fails, the line ends or the handler drains. Errors before the first byte are the
 // caller's to render.
-func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
+func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, l line, after conversation.Offset) error {
 	ctx, leave, err := h.enterLive(r.Context())
 	if err != nil {
 		return err
@@ -32,7 +71,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 			return err
 		}
 	}
-	page, err := h.reader.Updates(r.Context(), at, after, pageBatches)
+	page, err := l.read(r.Context(), after)
 	if err != nil {
 		return err
 	}
@@ -52,7 +91,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 
 	ctx, cancel := context.WithCancelCause(conversation.Tailing(ctx))
 	defer cancel(nil)
-	ev := &events{w: w, pages: &h.pages, every: h.opts.Heartbeat, fail: cancel}
+	ev := &events{w: w, pages: &h.pages, line: l, every: h.opts.Heartbeat, fail: cancel}
 	err = ev.cycle(ctx, page)
 	leavePage()
 	var unbegun *unbegunError
@@ -64,7 +103,10 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	defer ev.stop()
 	page.JSON = nil
 	if err == nil {
-		err = h.follow(ctx, ev, at, page)
+		err = h.follow(ctx, ev, page)
+	}
+	if err == nil {
+		return nil // the line has ended
 	}
 	var unwritten *writeError
 	if cause := context.Cause(ctx); cause != nil && !errors.As(err, &unwritten) {
@@ -74,15 +116,15 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	return nil
 }
 
-// follow writes all that comes after the first page.
-func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Address, page conversation.Page) error {
+// follow writes all that comes after the first page. It returns nil at the end of the line.
+func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page) error {
 	// A little early, so that the read before the frame does not make it late.
 	idle := window{parent: ctx, length: h.opts.ControlEvery - h.opts.ControlEvery/30}
 	defer idle.close()
-	for {
+	for !ev.line.ended(&page) {
 		if page.UpToDate {
 			wait := idle.open()
-			err := h.reader.Wait(wait, at, page.Next)
+			err := ev.line.wait(wait, page.Next)
 			ended := wait.Err() != nil
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -91,7 +133,7 @@ func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Addres
 				return err
 			}
 		}
-		next, err := h.reader.Updates(ctx, at, page.Next, pageBatches)
+		next, err := ev.line.read(ctx, page.Next)
 		if err == nil {
 			err = ev.cycle(ctx, next)
 		}
@@ -109,6 +151,7 @@ func (h *Handler) follow(ctx context.Context, ev *events, at conversation.Addres
 			}
 		}
 	}
+	return nil
 }
 
 // untilRoom is when a long page is to be tried again for which there was no room, 0 if it
@@ -183,6 +226,7 @@ func (e *writeError) Unwrap() error { return e.err }
 type events struct {
 	w     *response
 	pages *pages
+	line  line
 	every time.Duration // between heartbeats
 	fail  context.CancelCauseFunc
 
@@ -242,13 +286,8 @@ func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 		b = append(b, p.JSON...)
 		b = append(b, "\n\n"...)
 	}
-	b = append(b, `event: control`+"\n"+`data:{"streamNextOffset":"`...)
-	b, _ = p.Next.AppendText(b) // it cannot fail
-	b = append(b, '"')
-	if p.UpToDate {
-		b = append(b, `,"upToDate":true`...)
-	}
-	e.buf = append(b, "}\n\n"...)
+	b = e.line.control(append(b, "event: control\ndata:"...), &p)
+	e.buf = append(b, "\n\n"...)
 	return e.send(large)
 }
 

@@ -35,7 +35,7 @@ func (h *Handler) updates(w *response, r *http.Request, at conversation.Address,
 	case "long-poll":
 		return h.longPoll(w, r, at, after)
 	case "sse":
-		return h.stream(w, r, at, after)
+		return h.stream(w, r, at, updatesLine{h.reader, at}, after)
 	default:
 		return invalid("The query parameter live is %.40q; it must be long-poll or sse.", live)
 	}
@@ -44,9 +44,19 @@ func (h *Handler) updates(w *response, r *http.Request, at conversation.Address,
 // longPoll answers as soon as there is a batch after the offset, whether it shows
 // anything or not, and with nothing when the window ends.
 func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
+	page, answered, err := h.held(w, r, updatesLine{h.reader, at}, after)
+	if answered || err != nil {
+		return err
+	}
+	return h.writePage(w, r, page)
+}
+
+// held reads what a line has after an offset, and waits for it until the line or the window
+// ends. A client that left meanwhile is answered.
+func (h *Handler) held(w *response, r *http.Request, l line, after conversation.Offset) (page conversation.Page, answered bool, err error) {
 	live, leave, err := h.enterLive(r.Context())
 	if err != nil {
-		return err
+		return page, false, err
 	}
 	defer leave()
 	w.unlimited()
@@ -56,10 +66,10 @@ func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address
 	wait := conversation.Tailing(window)
 	for held := false; ; {
 		// The read itself is not cut by the window: what it finds is an answer.
-		page, err := h.reader.Updates(ctx, at, after, pageBatches)
-		if err == nil && page.Next == after && window.Err() == nil {
+		page, err = l.read(ctx, after)
+		if err == nil && page.Next == after && !l.ended(&page) && window.Err() == nil {
 			held = true
-			if err = h.reader.Wait(wait, at, after); err == nil {
+			if err = l.wait(wait, after); err == nil {
 				ctx = tail
 				continue
 			}
@@ -71,13 +81,11 @@ func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address
 		switch {
 		case held && errors.Is(left, context.Canceled):
 			h.clientGone(w, r)
-			return nil
+			return page, true, nil
 		case err != nil:
-			return err
-		case left != nil:
-			return left
+			return page, false, err
 		}
-		return h.writePage(w, r, page)
+		return page, false, left
 	}
 }
 

@@ -34,14 +34,24 @@ type Server struct {
 	Cluster *Cluster
 	// StrictReads makes every read ask the bucket for the newest batch.
 	StrictReads bool
-	Admin       Admin
-	Events      Events
+	// Beta is nil if clients of the beta line are not served.
+	Beta   *Beta
+	Admin  Admin
+	Events Events
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration
 	// Agents are those of the file and of the program, sorted by name; there is at least
 	// one. They are this value's.
 	Agents []Agent
+}
+
+// Beta says where clients of the beta line find the agents.
+type Beta struct {
+	// Path is well formed, as a mount.
+	Path string
+	// Agents are names of agents, sorted; all of them unless the file says which.
+	Agents []string
 }
 
 // Limits bound what one request may bring, what all of them hold, and when one may come.

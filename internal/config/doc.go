@@ -48,6 +48,7 @@
 //	  heartbeat: 500ms        # suspect: 2s, fence: 1500ms; the same on all nodes
 //	  tls: {ca: ca.pem, cert: node.pem, key: node-key.pem, name: parley}
 //	strictReads: false
+//	beta: {path: /beta, agents: [echo]} # also for clients of the beta line; without agents, all
 //	admin: {listen: "", pprof: false} # health and metrics, "" is nowhere; with pprof profiles, too
 //	events:                   # where observability events go; without it, nowhere
 //	  live: true              # with deltas, requests, messages and logs, best effort

@@ -31,6 +31,7 @@ func (r *reader) server(root value) *Server {
 		{name: "console", example: "true", read: r.truth(func(t bool) { s.Console = t })},
 		{name: "cluster", example: "{listen: \"10.0.0.5:7946\"}", read: r.cluster(&s.Cluster)},
 		{name: "strictReads", example: "true", read: r.truth(func(t bool) { s.StrictReads = t })},
+		{name: "beta", example: "{path: /beta}", read: r.beta(&s.Beta)},
 		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: r.admin(&s.Admin)},
 		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
@@ -41,10 +42,45 @@ func (r *reader) server(root value) *Server {
 	s.ListenGiven = r.written(root, "listen")
 	r.shared(root)
 	r.ports(root, s)
+	r.betaAgents(root, s)
 	for _, a := range s.Agents {
 		r.define(a.Agent, (*path)(nil).key("agents").key(a.Agent.Name), s.Providers)
 	}
 	return s
+}
+
+// beta reads where clients of the beta line are served.
+func (r *reader) beta(dst **Beta) func(value) {
+	return func(v value) {
+		b := &Beta{}
+		r.fields(v, []field{
+			{name: "path", example: "/beta", read: r.text(&b.Path, checkMount), required: true},
+			{name: "agents", example: "[echo]", read: r.texts(&b.Agents)},
+		})
+		*dst = b
+	}
+}
+
+// betaAgents checks the agents of the beta line, and fills them in: all, if none is named.
+func (r *reader) betaAgents(root value, s *Server) {
+	if s.Beta == nil {
+		return
+	}
+	var all []string
+	for _, a := range s.Agents {
+		all = append(all, a.Agent.Name)
+	}
+	for _, name := range s.Beta.Agents {
+		if !slices.Contains(all, name) {
+			at, _ := r.given(root, "beta")
+			list, _ := r.given(at, "agents")
+			r.blame(list, fault{"names the agent " + quote(name) + ", which is not there", "name agents of the key agents, or leave the list out for all of them"})
+		}
+	}
+	if len(s.Beta.Agents) == 0 {
+		s.Beta.Agents = all
+	}
+	slices.Sort(s.Beta.Agents)
 }
 
 func (r *reader) networks(dst *[]netip.Prefix) func(value) {

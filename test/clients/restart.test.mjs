@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 
+import { betaClient, deltas, everything, followed as followedBeta, line, sdks } from './beta.mjs';
 import { showing } from './hook.mjs';
 import { secondOpinion } from './opinion.mjs';
 import { sharing } from './outages.mjs';
@@ -99,7 +100,36 @@ function followed(mount, live) {
   };
 }
 
+/** The same for a client of the beta line, which goes on from its offset. */
+function followedByBeta(sdk, mount, live) {
+  return async ({ down, up }) => {
+    const client = betaClient(sdk, mount);
+    const { name } = line(mount);
+    const id = unique();
+    await client.agents.prompt(name, id, { message: 'Hello' });
+    const admission = await client.agents.send(name, id, { message: `tokens=5 hold=${unique('gate')} tokens=5` });
+    let seen = '';
+    let over;
+    await new Promise((heard) => {
+      over = followedBeta(client, name, id, admission, live, (event) => {
+        if (event.type === 'text_delta' && (seen += event.text) === words(5)) heard();
+      });
+    });
+    await down();
+    await up();
+    const events = await over;
+    const ends = events.filter(({ type, message }) => type === 'message_end' && message.role === 'assistant');
+    assert.deepEqual(ends.map(({ message }) => message.content.map(({ text }) => text).join('')).slice(0, 1), [words(5)]);
+    assert.match(deltas(events).slice(words(5).length), continued);
+    assert.equal(events.at(-1).outcome, 'completed');
+    const all = await everything(client, name, id);
+    assert.deepEqual(all.filter(({ submissionId }) => submissionId === admission.submissionId), events, 'one stream before and after');
+  };
+}
+
 const cases = {
+  'a beta client follows: sse': followedByBeta(sdks['beta.7'], restarted.completions, 'sse'),
+  'a beta client follows: long-poll': followedByBeta(sdks['beta.5'], restarted.messages, 'long-poll'),
   'a reply is followed: sse, completions': followed(restarted.completions, 'sse'),
   'a reply is followed: sse, messages': followed(restarted.messages, 'sse'),
   'a reply is followed: long-poll, completions': followed(restarted.completions, 'long-poll'),

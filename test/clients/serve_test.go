@@ -23,6 +23,7 @@ const configuration = `
 listen: %s
 bucket: %s
 auth: {bearerEnv: SERVE_TOKEN}
+beta: {path: /beta}
 providers:
   first:
     api: openai-completions

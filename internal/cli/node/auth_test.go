@@ -115,7 +115,7 @@ func TestConfiguredCORS(t *testing.T) {
 			if w.Code != http.StatusTeapot || head.Get("Access-Control-Allow-Origin") != tt.allowed || (head.Get("Vary") == "Origin") != tt.varies {
 				t.Errorf("%d %v", w.Code, head)
 			}
-			const exposed = "Stream-Next-Offset, Stream-Up-To-Date, Location"
+			const exposed = "Stream-Next-Offset, Stream-Up-To-Date, Stream-Closed, Stream-Cursor, ETag, Location"
 			if got := head.Get("Access-Control-Expose-Headers"); (got == exposed) != (tt.allowed != "") {
 				t.Errorf("exposes %q", got)
 			}

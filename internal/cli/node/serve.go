@@ -275,6 +275,9 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	if how.outcomes != nil {
 		cfg.events.observers = append(slices.Clone(cfg.events.observers), outcomeLines(how.outcomes))
 	}
+	if b := conf.Beta; b != nil {
+		cfg.edge.Beta = &parleyhttp.Beta{Path: b.Path, Agents: b.Agents}
+	}
 	for _, a := range conf.Agents {
 		arm(a.Agent)
 		cfg.agents = append(cfg.agents, a.Agent)
@@ -328,6 +331,9 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 		for _, path := range a.Mounts {
 			fmt.Fprintf(out, "  %s/<any id>  agent %q, model %s\n", base+strings.TrimSuffix(path, "/"), a.Agent.Name, a.Agent.Model)
 		}
+	}
+	if b := conf.Beta; b != nil {
+		fmt.Fprintf(out, "\nClients of the beta line: base URL %s, agents %s.\n", base+strings.TrimSuffix(b.Path, "/"), strings.Join(b.Agents, ", "))
 	}
 	if conf.PublicURL != "" {
 		fmt.Fprintf(out, "\nClients reach it under %s.\n", conf.PublicURL)

@@ -1,0 +1,186 @@
+// Package beta is the wire of the event streams of the beta line, without a connection: what
+// a read asks for, in which order that is checked, and what an answer says beside its
+// events. Package http serves it.
+//
+// A stream is named by a path of its own, "agents/<name>/<id>" or "runs/<id>". An offset is
+// the number of an event, written as "0000000000000000_" and 16 digits, or -1 before the
+// first; reads are after it. Everything here is pure.
+package beta
+
+import (
+	"encoding/base64"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Headers of a stream, beside those of the current line.
+const (
+	HeaderClosed = "Stream-Closed"
+	HeaderCursor = "Stream-Cursor"
+)
+
+// PageEvents is how many events one answer, or one cycle of a live one, has at most.
+const PageEvents = 100
+
+// Live is how a read goes on once it has reached the end.
+type Live string
+
+// The live modes. The zero value is a catch-up read.
+const (
+	CatchUp  Live = ""
+	LongPoll Live = "long-poll"
+	SSE      Live = "sse"
+)
+
+// Read is what a query asks for.
+type Read struct {
+	// After is the number of the event to read after, -1 for the start. Now asks for the end
+	// instead, and Tail, unless 0, for the last so many events; both leave After -1.
+	After int64
+	Now   bool
+	Tail  int64
+	Live  Live
+	// Cursor is what a client sent as its cursor, "" if it sent none.
+	Cursor string
+}
+
+// ParseRead checks a query, in the order of the protocol: a repeated offset, a repeated
+// tail, its value, live without an offset, the value of live, that of the offset.
+func ParseRead(q url.Values) (Read, error) {
+	r := Read{After: -1, Cursor: q.Get("cursor")}
+	offsets, tails := q["offset"], q["tail"]
+	switch {
+	case len(offsets) > 1:
+		return r, invalid("The query parameter offset must be there once, not %d times.", len(offsets))
+	case len(tails) > 1:
+		return r, invalid("The query parameter tail must be there once, not %d times.", len(tails))
+	}
+	if len(tails) == 1 {
+		var ok bool
+		if r.Tail, ok = parseTail(tails[0]); !ok {
+			return r, invalid("The query parameter tail is %.40q; it must be an integer of 1 or more.", tails[0])
+		}
+	}
+	if live, ok := q["live"]; ok {
+		switch r.Live = Live(live[0]); {
+		case len(offsets) == 0:
+			return r, invalid("The query parameter live needs an offset: -1, now, or one that a response returned.")
+		case r.Live != LongPoll && r.Live != SSE:
+			return r, invalid("The query parameter live is %.40q; it must be long-poll or sse.", live[0])
+		}
+	}
+	if len(offsets) == 0 {
+		return r, nil
+	}
+	switch offset := offsets[0]; offset {
+	case "-1":
+	case "now":
+		r.Now, r.Tail = true, 0
+	default:
+		n, ok := parseOffset(offset)
+		if !ok {
+			return r, invalid("The query parameter offset must be -1, now, or an offset that a response returned.")
+		}
+		r.After, r.Tail = n, 0
+	}
+	return r, nil
+}
+
+// From is the number to read after in a stream whose last event is end.
+func (r Read) From(end int64) int64 {
+	switch {
+	case r.Now:
+		return end
+	case r.Tail > 0:
+		return max(-1, end-r.Tail)
+	}
+	return r.After
+}
+
+// parseTail reads [1-9][0-9]*. What is too large to be a number is more than any stream has.
+func parseTail(s string) (int64, bool) {
+	if !digits(s) || s[0] == '0' {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		n = math.MaxInt64
+	}
+	return n, true
+}
+
+// parseOffset reads two integers joined by "_", of which the second counts.
+func parseOffset(s string) (int64, bool) {
+	first, second, ok := strings.Cut(s, "_")
+	if !ok || !digits(first) || !digits(second) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(second, 10, 64)
+	return n, err == nil && n < 1e16
+}
+
+func digits(s string) bool {
+	return s != "" && strings.TrimLeft(s, "0123456789") == ""
+}
+
+// Offset writes the number of an event.
+func Offset(n int64) string { return conversation.Offset(n).String() }
+
+// ETag names what a read after start through next has found in a stream. done says that the
+// stream is closed and nothing follows.
+func ETag(stream string, start, next int64, done bool) string {
+	tag := base64.StdEncoding.EncodeToString([]byte(stream)) + ":" + Offset(start) + ":" + Offset(next)
+	if done {
+		tag += ":c"
+	}
+	return `"` + tag + `"`
+}
+
+// Cursors count intervals of 20 s since an epoch, so that caches between clients and server
+// tell one moment's answers from those of the next.
+const (
+	cursorEpoch    = 1_728_432_000_000 // ms
+	cursorInterval = 20_000            // ms
+	maxCursorJump  = 180
+)
+
+// Cursor is the cursor of an answer. That of a client which is not behind the clock is
+// advanced by jump, 1 to 180, so that it never gets the same again.
+func Cursor(now time.Time, asked string, jump int64) string {
+	current := (now.UnixMilli() - cursorEpoch) / cursorInterval
+	if n, ok := leading(asked); ok && n >= current {
+		current = n + min(max(jump, 1), maxCursorJump)
+	}
+	return strconv.FormatInt(current, 10)
+}
+
+// leading is the number that a text begins with.
+func leading(s string) (int64, bool) {
+	s = strings.TrimLeft(s, " \t\n")
+	end := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	n, err := strconv.ParseInt(s[:end], 10, 64)
+	return n, err == nil && n < math.MaxInt64-maxCursorJump
+}
+
+// AppendControl appends the JSON of a control frame: where a cycle has ended.
+func AppendControl(dst []byte, next int64, upToDate, closed bool, cursor string) []byte {
+	dst = append(dst, `{"streamNextOffset":"`...)
+	dst, _ = conversation.Offset(next).AppendText(dst) // it cannot fail
+	dst = append(dst, '"')
+	switch {
+	case upToDate && closed:
+		return append(dst, `,"streamClosed":true}`...)
+	case upToDate:
+		return append(append(append(dst, `,"streamCursor":"`...), cursor...), `","upToDate":true}`...)
+	}
+	return append(append(append(dst, `,"streamCursor":"`...), cursor...), `"}`...)
+}
+
+func invalid(format string, args ...any) error {
+	return conversation.Errorf(conversation.CodeInvalidRequest, format, args...)
+}

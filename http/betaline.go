@@ -1,0 +1,184 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Beta serves the conversations of agents to clients of the beta line as well, as event
+// streams, below a path of its own:
+//
+//	GET, HEAD {Path}/agents/:name/:id        the stream
+//	POST      {Path}/agents/:name/:id        admission of {message, images}, or its result
+//	POST      {Path}/agents/:name/:id/abort
+//	GET, HEAD {Path}/runs/:id                a run: none is known
+//	POST      {Path}/workflows/:name         likewise
+type Beta struct {
+	// Path is like that of a [Mount]; "/" puts the routes at the root.
+	Path string
+	// Agents are the names that may stand in the path, at least one.
+	Agents []string
+}
+
+// betaLine is the beta line of a handler.
+type betaLine struct {
+	*Handler
+	prefix string // of its routes, without a slash at the end
+	agents []string
+	events conversation.EventReader
+}
+
+// mountBeta adds the routes of the beta line. They must not overlap those of mounts: who
+// reads them would get answers of either line.
+func (h *Handler) mountBeta(o *Beta, mounts []Mount) error {
+	events, ok := h.reader.(conversation.EventReader)
+	switch {
+	case !ok:
+		return errors.New("beta line: the reader has no event streams")
+	case len(o.Agents) == 0:
+		return errors.New("beta line: names no agent: list those that its clients may reach")
+	case len(h.opts.Channels) > 0 && (o.Path == channelsPath || strings.HasPrefix(o.Path, channelsPath+"/")):
+		return fmt.Errorf("beta line at %q: channels are served there", o.Path)
+	}
+	if err := checkMountPath(o.Path); err != nil {
+		return fmt.Errorf("beta line at %q: %w", o.Path, err)
+	}
+	if known, ok := h.dispatcher.(registry); ok {
+		for _, a := range o.Agents {
+			if !known.Serves(a) {
+				return fmt.Errorf("beta line at %q: agent %q is not registered: register it with the runtime or leave it out", o.Path, a)
+			}
+		}
+	}
+	b := &betaLine{Handler: h, prefix: strings.TrimSuffix(o.Path, "/"), agents: o.Agents, events: events}
+	for _, path := range b.paths() {
+		for _, m := range mounts {
+			for _, other := range mountPaths(m) {
+				if overlap(path, other) {
+					return fmt.Errorf("beta line at %q: its route %s and %s of the mount %q overlap: give one of them another path", o.Path, path, other, m.Path)
+				}
+			}
+		}
+	}
+	agent, run := methods{http.MethodGet: b.get, http.MethodHead: b.head, http.MethodPost: b.post}, http.HandlerFunc(b.run)
+	paths := b.paths()
+	h.router.Handle(paths[0], b.route(agent))
+	h.router.Handle(paths[1], b.route(methods{http.MethodPost: h.abort}))
+	h.router.Handle(paths[2], run)
+	h.router.Handle(paths[3], http.HandlerFunc(b.workflow))
+	return nil
+}
+
+func (b *betaLine) paths() []string {
+	const agent = "/agents/{name:[^/]*}/{id:[^/]*}"
+	return []string{b.prefix + agent, b.prefix + agent + "/abort", b.prefix + "/runs/{id:[^/]*}", b.prefix + "/workflows/{name:[^/]*}"}
+}
+
+// mountPaths are the routes of a mount, as the router takes them.
+func mountPaths(m Mount) []string {
+	path := strings.TrimSuffix(m.Path, "/") + "/{id:[^/]*}"
+	return []string{path, path + "/abort", path + "/attachments/{attachment:[^/]+}"}
+}
+
+// overlap reports whether a path may match both routes.
+func overlap(a, b string) bool {
+	one, other := segments(a), segments(b)
+	return len(one) == len(other) && !slices.ContainsFunc(one, func(s segment) bool {
+		o := other[s.n]
+		return !s.variable && !o.variable && s.text != o.text
+	})
+}
+
+type segment struct {
+	n        int
+	text     string
+	variable bool
+}
+
+func segments(path string) (out []segment) {
+	path = strings.ReplaceAll(path, "[^/]", "") // of the pattern of a variable
+	for s := range strings.SplitSeq(path, "/") {
+		out = append(out, segment{len(out), s, strings.HasPrefix(s, "{")})
+	}
+	return out
+}
+
+// route serves one route of the conversations of all agents of the line.
+func (b *betaLine) route(serve methods) http.Handler {
+	return b.allow(serve, func(w *response, r *http.Request, endpoint endpoint) error {
+		if r.Method == http.MethodPost {
+			if _, err := waits(parseQuery(r.URL.RawQuery)); err != nil {
+				return err
+			}
+		}
+		name, err := nameOf(mux.Vars(r)["name"], "agent name")
+		if err != nil {
+			return err
+		}
+		id, err := conversationID(mux.Vars(r)["id"])
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(b.agents, name) {
+			return conversation.Errorf(conversation.CodeAgentNotFound, "No agent %.80q is served here.", name)
+		}
+		return endpoint(w, r, conversation.Address{Agent: name, ID: id})
+	})
+}
+
+// nameOf decodes the path segment of a name, once.
+func nameOf(segment, what string) (string, error) {
+	name, err := url.PathUnescape(segment)
+	if err != nil || strings.TrimFunc(name, isBlank) == "" {
+		return "", invalid("The %s in the path must not be empty or blank, nor have an invalid escape.", what)
+	}
+	return name, nil
+}
+
+// waits reads the one query parameter of an admission: wait=result, or nothing.
+func waits(q url.Values) (bool, error) {
+	if !q.Has("wait") {
+		return false, nil
+	}
+	if v := q["wait"]; len(v) != 1 || v[0] != "result" {
+		return false, invalid("The query parameter wait must be there once, with the value result.")
+	}
+	return true, nil
+}
+
+// run answers reads of runs. There are none: a stream of a run exists from its admission on.
+func (b *betaLine) run(w http.ResponseWriter, r *http.Request) {
+	serve := methods{http.MethodGet: nil, http.MethodHead: nil}
+	b.allow(serve, func(_ *response, r *http.Request, _ endpoint) error {
+		id, err := nameOf(mux.Vars(r)["id"], "run id")
+		if q := parseQuery(r.URL.RawQuery); err == nil && r.Method == http.MethodGet && !q.Has("meta") {
+			_, err = parseRead(q)
+		}
+		if err != nil {
+			return err
+		}
+		return conversation.Errorf(conversation.CodeRunNotFound, "No run %.80q is known here.", id)
+	}).ServeHTTP(w, r)
+}
+
+// workflow answers invocations of workflows. There are none.
+func (b *betaLine) workflow(w http.ResponseWriter, r *http.Request) {
+	b.allow(methods{http.MethodPost: nil}, func(_ *response, r *http.Request, _ endpoint) error {
+		if _, err := waits(parseQuery(r.URL.RawQuery)); err != nil {
+			return err
+		}
+		name, err := nameOf(mux.Vars(r)["name"], "workflow name")
+		if err != nil {
+			return err
+		}
+		return conversation.Errorf(conversation.CodeWorkflowNotFound, "No workflow %.80q is served here.", name)
+	}).ServeHTTP(w, r)
+}

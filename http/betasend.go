@@ -1,0 +1,180 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/http/beta"
+)
+
+// betaWords is the vocabulary of the beta line.
+var betaWords = vocabulary{body: "message", attachments: "images"}
+
+// readBetaPrompt decodes and checks a spooled body of {message, images}. A body of white
+// space is one without members.
+func readBetaPrompt(opts *Options, body *spool) (*prompt, error) {
+	has, err := locate(body, betaWords.body)
+	if err != nil && !errors.Is(err, errEmptyBody) {
+		return nil, err
+	}
+	p := &promptReader{opts: opts, body: body, has: has, budget: opts.MaxTextBytes, words: betaWords}
+	p.out.delivery.Kind = conversation.KindUser
+	err = p.text()
+	if v, ok := has[betaWords.attachments]; ok && err == nil {
+		err = p.attachments(v)
+	}
+	return p.finish(err)
+}
+
+// betaAdmitted is the body of a 202, and, with a result, of the 200 of who has waited.
+type betaAdmitted struct {
+	Result       json.RawMessage           `json:"result,omitempty"`
+	StreamURL    string                    `json:"streamUrl"`
+	Offset       string                    `json:"offset"`
+	SubmissionID conversation.SubmissionID `json:"submissionId"`
+}
+
+// post admits one prompt. The offset of its answer is from before the admission, so that
+// all events of the prompt come after it.
+func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) error {
+	wait, err := waits(parseQuery(r.URL.RawQuery))
+	if err != nil {
+		return err
+	}
+	if err := checkBetaMedia(r); err != nil {
+		return err
+	}
+	before := int64(-1)
+	switch end, err := b.events.EventTail(r.Context(), at); {
+	case err == nil:
+		before = end.Next
+	case conversation.CodeOf(err) != conversation.CodeStreamNotFound:
+		return err
+	}
+	receipt, _, err := b.take(w, r, at, readBetaPrompt)
+	if err != nil {
+		return err
+	}
+	a := betaAdmitted{StreamURL: b.streamURL(r), Offset: beta.Offset(before), SubmissionID: receipt.SubmissionID}
+	status := http.StatusAccepted
+	if wait {
+		done, err := b.settlement(w, r, at, before, receipt.SubmissionID)
+		switch {
+		case err != nil:
+			return b.unheard(r, &a, err)
+		case done.Outcome != conversation.OutcomeCompleted:
+			b.writeEnvelope(w, r, http.StatusInternalServerError, done.Error)
+			return nil
+		}
+		status, a.Result = http.StatusOK, done.Result
+	} else {
+		w.Header().Set("Location", a.StreamURL)
+		w.Header().Set(headerNextOffset, a.Offset)
+	}
+	body, err := conversation.EncodeJSON(a)
+	if err != nil {
+		return fmt.Errorf("encode receipt of %s: %w", receipt.SubmissionID, err)
+	}
+	secure(w.Header())
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // it is admitted, whether the client hears it or not
+	return nil
+}
+
+// checkBetaMedia accepts whatever names application/json. A request without a body needs no
+// media type: that it lacks a message is what is wrong with it.
+func checkBetaMedia(r *http.Request) error {
+	media := strings.ToLower(r.Header.Get("Content-Type"))
+	switch {
+	case r.ContentLength == 0, r.ContentLength < 0 && media == "":
+		return invalid("The member message is missing; it must be a string.")
+	case !strings.Contains(media, "application/json"):
+		return checkMediaType(r)
+	}
+	return nil
+}
+
+// betaSettled is the event that ends a submission.
+type betaSettled struct {
+	Type         string                    `json:"type"`
+	SubmissionID conversation.SubmissionID `json:"submissionId"`
+	Outcome      conversation.Outcome      `json:"outcome"`
+	Result       json.RawMessage           `json:"result"`
+	Error        envelopeError             `json:"error"`
+}
+
+// settlement waits for the end of a submission.
+func (b *betaLine) settlement(
+	w *response, r *http.Request, at conversation.Address, after int64, id conversation.SubmissionID,
+) (*betaSettled, error) {
+	live, leave, err := b.enterLive(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	w.unlimited()
+	for ctx := live; ; ctx = conversation.Tailing(live) {
+		page, err := b.events.Events(ctx, at, after, beta.PageEvents)
+		if err != nil {
+			return nil, err
+		}
+		if done, err := settledIn(page.JSON, id); done != nil || err != nil {
+			return done, err
+		}
+		if after = page.Next; !page.UpToDate {
+			continue
+		}
+		if err := b.reader.Wait(conversation.Tailing(live), at, page.Through); err != nil {
+			if cause := context.Cause(live); cause != nil && r.Context().Err() == nil {
+				err = cause
+			}
+			return nil, err
+		}
+	}
+}
+
+// settledIn looks for the end of a submission on a page of events.
+func settledIn(page []byte, id conversation.SubmissionID) (*betaSettled, error) {
+	if !bytes.Contains(page, []byte(`"type":"submission_settled"`)) {
+		return nil, nil
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(page, &raw); err != nil {
+		return nil, fmt.Errorf("decode events: %w", err)
+	}
+	for _, line := range raw {
+		var e betaSettled
+		if !bytes.Contains(line, []byte(`"type":"submission_settled"`)) {
+			continue
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("decode event: %w", err)
+		}
+		if e.Type == "submission_settled" && e.SubmissionID == id {
+			return &e, nil
+		}
+	}
+	return nil, nil
+}
+
+// unheard is the answer to who waits for a result and cannot have it here: the message is
+// admitted, so nothing may say that it left nothing behind.
+func (b *betaLine) unheard(r *http.Request, a *betaAdmitted, err error) error {
+	if r.Context().Err() != nil {
+		return err
+	}
+	e := conversation.InDoubt(conversation.CodeAdmissionUnknown, time.Second, err)
+	e.Details = fmt.Sprintf("The message was admitted as %s and will be settled. This server cannot wait for it: read the stream after meta.offset.", a.SubmissionID)
+	e.Meta = map[string]any{"submissionId": a.SubmissionID, "streamUrl": a.StreamURL, "offset": a.Offset}
+	return e
+}
