@@ -109,6 +109,7 @@ func harnesses() []row {
 		{"internal/chaos", 4, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "providers", "storage", "storage/storagetest"), list("github.com/google/go-cmp")},
 		{"internal/cli", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term")},
 		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/clickhousetest", "internal/cli", "internal/config", "internal/s3front", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/spf13/cobra")},
+		{"internal/cli/converse", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/term")},
 		{"internal/cli/keep", 4, command, nil, list("github.com/spf13/cobra")},
 		{"internal/cli/look", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/sync")},
 		{"internal/cli/node", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/spf13/cobra", "golang.org/x/sync")},
@@ -197,6 +198,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/minio/minio-go":             {code: list("storage/s3")},
 		"github.com/oklog/ulid":                 {code: list("actors", "http", "internal/cli")},
 		"github.com/santhosh-tekuri/jsonschema": {code: list("agent"), tests: list("observability")},
+		"github.com/creack/pty":                 {tests: list("internal/cli/node", "cmd/parley")},
 		"github.com/spf13/cobra":                {code: list("cmd", "internal/cli")},
 		"github.com/spf13/pflag":                {code: list("internal/cli")},
 		"github.com/prometheus/client_golang":   {code: list("internal/admin")},
@@ -471,6 +473,7 @@ func neverArrows() []arrow {
 		{"internal/cli/look", list("internal/cli/keep", "internal/cli/node", "internal/cli/talk", "actors"), "what is shown was written down"},
 		{"internal/cli/node", list("internal/cli/keep", "internal/cli/look", "internal/cli/talk"), "each room of commands has readers of its own"},
 		{"internal/cli/talk", list("internal/cli/keep", "internal/cli/look", "internal/cli/node", "actors", "storage/inspect"), "it is a client"},
+		{"internal/cli/converse", list("internal/cli/keep", "internal/cli/look", "internal/cli/node", "internal/cli/talk", "actors", "storage/inspect"), "it is a client"},
 	}
 }
 

@@ -80,6 +80,7 @@ func (b *binary) talked(t *testing.T) (submission string) {
 	n.Kill()
 	n = b.Start(t, "dev", "--quiet", "--listen", "127.0.0.1:0")
 	b.want(t, "send", 0, "40\n[completed]", "--key", "k", n.Base+"/x", "long 40")
+	b.want(t, "chat", 0, "", n.Base+"/y") // no line comes
 	b.want(t, "abort", 0, "nothing to abort", n.Base+"/x")
 	b.want(t, "signal", 0, "signalled", n.Base+"/x", "approval", "true")
 	b.want(t, "signal", 1, "409 already_decided", n.Base+"/x", "approval", "true")

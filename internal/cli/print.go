@@ -99,7 +99,7 @@ func (p *Printer) End() {
 // Notice tells errOut something on a line of its own, also in the middle of a text where both
 // are one terminal.
 func (p *Printer) Notice(errOut io.Writer, format string, args ...any) {
-	if IsTerminal(p.out) && IsTerminal(errOut) {
+	if p.out == errOut || IsTerminal(p.out) && IsTerminal(errOut) {
 		p.End()
 	}
 	fmt.Fprintf(errOut, "parley: "+format+"\n", args...)
@@ -144,7 +144,9 @@ func (p *Printer) Chunk(c conversation.Chunk) {
 	case conversation.ChunkDataPart:
 		p.data(p.message(c.MessageID, ""), c.Name, string(c.Data))
 	case conversation.ChunkCompleted:
-		p.End()
+		if p.call == "" { // what a tool says comes on its line
+			p.End()
+		}
 		p.step(c.MessageID)
 	case conversation.ChunkSettled:
 		p.settled(c.SubmissionID, c.Outcome, c.Error)

@@ -1,7 +1,7 @@
 // Package cli is the program without its commands: how it is run and how it ends, and what
 // the rooms of its commands share.
 //
-// The commands are in rooms by who reads what they print: node (init, dev, serve, run), talk
+// The commands are in rooms by who reads what they print: node (init, dev, serve, run, chat), talk
 // (send, signal, tail, abort), look (stats, trace, events, models) and keep (log, bucket, cluster).
 // A [Room] makes its commands, and no room imports another. All of them know the
 // [Program], which is what an author has compiled in. Here is what more than

@@ -26,6 +26,10 @@ type terminal struct {
 
 func newTerminal(out io.Writer) *terminal { return &terminal{out: out} }
 
+// Clean returns a writer of what models and clients say to a terminal, as the standard output
+// of the program is.
+func Clean(out io.Writer) io.Writer { return newTerminal(out) }
+
 // Write implements io.Writer.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -67,8 +71,8 @@ func steers(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// fileOf is the file below a writer or a reader, nil if there is none.
-func fileOf(v any) *os.File {
+// File is the file below a writer or a reader, nil if there is none.
+func File(v any) *os.File {
 	if t, ok := v.(*terminal); ok {
 		v = t.out
 	}
@@ -78,7 +82,7 @@ func fileOf(v any) *os.File {
 
 // IsTerminal reports whether a standard stream of the program is a terminal.
 func IsTerminal(stream any) bool {
-	f := fileOf(stream)
+	f := File(stream)
 	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
@@ -87,7 +91,7 @@ func Width(stream any) int {
 	if !IsTerminal(stream) {
 		return 0
 	}
-	w, _, err := term.GetSize(int(fileOf(stream).Fd()))
+	w, _, err := term.GetSize(int(File(stream).Fd()))
 	if err != nil {
 		return 0
 	}

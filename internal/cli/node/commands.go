@@ -1,6 +1,6 @@
-// Package node has the commands that are a node: dev, serve and run, and init, which writes
-// a first agent. It wires the bucket,
-// the providers, the runtime and HTTP, and names the sinks of events.
+// Package node has the commands that are a node: dev, serve, run and chat, and init, which writes
+// a first agent. It wires the bucket, the providers, the runtime and HTTP, and names the sinks
+// of events.
 package node
 
 import (
@@ -11,5 +11,5 @@ import (
 
 // Commands are those of this room.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{devCommand(p), serveCommand(p), runCommand(p), initCommand()}
+	return []*cobra.Command{devCommand(p), serveCommand(p), runCommand(p), chatCommand(p), initCommand()}
 }

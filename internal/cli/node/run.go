@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -83,33 +84,15 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if err != nil {
 		return err
 	}
-	single, err := cfg.single()
-	if err != nil {
-		return err
-	}
-	reg, err := registryOf(cfg.program, single.Providers)
-	if err != nil {
-		return fmt.Errorf("%s: %w", cfg.file, err)
-	}
-	hidden.Add(reg.Secrets()...)
-	if err := checkAgent(reg, single.Agent, false); err != nil {
-		return fmt.Errorf("%s: %w", cfg.file, err)
-	}
 	fresh := cfg.id == ""
-	if fresh {
-		cfg.id = cli.NewKey()
-	}
-	if err := checkID(cfg.id); err != nil {
+	single, alone, err := cfg.alone(hidden, log)
+	if err != nil {
 		return err
 	}
 	if cfg.message, err = cli.ReadMessage(cfg.message, in, "write it behind -m, or pipe it to -m -"); err != nil {
 		return err
 	}
-	n, err := newBackend(nodeConfig{
-		bucket: config.Bucket{Dir: cfg.data}, memory: cfg.data == "",
-		agents: []*agent.Agent{single.Agent}, providers: reg,
-		log: log,
-	})
+	n, err := newBackend(*alone)
 	if err != nil {
 		return err
 	}
@@ -139,6 +122,32 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 		}
 	}
 	return cli.ExitOf(x.result.Outcome)
+}
+
+// alone is the agent that is named and the node of it, and names the conversation.
+func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Single, *nodeConfig, error) {
+	single, err := cfg.single()
+	if err != nil {
+		return nil, nil, err
+	}
+	reg, err := registryOf(cfg.program, single.Providers)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", cfg.file, err)
+	}
+	hidden.Add(reg.Secrets()...)
+	if err := checkAgent(reg, single.Agent, false); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", cfg.file, err)
+	}
+	if cfg.id == "" {
+		cfg.id = cli.NewKey()
+	}
+	if err := checkID(cfg.id); err != nil {
+		return nil, nil, err
+	}
+	return single, &nodeConfig{
+		bucket: config.Bucket{Dir: cfg.data}, memory: cfg.data == "",
+		agents: []*agent.Agent{single.Agent}, providers: reg, log: log,
+	}, nil
 }
 
 // single returns the agent that is named: one of the program, or that of a file.

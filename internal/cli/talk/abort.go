@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
 func abortCommand() *cobra.Command {
@@ -20,24 +22,28 @@ func abortCommand() *cobra.Command {
 			return abort(cmd.Context(), tokenEnv, args[0], cmd.OutOrStdout())
 		},
 	}
-	tokenFlag(cmd, &tokenEnv)
+	converse.TokenFlag(cmd, &tokenEnv)
 	return cmd
 }
 
 // abort asks once, and the client does not repeat it: that could end a message that
 // was sent in between.
 func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
-	at, err := conversationURL(rawURL)
+	at, err := converse.ParseURL(rawURL)
 	if err != nil {
 		return err
 	}
-	c, err := newClient(at, tokenEnv, nil)
+	token, err := converse.TokenOf(tokenEnv)
+	if err != nil {
+		return err
+	}
+	c, err := converse.NewClient(at, token, nil)
 	if err != nil {
 		return err
 	}
 	aborted, err := c.Abort(ctx)
 	if err != nil {
-		return fmt.Errorf("abort: %w", readable(err))
+		return fmt.Errorf("abort: %w", converse.Readable(err))
 	}
 	said := "nothing to abort"
 	if aborted {

@@ -6,19 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/client"
-	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
 )
-
-// queueLook is how long nothing may come of an answer before it is looked at what the message
-// waits for.
-const queueLook = 500 * time.Millisecond
 
 type sendConfig struct {
 	key      string
@@ -60,12 +54,12 @@ func sendCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	cfg.initial.Flag(cmd)
 	cmd.Flags().Var(&cfg.initial, "data", "the same as --initial-data")
-	tokenFlag(cmd, &cfg.tokenEnv)
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
 
 func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut io.Writer) error {
-	at, err := conversationURL(rawURL)
+	at, err := converse.ParseURL(rawURL)
 	if err != nil {
 		return err
 	}
@@ -79,10 +73,14 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if initial := cfg.initial.JSON(); initial != nil {
 		m.InitialData = initial
 	}
-	notes := &notices{at: at, errOut: errOut}
-	c, receipt, err := post(ctx, notes, cfg.tokenEnv, m)
+	notes := &converse.Notices{At: at, ErrOut: errOut}
+	token, err := converse.TokenOf(cfg.tokenEnv)
 	if err != nil {
-		return unsure(ctx, "send", "message", m, err)
+		return err
+	}
+	c, receipt, err := converse.Post(ctx, notes, token, m)
+	if err != nil {
+		return converse.Unsure(ctx, "send", "message", m, err)
 	}
 	if cfg.noWait {
 		return json.NewEncoder(out).Encode(receipt)
@@ -91,105 +89,15 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	if receipt.Deduplicated {
 		before = ", before"
 	}
-	notes.line("accepted%s as %s", before, receipt.SubmissionID)
-	reply := newReply(c, receipt, cli.NewPrinter(out, &cli.PrintOptions{Only: receipt.SubmissionID, JSON: cfg.json}), notes)
-	outcome, err := reply.follow(ctx)
-	reply.printer.End()
+	notes.Line("accepted%s as %s", before, receipt.SubmissionID)
+	reply := converse.NewReply(c, receipt, cli.NewPrinter(out, &cli.PrintOptions{Only: receipt.SubmissionID, JSON: cfg.json}), notes)
+	outcome, err := reply.Follow(ctx)
+	reply.End()
 	if err != nil && ctx.Err() != nil {
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the server goes on with the message, and parley tail %s shows it", at.Redacted())}
 	}
 	if err != nil {
-		return fmt.Errorf("follow the reply: %w", readable(err))
+		return fmt.Errorf("follow the reply: %w", converse.Readable(err))
 	}
 	return cli.ExitOf(outcome)
-}
-
-// reply is the answer to one message while it comes.
-type reply struct {
-	conversation *client.Conversation
-	receipt      client.Receipt
-	notes        *notices
-
-	mu      sync.Mutex // of what prints
-	printer *cli.Printer
-}
-
-func newReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *notices) *reply {
-	a := &reply{conversation: c, receipt: r, printer: p, notes: notes}
-	notes.notice = func(errOut io.Writer, format string, args ...any) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.printer.Notice(errOut, format, args...)
-	}
-	return a
-}
-
-// follow prints it until its settlement.
-func (r *reply) follow(ctx context.Context) (conversation.Outcome, error) {
-	looking, begun := context.WithCancel(ctx)
-	var look sync.WaitGroup
-	look.Go(func() { r.queue(looking) })
-	defer look.Wait()
-	defer begun()
-	for update, err := range r.conversation.Observe(ctx, r.receipt.Offset, nil) {
-		if err != nil {
-			return "", err
-		}
-		if outcome, ended := r.print(update.Chunks, begun); ended {
-			return outcome, nil
-		}
-	}
-	return "", ctx.Err() // not reached: it ends with an error
-}
-
-// print shows what has come, and reports whether that is the end.
-func (r *reply) print(chunks []conversation.Chunk, begun func()) (conversation.Outcome, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range chunks {
-		r.printer.Chunk(c)
-		if r.printer.Begun() {
-			begun()
-		}
-		if outcome, ok := cli.SettlementOf(c, r.receipt.SubmissionID); ok {
-			return outcome, true
-		}
-	}
-	return "", false
-}
-
-// queue says how many messages are before this one, if it is not answered soon.
-func (r *reply) queue(ctx context.Context) {
-	timer := time.NewTimer(queueLook)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-timer.C:
-	}
-	s, err := r.conversation.History(ctx)
-	if err != nil {
-		return // who follows the answer finds out why
-	}
-	if n := waiting(s, r.receipt.SubmissionID); n > 0 && ctx.Err() == nil {
-		r.notes.line("it waits behind %s", cli.Count(int64(n), "message"))
-	}
-}
-
-// waiting counts the submissions before one that are not settled.
-func waiting(s *conversation.Snapshot, id conversation.SubmissionID) int {
-	settled := map[conversation.SubmissionID]bool{}
-	for _, e := range s.Settlements {
-		settled[e.SubmissionID] = true
-	}
-	n := 0
-	for _, m := range s.Messages {
-		if m.SubmissionID == id {
-			return n
-		}
-		if delivered := m.Purpose == conversation.PurposeUser || m.Purpose == conversation.PurposeDispatch; delivered && !settled[m.SubmissionID] {
-			n++
-		}
-	}
-	return 0
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
 func TestConversationURLKeepsEscapes(t *testing.T) {
@@ -28,7 +29,7 @@ func TestConversationURLKeepsEscapes(t *testing.T) {
 		"http://h/agents/echo/x?":                 "http://h/agents/echo/x",
 		"https://[::1]:3000/echo/x":               "https://[::1]:3000/echo/x",
 	} {
-		if got, err := conversationURL(given); err != nil || got.String() != want {
+		if got, err := converse.ParseURL(given); err != nil || got.String() != want {
 			t.Errorf("%s: got %v, %v; want %s", given, got, err, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
 type signalConfig struct{ key, tokenEnv string }
@@ -33,12 +34,12 @@ func signalCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a signal sent again under its key is not repeated")
-	tokenFlag(cmd, &cfg.tokenEnv)
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
 
 func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, out, errOut io.Writer) error {
-	at, err := conversationURL(rawURL)
+	at, err := converse.ParseURL(rawURL)
 	if err != nil {
 		return err
 	}
@@ -49,8 +50,12 @@ func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, o
 	if m.Key = cfg.key; m.Key == "" {
 		m.Key = cli.NewKey()
 	}
-	if _, _, err = post(ctx, &notices{at: at, errOut: errOut}, cfg.tokenEnv, m); err != nil {
-		return unsure(ctx, "signal", "signal", m, err)
+	token, err := converse.TokenOf(cfg.tokenEnv)
+	if err != nil {
+		return err
+	}
+	if _, _, err = converse.Post(ctx, &converse.Notices{At: at, ErrOut: errOut}, token, m); err != nil {
+		return converse.Unsure(ctx, "signal", "signal", m, err)
 	}
 	_, err = fmt.Fprintln(out, "signalled")
 	return err

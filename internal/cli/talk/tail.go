@@ -11,6 +11,7 @@ import (
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
 type tailConfig struct {
@@ -31,7 +32,7 @@ func tailCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
-	tokenFlag(cmd, &cfg.tokenEnv)
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
 	return cmd
 }
 
@@ -46,12 +47,16 @@ func oneURL(command string) cobra.PositionalArgs {
 }
 
 func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Writer) error {
-	at, err := conversationURL(rawURL)
+	at, err := converse.ParseURL(rawURL)
 	if err != nil {
 		return err
 	}
-	notes := &notices{at: at, errOut: errOut}
-	c, err := newClient(at, cfg.tokenEnv, notes.retrying)
+	notes := &converse.Notices{At: at, ErrOut: errOut}
+	token, err := converse.TokenOf(cfg.tokenEnv)
+	if err != nil {
+		return err
+	}
+	c, err := converse.NewClient(at, token, notes.Retrying)
 	if err != nil {
 		return err
 	}
@@ -61,16 +66,16 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	}
 	p := cli.NewPrinter(out, &cli.PrintOptions{JSON: cfg.json})
 	defer p.End()
-	notes.notice = p.Notice
+	notes.Notice = p.Notice
 	for update, err := range c.Observe(ctx, after, nil) {
 		var refused *client.Error
 		switch {
 		case errors.Is(err, context.Canceled):
 			return nil // interrupting is how a tail ends
 		case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
-			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), readable(err))
+			return fmt.Errorf("nobody has sent a message to %s yet: %w", at.Redacted(), converse.Readable(err))
 		case err != nil:
-			return readable(err)
+			return converse.Readable(err)
 		}
 		for _, chunk := range update.Chunks {
 			p.Chunk(chunk)

@@ -1,4 +1,10 @@
-package talk
+// Package converse is a client of a conversation at a terminal: it posts messages, prints
+// answers as they come, and holds a conversation at a prompt. The rooms of commands that
+// talk to a server rest on it; it knows nothing of a node.
+//
+// A [Chat] owns the terminal while it runs. Nothing here is safe for concurrent use unless it
+// says so.
+package converse
 
 import (
 	"context"
@@ -16,24 +22,20 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// tokenFlag adds the flag that names a token's variable. A token itself is never
+// TokenFlag adds the flag that names a token's variable. A token itself is never
 // an argument: other users of the machine see those.
-func tokenFlag(cmd *cobra.Command, name *string) {
+func TokenFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "token-env", "", "environment variable that holds the bearer token of the server")
 }
 
-// newClient returns a client with the token of a variable, with none if tokenEnv is
-// "". It tells warn why something is tried again.
-func newClient(at *url.URL, tokenEnv string, warn func(error)) (*client.Conversation, error) {
-	token, err := tokenOf(tokenEnv)
-	if err != nil {
-		return nil, err
-	}
+// NewClient returns a client with a token, which may be "". It tells warn why something is
+// tried again.
+func NewClient(at *url.URL, token string, warn func(error)) (*client.Conversation, error) {
 	return client.New(at.String(), &client.Options{Retrying: warn, Token: token})
 }
 
-// tokenOf returns the token of a variable, none if tokenEnv is "".
-func tokenOf(tokenEnv string) (string, error) {
+// TokenOf returns the token of a variable, none if tokenEnv is "".
+func TokenOf(tokenEnv string) (string, error) {
 	if tokenEnv == "" {
 		return "", nil
 	}
@@ -44,45 +46,47 @@ func tokenOf(tokenEnv string) (string, error) {
 	return token, nil
 }
 
-// notices say once that a server does not answer, so that nobody waits in the dark.
-type notices struct {
-	at     *url.URL
-	errOut io.Writer
-	// notice prints a line while something else is printed; nil if nothing is.
-	notice func(errOut io.Writer, format string, args ...any)
+// Notices say once that a server does not answer, so that nobody waits in the dark.
+type Notices struct {
+	At     *url.URL
+	ErrOut io.Writer
+	// Notice prints a line while something else is printed; nil if nothing is.
+	Notice func(errOut io.Writer, format string, args ...any)
 	said   bool
 }
 
-func (t *notices) retrying(err error) {
+// Retrying says why something is tried again, the first time.
+func (t *Notices) Retrying(err error) {
 	if t.said {
 		return
 	}
 	t.said = true
-	t.line("no answer from %s://%s, trying again (is the server running?): %v", t.at.Scheme, t.at.Host, err)
+	t.Line("no answer from %s://%s, trying again (is the server running?): %v", t.At.Scheme, t.At.Host, err)
 }
 
-func (t *notices) line(format string, args ...any) {
-	if t.notice != nil {
-		t.notice(t.errOut, format, args...)
+// Line prints a line.
+func (t *Notices) Line(format string, args ...any) {
+	if t.Notice != nil {
+		t.Notice(t.ErrOut, format, args...)
 		return
 	}
-	fmt.Fprintf(t.errOut, "parley: "+format+"\n", args...)
+	fmt.Fprintf(t.ErrOut, "parley: "+format+"\n", args...)
 }
 
-// post sends a message. It is tried again as the client does, but for the first attempts if
+// Post sends a message. It is tried again as the client does, but for the first attempts if
 // there is no server to connect to: then nothing was admitted, and nobody is to wait.
-func post(ctx context.Context, t *notices, tokenEnv string, m client.Message) (*client.Conversation, client.Receipt, error) {
+func Post(ctx context.Context, t *Notices, token string, m client.Message) (*client.Conversation, client.Receipt, error) {
 	sending, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	posted, doubt := false, false
 	var nobody *client.UnsentError
-	c, err := newClient(t.at, tokenEnv, func(err error) {
+	c, err := NewClient(t.At, token, func(err error) {
 		if !posted && !doubt && errors.As(err, &nobody) {
 			giveUp()
 			return
 		}
 		doubt = true
-		t.retrying(err)
+		t.Retrying(err)
 	})
 	if err != nil {
 		return nil, client.Receipt{}, err
@@ -95,27 +99,27 @@ func post(ctx context.Context, t *notices, tokenEnv string, m client.Message) (*
 			cause = inner
 		}
 		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL, and send it again",
-			t.at.Scheme, t.at.Host, cause))
+			t.At.Scheme, t.At.Host, cause))
 	}
 	return c, receipt, err
 }
 
-// unsure is an error of post as a user reads it.
-func unsure(ctx context.Context, verb, what string, m client.Message, err error) error {
+// Unsure is an error of post as a user reads it.
+func Unsure(ctx context.Context, verb, what string, m client.Message, err error) error {
 	again := fmt.Sprintf("send it again with --key %s and it is not repeated", m.Key)
 	var uncertain *client.UncertainError
 	switch {
 	case ctx.Err() != nil:
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the %s may be accepted or not: %s", what, again)}
 	case errors.As(err, &uncertain):
-		return fmt.Errorf("%s: %w; %s", verb, readable(err), again)
+		return fmt.Errorf("%s: %w; %s", verb, Readable(err), again)
 	}
-	return fmt.Errorf("%s: %w", verb, readable(err))
+	return fmt.Errorf("%s: %w", verb, Readable(err))
 }
 
-// readable is an error of a client as a user reads it: without the call and the URL,
+// Readable is an error of a client as a user reads it: without the call and the URL,
 // which are what they typed, and with what helps against a missing token.
-func readable(err error) error {
+func Readable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}
@@ -126,8 +130,8 @@ func readable(err error) error {
 	return err
 }
 
-// conversationURL checks what a user gave as a conversation.
-func conversationURL(raw string) (*url.URL, error) {
+// ParseURL checks what a user gave as a conversation.
+func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(escaped(raw))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q is not a conversation URL; it looks like http://127.0.0.1:5173%s/<id>", raw, cli.MountPath)

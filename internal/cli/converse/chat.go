@@ -1,0 +1,236 @@
+package converse
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+)
+
+// shownMessages is how many messages of a conversation that goes on are printed.
+const shownMessages = 20
+
+// ChatOptions are what a conversation at a prompt is held with.
+type ChatOptions struct {
+	At    *url.URL
+	Token string
+	// Initial is what the agent is handed if the first message begins the conversation.
+	Initial cli.InitialData
+	// In, Out and ErrOut are the standard streams. At a terminal it edits lines; of others it
+	// takes each line as a message, and prints no prompt.
+	In          io.Reader
+	Out, ErrOut io.Writer
+	// Welcome is printed first.
+	Welcome string
+}
+
+// Chat holds a conversation until In or ctx ends, or somebody leaves: at a terminal by Ctrl-D,
+// or Ctrl-C where no answer comes. It returns the outcome of the last message as an error of
+// package cli, where nobody watches.
+func Chat(ctx context.Context, o ChatOptions) error {
+	c := &chat{o: o, notes: &Notices{At: o.At, ErrOut: o.ErrOut}, out: o.Out}
+	if in, out := cli.File(o.In), cli.File(o.Out); in != nil && cli.IsTerminal(in) && cli.IsTerminal(o.Out) {
+		state, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return fmt.Errorf("edit lines at the terminal: %w", err)
+		}
+		defer func() { _ = term.Restore(int(in.Fd()), state) }()
+		c.keys = newKeyboard()
+		c.raw = term.NewTerminal(struct {
+			io.Reader
+			io.Writer
+		}{c.keys, out}, "> ")
+		_, _ = io.WriteString(out, "\x1b[?2004h") // pastes are told from keys
+		defer func() { _, _ = io.WriteString(out, "\x1b[?2004l") }()
+		c.out = cli.Clean(c.raw)
+		c.notes.ErrOut = c.out
+		go c.keys.listen(in) // It ends with the terminal, or with the process.
+		defer context.AfterFunc(ctx, func() { c.keys.end(ctx.Err()) })()
+	} else {
+		c.lines = bufio.NewReader(o.In)
+	}
+	return c.run(ctx)
+}
+
+// chat is a conversation at a prompt.
+type chat struct {
+	o     ChatOptions
+	notes *Notices
+	out   io.Writer      // cleans what it is told
+	raw   *term.Terminal // nil where lines are not edited
+	keys  *keyboard
+	lines *bufio.Reader
+	last  conversation.Outcome
+}
+
+func (c *chat) run(ctx context.Context) error {
+	if c.raw != nil && c.o.Welcome != "" {
+		fmt.Fprintln(c.out, c.o.Welcome)
+	}
+	if err := c.before(ctx); err != nil {
+		return err
+	}
+	for {
+		text, err := c.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			if c.raw != nil {
+				fmt.Fprintln(c.out)
+				return nil
+			}
+			return cli.ExitOf(c.last)
+		case err != nil:
+			return &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted")}
+		case strings.TrimSpace(text) == "":
+			continue
+		}
+		left, err := c.say(ctx, text)
+		if left || err != nil {
+			return err
+		}
+	}
+}
+
+// next is the next message.
+func (c *chat) next(ctx context.Context) (string, error) {
+	if c.raw == nil {
+		line, err := c.lines.ReadString('\n')
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if line == "" && err != nil {
+			return "", io.EOF
+		}
+		return strings.TrimRight(line, "\r\n"), nil
+	}
+	if w := cli.Width(c.o.Out); w > 0 {
+		_ = c.raw.SetSize(w, 24)
+	}
+	line, err := c.raw.ReadLine()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return c.keys.message(line), err
+}
+
+// before prints the end of a conversation that goes on.
+func (c *chat) before(ctx context.Context) error {
+	looking, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	probe, err := NewClient(c.o.At, c.o.Token, func(err error) { giveUp(err) })
+	if err != nil {
+		return err
+	}
+	s, err := probe.History(looking)
+	var refused *client.Error
+	switch {
+	case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
+		return nil // it begins with the first message
+	case err != nil && looking.Err() != nil && ctx.Err() == nil:
+		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, context.Cause(looking))
+	case err != nil:
+		return fmt.Errorf("read %s: %w", c.o.At.Redacted(), Readable(err))
+	case c.raw == nil:
+		return nil // a program knows what was said
+	}
+	if n := len(s.Messages); n > shownMessages {
+		fmt.Fprintf(c.out, "(the last %d messages; parley tail %s prints all)\n", shownMessages, c.o.At.Redacted())
+		s.Messages = s.Messages[n-shownMessages:]
+	}
+	p := c.printer("")
+	p.Chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: s})
+	p.End()
+	return nil
+}
+
+// printer prints an answer, or with "" all.
+func (c *chat) printer(only conversation.SubmissionID) *cli.Printer {
+	o := &cli.PrintOptions{Only: only, Bare: only != ""}
+	if c.raw != nil {
+		o.Width, o.Raw = cli.Width(c.o.Out), c.raw
+		if cli.Coloured(c.o.Out) {
+			o.Dim, o.Plain = "\x1b[2m", "\x1b[0m"
+		}
+	}
+	return cli.NewPrinter(c.out, o)
+}
+
+// say posts a message and prints its answer. left reports that somebody has left meanwhile.
+func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
+	m := client.Message{Body: text, Key: cli.NewKey()}
+	if initial := c.o.Initial.JSON(); initial != nil {
+		m.InitialData = initial
+	}
+	leaving, leave := context.WithCancel(ctx)
+	defer leave()
+	c.notes.Notice, c.notes.said = nil, false
+	conv, receipt, err := Post(leaving, c.notes, c.o.Token, m)
+	if err != nil {
+		err = Unsure(ctx, "send", "message", m, err)
+		if c.raw == nil || ctx.Err() != nil {
+			return false, err
+		}
+		c.notes.Line("%v", err)
+		return false, nil
+	}
+	answer := NewReply(conv, receipt, c.printer(receipt.SubmissionID), c.notes)
+	done := c.watch(leaving, leave, conv)
+	outcome, err := answer.Follow(leaving)
+	answer.End()
+	if c.keys != nil {
+		c.keys.answering(false)
+	}
+	leave()
+	if <-done && ctx.Err() == nil {
+		c.notes.Line("left; the server goes on with the message, and parley tail %s shows it", c.o.At.Redacted())
+		return true, nil
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false, &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted; the server goes on with the message")}
+	case err != nil:
+		return false, fmt.Errorf("follow the reply: %w", Readable(err))
+	}
+	c.last = outcome
+	return false, nil
+}
+
+// watch waits for interrupts while an answer comes: the first aborts it, the second leaves.
+// It tells whether somebody has left, once leaving has ended.
+func (c *chat) watch(leaving context.Context, leave func(), conv *client.Conversation) <-chan bool {
+	done := make(chan bool, 1)
+	if c.keys == nil {
+		done <- false
+		return done
+	}
+	c.keys.answering(true)
+	go func() {
+		for aborted := false; ; aborted = true {
+			select {
+			case <-leaving.Done():
+				done <- false
+				return
+			case <-c.keys.interrupts:
+			}
+			if aborted {
+				leave()
+				done <- true
+				return
+			}
+			c.notes.Line("aborting; Ctrl-C again leaves")
+			if _, err := conv.Abort(leaving); err != nil && leaving.Err() == nil {
+				c.notes.Line("abort: %v", Readable(err))
+			}
+		}
+	}()
+	return done
+}

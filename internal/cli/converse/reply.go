@@ -1,0 +1,114 @@
+package converse
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+)
+
+// queueLook is how long nothing may come of an answer before it is looked at what the message
+// waits for.
+const queueLook = 500 * time.Millisecond
+
+// Reply is the answer to one message while it comes.
+type Reply struct {
+	conversation *client.Conversation
+	receipt      client.Receipt
+	notes        *Notices
+
+	mu      sync.Mutex // of what prints
+	printer *cli.Printer
+}
+
+// NewReply returns the answer to the message of a receipt, which p prints.
+func NewReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *Notices) *Reply {
+	a := &Reply{conversation: c, receipt: r, printer: p, notes: notes}
+	notes.Notice = func(errOut io.Writer, format string, args ...any) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.printer.Notice(errOut, format, args...)
+	}
+	return a
+}
+
+// Follow prints it until its settlement.
+func (r *Reply) Follow(ctx context.Context) (conversation.Outcome, error) {
+	looking, begun := context.WithCancel(ctx)
+	var look sync.WaitGroup
+	look.Go(func() { r.queue(looking) })
+	defer look.Wait()
+	defer begun()
+	for update, err := range r.conversation.Observe(ctx, r.receipt.Offset, nil) {
+		if err != nil {
+			return "", err
+		}
+		if outcome, ended := r.print(update.Chunks, begun); ended {
+			return outcome, nil
+		}
+	}
+	return "", ctx.Err() // not reached: it ends with an error
+}
+
+// End ends a line of text that was cut off.
+func (r *Reply) End() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.printer.End()
+}
+
+// print shows what has come, and reports whether that is the end.
+func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.Outcome, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range chunks {
+		r.printer.Chunk(c)
+		if r.printer.Begun() {
+			begun()
+		}
+		if outcome, ok := cli.SettlementOf(c, r.receipt.SubmissionID); ok {
+			return outcome, true
+		}
+	}
+	return "", false
+}
+
+// queue says how many messages are before this one, if it is not answered soon.
+func (r *Reply) queue(ctx context.Context) {
+	timer := time.NewTimer(queueLook)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+	}
+	s, err := r.conversation.History(ctx)
+	if err != nil {
+		return // who follows the answer finds out why
+	}
+	if n := waiting(s, r.receipt.SubmissionID); n > 0 && ctx.Err() == nil {
+		r.notes.Line("it waits behind %s", cli.Count(int64(n), "message"))
+	}
+}
+
+// waiting counts the submissions before one that are not settled.
+func waiting(s *conversation.Snapshot, id conversation.SubmissionID) int {
+	settled := map[conversation.SubmissionID]bool{}
+	for _, e := range s.Settlements {
+		settled[e.SubmissionID] = true
+	}
+	n := 0
+	for _, m := range s.Messages {
+		if m.SubmissionID == id {
+			return n
+		}
+		if delivered := m.Purpose == conversation.PurposeUser || m.Purpose == conversation.PurposeDispatch; delivered && !settled[m.SubmissionID] {
+			n++
+		}
+	}
+	return 0
+}
