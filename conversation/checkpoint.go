@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 14
+const Reducer = 15
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
@@ -21,8 +21,8 @@ const Reducer = 14
 // in which a model call is to be repeated later, refusedReducer of one in which an image
 // was refused, storedReducer of one with a stored output, and spentReducer of one that has what
 // an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
-// aheadReducer is of one in which a submission has passed those before it, and the newest of one that
-// owes a reply.
+// aheadReducer is of one in which a submission has passed those before it, replyReducer of one that
+// owes a reply, and the newest of one that keeps a key for longer than others.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -33,6 +33,7 @@ const (
 	spentReducer   = 11
 	waitReducer    = 12
 	aheadReducer   = 13
+	replyReducer   = 14
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -49,8 +50,9 @@ type (
 		History     HistoryCounts              `json:"history"`
 		Messages    []messageForm              `json:"messages"`
 		Submissions []submissionForm           `json:"submissions"`
-		Keys        []SubmissionID             `json:"keys"`           // whose keys are kept beside those that follow
-		Kept        int                        `json:"kept,omitempty"` // lines of keys that follow
+		Keys        []SubmissionID             `json:"keys"`             // whose keys are kept beside those that follow
+		Kept        int                        `json:"kept,omitempty"`   // lines of keys that follow
+		Longer      int                        `json:"longer,omitempty"` // and, after them, of those kept for longer
 		Settlements []Settlement               `json:"settlements"`
 		Author      map[string]json.RawMessage `json:"author,omitempty"`
 		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
@@ -110,7 +112,8 @@ type (
 // the state, without attached history, and one for each key of a submission that was cut.
 func EncodeState(s *State) ([]byte, error) {
 	f := stateForm{
-		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements, Kept: s.kept.count,
+		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
+		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
 		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed,
 	}
@@ -134,8 +137,8 @@ func EncodeState(s *State) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
 	}
-	if s.kept.count > 0 {
-		b = append(append(b, '\n'), bytes.TrimSuffix(s.kept.lines, []byte{'\n'})...)
+	if keys := slices.Concat(s.kept.lines, s.longer.lines); len(keys) > 0 {
+		b = append(append(b, '\n'), bytes.TrimSuffix(keys, []byte{'\n'})...)
 	}
 	return b, nil
 }
@@ -170,11 +173,17 @@ func (s *State) reducer() int {
 		if sub.Ahead {
 			version = max(version, aheadReducer)
 		}
+		if sub.KeyUntil != 0 {
+			version = Reducer
+		}
 	}
 	if len(s.waits) > 0 || len(s.signals) > 0 || len(s.decided) > 0 {
 		version = max(version, waitReducer)
 	}
 	if len(s.owed) > 0 {
+		version = max(version, replyReducer)
+	}
+	if s.longer.count > 0 || bytes.Contains(s.kept.lines, []byte(`,"until":`)) {
 		version = Reducer
 	}
 	return version
@@ -227,7 +236,7 @@ func DecodeState(b []byte) (*State, error) {
 	var f stateForm
 	line, kept, more := bytes.Cut(b, []byte{'\n'})
 	if more {
-		kept = append(bytes.Clone(kept), '\n')
+		kept = append(slices.Clip(kept), '\n')
 	}
 	if err == nil {
 		err = json.Unmarshal(line, &f)
@@ -247,7 +256,13 @@ func DecodeState(b []byte) (*State, error) {
 	for i := range f.Submissions {
 		s.restoreSubmission(&f.Submissions[i])
 	}
-	if s.kept, err = restoreKept(kept, f.Kept); err == nil {
+	if s.kept, kept, err = restoreKept(kept, f.Kept); err == nil {
+		s.longer, kept, err = restoreKept(kept, f.Longer)
+	}
+	if err == nil && len(kept) > 0 {
+		err = errors.New("there are more keys than it says")
+	}
+	if err == nil {
 		err = s.restoreKeys(f.Keys)
 	}
 	if err != nil {

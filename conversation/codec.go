@@ -66,6 +66,7 @@ func recordTable() []recordKind {
 		{TypeWentAhead, true, func() Record { return new(WentAhead) }},
 		{TypeReplyOwed, true, func() Record { return new(ReplyOwed) }},
 		{TypeReplyTold, true, func() Record { return new(ReplyTold) }},
+		{TypeKeyKept, true, func() Record { return new(KeyKept) }},
 	}, nextRecords()...)
 }
 

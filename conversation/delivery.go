@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Kind tells the two variants of a delivery apart.
@@ -68,6 +69,10 @@ type Admission struct {
 	// It is never empty; an edge mints one when its caller sent none.
 	Key   string `json:"key"`
 	Trace Trace  `json:"trace,omitzero"`
+	// KeepKey asks to know the key for so long, at most [MaxKeepKey], where the retention of all
+	// keys ends sooner: about five thousand such keys of a conversation, the newest. It holds once
+	// all nodes read the record of it.
+	KeepKey time.Duration `json:"keepKey,omitempty"`
 	// Dispatched says that code in the process sends it, and not a request.
 	Dispatched bool `json:"dispatched,omitempty"`
 	// DispatchDepth is how many dispatches by agents led to it, one by the work on the

@@ -101,6 +101,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldAhead(r)
 	case *ReplyOwed:
 		return s.foldReplyOwed(r)
+	case *KeyKept:
+		return s.foldKeyKept(r)
 	case *ReplyTold:
 		return s.foldReplyTold(r)
 	case *ConversationDeleted:

@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -243,6 +244,72 @@ func keyed(t *testing.T, s *conversation.State, from, n int, now conversation.Ti
 		r.At = now
 		apply(t, s, r, settled(r.Submission))
 	}
+}
+
+// TestKeysAreKeptLonger: a key of which a record says so is known until then, over checkpoints
+// and cut history, as long as there is room.
+func TestKeysAreKeptLonger(t *testing.T) {
+	const day = conversation.Time(24 * time.Hour / time.Millisecond)
+	deliver := func(s *conversation.State, from, n int, now conversation.Time) {
+		for i := from; i < from+n; i++ {
+			r := admitted(i).(*conversation.SubmissionAdmitted)
+			r.At = now
+			apply(t, s, r, &conversation.KeyKept{Must: true, Submission: r.Submission, Until: now + 8*day}, settled(r.Submission))
+		}
+	}
+	for name, between := range map[string]func(s *conversation.State) *conversation.State{
+		"folded":     func(s *conversation.State) *conversation.State { return s },
+		"checkpoint": func(s *conversation.State) *conversation.State { return again(t, s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := conversation.NewState()
+			apply(t, s, created())
+			known := func(n int) bool { return s.Lookup(fmt.Sprint("key_", n)) != nil }
+			deliver(s, 0, 10, at)
+			keyed(t, s, 10, 10, at)
+			keyed(t, s, 20, 1000, at+3*day)
+			s = between(s)
+			for n := range 20 {
+				if got, want := known(n), n < 10; got != want {
+					t.Errorf("after three days and 1000 others, key %d is known: %t", n, got)
+				}
+			}
+			if sub := s.Lookup("key_3"); sub.ID != "sub_3" || sub.PayloadHash != admitted(3).(*conversation.SubmissionAdmitted).PayloadHash {
+				t.Errorf("key_3 belongs to %+v", sub)
+			}
+			keyed(t, s, 1020, 1, at+8*day-1)
+			if s = between(s); !known(9) {
+				t.Error("a key is forgotten before its time")
+			}
+			keyed(t, s, 1021, 1, at+8*day)
+			if s = between(s); known(0) || known(9) {
+				t.Error("a key is known after its time")
+			}
+		})
+	}
+	t.Run("bounded", func(t *testing.T) {
+		s := conversation.NewState()
+		apply(t, s, created())
+		deliver(s, 0, 8000, at)
+		keyed(t, s, 8000, 1001, at+2*day)
+		b, err := conversation.EncodeState(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Lookup("key_0") != nil || s.Lookup("key_4000") == nil || s.Lookup("key_7999") == nil {
+			t.Error("the newest are not what is kept")
+		}
+		if lines := len(b) - bytes.IndexByte(b, '\n'); lines > 1<<20+200<<10 {
+			t.Errorf("keys take %d bytes", lines)
+		}
+	})
+	t.Run("another batch", func(t *testing.T) {
+		s := conversation.NewState()
+		apply(t, s, created(), admitted(1))
+		if err := s.Apply(conversation.Batch{Offset: s.Head() + 1, Records: records{&conversation.KeyKept{Submission: "sub_1"}}}); err == nil {
+			t.Error("a key is kept in a batch that does not admit it")
+		}
+	})
 }
 
 func TestKeysAreKept(t *testing.T) {

@@ -437,7 +437,10 @@ func (g *generator) pass() {
 	g.push(&conversation.SubmissionAdmitted{
 		Submission: w.sub, Message: conversation.MessageID(g.next("msg")), Key: g.next("key"), PayloadHash: "h", Delivery: g.delivery(), At: g.now(),
 	})
-	owed := g.chance(50)
+	if g.chance(50) {
+		g.push(&conversation.KeyKept{Must: true, Submission: w.sub, Until: g.now() + conversation.Time(g.r.IntN(1000))})
+	}
+	owed := g.chance(80)
 	if owed {
 		g.push(&conversation.ReplyOwed{Must: true, Submission: w.sub, To: sampleReplyTo()})
 	}

@@ -314,7 +314,7 @@ const attachmentIDBytes = 48
 // Bytes is about what the state has in memory, without history that was cut. It looks at
 // each of its parts.
 func (s *State) Bytes() int {
-	n := len(s.kept.lines)
+	n := len(s.kept.lines) + len(s.longer.lines)
 	for _, sub := range s.submissions {
 		n += PartBytes + sub.Delivery.Size()
 	}

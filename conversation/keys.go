@@ -21,20 +21,21 @@ type keptKey struct {
 	Key         string       `json:"key"`
 	PayloadHash string       `json:"payloadHash"`
 	Offset      Offset       `json:"offset"`
+	Until       Time         `json:"until,omitempty"`
 	AdmittedAt  Time         `json:"admittedAt"`
 	Outcome     Outcome      `json:"outcome"`
 }
 
 func (k *keptKey) submission() *Submission {
 	return &Submission{
-		ID: k.ID, Key: k.Key, PayloadHash: k.PayloadHash, Offset: k.Offset, AdmittedAt: k.AdmittedAt,
+		ID: k.ID, Key: k.Key, PayloadHash: k.PayloadHash, Offset: k.Offset, KeyUntil: k.Until, AdmittedAt: k.AdmittedAt,
 		Settled: true, Outcome: k.Outcome,
 	}
 }
 
 // add keeps the key of a settled submission.
 func (l *keptLines) add(sub *Submission) error {
-	line, err := EncodeJSON(&keptKey{sub.ID, sub.Key, sub.PayloadHash, sub.Offset, sub.AdmittedAt, sub.Outcome})
+	line, err := EncodeJSON(&keptKey{sub.ID, sub.Key, sub.PayloadHash, sub.Offset, sub.KeyUntil, sub.AdmittedAt, sub.Outcome})
 	if err != nil {
 		return fmt.Errorf("encode key of %s: %w", sub.ID, err)
 	}
@@ -80,18 +81,15 @@ func (l *keptLines) forget() {
 	l.count--
 }
 
-// restoreKept takes over lines as a checkpoint has them.
-func restoreKept(lines []byte, count int) (keptLines, error) {
-	l := keptLines{lines: lines, count: count}
+// restoreKept takes the next lines of a checkpoint over, and returns what follows them.
+func restoreKept(lines []byte, count int) (l keptLines, rest []byte, err error) {
+	rest = lines
 	for range count {
-		line, rest, whole := bytes.Cut(lines, []byte{'\n'})
+		line, more, whole := bytes.Cut(rest, []byte{'\n'})
 		if !whole || !bytes.HasPrefix(line, []byte(`{"id":"`)) || !bytes.HasSuffix(line, []byte(`"}`)) {
-			return l, errors.New("keys are damaged")
+			return l, nil, errors.New("keys are damaged")
 		}
-		lines = rest
+		rest = more
 	}
-	if len(lines) > 0 {
-		return l, errors.New("there are more keys than it says")
-	}
-	return l, nil
+	return keptLines{lines: bytes.Clone(lines[:len(lines)-len(rest)]), count: count}, rest, nil
 }

@@ -241,8 +241,12 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 	if got := reducer(0, parked...); got != 13 {
 		t.Errorf("one that went ahead: %d", got)
 	}
-	if got := reducer(0, paid, &conversation.ReplyOwed{Submission: "sub_2"}); got != conversation.Reducer {
+	if got := reducer(0, paid, &conversation.ReplyOwed{Submission: "sub_2"}); got != 14 {
 		t.Errorf("a reply that is owed: %d", got)
+	}
+	kept := []conversation.Record{admitted(3), &conversation.KeyKept{Submission: "sub_3", Until: at}}
+	if got := reducer(0, append([]conversation.Record{paid}, kept...)...); got != conversation.Reducer {
+		t.Errorf("a key that is kept for longer: %d", got)
 	}
 }
 

@@ -41,6 +41,7 @@ const (
 	TypeSignalKept          RecordType = "signal_kept"
 	TypeWentAhead           RecordType = "went_ahead"
 	TypeReplyOwed           RecordType = "reply_owed"
+	TypeKeyKept             RecordType = "key_kept"
 	TypeReplyTold           RecordType = "reply_told"
 )
 
@@ -609,6 +610,14 @@ type (
 		To         ReplyTo      `json:"to"`
 	}
 
+	// KeyKept says that the key of a submission, which is admitted in the same batch, is known
+	// for longer than others: at least until then, as far as there is room.
+	KeyKept struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+		Until      Time         `json:"until"`
+	}
+
 	// ReplyTold says that who waits for a reply has it, or is over.
 	ReplyTold struct {
 		Must       bool         `json:"must"`
@@ -687,6 +696,9 @@ func (*SignalKept) Type() RecordType { return TypeSignalKept }
 func (*WentAhead) Type() RecordType { return TypeWentAhead }
 
 func (*ReplyOwed) Type() RecordType { return TypeReplyOwed }
+
+// Type implements Record.
+func (*KeyKept) Type() RecordType { return TypeKeyKept }
 
 func (*ReplyTold) Type() RecordType { return TypeReplyTold }
 

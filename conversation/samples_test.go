@@ -144,6 +144,7 @@ func endSamples() []conversation.Record {
 		&conversation.WentAhead{Must: true, Submission: "sub_2"},
 		&conversation.ReplyOwed{Must: true, Submission: "sub_2", To: sampleReplyTo()},
 		&conversation.ReplyTold{Must: true, Submission: "sub_2", At: at},
+		&conversation.KeyKept{Must: true, Submission: "sub_2", Until: at},
 	}
 }
 

@@ -12,7 +12,12 @@ import (
 const (
 	keptKeys = 1000
 	keptFor  = Time(24 * time.Hour / time.Millisecond)
+	// longerBytes bounds the keys that are kept for longer: about five thousand.
+	longerBytes = 1 << 20
 )
+
+// MaxKeepKey is the longest that an admission may have its key kept for.
+const MaxKeepKey = 30 * 24 * time.Hour
 
 // MaxResponseText is how many bytes of text and reasoning the fold keeps of one response.
 // What is longer can be read in the updates, batch by batch. It bounds what a log of any
@@ -57,6 +62,7 @@ type State struct {
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
 	kept        keptLines     // the oldest keys
+	longer      keptLines     // still older ones, of which records say so
 	keys        []*Submission // whose keys are kept beside them, oldest first
 	history     HistoryCounts // what was cut out of this life
 	pages       []*HistoryPage
@@ -172,6 +178,9 @@ type Submission struct {
 	Trace      Trace  `json:"trace,omitzero"`
 	Offset     Offset `json:"offset"` // of the admitting batch
 	AdmittedAt Time   `json:"admittedAt"`
+	// KeyUntil is until when the key is known at least, beyond what holds for all; 0 if a
+	// record says nothing.
+	KeyUntil Time `json:"keyUntil,omitempty"`
 
 	// Attempts counts the attempts started and not released.
 	Attempts int `json:"attempts,omitempty"`
@@ -240,7 +249,14 @@ func (s *State) Lookup(key string) *Submission {
 	if sub := s.byKey[key]; sub != nil {
 		return sub
 	}
-	return s.kept.find(key)
+	if sub := s.kept.find(key); sub != nil {
+		return sub
+	}
+	sub := s.longer.find(key)
+	if sub == nil || s.bySub[sub.ID] == nil {
+		return sub
+	}
+	return s.bySub[sub.ID] // it may be unsettled
 }
 
 // Submission returns a submission by id, or nil.
@@ -390,15 +406,39 @@ func (s *State) addMessage(r Record, m *message) error {
 // forget drops keys that are out of the retention rule.
 func (s *State) forget(now Time) {
 	for s.kept.count > 0 && s.kept.count+len(s.keys) > keptKeys && s.kept.oldest().AdmittedAt <= now-keptFor {
+		s.keepLonger(s.kept.oldest().submission())
 		s.kept.forget()
 	}
 	for s.kept.count == 0 && len(s.keys) > keptKeys && s.keys[0].AdmittedAt <= now-keptFor {
 		if old := s.keys[0]; s.byKey[old.Key] == old {
 			delete(s.byKey, old.Key)
 		}
+		s.keepLonger(s.keys[0])
 		s.keys[0] = nil
 		s.keys = s.keys[1:]
 	}
+	for s.longer.count > 0 && (s.longer.oldest().Until <= now || len(s.longer.lines) > longerBytes) {
+		s.longer.forget()
+	}
+}
+
+// keepLonger keeps the key of a submission that is out of the retention rule, if a record says so.
+func (s *State) keepLonger(sub *Submission) {
+	if sub.KeyUntil == 0 {
+		return
+	}
+	if err := s.longer.add(sub); err != nil {
+		panic(fmt.Sprintf("conversation: %v", err)) // it was decoded from JSON
+	}
+}
+
+func (s *State) foldKeyKept(r *KeyKept) error {
+	sub := s.bySub[r.Submission]
+	if sub == nil || sub.Offset != s.head {
+		return s.bad(r, "submission %s was not admitted in this batch", r.Submission)
+	}
+	sub.KeyUntil = r.Until
+	return nil
 }
 
 func (s *State) settle(r *SubmissionSettled) error {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -166,6 +167,10 @@ func (m *Machine) record(in Admit, hash string, with ...func(*conversation.Submi
 		admitted.Delivery.Attachments[i].ID = conversation.AttachmentID(m.ids.next("att_"))
 	}
 	records = append(records, admitted)
+	if keep := min(a.KeepKey, conversation.MaxKeepKey); keep > 0 && m.allRead(conversation.TypeKeyKept) {
+		until := m.env.Wall + conversation.Time(keep/time.Millisecond)
+		records = append(records, &conversation.KeyKept{Must: true, Submission: admitted.Submission, Until: until})
+	}
 	for _, r := range with {
 		records = append(records, r(admitted))
 	}

@@ -280,6 +280,8 @@ func waitText(r conversation.Record) string {
 		return fmt.Sprintf("%s %q %q", r.Submission, r.Name, r.Body)
 	case *conversation.WentAhead:
 		return string(r.Submission)
+	case *conversation.KeyKept:
+		return fmt.Sprintf("%s until=%s", r.Submission, r.Until)
 	case *conversation.ReplyTold:
 		return string(r.Submission)
 	case *conversation.ReplyOwed:

@@ -39,7 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "judged", "already_decided",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 	} {
 		if seen[want] < int(*schedules/200) {
@@ -350,6 +350,9 @@ func (w *world) admit() {
 	}
 	if _, signal := a.Delivery.Awaited(); !signal && w.chance(15) {
 		a.ReplyTo = &asker
+	}
+	if w.chance(20) {
+		a.KeepKey = 8 * 24 * time.Hour
 	}
 	in := machine.Admit{Admission: a, Precheck: w.chance(15), Fit: w.held(a)}
 	if !in.Precheck {

@@ -22,7 +22,7 @@ import (
 //	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
-//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=] [asked]
+//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [keep=]
 //	appended  the batch in flight is durable
 //	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
 //	listed    the journal lists the writer
@@ -227,7 +227,7 @@ func (s *script) configure() {
 var newer = []conversation.RecordType{
 	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
 	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeWentAhead,
-	conversation.TypeReplyOwed, conversation.TypeReplyTold,
+	conversation.TypeReplyOwed, conversation.TypeReplyTold, conversation.TypeKeyKept,
 }
 
 // crash replaces the machine. The batch in flight lands or is gone.
@@ -480,6 +480,13 @@ func (s *script) admit() machine.Input {
 	}
 	if s.d.HasArg("asked") {
 		a.ReplyTo = &asker
+	}
+	if s.d.HasArg("keep") {
+		keep, err := time.ParseDuration(s.arg("keep"))
+		if err != nil {
+			s.d.Fatalf(s.t, "%v", err)
+		}
+		a.KeepKey = keep
 	}
 	a.Condition = conversation.Condition{
 		Absent: s.d.HasArg("absent"), Set: s.d.HasArg("uid"), UID: conversation.UID(s.arg("uid")),

@@ -35,16 +35,25 @@ func (w *world) replyArrives() {
 	w.do(machine.ReplyTold{Submission: id})
 }
 
-// checkReplies checks what a batch says of replies.
+// admits reports whether a batch admits a submission.
+func admits(b conversation.Batch, id conversation.SubmissionID) bool {
+	return slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
+		a, ok := r.(*conversation.SubmissionAdmitted)
+		return ok && a.Submission == id
+	})
+}
+
+// checkReplies checks what a batch says of replies, and of keys.
 func (w *world) checkReplies(b conversation.Batch) {
 	for _, r := range b.Records {
 		switch r := r.(type) {
 		case *conversation.ReplyOwed:
-			if !slices.ContainsFunc(b.Records, func(other conversation.Record) bool {
-				a, ok := other.(*conversation.SubmissionAdmitted)
-				return ok && a.Submission == r.Submission
-			}) {
+			if !admits(b, r.Submission) {
 				violate("the reply to %s is owed in a batch of its own", r.Submission)
+			}
+		case *conversation.KeyKept:
+			if !admits(b, r.Submission) {
+				violate("the key of %s is kept in a batch of its own", r.Submission)
 			}
 		case *conversation.ReplyTold:
 			if !w.heardOf[r.Submission] {
