@@ -26,6 +26,8 @@ import (
 	"net/http"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/keep"
 	"github.com/parleyrun/parley/internal/cli/look"
@@ -56,6 +58,10 @@ type Program struct {
 	Middleware []func(http.Handler) http.Handler
 	// Mounts are handlers beside the agents', by pattern of [http.ServeMux].
 	Mounts map[string]http.Handler
+	// Channels makes the ways in from platforms, by name: POST /channels/<name>/webhook. They get
+	// what admits messages, for [channels.Deliver]. The token of parley.yaml is not asked for
+	// there, since every delivery is verified.
+	Channels func(conversation.Dispatcher) (map[string]channels.Channel, error)
 	// Observers get the events of a node at once, as best effort: what one does not take in
 	// time it never sees. [observability.Callbacks] makes one of functions.
 	Observers []observability.Sink

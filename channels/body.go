@@ -56,6 +56,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	switch {
 	case int64(len(body)) > limit:
 		err = tooLong()
+	case retryable(err): // there is no room for it
 	case err != nil:
 		err = &Refusal{Status: http.StatusBadRequest, Reason: "broken body", Err: err}
 	default:

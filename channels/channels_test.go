@@ -189,3 +189,8 @@ func FuzzEscape(f *testing.F) {
 		}
 	})
 }
+
+func sum(s string) string {
+	b := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(b[:])
+}

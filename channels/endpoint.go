@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
 )
 
 // Call is what a channel makes of a verified delivery: the application's callback, with what
@@ -34,6 +37,9 @@ type Endpoint struct {
 	MalformedLength int
 	// Accept verifies the exact bytes of a body, then parses them. Its error is a [*Refusal].
 	Accept func(r *http.Request, body []byte) (Call, error)
+	// Deadline is how long the platform waits for an answer; 0 is not known. [Deliver] is over
+	// half a second before.
+	Deadline time.Duration
 	// Silent answers an error or a panic of the callback, and a result that has no JSON, by a
 	// status alone.
 	Silent bool
@@ -63,6 +69,7 @@ func (o Only) Route() Route { return o.route }
 func (o Only) Routes() []Route { return []Route{o.route} }
 
 func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+	r = r.WithContext(e.arrived(r))
 	call, err := e.accept(w, r)
 	if err != nil {
 		return err
@@ -74,6 +81,15 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 		return &Refusal{Status: StatusOf(err), Reason: "callback failed", Err: err}
 	}
 	return nil
+}
+
+// arrived notes what [Deliver] has to know of the request.
+func (e *Endpoint) arrived(r *http.Request) context.Context {
+	a := arrival{trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate"))}
+	if e.Deadline > 0 {
+		a.until = time.Now().Add(e.Deadline - answerBefore)
+	}
+	return context.WithValue(r.Context(), arrivalKey{}, a)
 }
 
 // accept runs the checks.

@@ -74,7 +74,7 @@ func (h *Handler) take(
 	}
 	a := conversation.Admission{
 		Address: at, Delivery: p.delivery, Condition: p.condition, InitialData: p.initialData,
-		Key: p.key, Trace: traceOf(r.Header),
+		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")),
 	}
 	if a.Key == "" {
 		a.Key = h.opts.NewKey()

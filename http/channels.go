@@ -1,15 +1,20 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/memory"
 )
 
 // channelsPath is where listed channels are, beside the agents' mounts.
@@ -18,6 +23,7 @@ const channelsPath = "/channels"
 // mountChannels serves every route of a listed channel at /channels/<name><path>.
 func (h *Handler) mountChannels(mounts []Mount) error {
 	listed := h.opts.Channels
+	h.webhooks = map[string]bool{}
 	for _, m := range mounts {
 		if len(listed) > 0 && (m.Path == channelsPath || strings.HasPrefix(m.Path, channelsPath+"/")) {
 			return fmt.Errorf("mount %q: channels are served there", m.Path)
@@ -53,6 +59,7 @@ func (h *Handler) mountChannel(name, prefix string, routes []channels.Route) {
 	}
 	for _, path := range paths {
 		allow := strings.Join(declared[path], ", ")
+		h.webhooks[prefix+path] = true
 		h.router.HandleFunc(prefix+path, func(w http.ResponseWriter, r *http.Request) {
 			handler, ok := serve[r.Method+" "+path]
 			if !ok {
@@ -60,11 +67,97 @@ func (h *Handler) mountChannel(name, prefix string, routes []channels.Route) {
 				h.fail(w, r, conversation.Errorf(conversation.CodeMethodNotAllowed, "This route accepts %s.", allow))
 				return
 			}
-			if err := handler(w, r); err != nil {
-				h.failDelivery(w, r, name, err)
-			}
+			h.deliver(w, r, name, handler)
 		})
 	}
+}
+
+// IsWebhook reports whether a request is for a route of a listed channel, for middleware that
+// lets in who has proven to be somebody: there it is the delivery that is verified.
+func (h *Handler) IsWebhook(r *http.Request) bool { return h.webhooks[r.URL.EscapedPath()] }
+
+// errPanicked is what became of a callback that did not return.
+var errPanicked = errors.New("the callback of a channel panicked")
+
+// deliver hands a request to a channel. What is logged has nothing of its content.
+func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string, handler channels.Handler) {
+	ctx, outcome := channels.Observe(r.Context())
+	body := &meteredBody{ReadCloser: r.Body, account: h.spools.memory}
+	defer body.release()
+	if r = r.WithContext(ctx); r.Body != nil && r.Body != http.NoBody {
+		r.Body = body
+	}
+	err := errPanicked
+	defer func() {
+		outcome.Done(err)
+		h.deliveries.count(channel, outcome.Result)
+	}()
+	err = handler(w, r)
+	outcome.Done(err)
+	level := slog.LevelDebug
+	if outcome.Result == channels.ResultConflict {
+		level = slog.LevelInfo // it came again with other content
+	}
+	h.opts.Logger.Log(ctx, level, "webhook handled", "channel", channel, "result", string(outcome.Result), "submission", outcome.Submission)
+	if err != nil {
+		h.failDelivery(w, r, channel, err)
+	}
+}
+
+// meteredBody is a body that is held in memory until its request is over.
+type meteredBody struct {
+	io.ReadCloser
+	account *memory.Account
+	held    int64
+}
+
+// Read implements io.Reader.
+func (b *meteredBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if full := b.account.Take(int64(n)); full != nil {
+		return 0, crowded(full)
+	}
+	b.held += int64(n)
+	return n, err
+}
+
+func (b *meteredBody) release() { b.account.Add(-b.held) }
+
+// deliveries counts what became of webhooks.
+type deliveries struct {
+	mu     sync.Mutex
+	counts map[Deliveries]int64
+}
+
+// Deliveries are those of a listed channel with one result, and how many there were.
+type Deliveries struct {
+	Channel string
+	Result  channels.Result
+	Count   int64
+}
+
+func (d *deliveries) count(channel string, r channels.Result) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.counts == nil {
+		d.counts = map[Deliveries]int64{}
+	}
+	d.counts[Deliveries{Channel: channel, Result: r}]++
+}
+
+// Deliveries returns what became of the webhooks of listed channels, by channel and result.
+func (h *Handler) Deliveries() []Deliveries {
+	h.deliveries.mu.Lock()
+	defer h.deliveries.mu.Unlock()
+	all := make([]Deliveries, 0, len(h.deliveries.counts))
+	for of, n := range h.deliveries.counts {
+		of.Count = n
+		all = append(all, of)
+	}
+	slices.SortFunc(all, func(a, b Deliveries) int {
+		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Result, b.Result))
+	})
+	return all
 }
 
 // failDelivery answers what a channel did not. What it refuses has a status and no more; an

@@ -170,6 +170,8 @@ type Handler struct {
 	spools     spools
 	files      *memory.Budget // of the spools
 	pages      pages
+	deliveries deliveries
+	webhooks   map[string]bool // paths
 }
 
 // endpoint serves one route. An error it returns becomes an envelope, so it must

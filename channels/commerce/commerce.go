@@ -1,9 +1,11 @@
 package commerce
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/parleyrun/parley/channels"
@@ -20,6 +22,8 @@ type Options struct {
 	PreviousClientSecret *channels.Secret
 	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
 	BodyLimit int64
+	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 5 s.
+	Deadline time.Duration
 	// Webhook receives every verified delivery.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 	// Headers are the names of the platform's headers.
@@ -96,10 +100,11 @@ func New(opts *Options) (*Channel, error) {
 	if previous != nil {
 		c.secrets = append(c.secrets, *previous)
 	}
+	c.opts.Deadline = cmp.Or(c.opts.Deadline, 5*time.Second)
 	c.opts.Headers.defaults()
 	c.Only = channels.Endpoint{
 		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
-		BodyLimit: c.opts.BodyLimit, Early: c.checkForm, Accept: c.accept,
+		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: c.checkForm, Accept: c.accept,
 	}.Only()
 	return c, nil
 }

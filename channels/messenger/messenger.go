@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"time"
 
 	"github.com/parleyrun/parley/channels"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	SecretToken channels.Secret
 	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
 	BodyLimit int64
+	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default none.
+	Deadline time.Duration
 	// Webhook receives every verified update.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 	// SecretHeader is the header that has the secret token. Default DefaultSecretHeader.
@@ -67,7 +70,7 @@ func New(opts *Options) (*Channel, error) {
 		c.opts.SecretHeader = DefaultSecretHeader
 	}
 	c.Only = channels.Endpoint{
-		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"}, BodyLimit: c.opts.BodyLimit,
+		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"}, BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline,
 		Early: c.checkSecret, SizeLast: true, MalformedLength: http.StatusUnsupportedMediaType, Accept: c.accept,
 	}.Only()
 	return c, nil

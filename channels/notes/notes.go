@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/parleyrun/parley/channels"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	// Verification handles a setup request as long as no token is configured. Whoever finds
 	// the URL can send one.
 	Verification func(ctx context.Context, in Setup) (any, error)
+	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default none.
+	Deadline time.Duration
 	// Webhook receives every verified event.
 	Webhook func(ctx context.Context, in Incoming) (any, error)
 	// SignatureHeader is the header that has the signature. Default DefaultSignatureHeader.
@@ -76,7 +79,7 @@ func New(opts *Options) (*Channel, error) {
 	}
 	c.Only = channels.Endpoint{
 		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
-		BodyLimit: c.opts.BodyLimit, Accept: c.accept, Silent: true,
+		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Accept: c.accept, Silent: true,
 	}.Only()
 	return c, nil
 }

@@ -61,7 +61,7 @@ func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storag
 
 func process() admin.Process {
 	return admin.Process{
-		Connections: 37, ConnectionsMost: 38, SpoolBytes: 42, SpoolRefused: 43,
+		Connections: 37, ConnectionsMost: 38, SpoolBytes: 42, SpoolRefused: 43, Deliveries: []admin.Deliveries{{Channel: "notes", Result: "admitted", Count: 44}},
 		Volumes: []admin.Volume{{Folder: "data", FreeBytes: 39, ReserveBytes: 40, Refused: 41}},
 	}
 }
@@ -153,7 +153,7 @@ func TestMetricsOfTheStatus(t *testing.T) {
 		`parley_info{address="10.0.0.5:7946",member="01ABC",version="v9"}`: "1",
 		"parley_connections": "37", "parley_connections_limit": "38", `parley_volume_free_bytes{folder="data"}`: "39",
 		`parley_volume_reserve_bytes{folder="data"}`: "40", `parley_volume_refusals_total{folder="data"}`: "41",
-		"parley_spool_bytes": "42", "parley_spool_refused_total": "43",
+		"parley_spool_bytes": "42", "parley_spool_refused_total": "43", `parley_channel_deliveries_total{channel="notes",result="admitted"}`: "44",
 		`parley_idle_bytes{consumer="followers"}`: "44", `parley_idle_dropped_total{consumer="followers",reason="idle"}`: "45",
 		`parley_idle_dropped_total{consumer="followers",reason="memory"}`: "46",
 	} {

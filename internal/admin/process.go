@@ -10,8 +10,16 @@ type Process struct {
 	// SpoolBytes are in temporary files of large bodies, and SpoolRefused counts those that
 	// found no room there.
 	SpoolBytes, SpoolRefused int64
+	// Deliveries are the webhooks of channels, by channel and result.
+	Deliveries []Deliveries
 	// Volumes are those that the node writes to, one for each folder.
 	Volumes []Volume
+}
+
+// Deliveries are webhooks of a channel that had one result.
+type Deliveries struct {
+	Channel, Result string
+	Count           int64
 }
 
 // Volume is the volume of a folder.
@@ -27,8 +35,8 @@ type Volume struct {
 
 // processCollector reads it once per scrape.
 type processCollector struct {
-	read                                                   func() Process
-	connections, most, spooled, refused, free, kept, short *prometheus.Desc
+	read                                                               func() Process
+	connections, most, spooled, refused, free, kept, short, deliveries *prometheus.Desc
 }
 
 func newProcessCollector(read func() Process) *processCollector {
@@ -39,6 +47,7 @@ func newProcessCollector(read func() Process) *processCollector {
 		most:        prometheus.NewDesc("parley_connections_limit", "How many connections of clients may be open, 0 for no limit.", nil, nil),
 		spooled:     prometheus.NewDesc("parley_spool_bytes", "Bytes in temporary files of large bodies and their attachments.", nil, nil),
 		refused:     prometheus.NewDesc("parley_spool_refused_total", "Bodies that were refused since the temporary files have as much as they may.", nil, nil),
+		deliveries:  prometheus.NewDesc("parley_channel_deliveries_total", "Webhooks of channels, by what became of them.", []string{"channel", "result"}, nil),
 		free:        prometheus.NewDesc("parley_volume_free_bytes", "Bytes that are free on the volume of a folder.", folder, nil),
 		kept:        prometheus.NewDesc("parley_volume_reserve_bytes", "Bytes of it that are kept for work under way.", folder, nil),
 		short:       prometheus.NewDesc("parley_volume_refusals_total", "Requests that were refused since no more than the reserve was free.", folder, nil),
@@ -47,7 +56,7 @@ func newProcessCollector(read func() Process) *processCollector {
 
 // Describe implements prometheus.Collector.
 func (c *processCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.connections, c.most, c.spooled, c.refused, c.free, c.kept, c.short} {
+	for _, d := range []*prometheus.Desc{c.connections, c.most, c.spooled, c.refused, c.free, c.kept, c.short, c.deliveries} {
 		out <- d
 	}
 }
@@ -60,6 +69,9 @@ func (c *processCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.most, gauge, float64(p.ConnectionsMost))
 	out <- prometheus.MustNewConstMetric(c.spooled, gauge, float64(p.SpoolBytes))
 	out <- prometheus.MustNewConstMetric(c.refused, counter, float64(p.SpoolRefused))
+	for _, d := range p.Deliveries {
+		out <- prometheus.MustNewConstMetric(c.deliveries, counter, float64(d.Count), d.Channel, d.Result)
+	}
 	for _, v := range p.Volumes {
 		out <- prometheus.MustNewConstMetric(c.free, gauge, float64(v.FreeBytes), v.Folder)
 		out <- prometheus.MustNewConstMetric(c.kept, gauge, float64(v.ReserveBytes), v.Folder)

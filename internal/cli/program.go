@@ -23,6 +23,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/threads"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
@@ -36,6 +38,7 @@ type Program struct {
 	Protocols  map[string]providers.Protocol
 	Middleware []func(http.Handler) http.Handler
 	Mounts     map[string]http.Handler
+	Channels   func(conversation.Dispatcher) (map[string]channels.Channel, error)
 	Observers  []observability.Sink
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
@@ -19,8 +21,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
-
-const ()
 
 // nodeConfig is what a node is made of: dev, serve and run each make one.
 type nodeConfig struct {
@@ -37,6 +37,8 @@ type nodeConfig struct {
 	reserveBytes int64
 	// edge tunes the HTTP handler. Its Logger is log.
 	edge parleyhttp.Options
+	// channels makes the ways in from platforms; nil makes none.
+	channels func(conversation.Dispatcher) (map[string]channels.Channel, error)
 	// listen is the address that serves the node; "" if none does.
 	listen string
 	// cluster lets the node share its bucket with others; nil serves it alone.
@@ -127,6 +129,11 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	if !cfg.memory && cfg.bucket.Endpoint == "" {
 		b.data = local.NewRoom(cfg.bucket.Dir, room)
 		admits = &admitting{b.runtime, b.data.Allow}
+	}
+	if cfg.channels != nil {
+		if cfg.edge.Channels, err = cfg.channels(admits); err != nil {
+			return nil, fmt.Errorf("make the channels: %w", err)
+		}
 	}
 	b.handler, err = parleyhttp.New(admits, b.runtime.Reader(), cfg.mounts, &cfg.edge)
 	if err != nil {

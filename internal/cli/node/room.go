@@ -74,6 +74,9 @@ func (d *admitting) Admit(ctx context.Context, a conversation.Admission) (conver
 func (b *backend) process(d *door) admin.Process {
 	files := b.handler.Spooled()
 	p := admin.Process{Connections: d.server.Connections(), ConnectionsMost: d.server.MaxConnections, SpoolBytes: files.Used, SpoolRefused: files.Refused}
+	for _, d := range b.handler.Deliveries() {
+		p.Deliveries = append(p.Deliveries, admin.Deliveries{Channel: d.Channel, Result: string(d.Result), Count: d.Count})
+	}
 	for folder, room := range map[string]*local.Room{"data": b.data, "spool": b.spool} {
 		if room != nil {
 			u := room.Usage()

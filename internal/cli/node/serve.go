@@ -262,7 +262,8 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
-		events: eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: how.program.Observers},
+		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: how.program.Observers},
+		channels: how.program.Channels,
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
@@ -296,8 +297,12 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 // first, so that preflights pass and a page can read why it was refused. What the program
 // brings along stands behind that, and what the console asks for behind both; its page is for all.
 func guarded(p pageOf, next http.Handler) http.Handler {
-	next = extended(p.how.program, p.api(next))
-	handler := p.page(origins{list: p.conf.CORS.Origins, loopback: p.how.dev}.middleware(bearer(p.conf.Auth.Bearer, next)))
+	open := extended(p.how.program, p.api(next))
+	token := bearer(p.conf.Auth.Bearer, open)
+	if h, ok := next.(*parleyhttp.Handler); ok {
+		token = unless(h.IsWebhook, token, open)
+	}
+	handler := p.page(origins{list: p.conf.CORS.Origins, loopback: p.how.dev}.middleware(token))
 	if p.how.dev {
 		return newHome(p.conf).middleware(handler)
 	}

@@ -1,27 +1,21 @@
-package http
+package conversation
 
-import (
-	"net/http"
-	"strings"
-
-	"github.com/parleyrun/parley/conversation"
-)
+import "strings"
 
 // maxTraceState is the longest tracestate that is kept, in characters.
 const maxTraceState = 512
 
-// traceOf takes the W3C trace context of a request. What is not valid is left
-// out: a trace never refuses a message.
-func traceOf(h http.Header) conversation.Trace {
-	parents := h.Values("Traceparent")
+// TraceOf takes the W3C trace context of a request, by the values of its headers traceparent
+// and tracestate. What is not valid is left out: a trace never refuses a message.
+func TraceOf(parents, states []string) Trace {
 	if len(parents) != 1 {
-		return conversation.Trace{}
+		return Trace{}
 	}
-	t := conversation.Trace{Parent: traceparent(parents[0])}
+	t := Trace{Parent: traceparent(parents[0])}
 	if t.Parent == "" {
 		return t
 	}
-	if state := strings.Join(h.Values("Tracestate"), ","); validTracestate(state) {
+	if state := strings.Join(states, ","); validTracestate(state) {
 		t.State = state
 	}
 	return t

@@ -1,0 +1,77 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Result says in a word what became of a delivery.
+type Result string
+
+// The results of deliveries. Those up to ResultInvalid are of [Deliver], the rest of channels
+// whose callback did not call it.
+const (
+	ResultAdmitted    Result = "admitted"
+	ResultDuplicate   Result = "duplicate"   // known by its id
+	ResultConflict    Result = "conflict"    // known by its id, with other content
+	ResultUnavailable Result = "unavailable" // 503, to be sent again
+	ResultRefused     Result = "refused"     // by the conversation
+	ResultInvalid     Result = "invalid"     // by Deliver
+	ResultAnswered    Result = "answered"    // by the callback
+	ResultRejected    Result = "rejected"    // not verified, or no delivery
+	ResultFailed      Result = "failed"      // the callback did
+)
+
+// arrivalKey and outcomeKey are those of contexts.
+type (
+	arrivalKey struct{}
+	outcomeKey struct{}
+)
+
+// arrival is what an [Endpoint] notes of a request.
+type arrival struct {
+	until time.Time // zero for none
+	trace conversation.Trace
+}
+
+// Outcome is what becomes of one request, for who mounts a channel.
+type Outcome struct {
+	// Result is what [Deliver] has noted, and later [Outcome.Done]. It is not to be read while
+	// the request is handled.
+	Result Result
+	// Submission is the one that the delivery has caused, or that it repeats.
+	Submission conversation.SubmissionID
+}
+
+// Observe returns a context under which a request is handled, and what will have become of it.
+func Observe(ctx context.Context) (context.Context, *Outcome) {
+	o := &Outcome{}
+	return context.WithValue(ctx, outcomeKey{}, o), o
+}
+
+// note says what became of a delivery; of several in one request the last one counts.
+func note(ctx context.Context, r Result, id conversation.SubmissionID) {
+	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok {
+		o.Result, o.Submission = r, id
+	}
+}
+
+// Done completes the outcome by what the handler has returned.
+func (o *Outcome) Done(err error) {
+	var refusal *Refusal
+	switch {
+	case o.Result != "" && (err == nil || o.Result != ResultAdmitted):
+	case err == nil:
+		o.Result = ResultAnswered
+	case StatusOf(err) == http.StatusServiceUnavailable:
+		o.Result = ResultUnavailable
+	case errors.As(err, &refusal) && refusal.Err == nil:
+		o.Result = ResultRejected
+	default:
+		o.Result = ResultFailed
+	}
+}
