@@ -260,6 +260,12 @@ func TestKeysAreKeptLonger(t *testing.T) {
 	for name, between := range map[string]func(s *conversation.State) *conversation.State{
 		"folded":     func(s *conversation.State) *conversation.State { return s },
 		"checkpoint": func(s *conversation.State) *conversation.State { return again(t, s) },
+		"cut": func(s *conversation.State) *conversation.State {
+			if _, err := s.Cut(); err != nil {
+				t.Fatal(err)
+			}
+			return again(t, s)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := conversation.NewState()
@@ -267,6 +273,7 @@ func TestKeysAreKeptLonger(t *testing.T) {
 			known := func(n int) bool { return s.Lookup(fmt.Sprint("key_", n)) != nil }
 			deliver(s, 0, 10, at)
 			keyed(t, s, 10, 10, at)
+			s = between(s)
 			keyed(t, s, 20, 1000, at+3*day)
 			s = between(s)
 			for n := range 20 {
